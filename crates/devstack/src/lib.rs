@@ -1,0 +1,38 @@
+//! Private servers and the four processes of the platform as child processes: for the demo, tests,
+//! benches and `./dev up`. Dev only; nothing of a running platform depends on it.
+//!
+//! ```text
+//! Servers   MariaDB, Redis (gate), Redis (view), one Kafka node: free ports of 127.0.0.1, data in one folder
+//! Platform  api (one or more), cdc-tailer, sync-consumer, expiry-worker on given [`Endpoints`]
+//! Process   one child of either: start, stop, kill, pause, resume, restart on the same port and data
+//! ```
+//! A child that is [`Tie::Owner`] ends with its owner, even when the owner is killed; one that is
+//! [`Tie::Detached`] stays, and is found again through its record in the folder (see [`records`]).
+//! Readiness is always an answer of the server itself, never elapsed time.
+
+mod child;
+mod endpoints;
+mod env_file;
+mod error;
+mod kafka;
+mod mariadb;
+mod paths;
+mod platform;
+mod ports;
+mod probe;
+mod process;
+pub mod records;
+mod redis;
+mod servers;
+mod test_servers;
+pub mod token;
+
+pub use child::Tie;
+pub use endpoints::Endpoints;
+pub use env_file::EnvFile;
+pub use error::{Error, Result};
+pub use paths::project_root;
+pub use platform::{Platform, PlatformOptions};
+pub use process::Process;
+pub use servers::{Options, Servers};
+pub use test_servers::{Scope, TestServers};

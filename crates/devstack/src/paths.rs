@@ -1,0 +1,47 @@
+//! Where things lie: the project, the cache of what was installed, our own binaries.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+
+use crate::{Error, Result};
+
+/// The folder of the whole project: two above this crate.
+pub fn project_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies in crates/devstack of the project")
+        .to_path_buf()
+}
+
+/// Where ops/install.sh keeps Kafka's jars and devstack keeps an initialised MariaDB data folder.
+#[derive(Parser)]
+struct Cache {
+    /// Folder of fetched things, relative to the project.
+    #[arg(long, env = "COUPON_CACHE", default_value = ".dev/cache")]
+    cache: PathBuf,
+}
+
+/// The cache folder: `COUPON_CACHE`, by default `.dev/cache` of the project.
+pub(crate) fn cache() -> PathBuf {
+    let Cache { cache } = Cache::parse_from(["devstack"]);
+    project_root().join(cache)
+}
+
+/// The folder that holds `program`: the one of the running executable or the nearest above it
+/// (a test runs in `target/debug/deps`, the binaries lie in `target/debug`).
+pub(crate) fn binary(program: &str) -> Result<PathBuf> {
+    let own = env::current_exe().map_err(Error::file("read", "/proc/self/exe"))?;
+    own.ancestors()
+        .skip(1)
+        .map(|folder| folder.join(program))
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| Error::NotBuilt { program: program.to_owned() })
+}
+
+/// An absolute form of `path`, which need not exist; relative to the current folder.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(Error::file("resolve", path))
+}

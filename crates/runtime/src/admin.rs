@@ -1,0 +1,34 @@
+//! The admin listener: `/livez`, `/readyz`, `/metrics`.
+
+use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::Health;
+
+/// Serves until `stop`; `/livez` speaks of the process alone, never of what it depends on:
+/// restarting this process cannot mend a database.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    health: Health,
+    metrics: PrometheusHandle,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .with_state(health)
+        .route("/metrics", get(move || std::future::ready(metrics.render())));
+    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+}
+
+async fn readyz(State(health): State<Health>) -> impl IntoResponse {
+    let unready = health.unready();
+    let (status, word) = if unready.is_empty() {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready")
+    };
+    (status, Json(serde_json::json!({ "status": word, "not_ready": unready })))
+}

@@ -1,0 +1,68 @@
+//! The flags every process takes, and how secrets are held.
+
+use std::{fmt, net::SocketAddr, str::FromStr};
+
+use clap::{Args, ValueEnum};
+use secrecy::{ExposeSecret, SecretString};
+
+/// Flags and environment variables common to every process.
+#[derive(Debug, Clone, Args)]
+pub struct ProcessConfig {
+    /// Address of the admin listener: /livez, /readyz and /metrics. Keep it off the public network.
+    #[arg(long, env = "ADMIN_LISTEN", default_value = "127.0.0.1:0")]
+    pub admin_listen: SocketAddr,
+
+    /// How log lines are written: `text` for people, `json` for collectors.
+    #[arg(long, env = "LOG_FORMAT", value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// Which log lines are written, in tracing's filter syntax, e.g. `info,landing=debug`.
+    #[arg(long, env = "RUST_LOG", default_value = "info")]
+    pub log_filter: String,
+}
+
+/// The shape of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One readable line an event.
+    Text,
+    /// One JSON object an event.
+    Json,
+}
+
+/// A configuration value that must never be printed: passwords, keys, URLs that hold them.
+#[derive(Clone)]
+pub struct Secret(SecretString);
+
+impl Secret {
+    /// The value itself; call it only where it is handed to a client library.
+    pub fn expose(&self) -> &str {
+        self.0.expose_secret()
+    }
+}
+
+impl FromStr for Secret {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(SecretString::from(text.to_owned())))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        let secret: Secret = "hunter2".parse().unwrap();
+        assert_eq!(format!("{secret:?}"), "[secret]");
+        assert_eq!(secret.expose(), "hunter2");
+    }
+}

@@ -1,0 +1,141 @@
+//! The life of a process: [`run`].
+//!
+//! 1. Logging, metrics and the admin listener start; what cannot start ends the process with 1.
+//! 2. The body runs. It connects, spawns its long-lived parts by [`Context::spawn`] and then waits
+//!    for [`Context::stopping`].
+//! 3. SIGTERM or SIGINT cancels the stop token: readiness goes off, the body drains its parts in
+//!    the order it knows, and returns; exit code 0.
+//! 4. A part that ends by itself is a crash: the stop token is cancelled, the body drains, and the
+//!    exit code is 1. So is a drain that outlasts [`DRAIN_MAX`].
+
+use std::{future::Future, process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::{Clock, Health, ProcessConfig, admin, report, telemetry};
+
+/// How long draining may take: longer than the longest statement or produce timeout (10 s), shorter
+/// than the 60 s after which service managers kill.
+pub const DRAIN_MAX: Duration = Duration::from_secs(30);
+
+/// What a process hands to its parts.
+#[derive(Clone)]
+pub struct Context {
+    /// Where time is read.
+    pub clock: Clock,
+    /// What `/readyz` answers.
+    pub health: Health,
+    /// Cancelled when the process shall stop.
+    stop: CancellationToken,
+    /// Where a part that ended is reported.
+    ended: mpsc::UnboundedSender<anyhow::Error>,
+}
+
+impl Context {
+    /// Resolves when the process shall stop.
+    pub async fn stopping(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// The token behind [`Context::stopping`], for loops that select on it.
+    pub fn stop_token(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Runs a long-lived part. If it ends or panics before the process is stopping, the process
+    /// ends with 1.
+    pub fn spawn<F>(&self, name: &'static str, part: F)
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        let ended = self.ended.clone();
+        let part = tokio::spawn(part);
+        tokio::spawn(async move {
+            let failure = match part.await {
+                Ok(Ok(())) => anyhow::anyhow!("part {name} ended by itself"),
+                Ok(Err(error)) => error.context(format!("part {name}")),
+                Err(panic) => anyhow::Error::new(panic).context(format!("part {name} panicked")),
+            };
+            // Nobody listens any more once the process is stopping.
+            drop(ended.send(failure));
+        });
+    }
+}
+
+/// Runs `body` as the process `name`; see the module for what happens when.
+pub async fn run<F, B>(name: &'static str, config: &ProcessConfig, body: B) -> ExitCode
+where
+    B: FnOnce(Context) -> F,
+    F: Future<Output = anyhow::Result<()>>,
+{
+    match try_run(name, config, body).await {
+        Ok(()) => {
+            info!(process = name, "stopped");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            error!(process = name, error = report(failure.as_ref()), "failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn try_run<F, B>(name: &'static str, config: &ProcessConfig, body: B) -> anyhow::Result<()>
+where
+    B: FnOnce(Context) -> F,
+    F: Future<Output = anyhow::Result<()>>,
+{
+    telemetry::start_logging(config)?;
+    let metrics = telemetry::start_metrics()?;
+    let (ended, mut first_ended) = mpsc::unbounded_channel();
+    let context = Context {
+        clock: Clock::system(),
+        health: Health::default(),
+        stop: CancellationToken::new(),
+        ended,
+    };
+    let process = context.health.part("process");
+    process.ready();
+    let admin_stop = CancellationToken::new();
+    let listener = TcpListener::bind(config.admin_listen).await.with_context(|| {
+        format!("the admin address {} cannot be used (ADMIN_LISTEN)", config.admin_listen)
+    })?;
+    info!(process = name, admin.address = %listener.local_addr()?, "started");
+    let (health, token) = (context.health.clone(), admin_stop.clone());
+    context.spawn("admin", async move {
+        admin::serve(listener, health, metrics, token).await.context("admin listener")
+    });
+    let stop = context.stop.clone();
+    let body = body(context);
+    tokio::pin!(body);
+    let first = tokio::select! {
+        biased;
+        ended = &mut body => return ended.and_then(|()| if stop.is_cancelled() { Ok(()) } else {
+            Err(anyhow::anyhow!("the process ended although nobody asked it to"))
+        }),
+        Some(failure) = first_ended.recv() => Err(failure),
+        signal = stop_signal() => signal.map(|name| info!(signal = name, "draining")),
+    };
+    process.not_ready("stopping");
+    stop.cancel();
+    let drained = tokio::time::timeout(DRAIN_MAX, body).await;
+    admin_stop.cancel();
+    first?;
+    drained.with_context(|| format!("draining took longer than {DRAIN_MAX:?}"))?
+}
+
+async fn stop_signal() -> anyhow::Result<&'static str> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM handler")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT handler")?;
+    tokio::select! {
+        _ = terminate.recv() => Ok("SIGTERM"),
+        _ = interrupt.recv() => Ok("SIGINT"),
+    }
+}

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Installs what the build and the private servers need, and only what is missing.
+#
+# Runs before cargo, so it is plain bash. Nothing to do: it says nothing and takes a few milliseconds.
+# Debian's packages come by apt-get (as root or by passwordless sudo), Kafka's jars by Maven into the
+# cache folder (COUPON_CACHE, by default .dev/cache of this project).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+cache=${COUPON_CACHE:-.dev/cache}
+pom=ops/kafka/pom.xml
+log=.dev/install.log
+
+say() { printf '  %s\n' "$*"; }
+fail() { printf 'install: %s\n' "$*" >&2; exit 1; }
+have() { command -v "$1" > /dev/null; }
+
+# want PACKAGE WHY CHECK…: the package is missing when the check fails.
+want() {
+  local package=$1 why=$2
+  shift 2
+  if ! "$@" > /dev/null 2>&1; then
+    packages+=("$package")
+    reasons+=("$package: $why")
+  fi
+}
+
+missing_packages() {
+  packages=() reasons=()
+  want g++ 'compiles the bundled Kafka client library' have g++
+  want make 'drives that compilation' have make
+  want pkg-config 'lets the build find OpenSSL and zlib' have pkg-config
+  want libssl-dev 'OpenSSL headers, for the binlog reader' pkg-config --exists openssl
+  want zlib1g-dev 'compression of Kafka messages' pkg-config --exists zlib
+  want util-linux 'setpriv and setsid: servers end with their owner, or outlive it, as asked' have setpriv
+  want mariadb-server-core 'MariaDB, the truth (no system service is installed)' have mariadbd
+  want mariadb-client-core 'the mariadb command, to look into the truth' have mariadb
+  want redis-server 'Redis, for the gate and the view' have redis-server
+  want redis-tools 'redis-cli, to look into both' have redis-cli
+  want default-jre-headless 'Java, which Kafka runs on' have java
+  if [[ ! -d $kafka ]]; then want maven "fetches Kafka's jars" have mvn; fi
+}
+
+# How this user becomes root: not at all, by passwordless sudo, or with a sentence that says what to run.
+become_root() {
+  if ((EUID == 0)); then return; fi
+  if have sudo && sudo -n true 2> /dev/null; then root=(sudo -n); return; fi
+  fail "these packages are missing and installing them needs root. Run this once, then try again:
+  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${packages[*]}"
+}
+
+# While packages are unpacked, /usr/sbin/policy-rc.d answers 101: no service is started.
+policy=/usr/sbin/policy-rc.d
+forbid_services() {
+  if [[ -e $policy ]]; then "${root[@]}" mv "$policy" "$policy.coupon-saved"; fi
+  trap allow_services EXIT
+  printf '#!/bin/sh\nexit 101\n' | "${root[@]}" tee "$policy" > /dev/null
+  "${root[@]}" chmod 755 "$policy"
+}
+allow_services() {
+  "${root[@]}" rm -f "$policy"
+  if [[ -e $policy.coupon-saved ]]; then "${root[@]}" mv "$policy.coupon-saved" "$policy"; fi
+}
+
+apt() {
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q -o DPkg::Lock::Timeout=300 "$@" < /dev/null >> "$log" 2>&1
+}
+
+install_packages() {
+  have apt-get || fail "apt-get is not here (not a Debian?). Install by your system's means what gives: ${packages[*]}"
+  root=(env)
+  become_root
+  say "installing ${#packages[@]} Debian packages:"
+  printf '    %s\n' "${reasons[@]}"
+  : > "$log"
+  say 'reading the package lists'
+  apt update || say "some package lists could not be read (see $log); going on with those that are here"
+  forbid_services
+  say 'fetching and unpacking'
+  if ! apt install --no-install-recommends "${packages[@]}"; then
+    tail -n 15 "$log" >&2
+    fail "apt-get could not install them; the whole output is in $log"
+  fi
+  allow_services
+  trap - EXIT
+}
+
+# The folder appears by one rename, so that an interrupted fetch is never taken for a whole one.
+install_kafka() {
+  say "fetching Apache Kafka $version (46 jars, 44 MB) into $cache"
+  local fresh
+  fresh=$(mktemp -d "$cache/.fetch.XXXXXX")
+  if ! mvn -q -B -f "$pom" dependency:copy-dependencies -DincludeScope=runtime \
+      -DoutputDirectory="$(realpath "$fresh")/libs" < /dev/null > "$log" 2>&1; then
+    rm -rf "$fresh"
+    tail -n 15 "$log" >&2
+    fail "Maven could not fetch Kafka's jars; the whole output is in $log"
+  fi
+  chmod 755 "$fresh"
+  mv "$fresh" "$(dirname "$kafka")"
+}
+
+have cargo || fail "cargo is not here. Install Rust's toolchain (rustup, or your system's packages), then try again."
+version=$(sed -n 's|.*<kafka.version>\(.*\)</kafka.version>.*|\1|p' "$pom")
+kafka=$cache/kafka-$version/libs
+missing_packages
+if ((${#packages[@]} == 0)) && [[ -d $kafka ]]; then exit 0; fi
+
+# One installer at a time; what another one brought meanwhile is not missing any more.
+mkdir -p .dev "$cache"
+exec 9> "$cache/.lock"
+flock 9
+missing_packages
+if ((${#packages[@]} > 0)); then install_packages; fi
+if [[ ! -d $kafka ]]; then install_kafka; fi
