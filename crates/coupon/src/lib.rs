@@ -1,1 +1,21 @@
-//! (stub)
+//! The vocabulary of the platform: ids, states and their transitions, limits, outcome rules.
+//!
+//! Architecture invariant: pure. No I/O, no clock, no wire format; time is an argument.
+
+mod claim;
+mod id;
+pub mod limit;
+mod outcome;
+mod status;
+mod template;
+
+pub use claim::{
+    Admission, Claim, ClaimState, LandedClaim, LandedCoupon, Numbers, PayloadHash, RequestId,
+    RequestIdError,
+};
+pub use id::{ClaimId, CouponId, Epoch, IdError, MerchantId, TemplateId, UserId};
+pub use outcome::{ClaimRow, Decision, FoundRows, StockRow, decide};
+pub use status::CouponStatus;
+pub use template::{
+    Discount, DiscountKind, Template, TemplateError, TemplateState, UnknownCode, Validity, Window,
+};

@@ -8,8 +8,8 @@ use crate::{LogFormat, ProcessConfig};
 
 /// Buckets of every histogram whose name ends in `_seconds`: 0.1 ms to 60 s.
 const SECONDS_BUCKETS: &[f64] = &[
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
-    10.0, 30.0, 60.0,
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0, 30.0, 60.0,
 ];
 
 /// Buckets of every histogram whose name ends in `_size`: a batch holds at most 1,000 coupons.

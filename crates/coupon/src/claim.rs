@@ -1,0 +1,207 @@
+//! A claim: one request of one user for some coupons of one template.
+
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use crate::{ClaimId, CouponId, Epoch, TemplateId, UnknownCode, UserId, limit};
+
+/// The client's name for a claim: bytes 0x21 to 0x7E, at most 64 of them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(String);
+
+/// Why a text cannot be a request id; the text says what would.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "use 1 to 64 printable ASCII characters without spaces (0x21 to 0x7E), not starting with ~ and not only *"
+)]
+pub struct RequestIdError;
+
+impl RequestId {
+    /// The id of a claim sent without one, where the limit is 1 and the template itself is the key.
+    pub fn absent() -> Self {
+        Self("*".to_owned())
+    }
+
+    /// A client's key.
+    ///
+    /// # Errors
+    /// Empty, too long, a character outside 0x21–0x7E (a text column would ignore trailing spaces,
+    /// Redis would not), or a reserved form: `*` and a leading `~`.
+    pub fn from_client(text: &str) -> Result<Self, RequestIdError> {
+        let length = (1..=limit::REQUEST_ID_BYTES_MAX).contains(&text.len());
+        let printable = text.bytes().all(|byte| (0x21..=0x7e).contains(&byte));
+        if length && printable && text != "*" && !text.starts_with('~') {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(RequestIdError)
+        }
+    }
+
+    /// A key as stored; the store's rows were checked when they were written.
+    pub fn from_stored(bytes: &[u8]) -> Self {
+        Self(String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// The key under which an admission's fence stands; no client's key begins with `~`.
+    pub fn fence(id: ClaimId) -> Self {
+        Self(format!("~{id}"))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Sixteen bytes that stand for the key in the gate, where every byte is paid in memory.
+    pub fn digest(&self) -> [u8; 16] {
+        digest_16(self.0.as_bytes())
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a claim asks for, as sixteen bytes: the same key with another hash is a reused key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PayloadHash(pub [u8; 16]);
+
+impl PayloadHash {
+    /// The hash of the canonical payload; it never depends on the bytes of the request's body.
+    pub fn of_quantity(quantity: u32) -> Self {
+        Self(digest_16(format!("claim/1 quantity={quantity}").as_bytes()))
+    }
+}
+
+fn digest_16(bytes: &[u8]) -> [u8; 16] {
+    let digest = Sha256::digest(bytes);
+    let mut half = [0; 16];
+    half.copy_from_slice(&digest[..16]);
+    half
+}
+
+/// A claim as the api hands it over, before the gate has seen it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Made at the entry; the admission keeps it for ever.
+    pub id: ClaimId,
+    /// Of which template.
+    pub template_id: TemplateId,
+    /// By whom.
+    pub user_id: UserId,
+    /// The client's key.
+    pub request_id: RequestId,
+    /// What it asks for, hashed.
+    pub payload_hash: PayloadHash,
+    /// How many coupons, 1 to the template's `max_per_claim`.
+    pub quantity: u32,
+    /// When it arrived, by the api's clock.
+    pub claimed_at: DateTime<Utc>,
+    /// W3C traceparent of the request, if it had one.
+    pub trace_parent: Option<String>,
+}
+
+/// The numbers 1..=limit that an admission holds; empty where the template has no limit.
+pub type Numbers = Vec<u8>;
+
+/// A claim that the gate let through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// The claim.
+    pub claim: Claim,
+    /// The gate's epoch: the landing is void under any other.
+    pub epoch: Epoch,
+    /// Which of the user's numbers it took, `claim.quantity` of them, or none without a limit.
+    pub numbers: Numbers,
+}
+
+/// What a claim row says of its claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ClaimState {
+    /// It landed: its coupons exist.
+    Landed,
+    /// It was fenced: this admission never lands.
+    Void,
+    /// It ended without coupons, and its answer is kept (queued mode).
+    Rejected,
+}
+
+impl ClaimState {
+    /// The stored code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Landed => 1,
+            Self::Void => 2,
+            Self::Rejected => 3,
+        }
+    }
+
+    /// The state of a stored code.
+    ///
+    /// # Errors
+    /// A code that this version does not know.
+    pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
+        match code {
+            1 => Ok(Self::Landed),
+            2 => Ok(Self::Void),
+            3 => Ok(Self::Rejected),
+            _ => Err(UnknownCode { what: "claim state", code }),
+        }
+    }
+}
+
+/// A landed claim, as issued: everything its answer is made of, and nothing that ever changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LandedClaim {
+    /// Its id.
+    pub id: ClaimId,
+    /// Of which template.
+    pub template_id: TemplateId,
+    /// By whom.
+    pub user_id: UserId,
+    /// What it asked for, hashed.
+    pub payload_hash: PayloadHash,
+    /// When it was claimed.
+    pub claimed_at: DateTime<Utc>,
+    /// From when its coupons are valid, as issued.
+    pub valid_from: DateTime<Utc>,
+    /// Until when, exclusive, as issued.
+    pub valid_until: DateTime<Utc>,
+    /// Its coupons, by number.
+    pub coupons: Vec<LandedCoupon>,
+}
+
+/// One coupon of a landed claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LandedCoupon {
+    /// Its id.
+    pub id: CouponId,
+    /// Which of the user's numbers it took; its own id where the template has no limit.
+    pub claim_no: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_id_is_printable_and_not_reserved() {
+        for text in ["a", "3f2b8c1e-7a44", "!", "**", &"x".repeat(64)] {
+            assert!(RequestId::from_client(text).is_ok(), "{text:?}");
+        }
+        for text in ["", "*", "~1", "a b", "a ", "é", "a\n", &"x".repeat(65)] {
+            assert_eq!(RequestId::from_client(text), Err(RequestIdError), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn quantities_have_different_payload_hashes() {
+        assert_eq!(PayloadHash::of_quantity(1), PayloadHash::of_quantity(1));
+        assert_ne!(PayloadHash::of_quantity(1), PayloadHash::of_quantity(2));
+    }
+}

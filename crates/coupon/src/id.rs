@@ -1,0 +1,101 @@
+//! Ids: 64-bit, k-sortable where we make them; strings on the wire, because JSON's numbers are not
+//! exact beyond 2^53.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A text is not an id: ids are decimal numbers from 0 to 2^63 - 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("an id is a decimal number from 0 to 9223372036854775807")]
+pub struct IdError;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        #[serde(into = "String", try_from = "String")]
+        pub struct $name(pub i64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+                if digits { text.parse().map(Self).map_err(|_| IdError) } else { Err(IdError) }
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0.to_string()
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+    };
+}
+
+id!(
+    /// A coupon campaign.
+    TemplateId
+);
+id!(
+    /// A shopper: the `sub` of the token.
+    UserId
+);
+id!(
+    /// A claim, and the admission it became: one id for all of a claim's life.
+    ClaimId
+);
+id!(
+    /// One coupon of one user.
+    CouponId
+);
+id!(
+    /// The owner of templates.
+    MerchantId
+);
+
+/// The generation of a template's gate; it only rises. 0: this process knows none yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Epoch(pub i64);
+
+impl Epoch {
+    /// What a process knows of a gate it has not heard from.
+    pub const UNKNOWN: Self = Self(0);
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_decimal_numbers_are_ids() {
+        assert_eq!("42".parse(), Ok(UserId(42)));
+        for text in ["", "-1", "+1", " 1", "1.0", "0x1", "9223372036854775808"] {
+            assert_eq!(text.parse::<UserId>(), Err(IdError), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The life of a coupon.
+
+use chrono::{DateTime, Utc};
+
+use crate::UnknownCode;
+
+/// Where a coupon stands. Codes are what MySQL stores; words are what people read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CouponStatus {
+    /// Can be used while it is valid.
+    Unused,
+    /// Was used at checkout.
+    Used,
+    /// Its validity ended unused.
+    Expired,
+}
+
+impl CouponStatus {
+    /// The stored code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Unused => 0,
+            Self::Used => 1,
+            Self::Expired => 2,
+        }
+    }
+
+    /// The status of a stored code.
+    ///
+    /// # Errors
+    /// A code that this version does not know.
+    pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
+        match code {
+            0 => Ok(Self::Unused),
+            1 => Ok(Self::Used),
+            2 => Ok(Self::Expired),
+            _ => Err(UnknownCode { what: "coupon status", code }),
+        }
+    }
+
+    /// The word of the API.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unused => "unused",
+            Self::Used => "used",
+            Self::Expired => "expired",
+        }
+    }
+
+    /// The status of a word of the API.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Unused, Self::Used, Self::Expired].into_iter().find(|status| status.word() == word)
+    }
+
+    /// The law of expiry: an unused coupon is expired when `now` has reached `valid_until`, whether
+    /// or not a worker has written so.
+    pub fn at(self, valid_until: DateTime<Utc>, now: DateTime<Utc>) -> Self {
+        if self == Self::Unused && now >= valid_until { Self::Expired } else { self }
+    }
+
+    /// Whether a coupon may go from this status to `next`.
+    pub fn may_become(self, next: Self) -> bool {
+        matches!((self, next), (Self::Unused, Self::Used | Self::Expired))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unused_coupon_is_expired_at_its_very_deadline() {
+        let deadline = DateTime::from_timestamp_millis(1_000).unwrap();
+        let before = DateTime::from_timestamp_millis(999).unwrap();
+        assert_eq!(CouponStatus::Unused.at(deadline, before), CouponStatus::Unused);
+        assert_eq!(CouponStatus::Unused.at(deadline, deadline), CouponStatus::Expired);
+        assert_eq!(CouponStatus::Used.at(deadline, deadline), CouponStatus::Used);
+    }
+
+    #[test]
+    fn codes_and_words_lead_back_to_their_status() {
+        for status in [CouponStatus::Unused, CouponStatus::Used, CouponStatus::Expired] {
+            assert_eq!(CouponStatus::from_code(status.code()), Ok(status));
+            assert_eq!(CouponStatus::from_word(status.word()), Some(status));
+        }
+        assert!(CouponStatus::from_code(9).is_err());
+    }
+}

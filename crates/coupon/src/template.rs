@@ -1,0 +1,286 @@
+//! A template: what a campaign gives, to whom, and when.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use thiserror::Error;
+
+use crate::{MerchantId, TemplateId, limit};
+
+/// A stored code that this version of the software does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("unknown {what} code {code}")]
+pub struct UnknownCode {
+    /// What the code should have been.
+    pub what: &'static str,
+    /// The code.
+    pub code: u8,
+}
+
+/// Why a template is not acceptable; the text says what to change.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{field}: {problem}")]
+pub struct TemplateError {
+    /// The field, as the API names it.
+    pub field: &'static str,
+    /// What is wrong with it, and what would be right.
+    pub problem: String,
+}
+
+/// Where a campaign stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TemplateState {
+    /// Being prepared: nobody can claim.
+    Draft,
+    /// Can be claimed inside its window.
+    Published,
+    /// Held by an operator; can be resumed.
+    Paused,
+    /// Over for good.
+    Ended,
+}
+
+impl TemplateState {
+    /// The stored code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Draft => 0,
+            Self::Published => 1,
+            Self::Paused => 2,
+            Self::Ended => 3,
+        }
+    }
+
+    /// The state of a stored code.
+    ///
+    /// # Errors
+    /// A code that this version does not know.
+    pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
+        match code {
+            0 => Ok(Self::Draft),
+            1 => Ok(Self::Published),
+            2 => Ok(Self::Paused),
+            3 => Ok(Self::Ended),
+            _ => Err(UnknownCode { what: "template state", code }),
+        }
+    }
+
+    /// The word of the API.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Draft => "draft",
+            Self::Published => "published",
+            Self::Paused => "paused",
+            Self::Ended => "ended",
+        }
+    }
+
+    /// Whether a template may go from this state to `next`: draft → published ⇄ paused → ended.
+    pub fn may_become(self, next: Self) -> bool {
+        matches!(
+            (self, next),
+            (Self::Draft | Self::Paused, Self::Published)
+                | (Self::Published, Self::Paused)
+                | (Self::Published | Self::Paused, Self::Ended)
+        )
+    }
+}
+
+/// When a template can be claimed: from `starts_at`, inclusive, to `ends_at`, exclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// First instant at which a claim is admitted.
+    pub starts_at: DateTime<Utc>,
+    /// First instant at which none is any more.
+    pub ends_at: DateTime<Utc>,
+}
+
+/// When a coupon of the template can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validity {
+    /// Between two instants, the same for all.
+    Absolute {
+        /// First instant, inclusive.
+        from: DateTime<Utc>,
+        /// Last instant, exclusive.
+        until: DateTime<Utc>,
+    },
+    /// For a time from the claim on.
+    Relative {
+        /// How long.
+        valid_for: TimeDelta,
+    },
+}
+
+impl Validity {
+    /// From when to when a coupon claimed at `claimed_at` is valid; fixed at the claim.
+    pub fn of_claim(&self, claimed_at: DateTime<Utc>) -> (DateTime<Utc>, DateTime<Utc>) {
+        match *self {
+            Self::Absolute { from, until } => (from, until),
+            Self::Relative { valid_for } => (claimed_at, claimed_at + valid_for),
+        }
+    }
+}
+
+/// What kind of discount a coupon gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiscountKind {
+    /// `value` minor units off.
+    AmountOff,
+    /// `value` hundredths of a percent off, at most `cap` minor units.
+    PercentOff,
+    /// No shipping cost.
+    FreeShipping,
+}
+
+impl DiscountKind {
+    /// The stored code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::AmountOff => 0,
+            Self::PercentOff => 1,
+            Self::FreeShipping => 2,
+        }
+    }
+
+    /// The kind of a stored code.
+    ///
+    /// # Errors
+    /// A code that this version does not know.
+    pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
+        match code {
+            0 => Ok(Self::AmountOff),
+            1 => Ok(Self::PercentOff),
+            2 => Ok(Self::FreeShipping),
+            _ => Err(UnknownCode { what: "discount kind", code }),
+        }
+    }
+
+    /// The word of the API.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::AmountOff => "amount_off",
+            Self::PercentOff => "percent_off",
+            Self::FreeShipping => "free_shipping",
+        }
+    }
+
+    /// The kind of a word of the API.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::AmountOff, Self::PercentOff, Self::FreeShipping]
+            .into_iter()
+            .find(|kind| kind.word() == word)
+    }
+}
+
+/// What a coupon takes off an order. Money is in minor units of `currency`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discount {
+    /// What kind of discount.
+    pub kind: DiscountKind,
+    /// Minor units or hundredths of a percent, by kind; 0 for free shipping.
+    pub value: i64,
+    /// The most that a percentage takes off; absent: no cap.
+    pub cap: Option<i64>,
+    /// The order value from which the coupon can be used.
+    pub minimum_spend: i64,
+    /// ISO 4217, three capital letters.
+    pub currency: String,
+}
+
+/// A coupon campaign, without its stock: what people read and edit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// Its id.
+    pub id: TemplateId,
+    /// Whose it is.
+    pub merchant_id: MerchantId,
+    /// What people call it.
+    pub name: String,
+    /// What its coupons give.
+    pub discount: Discount,
+    /// How many coupons one user may hold of it, ever; 0: no limit.
+    pub per_user_limit: u32,
+    /// How many coupons one claim may ask for.
+    pub max_per_claim: u32,
+    /// When it can be claimed.
+    pub window: Window,
+    /// When its coupons can be used.
+    pub validity: Validity,
+    /// Where it stands.
+    pub state: TemplateState,
+    /// Rises by one with every change; derived copies apply what is newer.
+    pub version: i64,
+}
+
+impl Template {
+    /// Checks what a single field cannot say by its type.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn validate(&self) -> Result<(), TemplateError> {
+        let wrong = |field, problem: String| Err(TemplateError { field, problem });
+        let chars = self.name.chars().count();
+        if self.name.trim().is_empty() || chars > limit::NAME_CHARS_MAX {
+            return wrong("name", format!("use 1 to {} characters", limit::NAME_CHARS_MAX));
+        }
+        if self.per_user_limit > limit::PER_USER_MAX {
+            let most = limit::PER_USER_MAX;
+            return wrong("per_user_limit", format!("use 0 (no limit) or 1 to {most}"));
+        }
+        if self.max_per_claim == 0 || self.max_per_claim > limit::QUANTITY_MAX {
+            return wrong("max_per_claim", format!("use 1 to {}", limit::QUANTITY_MAX));
+        }
+        if self.per_user_limit > 0 && self.max_per_claim > self.per_user_limit {
+            return wrong("max_per_claim", "use at most per_user_limit".to_owned());
+        }
+        if self.window.starts_at >= self.window.ends_at {
+            return wrong("claim_ends_at", "use a time after claim_starts_at".to_owned());
+        }
+        self.validate_validity()?;
+        self.discount.validate()
+    }
+
+    fn validate_validity(&self) -> Result<(), TemplateError> {
+        let problem = match self.validity {
+            Validity::Absolute { from, until } if from >= until => {
+                Some(("valid_until", "use a time after valid_from".to_owned()))
+            }
+            Validity::Relative { valid_for }
+                if valid_for <= TimeDelta::zero()
+                    || valid_for.num_milliseconds() > limit::VALID_FOR_MS_MAX =>
+            {
+                Some(("valid_for_ms", format!("use 1 to {}", limit::VALID_FOR_MS_MAX)))
+            }
+            Validity::Absolute { .. } | Validity::Relative { .. } => None,
+        };
+        problem.map_or(Ok(()), |(field, problem)| Err(TemplateError { field, problem }))
+    }
+}
+
+impl Discount {
+    fn validate(&self) -> Result<(), TemplateError> {
+        let wrong =
+            |field, problem: &str| Err(TemplateError { field, problem: problem.to_owned() });
+        match self.kind {
+            DiscountKind::AmountOff if self.value <= 0 => {
+                return wrong("discount.value", "use the amount in minor units, above 0");
+            }
+            DiscountKind::PercentOff if !(1..=10_000).contains(&self.value) => {
+                return wrong("discount.value", "use hundredths of a percent, 1 to 10000");
+            }
+            DiscountKind::FreeShipping if self.value != 0 => {
+                return wrong("discount.value", "use 0 with free_shipping");
+            }
+            DiscountKind::AmountOff | DiscountKind::PercentOff | DiscountKind::FreeShipping => {}
+        }
+        if self.cap.is_some_and(|cap| cap <= 0 || self.kind != DiscountKind::PercentOff) {
+            return wrong("discount.cap", "use an amount above 0, with percent_off only");
+        }
+        if self.minimum_spend < 0 {
+            return wrong("discount.minimum_spend", "use an amount from 0");
+        }
+        if self.currency.len() != 3 || !self.currency.bytes().all(|b| b.is_ascii_uppercase()) {
+            return wrong("discount.currency", "use three capital letters, e.g. EUR");
+        }
+        Ok(())
+    }
+}
