@@ -1,1 +1,36 @@
-//! (stub)
+//! Events between processes: wire format, producers, consumers.
+//!
+//! Architecture invariant: the only crate with rdkafka; every client setting is decided here.
+//!
+//! Reading order: [`TopicNames`] (what there is), [`Event`] and the row types (what it says),
+//! [`ensure_topics`], then the clients: [`Producer`] (one message, one answer), [`OrderedProducer`]
+//! (a stream of messages and a watermark of those acknowledged), [`FencedWriter`] (one writer at a
+//! time), [`Consumer`] (a group's member), [`TableReader`] (a whole topic, from its beginning).
+
+mod admin;
+mod client;
+mod consumer;
+mod error;
+mod event;
+mod fenced;
+mod message;
+mod names;
+mod offsets;
+mod ordered;
+mod producer;
+mod row;
+mod table;
+mod watermark;
+
+pub use admin::{DEFAULT_PARTITIONS, RETENTION, TopicLayout, ensure_topics};
+pub use consumer::{Assignment, Consumer, ConsumerOptions};
+pub use error::TopicError;
+pub use event::{DecodeError, Event, MAX_EVENT_BYTES, Op, SCHEMA_VERSION, Source, decode};
+pub use fenced::FencedWriter;
+pub use message::{HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Message};
+pub use names::TopicNames;
+pub use offsets::{PartitionOffsets, committed_lag, topic_offsets};
+pub use ordered::{Enqueued, OrderedProducer, Record};
+pub use producer::{Delivered, Producer, ProducerOptions};
+pub use row::{ExpiryWakeUp, StockMovementRow, TemplateRow, UserCouponRow};
+pub use table::TableReader;

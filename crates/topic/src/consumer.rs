@@ -1,0 +1,237 @@
+//! A member of a consumer group.
+//!
+//! Nothing is committed that was not stored, and callers store only after the effect. Stored
+//! offsets are committed every second, and in the same breath when partitions are taken away and at
+//! [`Consumer::close`]. Whatever was not committed comes again: effects must bear repetition.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{FutureExt, StreamExt};
+use rdkafka::{
+    ClientContext,
+    config::{FromClientConfigAndContext, RDKafkaLogLevel},
+    consumer::{
+        BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance, StreamConsumer,
+    },
+    error::{KafkaError, KafkaResult},
+    topic_partition_list::TopicPartitionList,
+    types::RDKafkaErrorCode,
+};
+use tokio::sync::watch;
+use tracing::{debug, info, warn};
+
+use crate::{Message, TopicError, client, error::is_passing};
+
+/// How often stored offsets are committed: what a killed consumer repeats at most.
+const COMMIT_INTERVAL_MS: &str = "1000";
+
+/// The longest the broker holds a fetch that finds nothing. A message that arrives ends the wait at
+/// once, so this costs no latency; it bounds how long a stopping broker waits for us.
+const FETCH_WAIT_MS: &str = "100";
+
+/// Bytes of messages fetched ahead: enough to never starve, small enough for a lean process.
+const FETCH_AHEAD_KBYTES: &str = "16384";
+
+/// How a consumer behaves in its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConsumerOptions {
+    /// After how long without a heartbeat the group gives a dead member's partitions to others.
+    /// 6 s is the least that brokers allow by default.
+    pub session_timeout: Duration,
+}
+
+impl Default for ConsumerOptions {
+    fn default() -> Self {
+        Self { session_timeout: Duration::from_secs(6) }
+    }
+}
+
+/// The partitions a consumer owns at the moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Assignment {
+    partitions: Vec<(String, i32)>,
+}
+
+impl Assignment {
+    /// Its partitions of one topic, ascending.
+    pub fn of(&self, topic: &str) -> Vec<i32> {
+        let own = self.partitions.iter().filter(|(name, _)| name == topic);
+        own.map(|(_, partition)| *partition).collect()
+    }
+
+    /// All of them, as topic and partition, ascending.
+    pub fn all(&self) -> &[(String, i32)] {
+        &self.partitions
+    }
+}
+
+/// A member of a consumer group.
+pub struct Consumer {
+    inner: Arc<StreamConsumer<Member>>,
+    rebalances: watch::Receiver<Assignment>,
+}
+
+impl Consumer {
+    /// Joins `group` for `topics`, from the earliest message where the group has no offset yet.
+    /// Fails when no broker answers within 15 s or a topic is missing. Partitions arrive later, see
+    /// [`Consumer::rebalances`].
+    pub async fn join(
+        brokers: &str,
+        group: &str,
+        topics: &[String],
+        options: ConsumerOptions,
+    ) -> Result<Self, TopicError> {
+        let (sender, rebalances) = watch::channel(Assignment::default());
+        let mut config = client::base_config(brokers);
+        config
+            .set("group.id", group)
+            .set("session.timeout.ms", options.session_timeout.as_millis().to_string())
+            .set("heartbeat.interval.ms", (options.session_timeout.as_millis() / 4).to_string())
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .set("auto.offset.reset", "earliest")
+            .set("enable.auto.offset.store", "false")
+            .set("enable.auto.commit", "true")
+            .set("auto.commit.interval.ms", COMMIT_INTERVAL_MS)
+            .set("fetch.min.bytes", "1")
+            .set("fetch.wait.max.ms", FETCH_WAIT_MS)
+            .set("queued.max.messages.kbytes", FETCH_AHEAD_KBYTES);
+        let inner = StreamConsumer::from_config_and_context(&config, Member { sender })
+            .map_err(TopicError::Client)?;
+        let (address, topics) = (brokers.to_owned(), topics.to_vec());
+        let inner = client::blocking(move || {
+            client::await_topics(inner.client(), &address, &topics)?;
+            let names: Vec<_> = topics.iter().map(String::as_str).collect();
+            inner.subscribe(&names).map_err(TopicError::Consume)?;
+            Ok(inner)
+        })
+        .await?;
+        Ok(Self { inner: Arc::new(inner), rebalances })
+    }
+
+    /// Waits for at least one message, then takes what has arrived by then, up to `max`. Never
+    /// waits for a batch to fill. Broker outages are waited out. Cancel-safe. An error is final:
+    /// drop the consumer and join again, and what was not stored comes again.
+    ///
+    /// Rebalances happen inside this call, so a caller that stores a batch before it asks for the
+    /// next one loses no partition in the middle of a batch.
+    pub async fn next_batch(&self, max: usize) -> Result<Vec<Message>, TopicError> {
+        let mut stream = self.inner.stream();
+        let mut batch = Vec::new();
+        while batch.is_empty() {
+            let mut next = stream.next().await;
+            while let Some(received) = next {
+                match received {
+                    Ok(message) => batch.push(Message::detach(&message)),
+                    Err(error) => wait_out(error)?,
+                }
+                if batch.len() >= max {
+                    break;
+                }
+                next = stream.next().now_or_never().flatten();
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Remembers that the effect of `message`, and of all before it in its partition, is done. A
+    /// partition that was taken away meanwhile is passed over: its new owner repeats the message.
+    pub fn store(&self, message: &Message) {
+        let next = self.inner.store_offset(&message.topic, message.partition, message.offset);
+        if let Err(error) = next {
+            debug!(
+                topic = message.topic,
+                topic.partition = message.partition,
+                topic.offset = message.offset,
+                error = %error,
+                "offset not stored: the partition has moved on"
+            );
+        }
+    }
+
+    /// The partitions owned, as they change.
+    pub fn rebalances(&self) -> watch::Receiver<Assignment> {
+        self.rebalances.clone()
+    }
+
+    /// Commits what was stored, now.
+    pub async fn commit(&self) -> Result<(), TopicError> {
+        let inner = Arc::clone(&self.inner);
+        client::blocking(move || commit_stored(inner.as_ref()).map_err(TopicError::Commit)).await
+    }
+
+    /// Commits what was stored and leaves the group, so that others take over at once.
+    pub async fn close(self) -> Result<(), TopicError> {
+        client::blocking(move || {
+            let committed = commit_stored(self.inner.as_ref()).map_err(TopicError::Commit);
+            drop(self);
+            committed
+        })
+        .await
+    }
+}
+
+fn commit_stored<C: ConsumerContext + 'static>(
+    consumer: &impl rdkafka::consumer::Consumer<C>,
+) -> KafkaResult<()> {
+    match consumer.commit_consumer_state(CommitMode::Sync) {
+        Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Logs a failure that passes, returns one that does not.
+pub(crate) fn wait_out(error: KafkaError) -> Result<(), TopicError> {
+    if is_passing(&error) {
+        warn!(error = %error, "consuming is interrupted");
+        return Ok(());
+    }
+    Err(TopicError::Consume(error))
+}
+
+/// Hears of rebalances; runs inside [`Consumer::next_batch`].
+struct Member {
+    sender: watch::Sender<Assignment>,
+}
+
+impl ClientContext for Member {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        client::log(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        client::log_error(&error, reason);
+    }
+}
+
+impl ConsumerContext for Member {
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        if matches!(rebalance, Rebalance::Revoke(_))
+            && let Err(error) = commit_stored(consumer)
+        {
+            warn!(error = %error, "commit before giving partitions up failed; they will repeat");
+        }
+    }
+
+    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, _: &Rebalance<'_>) {
+        let partitions = consumer.assignment().map(|list| sorted(&list)).unwrap_or_default();
+        info!(partitions = partitions.len(), "partitions assigned");
+        self.sender.send_replace(Assignment { partitions });
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
+        match result {
+            Ok(()) | Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => {}
+            Err(error) => warn!(error = %error, "offsets not committed; they will be later"),
+        }
+    }
+}
+
+fn sorted(list: &TopicPartitionList) -> Vec<(String, i32)> {
+    let mut partitions: Vec<_> = list
+        .elements()
+        .iter()
+        .map(|element| (element.topic().to_owned(), element.partition()))
+        .collect();
+    partitions.sort();
+    partitions
+}

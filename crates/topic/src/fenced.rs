@@ -1,0 +1,84 @@
+//! One writer at a time: the broker fences whoever held the transactional id before.
+
+use std::{sync::Arc, time::Duration};
+
+use rdkafka::{
+    config::FromClientConfigAndContext,
+    error::KafkaError,
+    producer::{BaseRecord, DefaultProducerContext, Producer as _, ThreadedProducer},
+};
+use tokio::sync::Mutex;
+
+use crate::{TopicError, client, error::is_fencing};
+
+/// How long one step of a transaction may take.
+const STEP_WAIT: Duration = Duration::from_secs(10);
+
+/// How long the broker keeps a dead writer's open transaction. Our transactions hold one message.
+const TRANSACTION_TIMEOUT_MS: &str = "15000";
+
+/// Writes single messages, each in a transaction of its own, under a fixed transactional id.
+pub struct FencedWriter {
+    id: String,
+    // A lock, because a transaction is several calls and the client allows one at a time.
+    inner: Arc<Mutex<ThreadedProducer<DefaultProducerContext>>>,
+}
+
+impl FencedWriter {
+    /// Takes the id over: from now on writes of an earlier holder fail with
+    /// [`TopicError::Fenced`]. Fails when no broker answers within 15 s.
+    pub async fn take_over(brokers: &str, id: &str) -> Result<Self, TopicError> {
+        let mut config = client::base_config(brokers);
+        config
+            .set("transactional.id", id)
+            .set("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+            .set("message.timeout.ms", STEP_WAIT.as_millis().to_string())
+            .set("linger.ms", "0");
+        let (brokers, id) = (brokers.to_owned(), id.to_owned());
+        client::blocking(move || {
+            let inner = ThreadedProducer::from_config_and_context(&config, DefaultProducerContext)
+                .map_err(TopicError::Client)?;
+            client::await_topics(inner.client(), &brokers, &[])?;
+            inner.init_transactions(client::CONNECT_WAIT).map_err(|error| failed(&id, error))?;
+            Ok(Self { id, inner: Arc::new(Mutex::new(inner)) })
+        })
+        .await
+    }
+
+    /// Writes one message. After an error that is not [`TopicError::Fenced`] the writer can be used
+    /// again if the error is retriable.
+    pub async fn write(&self, topic: &str, key: &[u8], payload: &[u8]) -> Result<(), TopicError> {
+        let inner = Arc::clone(&self.inner).lock_owned().await;
+        let (id, topic) = (self.id.clone(), topic.to_owned());
+        let (key, payload) = (key.to_vec(), payload.to_vec());
+        client::blocking(move || {
+            write_one(&inner, &topic, &key, &payload).map_err(|error| {
+                // Leaves the client ready for the next attempt; a fenced one stays unusable.
+                let _aborted = inner.abort_transaction(STEP_WAIT);
+                failed(&id, error)
+            })
+        })
+        .await
+    }
+}
+
+fn write_one(
+    producer: &ThreadedProducer<DefaultProducerContext>,
+    topic: &str,
+    key: &[u8],
+    payload: &[u8],
+) -> Result<(), KafkaError> {
+    producer.begin_transaction()?;
+    let record = BaseRecord::to(topic).key(key).payload(payload);
+    producer.send(record).map_err(|(error, _)| error)?;
+    producer.commit_transaction(STEP_WAIT)
+}
+
+fn failed(id: &str, source: KafkaError) -> TopicError {
+    let id = id.to_owned();
+    if is_fencing(&source) {
+        TopicError::Fenced { id, source }
+    } else {
+        TopicError::Transaction { id, source }
+    }
+}

@@ -1,0 +1,59 @@
+//! A consumed message, free of the client's buffers.
+
+use rdkafka::{
+    Message as _,
+    message::{BorrowedMessage, Headers},
+};
+
+/// Header: the W3C trace context of the request behind the change.
+pub const HEADER_TRACE_PARENT: &str = "traceparent";
+
+/// Header: version of the event format.
+pub const HEADER_SCHEMA: &str = "schema";
+
+/// Header: GTID and row number of the change; tells whether a record is the one that was written.
+pub const HEADER_POSITION: &str = "position";
+
+/// One message of a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Topic.
+    pub topic: String,
+    /// Partition.
+    pub partition: i32,
+    /// Offset within the partition.
+    pub offset: i64,
+    /// Key; empty if there is none.
+    pub key: Vec<u8>,
+    /// Payload; `None` is a tombstone.
+    pub payload: Option<Vec<u8>>,
+    /// Headers in order.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// When it was produced, milliseconds since 1970, if known.
+    pub timestamp_ms: Option<i64>,
+}
+
+impl Message {
+    /// The first header of this name.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_slice())
+    }
+
+    pub(crate) fn detach(message: &BorrowedMessage<'_>) -> Self {
+        let header = |header: rdkafka::message::Header<'_, &[u8]>| {
+            (header.key.to_owned(), header.value.unwrap_or_default().to_vec())
+        };
+        Self {
+            topic: message.topic().to_owned(),
+            partition: message.partition(),
+            offset: message.offset(),
+            key: message.key().unwrap_or_default().to_vec(),
+            payload: message.payload().map(<[u8]>::to_vec),
+            headers: message
+                .headers()
+                .map(|all| all.iter().map(header).collect())
+                .unwrap_or_default(),
+            timestamp_ms: message.timestamp().to_millis(),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Ends of topics and how far groups are behind, for metrics, tests and the verifier.
+
+use std::time::Duration;
+
+use rdkafka::{
+    Offset,
+    consumer::{BaseConsumer, Consumer as _},
+    topic_partition_list::TopicPartitionList,
+};
+
+use crate::{TopicError, client};
+
+/// How long one request may take.
+const REQUEST_WAIT: Duration = Duration::from_secs(5);
+
+/// The span of offsets that a partition holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionOffsets {
+    /// Partition.
+    pub partition: i32,
+    /// Offset of its first message.
+    pub start: i64,
+    /// Offset that its next message will get.
+    pub end: i64,
+}
+
+/// Start and end of each partition. Fails when no broker answers within 15 s.
+pub async fn topic_offsets(
+    brokers: &str,
+    topic: &str,
+) -> Result<Vec<PartitionOffsets>, TopicError> {
+    let (brokers, topic) = (brokers.to_owned(), topic.to_owned());
+    client::blocking(move || {
+        let consumer = reader(&brokers, "offset-reader")?;
+        watermarks(&consumer, &brokers, &topic)
+    })
+    .await
+}
+
+/// How many messages `group` has not committed yet, over all partitions of `topic`. Fails when no
+/// broker answers within 15 s.
+pub async fn committed_lag(brokers: &str, group: &str, topic: &str) -> Result<i64, TopicError> {
+    let (brokers, group, topic) = (brokers.to_owned(), group.to_owned(), topic.to_owned());
+    client::blocking(move || {
+        let consumer = reader(&brokers, &group)?;
+        let ends = watermarks(&consumer, &brokers, &topic)?;
+        let mut asked = TopicPartitionList::new();
+        for end in &ends {
+            asked.add_partition(&topic, end.partition);
+        }
+        let committed = consumer
+            .committed_offsets(asked, REQUEST_WAIT)
+            .map_err(|source| TopicError::Offsets { topic: topic.clone(), source })?;
+        Ok(ends.iter().map(|end| behind(end, &committed, &topic)).sum())
+    })
+    .await
+}
+
+/// A partition never committed is behind by all it holds.
+fn behind(end: &PartitionOffsets, committed: &TopicPartitionList, topic: &str) -> i64 {
+    let offset = committed.find_partition(topic, end.partition).map(|found| found.offset());
+    let position = match offset {
+        Some(Offset::Offset(offset)) => offset.max(end.start),
+        _ => end.start,
+    };
+    end.end - position
+}
+
+fn reader(brokers: &str, group: &str) -> Result<BaseConsumer, TopicError> {
+    client::base_config(brokers)
+        .set("group.id", group)
+        .set("enable.auto.commit", "false")
+        .create()
+        .map_err(TopicError::Client)
+}
+
+fn watermarks(
+    consumer: &BaseConsumer,
+    brokers: &str,
+    topic: &str,
+) -> Result<Vec<PartitionOffsets>, TopicError> {
+    client::await_topics(consumer.client(), brokers, &[topic.to_owned()])?;
+    let partitions = client::partitions_of(consumer.client(), topic)?;
+    (0..partitions)
+        .map(|partition| {
+            let (start, end) = consumer
+                .fetch_watermarks(topic, partition, REQUEST_WAIT)
+                .map_err(|source| TopicError::Offsets { topic: topic.to_owned(), source })?;
+            Ok(PartitionOffsets { partition, start, end })
+        })
+        .collect()
+}

@@ -1,0 +1,221 @@
+//! A stream of messages and a watermark of those acknowledged: the tailer's way out.
+//!
+//! Every message gets the next number; [`OrderedProducer::acknowledged`] tells below which number
+//! all are safe. Nothing is awaited per message: enqueuing is a copy into the client's queue, and
+//! the acknowledgements move the watermark from the client's own thread. Messages never time out
+//! and the client is idempotent, so a partition's order is the order of enqueuing, whatever fails.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use rdkafka::{
+    ClientContext, Message as _,
+    config::{FromClientConfigAndContext, RDKafkaLogLevel},
+    error::KafkaError,
+    producer::{BaseRecord, DeliveryResult, Producer as _, ProducerContext, ThreadedProducer},
+    types::RDKafkaErrorCode,
+};
+use tokio::sync::Notify;
+
+use crate::{ProducerOptions, TopicError, client, producer::owned, watermark::Watermark};
+
+/// A message to enqueue.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// Topic.
+    pub topic: &'a str,
+    /// Key; it decides the partition.
+    pub key: &'a [u8],
+    /// Payload.
+    pub payload: &'a [u8],
+    /// Headers.
+    pub headers: &'a [(&'a str, &'a [u8])],
+}
+
+/// What became of [`OrderedProducer::try_enqueue`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enqueued {
+    /// It got this number.
+    As(u64),
+    /// The queue is full: wait for the watermark and try again.
+    QueueFull,
+}
+
+/// Enqueues messages in order and watches their acknowledgements. One task owns it.
+pub struct OrderedProducer {
+    inner: ThreadedProducer<Acks>,
+    acks: Arc<State>,
+    next: u64,
+}
+
+impl OrderedProducer {
+    /// Connects; fails when no broker answers within 15 s or one of `topics` is missing.
+    pub async fn connect(
+        brokers: &str,
+        topics: &[String],
+        options: ProducerOptions,
+    ) -> Result<Self, TopicError> {
+        let acks = Arc::new(State::default());
+        let options = ProducerOptions { give_up: None, ..options };
+        let context = Acks(Arc::clone(&acks));
+        let inner = ThreadedProducer::from_config_and_context(&options.config(brokers), context)
+            .map_err(TopicError::Client)?;
+        let (address, topics) = (brokers.to_owned(), topics.to_vec());
+        let inner = client::blocking(move || {
+            client::await_topics(inner.client(), &address, &topics)?;
+            Ok(inner)
+        })
+        .await?;
+        Ok(Self { inner, acks, next: 0 })
+    }
+
+    /// Enqueues without waiting.
+    pub fn try_enqueue(&mut self, record: &Record<'_>) -> Result<Enqueued, TopicError> {
+        let number = self.next;
+        let mut message = BaseRecord::with_opaque_to(record.topic, Box::new(number))
+            .key(record.key)
+            .payload(record.payload);
+        message.headers = (!record.headers.is_empty()).then(|| owned(record.headers));
+        match self.inner.send(message) {
+            Ok(()) => {
+                self.next += 1;
+                Ok(Enqueued::As(number))
+            }
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => {
+                Ok(Enqueued::QueueFull)
+            }
+            Err((source, _)) => Err(TopicError::Produce { topic: record.topic.to_owned(), source }),
+        }
+    }
+
+    /// Enqueues, waiting while the queue is full.
+    pub async fn enqueue(&mut self, record: &Record<'_>) -> Result<u64, TopicError> {
+        loop {
+            match self.try_enqueue(record)? {
+                Enqueued::As(number) => return Ok(number),
+                Enqueued::QueueFull => self.changed(self.acknowledged()?).await?,
+            }
+        }
+    }
+
+    /// The number the next message will get.
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// All messages with numbers below are acknowledged. An error is final: a message was refused,
+    /// and what follows it cannot be called safe.
+    pub fn acknowledged(&self) -> Result<u64, TopicError> {
+        let mut inner = self.acks.lock();
+        match inner.refused.take() {
+            None => Ok(inner.watermark.low()),
+            Some((topic, source)) => {
+                inner.refused = Some((topic.clone(), source.clone()));
+                Err(TopicError::Produce { topic, source })
+            }
+        }
+    }
+
+    /// Waits until the watermark is above `seen`, or fails like [`OrderedProducer::acknowledged`].
+    pub async fn changed(&self, seen: u64) -> Result<(), TopicError> {
+        loop {
+            // Registered before looking: an acknowledgement in between wakes it.
+            let notified = self.acks.moved.notified();
+            if self.acknowledged()? > seen {
+                return Ok(());
+            }
+            notified.await;
+        }
+    }
+
+    /// Waits until everything enqueued is acknowledged.
+    pub async fn drained(&self) -> Result<(), TopicError> {
+        match self.next {
+            0 => Ok(()),
+            next => self.changed(next - 1).await,
+        }
+    }
+
+    /// The last acknowledged offset of each partition, by topic.
+    pub fn acknowledged_offsets(&self) -> BTreeMap<String, BTreeMap<i32, i64>> {
+        self.acks.lock().offsets.clone()
+    }
+
+    /// Messages and requests the client holds.
+    pub fn in_flight(&self) -> usize {
+        usize::try_from(self.inner.in_flight_count()).unwrap_or(0)
+    }
+
+    /// Gives the broker `wait` to answer what is under way, then drops the rest.
+    pub fn abandon(self, wait: Duration) {
+        drop(self.inner.flush(wait));
+    }
+}
+
+#[derive(Default)]
+struct State {
+    inner: Mutex<Inner>,
+    moved: Notify,
+}
+
+#[derive(Default)]
+struct Inner {
+    watermark: Watermark,
+    offsets: BTreeMap<String, BTreeMap<i32, i64>>,
+    refused: Option<(String, KafkaError)>,
+}
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hears the client's delivery reports, on the client's polling thread.
+struct Acks(Arc<State>);
+
+impl ClientContext for Acks {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        client::log(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        client::log_error(&error, reason);
+    }
+}
+
+impl ProducerContext for Acks {
+    type DeliveryOpaque = Box<u64>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, number: Box<u64>) {
+        let mut inner = self.0.lock();
+        let moved = match result {
+            Ok(message) => {
+                let (partition, offset) = (message.partition(), message.offset());
+                match inner.offsets.get_mut(message.topic()) {
+                    Some(partitions) => {
+                        partitions.insert(partition, offset);
+                    }
+                    None => {
+                        let partitions = BTreeMap::from([(partition, offset)]);
+                        inner.offsets.insert(message.topic().to_owned(), partitions);
+                    }
+                }
+                inner.watermark.acknowledge(*number)
+            }
+            Err((error, message)) => {
+                if inner.refused.is_none() {
+                    inner.refused = Some((message.topic().to_owned(), error.clone()));
+                }
+                true
+            }
+        };
+        drop(inner);
+        if moved {
+            self.0.moved.notify_waiters();
+        }
+    }
+}

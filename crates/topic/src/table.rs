@@ -1,0 +1,104 @@
+//! A whole topic from its beginning, followed for ever: how a compacted topic is read as a table.
+
+use std::collections::BTreeSet;
+
+use futures::{FutureExt, StreamExt};
+use rdkafka::{
+    Offset,
+    config::FromClientConfigAndContext,
+    consumer::{Consumer as _, ConsumerContext, DefaultConsumerContext, StreamConsumer},
+    error::KafkaError,
+    topic_partition_list::TopicPartitionList,
+};
+
+use crate::{Message, TopicError, client, consumer::wait_out};
+
+/// Reads all partitions of one topic, without a group: every reader sees every message. Messages of
+/// transactions that were aborted or are still open do not come.
+pub struct TableReader {
+    inner: StreamConsumer<DefaultConsumerContext>,
+    /// Partitions whose end has not been seen yet.
+    behind: BTreeSet<i32>,
+}
+
+impl TableReader {
+    /// Begins at the beginning. Fails when no broker answers within 15 s or the topic is missing.
+    pub async fn open(brokers: &str, topic: &str) -> Result<Self, TopicError> {
+        let mut config = client::base_config(brokers);
+        config
+            // The client demands a name; nothing is ever committed under it.
+            .set("group.id", "table-reader")
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("isolation.level", "read_committed")
+            .set("enable.partition.eof", "true")
+            .set("auto.offset.reset", "earliest")
+            .set("fetch.min.bytes", "1")
+            .set("fetch.wait.max.ms", "100")
+            .set("queued.max.messages.kbytes", "4096");
+        let inner = StreamConsumer::from_config_and_context(&config, DefaultConsumerContext)
+            .map_err(TopicError::Client)?;
+        let (address, topic) = (brokers.to_owned(), topic.to_owned());
+        client::blocking(move || {
+            client::await_topics(inner.client(), &address, std::slice::from_ref(&topic))?;
+            let behind = assign_all(&inner, &topic)?;
+            Ok(Self { inner, behind })
+        })
+        .await
+    }
+
+    /// Whether everything that was there at the start has been handed out.
+    pub fn caught_up(&self) -> bool {
+        self.behind.is_empty()
+    }
+
+    /// Waits for messages and takes up to `max` of them. Also returns, possibly with none, at the
+    /// moment [`TableReader::caught_up`] becomes true. Cancel-safe.
+    pub async fn next_batch(&mut self, max: usize) -> Result<Vec<Message>, TopicError> {
+        let was_behind = !self.caught_up();
+        let mut stream = self.inner.stream();
+        let mut batch = Vec::new();
+        while batch.is_empty() && !(was_behind && self.behind.is_empty()) {
+            let mut next = stream.next().await;
+            while let Some(received) = next {
+                match received {
+                    Ok(message) => batch.push(Message::detach(&message)),
+                    Err(KafkaError::PartitionEOF(partition)) => {
+                        self.behind.remove(&partition);
+                    }
+                    Err(error) => wait_out(error)?,
+                }
+                if batch.len() >= max {
+                    break;
+                }
+                next = stream.next().now_or_never().flatten();
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Reads until the end seen at the start: the table as it is now.
+    pub async fn read_to_end(mut self) -> Result<Vec<Message>, TopicError> {
+        /// Messages taken at a time.
+        const BATCH: usize = 1024;
+        let mut all = Vec::new();
+        while !self.caught_up() {
+            all.append(&mut self.next_batch(BATCH).await?);
+        }
+        Ok(all)
+    }
+}
+
+fn assign_all<C: ConsumerContext + 'static>(
+    consumer: &StreamConsumer<C>,
+    topic: &str,
+) -> Result<BTreeSet<i32>, TopicError> {
+    let partitions = client::partitions_of(consumer.client(), topic)?;
+    let mut list = TopicPartitionList::new();
+    for partition in 0..partitions {
+        list.add_partition_offset(topic, partition, Offset::Beginning)
+            .map_err(TopicError::Consume)?;
+    }
+    consumer.assign(&list).map_err(TopicError::Consume)?;
+    Ok((0..partitions).collect())
+}
