@@ -41,6 +41,16 @@ pub(crate) fn binary(program: &str) -> Result<PathBuf> {
         .ok_or_else(|| Error::NotBuilt { program: program.to_owned() })
 }
 
+/// Where `program` lies: on the search path, or where Debian keeps servers (not on a user's path).
+pub(crate) fn program(program: &str) -> Result<PathBuf> {
+    let search = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&search)
+        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
+        .map(|folder| folder.join(program))
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| Error::NotInstalled { program: program.to_owned() })
+}
+
 /// An absolute form of `path`, which need not exist; relative to the current folder.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(Error::file("resolve", path))

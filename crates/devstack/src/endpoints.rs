@@ -1,0 +1,84 @@
+//! Where the servers of a stack are.
+
+use clap::Parser;
+
+/// The addresses every process of the platform takes, by the names of its environment variables.
+#[derive(Clone, Debug, PartialEq, Eq, Parser)]
+pub struct Endpoints {
+    /// MariaDB or MySQL with its database: `mysql://user:password@host:port/database`.
+    #[arg(long, env = "DATABASE_URL")]
+    pub database_url: String,
+    /// Redis of the gate: `redis://host:port`.
+    #[arg(long, env = "GATE_REDIS_URL")]
+    pub gate_redis_url: String,
+    /// Redis of the view.
+    #[arg(long, env = "VIEW_REDIS_URL")]
+    pub view_redis_url: String,
+    /// Kafka: `host:port`, more of them separated by commas.
+    #[arg(long, env = "KAFKA_BROKERS")]
+    pub kafka_brokers: String,
+}
+
+impl Endpoints {
+    /// The same servers with another database.
+    pub fn with_database(&self, database: &str) -> Self {
+        Self { database_url: self.url_of_database(database), ..self.clone() }
+    }
+
+    /// The URL of another database on the same server.
+    pub fn url_of_database(&self, database: &str) -> String {
+        let (address, query) = match self.database_url.split_once('?') {
+            Some((address, query)) => (address, format!("?{query}")),
+            None => (self.database_url.as_str(), String::new()),
+        };
+        let authority = address.find("://").map_or(0, |at| at + "://".len());
+        let server = match address[authority..].find('/') {
+            Some(slash) => &address[..authority + slash],
+            None => address,
+        };
+        format!("{server}/{database}{query}")
+    }
+
+    /// The database that the URL names; empty if none.
+    pub fn database(&self) -> &str {
+        let address = self.database_url.split('?').next().unwrap_or_default();
+        address.splitn(4, '/').nth(3).unwrap_or_default()
+    }
+
+    /// As environment variables.
+    pub fn variables(&self) -> [(&'static str, &str); 4] {
+        [
+            ("DATABASE_URL", &self.database_url),
+            ("GATE_REDIS_URL", &self.gate_redis_url),
+            ("VIEW_REDIS_URL", &self.view_redis_url),
+            ("KAFKA_BROKERS", &self.kafka_brokers),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(database_url: &str) -> Endpoints {
+        Endpoints {
+            database_url: database_url.to_owned(),
+            gate_redis_url: String::new(),
+            view_redis_url: String::new(),
+            kafka_brokers: String::new(),
+        }
+    }
+
+    #[test]
+    fn another_database_keeps_server_user_and_options() {
+        assert_eq!(at("mysql://u:p@h:1/a").url_of_database("b"), "mysql://u:p@h:1/b");
+        assert_eq!(at("mysql://u:p@h:1").url_of_database("b"), "mysql://u:p@h:1/b");
+        assert_eq!(at("mysql://u:p@h:1/a?x=y").url_of_database("b"), "mysql://u:p@h:1/b?x=y");
+    }
+
+    #[test]
+    fn the_database_is_what_follows_the_server() {
+        assert_eq!(at("mysql://u:p@h:1/a?x=y").database(), "a");
+        assert_eq!(at("mysql://u:p@h:1").database(), "");
+    }
+}

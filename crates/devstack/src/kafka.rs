@@ -1,0 +1,132 @@
+//! One Kafka node that is broker and controller in one (`KRaft`), run from the jars that ops/install.sh fetched.
+
+use std::fs::{self, File};
+use std::iter;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::probe::Probe;
+use crate::process::{Process, tail};
+use crate::{Error, Options, Result, paths, ports};
+
+/// The version pinned in ops/kafka/pom.xml.
+const VERSION: &str = "4.3.1";
+/// Java's heap and collector: 370 MB resident carries all of our tests.
+const JAVA: &[&str] = &["-Xms128m", "-Xmx384m", "-XX:+UseSerialGC"];
+/// Log only what someone must act on; a start's INFO lines would bury it.
+const LOGGING: &str = "\
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{1}: %m%n
+";
+
+/// The broker of the stack in `dir`, with its log folder formatted if it is not yet.
+pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
+    let java = paths::program("java")?;
+    let libs = paths::cache().join(format!("kafka-{VERSION}/libs"));
+    if !libs.exists() {
+        return Err(Error::NotInstalled { program: format!("Apache Kafka {VERSION}") });
+    }
+    let home = dir.join("kafka");
+    let data = home.join("data");
+    fs::create_dir_all(&home).map_err(Error::file("create", &home))?;
+    let port = ports::remembered(&home.join("port"))?;
+    let controller = ports::remembered(&home.join("controller-port"))?;
+    let properties = home.join("server.properties");
+    let logging = home.join("log4j2.properties");
+    fs::write(&properties, server_properties(&data, port, controller))
+        .map_err(Error::file("write", &properties))?;
+    fs::write(&logging, LOGGING).map_err(Error::file("write", &logging))?;
+
+    let mut arguments: Vec<String> = JAVA.iter().map(|&argument| argument.to_owned()).collect();
+    arguments.push(format!("-Dlog4j2.configurationFile={}", logging.display()));
+    arguments.extend(["-cp".to_owned(), format!("{}/*", libs.display())]);
+    if !data.join("meta.properties").exists() {
+        format(&java, &arguments, &properties, &home.join("format.log"))?;
+    }
+    arguments.extend(["kafka.Kafka".to_owned(), properties.display().to_string()]);
+    Ok(Process::new("kafka", java, dir, port, Probe::Kafka, options.tie).arguments(arguments))
+}
+
+fn format(java: &Path, arguments: &[String], properties: &Path, log: &Path) -> Result<()> {
+    let output = File::create(log).map_err(Error::file("create", log))?;
+    let errors = output.try_clone().map_err(Error::file("create", log))?;
+    let status = Command::new(java)
+        .args(arguments)
+        .args(["kafka.tools.StorageTool", "format", "-t", &cluster_id(), "-c"])
+        .arg(properties)
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .status()
+        .map_err(|source| Error::Spawn { name: "java".to_owned(), source })?;
+    if status.success() {
+        return Ok(());
+    }
+    let (name, log) = ("formatting Kafka's data folder".to_owned(), PathBuf::from(log));
+    Err(Error::Failed { name, status, tail: tail(&log), log })
+}
+
+/// 128 bits in base64, as 22 characters: the last carries two bits, so it is always `A`.
+fn cluster_id() -> String {
+    iter::repeat_with(fastrand::alphanumeric).take(21).chain(['A']).collect()
+}
+
+fn server_properties(data: &Path, port: u16, controller: u16) -> String {
+    let data = data.display();
+    format!(
+        "\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+log.dirs={data}
+
+# A topic is made on purpose, with its layout.
+auto.create.topics.enable=false
+
+# One node: every copy is the only one.
+default.replication.factor=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+
+# Small and quick: few internal partitions, small index files, a small cleaner, groups formed at once.
+offsets.topic.num.partitions=4
+transaction.state.log.num.partitions=4
+log.index.size.max.bytes=1048576
+log.cleaner.dedupe.buffer.size=8388608
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+num.network.threads=2
+num.io.threads=4
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_one_that_is_installed() {
+        let pom = paths::project_root().join("ops/kafka/pom.xml");
+        let pom = fs::read_to_string(pom).unwrap();
+        assert!(pom.contains(&format!("<kafka.version>{VERSION}</kafka.version>")));
+    }
+
+    #[test]
+    fn a_cluster_id_has_22_characters_and_ends_without_stray_bits() {
+        let id = cluster_id();
+        assert_eq!(id.len(), 22);
+        assert!(id.ends_with('A'));
+    }
+}

@@ -1,0 +1,241 @@
+//! [`Platform`]: the four processes on given servers, as one stage after another in the flow.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::probe::Probe;
+use crate::process::{Process, tail};
+use crate::{Endpoints, Error, Result, Scope, Tie, paths, ports};
+
+/// Secret of a private platform's tokens unless another is given; `./dev up` makes its own.
+const JWT_SECRET: &str = "a-private-platform-signs-with-this";
+/// Key of a private platform's operator unless another is given.
+const OPERATOR_KEY: &str = "a-private-platform-is-run-with-this";
+
+/// What may differ between platforms.
+#[derive(Clone, Debug)]
+pub struct PlatformOptions {
+    /// Folder of logs and records.
+    pub dir: PathBuf,
+    /// Whether the processes end with this one.
+    pub tie: Tie,
+    /// Stands before every key in both Redis servers.
+    pub key_prefix: String,
+    /// Stands before every topic.
+    pub topic_prefix: String,
+    /// Number of api processes.
+    pub apis: usize,
+    /// Signs users' tokens.
+    pub jwt_secret: String,
+    /// The operator's key.
+    pub operator_key: String,
+    /// Further environment variables of every process; they win over ours.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl PlatformOptions {
+    /// One api, no prefix, the topics of the default prefix; logs in `dir`.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            tie: Tie::Owner,
+            key_prefix: String::new(),
+            topic_prefix: "coupon".to_owned(),
+            apis: 1,
+            jwt_secret: JWT_SECRET.to_owned(),
+            operator_key: OPERATOR_KEY.to_owned(),
+            environment: BTreeMap::new(),
+        }
+    }
+
+    /// The names of one test; logs in `.dev/test/<database>`.
+    pub fn of_test(scope: &Scope) -> Self {
+        Self {
+            key_prefix: scope.key_prefix.clone(),
+            topic_prefix: scope.topic_prefix.clone(),
+            ..Self::new(paths::project_root().join(".dev/test/platforms").join(&scope.database))
+        }
+    }
+
+    /// Further variable of every process.
+    #[must_use]
+    pub fn with_env(mut self, variable: &str, value: &str) -> Self {
+        self.environment.insert(variable.to_owned(), value.to_owned());
+        self
+    }
+}
+
+/// The four processes. Dropped, they are killed.
+#[derive(Debug)]
+pub struct Platform {
+    /// The api processes; each answers at the URL of the same place in [`Platform::api_urls`].
+    pub apis: Vec<Process>,
+    /// MySQL's binlog to the topics.
+    pub cdc_tailer: Process,
+    /// The topics to the view.
+    pub sync_consumer: Process,
+    /// Ends what is due.
+    pub expiry_worker: Process,
+    /// Where the servers are.
+    pub endpoints: Endpoints,
+    /// How it was started.
+    pub options: PlatformOptions,
+    api_urls: Vec<String>,
+}
+
+impl Platform {
+    /// Migrates the database of `endpoints`, then starts all processes at once and waits until each is
+    /// ready.
+    ///
+    /// # Errors
+    /// A binary is not built, the migration failed, or a process ended or was not ready within a minute.
+    pub async fn start(endpoints: Endpoints, options: PlatformOptions) -> Result<Self> {
+        let mut platform = Self::prepare(endpoints, options)?;
+        platform.migrate()?;
+        for process in platform.processes() {
+            process.spawn()?;
+        }
+        for process in platform.processes() {
+            process.ready().await?;
+        }
+        Ok(platform)
+    }
+
+    /// Describes the processes, ports chosen; starts none and does not migrate.
+    ///
+    /// # Errors
+    /// A binary is not built, or the folder cannot be made.
+    pub fn prepare(endpoints: Endpoints, mut options: PlatformOptions) -> Result<Self> {
+        options.dir = paths::absolute(&options.dir)?;
+        fs::create_dir_all(&options.dir).map_err(Error::file("create", &options.dir))?;
+        let environment = environment(&endpoints, &options);
+        let mut apis = Vec::with_capacity(options.apis);
+        let mut api_urls = Vec::with_capacity(options.apis);
+        for number in 1..=options.apis {
+            let name = if number == 1 { "api".to_owned() } else { format!("api-{number}") };
+            let port = port(&options, &format!("{name}.listen"))?;
+            let listen = format!("127.0.0.1:{port}");
+            api_urls.push(format!("http://{listen}"));
+            let mut api = process(&name, "api", &options, &environment)?;
+            api.set_env("LISTEN", &listen);
+            apis.push(api);
+        }
+        Ok(Self {
+            apis,
+            cdc_tailer: process("cdc-tailer", "cdc-tailer", &options, &environment)?,
+            sync_consumer: process("sync-consumer", "sync-consumer", &options, &environment)?,
+            expiry_worker: process("expiry-worker", "expiry-worker", &options, &environment)?,
+            endpoints,
+            options,
+            api_urls,
+        })
+    }
+
+    /// Base URL of the first api.
+    pub fn api_url(&self) -> &str {
+        self.api_urls.first().map_or("", String::as_str)
+    }
+
+    /// Base URLs of all apis.
+    pub fn api_urls(&self) -> &[String] {
+        &self.api_urls
+    }
+
+    /// All processes, api first.
+    pub fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        self.apis.iter_mut().chain([
+            &mut self.cdc_tailer,
+            &mut self.sync_consumer,
+            &mut self.expiry_worker,
+        ])
+    }
+
+    /// Ends all processes in the order of the flow, each drained.
+    ///
+    /// # Errors
+    /// One could not be signalled.
+    pub async fn stop(&mut self) -> Result<()> {
+        for process in self.processes() {
+            process.terminate().or_else(ignore_not_running)?;
+        }
+        for process in self.processes() {
+            process.stop().await?;
+        }
+        Ok(())
+    }
+
+    /// Leaves detached processes running when this value is gone.
+    pub fn let_go(&mut self) {
+        self.processes().for_each(Process::let_go);
+    }
+
+    /// Runs `api --migrate` to its end.
+    fn migrate(&self) -> Result<()> {
+        let log = self.options.dir.join("migrate.log");
+        let output = File::create(&log).map_err(Error::file("create", &log))?;
+        let errors = output.try_clone().map_err(Error::file("create", &log))?;
+        let status = Command::new(paths::binary("api")?)
+            .arg("--migrate")
+            .envs(environment(&self.endpoints, &self.options))
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .status()
+            .map_err(|source| Error::Spawn { name: "api --migrate".to_owned(), source })?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::Failed { name: "api --migrate".to_owned(), status, tail: tail(&log), log })
+    }
+}
+
+fn ignore_not_running(error: Error) -> Result<()> {
+    match error {
+        Error::NotRunning { .. } => Ok(()),
+        other => Err(other),
+    }
+}
+
+fn environment(endpoints: &Endpoints, options: &PlatformOptions) -> BTreeMap<String, String> {
+    // The tailer registers as a replica: two with one number throw each other off the server.
+    let server_id = fastrand::u32(1_000..=2_000_000_000).to_string();
+    let ours = [
+        ("KEY_PREFIX", options.key_prefix.as_str()),
+        ("TOPIC_PREFIX", &options.topic_prefix),
+        ("JWT_SECRET", &options.jwt_secret),
+        ("OPERATOR_KEY", &options.operator_key),
+        ("SERVER_ID", &server_id),
+    ];
+    let mut environment: BTreeMap<String, String> = endpoints
+        .variables()
+        .into_iter()
+        .chain(ours)
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    environment.extend(options.environment.clone());
+    environment
+}
+
+fn process(
+    name: &str,
+    program: &str,
+    options: &PlatformOptions,
+    environment: &BTreeMap<String, String>,
+) -> Result<Process> {
+    let port = port(options, &format!("{name}.admin"))?;
+    let mut process =
+        Process::new(name, paths::binary(program)?, &options.dir, port, Probe::Readyz, options.tie)
+            .environment(environment.clone());
+    process.set_env("ADMIN_LISTEN", &format!("127.0.0.1:{port}"));
+    Ok(process)
+}
+
+/// A stack that stays keeps its URLs from one `up` to the next; the ports of a short-lived one are its own.
+fn port(options: &PlatformOptions, name: &str) -> Result<u16> {
+    match options.tie {
+        Tie::Owner => ports::free(),
+        Tie::Detached => ports::remembered(&options.dir.join(format!("{name}.port"))),
+    }
+}

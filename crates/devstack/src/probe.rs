@@ -1,0 +1,77 @@
+//! Is it ready? One question per kind of server, in its own protocol, on a fresh connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Longest wait for one answer. A server that is merely slow is asked again.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// Longest answer read; all of ours are far shorter.
+const LONGEST_ANSWER: u64 = 4_096;
+
+/// Kafka's Metadata request, version 1, correlation 7, no client id, no topics: a broker answers with the
+/// brokers that take part, so it lists itself only once the controller has let it in.
+const KAFKA_METADATA: [u8; 18] = [
+    0, 0, 0, 14, // length of what follows
+    0, 3, 0, 1, // Metadata, version 1
+    0, 0, 0, 7, // correlation id
+    0xff, 0xff, // client id: null
+    0, 0, 0, 0, // topics: none
+];
+
+/// What counts as ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// MariaDB or MySQL greets with protocol version 10.
+    MySql,
+    /// Redis answers PING with PONG (not while it loads its file).
+    Redis,
+    /// Kafka lists at least one broker.
+    Kafka,
+    /// `GET /readyz` answers 200.
+    Readyz,
+}
+
+impl Probe {
+    /// Whether the server at `address` answers as it should, now.
+    pub(crate) async fn succeeds(self, address: SocketAddr) -> bool {
+        matches!(timeout(ANSWER_WITHIN, self.ask(address)).await, Ok(Ok(true)))
+    }
+
+    async fn ask(self, address: SocketAddr) -> io::Result<bool> {
+        let mut stream = TcpStream::connect(address).await?;
+        match self {
+            Self::MySql => {
+                // Four bytes of packet header, then the version (or 0xff and an error).
+                let mut greeting = [0; 5];
+                stream.read_exact(&mut greeting).await?;
+                Ok(greeting[4] == 10)
+            }
+            Self::Redis => {
+                stream.write_all(b"PING\r\n").await?;
+                let mut answer = [0; 5];
+                stream.read_exact(&mut answer).await?;
+                Ok(&answer == b"+PONG")
+            }
+            Self::Kafka => {
+                stream.write_all(&KAFKA_METADATA).await?;
+                // Length, correlation id, number of brokers.
+                let mut answer = [0; 12];
+                stream.read_exact(&mut answer).await?;
+                Ok(answer[8..] != [0; 4])
+            }
+            Self::Readyz => {
+                let request =
+                    format!("GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+                stream.write_all(request.as_bytes()).await?;
+                let mut answer = Vec::new();
+                stream.take(LONGEST_ANSWER).read_to_end(&mut answer).await?;
+                Ok(answer.starts_with(b"HTTP/1.1 200"))
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What detached processes leave in a stack's folder, so that another command finds and ends them:
+//! `<name>.pid` holds pid and start time.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+
+use crate::child::Child;
+use crate::{Error, Result};
+
+/// The servers, which end last: the platform's processes still need them to drain.
+const SERVERS: [&str; 4] = ["mariadb", "redis-gate", "redis-view", "kafka"];
+/// Longest wait for the orderly end of one process.
+const STOP_WITHIN: std::time::Duration = std::time::Duration::from_secs(40);
+
+/// Names of the recorded processes under `folder` that still run, sorted.
+///
+/// # Errors
+/// The folder could not be read (one that does not exist holds none).
+pub fn running(folder: &Path) -> Result<Vec<String>> {
+    Ok(find(folder)?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// Ends all recorded processes under `folder`, the platform's before the servers, and says which.
+///
+/// # Errors
+/// One could not be signalled.
+pub async fn end_all(folder: &Path) -> Result<Vec<String>> {
+    let (servers, platform): (Vec<_>, Vec<_>) =
+        find(folder)?.into_iter().partition(|(name, _)| SERVERS.contains(&name.as_str()));
+    let mut ended = Vec::new();
+    for group in [platform, servers] {
+        ended.extend(end(group).await?);
+    }
+    for name in &ended {
+        forget(folder, name);
+    }
+    Ok(ended)
+}
+
+pub(crate) fn write(folder: &Path, name: &str, child: &Child) -> Result<()> {
+    let file = folder.join(format!("{name}.pid"));
+    let record = format!("{} {}\n", child.pid(), child.start_time());
+    fs::write(&file, record).map_err(Error::file("write", file))
+}
+
+/// Removes a record; one that is not there is as good.
+pub(crate) fn forget(folder: &Path, name: &str) {
+    drop(fs::remove_file(folder.join(format!("{name}.pid"))));
+}
+
+async fn end(mut group: Vec<(String, Child)>) -> Result<Vec<String>> {
+    for (name, child) in &mut group {
+        child
+            .signal(Signal::SIGTERM)
+            .map_err(|source| Error::Signal { name: name.clone(), source })?;
+        // A paused process hears SIGTERM only when it goes on.
+        child
+            .signal(Signal::SIGCONT)
+            .map_err(|source| Error::Signal { name: name.clone(), source })?;
+    }
+    let mut ended = Vec::new();
+    for (name, mut child) in group {
+        let signal = |source| Error::Signal { name: name.clone(), source };
+        if child.wait(STOP_WITHIN).await.map_err(signal)?.is_none() {
+            child.kill_now().map_err(signal)?;
+        }
+        ended.push(name);
+    }
+    Ok(ended)
+}
+
+fn find(folder: &Path) -> Result<Vec<(String, Child)>> {
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::file("read", folder))? {
+        let path = entry.map_err(Error::file("read", folder))?.path();
+        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        if let (Some(name), Some("pid")) = (name, path.extension().and_then(|e| e.to_str()))
+            && let Some(child) = read(&path)
+        {
+            found.push((name, child));
+        }
+    }
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(found)
+}
+
+/// The process of a record, if the record is whole and the process still runs.
+fn read(path: &Path) -> Option<Child> {
+    let text = fs::read_to_string(path).ok()?;
+    let (pid, start_time) = text.trim().split_once(' ')?;
+    Child::find(pid.parse().ok()?, start_time.parse().ok()?)
+}

@@ -1,0 +1,40 @@
+//! The two Redis servers: the gate keeps what it is told, the view may forget anything.
+
+use std::fs;
+use std::path::Path;
+
+use crate::probe::Probe;
+use crate::process::Process;
+use crate::{Error, Options, Result, paths, ports};
+
+/// Memory of each: far above what demo and tests hold, far below a small machine's.
+const MAX_MEMORY: &str = "256mb";
+
+/// The gate: refuses writes when full, and appends each to a file that is synced every second.
+const GATE: &[&str] =
+    &["--maxmemory-policy", "noeviction", "--appendonly", "yes", "--appendfsync", "everysec"];
+/// The view: a cache of what the truth knows.
+const VIEW: &[&str] = &["--maxmemory-policy", "allkeys-lru", "--appendonly", "no"];
+
+/// The gate of the stack in `dir`.
+pub(crate) fn prepare_gate(dir: &Path, options: &Options) -> Result<Process> {
+    prepare("redis-gate", GATE, dir, options)
+}
+
+/// The view of the stack in `dir`.
+pub(crate) fn prepare_view(dir: &Path, options: &Options) -> Result<Process> {
+    prepare("redis-view", VIEW, dir, options)
+}
+
+fn prepare(name: &str, settings: &[&str], dir: &Path, options: &Options) -> Result<Process> {
+    let program = paths::program("redis-server")?;
+    let home = dir.join(name);
+    fs::create_dir_all(&home).map_err(Error::file("create", &home))?;
+    let port = ports::remembered(&home.join("port"))?;
+    let arguments = ["--bind", "127.0.0.1", "--save", "", "--maxmemory", MAX_MEMORY, "--dir"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain([home.display().to_string(), "--port".to_owned(), port.to_string()])
+        .chain(settings.iter().map(|&setting| setting.to_owned()));
+    Ok(Process::new(name, program, dir, port, Probe::Redis, options.tie).arguments(arguments))
+}

@@ -1,0 +1,97 @@
+//! [`Servers`]: one MariaDB, two Redis and one Kafka node, started together.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{Endpoints, Error, Process, Result, Tie, kafka, mariadb, paths, redis};
+
+/// How servers are started; the default suits tests, demo and benches.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whether they end with this process.
+    pub tie: Tie,
+    /// Further arguments of mariadbd, which win over ours: for tests of wrong settings.
+    pub mariadb_arguments: Vec<String>,
+}
+
+/// The four servers of a stack. Dropped, they are killed and their data stays.
+#[derive(Debug)]
+pub struct Servers {
+    /// The truth.
+    pub mariadb: Process,
+    /// Redis of the gate.
+    pub gate: Process,
+    /// Redis of the view.
+    pub view: Process,
+    /// The log between them.
+    pub kafka: Process,
+    dir: PathBuf,
+}
+
+impl Servers {
+    /// Starts all four on free ports of 127.0.0.1 with their data in `dir`, at once, and waits until each
+    /// answers. A folder that was used before gives its data, and its ports if they are still free.
+    ///
+    /// # Errors
+    /// One is not installed, ended, or did not answer within a minute: with the end of its log.
+    pub async fn start(dir: &Path, options: &Options) -> Result<Self> {
+        let dir = paths::absolute(dir)?;
+        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        // The two that prepare files first do so side by side, on threads that may block.
+        let mariadb = in_background(&dir, options, mariadb::prepare);
+        let kafka = in_background(&dir, options, kafka::prepare);
+        let gate = in_background(&dir, options, redis::prepare_gate);
+        let view = in_background(&dir, options, redis::prepare_view);
+        let (mariadb, kafka, gate, view) = tokio::try_join!(mariadb, kafka, gate, view)?;
+        Ok(Self { mariadb, gate, view, kafka, dir })
+    }
+
+    /// Where they are.
+    pub fn endpoints(&self) -> Endpoints {
+        let (user, password, database) = (mariadb::USER, mariadb::PASSWORD, mariadb::DATABASE);
+        Endpoints {
+            database_url: format!(
+                "mysql://{user}:{password}@{}/{database}",
+                self.mariadb.address()
+            ),
+            gate_redis_url: format!("redis://{}", self.gate.address()),
+            view_redis_url: format!("redis://{}", self.view.address()),
+            kafka_brokers: self.kafka.address().to_string(),
+        }
+    }
+
+    /// Their folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Ends all four in order and keeps their data.
+    ///
+    /// # Errors
+    /// One could not be signalled.
+    pub async fn stop(&mut self) -> Result<()> {
+        let Self { mariadb, gate, view, kafka, .. } = self;
+        tokio::try_join!(mariadb.stop(), gate.stop(), view.stop(), kafka.stop())?;
+        Ok(())
+    }
+
+    /// Leaves detached servers running when this value is gone.
+    pub fn let_go(&mut self) {
+        for server in [&mut self.mariadb, &mut self.gate, &mut self.view, &mut self.kafka] {
+            server.let_go();
+        }
+    }
+}
+
+/// Prepares a server on a thread that may block, then starts it.
+async fn in_background(
+    dir: &Path,
+    options: &Options,
+    prepare: fn(&Path, &Options) -> Result<Process>,
+) -> Result<Process> {
+    let (dir, options) = (dir.to_path_buf(), options.clone());
+    let prepared = tokio::task::spawn_blocking(move || prepare(&dir, &options)).await;
+    let mut process = prepared.expect("preparing a server does not panic")?;
+    process.start().await?;
+    Ok(process)
+}

@@ -1,0 +1,91 @@
+//! The servers of a test run, shared by all its tests; each test works in names of its own.
+
+use std::iter;
+
+use clap::Parser as _;
+
+use crate::{Endpoints, EnvFile, project_root};
+
+/// Longest part of a test's name in its database's: MySQL allows 64 characters in all.
+const LONGEST_NAME: usize = 40;
+/// Random characters behind it: enough that no two runs meet on kept data.
+const RANDOM_CHARACTERS: usize = 10;
+
+/// Servers that run already: of `.dev/test/env` (`./dev servers up`), else of the environment.
+#[derive(Clone, Debug)]
+pub struct TestServers {
+    endpoints: Endpoints,
+}
+
+/// A test's own names on shared servers. Nothing of it exists yet: the test creates the database
+/// (`mysql_store` does that) and its topics.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// The servers, with [`Scope::database`] in the database's URL.
+    pub endpoints: Endpoints,
+    /// The database's name.
+    pub database: String,
+    /// Stands before every key in both Redis servers.
+    pub key_prefix: String,
+    /// Stands before every topic.
+    pub topic_prefix: String,
+}
+
+impl TestServers {
+    /// The servers of this test run.
+    ///
+    /// # Panics
+    /// There are none, with the sentence that says how to get them: a test has nobody else to tell.
+    pub fn shared() -> Self {
+        let file = project_root().join(".dev/test/env");
+        let endpoints = EnvFile::read(file)
+            .and_then(|file| file.endpoints())
+            .ok()
+            .or_else(|| Endpoints::try_parse_from(["test"]).ok());
+        match endpoints {
+            Some(endpoints) => Self { endpoints },
+            None => panic!(
+                "no test servers: run `./dev test`, or `./dev servers up` once and then cargo test"
+            ),
+        }
+    }
+
+    /// Where they are.
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    /// Names for one test that nobody else has; `name` makes them readable.
+    pub fn scope(&self, name: &str) -> Scope {
+        let readable = name.chars().filter(char::is_ascii_alphanumeric).take(LONGEST_NAME);
+        let random = iter::repeat_with(|| fastrand::char('a'..='z')).take(RANDOM_CHARACTERS);
+        let own: String = readable.chain(['_']).chain(random).collect();
+        let database = format!("t_{}", own.to_ascii_lowercase());
+        Scope {
+            endpoints: self.endpoints.with_database(&database),
+            key_prefix: format!("{database}:"),
+            topic_prefix: database.clone(),
+            database,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_scopes_of_one_name_share_nothing() {
+        let endpoints = Endpoints {
+            database_url: "mysql://u:p@h:1/coupon".to_owned(),
+            gate_redis_url: String::new(),
+            view_redis_url: String::new(),
+            kafka_brokers: String::new(),
+        };
+        let servers = TestServers { endpoints };
+        let (one, other) = (servers.scope("Kill -9 of each"), servers.scope("Kill -9 of each"));
+        assert_ne!(one.database, other.database);
+        assert_eq!(one.endpoints.database(), one.database);
+        assert!(one.database.starts_with("t_kill9ofeach_"));
+    }
+}
