@@ -9,8 +9,8 @@ use nix::sys::signal::Signal;
 use crate::child::Child;
 use crate::{Error, Result};
 
-/// The servers, which end last: the platform's processes still need them to drain.
-const SERVERS: [&str; 4] = ["mariadb", "redis-gate", "redis-view", "kafka"];
+/// The servers by the names of their records. They end last: the platform's processes need them to drain.
+pub const SERVERS: [&str; 4] = ["mariadb", "redis-gate", "redis-view", "kafka"];
 /// Longest wait for the orderly end of one process.
 const STOP_WITHIN: std::time::Duration = std::time::Duration::from_secs(40);
 

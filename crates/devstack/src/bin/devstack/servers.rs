@@ -1,0 +1,62 @@
+//! `devstack servers …`: the servers alone, for tests and for looking around.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use devstack::{EnvFile, Options, Servers, Tie, records};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Starts them detached, unless they run already.
+pub(crate) async fn up(dir: &Path, fresh: bool) -> Result<()> {
+    let env_file = dir.join("env");
+    if !fresh && records::running(dir)?.len() == records::SERVERS.len() && env_file.exists() {
+        println!("servers run already; their addresses are in {}", env_file.display());
+        return Ok(());
+    }
+    records::end_all(dir).await?;
+    if fresh {
+        wipe_folder(dir)?;
+    }
+    let options = Options { tie: Tie::Detached, ..Options::default() };
+    let mut servers = Servers::start(dir, &options).await?;
+    let mut env = EnvFile::new(env_file);
+    env.set_endpoints(&servers.endpoints());
+    env.write()?;
+    servers.let_go();
+    println!("servers run; their addresses are in {}", env.path().display());
+    Ok(())
+}
+
+/// Starts them tied to this command, until it is told to end.
+pub(crate) async fn run(dir: &Path) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut servers = Servers::start(dir, &Options::default()).await?;
+    let pids = [&servers.mariadb, &servers.gate, &servers.view, &servers.kafka]
+        .map(|server| format!("{}={}", server.name(), server.pid().unwrap_or_default()));
+    println!("{}", pids.join(" "));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    }
+    Ok(servers.stop().await?)
+}
+
+/// Ends what was left running.
+pub(crate) async fn down(dir: &Path, wipe: bool) -> Result<()> {
+    let ended = records::end_all(dir).await?;
+    println!("{}", ended_line(&ended));
+    if wipe { wipe_folder(dir) } else { Ok(()) }
+}
+
+pub(crate) fn ended_line(ended: &[String]) -> String {
+    if ended.is_empty() { "nothing ran".to_owned() } else { format!("ended {}", ended.join(", ")) }
+}
+
+/// Removes a stack's folder with its data.
+pub(crate) fn wipe_folder(dir: &Path) -> Result<()> {
+    if dir.exists() {
+        fs::remove_dir_all(dir).with_context(|| format!("could not remove {}", dir.display()))?;
+    }
+    Ok(())
+}

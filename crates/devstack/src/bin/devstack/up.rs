@@ -1,0 +1,129 @@
+//! `devstack up` and `down`: a whole platform that stays, for playing with it.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use devstack::{EnvFile, Options, Platform, PlatformOptions, Servers, Tie, records};
+
+use crate::servers::{ended_line, wipe_folder};
+
+/// The processes of a platform with one api, by the names of their records.
+const PLATFORM: [&str; 4] = ["api", "cdc-tailer", "expiry-worker", "sync-consumer"];
+/// Bytes of a generated key: 192 bits, beyond guessing.
+const KEY_BYTES: usize = 24;
+
+/// Starts servers and platform detached, unless all of it runs already.
+pub(crate) async fn up(dir: &Path, env_file: &Path) -> Result<()> {
+    let running = records::running(dir)?;
+    if running.len() == PLATFORM.len() + records::SERVERS.len() && env_file.exists() {
+        println!("It runs already, in {}.", dir.display());
+        return print_next_steps(dir, &EnvFile::read(env_file)?);
+    }
+    if !running.is_empty() {
+        println!("Only part of it runs ({}); starting all of it again.", running.join(", "));
+        records::end_all(dir).await?;
+    }
+    let began = Instant::now();
+    println!("starting MariaDB, two Redis and Kafka in {}", dir.display());
+    let options = Options { tie: Tie::Detached, ..Options::default() };
+    let mut servers = Servers::start(dir, &options).await?;
+    println!("migrating, and starting api, cdc-tailer, sync-consumer and expiry-worker");
+    let keys = keys(dir)?;
+    let options = PlatformOptions {
+        tie: Tie::Detached,
+        jwt_secret: keys.get("JWT_SECRET")?.to_owned(),
+        operator_key: keys.get("OPERATOR_KEY")?.to_owned(),
+        ..PlatformOptions::new(dir)
+    };
+    let mut platform = Platform::start(servers.endpoints(), options).await?;
+    let env = env_of(&platform, env_file);
+    env.write()?;
+    platform.let_go();
+    servers.let_go();
+    println!("It runs, after {:.1} s.", began.elapsed().as_secs_f64());
+    print_next_steps(dir, &env)
+}
+
+/// Ends everything of the stack.
+pub(crate) async fn down(dir: &Path, env_file: &Path, wipe: bool) -> Result<()> {
+    let ended = records::end_all(dir).await?;
+    println!("{}", ended_line(&ended));
+    // Addresses nobody answers at would only mislead.
+    if env_file.exists() {
+        fs::remove_file(env_file)
+            .with_context(|| format!("could not remove {}", env_file.display()))?;
+    }
+    if wipe {
+        wipe_folder(dir)?;
+        println!("removed {}", dir.display());
+    }
+    Ok(())
+}
+
+/// The stack's secrets: made once and kept with its data, so that tokens survive a restart.
+fn keys(dir: &Path) -> Result<EnvFile> {
+    let path = dir.join("keys");
+    if path.exists() {
+        return Ok(EnvFile::read(path)?);
+    }
+    let mut keys = EnvFile::new(path);
+    keys.set("JWT_SECRET", &random_key()?);
+    keys.set("OPERATOR_KEY", &random_key()?);
+    keys.write()?;
+    Ok(keys)
+}
+
+fn random_key() -> Result<String> {
+    let mut bytes = [0; KEY_BYTES];
+    File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut bytes))
+        .context("could not read /dev/urandom")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn env_of(platform: &Platform, path: &Path) -> EnvFile {
+    let mut env = EnvFile::new(path);
+    env.set("API_URL", platform.api_url());
+    env.set_endpoints(&platform.endpoints);
+    env.set("OPERATOR_KEY", &platform.options.operator_key);
+    env.set("JWT_SECRET", &platform.options.jwt_secret);
+    for (variable, process) in [
+        ("API_ADMIN_URL", &platform.apis[0]),
+        ("CDC_TAILER_ADMIN_URL", &platform.cdc_tailer),
+        ("SYNC_CONSUMER_ADMIN_URL", &platform.sync_consumer),
+        ("EXPIRY_WORKER_ADMIN_URL", &platform.expiry_worker),
+    ] {
+        env.set(variable, &format!("http://{}", process.address()));
+    }
+    env
+}
+
+fn print_next_steps(dir: &Path, env: &EnvFile) -> Result<()> {
+    let file = env.path().display();
+    println!();
+    for variable in [
+        "API_URL",
+        "DATABASE_URL",
+        "GATE_REDIS_URL",
+        "VIEW_REDIS_URL",
+        "KAFKA_BROKERS",
+        "API_ADMIN_URL",
+        "CDC_TAILER_ADMIN_URL",
+        "SYNC_CONSUMER_ADMIN_URL",
+        "EXPIRY_WORKER_ADMIN_URL",
+    ] {
+        println!("  {variable:<24} {}", env.get(variable)?);
+    }
+    println!();
+    println!("Next:");
+    println!("  set -a; . {file}; set +a        these and the keys, as variables");
+    println!("  curl -s -H \"Authorization: Bearer $(./dev token 42)\" $API_URL/v1/me/coupons");
+    println!("  curl -s $API_ADMIN_URL/metrics     what the api counts; the others have it too");
+    println!("  tail -f {}/*.log", dir.display());
+    println!("  ./dev verify                       the invariants, checked on this stack");
+    println!("  ./dev down                         ends it; --wipe forgets its data");
+    Ok(())
+}
