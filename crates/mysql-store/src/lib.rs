@@ -1,1 +1,25 @@
-//! (stub)
+//! The truth: SQL as free functions, one file per table or job.
+//!
+//! Functions take a connection and time as arguments and return what they found; `Option` is
+//! absence. Retrying, spawning and answering people is for the callers.
+//!
+//! Architecture invariant: the only crate with sqlx.
+
+pub mod claim;
+pub mod connect;
+mod error;
+pub mod expiry;
+pub mod landing;
+pub mod lease;
+pub mod migrate;
+mod rows;
+pub mod settings;
+pub mod snapshot;
+pub mod stock;
+pub mod template;
+pub mod user_coupon;
+pub mod user_view;
+pub mod worker_lease;
+
+pub use error::{DuplicateKey, StoreError};
+pub use sqlx::{MySqlConnection, MySqlPool};

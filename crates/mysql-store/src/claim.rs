@@ -1,0 +1,172 @@
+//! `claim`: the permanent idempotency guard, and the fence.
+
+use chrono::{DateTime, Utc};
+use coupon::{
+    ClaimId, ClaimRow, ClaimState, CouponId, LandedClaim, LandedCoupon, PayloadHash, RequestId,
+    TemplateId, UserId,
+};
+use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+
+use crate::{StoreError, template::code_of};
+
+/// The claim that landed under a client's key, with its coupons.
+///
+/// # Errors
+/// A statement fails.
+pub async fn landed_under_key(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    user: UserId,
+    request: &RequestId,
+) -> Result<Option<LandedClaim>, StoreError> {
+    let row = sqlx::query(
+        "select * from claim where template_id = ? and user_id = ? and request_id = ? and state = ?",
+    )
+    .bind(template.0)
+    .bind(user.0)
+    .bind(request.as_str().as_bytes())
+    .bind(ClaimState::Landed.code())
+    .fetch_optional(&mut *connection)
+    .await
+    .map_err(StoreError::query("read the claim"))?;
+    with_coupons(connection, row).await
+}
+
+/// A user's claim by its id, if it landed.
+///
+/// # Errors
+/// A statement fails.
+pub async fn landed_by_id(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: ClaimId,
+) -> Result<Option<LandedClaim>, StoreError> {
+    let row = sqlx::query("select * from claim where id = ? and user_id = ? and state = ?")
+        .bind(id.0)
+        .bind(user.0)
+        .bind(ClaimState::Landed.code())
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(StoreError::query("read the claim"))?;
+    with_coupons(connection, row).await
+}
+
+/// What stands under an admission's id.
+///
+/// # Errors
+/// The statement fails.
+pub async fn state_of(
+    connection: &mut MySqlConnection,
+    id: ClaimId,
+) -> Result<Option<ClaimState>, StoreError> {
+    let row = sqlx::query("select state from claim where id = ?")
+        .bind(id.0)
+        .fetch_optional(connection)
+        .await
+        .map_err(StoreError::query("read the claim"))?;
+    row.map(|row| claim_state(&row)).transpose()
+}
+
+/// How an attempt to fence an admission ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fence {
+    /// The fence stands, placed now or earlier: the admission can never land.
+    Stands,
+    /// The admission had landed.
+    Landed,
+}
+
+/// Makes a later landing of an admission impossible, or finds that it landed.
+///
+/// One row, autocommit. UNIQUE(id) makes it wait for an open insert of the same admission.
+///
+/// # Errors
+/// A statement fails; after a conflict (1205, 1213) the caller tries again.
+pub async fn fence(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    user: UserId,
+    id: ClaimId,
+    now: DateTime<Utc>,
+) -> Result<Fence, StoreError> {
+    let inserted = sqlx::query(
+        "insert into claim (template_id, user_id, request_id, id, quantity, state, payload_hash, \
+         valid_from, valid_until, created_at) values (?, ?, ?, ?, 0, ?, repeat(x'00', 16), ?, ?, ?)",
+    )
+    .bind(template.0)
+    .bind(user.0)
+    .bind(RequestId::fence(id).as_str().as_bytes())
+    .bind(id.0)
+    .bind(ClaimState::Void.code())
+    .bind(now)
+    .bind(now)
+    .bind(now)
+    .execute(&mut *connection)
+    .await
+    .map_err(StoreError::query("place a fence"));
+    match inserted {
+        Ok(_) => Ok(Fence::Stands),
+        Err(error) if error.duplicate_key().is_some() => match state_of(connection, id).await? {
+            Some(ClaimState::Landed) => Ok(Fence::Landed),
+            _ => Ok(Fence::Stands),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn claim_state(row: &MySqlRow) -> Result<ClaimState, StoreError> {
+    ClaimState::from_code(code_of(row, "state")?)
+        .map_err(|error| StoreError::unreadable(error.to_string()))
+}
+
+pub(crate) fn row_of(row: &MySqlRow) -> Result<ClaimRow, StoreError> {
+    let id = row.try_get("id").map_err(StoreError::query("read a claim's row"))?;
+    let hash: Vec<u8> =
+        row.try_get("payload_hash").map_err(StoreError::query("read a claim's row"))?;
+    Ok(ClaimRow { id: ClaimId(id), state: claim_state(row)?, payload_hash: payload_hash(&hash)? })
+}
+
+fn payload_hash(bytes: &[u8]) -> Result<PayloadHash, StoreError> {
+    bytes.try_into().map(PayloadHash).map_err(|_| StoreError::unreadable("claim.payload_hash"))
+}
+
+/// The claim's coupons are found by (template, user): an index of their own would cost every landing.
+async fn with_coupons(
+    connection: &mut MySqlConnection,
+    row: Option<MySqlRow>,
+) -> Result<Option<LandedClaim>, StoreError> {
+    let Some(row) = row else { return Ok(None) };
+    let read = || -> Result<_, sqlx::Error> {
+        Ok((
+            LandedClaim {
+                id: ClaimId(row.try_get("id")?),
+                template_id: TemplateId(row.try_get("template_id")?),
+                user_id: UserId(row.try_get("user_id")?),
+                payload_hash: PayloadHash([0; 16]),
+                claimed_at: row.try_get("created_at")?,
+                valid_from: row.try_get("valid_from")?,
+                valid_until: row.try_get("valid_until")?,
+                coupons: Vec::new(),
+            },
+            row.try_get::<Vec<u8>, _>("payload_hash")?,
+        ))
+    };
+    let (mut claim, hash) = read().map_err(StoreError::query("read a claim's row"))?;
+    claim.payload_hash = payload_hash(&hash)?;
+    let coupons = sqlx::query(
+        "select id, claim_no from user_coupon where template_id = ? and user_id = ? and claim_id = ? \
+         order by claim_no",
+    )
+    .bind(claim.template_id.0)
+    .bind(claim.user_id.0)
+    .bind(claim.id.0)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the claim's coupons"))?;
+    claim.coupons = coupons
+        .iter()
+        .map(|row| Ok(LandedCoupon { id: CouponId(row.try_get(0)?), claim_no: row.try_get(1)? }))
+        .collect::<Result<_, sqlx::Error>>()
+        .map_err(StoreError::query("read the claim's coupons"))?;
+    Ok(Some(claim))
+}

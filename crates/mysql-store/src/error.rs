@@ -1,0 +1,102 @@
+//! One error for every statement: what was being done, and what kind of failure it was.
+
+use thiserror::Error;
+
+/// A statement or connection failed.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// The database answered with an error, or did not answer.
+    #[error("mysql could not {operation}")]
+    Query {
+        /// What was being done.
+        operation: &'static str,
+        /// The driver's error.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// A stored value is not one that this version writes.
+    #[error("mysql holds an unreadable value: {what}")]
+    Unreadable {
+        /// Which value.
+        what: String,
+    },
+    /// The server is not set up as the platform needs; the text holds the statement that mends it.
+    #[error("{0}")]
+    Settings(String),
+    /// A connection address cannot be understood.
+    #[error("{what} is not a mysql://user:password@host:port/database URL")]
+    Url {
+        /// The setting that holds it.
+        what: &'static str,
+        /// The driver's error.
+        #[source]
+        source: sqlx::Error,
+    },
+}
+
+/// Which unique key a row collided with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DuplicateKey {
+    /// The table's primary key.
+    Primary,
+    /// Another unique key.
+    Other,
+}
+
+impl StoreError {
+    pub(crate) fn query(operation: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
+        move |source| Self::Query { operation, source }
+    }
+
+    pub(crate) fn unreadable(what: impl Into<String>) -> Self {
+        Self::Unreadable { what: what.into() }
+    }
+
+    /// The server's error number, if it answered with one.
+    pub fn number(&self) -> Option<u16> {
+        let Self::Query { source: sqlx::Error::Database(error), .. } = self else { return None };
+        Some(error.downcast_ref::<sqlx::mysql::MySqlDatabaseError>().number())
+    }
+
+    /// The unique key that was already taken (1062), if that is what happened.
+    pub fn duplicate_key(&self) -> Option<DuplicateKey> {
+        const ER_DUP_ENTRY: u16 = 1062;
+        let Self::Query { source: sqlx::Error::Database(error), .. } = self else { return None };
+        (self.number() == Some(ER_DUP_ENTRY)).then(|| {
+            // MariaDB says 'PRIMARY', MySQL 'table.PRIMARY'.
+            let primary = error.message().trim_end_matches('\'').ends_with("PRIMARY");
+            if primary { DuplicateKey::Primary } else { DuplicateKey::Other }
+        })
+    }
+
+    /// Whether another transaction was in the way: deadlock (1213) or lock wait timeout (1205).
+    /// The same work can be done again as a whole.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self.number(), Some(1213 | 1205))
+    }
+
+    /// Whether it is the connection or the server that failed rather than the statement: nothing is
+    /// known of its effect, and the same work can be tried on a new connection.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Query { source, .. } => match source {
+                sqlx::Error::Database(_) => {
+                    // Connection limits, shutdown, read-only, killed connections.
+                    matches!(
+                        self.number(),
+                        Some(1040 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1203 | 1290)
+                            | Some(1317 | 1927 | 2006 | 2013 | 3024)
+                    )
+                }
+                sqlx::Error::Io(_)
+                | sqlx::Error::Tls(_)
+                | sqlx::Error::Protocol(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::PoolClosed
+                | sqlx::Error::WorkerCrashed => true,
+                _ => false,
+            },
+            Self::Unreadable { .. } | Self::Settings(_) | Self::Url { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The landing: one transaction that makes many admissions true, whole or not at all.
+//!
+//! Order of the statements: the claims, the coupons, and last, next to the commit, the guard, because
+//! the stock row is what everybody waits for. COMMIT is sent only after the guard's answer.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use coupon::{
+    Admission, ClaimId, ClaimRow, ClaimState, CouponStatus, FoundRows, LandedClaim, MerchantId,
+    RequestId, StockRow, TemplateId, UserId, limit,
+};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
+
+use crate::{DuplicateKey, StoreError, claim, rows, stock};
+
+/// An admission with everything its rows are made of.
+#[derive(Debug, Clone)]
+pub struct Landing {
+    /// What the gate let through.
+    pub admission: Admission,
+    /// The template's owner.
+    pub merchant_id: MerchantId,
+    /// The answer if it lands now; its coupons are the rows.
+    pub landed: LandedClaim,
+}
+
+/// How an attempt ended. All but `Landed` were rolled back whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt {
+    /// Everything is committed.
+    Landed,
+    /// A stock row was not open, of another epoch, or too short.
+    GuardRefused,
+    /// A claim's key or id was taken.
+    ClaimTaken,
+    /// A user's number was taken.
+    NumberTaken,
+    /// A coupon's id was taken: it needs a new one.
+    CouponIdTaken,
+}
+
+/// Tries to land all of `landings`, at most 1,000 coupons of them.
+///
+/// # Errors
+/// A statement fails. After a conflict nothing has landed; after a lost connection it is unknown
+/// whether all has, and the same call again finds out, because landing is idempotent by claim id.
+pub async fn land(
+    connection: &mut MySqlConnection,
+    landings: &[Landing],
+) -> Result<Attempt, StoreError> {
+    let mut transaction = connection.begin().await.map_err(StoreError::query("begin a landing"))?;
+    let refused = match insert_all(&mut transaction, landings).await? {
+        Some(refused) => Some(refused),
+        None => {
+            let templates = demand(landings);
+            let matched = guard(&mut transaction, &templates).await?;
+            (matched != templates.len() as u64).then_some(Attempt::GuardRefused)
+        }
+    };
+    match refused {
+        Some(refused) => {
+            transaction.rollback().await.map_err(StoreError::query("roll back a landing"))?;
+            Ok(refused)
+        }
+        None => {
+            transaction.commit().await.map_err(StoreError::query("commit a landing"))?;
+            Ok(Attempt::Landed)
+        }
+    }
+}
+
+async fn insert_all(
+    connection: &mut MySqlConnection,
+    landings: &[Landing],
+) -> Result<Option<Attempt>, StoreError> {
+    match insert_claims(connection, landings).await {
+        Ok(()) => {}
+        Err(error) if error.duplicate_key().is_some() => return Ok(Some(Attempt::ClaimTaken)),
+        Err(error) => return Err(error),
+    }
+    match insert_coupons(connection, landings).await {
+        Ok(()) => Ok(None),
+        Err(error) => match error.duplicate_key() {
+            Some(DuplicateKey::Primary) => Ok(Some(Attempt::CouponIdTaken)),
+            Some(DuplicateKey::Other) => Ok(Some(Attempt::NumberTaken)),
+            None => Err(error),
+        },
+    }
+}
+
+/// Sorted by the primary key, so that two transactions meet in the same order.
+async fn insert_claims(
+    connection: &mut MySqlConnection,
+    landings: &[Landing],
+) -> Result<(), StoreError> {
+    let mut sorted: Vec<&Landing> = landings.iter().collect();
+    sorted.sort_by_key(|landing| key_of(&landing.admission));
+    for run in rows::runs(&sorted) {
+        let sql = rows::repeat(
+            "insert into claim (template_id, user_id, request_id, id, quantity, state, \
+             payload_hash, valid_from, valid_until, created_at) values ",
+            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            ",",
+            run.len(),
+            "",
+        );
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for landing in run {
+            let claim = &landing.admission.claim;
+            query = query
+                .bind(claim.template_id.0)
+                .bind(claim.user_id.0)
+                .bind(claim.request_id.as_str().as_bytes())
+                .bind(claim.id.0)
+                .bind(claim.quantity)
+                .bind(ClaimState::Landed.code())
+                .bind(&claim.payload_hash.0[..])
+                .bind(landing.landed.valid_from)
+                .bind(landing.landed.valid_until)
+                .bind(landing.landed.claimed_at);
+        }
+        query.execute(&mut *connection).await.map_err(StoreError::query("insert claims"))?;
+    }
+    Ok(())
+}
+
+/// Sorted by the unique key of the numbers.
+async fn insert_coupons(
+    connection: &mut MySqlConnection,
+    landings: &[Landing],
+) -> Result<(), StoreError> {
+    let mut sorted: Vec<_> = landings
+        .iter()
+        .flat_map(|landing| landing.landed.coupons.iter().map(move |coupon| (landing, coupon)))
+        .collect();
+    sorted.sort_by_key(|(landing, coupon)| {
+        (landing.landed.template_id, landing.landed.user_id, coupon.claim_no)
+    });
+    for run in rows::runs(&sorted) {
+        let sql = rows::repeat(
+            "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, \
+             status, version, expiry_shard, claimed_at, changed_at, valid_from, valid_until, \
+             trace_parent) values ",
+            "(?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?)",
+            ",",
+            run.len(),
+            "",
+        );
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for (landing, coupon) in run {
+            let claim = &landing.landed;
+            query = query
+                .bind(coupon.id.0)
+                .bind(claim.template_id.0)
+                .bind(claim.user_id.0)
+                .bind(coupon.claim_no)
+                .bind(claim.id.0)
+                .bind(landing.merchant_id.0)
+                .bind(CouponStatus::Unused.code())
+                .bind(claim.user_id.0 % limit::EXPIRY_SHARDS)
+                .bind(claim.claimed_at)
+                .bind(claim.claimed_at)
+                .bind(claim.valid_from)
+                .bind(claim.valid_until)
+                .bind(landing.admission.claim.trace_parent.as_deref());
+        }
+        query.execute(&mut *connection).await.map_err(StoreError::query("insert coupons"))?;
+    }
+    Ok(())
+}
+
+/// What the batch takes from one stock row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Demand {
+    template: TemplateId,
+    epoch: i64,
+    quantity: i64,
+}
+
+/// One demand per template and epoch, in the order of templates. A batch that holds a template in
+/// two epochs has two demands of it; at most one of them matches.
+fn demand(landings: &[Landing]) -> Vec<Demand> {
+    let mut quantities: BTreeMap<(TemplateId, i64), i64> = BTreeMap::new();
+    for landing in landings {
+        let claim = &landing.admission.claim;
+        *quantities.entry((claim.template_id, landing.admission.epoch.0)).or_default() +=
+            i64::from(claim.quantity);
+    }
+    quantities
+        .into_iter()
+        .map(|((template, epoch), quantity)| Demand { template, epoch, quantity })
+        .collect()
+}
+
+/// Takes the stock of all templates in one statement and answers how many rows matched: sqlx asks for
+/// found rows, and a matched row always changes.
+async fn guard(connection: &mut MySqlConnection, demands: &[Demand]) -> Result<u64, StoreError> {
+    let done = if let [one] = demands {
+        sqlx::query(
+            "update template_stock set stock = stock - ? \
+             where template_id = ? and epoch = ? and open = 1 and stock >= ?",
+        )
+        .bind(one.quantity)
+        .bind(one.template.0)
+        .bind(one.epoch)
+        .bind(one.quantity)
+        .execute(connection)
+        .await
+    } else {
+        // Padded with a template that does not exist, so that few sizes are ever prepared.
+        let count = demands.len().next_power_of_two();
+        let nothing = Demand { template: TemplateId(-1), epoch: 0, quantity: 0 };
+        let padded = demands.iter().chain(std::iter::repeat(&nothing)).take(count);
+        let mut query = sqlx::query(AssertSqlSafe(guard_join(count)));
+        for demand in padded {
+            query = query.bind(demand.template.0).bind(demand.epoch).bind(demand.quantity);
+        }
+        query.execute(connection).await
+    };
+    done.map(|done| done.rows_affected()).map_err(StoreError::query("take the stock"))
+}
+
+/// The guard over `count` templates: the derived table leads, so rows lock in the order of templates.
+pub fn guard_join(count: usize) -> String {
+    rows::repeat(
+        "update (",
+        "select cast(? as signed) as template_id, cast(? as signed) as epoch, \
+         cast(? as signed) as quantity",
+        " union all ",
+        count,
+        ") demand straight_join template_stock stock on stock.template_id = demand.template_id \
+         set stock.stock = stock.stock - demand.quantity \
+         where stock.epoch = demand.epoch and stock.open = 1 and stock.stock >= demand.quantity",
+    )
+}
+
+/// What stands in the database for each of `landings`, in their order.
+///
+/// Under READ COMMITTED each statement sees its own moment, so the claim rows are read last: a claim
+/// that landed meanwhile is then seen, and the stale rows read before it do not matter.
+///
+/// # Errors
+/// A statement fails.
+pub async fn reread(
+    connection: &mut MySqlConnection,
+    landings: &[Landing],
+) -> Result<Vec<FoundRows>, StoreError> {
+    let stocks = stock_rows(connection, landings).await?;
+    let numbers = taken_numbers(connection, landings).await?;
+    let claims = claim_rows(connection, landings).await?;
+    let found = landings.iter().map(|landing| {
+        let claim = &landing.admission.claim;
+        let owner = (claim.template_id, claim.user_id);
+        let fence = RequestId::fence(claim.id);
+        FoundRows {
+            by_key: claims.get(&(owner, claim.request_id.clone())).copied(),
+            fenced: claims.get(&(owner, fence)).is_some_and(|row| row.state == ClaimState::Void),
+            number_taken: landing
+                .landed
+                .coupons
+                .iter()
+                .any(|coupon| numbers.contains(&(owner, coupon.claim_no))),
+            stock: stocks.get(&claim.template_id).copied(),
+        }
+    });
+    Ok(found.collect())
+}
+
+type Owner = (TemplateId, UserId);
+
+async fn stock_rows(
+    connection: &mut MySqlConnection,
+    landings: &[Landing],
+) -> Result<HashMap<TemplateId, StockRow>, StoreError> {
+    let mut ids: Vec<i64> =
+        landings.iter().map(|landing| landing.admission.claim.template_id.0).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let mut found = HashMap::new();
+    for run in rows::runs(&ids) {
+        let head =
+            "select template_id, stock, epoch, open from template_stock where template_id in (";
+        let mut query = sqlx::query(AssertSqlSafe(rows::repeat(head, "?", ",", run.len(), ")")));
+        for id in run {
+            query = query.bind(*id);
+        }
+        let rows = query.fetch_all(&mut *connection).await;
+        for row in rows.map_err(StoreError::query("reread the stock"))? {
+            let (template, stock) =
+                stock::row_of(&row).map_err(StoreError::query("reread the stock"))?;
+            found.insert(template, stock);
+        }
+    }
+    Ok(found)
+}
+
+async fn taken_numbers(
+    connection: &mut MySqlConnection,
+    landings: &[Landing],
+) -> Result<HashSet<(Owner, i64)>, StoreError> {
+    let wanted: Vec<(Owner, i64)> = landings
+        .iter()
+        .flat_map(|landing| {
+            let owner = (landing.landed.template_id, landing.landed.user_id);
+            landing.landed.coupons.iter().map(move |coupon| (owner, coupon.claim_no))
+        })
+        .collect();
+    let mut found = HashSet::new();
+    for run in rows::runs(&wanted) {
+        let head = "select template_id, user_id, claim_no from user_coupon \
+                    where (template_id, user_id, claim_no) in (";
+        let mut query =
+            sqlx::query(AssertSqlSafe(rows::repeat(head, "(?,?,?)", ",", run.len(), ")")));
+        for ((template, user), number) in run {
+            query = query.bind(template.0).bind(user.0).bind(*number);
+        }
+        let rows = query.fetch_all(&mut *connection).await;
+        for row in rows.map_err(StoreError::query("reread the numbers"))? {
+            let read = || -> Result<_, sqlx::Error> {
+                Ok(((TemplateId(row.try_get(0)?), UserId(row.try_get(1)?)), row.try_get(2)?))
+            };
+            found.insert(read().map_err(StoreError::query("reread the numbers"))?);
+        }
+    }
+    Ok(found)
+}
+
+async fn claim_rows(
+    connection: &mut MySqlConnection,
+    landings: &[Landing],
+) -> Result<HashMap<(Owner, RequestId), ClaimRow>, StoreError> {
+    let wanted: Vec<(Owner, RequestId)> = landings
+        .iter()
+        .flat_map(|landing| {
+            let claim = &landing.admission.claim;
+            let owner = (claim.template_id, claim.user_id);
+            [(owner, claim.request_id.clone()), (owner, RequestId::fence(claim.id))]
+        })
+        .collect();
+    let mut found = HashMap::new();
+    for run in rows::runs(&wanted) {
+        let head = "select template_id, user_id, request_id, id, state, payload_hash from claim \
+                    where (template_id, user_id, request_id) in (";
+        let mut query =
+            sqlx::query(AssertSqlSafe(rows::repeat(head, "(?,?,?)", ",", run.len(), ")")));
+        for ((template, user), request) in run {
+            query = query.bind(template.0).bind(user.0).bind(request.as_str().as_bytes());
+        }
+        let rows = query.fetch_all(&mut *connection).await;
+        for row in rows.map_err(StoreError::query("reread the claims"))? {
+            let read = || -> Result<_, sqlx::Error> {
+                let owner = (TemplateId(row.try_get(0)?), UserId(row.try_get(1)?));
+                Ok((owner, RequestId::from_stored(row.try_get(2)?)))
+            };
+            let key = read().map_err(StoreError::query("reread the claims"))?;
+            found.insert(key, claim::row_of(&row)?);
+        }
+    }
+    Ok(found)
+}
+
+fn key_of(admission: &Admission) -> (TemplateId, UserId, RequestId, ClaimId) {
+    let claim = &admission.claim;
+    (claim.template_id, claim.user_id, claim.request_id.clone(), claim.id)
+}

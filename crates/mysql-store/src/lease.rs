@@ -1,0 +1,56 @@
+//! Named leases: they save two processes from doing the same work. Correctness never rests on them.
+
+use std::time::Duration;
+
+use sqlx::MySqlConnection;
+
+use crate::StoreError;
+
+/// Takes or renews a lease for `time`; answers whether `holder` has it now.
+///
+/// # Errors
+/// The statement fails.
+pub async fn take(
+    connection: &mut MySqlConnection,
+    name: &str,
+    holder: &str,
+    time: Duration,
+) -> Result<bool, StoreError> {
+    let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    sqlx::query("insert ignore into lease (name, holder, until) values (?, ?, utc_timestamp(3))")
+        .bind(name)
+        .bind(holder)
+        .execute(&mut *connection)
+        .await
+        .map_err(StoreError::query("create a lease"))?;
+    let taken = sqlx::query(
+        "update lease set holder = ?, until = utc_timestamp(3) + interval ? microsecond \
+         where name = ? and (holder = ? or until <= utc_timestamp(3))",
+    )
+    .bind(holder)
+    .bind(micros)
+    .bind(name)
+    .bind(holder)
+    .execute(connection)
+    .await
+    .map_err(StoreError::query("take a lease"))?;
+    Ok(taken.rows_affected() == 1)
+}
+
+/// Gives a lease back, if `holder` still has it.
+///
+/// # Errors
+/// The statement fails; the lease then ends by its time.
+pub async fn release(
+    connection: &mut MySqlConnection,
+    name: &str,
+    holder: &str,
+) -> Result<(), StoreError> {
+    sqlx::query("update lease set until = utc_timestamp(3) where name = ? and holder = ?")
+        .bind(name)
+        .bind(holder)
+        .execute(connection)
+        .await
+        .map_err(StoreError::query("release a lease"))?;
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! Schema migrations: forward only, run by command.
+
+use sqlx::{ConnectOptions, Connection, Executor, migrate::Migrator};
+
+use crate::{StoreError, connect, settings};
+
+/// Every migration, compiled in.
+static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
+
+/// Creates the database if it is not there and applies the migrations that are missing.
+///
+/// # Errors
+/// The server cannot be reached, does not let this user create triggers, or a migration fails.
+pub async fn run(url: &str) -> Result<(), StoreError> {
+    create_database(url, &connect::database_of(url)?).await?;
+    let mut connection = connect::single(url).await?;
+    settings::check_triggers_allowed(&mut connection).await?;
+    MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_error)?;
+    connection.close().await.map_err(StoreError::query("close the connection"))
+}
+
+/// Checks that the database's schema is the one this program was built with.
+///
+/// # Errors
+/// A migration is missing, or the schema is newer; the sentence says what to do.
+pub async fn check(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreError> {
+    let applied: Vec<i64> =
+        sqlx::query_scalar("select version from _sqlx_migrations where success")
+            .fetch_all(connection)
+            .await
+            .map_err(|_| {
+                StoreError::Settings("the schema is missing: run `api --migrate`".to_owned())
+            })?;
+    let known: Vec<i64> = MIGRATIONS.iter().map(|migration| migration.version).collect();
+    if known.iter().any(|version| !applied.contains(version)) {
+        return Err(StoreError::Settings("the schema is older: run `api --migrate`".to_owned()));
+    }
+    if applied.iter().any(|version| !known.contains(version)) {
+        let sentence = "the schema is newer than this program: run the version that migrated it";
+        return Err(StoreError::Settings(sentence.to_owned()));
+    }
+    Ok(())
+}
+
+/// Creates a database if it is not there.
+///
+/// # Errors
+/// The name has characters outside `a-z0-9_`, or the server refuses.
+pub async fn create_database(url: &str, name: &str) -> Result<(), StoreError> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    if name.is_empty() || !name.bytes().all(plain) {
+        let sentence = format!("the database name {name:?} may hold only a-z, 0-9 and _");
+        return Err(StoreError::Settings(sentence));
+    }
+    let options = connect::options(url)?.database("information_schema");
+    let mut connection = options.connect().await.map_err(StoreError::query("connect"))?;
+    let statement = format!("create database if not exists `{name}` character set utf8mb4");
+    connection
+        .execute(sqlx::AssertSqlSafe(statement))
+        .await
+        .map_err(StoreError::query("create the database"))?;
+    connection.close().await.map_err(StoreError::query("close the connection"))
+}
+
+fn migration_error(error: sqlx::migrate::MigrateError) -> StoreError {
+    StoreError::Query { operation: "apply the migrations", source: error.into() }
+}

@@ -1,0 +1,135 @@
+//! What the server must be set to, and the statement that mends what is not.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use sqlx::{MySqlConnection, Row};
+
+use crate::StoreError;
+
+/// Which family of servers; their GTIDs and some variables differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavor {
+    /// MariaDB 10.11 and later.
+    MariaDb,
+    /// MySQL 8.4 and later.
+    MySql,
+}
+
+/// The server's binlog settings and where its binlog stands.
+#[derive(Debug, Clone)]
+pub struct BinlogSettings {
+    /// Which family.
+    pub flavor: Flavor,
+    /// Its version text.
+    pub version: String,
+    /// Its replication id.
+    pub server_id: u64,
+    /// What tells this server from another: its uuid, or what stands for one.
+    pub server_identity: String,
+    /// `log_bin`.
+    pub log_bin: bool,
+    /// `binlog_format`, e.g. `ROW`.
+    pub format: String,
+    /// `binlog_row_image`, e.g. `FULL`.
+    pub row_image: String,
+    /// `binlog_row_metadata`, e.g. `FULL`.
+    pub row_metadata: String,
+    /// Whether events or transactions are compressed.
+    pub compressed: bool,
+    /// The GTID position up to which everything is in the binlog.
+    pub gtid_position: String,
+}
+
+/// Reads the binlog settings and the position.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn binlog(connection: &mut MySqlConnection) -> Result<BinlogSettings, StoreError> {
+    let variables = variables(connection).await?;
+    // A variable that this server does not have reads as empty.
+    let text = |name: &str| variables.get(name).cloned().unwrap_or_default();
+    let on = |name: &str| matches!(text(name).to_ascii_uppercase().as_str(), "ON" | "1");
+    let mariadb = text("version").to_ascii_lowercase().contains("mariadb");
+    let flavor = if mariadb { Flavor::MariaDb } else { Flavor::MySql };
+    let uuid = if mariadb { text("server_uid") } else { text("server_uuid") };
+    // `show variables` cuts long values; the position can be long.
+    let position = match flavor {
+        Flavor::MariaDb => "select cast(@@global.gtid_binlog_pos as char)",
+        Flavor::MySql => "select cast(@@global.gtid_executed as char)",
+    };
+    let gtid_position: String = sqlx::query_scalar(position)
+        .fetch_one(connection)
+        .await
+        .map_err(StoreError::query("read the binlog position"))?;
+    Ok(BinlogSettings {
+        flavor,
+        version: text("version"),
+        server_id: text("server_id").parse().unwrap_or(0),
+        server_identity: format!("{}/{uuid}", text("server_id")),
+        log_bin: on("log_bin"),
+        format: text("binlog_format").to_ascii_uppercase(),
+        row_image: text("binlog_row_image").to_ascii_uppercase(),
+        row_metadata: text("binlog_row_metadata").to_ascii_uppercase(),
+        compressed: on("log_bin_compress") || on("binlog_transaction_compression"),
+        gtid_position: gtid_position.split_whitespace().collect(),
+    })
+}
+
+/// Checks that this user may create the version trigger.
+///
+/// # Errors
+/// The binlog is on and the server does not trust function creators; the sentence mends it.
+pub async fn check_triggers_allowed(connection: &mut MySqlConnection) -> Result<(), StoreError> {
+    let variables = variables(connection).await?;
+    let on =
+        |name: &str| variables.get(name).is_some_and(|value| matches!(value.as_str(), "ON" | "1"));
+    if !on("log_bin") || on("log_bin_trust_function_creators") {
+        return Ok(());
+    }
+    let grants: Vec<String> = sqlx::query_scalar("show grants")
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("read the grants"))?;
+    let all = |grant: &String| {
+        let grant = grant.to_ascii_uppercase();
+        grant.contains(" ON *.* ") && (grant.contains("ALL PRIVILEGES") || grant.contains("SUPER"))
+    };
+    if grants.iter().any(all) {
+        return Ok(());
+    }
+    Err(StoreError::Settings(
+        "this user may not create triggers while the binlog is on: run \
+         `set global log_bin_trust_function_creators = 1` as an administrator, then migrate again"
+            .to_owned(),
+    ))
+}
+
+/// The server's clock.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn server_time(connection: &mut MySqlConnection) -> Result<DateTime<Utc>, StoreError> {
+    sqlx::query_scalar("select utc_timestamp(3)")
+        .fetch_one(connection)
+        .await
+        .map_err(StoreError::query("read the server's clock"))
+}
+
+async fn variables(
+    connection: &mut MySqlConnection,
+) -> Result<HashMap<String, String>, StoreError> {
+    let rows = sqlx::query(
+        "show global variables where variable_name in \
+         ('version', 'server_id', 'server_uid', 'server_uuid', 'log_bin', 'binlog_format', \
+          'binlog_row_image', 'binlog_row_metadata', 'log_bin_compress', \
+          'binlog_transaction_compression', 'log_bin_trust_function_creators')",
+    )
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the server variables"))?;
+    rows.iter()
+        .map(|row| Ok((row.try_get::<String, _>(0)?.to_ascii_lowercase(), row.try_get(1)?)))
+        .collect::<Result<_, sqlx::Error>>()
+        .map_err(StoreError::query("read the server variables"))
+}

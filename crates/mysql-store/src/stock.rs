@@ -1,0 +1,270 @@
+//! `template_stock` and `stock_movement`: how many coupons there are, and the epoch of the gate.
+
+use chrono::{DateTime, Utc};
+use coupon::{Epoch, StockRow, TemplateId, UserId};
+use futures::TryStreamExt;
+use sqlx::{Connection, MySqlConnection, Row};
+
+use crate::StoreError;
+
+/// The stock row in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stock {
+    /// Sum of all movements.
+    pub total: i64,
+    /// Total less what has landed.
+    pub stock: i64,
+    /// The gate's epoch.
+    pub epoch: Epoch,
+    /// Whether landings are allowed.
+    pub open: bool,
+    /// The last movement's number.
+    pub movement: i64,
+}
+
+/// One change of a template's total.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Movement {
+    /// 1 for the first; no gaps.
+    pub seq: i64,
+    /// By how much the total changed.
+    pub delta: i64,
+    /// Why, in the operator's words.
+    pub reason: String,
+    /// Who.
+    pub actor: String,
+}
+
+/// Why a movement was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// The movement stands.
+    Applied(Stock),
+    /// A cut would take more than is left.
+    TooLittleLeft {
+        /// What is left.
+        stock: i64,
+    },
+    /// The template has no stock row.
+    NoTemplate,
+}
+
+pub(crate) async fn create(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    total: i64,
+    actor: &str,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query("insert into template_stock (template_id, total, stock, epoch, open) values (?, ?, ?, 1, 0)")
+        .bind(template.0)
+        .bind(total)
+        .bind(total)
+        .execute(&mut *connection)
+        .await
+        .map_err(StoreError::query("create the stock row"))?;
+    insert_movement(connection, template, 1, total, "created", actor, now).await
+}
+
+pub(crate) async fn set_open(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    open: bool,
+) -> Result<(), StoreError> {
+    sqlx::query("update template_stock set open = ? where template_id = ?")
+        .bind(open)
+        .bind(template.0)
+        .execute(connection)
+        .await
+        .map_err(StoreError::query("open or close the stock row"))?;
+    Ok(())
+}
+
+/// The stock row and the last movement, in one statement.
+///
+/// # Errors
+/// The statement fails.
+pub async fn get(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<Option<Stock>, StoreError> {
+    let row = sqlx::query(
+        "select total, stock, epoch, open, \
+         (select coalesce(max(seq), 0) from stock_movement where template_id = ?) as movement \
+         from template_stock where template_id = ?",
+    )
+    .bind(template.0)
+    .bind(template.0)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("read the stock"))?;
+    let Some(row) = row else { return Ok(None) };
+    let read = || -> Result<_, sqlx::Error> {
+        Ok(Stock {
+            total: row.try_get("total")?,
+            stock: row.try_get("stock")?,
+            epoch: Epoch(row.try_get("epoch")?),
+            open: row.try_get::<i8, _>("open")? == 1,
+            movement: row.try_get("movement")?,
+        })
+    };
+    read().map(Some).map_err(StoreError::query("read the stock"))
+}
+
+/// Begins a new epoch and answers it, read inside the same transaction: the row lock orders it after
+/// every landing, so no older admission can land any more. Absent: no such template.
+///
+/// # Errors
+/// A statement fails; then nothing is known of the epoch.
+pub async fn next_epoch(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<Option<Epoch>, StoreError> {
+    let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
+    sqlx::query("update template_stock set epoch = epoch + 1 where template_id = ?")
+        .bind(template.0)
+        .execute(&mut *transaction)
+        .await
+        .map_err(StoreError::query("raise the epoch"))?;
+    let epoch = sqlx::query_scalar("select epoch from template_stock where template_id = ?")
+        .bind(template.0)
+        .fetch_optional(&mut *transaction)
+        .await
+        .map_err(StoreError::query("read the epoch"))?;
+    transaction.commit().await.map_err(StoreError::query("raise the epoch"))?;
+    Ok(epoch.map(Epoch))
+}
+
+/// Calls `each` with every user's taken numbers, in the order of users, as one statement sees them.
+///
+/// # Errors
+/// The statement fails, or `each` does.
+pub async fn taken_numbers<E: From<StoreError>>(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    mut each: impl AsyncFnMut(UserId, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut rows = sqlx::query(
+        "select user_id, claim_no from user_coupon where template_id = ? order by user_id, claim_no",
+    )
+    .bind(template.0)
+    .fetch(connection);
+    let mut user = None;
+    let mut numbers = Vec::new();
+    while let Some(row) = rows.try_next().await.map_err(StoreError::query("read taken numbers"))? {
+        let owner: i64 = row.try_get(0).map_err(StoreError::query("read taken numbers"))?;
+        let number: i64 = row.try_get(1).map_err(StoreError::query("read taken numbers"))?;
+        if let Some(previous) = user.replace(owner).filter(|previous| *previous != owner) {
+            each(UserId(previous), &numbers).await?;
+            numbers.clear();
+        }
+        let number = u8::try_from(number)
+            .map_err(|_| StoreError::unreadable(format!("claim_no = {number} under a limit")))?;
+        numbers.push(number);
+    }
+    match user {
+        Some(user) => each(UserId(user), &numbers).await,
+        None => Ok(()),
+    }
+}
+
+/// Changes a template's total and stock by `delta`, and records it.
+///
+/// # Errors
+/// A statement fails.
+pub async fn add_movement(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    delta: i64,
+    reason: &str,
+    actor: &str,
+    now: DateTime<Utc>,
+) -> Result<Moved, StoreError> {
+    let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
+    let changed = sqlx::query(
+        "update template_stock set total = total + ?, stock = stock + ? \
+         where template_id = ? and stock + ? >= 0",
+    )
+    .bind(delta)
+    .bind(delta)
+    .bind(template.0)
+    .bind(delta)
+    .execute(&mut *transaction)
+    .await
+    .map_err(StoreError::query("move the stock"))?;
+    let Some(mut stock) = get(&mut transaction, template).await? else {
+        return Ok(Moved::NoTemplate);
+    };
+    if changed.rows_affected() != 1 {
+        return Ok(Moved::TooLittleLeft { stock: stock.stock });
+    }
+    stock.movement += 1;
+    insert_movement(&mut transaction, template, stock.movement, delta, reason, actor, now).await?;
+    transaction.commit().await.map_err(StoreError::query("move the stock"))?;
+    Ok(Moved::Applied(stock))
+}
+
+/// The movements after `seq`, in order.
+///
+/// # Errors
+/// The statement fails.
+pub async fn movements_after(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    seq: i64,
+) -> Result<Vec<Movement>, StoreError> {
+    let rows = sqlx::query(
+        "select seq, delta, reason, actor from stock_movement \
+         where template_id = ? and seq > ? order by seq",
+    )
+    .bind(template.0)
+    .bind(seq)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the stock movements"))?;
+    rows.iter()
+        .map(|row| {
+            Ok(Movement {
+                seq: row.try_get("seq")?,
+                delta: row.try_get("delta")?,
+                reason: row.try_get("reason")?,
+                actor: row.try_get("actor")?,
+            })
+        })
+        .collect::<Result<_, sqlx::Error>>()
+        .map_err(StoreError::query("read the stock movements"))
+}
+
+pub(crate) fn row_of(row: &sqlx::mysql::MySqlRow) -> Result<(TemplateId, StockRow), sqlx::Error> {
+    let stock = StockRow {
+        epoch: Epoch(row.try_get("epoch")?),
+        open: row.try_get::<i8, _>("open")? == 1,
+        stock: row.try_get("stock")?,
+    };
+    Ok((TemplateId(row.try_get("template_id")?), stock))
+}
+
+async fn insert_movement(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    seq: i64,
+    delta: i64,
+    reason: &str,
+    actor: &str,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into stock_movement (template_id, seq, delta, reason, actor, created_at) \
+         values (?, ?, ?, ?, ?, ?)",
+    )
+    .bind(template.0)
+    .bind(seq)
+    .bind(delta)
+    .bind(reason)
+    .bind(actor)
+    .bind(now)
+    .execute(connection)
+    .await
+    .map_err(StoreError::query("record the stock movement"))?;
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! `coupon_template`: what people read and edit. Its stock lives in [`crate::stock`].
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{
+    Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
+};
+use sqlx::{Connection, MySqlConnection, Row, mysql::MySqlRow};
+
+use crate::{StoreError, stock};
+
+/// Creates a template as a draft, with its stock row and the movement that gives it its total.
+///
+/// # Errors
+/// The statement fails.
+pub async fn create(
+    connection: &mut MySqlConnection,
+    template: &Template,
+    total: i64,
+    actor: &str,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
+    insert(&mut transaction, template, now).await?;
+    stock::create(&mut transaction, template.id, total, actor, now).await?;
+    transaction.commit().await.map_err(StoreError::query("create the template"))
+}
+
+async fn insert(
+    connection: &mut MySqlConnection,
+    template: &Template,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let (valid_from, valid_until, valid_for_ms) = match template.validity {
+        Validity::Absolute { from, until } => (Some(from), Some(until), None),
+        Validity::Relative { valid_for } => (None, None, Some(valid_for.num_milliseconds())),
+    };
+    sqlx::query(
+        "insert into coupon_template (id, merchant_id, name, discount_kind, discount_value, \
+         discount_cap, minimum_spend, currency, per_user_limit, max_per_claim, claim_starts_at, \
+         claim_ends_at, valid_from, valid_until, valid_for_ms, state, version, created_at, \
+         changed_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(template.id.0)
+    .bind(template.merchant_id.0)
+    .bind(&template.name)
+    .bind(template.discount.kind.code())
+    .bind(template.discount.value)
+    .bind(template.discount.cap)
+    .bind(template.discount.minimum_spend)
+    .bind(&template.discount.currency)
+    .bind(template.per_user_limit)
+    .bind(template.max_per_claim)
+    .bind(template.window.starts_at)
+    .bind(template.window.ends_at)
+    .bind(valid_from)
+    .bind(valid_until)
+    .bind(valid_for_ms)
+    .bind(template.state.code())
+    .bind(template.version)
+    .bind(now)
+    .bind(now)
+    .execute(connection)
+    .await
+    .map_err(StoreError::query("create the template"))?;
+    Ok(())
+}
+
+/// The template, whoever owns it.
+///
+/// # Errors
+/// The statement fails.
+pub async fn get(
+    connection: &mut MySqlConnection,
+    id: TemplateId,
+) -> Result<Option<Template>, StoreError> {
+    let row = sqlx::query("select * from coupon_template where id = ?")
+        .bind(id.0)
+        .fetch_optional(connection)
+        .await
+        .map_err(StoreError::query("read the template"))?;
+    row.map(|row| from_row(&row)).transpose()
+}
+
+/// A merchant's templates with ids below `before`, the newest first.
+///
+/// # Errors
+/// The statement fails.
+pub async fn page(
+    connection: &mut MySqlConnection,
+    merchant_id: MerchantId,
+    before: Option<TemplateId>,
+    limit: u32,
+) -> Result<Vec<Template>, StoreError> {
+    let rows = sqlx::query(
+        "select * from coupon_template where merchant_id = ? and id < ? order by id desc limit ?",
+    )
+    .bind(merchant_id.0)
+    .bind(before.map_or(i64::MAX, |id| id.0))
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the templates"))?;
+    rows.iter().map(from_row).collect()
+}
+
+/// Published and paused templates whose window opens before `opening_before` and has not closed at
+/// `now`: those whose gates should be loaded.
+///
+/// # Errors
+/// The statement fails.
+pub async fn near_window(
+    connection: &mut MySqlConnection,
+    now: DateTime<Utc>,
+    opening_before: DateTime<Utc>,
+) -> Result<Vec<Template>, StoreError> {
+    let rows = sqlx::query(
+        "select * from coupon_template where state in (?, ?) and claim_ends_at > ? \
+         and claim_starts_at <= ? order by id",
+    )
+    .bind(TemplateState::Published.code())
+    .bind(TemplateState::Paused.code())
+    .bind(now)
+    .bind(opening_before)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the templates near their window"))?;
+    rows.iter().map(from_row).collect()
+}
+
+/// Moves a template of the given version to another state, and opens or closes its guard row in the
+/// same transaction. Answers whether it was still that version.
+///
+/// # Errors
+/// A statement fails.
+pub async fn change_state(
+    connection: &mut MySqlConnection,
+    template: &Template,
+    next: TemplateState,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
+    let changed = sqlx::query(
+        "update coupon_template set state = ?, version = version + 1, changed_at = ? \
+         where id = ? and merchant_id = ? and version = ?",
+    )
+    .bind(next.code())
+    .bind(now)
+    .bind(template.id.0)
+    .bind(template.merchant_id.0)
+    .bind(template.version)
+    .execute(&mut *transaction)
+    .await
+    .map_err(StoreError::query("change the template's state"))?;
+    if changed.rows_affected() != 1 {
+        transaction.rollback().await.map_err(StoreError::query("roll back"))?;
+        return Ok(false);
+    }
+    stock::set_open(&mut transaction, template.id, next == TemplateState::Published).await?;
+    transaction.commit().await.map_err(StoreError::query("change the template's state"))?;
+    Ok(true)
+}
+
+pub(crate) fn from_row(row: &MySqlRow) -> Result<Template, StoreError> {
+    let code = |error: coupon::UnknownCode| StoreError::unreadable(error.to_string());
+    let read = || -> Result<_, sqlx::Error> {
+        let valid_for_ms: Option<i64> = row.try_get("valid_for_ms")?;
+        let validity = match valid_for_ms {
+            Some(ms) => Validity::Relative { valid_for: TimeDelta::milliseconds(ms) },
+            None => Validity::Absolute {
+                from: row.try_get("valid_from")?,
+                until: row.try_get("valid_until")?,
+            },
+        };
+        Ok(Template {
+            id: TemplateId(row.try_get("id")?),
+            merchant_id: MerchantId(row.try_get("merchant_id")?),
+            name: row.try_get("name")?,
+            discount: Discount {
+                kind: DiscountKind::AmountOff,
+                value: row.try_get("discount_value")?,
+                cap: row.try_get("discount_cap")?,
+                minimum_spend: row.try_get("minimum_spend")?,
+                currency: row.try_get("currency")?,
+            },
+            per_user_limit: row.try_get::<i32, _>("per_user_limit")?.unsigned_abs(),
+            max_per_claim: row.try_get::<i32, _>("max_per_claim")?.unsigned_abs(),
+            window: Window {
+                starts_at: row.try_get("claim_starts_at")?,
+                ends_at: row.try_get("claim_ends_at")?,
+            },
+            validity,
+            state: TemplateState::Draft,
+            version: row.try_get("version")?,
+        })
+    };
+    let mut template = read().map_err(StoreError::query("read a template's row"))?;
+    template.discount.kind =
+        DiscountKind::from_code(code_of(row, "discount_kind")?).map_err(code)?;
+    template.state = TemplateState::from_code(code_of(row, "state")?).map_err(code)?;
+    Ok(template)
+}
+
+/// A code column: a `tinyint` from 0 to 127.
+pub(crate) fn code_of(row: &MySqlRow, column: &'static str) -> Result<u8, StoreError> {
+    let code: i8 = row.try_get(column).map_err(StoreError::query("read a code column"))?;
+    u8::try_from(code).map_err(|_| StoreError::unreadable(format!("{column} = {code}")))
+}

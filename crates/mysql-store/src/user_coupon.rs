@@ -1,0 +1,145 @@
+//! `user_coupon`: one coupon of one user. Pages and view rebuilds are in [`crate::user_view`].
+
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, CouponId, CouponStatus, MerchantId, TemplateId, UserId};
+use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+
+use crate::{StoreError, template::code_of};
+
+/// A coupon's row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserCoupon {
+    /// Its id.
+    pub id: CouponId,
+    /// Of which template.
+    pub template_id: TemplateId,
+    /// Whose.
+    pub user_id: UserId,
+    /// Which of the user's numbers; its own id where the template has no limit.
+    pub claim_no: i64,
+    /// The claim that made it.
+    pub claim_id: ClaimId,
+    /// The template's owner.
+    pub merchant_id: MerchantId,
+    /// As written; [`CouponStatus::at`] says what it is now.
+    pub status: CouponStatus,
+    /// Rises by one with every change.
+    pub version: i64,
+    /// Its user's id modulo 64.
+    pub expiry_shard: u8,
+    /// When it was claimed.
+    pub claimed_at: DateTime<Utc>,
+    /// When its row last changed.
+    pub changed_at: DateTime<Utc>,
+    /// From when it is valid.
+    pub valid_from: DateTime<Utc>,
+    /// Until when, exclusive.
+    pub valid_until: DateTime<Utc>,
+    /// When it was used.
+    pub used_at: Option<DateTime<Utc>>,
+    /// The order it was used for.
+    pub order_ref: Option<String>,
+    /// W3C traceparent of its claim.
+    pub trace_parent: Option<String>,
+}
+
+/// How an attempt to use a coupon ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Use {
+    /// It is used for this order, now or since an earlier identical call.
+    Used(UserCoupon),
+    /// It was used for another order.
+    UsedElsewhere(UserCoupon),
+    /// Its validity has ended.
+    Expired(UserCoupon),
+    /// Its validity has not begun.
+    NotYetValid(UserCoupon),
+    /// The user has no such coupon.
+    NotFound,
+}
+
+/// A user's coupon.
+///
+/// # Errors
+/// The statement fails.
+pub async fn get(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+) -> Result<Option<UserCoupon>, StoreError> {
+    let row = sqlx::query("select * from user_coupon where id = ? and user_id = ?")
+        .bind(id.0)
+        .bind(user.0)
+        .fetch_optional(connection)
+        .await
+        .map_err(StoreError::query("read the coupon"))?;
+    row.map(|row| from_row(&row)).transpose()
+}
+
+/// Uses a coupon for an order; the same order again is the same answer.
+///
+/// The law of expiry binds by both clocks: the caller's and the server's.
+///
+/// # Errors
+/// A statement fails; then it is unknown whether the coupon is used, and the same call finds out.
+pub async fn use_for_order(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+    order_ref: &str,
+    now: DateTime<Utc>,
+) -> Result<Use, StoreError> {
+    let used = sqlx::query(
+        "update user_coupon set status = ?, version = version + 1, changed_at = ?, used_at = ?, \
+         order_ref = ? where id = ? and user_id = ? and status = ? and valid_from <= ? \
+         and valid_until > greatest(cast(? as datetime(3)), utc_timestamp(3))",
+    )
+    .bind(CouponStatus::Used.code())
+    .bind(now)
+    .bind(now)
+    .bind(order_ref)
+    .bind(id.0)
+    .bind(user.0)
+    .bind(CouponStatus::Unused.code())
+    .bind(now)
+    .bind(now)
+    .execute(&mut *connection)
+    .await
+    .map_err(StoreError::query("use the coupon"))?;
+    let Some(coupon) = get(connection, user, id).await? else { return Ok(Use::NotFound) };
+    if used.rows_affected() == 1 {
+        return Ok(Use::Used(coupon));
+    }
+    Ok(match coupon.status {
+        CouponStatus::Used if coupon.order_ref.as_deref() == Some(order_ref) => Use::Used(coupon),
+        CouponStatus::Used => Use::UsedElsewhere(coupon),
+        CouponStatus::Unused if coupon.valid_from > now => Use::NotYetValid(coupon),
+        CouponStatus::Unused | CouponStatus::Expired => Use::Expired(coupon),
+    })
+}
+
+pub(crate) fn from_row(row: &MySqlRow) -> Result<UserCoupon, StoreError> {
+    let status = CouponStatus::from_code(code_of(row, "status")?)
+        .map_err(|error| StoreError::unreadable(error.to_string()))?;
+    let read = || -> Result<_, sqlx::Error> {
+        Ok(UserCoupon {
+            id: CouponId(row.try_get("id")?),
+            template_id: TemplateId(row.try_get("template_id")?),
+            user_id: UserId(row.try_get("user_id")?),
+            claim_no: row.try_get("claim_no")?,
+            claim_id: ClaimId(row.try_get("claim_id")?),
+            merchant_id: MerchantId(row.try_get("merchant_id")?),
+            status,
+            version: row.try_get("version")?,
+            expiry_shard: row.try_get("expiry_shard")?,
+            claimed_at: row.try_get("claimed_at")?,
+            changed_at: row.try_get("changed_at")?,
+            valid_from: row.try_get("valid_from")?,
+            valid_until: row.try_get("valid_until")?,
+            used_at: row.try_get("used_at")?,
+            order_ref: row.try_get("order_ref")?,
+            trace_parent: row.try_get("trace_parent")?,
+        })
+    };
+    read().map_err(StoreError::query("read a coupon's row"))
+}

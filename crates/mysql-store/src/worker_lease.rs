@@ -1,0 +1,118 @@
+//! `worker_lease`: which process makes ids under which worker number.
+
+use std::time::Duration;
+
+use sqlx::{Connection, MySqlConnection, Row};
+
+use crate::StoreError;
+
+/// Worker numbers that a snowflake id has room for: ten bits.
+pub const WORKERS: u16 = 1024;
+
+/// A worker number that this process may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerLease {
+    /// The number.
+    pub worker: u16,
+    /// No id may be made for a time at or before this, in milliseconds since 1970: an earlier holder
+    /// may have made it.
+    pub last_ms: i64,
+}
+
+/// Takes the lowest free worker number for `time`. Absent: all are taken.
+///
+/// # Errors
+/// A statement fails.
+pub async fn take(
+    connection: &mut MySqlConnection,
+    holder: &str,
+    time: Duration,
+) -> Result<Option<WorkerLease>, StoreError> {
+    let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
+    sqlx::query(
+        "insert ignore into worker_lease (worker, holder, until, last_ms) \
+         select coalesce(max(worker) + 1, 0), '', utc_timestamp(3), 0 from worker_lease \
+         having coalesce(max(worker) + 1, 0) < ?",
+    )
+    .bind(WORKERS)
+    .execute(&mut *transaction)
+    .await
+    .map_err(StoreError::query("add a worker number"))?;
+    let free = sqlx::query(
+        "select worker, last_ms from worker_lease where until <= utc_timestamp(3) \
+         order by worker limit 1 for update skip locked",
+    )
+    .fetch_optional(&mut *transaction)
+    .await
+    .map_err(StoreError::query("find a worker number"))?;
+    let Some(row) = free else { return Ok(None) };
+    let read = || -> Result<_, sqlx::Error> {
+        Ok((row.try_get::<i16, _>("worker")?, row.try_get::<i64, _>("last_ms")?))
+    };
+    let (worker, last_ms) = read().map_err(StoreError::query("read a worker number"))?;
+    sqlx::query(
+        "update worker_lease set holder = ?, until = utc_timestamp(3) + interval ? microsecond \
+         where worker = ?",
+    )
+    .bind(holder)
+    .bind(micros(time))
+    .bind(worker)
+    .execute(&mut *transaction)
+    .await
+    .map_err(StoreError::query("take a worker number"))?;
+    transaction.commit().await.map_err(StoreError::query("take a worker number"))?;
+    Ok(Some(WorkerLease { worker: worker.unsigned_abs(), last_ms }))
+}
+
+/// Renews a lease for `time` and records that ids up to `last_ms` may have been made by the time it
+/// ends. Answers whether `holder` still has it.
+///
+/// # Errors
+/// The statement fails; then nothing is known, and the old lease's end stands.
+pub async fn renew(
+    connection: &mut MySqlConnection,
+    worker: u16,
+    holder: &str,
+    time: Duration,
+    last_ms: i64,
+) -> Result<bool, StoreError> {
+    let renewed = sqlx::query(
+        "update worker_lease set until = utc_timestamp(3) + interval ? microsecond, \
+         last_ms = greatest(last_ms, ?) where worker = ? and holder = ?",
+    )
+    .bind(micros(time))
+    .bind(last_ms)
+    .bind(worker)
+    .bind(holder)
+    .execute(connection)
+    .await
+    .map_err(StoreError::query("renew the worker number"))?;
+    Ok(renewed.rows_affected() == 1)
+}
+
+/// Gives the number back after the last id was made.
+///
+/// # Errors
+/// The statement fails; the lease then ends by its time.
+pub async fn release(
+    connection: &mut MySqlConnection,
+    worker: u16,
+    holder: &str,
+    last_ms: i64,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update worker_lease set until = utc_timestamp(3), last_ms = greatest(last_ms, ?) \
+         where worker = ? and holder = ?",
+    )
+    .bind(last_ms)
+    .bind(worker)
+    .bind(holder)
+    .execute(connection)
+    .await
+    .map_err(StoreError::query("release the worker number"))?;
+    Ok(())
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
