@@ -1,1 +1,130 @@
-//! (to come)
+//! The deadline index: which coupons are due, and their flip to `expired`.
+//!
+//! `ix_deadline (expiry_shard, status, valid_until, id)` is the durable timer. Flipped rows leave
+//! its `unused` part, so a shard's next deadline is its first entry. A flip binds by two clocks, the
+//! caller's and the server's: a clock that runs ahead can never end a coupon early.
+
+use chrono::{DateTime, Utc};
+use coupon::{CouponId, CouponStatus};
+use sqlx::{Connection, MySqlConnection, Row};
+
+use crate::{StoreError, rows};
+
+/// A coupon whose deadline has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due {
+    /// Its id.
+    pub id: CouponId,
+    /// Its deadline.
+    pub valid_until: DateTime<Utc>,
+}
+
+/// The earliest deadline of a shard's unused coupons: one seek.
+///
+/// # Errors
+/// The statement fails.
+pub async fn next_deadline(
+    connection: &mut MySqlConnection,
+    shard: u8,
+) -> Result<Option<DateTime<Utc>>, StoreError> {
+    sqlx::query_scalar(
+        "select min(valid_until) from user_coupon where expiry_shard = ? and status = ?",
+    )
+    .bind(shard)
+    .bind(CouponStatus::Unused.code())
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::query("read a shard's next deadline"))
+}
+
+/// A shard's coupons that are due by both clocks, at most `limit`, the earliest first.
+///
+/// # Errors
+/// The statement fails.
+pub async fn due(
+    connection: &mut MySqlConnection,
+    shard: u8,
+    now: DateTime<Utc>,
+    limit: u32,
+) -> Result<Vec<Due>, StoreError> {
+    let rows = sqlx::query(
+        "select id, valid_until from user_coupon where expiry_shard = ? and status = ? \
+         and valid_until <= least(cast(? as datetime(3)), utc_timestamp(3)) \
+         order by valid_until, id limit ?",
+    )
+    .bind(shard)
+    .bind(CouponStatus::Unused.code())
+    .bind(now)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the coupons that are due"))?;
+    rows.iter()
+        .map(|row| {
+            Ok(Due { id: CouponId(row.try_get("id")?), valid_until: row.try_get("valid_until")? })
+        })
+        .collect::<Result<_, sqlx::Error>>()
+        .map_err(StoreError::query("read the coupons that are due"))
+}
+
+/// Turns those of `ids` that are unused and due by both clocks to `expired`, in one transaction;
+/// returns how many. A coupon used meanwhile stays used, one flipped meanwhile stays as it is.
+///
+/// # Errors
+/// A statement fails; then it is unknown whether they were flipped, and the same call finds out.
+pub async fn flip(
+    connection: &mut MySqlConnection,
+    ids: &[CouponId],
+    now: DateTime<Utc>,
+) -> Result<u64, StoreError> {
+    let mut ids = ids.to_vec();
+    // Every writer locks in the order of the primary key, so that flips and uses cannot deadlock.
+    ids.sort_unstable();
+    let mut transaction = connection.begin().await.map_err(StoreError::query("begin the flip"))?;
+    let mut flipped = 0;
+    for run in rows::runs(&ids) {
+        let sql = rows::repeat(
+            "update user_coupon set status = ?, version = version + 1, changed_at = ? where id in (",
+            "?",
+            ", ",
+            run.len(),
+            ") and status = ? and valid_until <= least(cast(? as datetime(3)), utc_timestamp(3))",
+        );
+        let statement = sqlx::query(sqlx::AssertSqlSafe(sql));
+        let statement = statement.bind(CouponStatus::Expired.code()).bind(now);
+        let statement = run.iter().fold(statement, |statement, id| statement.bind(id.0));
+        flipped += statement
+            .bind(CouponStatus::Unused.code())
+            .bind(now)
+            .execute(&mut *transaction)
+            .await
+            .map_err(StoreError::query("flip the coupons that are due"))?
+            .rows_affected();
+    }
+    transaction.commit().await.map_err(StoreError::query("commit the flip"))?;
+    Ok(flipped)
+}
+
+/// How many unused coupons of a shard had their deadline at or before `at`; counts to `most` only.
+///
+/// # Errors
+/// The statement fails.
+pub async fn overdue(
+    connection: &mut MySqlConnection,
+    shard: u8,
+    at: DateTime<Utc>,
+    most: u32,
+) -> Result<u64, StoreError> {
+    let count: i64 = sqlx::query_scalar(
+        "select count(*) from (select 1 from user_coupon where expiry_shard = ? and status = ? \
+         and valid_until <= ? limit ?) as overdue",
+    )
+    .bind(shard)
+    .bind(CouponStatus::Unused.code())
+    .bind(at)
+    .bind(most)
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::query("count the coupons that are overdue"))?;
+    Ok(count.unsigned_abs())
+}
