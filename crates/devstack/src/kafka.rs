@@ -106,6 +106,11 @@ log.index.size.max.bytes=1048576
 log.cleaner.dedupe.buffer.size=8388608
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
+
+# A node that was killed is let in again once its old session has ended (9 s by default).
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=250
+
 num.network.threads=2
 num.io.threads=4
 "

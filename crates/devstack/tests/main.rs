@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use devstack::{Options, Process, Servers, project_root};
+use devstack::{Options, Servers, project_root};
 
 /// Longest wait for something the kernel does at once.
 const AT_ONCE: Duration = Duration::from_secs(10);
@@ -82,12 +82,12 @@ async fn servers_answer_survive_faults_and_keep_their_data_and_ports() {
     servers.kafka.start().await.unwrap();
 
     servers.stop().await.unwrap();
-    let endpoints = servers.endpoints();
-    drop(servers);
-    let again = Servers::start(&folder.0, &Options::default()).await.unwrap();
-    assert_eq!(again.endpoints().database(), endpoints.database());
-    assert_eq!(sql(again.mariadb.address().port(), "select id from kept"), "7");
-    assert_eq!(redis(again.gate.address().port(), &["get", "kept"]), "7");
+    assert_eq!(servers.gate.pause().unwrap_err().to_string(), "redis-gate is not running");
+    assert!(servers.gate.stop().await.unwrap().is_none());
+    servers.mariadb.start().await.unwrap();
+    servers.gate.start().await.unwrap();
+    assert_eq!(sql(truth, "select id from kept"), "7");
+    assert_eq!(redis(gate, &["get", "kept"]), "7");
 }
 
 #[tokio::test]
@@ -148,15 +148,4 @@ fn detached_servers_are_found_again_and_ended() {
 
 fn recorded(folder: &Path) -> Vec<String> {
     devstack::records::running(folder).unwrap()
-}
-
-/// The names a fault test uses exist on every server alike.
-#[tokio::test]
-async fn what_does_not_run_says_so() {
-    let folder = Folder::new("idle");
-    let mut servers = Servers::start(&folder.0, &Options::default()).await.unwrap();
-    servers.stop().await.unwrap();
-    let idle: &mut Process = &mut servers.gate;
-    assert_eq!(idle.pause().unwrap_err().to_string(), "redis-gate is not running");
-    assert!(idle.stop().await.unwrap().is_none());
 }
