@@ -1,0 +1,142 @@
+//! A user's entry, as `lua/includes/entry.lua` lays it out: written here when a gate is loaded from
+//! MySQL, read here by the verifier.
+
+use coupon::{ClaimId, PayloadHash};
+use thiserror::Error;
+
+/// The version of the layout.
+const FORMAT: u8 = 1;
+
+/// The flag of an entry that does not hold every request of its user.
+const LOOK_IN_MYSQL: u8 = 1;
+
+/// A user's entry.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Entry {
+    /// Whether MySQL must be asked for a key before a refusal is final.
+    pub look_in_mysql: bool,
+    /// The numbers that the user holds, pending ones included, ascending.
+    pub taken: Vec<u8>,
+    /// The requests that the gate remembers, the oldest first.
+    pub requests: Vec<Request>,
+}
+
+/// A request that the gate remembers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The key's digest.
+    pub key: [u8; 16],
+    /// What it asked for.
+    pub payload_hash: PayloadHash,
+    /// Whether its landing is known.
+    pub state: RequestState,
+    /// How many coupons.
+    pub quantity: u8,
+    /// Its admission.
+    pub id: ClaimId,
+    /// The numbers it holds.
+    pub numbers: Vec<u8>,
+}
+
+/// What the gate knows of a request's landing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestState {
+    /// Admitted; whether it has landed only MySQL knows.
+    Pending,
+    /// Landed.
+    Landed,
+}
+
+/// The bytes are not an entry of this layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a gate entry that this version cannot read")]
+pub struct EntryError;
+
+impl RequestState {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            b'p' => Some(Self::Pending),
+            b'l' => Some(Self::Landed),
+            _ => None,
+        }
+    }
+}
+
+impl Entry {
+    /// The entry of a user whose numbers were read from MySQL.
+    pub(crate) fn loaded(taken: &[u8]) -> Vec<u8> {
+        let length = taken.iter().copied().max().unwrap_or(0);
+        let marks = (1..=length).map(|number| if taken.contains(&number) { b'1' } else { b'0' });
+        [FORMAT, LOOK_IN_MYSQL, length].into_iter().chain(marks).collect()
+    }
+
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// The bytes are not an entry of this layout.
+    pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
+        let mut rest = bytes;
+        let [format, flags] = take(&mut rest)?;
+        if format != FORMAT {
+            return Err(EntryError);
+        }
+        let marks = take_prefixed(&mut rest)?;
+        let taken = (1..).zip(marks).filter(|(_, mark)| **mark == b'1').map(|(n, _)| n).collect();
+        let mut requests = Vec::new();
+        while !rest.is_empty() {
+            let key = take(&mut rest)?;
+            let payload_hash = PayloadHash(take(&mut rest)?);
+            let [state, quantity] = take(&mut rest)?;
+            let id = std::str::from_utf8(take_prefixed(&mut rest)?).map_err(|_| EntryError)?;
+            requests.push(Request {
+                key,
+                payload_hash,
+                state: RequestState::from_byte(state).ok_or(EntryError)?,
+                quantity,
+                id: id.parse().map_err(|_| EntryError)?,
+                numbers: take_prefixed(&mut rest)?.to_vec(),
+            });
+        }
+        Ok(Self { look_in_mysql: flags == LOOK_IN_MYSQL, taken, requests })
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], EntryError> {
+    let (head, tail) = rest.split_first_chunk::<N>().ok_or(EntryError)?;
+    *rest = tail;
+    Ok(*head)
+}
+
+fn take_prefixed<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], EntryError> {
+    let [length] = take(rest)?;
+    let (head, tail) = rest.split_at_checked(usize::from(length)).ok_or(EntryError)?;
+    *rest = tail;
+    Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_loaded_entry_marks_its_numbers_and_points_to_mysql() {
+        let entry = Entry::decode(&Entry::loaded(&[2, 5])).unwrap();
+        let expected = Entry { look_in_mysql: true, taken: vec![2, 5], requests: Vec::new() };
+        assert_eq!(entry, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_entry_or_an_error(bytes: Vec<u8>) {
+            drop(Entry::decode(&bytes));
+        }
+
+        #[test]
+        fn any_set_of_numbers_survives_loading(taken in proptest::collection::btree_set(1u8..=100, 0..100)) {
+            let taken: Vec<u8> = taken.into_iter().collect();
+            prop_assert_eq!(Entry::decode(&Entry::loaded(&taken)).unwrap().taken, taken);
+        }
+    }
+}

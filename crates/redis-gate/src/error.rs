@@ -1,0 +1,42 @@
+//! How a call to the gate fails.
+
+use thiserror::Error;
+
+/// A call to the gate failed.
+#[derive(Debug, Error)]
+pub enum GateError {
+    /// No answer came: whether the script ran is unknown. The same call with the same key finds out.
+    #[error("the gate did not answer {call}")]
+    Unknown {
+        /// Which call.
+        call: &'static str,
+        /// The driver's error.
+        #[source]
+        source: redis::RedisError,
+    },
+    /// No connection could be made: the script did not run.
+    #[error("the gate cannot be reached")]
+    Unreachable {
+        /// The driver's error, if this call tried; absent while waiting before the next try.
+        #[source]
+        source: Option<redis::RedisError>,
+    },
+    /// Redis answered with an error, e.g. out of memory: the script had no effect.
+    #[error("the gate refused {call}")]
+    Refused {
+        /// Which call.
+        call: &'static str,
+        /// The driver's error.
+        #[source]
+        source: redis::RedisError,
+    },
+    /// The address or the server is not fit to be a gate; the text says how to mend it.
+    #[error("{0}")]
+    Unfit(String),
+    /// The answer is not one that this version's scripts give.
+    #[error("the gate gave an unreadable answer to {call}")]
+    Unreadable {
+        /// Which call.
+        call: &'static str,
+    },
+}

@@ -1,0 +1,192 @@
+//! Looking at a gate without changing it: for the resolver, the stock report and the verifier.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, Epoch, TemplateId, UserId};
+
+use crate::{Entry, Gate, GateError, Run};
+
+/// What a gate knows of its template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// Whether it is being loaded or open.
+    pub phase: Phase,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Whether it was loaded by the run of Redis that answers now.
+    pub of_this_run: bool,
+    /// How many entries there must be.
+    pub users: u64,
+    /// What is left; 0 while loading.
+    pub stock: i64,
+    /// The last movement that the stock contains.
+    pub movement: i64,
+    /// The template's version.
+    pub version: i64,
+}
+
+/// Whether a gate can answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Being rebuilt.
+    Loading,
+    /// Open for claims, in whatever state its template is.
+    Open,
+}
+
+/// An admission whose landing the gate has not heard of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlight {
+    /// The admission.
+    pub id: ClaimId,
+    /// Whose.
+    pub user: UserId,
+    /// When it was admitted.
+    pub admitted_at: DateTime<Utc>,
+}
+
+impl Gate {
+    /// What the gate of `template` knows; absent: there is none.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn meta(&self, template: TemplateId) -> Result<Option<Meta>, GateError> {
+        let live = self.redis.live().await?;
+        let result = redis::cmd("HGETALL")
+            .arg(self.keys(template).meta())
+            .query_async(&mut live.connection.clone())
+            .await;
+        let fields: HashMap<String, String> = self.checked("meta", &live, result).await?;
+        if fields.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(read_meta(&fields, &live.run)))
+    }
+
+    /// At most `limit` admissions in flight since `before` or earlier, the oldest first.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn in_flight(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        before: DateTime<Utc>,
+        limit: usize,
+    ) -> Result<Vec<InFlight>, GateError> {
+        let live = self.redis.live().await?;
+        let result = redis::cmd("ZRANGE")
+            .arg(self.keys(template).inflight(epoch))
+            .arg("-inf")
+            .arg(before.timestamp_millis())
+            .arg("BYSCORE")
+            .arg("LIMIT")
+            .arg(0)
+            .arg(limit)
+            .arg("WITHSCORES")
+            .query_async(&mut live.connection.clone())
+            .await;
+        let members: Vec<(String, i64)> = self.checked("in_flight", &live, result).await?;
+        members
+            .into_iter()
+            .map(|(member, score)| {
+                let (id, user) = member.split_once(':')?;
+                Some(InFlight {
+                    id: id.parse().ok()?,
+                    user: user.parse().ok()?,
+                    admitted_at: DateTime::from_timestamp_millis(score)?,
+                })
+            })
+            .collect::<Option<_>>()
+            .ok_or(GateError::Unreadable { call: "in_flight" })
+    }
+
+    /// How many admissions are in flight.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn in_flight_count(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+    ) -> Result<u64, GateError> {
+        let live = self.redis.live().await?;
+        let result = redis::cmd("ZCARD")
+            .arg(self.keys(template).inflight(epoch))
+            .query_async(&mut live.connection.clone())
+            .await;
+        self.checked("in_flight_count", &live, result).await
+    }
+
+    /// A user's entry.
+    ///
+    /// # Errors
+    /// No answer, or an entry of an unknown layout.
+    pub async fn entry(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        user: UserId,
+    ) -> Result<Option<Entry>, GateError> {
+        let live = self.redis.live().await?;
+        let result = redis::cmd("HGET")
+            .arg(self.keys(template).users(epoch))
+            .arg(user.0)
+            .query_async(&mut live.connection.clone())
+            .await;
+        let bytes: Option<Vec<u8>> = self.checked("entry", &live, result).await?;
+        bytes
+            .map(|bytes| Entry::decode(&bytes))
+            .transpose()
+            .map_err(|_| GateError::Unreadable { call: "entry" })
+    }
+
+    /// Every user's entry. For the verifier: it reads the whole hash in steps.
+    ///
+    /// # Errors
+    /// No answer, or an entry of an unknown layout.
+    pub async fn entries(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+    ) -> Result<HashMap<UserId, Entry>, GateError> {
+        const STEP: usize = 1000;
+        let unreadable = || GateError::Unreadable { call: "entries" };
+        let live = self.redis.live().await?;
+        let mut entries = HashMap::new();
+        let mut cursor = 0_u64;
+        loop {
+            let result = redis::cmd("HSCAN")
+                .arg(self.keys(template).users(epoch))
+                .arg(cursor)
+                .arg("COUNT")
+                .arg(STEP)
+                .query_async(&mut live.connection.clone())
+                .await;
+            let (next, fields): (u64, Vec<(i64, Vec<u8>)>) =
+                self.checked("entries", &live, result).await?;
+            for (user, bytes) in fields {
+                entries.insert(UserId(user), Entry::decode(&bytes).map_err(|_| unreadable())?);
+            }
+            if next == 0 {
+                return Ok(entries);
+            }
+            cursor = next;
+        }
+    }
+}
+
+fn read_meta(fields: &HashMap<String, String>, run: &Run) -> Meta {
+    let number = |name: &str| fields.get(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let text = |name: &str| fields.get(name).map_or("", String::as_str);
+    Meta {
+        phase: if text("phase") == "open" { Phase::Open } else { Phase::Loading },
+        epoch: Epoch(number("epoch")),
+        of_this_run: text("run") == run.as_str(),
+        users: number("users").unsigned_abs(),
+        stock: number("stock"),
+        movement: number("movement"),
+        version: number("version"),
+    }
+}

@@ -1,0 +1,109 @@
+//! Begin, load, open: a gate is rebuilt under a new epoch, never mended in place.
+
+use chrono::{DateTime, Utc};
+use coupon::{Epoch, TemplateId, TemplateState, UserId};
+
+use crate::{Entry, Gate, GateError};
+
+/// Users in one call of `load.lua`: a call of about a millisecond, so that claims on other templates
+/// hardly wait. Lua's `unpack` takes at most 8,000 values.
+pub const LOAD_USERS_MAX: usize = 1000;
+
+/// How many older epochs' keys an opened gate removes: a rebuilder that died left at most one each.
+const OLDER_EPOCHS: i64 = 16;
+
+/// What a gate is opened with, read from MySQL after its epoch began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFacts {
+    /// The template's version.
+    pub version: i64,
+    /// Its state.
+    pub state: TemplateState,
+    /// When its window opens.
+    pub starts_at: DateTime<Utc>,
+    /// When its window ends.
+    pub ends_at: DateTime<Utc>,
+    /// Its limit per user; 0: none.
+    pub limit: u32,
+    /// Its stock.
+    pub stock: i64,
+    /// The last movement that the stock contains.
+    pub movement: i64,
+}
+
+impl Gate {
+    /// Makes the gate loading(`epoch`). Answers whether it was; not so if the gate knows this epoch or
+    /// a later one.
+    ///
+    /// # Errors
+    /// No answer, or an error of Redis.
+    pub async fn begin(&self, template: TemplateId, epoch: Epoch) -> Result<bool, GateError> {
+        let keys = self.keys(template);
+        let live = self.redis.live().await?;
+        let mut call = self.scripts.begin.key(keys.meta());
+        call.key(keys.users(epoch)).key(keys.inflight(epoch)).arg(epoch.0).arg(live.run.as_str());
+        let begun: i64 = self.invoke("begin", live, &call).await?;
+        Ok(begun == 1)
+    }
+
+    /// Loads users' taken numbers, at most [`LOAD_USERS_MAX`] of them. Answers whether the gate was
+    /// still loading(`epoch`).
+    ///
+    /// # Errors
+    /// No answer, or an error of Redis. Loading the same users again does no harm.
+    pub async fn load(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        users: &[(UserId, Vec<u8>)],
+    ) -> Result<bool, GateError> {
+        if users.is_empty() {
+            return Ok(true);
+        }
+        let keys = self.keys(template);
+        let live = self.redis.live().await?;
+        let mut call = self.scripts.load.key(keys.meta());
+        call.key(keys.users(epoch)).arg(epoch.0).arg(live.run.as_str());
+        for (user, taken) in users {
+            call.arg(user.0).arg(Entry::loaded(taken));
+        }
+        let loaded: i64 = self.invoke("load", live, &call).await?;
+        Ok(loaded == 1)
+    }
+
+    /// Opens the loaded gate and removes the keys of older epochs. Answers whether it was still
+    /// loading(`epoch`).
+    ///
+    /// # Errors
+    /// No answer, or an error of Redis.
+    pub async fn open(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        facts: &OpenFacts,
+    ) -> Result<bool, GateError> {
+        let keys = self.keys(template);
+        let live = self.redis.live().await?;
+        let mut call = self.scripts.open.key(keys.meta());
+        call.arg(epoch.0)
+            .arg(live.run.as_str())
+            .arg(facts.version)
+            .arg(facts.state.word())
+            .arg(facts.starts_at.timestamp_millis())
+            .arg(facts.ends_at.timestamp_millis())
+            .arg(facts.limit)
+            .arg(facts.stock)
+            .arg(facts.movement);
+        let opened: i64 = self.invoke("open", live.clone(), &call).await?;
+        if opened != 1 {
+            return Ok(false);
+        }
+        let mut unlink = redis::cmd("UNLINK");
+        for older in (epoch.0 - OLDER_EPOCHS).max(0)..epoch.0 {
+            unlink.arg(keys.users(Epoch(older))).arg(keys.inflight(Epoch(older)));
+        }
+        let result = unlink.query_async(&mut live.connection.clone()).await;
+        let _removed: i64 = self.checked("unlink", &live, result).await?;
+        Ok(true)
+    }
+}

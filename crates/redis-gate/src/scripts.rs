@@ -1,0 +1,34 @@
+//! The gate's scripts, compiled in, with their includes put in place.
+
+use redis::Script;
+
+/// The entry's layout, shared by the scripts that read or write one.
+const ENTRY: &str = include_str!("../../../lua/includes/entry.lua");
+
+/// Every script of the gate.
+pub(crate) struct Scripts {
+    pub(crate) claim: Script,
+    pub(crate) settle: Script,
+    pub(crate) release: Script,
+    pub(crate) begin: Script,
+    pub(crate) load: Script,
+    pub(crate) open: Script,
+}
+
+impl Scripts {
+    pub(crate) fn new() -> Self {
+        Self {
+            claim: script(include_str!("../../../lua/claim.lua")),
+            settle: script(include_str!("../../../lua/settle.lua")),
+            release: script(include_str!("../../../lua/release.lua")),
+            begin: script(include_str!("../../../lua/begin.lua")),
+            load: script(include_str!("../../../lua/load.lua")),
+            open: script(include_str!("../../../lua/open.lua")),
+        }
+    }
+}
+
+/// Puts the include where its line stands; the shebang stays the first line.
+fn script(text: &str) -> Script {
+    Script::new(&text.replace("-- include entry\n", ENTRY))
+}

@@ -1,0 +1,21 @@
+-- An entry begins with its version: `version|status|...`.
+local function version_of(entry)
+  return tonumber(string.match(entry, '^%d+'))
+end
+
+-- Writes one coupon unless the hash knows its version or a later one. A coupon that leaves the list
+-- (score '') stays in the hash as a tombstone, so that a replayed insert cannot bring it back.
+-- Returns whether it wrote.
+local function apply_if_newer(list, coupons, id, member, score, entry)
+  local known = redis.call('HGET', coupons, id)
+  if known and version_of(known) >= version_of(entry) then
+    return false
+  end
+  redis.call('HSET', coupons, id, entry)
+  if score == '' then
+    redis.call('ZREM', list, member)
+  else
+    redis.call('ZADD', list, score, member)
+  end
+  return true
+end

@@ -1,0 +1,32 @@
+#!lua flags=allow-oom
+-- Tells the gate that an admission will never land: gives back exactly its numbers and its stock.
+-- Effective once; a no-op under another epoch or run, and for a landed request. The user's entry stays,
+-- else HLEN(users) would fall below meta's count. Atomic: stock, numbers and marker change together.
+-- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>
+-- ARGV  1 epoch   2 run   3 user   4 claim id
+-- Returns 1 given back, 0 nothing to give back, -1 under another epoch or run
+-- include entry
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run')
+if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then return -1 end
+
+local user, id, released = ARGV[3], ARGV[4], 0
+local text = redis.call('HGET', KEYS[2], user)
+if text then
+    local entry = decode(text)
+    for at, request in ipairs(entry.requests) do
+        if request.id == id and request.state == 'p' then
+            for index = 1, #request.numbers do
+                local number = string.byte(request.numbers, index)
+                entry.taken = string.sub(entry.taken, 1, number - 1) .. '0'
+                    .. string.sub(entry.taken, number + 1)
+            end
+            table.remove(entry.requests, at)
+            redis.call('HSET', KEYS[2], user, encode(entry))
+            redis.call('HINCRBY', KEYS[1], 'stock', request.quantity)
+            released = 1
+            break
+        end
+    end
+end
+redis.call('ZREM', KEYS[3], id .. ':' .. user)
+return released

@@ -1,0 +1,45 @@
+#!lua flags=allow-oom
+-- Tells the gate that admissions landed: pending becomes landed and the in-flight entries go. Effective
+-- once each; a no-op under another epoch or run. Atomic: entry and in-flight set change together.
+-- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>
+-- ARGV  1 epoch   2 run   then pairs: user, claim id
+-- Returns how many became landed; -1 under another epoch or run
+-- include entry
+local REQUESTS_KEPT = 32 -- without a limit; MySQL remembers the older ones
+
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'limit')
+if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then return -1 end
+local unlimited = tonumber(meta[3]) == 0
+
+-- Drops the oldest landed requests beyond the kept ones, never a pending one.
+local function trim(entry)
+    local at = 1
+    while #entry.requests > REQUESTS_KEPT and at <= #entry.requests do
+        if entry.requests[at].state == 'l' then
+            table.remove(entry.requests, at)
+            entry.flags = LOOK_IN_MYSQL
+        else
+            at = at + 1
+        end
+    end
+end
+
+local settled = 0
+for at = 3, #ARGV, 2 do
+    local user, id = ARGV[at], ARGV[at + 1]
+    local text = redis.call('HGET', KEYS[2], user)
+    if text then
+        local entry = decode(text)
+        for _, request in ipairs(entry.requests) do
+            if request.id == id and request.state == 'p' then
+                request.state = 'l'
+                settled = settled + 1
+                if unlimited then trim(entry) end
+                redis.call('HSET', KEYS[2], user, encode(entry))
+                break
+            end
+        end
+    end
+    redis.call('ZREM', KEYS[3], id .. ':' .. user)
+end
+return settled

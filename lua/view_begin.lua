@@ -1,0 +1,31 @@
+#!lua
+-- Begins the rebuild of a cold view: deletes the user's keys and writes a loading nonce into each.
+--
+-- KEYS    1 list (ZSet), 2 coupons (hash)
+-- ARGV    1 generation, 2 nonce, 3 now_ms, 4 for how long a nonce is young (ms),
+--         5 how long an unfinished view lives (ms)
+-- Returns 1 begun, 0 somebody else's nonce is young, 2 the view is complete, 3 a later generation
+--         stands: the caller's is out of date
+--
+-- Atomic, because the keys must change hands together: members left over from the view before would
+-- be "not newer" for ever, and a nonce in one key alone would not notice the loss of the other.
+-- @include view_state.lua
+local list, coupons, generation = KEYS[1], KEYS[2], ARGV[1]
+local standing = redis.call('HGET', coupons, '~token')
+if standing and tonumber(string.match(standing, '^%d+')) > tonumber(generation) then
+  return 3
+end
+local state, _, since = view_state(list, coupons, generation)
+if state == 'complete' then
+  return 2
+end
+if state == 'loading' and tonumber(since) + tonumber(ARGV[4]) > tonumber(ARGV[3]) then
+  return 0
+end
+local token = generation .. ':' .. ARGV[2]
+redis.call('UNLINK', list, coupons)
+redis.call('HSET', coupons, '~token', token, '~state', 'loading', '~since', ARGV[3])
+redis.call('ZADD', list, -1, '~' .. token)
+redis.call('PEXPIRE', list, ARGV[5])
+redis.call('PEXPIRE', coupons, ARGV[5])
+return 1
