@@ -89,9 +89,11 @@ install_packages() {
 # The folder appears by one rename, so that an interrupted fetch is never taken for a whole one.
 install_kafka() {
   say "fetching Apache Kafka $version (46 jars, 44 MB) into $cache"
+  rm -rf "$cache"/.fetch.* # left by one that was killed
   local fresh
   fresh=$(mktemp -d "$cache/.fetch.XXXXXX")
-  if ! mvn -q -B -f "$pom" dependency:copy-dependencies -DincludeScope=runtime \
+  if ! mvn -q -B -f "$pom" org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies \
+      -DincludeScope=runtime \
       -DoutputDirectory="$(realpath "$fresh")/libs" < /dev/null > "$log" 2>&1; then
     rm -rf "$fresh"
     tail -n 15 "$log" >&2

@@ -11,10 +11,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The program is not on this machine.
-    #[error("{program} is not installed: run ops/install.sh")]
+    #[error("{program} is not installed: run {by}")]
     NotInstalled {
         /// The program's name.
         program: String,
+        /// The script that brings it.
+        by: &'static str,
     },
     /// One of our own binaries has not been built.
     #[error("{program} is not built: run `cargo build --workspace` first")]

@@ -1,13 +1,13 @@
 //! One Kafka node that is broker and controller in one (`KRaft`), run from the jars that ops/install.sh fetched.
 
-use std::fs::{self, File};
+use std::fs;
 use std::iter;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use crate::probe::Probe;
-use crate::process::{Process, tail};
-use crate::{Error, Options, Result, paths, ports};
+use crate::process::Process;
+use crate::{Error, Options, Result, datadir, paths, ports};
 
 /// The version pinned in ops/kafka/pom.xml.
 const VERSION: &str = "4.3.1";
@@ -28,7 +28,10 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     let java = paths::program("java")?;
     let libs = paths::cache().join(format!("kafka-{VERSION}/libs"));
     if !libs.exists() {
-        return Err(Error::NotInstalled { program: format!("Apache Kafka {VERSION}") });
+        return Err(Error::NotInstalled {
+            program: format!("Apache Kafka {VERSION}"),
+            by: paths::INSTALLER,
+        });
     }
     let home = dir.join("kafka");
     let data = home.join("data");
@@ -52,22 +55,12 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
 }
 
 fn format(java: &Path, arguments: &[String], properties: &Path, log: &Path) -> Result<()> {
-    let output = File::create(log).map_err(Error::file("create", log))?;
-    let errors = output.try_clone().map_err(Error::file("create", log))?;
-    let status = Command::new(java)
+    let mut format = Command::new(java);
+    format
         .args(arguments)
         .args(["kafka.tools.StorageTool", "format", "-t", &cluster_id(), "-c"])
-        .arg(properties)
-        .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(errors)
-        .status()
-        .map_err(|source| Error::Spawn { name: "java".to_owned(), source })?;
-    if status.success() {
-        return Ok(());
-    }
-    let (name, log) = ("formatting Kafka's data folder".to_owned(), PathBuf::from(log));
-    Err(Error::Failed { name, status, tail: tail(&log), log })
+        .arg(properties);
+    datadir::run("formatting Kafka's data folder", format, log)
 }
 
 /// 128 bits in base64, as 22 characters: the last carries two bits, so it is always `A`.

@@ -2,7 +2,7 @@
 //! benches and `./dev up`. Dev only; nothing of a running platform depends on it.
 //!
 //! ```text
-//! Servers   MariaDB, Redis (gate), Redis (view), one Kafka node: free ports of 127.0.0.1, data in one folder
+//! Servers   MariaDB or MySQL, Redis (gate), Redis (view), one Kafka node: free ports of 127.0.0.1, data in one folder
 //! Platform  api (one or more), cdc-tailer, sync-consumer, expiry-worker on given [`Endpoints`]
 //! Process   one child of either: start, stop, kill, pause, resume, restart on the same port and data
 //! ```
@@ -11,11 +11,13 @@
 //! Readiness is always an answer of the server itself, never elapsed time.
 
 mod child;
+mod datadir;
 mod endpoints;
 mod env_file;
 mod error;
 mod kafka;
 mod mariadb;
+mod mysql;
 mod paths;
 mod platform;
 mod ports;
@@ -34,5 +36,5 @@ pub use error::{Error, Result};
 pub use paths::project_root;
 pub use platform::{Platform, PlatformOptions};
 pub use process::Process;
-pub use servers::{Options, Servers};
+pub use servers::{Flavor, Options, Servers};
 pub use test_servers::{Scope, TestServers};

@@ -7,6 +7,9 @@ use clap::Parser;
 
 use crate::{Error, Result};
 
+/// Brings what the build and the servers need.
+pub(crate) const INSTALLER: &str = "ops/install.sh";
+
 /// The folder of the whole project: two above this crate.
 pub fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -48,7 +51,7 @@ pub(crate) fn program(program: &str) -> Result<PathBuf> {
         .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
         .map(|folder| folder.join(program))
         .find(|candidate| candidate.is_file())
-        .ok_or_else(|| Error::NotInstalled { program: program.to_owned() })
+        .ok_or_else(|| Error::NotInstalled { program: program.to_owned(), by: INSTALLER })
 }
 
 /// An absolute form of `path`, which need not exist; relative to the current folder.

@@ -152,7 +152,7 @@ impl Platform {
         ])
     }
 
-    /// Ends all processes in the order of the flow, each drained.
+    /// Ends all processes side by side, each drained in its own order.
     ///
     /// # Errors
     /// One could not be signalled.

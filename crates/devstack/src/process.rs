@@ -134,7 +134,7 @@ impl Process {
         let deadline = Instant::now() + READY_WITHIN;
         loop {
             if let Some(status) = self.status()? {
-                self.child = None;
+                self.forget();
                 let (tail, way_out) = self.last_words();
                 let (name, log) = (self.name.clone(), self.log());
                 return Err(Error::Ended { name, status, way_out, log, tail });
@@ -240,13 +240,19 @@ impl Process {
             .map_err(|source| Error::Signal { name: name.clone(), source })?;
         let seconds = within.as_secs();
         let status = end.flatten().ok_or(Error::StillRuns { name, seconds })?;
-        self.child = None;
+        self.forget();
         Ok(status)
     }
 
-    /// Lets a detached process go on when this value is dropped.
+    /// Lets a detached process go on when this value is dropped; its record stays.
     pub(crate) fn let_go(&mut self) {
         self.child = None;
+    }
+
+    /// It ended by itself: its record would be of nobody.
+    fn forget(&mut self) {
+        self.child = None;
+        records::forget(&self.folder, &self.name);
     }
 
     fn signal(&mut self, signal: Signal) -> Result<()> {

@@ -9,8 +9,10 @@ use nix::sys::signal::Signal;
 use crate::child::Child;
 use crate::{Error, Result};
 
+/// How many servers a stack has.
+pub const SERVERS: usize = 4;
 /// The servers by the names of their records. They end last: the platform's processes need them to drain.
-pub const SERVERS: [&str; 4] = ["mariadb", "redis-gate", "redis-view", "kafka"];
+const SERVER_NAMES: [&str; 5] = ["mariadb", "mysql", "redis-gate", "redis-view", "kafka"];
 /// Longest wait for the orderly end of one process.
 const STOP_WITHIN: std::time::Duration = std::time::Duration::from_secs(40);
 
@@ -28,7 +30,7 @@ pub fn running(folder: &Path) -> Result<Vec<String>> {
 /// One could not be signalled.
 pub async fn end_all(folder: &Path) -> Result<Vec<String>> {
     let (servers, platform): (Vec<_>, Vec<_>) =
-        find(folder)?.into_iter().partition(|(name, _)| SERVERS.contains(&name.as_str()));
+        find(folder)?.into_iter().partition(|(name, _)| SERVER_NAMES.contains(&name.as_str()));
     let mut ended = Vec::new();
     for group in [platform, servers] {
         ended.extend(end(group).await?);

@@ -1,24 +1,47 @@
-//! [`Servers`]: one MariaDB, two Redis and one Kafka node, started together.
+//! [`Servers`]: one MariaDB (or MySQL), two Redis and one Kafka node, started together.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{Endpoints, Error, Process, Result, Tie, kafka, mariadb, paths, redis};
+use crate::datadir::{DATABASE, PASSWORD, USER};
+use crate::{Endpoints, Error, Process, Result, Tie, kafka, mariadb, mysql, paths, redis};
+
+/// Which server is the truth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Flavor {
+    /// MariaDB of this system.
+    #[default]
+    Mariadb,
+    /// MySQL 9.7, brought by ops/install-mysql.sh.
+    Mysql,
+}
+
+impl Flavor {
+    /// The name of its process, record and log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mariadb => "mariadb",
+            Self::Mysql => "mysql",
+        }
+    }
+}
 
 /// How servers are started; the default suits tests, demo and benches.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Whether they end with this process.
     pub tie: Tie,
-    /// Further arguments of mariadbd, which win over ours: for tests of wrong settings.
-    pub mariadb_arguments: Vec<String>,
+    /// Which server is the truth.
+    pub flavor: Flavor,
+    /// Further arguments of that server, which win over ours: for tests of wrong settings.
+    pub database_arguments: Vec<String>,
 }
 
 /// The four servers of a stack. Dropped, they are killed and their data stays.
 #[derive(Debug)]
 pub struct Servers {
-    /// The truth.
-    pub mariadb: Process,
+    /// The truth: MariaDB or MySQL.
+    pub database: Process,
     /// Redis of the gate.
     pub gate: Process,
     /// Redis of the view.
@@ -38,21 +61,23 @@ impl Servers {
         let dir = paths::absolute(dir)?;
         fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
         // The two that prepare files first do so side by side, on threads that may block.
-        let mariadb = in_background(&dir, options, mariadb::prepare);
+        let database = match options.flavor {
+            Flavor::Mariadb => in_background(&dir, options, mariadb::prepare),
+            Flavor::Mysql => in_background(&dir, options, mysql::prepare),
+        };
         let kafka = in_background(&dir, options, kafka::prepare);
         let gate = in_background(&dir, options, redis::prepare_gate);
         let view = in_background(&dir, options, redis::prepare_view);
-        let (mariadb, kafka, gate, view) = tokio::try_join!(mariadb, kafka, gate, view)?;
-        Ok(Self { mariadb, gate, view, kafka, dir })
+        let (database, kafka, gate, view) = tokio::try_join!(database, kafka, gate, view)?;
+        Ok(Self { database, gate, view, kafka, dir })
     }
 
     /// Where they are.
     pub fn endpoints(&self) -> Endpoints {
-        let (user, password, database) = (mariadb::USER, mariadb::PASSWORD, mariadb::DATABASE);
         Endpoints {
             database_url: format!(
-                "mysql://{user}:{password}@{}/{database}",
-                self.mariadb.address()
+                "mysql://{USER}:{PASSWORD}@{}/{DATABASE}",
+                self.database.address()
             ),
             gate_redis_url: format!("redis://{}", self.gate.address()),
             view_redis_url: format!("redis://{}", self.view.address()),
@@ -70,14 +95,14 @@ impl Servers {
     /// # Errors
     /// One could not be signalled.
     pub async fn stop(&mut self) -> Result<()> {
-        let Self { mariadb, gate, view, kafka, .. } = self;
-        tokio::try_join!(mariadb.stop(), gate.stop(), view.stop(), kafka.stop())?;
+        let Self { database, gate, view, kafka, .. } = self;
+        tokio::try_join!(database.stop(), gate.stop(), view.stop(), kafka.stop())?;
         Ok(())
     }
 
     /// Leaves detached servers running when this value is gone.
     pub fn let_go(&mut self) {
-        for server in [&mut self.mariadb, &mut self.gate, &mut self.view, &mut self.kafka] {
+        for server in [&mut self.database, &mut self.gate, &mut self.view, &mut self.kafka] {
             server.let_go();
         }
     }

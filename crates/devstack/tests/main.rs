@@ -55,7 +55,7 @@ fn lives(pid: i32) -> bool {
 async fn servers_answer_survive_faults_and_keep_their_data_and_ports() {
     let folder = Folder::new("whole");
     let mut servers = Servers::start(&folder.0, &Options::default()).await.unwrap();
-    let (truth, gate) = (servers.mariadb.address().port(), servers.gate.address().port());
+    let (truth, gate) = (servers.database.address().port(), servers.gate.address().port());
     assert_eq!(
         sql(
             truth,
@@ -68,10 +68,10 @@ async fn servers_answer_survive_faults_and_keep_their_data_and_ports() {
     let view = servers.view.address().port();
     assert!(redis(view, &["config", "get", "maxmemory-policy"]).ends_with("allkeys-lru"));
 
-    servers.mariadb.kill().unwrap();
-    assert!(!servers.mariadb.is_ready().await);
-    servers.mariadb.start().await.unwrap();
-    assert_eq!(servers.mariadb.address().port(), truth);
+    servers.database.kill().unwrap();
+    assert!(!servers.database.is_ready().await);
+    servers.database.start().await.unwrap();
+    assert_eq!(servers.database.address().port(), truth);
 
     servers.gate.pause().unwrap();
     assert!(!servers.gate.is_ready().await);
@@ -84,7 +84,7 @@ async fn servers_answer_survive_faults_and_keep_their_data_and_ports() {
     servers.stop().await.unwrap();
     assert_eq!(servers.gate.pause().unwrap_err().to_string(), "redis-gate is not running");
     assert!(servers.gate.stop().await.unwrap().is_none());
-    servers.mariadb.start().await.unwrap();
+    servers.database.start().await.unwrap();
     servers.gate.start().await.unwrap();
     assert_eq!(sql(truth, "select id from kept"), "7");
     assert_eq!(redis(gate, &["get", "kept"]), "7");
@@ -93,8 +93,10 @@ async fn servers_answer_survive_faults_and_keep_their_data_and_ports() {
 #[tokio::test]
 async fn a_server_that_cannot_start_is_quoted_with_the_way_out() {
     let folder = Folder::new("wrong");
-    let options =
-        Options { mariadb_arguments: vec!["--no-such-setting=1".to_owned()], ..Options::default() };
+    let options = Options {
+        database_arguments: vec!["--no-such-setting=1".to_owned()],
+        ..Options::default()
+    };
     let error = Servers::start(&folder.0, &options).await.unwrap_err().to_string();
     assert!(error.contains("mariadb ended with"), "{error}");
     assert!(error.contains("no-such-setting"), "{error}");

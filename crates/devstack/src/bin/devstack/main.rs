@@ -1,14 +1,16 @@
 //! `devstack`: starts and ends private servers and platforms that outlive the command. `./dev` calls it.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
+#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
 mod servers;
 mod up;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use devstack::{EnvFile, token};
+use devstack::{EnvFile, Flavor, token};
 
 /// Where `up` writes the addresses and keys, and `token` reads them.
 const ENV_FILE: &str = ".dev/env";
@@ -43,7 +45,7 @@ enum Verb {
         #[arg(long)]
         wipe: bool,
     },
-    /// Only the servers: MariaDB, Redis (gate), Redis (view), Kafka.
+    /// Only the servers: MariaDB or MySQL, Redis (gate), Redis (view), Kafka.
     #[command(subcommand)]
     Servers(ServersVerb),
     /// Prints a user's token for the running stack.
@@ -60,6 +62,9 @@ enum ServersVerb {
         /// Begins with empty servers, whatever was there.
         #[arg(long)]
         fresh: bool,
+        /// Which server is the truth.
+        #[arg(long, value_enum, default_value_t)]
+        flavor: Flavor,
     },
     /// Starts them, prints their process ids and ends them with this command.
     Run {
@@ -92,11 +97,23 @@ struct TokenArgs {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    match Cli::parse().verb {
+async fn main() -> ExitCode {
+    match run(Cli::parse().verb).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("devstack: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(verb: Verb) -> Result<()> {
+    match verb {
         Verb::Up { dir, env_file } => up::up(&dir, &env_file).await,
         Verb::Down { dir, env_file, wipe } => up::down(&dir, &env_file, wipe).await,
-        Verb::Servers(ServersVerb::Up { dir, fresh }) => servers::up(&dir, fresh).await,
+        Verb::Servers(ServersVerb::Up { dir, fresh, flavor }) => {
+            servers::up(&dir, fresh, flavor).await
+        }
         Verb::Servers(ServersVerb::Run { dir }) => servers::run(&dir).await,
         Verb::Servers(ServersVerb::Down { dir, wipe }) => servers::down(&dir, wipe).await,
         Verb::Token(arguments) => print_token(&arguments),

@@ -4,13 +4,16 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use devstack::{EnvFile, Options, Servers, Tie, records};
+use devstack::{EnvFile, Flavor, Options, Servers, Tie, records};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Starts them detached, unless they run already.
-pub(crate) async fn up(dir: &Path, fresh: bool) -> Result<()> {
+pub(crate) async fn up(dir: &Path, fresh: bool, flavor: Flavor) -> Result<()> {
     let env_file = dir.join("env");
-    if !fresh && records::running(dir)?.len() == records::SERVERS.len() && env_file.exists() {
+    let running = records::running(dir)?;
+    let whole =
+        running.len() == records::SERVERS && running.iter().any(|name| name == flavor.name());
+    if whole && !fresh && env_file.exists() {
         println!("servers run already; their addresses are in {}", env_file.display());
         return Ok(());
     }
@@ -18,7 +21,7 @@ pub(crate) async fn up(dir: &Path, fresh: bool) -> Result<()> {
     if fresh {
         wipe_folder(dir)?;
     }
-    let options = Options { tie: Tie::Detached, ..Options::default() };
+    let options = Options { tie: Tie::Detached, flavor, ..Options::default() };
     let mut servers = Servers::start(dir, &options).await?;
     let mut env = EnvFile::new(env_file);
     env.set_endpoints(&servers.endpoints());
@@ -32,7 +35,7 @@ pub(crate) async fn up(dir: &Path, fresh: bool) -> Result<()> {
 pub(crate) async fn run(dir: &Path) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut servers = Servers::start(dir, &Options::default()).await?;
-    let pids = [&servers.mariadb, &servers.gate, &servers.view, &servers.kafka]
+    let pids = [&servers.database, &servers.gate, &servers.view, &servers.kafka]
         .map(|server| format!("{}={}", server.name(), server.pid().unwrap_or_default()));
     println!("{}", pids.join(" "));
     tokio::select! {

@@ -18,7 +18,7 @@ const KEY_BYTES: usize = 24;
 /// Starts servers and platform detached, unless all of it runs already.
 pub(crate) async fn up(dir: &Path, env_file: &Path) -> Result<()> {
     let running = records::running(dir)?;
-    if running.len() == PLATFORM.len() + records::SERVERS.len() && env_file.exists() {
+    if running.len() == PLATFORM.len() + records::SERVERS && env_file.exists() {
         println!("It runs already, in {}.", dir.display());
         return print_next_steps(dir, &EnvFile::read(env_file)?);
     }

@@ -1,0 +1,106 @@
+//! Data folders of MariaDB and MySQL: initialised once per version as a template in the cache (seconds),
+//! copied for each stack (instantly); and what both servers are told alike.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, Stdio};
+
+use crate::process::tail;
+use crate::{Error, Result, paths};
+
+/// User of the platform; it may do everything, as a private server has nobody to protect.
+pub(crate) const USER: &str = "coupon";
+/// Its password: `mysql_cdc` cannot log in without one. No secret, the server listens on 127.0.0.1 only.
+pub(crate) const PASSWORD: &str = "coupon";
+/// Database of the platform unless another is named.
+pub(crate) const DATABASE: &str = "coupon";
+
+/// The data folder in `home`, copied from `template` in the cache if it is not there yet; a template that is
+/// not there either is made by `initialise`, which gets the folder to fill and a log file.
+pub(crate) fn prepare(
+    home: &Path,
+    template: &str,
+    initialise: fn(&Path, &Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let data = home.join("data");
+    if !data.exists() {
+        let fresh = home.join("data.new");
+        copy_folder(&cached(template, initialise)?, &fresh)?;
+        // Else all stacks with MySQL would be one server to a replica. (MariaDB has no such file.)
+        drop(fs::remove_file(fresh.join("auto.cnf")));
+        fs::rename(&fresh, &data).map_err(Error::file("create", &data))?;
+    }
+    Ok(data)
+}
+
+/// Writes what the server runs at each start before it listens.
+pub(crate) fn write_init_sql(home: &Path) -> Result<PathBuf> {
+    let file = home.join("init.sql");
+    let sql = format!(
+        "create user if not exists '{USER}'@'%' identified by '{PASSWORD}';\n\
+         grant all privileges on *.* to '{USER}'@'%' with grant option;\n\
+         create database if not exists {DATABASE} character set utf8mb4;\n"
+    );
+    fs::write(&file, sql).map_err(Error::file("write", &file))?;
+    Ok(file)
+}
+
+/// No configuration of this machine, this data folder, and root only where we are root.
+pub(crate) fn arguments(data: &Path) -> Result<Vec<String>> {
+    let mut arguments = vec!["--no-defaults".to_owned(), format!("--datadir={}", data.display())];
+    let own = fs::metadata("/proc/self").map_err(Error::file("read", "/proc/self"))?;
+    if own.uid() == 0 {
+        arguments.push("--user=root".to_owned());
+    }
+    Ok(arguments)
+}
+
+/// Runs a command to its end, with its output in `log`.
+pub(crate) fn run(name: &str, mut command: Command, log: &Path) -> Result<()> {
+    let output = File::create(log).map_err(Error::file("create", log))?;
+    let errors = output.try_clone().map_err(Error::file("create", log))?;
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .status()
+        .map_err(|source| Error::Spawn { name: name.to_owned(), source })?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::Failed { name: name.to_owned(), status, tail: tail(log), log: log.to_path_buf() })
+}
+
+fn cached(template: &str, initialise: fn(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
+    let cache = paths::cache();
+    let whole = cache.join(template);
+    if whole.exists() {
+        return Ok(whole);
+    }
+    fs::create_dir_all(&cache).map_err(Error::file("create", &cache))?;
+    let own = cache.join(format!(".{template}.{}", process::id()));
+    initialise(&own, &cache.join(format!("{template}.log")))?;
+    // Another process may have been quicker: its template is as good.
+    if fs::rename(&own, &whole).is_err() {
+        drop(fs::remove_dir_all(&own));
+    }
+    Ok(whole)
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to).map_err(Error::file("remove", to))?;
+    }
+    fs::create_dir_all(to).map_err(Error::file("create", to))?;
+    for entry in fs::read_dir(from).map_err(Error::file("read", from))? {
+        let path = entry.map_err(Error::file("read", from))?.path();
+        let target = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            copy_folder(&path, &target)?;
+        } else {
+            fs::copy(&path, &target).map_err(Error::file("copy", &path))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! MySQL as the truth, from the folder that ops/install-mysql.sh fills. It comes from a newer Debian than this
+//! system may be, so it is run by its own dynamic loader with its own libraries; no chroot, no root.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::probe::Probe;
+use crate::process::Process;
+use crate::{Error, Flavor, Options, Result, datadir, paths, ports};
+
+/// The version that ops/install-mysql.sh fetches.
+const VERSION: &str = "9.7";
+
+/// Its process, record, log and folder.
+const NAME: &str = Flavor::Mysql.name();
+
+/// What the tailer and the trigger need, and what makes a commit durable; rows are logged whole by default.
+const SETTINGS: &[&str] = &[
+    "--server-id=1",
+    "--log-bin=binlog",
+    "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL",
+    "--gtid-mode=ON",
+    "--enforce-gtid-consistency=ON",
+    "--sync-binlog=1",
+    "--innodb-flush-log-at-trx-commit=1",
+    "--log-bin-trust-function-creators=ON",
+    "--character-set-server=utf8mb4",
+    "--default-time-zone=+00:00",
+    // As for MariaDB: several stacks of a test run share this server.
+    "--max-connections=500",
+    "--innodb-buffer-pool-size=256M",
+    "--innodb-redo-log-capacity=256M",
+    "--performance-schema=OFF",
+    "--bind-address=127.0.0.1",
+    "--skip-name-resolve",
+    "--mysqlx=OFF",
+    // By default a folder of the system that this one lacks.
+    "--secure-file-priv=",
+    "--socket=mysql.sock",
+    "--pid-file=mysql.pid",
+];
+
+/// The server of the stack in `dir`, with its data folder made if it is not there yet.
+pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
+    let (loader, program) = program()?;
+    let home = dir.join(NAME);
+    let data = datadir::prepare(&home, &format!("mysql-{VERSION}-data"), initialise)?;
+    let init = datadir::write_init_sql(&home)?;
+    let port = ports::remembered(&home.join("port"))?;
+    let process = Process::new(NAME, loader, dir, port, Probe::MySql, options.tie)
+        .arguments(program)
+        .arguments(datadir::arguments(&data)?)
+        .arguments([format!("--port={port}"), format!("--init-file={}", init.display())])
+        .arguments(installation()?)
+        .arguments(SETTINGS)
+        .arguments(&options.database_arguments);
+    Ok(process)
+}
+
+/// The loader, and its arguments up to mysqld.
+fn program() -> Result<(PathBuf, Vec<String>)> {
+    let root = root()?;
+    let libraries = root.join("usr/lib/x86_64-linux-gnu");
+    let arguments = vec![
+        "--library-path".to_owned(),
+        format!("{}:{}", libraries.display(), root.join("usr/lib/mysql/private").display()),
+        root.join("usr/sbin/mysqld").display().to_string(),
+    ];
+    Ok((libraries.join("ld-linux-x86-64.so.2"), arguments))
+}
+
+/// Where mysqld finds its own files, which it otherwise looks for in the system's folders.
+fn installation() -> Result<[String; 4]> {
+    let usr = root()?.join("usr");
+    Ok([
+        format!("--basedir={}", usr.display()),
+        format!("--lc-messages-dir={}", usr.join("share/mysql").display()),
+        format!("--character-sets-dir={}", usr.join("share/mysql/charsets").display()),
+        format!("--plugin-dir={}", usr.join("lib/mysql/plugin").display()),
+    ])
+}
+
+fn initialise(data: &Path, log: &Path) -> Result<()> {
+    let (loader, program) = program()?;
+    let mut mysqld = Command::new(loader);
+    mysqld
+        .args(program)
+        .args(datadir::arguments(data)?)
+        .args(installation()?)
+        // A small redo log is a small template; the server enlarges it at its first start.
+        .args(["--initialize-insecure", "--innodb-redo-log-capacity=8M"]);
+    datadir::run("mysqld --initialize", mysqld, log)
+}
+
+fn root() -> Result<PathBuf> {
+    let root = paths::cache().join(format!("mysql-{VERSION}"));
+    if root.exists() {
+        Ok(root)
+    } else {
+        Err(Error::NotInstalled { program: format!("MySQL {VERSION}"), by: "ops/install-mysql.sh" })
+    }
+}
