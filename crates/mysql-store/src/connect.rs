@@ -3,8 +3,9 @@
 use std::{str::FromStr, time::Duration};
 
 use sqlx::{
-    ConnectOptions, Connection, Executor, MySqlConnection, MySqlPool,
+    ConnectOptions, Connection, Executor, MySql, MySqlConnection, MySqlPool,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
+    pool::PoolConnection,
 };
 
 use crate::StoreError;
@@ -69,6 +70,14 @@ pub async fn pool(url: &str, connections: u32) -> Result<MySqlPool, StoreError> 
         .connect_with(options(url)?)
         .await
         .map_err(StoreError::query("connect"))
+}
+
+/// A connection of the pool.
+///
+/// # Errors
+/// None was free in time, or the server cannot be reached.
+pub async fn acquire(pool: &MySqlPool) -> Result<PoolConnection<MySql>, StoreError> {
+    pool.acquire().await.map_err(StoreError::query("get a connection"))
 }
 
 /// One connection for one-off work, READ COMMITTED.

@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{
-    Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
+    Discount, DiscountKind, Epoch, MerchantId, Template, TemplateId, TemplateState, Validity,
+    Window,
 };
 use sqlx::{Connection, MySqlConnection, Row, mysql::MySqlRow};
 
@@ -103,28 +104,44 @@ pub async fn page(
     rows.iter().map(from_row).collect()
 }
 
-/// Published and paused templates whose window opens before `opening_before` and has not closed at
-/// `now`: those whose gates should be loaded.
+/// A template whose gate matters now, and the epoch that MySQL knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watched {
+    /// The template.
+    pub template: Template,
+    /// Its epoch.
+    pub epoch: Epoch,
+}
+
+/// Templates beyond draft whose window opens before `opening_before` and ends after `ending_after`.
 ///
 /// # Errors
 /// The statement fails.
-pub async fn near_window(
+pub async fn watched(
     connection: &mut MySqlConnection,
-    now: DateTime<Utc>,
     opening_before: DateTime<Utc>,
-) -> Result<Vec<Template>, StoreError> {
+    ending_after: DateTime<Utc>,
+) -> Result<Vec<Watched>, StoreError> {
     let rows = sqlx::query(
-        "select * from coupon_template where state in (?, ?) and claim_ends_at > ? \
-         and claim_starts_at <= ? order by id",
+        "select template.*, stock.epoch from coupon_template template \
+         join template_stock stock on stock.template_id = template.id \
+         where template.state in (?, ?, ?) and template.claim_ends_at > ? \
+         and template.claim_starts_at <= ? order by template.id",
     )
     .bind(TemplateState::Published.code())
     .bind(TemplateState::Paused.code())
-    .bind(now)
+    .bind(TemplateState::Ended.code())
+    .bind(ending_after)
     .bind(opening_before)
     .fetch_all(connection)
     .await
     .map_err(StoreError::query("read the templates near their window"))?;
-    rows.iter().map(from_row).collect()
+    rows.iter()
+        .map(|row| {
+            let epoch = row.try_get("epoch").map_err(StoreError::query("read an epoch"))?;
+            Ok(Watched { template: from_row(row)?, epoch: Epoch(epoch) })
+        })
+        .collect()
 }
 
 /// Moves a template of the given version to another state, and opens or closes its guard row in the

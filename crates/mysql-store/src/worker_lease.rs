@@ -90,7 +90,7 @@ pub async fn renew(
     Ok(renewed.rows_affected() == 1)
 }
 
-/// Gives the number back after the last id was made.
+/// Gives the number back after the last id was made, at `last_ms` or before.
 ///
 /// # Errors
 /// The statement fails; the lease then ends by its time.
@@ -101,7 +101,7 @@ pub async fn release(
     last_ms: i64,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "update worker_lease set until = utc_timestamp(3), last_ms = greatest(last_ms, ?) \
+        "update worker_lease set until = utc_timestamp(3), last_ms = ? \
          where worker = ? and holder = ?",
     )
     .bind(last_ms)

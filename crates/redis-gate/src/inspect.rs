@@ -119,6 +119,19 @@ impl Gate {
         self.checked("in_flight_count", &live, result).await
     }
 
+    /// How many users have an entry; fewer than [`Meta::users`]: some are lost.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn user_count(&self, template: TemplateId, epoch: Epoch) -> Result<u64, GateError> {
+        let live = self.redis.live().await?;
+        let result = redis::cmd("HLEN")
+            .arg(self.keys(template).users(epoch))
+            .query_async(&mut live.connection.clone())
+            .await;
+        self.checked("user_count", &live, result).await
+    }
+
     /// A user's entry.
     ///
     /// # Errors

@@ -1,0 +1,199 @@
+//! Lands one batch: tries it whole, and where that fails rereads, decides, and runs the rest again.
+
+use std::{collections::HashMap, time::Duration};
+
+use coupon::{Decision, FoundRows, LandedClaim, TemplateId, decide};
+use mysql_store::{
+    MySqlConnection, StoreError,
+    landing::{self, Attempt, Landing},
+};
+
+use crate::{ids::Ids, metric};
+
+/// How often one admission alone is tried when what stood in its way is gone at every reread: others
+/// commit and roll back around it. Then the caller fences it.
+const ALONE_TRIES_MAX: u32 = 8;
+
+/// How long a batch waits after a deadlock or a lock wait; the other transaction needs a flush or two.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
+
+/// What became of one admission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It landed now.
+    Landed(LandedClaim),
+    /// What stands in the database decided.
+    Decided(Decision),
+    /// It could not be landed, and nothing says why; it must be fenced before it is given up.
+    Undecided,
+}
+
+/// Admissions to land, each with a tag of the caller's, and what became of those done with.
+pub struct Batch<T> {
+    done: Vec<(T, Outcome)>,
+    /// Groups still to be tried, each as one transaction.
+    groups: Vec<Group<T>>,
+}
+
+struct Group<T> {
+    jobs: Vec<(T, Landing)>,
+    tries: u32,
+}
+
+impl<T> Batch<T> {
+    /// A batch of `jobs`, at most 1,000 coupons.
+    pub fn new(jobs: Vec<(T, Landing)>) -> Self {
+        Self { done: Vec::new(), groups: vec![Group { jobs, tries: 0 }] }
+    }
+
+    /// Runs until every admission has its outcome, in the order in which they were decided.
+    ///
+    /// # Errors
+    /// The connection failed: call again with another one. Nothing is lost by it: landing is
+    /// idempotent by claim id.
+    pub async fn run(
+        &mut self,
+        connection: &mut MySqlConnection,
+        ids: &Ids,
+    ) -> Result<(), StoreError> {
+        while let Some(mut group) = self.groups.pop() {
+            if let Err(error) = self.try_group(&mut group, connection, ids).await {
+                self.groups.push(group);
+                return Err(error);
+            }
+            self.queue_again(group);
+        }
+        Ok(())
+    }
+
+    /// The outcomes so far; empty afterwards.
+    pub fn take_done(&mut self) -> Vec<(T, Outcome)> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// Every admission not yet decided, for a caller that gives up.
+    pub fn into_rest(self) -> impl Iterator<Item = T> {
+        self.groups.into_iter().flat_map(|group| group.jobs.into_iter().map(|(tag, _)| tag))
+    }
+
+    /// One attempt. What is decided leaves the group; what remains is to be tried again.
+    async fn try_group(
+        &mut self,
+        group: &mut Group<T>,
+        connection: &mut MySqlConnection,
+        ids: &Ids,
+    ) -> Result<(), StoreError> {
+        group.tries += 1;
+        let landings: Vec<Landing> =
+            group.jobs.iter().map(|(_, landing)| landing.clone()).collect();
+        match landing::land(connection, &landings).await {
+            Ok(Attempt::Landed) => {
+                let landed = group.jobs.drain(..);
+                self.done.extend(landed.map(|(tag, job)| (tag, Outcome::Landed(job.landed))));
+            }
+            Ok(Attempt::CouponIdTaken) => {
+                count_retry("coupon_id");
+                give_new_coupon_ids(&mut group.jobs, ids);
+                // Whether the admission itself had landed is asked first, as for any duplicate.
+                self.decide(group, &landings, connection).await?;
+            }
+            Ok(Attempt::GuardRefused | Attempt::ClaimTaken | Attempt::NumberTaken) => {
+                count_retry("refused");
+                self.decide(group, &landings, connection).await?;
+            }
+            Err(error) if error.is_conflict() => {
+                count_retry("conflict");
+                tokio::time::sleep(CONFLICT_PAUSE).await;
+            }
+            Err(error) if error.is_unavailable() => return Err(error),
+            Err(error) => {
+                // The statement itself is refused: alone, only the admission at fault fails.
+                tracing::error!(error = %error, cause = ?error, "a landing was refused by MySQL");
+                count_retry("error");
+            }
+        }
+        Ok(())
+    }
+
+    /// Rereads and decides; the admissions that nothing stands against any more stay in the group.
+    async fn decide(
+        &mut self,
+        group: &mut Group<T>,
+        landings: &[Landing],
+        connection: &mut MySqlConnection,
+    ) -> Result<(), StoreError> {
+        let found = landing::reread(connection, landings).await?;
+        let decisions = decide_all(landings, found);
+        let mut rest = Vec::with_capacity(group.jobs.len());
+        for ((tag, job), decision) in group.jobs.drain(..).zip(decisions) {
+            match decision {
+                Decision::Retry => rest.push((tag, job)),
+                decided => self.done.push((tag, Outcome::Decided(decided))),
+            }
+        }
+        if rest.len() < landings.len() {
+            group.tries = 0;
+        }
+        group.jobs = rest;
+        Ok(())
+    }
+
+    /// Puts what remains of a group back: as it is if it has shrunk, else split, so that admissions
+    /// that stand in each other's way (one key twice, one number twice) come to be decided.
+    fn queue_again(&mut self, mut group: Group<T>) {
+        match group.jobs.len() {
+            0 => {}
+            1 if group.tries >= ALONE_TRIES_MAX => {
+                let gave_up = group.jobs.drain(..);
+                self.done.extend(gave_up.map(|(tag, _)| (tag, Outcome::Undecided)));
+            }
+            1 => self.groups.push(group),
+            _ if group.tries == 0 => self.groups.push(group),
+            count => {
+                let second = group.jobs.split_off(count / 2);
+                self.groups.push(Group { jobs: second, tries: 0 });
+                self.groups.push(Group { jobs: group.jobs, tries: 0 });
+            }
+        }
+    }
+}
+
+/// Decides in the order of the batch; the stock runs down by what is to be run again, so only the
+/// tail of a batch that asks for too much is refused.
+fn decide_all(landings: &[Landing], found: Vec<FoundRows>) -> Vec<Decision> {
+    let mut taken: HashMap<TemplateId, i64> = HashMap::new();
+    landings
+        .iter()
+        .zip(found)
+        .map(|(landing, mut found)| {
+            let claim = &landing.admission.claim;
+            let taken = taken.entry(claim.template_id).or_default();
+            if let Some(stock) = &mut found.stock {
+                stock.stock -= *taken;
+            }
+            let decision = decide(&landing.admission, &found);
+            if decision == Decision::Retry {
+                *taken += i64::from(claim.quantity);
+            }
+            decision
+        })
+        .collect()
+}
+
+fn give_new_coupon_ids<T>(jobs: &mut [(T, Landing)], ids: &Ids) {
+    for (_, job) in jobs {
+        let unlimited = job.admission.numbers.is_empty();
+        for coupon in &mut job.landed.coupons {
+            // Without a lease the ids stay as they are, and the next try finds them taken again.
+            let Ok(id) = ids.coupon() else { return };
+            coupon.id = id;
+            if unlimited {
+                coupon.claim_no = id.0;
+            }
+        }
+    }
+}
+
+fn count_retry(reason: &'static str) {
+    metrics::counter!(metric::LANDING_RETRIES, "reason" => reason).increment(1);
+}

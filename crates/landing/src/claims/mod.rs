@@ -1,0 +1,176 @@
+//! The walk of one claim: gate, landing, answer.
+//!
+//! A claim is handed over before the first byte goes to the gate and lives on when its client hangs
+//! up. Requests with the same key in this process wait for the same answer.
+
+mod walk;
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use chrono::{DateTime, Utc};
+use coupon::{Claim, LandedClaim, PayloadHash, RequestId, Template, TemplateId, UserId};
+use mysql_store::MySqlPool;
+use redis_gate::Refusal;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::task::TaskTracker;
+
+use crate::{gates::Gates, lander::Landers, settler::Settler};
+
+/// Claims that may be under way in one process. It bounds every queue behind it: a claim holds about
+/// two kilobytes, and at 10,000 landed claims a second this many wait for less than two seconds.
+pub const CLAIMS_MAX: usize = 16_384;
+
+/// What a claim is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The coupons are the user's.
+    Landed {
+        /// The claim as issued.
+        claim: LandedClaim,
+        /// Whether an earlier request with the same key had made it so.
+        replayed: bool,
+    },
+    /// Refused for good, as things stand.
+    Refused(Refusal),
+    /// The key was used for another payload.
+    KeyReused,
+    /// A request with this key is under way in another process.
+    InProgress,
+    /// Nothing definite can be said now; the same request again may.
+    Unavailable(Unavailable),
+}
+
+/// What stands in the way of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unavailable {
+    /// Too many claims are under way.
+    Overloaded,
+    /// The gate's Redis does not answer.
+    Gate,
+    /// The gate is being loaded.
+    GateLoading,
+    /// MySQL does not answer.
+    Store,
+    /// The admission was given up; nothing landed.
+    GivenUp,
+    /// The process is stopping.
+    Stopping,
+}
+
+/// The claims of a process.
+#[derive(Clone)]
+pub struct Claims {
+    work: Arc<walk::Walk>,
+    permits: Arc<Semaphore>,
+    tasks: TaskTracker,
+    under_way: Arc<UnderWay>,
+}
+
+type Key = (TemplateId, UserId, RequestId);
+type Pending = watch::Receiver<Option<Answer>>;
+
+/// The requests that this process is answering just now, by key.
+#[derive(Default)]
+struct UnderWay(Mutex<HashMap<Key, (PayloadHash, Pending)>>);
+
+impl Claims {
+    /// Claims that land by `landers`. `clock` tells the time at the gate.
+    pub fn new(
+        pool: MySqlPool,
+        gates: Gates,
+        landers: Landers,
+        settler: Settler,
+        clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            work: Arc::new(walk::Walk { pool, gates, landers, settler, clock: Box::new(clock) }),
+            permits: Arc::new(Semaphore::new(CLAIMS_MAX)),
+            tasks: TaskTracker::new(),
+            under_way: Arc::default(),
+        }
+    }
+
+    /// Answers a claim. Dropping the future cancels nothing.
+    pub async fn claim(&self, template: Arc<Template>, claim: Claim) -> Answer {
+        let key = (claim.template_id, claim.user_id, claim.request_id.clone());
+        let (mut pending, first) = match self.under_way.join(&key, claim.payload_hash) {
+            // The draft's answer to a key that is still being worked on for another payload.
+            Joined::Other(hash, _) if hash != claim.payload_hash => return Answer::InProgress,
+            Joined::Other(_, pending) => (pending, false),
+            Joined::First(sender, pending) => {
+                let turn = Turn { key, under_way: Arc::clone(&self.under_way) };
+                let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+                    return Answer::Unavailable(Unavailable::Overloaded);
+                };
+                let work = Arc::clone(&self.work);
+                self.tasks.spawn(async move {
+                    let answer = work.run(&template, claim).await;
+                    drop(turn);
+                    sender.send_replace(Some(answer));
+                    drop(permit);
+                });
+                (pending, true)
+            }
+        };
+        let answer = match pending.wait_for(Option::is_some).await {
+            Ok(answer) => answer.clone(),
+            // The task was ended before it had an answer.
+            Err(_) => None,
+        };
+        match answer.unwrap_or(Answer::Unavailable(Unavailable::Stopping)) {
+            Answer::Landed { claim, .. } if !first => Answer::Landed { claim, replayed: true },
+            answer => answer,
+        }
+    }
+
+    /// Waits until no claim is under way, taking no more.
+    pub async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// How many claims are under way.
+    pub fn count(&self) -> usize {
+        self.tasks.len()
+    }
+}
+
+enum Joined {
+    /// Nobody was at it: the caller is, and says so by the sender.
+    First(watch::Sender<Option<Answer>>, Pending),
+    /// Somebody is at it, for this payload.
+    Other(PayloadHash, Pending),
+}
+
+impl UnderWay {
+    fn join(&self, key: &Key, payload_hash: PayloadHash) -> Joined {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match map.entry(key.clone()) {
+            Entry::Occupied(entry) => {
+                let (hash, pending) = entry.get();
+                Joined::Other(*hash, pending.clone())
+            }
+            Entry::Vacant(entry) => {
+                let (sender, pending) = watch::channel(None);
+                entry.insert((payload_hash, pending.clone()));
+                Joined::First(sender, pending)
+            }
+        }
+    }
+}
+
+/// The right to answer a key; ends when dropped, however the task ended.
+struct Turn {
+    key: Key,
+    under_way: Arc<UnderWay>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut map = self.under_way.0.lock().unwrap_or_else(PoisonError::into_inner);
+        map.remove(&self.key);
+    }
+}

@@ -1,0 +1,339 @@
+//! One claim from the gate to its answer; DESIGN's two failure tables in code.
+
+use chrono::{DateTime, Utc};
+use coupon::{Admission, Claim, Decision, Epoch, LandedClaim, Numbers, Template, TemplateState};
+use mysql_store::{MySqlConnection, MySqlPool, StoreError, claim, connect, stock, template};
+use redis_gate::{GateError, Refusal, RequestState, Verdict};
+use tracing::warn;
+
+use super::{Answer, Unavailable};
+use crate::{batch::Outcome, gates::Gates, lander::Landers, metric, settler::Settler};
+
+/// How often the gate is asked again when no answer came: the first call may have been admitted, and
+/// the same claim then replays it. Then the client is told that nothing definite can be said.
+const GATE_TRIES: u32 = 3;
+
+/// How often one claim may pass the gate: once, and once more after the gate was rebuilt under it.
+const ADMISSIONS_MAX: u32 = 2;
+
+/// How often a newer epoch is adopted within one claim; rebuilds do not follow each other faster.
+const EPOCHS_MAX: u32 = 4;
+
+/// How often a fence is tried against conflicting transactions.
+const FENCE_TRIES: u32 = 5;
+
+pub(super) struct Walk {
+    pub(super) pool: MySqlPool,
+    pub(super) gates: Gates,
+    pub(super) landers: Landers,
+    pub(super) settler: Settler,
+    pub(super) clock: Box<dyn Fn() -> DateTime<Utc> + Send + Sync>,
+}
+
+/// Why a claim cannot be answered definitely.
+enum Stop {
+    Gate(GateError),
+    Store(StoreError),
+    Unavailable(Unavailable),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<GateError> for Stop {
+    fn from(error: GateError) -> Self {
+        Self::Gate(error)
+    }
+}
+
+/// What follows a landing's outcome.
+enum Next {
+    Answer(Answer),
+    /// Pass the gate once more, with the same id.
+    AdmitAgain,
+}
+
+impl Walk {
+    pub(super) async fn run(&self, template: &Template, claim: Claim) -> Answer {
+        match self.walk(template, &claim).await {
+            Ok(answer) => answer,
+            Err(Stop::Gate(error)) => {
+                warn!(claim.id = %claim.id, error = %error, cause = ?error, "the gate failed");
+                Answer::Unavailable(Unavailable::Gate)
+            }
+            Err(Stop::Store(error)) => {
+                warn!(claim.id = %claim.id, error = %error, cause = ?error, "MySQL failed");
+                Answer::Unavailable(Unavailable::Store)
+            }
+            Err(Stop::Unavailable(why)) => Answer::Unavailable(why),
+        }
+    }
+
+    async fn walk(&self, template: &Template, claim: &Claim) -> Result<Answer, Stop> {
+        let mut admissions = 0;
+        for _ in 0..EPOCHS_MAX {
+            let epoch = self.gates.known(template.id);
+            let numbers = match self.ask_gate(claim, epoch).await? {
+                Verdict::Admitted { numbers, .. } => numbers,
+                Verdict::Replay { id, state, numbers } => {
+                    if id == claim.id && state == RequestState::Pending {
+                        // The answer to an earlier call of this very claim was lost.
+                        numbers
+                    } else {
+                        return self.replay(claim, state).await;
+                    }
+                }
+                Verdict::KeyReused => return Ok(Answer::KeyReused),
+                Verdict::NotLoaded => {
+                    self.gates.ask_look(template.id);
+                    return Ok(Answer::Unavailable(Unavailable::GateLoading));
+                }
+                Verdict::OtherEpoch(newer) if self.gates.learn(template.id, newer) => continue,
+                Verdict::OtherEpoch(_) => {
+                    // The gate is behind what this process has heard of: it was rewound.
+                    self.gates.ask_look(template.id);
+                    return Ok(Answer::Unavailable(Unavailable::GateLoading));
+                }
+                Verdict::Refused { refusal, look_in_mysql } => {
+                    return self.refused(claim, refusal, look_in_mysql).await;
+                }
+            };
+            admissions += 1;
+            match self.land(template, claim, epoch, numbers).await? {
+                Next::Answer(answer) => return Ok(answer),
+                Next::AdmitAgain if admissions < ADMISSIONS_MAX => {}
+                Next::AdmitAgain => break,
+            }
+        }
+        Ok(Answer::Unavailable(Unavailable::GateLoading))
+    }
+
+    /// Asks until an answer comes: a call without one is unknown, and the same call finds out.
+    async fn ask_gate(&self, claim: &Claim, epoch: Epoch) -> Result<Verdict, GateError> {
+        let mut tries = 1;
+        loop {
+            match self.gates.gate().claim(claim, epoch, (self.clock)()).await {
+                Ok(verdict) => {
+                    let outcome = word(&verdict);
+                    metrics::counter!(metric::GATE_VERDICTS, "outcome" => outcome).increment(1);
+                    return Ok(verdict);
+                }
+                Err(GateError::Unknown { .. }) if tries < GATE_TRIES => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The gate remembers the key under another admission. Settling is asynchronous, so MySQL is asked
+    /// before a pending one counts as still under way; 201 comes only from landed.
+    async fn replay(&self, claim: &Claim, state: RequestState) -> Result<Answer, Stop> {
+        Ok(match (self.stored_answer(claim).await?, state) {
+            (Some(answer), _) => answer,
+            (None, RequestState::Pending) => Answer::InProgress,
+            // The gate knows a landing that MySQL does not: only a lost commit could do that.
+            (None, RequestState::Landed) => Answer::Unavailable(Unavailable::GateLoading),
+        })
+    }
+
+    /// A refusal stands only if the key has not landed already: the winner who retries after a rebuild
+    /// gets the coupon, not `SOLD_OUT`.
+    async fn refused(&self, claim: &Claim, refusal: Refusal, look: bool) -> Result<Answer, Stop> {
+        let stored = if look { self.stored_answer(claim).await? } else { None };
+        Ok(stored.unwrap_or(Answer::Refused(refusal)))
+    }
+
+    async fn land(
+        &self,
+        template: &Template,
+        claim: &Claim,
+        epoch: Epoch,
+        numbers: Numbers,
+    ) -> Result<Next, Stop> {
+        let admission = Admission { claim: claim.clone(), epoch, numbers };
+        let Ok(outcome) = self.landers.land(template, admission).await else {
+            // No coupon id could be made: nothing was sent to MySQL.
+            return self.give_up(claim, epoch).await.map(Next::Answer);
+        };
+        let Some(outcome) = outcome else {
+            return Err(Stop::Unavailable(Unavailable::Stopping));
+        };
+        let decision = match outcome {
+            Outcome::Landed(landed) => return Ok(Next::Answer(self.landed(claim, epoch, landed))),
+            Outcome::Undecided => return self.give_up(claim, epoch).await.map(Next::Answer),
+            Outcome::Decided(decision) => decision,
+        };
+        self.follow(template, claim, epoch, decision).await
+    }
+
+    /// One arm per row of the table of decisions.
+    async fn follow(
+        &self,
+        template: &Template,
+        claim: &Claim,
+        epoch: Epoch,
+        decision: Decision,
+    ) -> Result<Next, Stop> {
+        let word = decision_word(decision);
+        metrics::counter!(metric::GUARD_REJECTIONS, "decision" => word).increment(1);
+        match decision {
+            Decision::Landed => {
+                let landed = self.stored_claim(claim).await?;
+                let landed = landed.ok_or(Stop::Unavailable(Unavailable::Store))?;
+                Ok(Next::Answer(self.landed(claim, epoch, landed)))
+            }
+            Decision::LandedElsewhere { .. } => {
+                // The key is another admission's for good, so mine can never land: no fence needed.
+                self.release(claim, epoch).await;
+                let stored = self.stored_answer(claim).await?;
+                Ok(Next::Answer(stored.unwrap_or(Answer::Unavailable(Unavailable::GivenUp))))
+            }
+            Decision::Fenced => {
+                self.release(claim, epoch).await;
+                Ok(Next::Answer(Answer::Unavailable(Unavailable::GivenUp)))
+            }
+            Decision::StaleEpoch { now } => {
+                self.gates.learn(template.id, now);
+                Ok(Next::AdmitAgain)
+            }
+            Decision::NumberTaken => {
+                self.gates.report_wrong(template.id, epoch);
+                self.gates.next_look().await;
+                Ok(Next::AdmitAgain)
+            }
+            Decision::NotOpen | Decision::Short => {
+                if let Some(landed) = self.fence(claim, epoch).await? {
+                    return Ok(Next::Answer(landed));
+                }
+                self.refused_by_mysql(template, epoch, decision).await.map(Next::Answer)
+            }
+            Decision::Retry => Err(Stop::Unavailable(Unavailable::GivenUp)),
+        }
+    }
+
+    /// The admission is fenced and released; says why MySQL would not have it.
+    async fn refused_by_mysql(
+        &self,
+        template: &Template,
+        epoch: Epoch,
+        decision: Decision,
+    ) -> Result<Answer, Stop> {
+        let mut connection = connect::acquire(&self.pool).await?;
+        let current = template::get(&mut connection, template.id).await?;
+        let stock = stock::get(&mut connection, template.id).await?.map_or(0, |row| row.stock);
+        let ended = current.is_none_or(|current| current.state == TemplateState::Ended);
+        Ok(Answer::Refused(match decision {
+            Decision::NotOpen if ended => Refusal::Ended,
+            Decision::NotOpen => Refusal::Paused,
+            _ => {
+                // After a cut the gate may promise more than there is until the movement reaches it;
+                // otherwise it is wrong, and a new epoch mends it.
+                self.gates.report_wrong(template.id, epoch);
+                if stock > 0 { Refusal::Insufficient { left: stock } } else { Refusal::SoldOut }
+            }
+        }))
+    }
+
+    fn landed(&self, claim: &Claim, epoch: Epoch, landed: LandedClaim) -> Answer {
+        self.settler.landed(claim.template_id, epoch, claim.user_id, claim.id);
+        Answer::Landed { claim: landed, replayed: false }
+    }
+
+    /// Ends an admission that nothing is known against: behind a fence, so that it never lands.
+    async fn give_up(&self, claim: &Claim, epoch: Epoch) -> Result<Answer, Stop> {
+        let landed = self.fence(claim, epoch).await?;
+        Ok(landed.unwrap_or(Answer::Unavailable(Unavailable::GivenUp)))
+    }
+
+    /// Fences the admission and releases it. If it had landed after all: its answer.
+    async fn fence(&self, claim: &Claim, epoch: Epoch) -> Result<Option<Answer>, Stop> {
+        let mut connection = connect::acquire(&self.pool).await?;
+        match fence(&mut connection, claim, (self.clock)()).await? {
+            claim::Fence::Stands => {
+                self.release(claim, epoch).await;
+                Ok(None)
+            }
+            claim::Fence::Landed => {
+                drop(connection);
+                let landed = self.stored_claim(claim).await?;
+                Ok(landed.map(|landed| self.landed(claim, epoch, landed)))
+            }
+        }
+    }
+
+    /// Behind a fence or another's row. What cannot be released now is left to the resolver.
+    async fn release(&self, claim: &Claim, epoch: Epoch) {
+        let gate = self.gates.gate();
+        let released = gate.release(claim.template_id, epoch, claim.user_id, claim.id).await;
+        if let Err(error) = released {
+            warn!(claim.id = %claim.id, error = %error, "not released; the resolver will");
+        }
+    }
+
+    async fn stored_claim(&self, claim: &Claim) -> Result<Option<LandedClaim>, StoreError> {
+        let mut connection = connect::acquire(&self.pool).await?;
+        let (template, user) = (claim.template_id, claim.user_id);
+        claim::landed_under_key(&mut connection, template, user, &claim.request_id).await
+    }
+
+    /// What the key's landed claim answers to this request, if there is one.
+    async fn stored_answer(&self, claim: &Claim) -> Result<Option<Answer>, StoreError> {
+        let stored = self.stored_claim(claim).await?;
+        Ok(stored.map(|stored| {
+            if stored.payload_hash == claim.payload_hash {
+                Answer::Landed { claim: stored, replayed: true }
+            } else {
+                Answer::KeyReused
+            }
+        }))
+    }
+}
+
+async fn fence(
+    connection: &mut MySqlConnection,
+    claim: &Claim,
+    now: DateTime<Utc>,
+) -> Result<claim::Fence, StoreError> {
+    let mut tries = 1;
+    loop {
+        let (template, user) = (claim.template_id, claim.user_id);
+        match claim::fence(connection, template, user, claim.id, now).await {
+            Err(error) if error.is_conflict() && tries < FENCE_TRIES => tries += 1,
+            fence => return fence,
+        }
+    }
+}
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Admitted { .. } => "admitted",
+        Verdict::Replay { .. } => "replay",
+        Verdict::KeyReused => "key_reused",
+        Verdict::NotLoaded => "not_loaded",
+        Verdict::OtherEpoch(_) => "other_epoch",
+        Verdict::Refused { refusal, .. } => match refusal {
+            Refusal::NotOpen { .. } => "not_open",
+            Refusal::Paused => "paused",
+            Refusal::Closed => "closed",
+            Refusal::Ended => "ended",
+            Refusal::Limit { .. } => "limit",
+            Refusal::SoldOut => "sold_out",
+            Refusal::Insufficient { .. } => "insufficient",
+        },
+    }
+}
+
+fn decision_word(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Landed => "landed",
+        Decision::LandedElsewhere { .. } => "landed_elsewhere",
+        Decision::Fenced => "fenced",
+        Decision::StaleEpoch { .. } => "stale_epoch",
+        Decision::NumberTaken => "number_taken",
+        Decision::NotOpen => "not_open",
+        Decision::Short => "short",
+        Decision::Retry => "retry",
+    }
+}

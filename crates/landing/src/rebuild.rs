@@ -1,0 +1,156 @@
+//! The rebuild of a gate: one primitive, a new epoch, for a gate that is lost, wrong or in doubt.
+//!
+//! 1. MySQL's epoch rises: no older admission can land any more.
+//! 2. `begin.lua` makes the gate loading(E), unless it knows E or a later one.
+//! 3. Stock, last movement and taken numbers are read, unless MySQL's epoch is no longer E; `load.lua`
+//!    writes only while the gate is exactly loading(E).
+//! 4. `open.lua` opens only from exactly loading(E).
+//!
+//! Each step alone keeps a rebuilder that was paused from replacing a newer gate by an older snapshot.
+
+use std::time::{Duration, Instant};
+
+use coupon::{Epoch, TemplateId, UserId};
+use mysql_store::{MySqlPool, StoreError, connect, lease, stock, template};
+use redis_gate::{Gate, GateError, LOAD_USERS_MAX, OpenFacts};
+use thiserror::Error;
+use tracing::info;
+
+use crate::metric;
+
+/// How long the lease lasts that keeps others from the same rebuild; renewed with every chunk.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// How a rebuild ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rebuilt {
+    /// The gate is open in this epoch.
+    Open(Epoch),
+    /// Another process is at it.
+    Elsewhere,
+    /// A newer epoch began meanwhile; whoever began it opens the gate.
+    Overtaken,
+    /// There is no such template.
+    NoTemplate,
+}
+
+/// A rebuild could not be finished. The gate stays closed until another one is.
+#[derive(Debug, Error)]
+pub enum RebuildError {
+    /// MySQL failed.
+    #[error("a gate's rebuild could not read MySQL")]
+    Store(#[from] StoreError),
+    /// The gate failed.
+    #[error("a gate's rebuild could not write the gate")]
+    Gate(#[from] GateError),
+}
+
+/// Rebuilds the gate of `template` on behalf of `holder`, unless another process is at it.
+///
+/// # Errors
+/// MySQL or the gate failed.
+pub async fn rebuild(
+    pool: &MySqlPool,
+    gate: &Gate,
+    template: TemplateId,
+    holder: &str,
+) -> Result<Rebuilt, RebuildError> {
+    let started = Instant::now();
+    let name = format!("rebuild:{template}");
+    let mut connection = connect::acquire(pool).await?;
+    if !lease::take(&mut connection, &name, holder, LEASE).await? {
+        return Ok(Rebuilt::Elsewhere);
+    }
+    let rebuilt = run(pool, gate, template, holder, &name).await;
+    lease::release(&mut connection, &name, holder).await?;
+    let result = match &rebuilt {
+        Ok(Rebuilt::Open(epoch)) => {
+            let seconds = started.elapsed().as_secs_f64();
+            info!(template.id = %template, gate.epoch = %epoch, seconds, "opened a gate");
+            metrics::histogram!(metric::REBUILD_SECONDS).record(seconds);
+            "open"
+        }
+        Ok(_) => "left",
+        Err(_) => "failed",
+    };
+    metrics::counter!(metric::REBUILDS, "result" => result).increment(1);
+    rebuilt
+}
+
+async fn run(
+    pool: &MySqlPool,
+    gate: &Gate,
+    template_id: TemplateId,
+    holder: &str,
+    lease_name: &str,
+) -> Result<Rebuilt, RebuildError> {
+    let mut connection = connect::acquire(pool).await?;
+    let Some(epoch) = stock::next_epoch(&mut connection, template_id).await? else {
+        return Ok(Rebuilt::NoTemplate);
+    };
+    if !gate.begin(template_id, epoch).await? {
+        return Ok(Rebuilt::Overtaken);
+    }
+    // After `begin`: a change of the template's state from here on reaches the gate by its version.
+    let template = template::get(&mut connection, template_id).await?;
+    let stock = stock::get(&mut connection, template_id).await?;
+    let (Some(template), Some(stock)) = (template, stock) else { return Ok(Rebuilt::NoTemplate) };
+    if stock.epoch != epoch {
+        return Ok(Rebuilt::Overtaken);
+    }
+    // Without a limit there are no numbers to load: every refusal looks in MySQL instead.
+    if template.per_user_limit > 0 {
+        let mut loader = Loader { pool, gate, template: template_id, epoch, holder, lease_name };
+        if !loader.load(&mut connection).await? {
+            return Ok(Rebuilt::Overtaken);
+        }
+    }
+    let facts = OpenFacts {
+        version: template.version,
+        state: template.state,
+        starts_at: template.window.starts_at,
+        ends_at: template.window.ends_at,
+        limit: template.per_user_limit,
+        stock: stock.stock,
+        movement: stock.movement,
+    };
+    let opened = gate.open(template_id, epoch, &facts).await?;
+    Ok(if opened { Rebuilt::Open(epoch) } else { Rebuilt::Overtaken })
+}
+
+/// Copies taken numbers into the gate, chunk by chunk.
+struct Loader<'a> {
+    pool: &'a MySqlPool,
+    gate: &'a Gate,
+    template: TemplateId,
+    epoch: Epoch,
+    holder: &'a str,
+    lease_name: &'a str,
+}
+
+impl Loader<'_> {
+    /// Answers whether the gate was still loading this epoch to the end.
+    async fn load(
+        &mut self,
+        connection: &mut mysql_store::MySqlConnection,
+    ) -> Result<bool, RebuildError> {
+        let mut chunk: Vec<(UserId, Vec<u8>)> = Vec::with_capacity(LOAD_USERS_MAX);
+        let mut loading = true;
+        stock::taken_numbers(connection, self.template, async |user, numbers: &[u8]| {
+            chunk.push((user, numbers.to_vec()));
+            if loading && chunk.len() == LOAD_USERS_MAX {
+                loading = self.load_chunk(&chunk).await?;
+                chunk.clear();
+            }
+            Ok::<(), RebuildError>(())
+        })
+        .await?;
+        Ok(loading && self.load_chunk(&chunk).await?)
+    }
+
+    async fn load_chunk(&self, chunk: &[(UserId, Vec<u8>)]) -> Result<bool, RebuildError> {
+        let mut connection = connect::acquire(self.pool).await?;
+        lease::take(&mut connection, self.lease_name, self.holder, LEASE).await?;
+        Ok(self.gate.load(self.template, self.epoch, chunk).await?)
+    }
+}
