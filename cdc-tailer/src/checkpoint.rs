@@ -1,0 +1,177 @@
+//! The checkpoint: where to go on after a restart. It lives where the data goes.
+//!
+//! A compacted topic keeps the last one of each database. It is written under one transactional id
+//! per database: whoever starts later fences whoever wrote before, so a tailer that was stopped for
+//! a while and wakes up cannot move the position back.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Context as _;
+use runtime::{Backoff, Clock};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use topic::{FencedWriter, TableReader, TopicError, TopicNames};
+use tracing::{debug, warn};
+
+use crate::{
+    metrics,
+    position::{Flavor, GtidSet, NotAPosition, Position},
+};
+
+/// The layout of [`Checkpoint`].
+const VERSION: u32 = 1;
+
+/// Time between checkpoints while the position moves: what a killed tailer sends again.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Waits between attempts while the broker is away.
+const RETRY_MIN: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Where to go on, and what must still be true for that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Checkpoint {
+    /// [`VERSION`].
+    version: u32,
+    /// Family of the server.
+    pub(crate) flavor: Flavor,
+    /// Which server.
+    pub(crate) server: String,
+    /// Everything up to here is in the topics.
+    gtid: String,
+    /// The same as a file and an offset, for people.
+    file: String,
+    offset: u64,
+    /// The last acknowledged offset of each partition, by topic: a topic that holds less has lost
+    /// what we count on.
+    pub(crate) acknowledged: BTreeMap<String, BTreeMap<i32, i64>>,
+}
+
+impl Checkpoint {
+    pub(crate) fn new(
+        server: &str,
+        position: &Position,
+        acknowledged: BTreeMap<String, BTreeMap<i32, i64>>,
+    ) -> Self {
+        Self {
+            version: VERSION,
+            flavor: position.gtids.flavor(),
+            server: server.to_owned(),
+            gtid: position.gtids.to_string(),
+            file: position.file.to_string(),
+            offset: position.offset,
+            acknowledged,
+        }
+    }
+
+    pub(crate) fn position(&self) -> Result<Position, NotAPosition> {
+        Ok(Position {
+            gtids: GtidSet::parse(self.flavor, &self.gtid)?,
+            file: self.file.as_str().into(),
+            offset: self.offset,
+        })
+    }
+}
+
+/// Reads and writes the checkpoints of one database.
+pub(crate) struct Store {
+    brokers: String,
+    topic: String,
+    key: String,
+    writer: FencedWriter,
+}
+
+impl Store {
+    /// Fences every earlier writer of this database's checkpoint.
+    pub(crate) async fn take_over(
+        brokers: &str,
+        names: &TopicNames,
+        database: &str,
+    ) -> Result<Self, TopicError> {
+        let id = format!("{}.cdc-tailer.{database}", names.prefix());
+        Ok(Self {
+            brokers: brokers.to_owned(),
+            topic: names.checkpoint(),
+            key: database.to_owned(),
+            writer: FencedWriter::take_over(brokers, &id).await?,
+        })
+    }
+
+    /// The last checkpoint. One that cannot be read counts as none, and is told about.
+    pub(crate) async fn load(&self) -> Result<Option<Checkpoint>, TopicError> {
+        let messages = TableReader::open(&self.brokers, &self.topic).await?.read_to_end().await?;
+        let own = messages.into_iter().rev().find(|message| message.key == self.key.as_bytes());
+        let Some(payload) = own.and_then(|message| message.payload) else { return Ok(None) };
+        match topic::decode::<Checkpoint>(&payload) {
+            Ok(checkpoint) if checkpoint.version == VERSION => Ok(Some(checkpoint)),
+            Ok(checkpoint) => {
+                warn!(checkpoint.version, "checkpoint has another layout, it is not used");
+                Ok(None)
+            }
+            Err(error) => {
+                warn!(error = runtime::report(&error), "checkpoint is damaged, it is not used");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Writes a checkpoint; waits while the broker is away.
+    pub(crate) async fn save(&self, checkpoint: &Checkpoint) -> anyhow::Result<()> {
+        let payload = serde_json::to_vec(checkpoint)?;
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        loop {
+            match self.writer.write(&self.topic, self.key.as_bytes(), &payload).await {
+                Ok(()) => return Ok(()),
+                Err(error) if error.is_retriable() => {
+                    warn!(error = runtime::report(&error), "checkpoint not written, trying again");
+                    backoff.wait().await;
+                }
+                Err(error) => return Err(error).context("checkpoint cannot be written"),
+            }
+        }
+    }
+}
+
+/// Writes the newest checkpoint at most every [`INTERVAL`], until `finish`, and once more then.
+pub(crate) async fn keep(
+    store: Store,
+    mut newest: watch::Receiver<Option<Checkpoint>>,
+    clock: Clock,
+    finish: CancellationToken,
+) -> anyhow::Result<()> {
+    loop {
+        tokio::select! {
+            biased;
+            changed = newest.changed() => if changed.is_err() { return Ok(()) },
+            () = finish.cancelled() => return Ok(()),
+        }
+        let checkpoint = newest.borrow_and_update().clone();
+        let Some(checkpoint) = checkpoint else { continue };
+        store.save(&checkpoint).await?;
+        debug!(binlog.gtid = checkpoint.gtid, "checkpoint written");
+        let now = Duration::from_millis(clock.now().timestamp_millis().unsigned_abs());
+        ::metrics::gauge!(metrics::CHECKPOINT).set(now.as_secs_f64());
+        tokio::select! {
+            () = tokio::time::sleep(INTERVAL) => {}
+            () = finish.cancelled() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_gives_its_position_back() {
+        let gtids = GtidSet::parse(Flavor::MariaDb, "0-1-42").unwrap();
+        let position = Position { gtids, file: "binlog.000003".into(), offset: 77 };
+        let offsets = BTreeMap::from([("t".to_owned(), BTreeMap::from([(3, 9)]))]);
+        let checkpoint = Checkpoint::new("1/uid", &position, offsets);
+        let bytes = serde_json::to_vec(&checkpoint).unwrap();
+        let read: Checkpoint = topic::decode(&bytes).unwrap();
+        assert_eq!(read, checkpoint);
+        assert_eq!(read.position().unwrap(), position);
+    }
+}

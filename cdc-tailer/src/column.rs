@@ -1,0 +1,151 @@
+//! How one column's cells are laid out.
+
+use crate::bytes::{Bytes, Truncated};
+
+/// The collation that means bytes, not text.
+pub(crate) const BINARY: u64 = 63;
+
+/// The layout of a column's cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Two's complement or unsigned, little-endian.
+    Int {
+        bytes: usize,
+        unsigned: bool,
+    },
+    Float,
+    Double,
+    Decimal {
+        precision: usize,
+        scale: usize,
+    },
+    Year,
+    Date,
+    /// `fraction`: digits of a second.
+    Time {
+        fraction: u8,
+    },
+    DateTime {
+        fraction: u8,
+    },
+    Timestamp {
+        fraction: u8,
+    },
+    /// VARCHAR, CHAR, TEXT: `length_bytes` before the text.
+    Text {
+        length_bytes: usize,
+    },
+    /// VARBINARY, BLOB.
+    Bytes {
+        length_bytes: usize,
+    },
+    /// BINARY(n): the server cuts trailing zeros, we put them back.
+    FixedBytes {
+        length_bytes: usize,
+        length: usize,
+    },
+    Enum {
+        bytes: usize,
+    },
+    Set {
+        bytes: usize,
+    },
+    Bit {
+        bytes: usize,
+    },
+    /// A type that cannot be decoded here, by its code; an error only in a followed table.
+    Unsupported(u8),
+}
+
+impl Kind {
+    /// Reads the column's part of the table map's metadata.
+    pub(crate) fn parse(code: u8, metadata: &mut Bytes<'_>) -> Result<Self, Truncated> {
+        let int = |bytes| Self::Int { bytes, unsigned: false };
+        Ok(match code {
+            1 => int(1),
+            2 => int(2),
+            9 => int(3),
+            3 => int(4),
+            8 => int(8),
+            4 => {
+                metadata.u8()?;
+                Self::Float
+            }
+            5 => {
+                metadata.u8()?;
+                Self::Double
+            }
+            246 => {
+                let (precision, scale) = (usize::from(metadata.u8()?), usize::from(metadata.u8()?));
+                Self::Decimal { precision, scale }
+            }
+            13 => Self::Year,
+            10 | 14 => Self::Date,
+            7 => Self::Timestamp { fraction: 0 },
+            17 => Self::Timestamp { fraction: metadata.u8()? },
+            18 => Self::DateTime { fraction: metadata.u8()? },
+            19 => Self::Time { fraction: metadata.u8()? },
+            15 => Self::Text { length_bytes: length_bytes(usize::from(metadata.u16()?)) },
+            249..=252 => Self::Text { length_bytes: usize::from(metadata.u8()?) },
+            247 | 248 | 253 | 254 => Self::string(metadata.u8()?, metadata.u8()?),
+            16 => {
+                let (bits, bytes) = (usize::from(metadata.u8()?), usize::from(metadata.u8()?));
+                Self::Bit { bytes: bytes + usize::from(bits > 0) }
+            }
+            // JSON, geometry, vector, MariaDB's compressed blob: a byte; its compressed varchar: two.
+            140 | 242 | 245 | 255 => {
+                metadata.u8()?;
+                Self::Unsupported(code)
+            }
+            141 => {
+                metadata.u16()?;
+                Self::Unsupported(code)
+            }
+            _ => Self::Unsupported(code),
+        })
+    }
+
+    /// CHAR, ENUM and SET share a code; the metadata's first byte tells them apart, and lends two
+    /// of its bits to lengths over 255.
+    fn string(first: u8, second: u8) -> Self {
+        let (code, length) = if first & 0x30 == 0x30 {
+            (first, usize::from(second))
+        } else {
+            (first | 0x30, usize::from((first & 0x30) ^ 0x30) << 4 | usize::from(second))
+        };
+        match code {
+            247 => Self::Enum { bytes: length },
+            248 => Self::Set { bytes: length },
+            _ => Self::FixedBytes { length_bytes: length_bytes(length), length },
+        }
+    }
+
+    /// Whether the table map's signedness bitmap has a bit for it. YEAR has one.
+    pub(crate) fn is_numeric(self) -> bool {
+        matches!(
+            self,
+            Self::Int { .. } | Self::Float | Self::Double | Self::Decimal { .. } | Self::Year
+        )
+    }
+
+    /// Whether the table map's list of character sets has an entry for it.
+    pub(crate) fn is_character(self) -> bool {
+        matches!(self, Self::Text { .. } | Self::FixedBytes { .. } | Self::Unsupported(140 | 141))
+    }
+
+    /// What a character set makes of it. Without one every run of bytes counts as text.
+    pub(crate) fn with_collation(self, collation: u64) -> Self {
+        match self {
+            Self::Text { length_bytes } if collation == BINARY => Self::Bytes { length_bytes },
+            Self::FixedBytes { length_bytes, .. } if collation != BINARY => {
+                Self::Text { length_bytes }
+            }
+            other => other,
+        }
+    }
+}
+
+/// A length up to 255 takes one byte.
+fn length_bytes(longest: usize) -> usize {
+    if longest > 255 { 2 } else { 1 }
+}

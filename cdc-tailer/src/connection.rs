@@ -1,0 +1,304 @@
+//! One replication connection: log in, say who we are and from where, read events.
+//!
+//! The only file that names `mysql_cdc`. It uses what lies below the crate's iterator: connecting,
+//! authentication and packet framing. Its iterator and its `commit()` lose changes and are never
+//! called; its panics on odd packets are caught.
+
+use std::{
+    fmt::Write as _,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use mysql_cdc::{
+    binlog_client::BinlogClient, binlog_events::BinlogEvents, binlog_options::BinlogOptions,
+    errors::Error as ClientError, replica_options::ReplicaOptions,
+};
+
+use crate::{
+    error::TailError,
+    event::{HEADER_LENGTH, Header},
+    position::{Flavor, GtidSet},
+    source::{BinlogSource, Origin, Packet},
+};
+
+/// How often an idle server says so: it wakes the reader to notice that it shall stop. A silent
+/// link counts as dead ten seconds later.
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// How long the server waits for us to take an event while a broker is down: a day, since the
+/// pressure must go back to the server rather than end in reconnects.
+const NET_WRITE_TIMEOUT_SECONDS: u32 = 86_400;
+
+/// Bytes of a packet that is continued in the next one.
+const FULL_PACKET: usize = 0xff_ffff;
+
+/// Length of a CRC32.
+const CHECKSUM_LENGTH: usize = 4;
+
+const COM_QUERY: u8 = 0x03;
+const COM_BINLOG_DUMP: u8 = 0x12;
+const COM_REGISTER_SLAVE: u8 = 0x15;
+const COM_BINLOG_DUMP_GTID: u8 = 0x1e;
+
+/// First bytes of the server's packets.
+const OK: u8 = 0x00;
+const END_OF_FILE: u8 = 0xfe;
+const ERROR: u8 = 0xff;
+
+/// An open stream of events.
+pub(crate) struct Connection {
+    // The channel's type cannot be named from outside the crate, but this can, and holds it.
+    events: BinlogEvents,
+    checksums: bool,
+    packet_bytes_max: usize,
+}
+
+impl Connection {
+    /// Connects and asks for everything after the origin's position.
+    pub(crate) fn open(origin: &Origin) -> Result<Self, TailError> {
+        catch_unwind(AssertUnwindSafe(|| Self::try_open(origin)))
+            .unwrap_or_else(|_| Err(TailError::Connect { reason: "malformed handshake".into() }))
+    }
+
+    fn try_open(origin: &Origin) -> Result<Self, TailError> {
+        let server = &origin.server;
+        let mut client = BinlogClient::new(ReplicaOptions {
+            hostname: server.address.host.clone(),
+            port: server.address.port,
+            username: server.address.user.clone(),
+            password: server.address.password.expose().to_owned(),
+            server_id: server.server_id,
+            heartbeat_interval: HEARTBEAT,
+            binlog: BinlogOptions::from_end(),
+            ..ReplicaOptions::default()
+        });
+        let (mut channel, _) = client.connect().map_err(refused)?;
+        client.set_master_heartbeat(&mut channel).map_err(refused)?;
+        let checksum = client.set_master_binlog_checksum(&mut channel).map_err(refused)?;
+        let mut connection = Self {
+            events: BinlogEvents::new(channel, checksum),
+            checksums: checksum as u8 == 1,
+            packet_bytes_max: server.packet_bytes_max,
+        };
+        for statement in session(origin) {
+            connection.command(&[&[COM_QUERY], statement.as_bytes()].concat())?;
+        }
+        connection.command(&register(server.server_id))?;
+        connection.write(&dump(origin))?;
+        Ok(connection)
+    }
+
+    /// Sends a command and expects OK.
+    fn command(&mut self, command: &[u8]) -> Result<(), TailError> {
+        self.write(command)?;
+        let answer = self.read()?;
+        match answer.first() {
+            Some(&ERROR) => Err(answered(&answer)),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, command: &[u8]) -> Result<(), TailError> {
+        self.events.channel.write_packet(command, 0).map_err(TailError::Lost)
+    }
+
+    /// Reads a packet, put together again if it came in several.
+    fn read(&mut self) -> Result<Vec<u8>, TailError> {
+        let (mut packet, _) = self.events.channel.read_packet().map_err(TailError::Lost)?;
+        let mut last = packet.len();
+        while last == FULL_PACKET {
+            let (next, _) = self.events.channel.read_packet().map_err(TailError::Lost)?;
+            last = next.len();
+            if packet.len() + last > self.packet_bytes_max {
+                return Err(TailError::Oversize { limit: self.packet_bytes_max });
+            }
+            packet.extend_from_slice(&next);
+        }
+        Ok(packet)
+    }
+}
+
+impl BinlogSource for Connection {
+    fn next_packet(&mut self) -> Result<Packet, TailError> {
+        let packet = self.read()?;
+        match packet.first() {
+            Some(&OK) => self.verified(packet),
+            Some(&ERROR) => Err(answered(&packet)),
+            Some(&END_OF_FILE) => Err(TailError::Ended { reason: "it is stopping".into() }),
+            _ => Err(TailError::Lost(io::ErrorKind::InvalidData.into())),
+        }
+    }
+}
+
+impl Connection {
+    fn verified(&self, packet: Vec<u8>) -> Result<Packet, TailError> {
+        let event = &packet[1..];
+        let header =
+            Header::parse(event).map_err(|source| TailError::Truncated { kind: 0, source })?;
+        let wrong = || TailError::Checksum {
+            kind: header.kind,
+            file: "the stream".to_owned(),
+            end: header.end,
+        };
+        if usize::try_from(header.length).ok() != Some(event.len()) {
+            return Err(wrong());
+        }
+        if !self.checksums {
+            let end = packet.len();
+            return Ok(Packet::new(packet, 1, end));
+        }
+        let body = event.len().checked_sub(CHECKSUM_LENGTH).filter(|end| *end >= HEADER_LENGTH);
+        let (body, sum) = event.split_at(body.ok_or_else(wrong)?);
+        if crc32fast::hash(body).to_le_bytes() != sum {
+            return Err(wrong());
+        }
+        let end = 1 + body.len();
+        Ok(Packet::new(packet, 1, end))
+    }
+}
+
+/// The session variables that make a connection a replica's.
+fn session(origin: &Origin) -> Vec<String> {
+    let heartbeat = HEARTBEAT.as_nanos();
+    let mut statements =
+        vec![format!("set session net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}")];
+    match origin.server.flavor {
+        Flavor::MariaDb => statements.extend([
+            "set @mariadb_slave_capability = 4".to_owned(),
+            format!("set @slave_connect_state = '{}'", origin.after),
+            // A hole in the sequence is an error then, never a silent jump.
+            "set @slave_gtid_strict_mode = 1".to_owned(),
+            "set @slave_gtid_ignore_duplicates = 0".to_owned(),
+        ]),
+        Flavor::MySql => {
+            let uuid = format!("00000000-0000-4000-8000-{:012x}", origin.server.server_id);
+            statements.extend([
+                format!("set @source_heartbeat_period = {heartbeat}"),
+                "set @source_binlog_checksum = @@global.binlog_checksum".to_owned(),
+                // The server ends the dump thread of an earlier connection with the same uuid.
+                format!("set @slave_uuid = '{uuid}', @replica_uuid = '{uuid}'"),
+            ]);
+        }
+    }
+    statements
+}
+
+fn register(server_id: u32) -> Vec<u8> {
+    let mut command = vec![COM_REGISTER_SLAVE];
+    command.extend(server_id.to_le_bytes());
+    // Host, user and password to show, port, rank, master id: all empty.
+    command.extend([0; 13]);
+    command
+}
+
+fn dump(origin: &Origin) -> Vec<u8> {
+    const FIRST_EVENT: u32 = 4;
+    const THROUGH_GTID: u16 = 4;
+    let server_id = origin.server.server_id.to_le_bytes();
+    let GtidSet::MySql(servers) = &origin.after else {
+        let mut command = vec![COM_BINLOG_DUMP];
+        command.extend(FIRST_EVENT.to_le_bytes());
+        command.extend(0u16.to_le_bytes());
+        command.extend(server_id);
+        return command;
+    };
+    let mut set = u64::try_from(servers.len()).unwrap_or(0).to_le_bytes().to_vec();
+    for (uuid, intervals) in servers {
+        set.extend(uuid);
+        set.extend(u64::try_from(intervals.len()).unwrap_or(0).to_le_bytes());
+        for (first, last) in intervals {
+            set.extend(first.to_le_bytes());
+            set.extend((last + 1).to_le_bytes());
+        }
+    }
+    let mut command = vec![COM_BINLOG_DUMP_GTID];
+    command.extend(THROUGH_GTID.to_le_bytes());
+    command.extend(server_id);
+    // No file name: a server that gets one begins there, whatever the set says.
+    command.extend(0u32.to_le_bytes());
+    command.extend(u64::from(FIRST_EVENT).to_le_bytes());
+    command.extend(u32::try_from(set.len()).unwrap_or(0).to_le_bytes());
+    command.extend(set);
+    command
+}
+
+/// The client library's errors have no text of their own; the server's number is inside.
+fn refused(error: ClientError) -> TailError {
+    let mut reason = String::new();
+    // Writing to a string cannot fail.
+    let _written = match error {
+        ClientError::String(text) => write!(reason, "{text}"),
+        other => write!(reason, "{other:?}"),
+    };
+    // Access denied, to a database, by plugin, for lack of a privilege; unknown plugin.
+    let denied = ["1045", "1044", "1698", "1227", "1251"];
+    let said = |code: &&str| reason.contains(&format!("error_code: {code}"));
+    match denied.iter().any(said) || reason.contains("auth plugin is not supported") {
+        true => TailError::Denied { reason },
+        false => TailError::Connect { reason },
+    }
+}
+
+/// An error packet of the server: number, perhaps a state behind `#`, words.
+fn answered(packet: &[u8]) -> TailError {
+    let code = match packet {
+        [_, low, high, ..] => u16::from_le_bytes([*low, *high]),
+        _ => 0,
+    };
+    let text = packet.get(3..).unwrap_or_default();
+    let text = if text.first() == Some(&b'#') { text.get(6..).unwrap_or_default() } else { text };
+    let message = String::from_utf8_lossy(text).into_owned();
+    classify(code, message)
+}
+
+fn classify(code: u16, message: String) -> TailError {
+    const DUPLICATE_SERVER_ID: u16 = 4052;
+    const CANNOT_READ_BINLOG: u16 = 1236;
+    const POSITION_LOST: [&str; 6] = [
+        "purged",
+        "could not find",
+        "not in the master's binlog",
+        "diverged",
+        "more gtids",
+        "higher sequence numbers",
+    ];
+    const REPLACED: [&str; 3] = ["same server_uuid", "same server_id", "same server id"];
+    let lower = message.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|words| lower.contains(words));
+    match code {
+        DUPLICATE_SERVER_ID => TailError::Ended { reason: message },
+        CANNOT_READ_BINLOG if says(&REPLACED) => TailError::Ended { reason: message },
+        CANNOT_READ_BINLOG if says(&POSITION_LOST) => TailError::PositionLost { reason: message },
+        // Access denied, and lacking the privilege to replicate.
+        1045 | 1227 => TailError::Denied { reason: message },
+        // Going down, killed.
+        1053 | 1077 | 1079 | 1317 | 1927 => TailError::Ended { reason: message },
+        _ => TailError::Server { code, message },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_purged_binlog_is_told_from_other_refusals() {
+        let lost = "Could not find GTID state requested by slave in any binlog files. Probably the \
+                    slave state is too old and required binlog files have been purged.";
+        assert!(matches!(classify(1236, lost.into()), TailError::PositionLost { .. }));
+        let evicted = "A slave with the same server_uuid/server_id as this slave has connected";
+        assert!(matches!(classify(1236, evicted.into()), TailError::Ended { .. }));
+        let too_long = "log event entry exceeded max_allowed_packet";
+        assert!(matches!(classify(1236, too_long.into()), TailError::Server { .. }));
+    }
+
+    #[test]
+    fn an_error_packet_gives_number_and_words_or_nothing() {
+        let packet = b"\xff\x0b\x05#28000Access denied".as_slice();
+        assert!(matches!(answered(packet), TailError::Server { code: 1291, message }
+            if message == "Access denied"));
+        assert!(matches!(answered(b"\xff"), TailError::Server { code: 0, .. }));
+    }
+}

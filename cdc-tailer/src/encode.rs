@@ -1,0 +1,215 @@
+//! A row change as a Debezium-compatible JSON event, written straight into bytes.
+//!
+//! Encodings: integers as numbers; DATETIME up to 3 digits of a second as milliseconds since 1970,
+//! beyond that as microseconds; TIMESTAMP as ISO 8601 in UTC; DATE as days since 1970; TIME as
+//! microseconds; DECIMAL as text; ENUM and SET as their numbers; binary columns as base64; dates
+//! that are none (0000-00-00) as null. What `topic::Event` reads is a subset of this.
+
+use chrono::{DateTime, SecondsFormat};
+use serde::Serialize;
+use thiserror::Error;
+use topic::Op;
+
+use crate::{
+    cell::Cell,
+    column::Kind,
+    event::Change,
+    rows::RowChange,
+    table::{Column, Table},
+};
+
+/// A text column holds what is not UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("column {table}.{column} holds text that is not UTF-8: make it utf8mb4 or binary")]
+pub(crate) struct NotUtf8 {
+    table: String,
+    column: String,
+}
+
+/// Where and when the changes of a rows event happened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) gtid: &'a str,
+    pub(crate) file: &'a str,
+    /// Offset behind the rows event.
+    pub(crate) end: u32,
+    /// Commit time, milliseconds since 1970.
+    pub(crate) committed_ms: i64,
+    /// Milliseconds since 1970.
+    pub(crate) now_ms: i64,
+}
+
+/// Appends the event of one row; `number` counts the transaction's rows from 0.
+pub(crate) fn event(
+    out: &mut Vec<u8>,
+    table: &Table,
+    change: Change,
+    row: &RowChange<'_>,
+    place: &Place<'_>,
+    number: u32,
+) -> Result<(), NotUtf8> {
+    out.extend(br#"{"before":"#);
+    image(out, table, row.before.as_deref())?;
+    out.extend(br#","after":"#);
+    image(out, table, row.after.as_deref())?;
+    out.extend(br#","op":"#);
+    json(out, op(change).letter());
+    out.extend(br#","source":{"db":"#);
+    json(out, &table.database);
+    out.extend(br#","table":"#);
+    json(out, &table.name);
+    out.extend(br#","gtid":"#);
+    json(out, place.gtid);
+    out.extend(br#","file":"#);
+    json(out, place.file);
+    out.extend(br#","pos":"#);
+    json(out, &place.end);
+    out.extend(br#","row":"#);
+    json(out, &number);
+    out.extend(br#","ts_ms":"#);
+    json(out, &place.committed_ms);
+    out.extend(br#","snapshot":false},"ts_ms":"#);
+    json(out, &place.now_ms);
+    out.push(b'}');
+    Ok(())
+}
+
+/// Appends a cell that is a key: the digits of a number, or the text itself.
+pub(crate) fn key(out: &mut Vec<u8>, cell: &Cell<'_>) {
+    match cell {
+        Cell::Int(number) => json(out, number),
+        Cell::Unsigned(number) => json(out, number),
+        Cell::Text(bytes) | Cell::Bytes(bytes, _) => out.extend(*bytes),
+        _ => {}
+    }
+}
+
+fn op(change: Change) -> Op {
+    match change {
+        Change::Insert => Op::Create,
+        Change::Update => Op::Update,
+        Change::Delete => Op::Delete,
+    }
+}
+
+fn image(out: &mut Vec<u8>, table: &Table, cells: Option<&[Cell<'_>]>) -> Result<(), NotUtf8> {
+    let Some(cells) = cells else {
+        out.extend(b"null");
+        return Ok(());
+    };
+    let mut separator = b'{';
+    for (column, cell) in table.columns.iter().zip(cells) {
+        out.push(separator);
+        separator = b',';
+        out.extend(column.label.as_bytes());
+        value(out, column, cell)
+            .ok_or_else(|| NotUtf8 { table: table.name.clone(), column: column.name.clone() })?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// `None`: a text that is not UTF-8.
+fn value(out: &mut Vec<u8>, column: &Column, cell: &Cell<'_>) -> Option<()> {
+    match cell {
+        Cell::Null | Cell::DateTime(None) | Cell::Date(None) => out.extend(b"null"),
+        Cell::Int(number) | Cell::Time(number) | Cell::Date(Some(number)) => json(out, number),
+        Cell::Unsigned(number) => json(out, number),
+        Cell::Float(number) => json(out, number),
+        Cell::Decimal(digits) => json(out, digits),
+        Cell::Text(bytes) => json(out, std::str::from_utf8(bytes).ok()?),
+        Cell::Bytes(bytes, zeros) => base64(out, bytes, *zeros),
+        Cell::DateTime(Some(micros)) => match column.kind {
+            Kind::DateTime { fraction: 4.. } => json(out, micros),
+            _ => json(out, &micros.div_euclid(1000)),
+        },
+        Cell::Timestamp(micros) => {
+            let time = DateTime::from_timestamp_micros(*micros).unwrap_or_default();
+            json(out, &time.to_rfc3339_opts(SecondsFormat::AutoSi, true));
+        }
+    }
+    Some(())
+}
+
+fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(&mut *out, value).expect("numbers and texts always fit into a vector");
+}
+
+/// Appends `bytes` and `zeros` more zero bytes as a base64 string, with padding.
+fn base64(out: &mut Vec<u8>, bytes: &[u8], zeros: usize) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut all = bytes.iter().copied().chain(std::iter::repeat_n(0, zeros));
+    out.push(b'"');
+    while let Some(first) = all.next() {
+        let (second, third) = (all.next(), all.next());
+        let [a, b, c] = [first, second.unwrap_or(0), third.unwrap_or(0)].map(usize::from);
+        out.push(DIGITS[a >> 2]);
+        out.push(DIGITS[(a << 4 | b >> 4) & 63]);
+        out.push(second.map_or(b'=', |_| DIGITS[(b << 2 | c >> 6) & 63]));
+        out.push(third.map_or(b'=', |_| DIGITS[c & 63]));
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let column = |name: &str, kind| Column::new(name.to_owned(), kind);
+        let columns = vec![
+            column("template_id", Kind::Int { bytes: 8, unsigned: false }),
+            column("seq", Kind::Int { bytes: 8, unsigned: false }),
+            column("delta", Kind::Int { bytes: 8, unsigned: false }),
+            column("reason", Kind::Text { length_bytes: 1 }),
+            column("actor", Kind::Text { length_bytes: 1 }),
+            column("created_at", Kind::DateTime { fraction: 3 }),
+        ];
+        Table { database: "coupon".into(), name: "stock_movement".into(), columns }
+    }
+
+    const PLACE: Place<'_> = Place {
+        gtid: "0-1-42",
+        file: "binlog.000002",
+        end: 815,
+        committed_ms: 1_700_000_000_000,
+        now_ms: 1_700_000_000_007,
+    };
+
+    #[test]
+    fn an_event_is_what_the_topic_crate_reads() {
+        let cells = vec![
+            Cell::Int(7),
+            Cell::Int(1),
+            Cell::Int(-3),
+            Cell::Text("a \"quoted\" 券".as_bytes()),
+            Cell::Text(b"op"),
+            Cell::DateTime(Some(1_700_000_000_123_000)),
+        ];
+        let row = RowChange { before: None, after: Some(cells) };
+        let mut out = Vec::new();
+        event(&mut out, &table(), Change::Insert, &row, &PLACE, 2).unwrap();
+        let event: topic::Event<topic::StockMovementRow> = topic::decode(&out).unwrap();
+        let after = event.after.unwrap();
+        assert_eq!(after.reason, "a \"quoted\" 券");
+        assert_eq!((after.template_id, after.delta, after.created_at), (7, -3, 1_700_000_000_123));
+        assert_eq!(event.source.gtid.as_deref(), Some("0-1-42"));
+        assert_eq!((event.source.pos, event.source.row, event.ts_ms), (815, 2, PLACE.now_ms));
+    }
+
+    #[test]
+    fn text_that_is_not_utf_8_names_its_column() {
+        let mut out = Vec::new();
+        let column = Column::new("reason".into(), Kind::Text { length_bytes: 1 });
+        assert_eq!(value(&mut out, &column, &Cell::Text(&[0xff])), None);
+    }
+
+    #[test]
+    fn bytes_are_base64_with_the_zeros_the_server_cut_off() {
+        let mut out = Vec::new();
+        base64(&mut out, b"ab", 2);
+        base64(&mut out, b"", 0);
+        base64(&mut out, b"abc", 0);
+        assert_eq!(out, br#""YWIAAA==""""YWJj""#);
+    }
+}

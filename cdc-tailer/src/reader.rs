@@ -1,0 +1,146 @@
+//! The reader thread: connects, assembles transactions, hands them over, connects again.
+//!
+//! It resumes after the last transaction it handed over, not after the checkpoint: what was handed
+//! over is in this process's memory until the broker has it.
+
+use std::{
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use runtime::Backoff;
+use tracing::{info, warn};
+
+use crate::{
+    assembler::{Assembled, Assembler, Followed, Transaction},
+    connection::{Connection, HEARTBEAT},
+    error::{Directive, TailError},
+    metrics,
+    queue::{Closed, Sender},
+    source::{BinlogSource, Origin},
+};
+
+/// Waits between connection attempts.
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+/// How often the same place may look damaged before it is damaged.
+const STRIKES_MAX: u32 = 3;
+
+/// What the reader hands over.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// The stream is open.
+    Connected,
+    /// The stream broke; it will be opened again.
+    Disconnected(String),
+    /// The next transaction.
+    Transaction(Transaction),
+    /// The server has nothing more for now.
+    Idle,
+}
+
+/// Starts the thread. It ends when the receiver is gone, or with an error that does not pass.
+pub(crate) fn spawn(
+    origin: Origin,
+    followed: Followed,
+    sender: Sender<Incoming>,
+) -> std::io::Result<JoinHandle<Result<(), TailError>>> {
+    let reader = Reader { origin, followed, sender, strikes: 0 };
+    thread::Builder::new().name("binlog-reader".to_owned()).spawn(|| reader.run())
+}
+
+struct Reader {
+    origin: Origin,
+    followed: Followed,
+    sender: Sender<Incoming>,
+    /// Suspect failures since the last transaction.
+    strikes: u32,
+}
+
+/// Why a stream ended.
+enum End {
+    ReceiverGone,
+    Failed(TailError),
+}
+
+impl From<Closed> for End {
+    fn from(_: Closed) -> Self {
+        Self::ReceiverGone
+    }
+}
+
+impl From<TailError> for End {
+    fn from(error: TailError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Reader {
+    fn run(mut self) -> Result<(), TailError> {
+        let mut backoff = Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
+        loop {
+            let before = self.origin.after.clone();
+            let error = match self.stream() {
+                End::ReceiverGone => return Ok(()),
+                End::Failed(error) => error,
+            };
+            if self.origin.after != before {
+                backoff.reset();
+                self.strikes = 0;
+            }
+            self.strikes += u32::from(error.directive() == Directive::Suspect);
+            match error.directive() {
+                Directive::Reconnect => {}
+                Directive::Suspect if self.strikes < STRIKES_MAX => {}
+                Directive::Suspect | Directive::Resnapshot | Directive::Stop => return Err(error),
+            }
+            let reason = runtime::report(&error);
+            let wait = backoff.next_wait();
+            warn!(error = reason, wait_ms = wait.as_millis(), "binlog stream broke");
+            ::metrics::counter!(metrics::RECONNECTS).increment(1);
+            if self.sender.send(Incoming::Disconnected(reason), 0).is_err()
+                || self.sender.pause(wait).is_err()
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Streams over one connection until it ends.
+    fn stream(&mut self) -> End {
+        match self.try_stream() {
+            Ok(never) => match never {},
+            Err(end) => end,
+        }
+    }
+
+    fn try_stream(&mut self) -> Result<std::convert::Infallible, End> {
+        let mut source = Connection::open(&self.origin)?;
+        info!(
+            binlog.gtid = %self.origin.after,
+            mysql.address = ?self.origin.server.address,
+            mysql.server_id = self.origin.server.server_id,
+            heartbeat_ms = HEARTBEAT.as_millis(),
+            "binlog stream opened"
+        );
+        self.sender.send(Incoming::Connected, 0)?;
+        self.forward(&mut source)
+    }
+
+    fn forward(&mut self, source: &mut impl BinlogSource) -> Result<std::convert::Infallible, End> {
+        let mut assembler = Assembler::new(self.followed.clone());
+        loop {
+            let packet = source.next_packet()?;
+            match assembler.accept(packet)? {
+                Assembled::Nothing => {}
+                Assembled::Idle => self.sender.send(Incoming::Idle, 0)?,
+                Assembled::Transaction(transaction) => {
+                    let (gtid, bytes) = (transaction.gtid, transaction.bytes());
+                    self.sender.send(Incoming::Transaction(transaction), bytes)?;
+                    self.origin.after.add(&gtid);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! A table as the binlog describes it before its rows: names and layouts of its columns.
+
+use thiserror::Error;
+
+use crate::{
+    bytes::{Bytes, Truncated, bit_from_top},
+    column::Kind,
+};
+
+/// Most columns of a table; the servers' own limit is 4,096.
+const COLUMNS_MAX: usize = 4096;
+
+/// Fields of the optional metadata.
+const SIGNEDNESS: u8 = 1;
+const DEFAULT_COLLATION: u8 = 2;
+const COLLATIONS: u8 = 3;
+const NAMES: u8 = 4;
+
+/// A table map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) database: String,
+    pub(crate) name: String,
+    pub(crate) columns: Vec<Column>,
+}
+
+/// One column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    /// The name as it stands in a JSON object, with its colon.
+    pub(crate) label: String,
+}
+
+impl Column {
+    pub(crate) fn new(name: String, kind: Kind) -> Self {
+        let label = format!("{}:", serde_json::Value::from(name.as_str()));
+        Self { name, kind, label }
+    }
+}
+
+/// Why a table map is of no use.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum TableError {
+    /// The bytes are not a table map.
+    #[error("table map {0}")]
+    Truncated(#[from] Truncated),
+    /// A text in it is not UTF-8.
+    #[error("table map holds a name that is not UTF-8")]
+    Name,
+    /// The server did not write the columns' names.
+    #[error(
+        "table {table} comes without column names: run `set global binlog_row_metadata = 'FULL'`, \
+         then change the table's rows again or use --resnapshot"
+    )]
+    NoNames {
+        /// Which table.
+        table: String,
+    },
+}
+
+/// The names in a table map, without reading the rest: foreign tables may hold anything.
+pub(crate) fn names(body: &[u8]) -> Result<(&[u8], &[u8]), Truncated> {
+    let mut bytes = Bytes::new(body);
+    bytes.take(8)?;
+    let database = name(&mut bytes)?;
+    Ok((database, name(&mut bytes)?))
+}
+
+impl Table {
+    /// Reads a table map's body.
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, TableError> {
+        let (database, table) = names(body)?;
+        let mut bytes = Bytes::new(body);
+        bytes.take(8 + 1 + database.len() + 1 + 1 + table.len() + 1)?;
+        let count = bytes.count()?;
+        if count > COLUMNS_MAX {
+            return Err(Truncated.into());
+        }
+        let codes = bytes.take(count)?;
+        let mut metadata = Bytes::new(bytes.counted()?);
+        let mut kinds = Vec::with_capacity(count);
+        for code in codes {
+            kinds.push(Kind::parse(*code, &mut metadata)?);
+        }
+        bytes.take(count.div_ceil(8))?;
+        let table = text(table)?;
+        let names = optional(bytes, &mut kinds)?;
+        if names.len() != count {
+            return Err(TableError::NoNames { table });
+        }
+        let columns = names.into_iter().zip(kinds).map(|(name, kind)| Column::new(name, kind));
+        Ok(Self { database: text(database)?, name: table, columns: columns.collect() })
+    }
+
+    /// The index of a column by its name.
+    pub(crate) fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+}
+
+/// Applies the optional metadata to the kinds and returns the columns' names, if they are there.
+fn optional(mut bytes: Bytes<'_>, kinds: &mut [Kind]) -> Result<Vec<String>, TableError> {
+    let mut names = Vec::new();
+    while !bytes.is_empty() {
+        let field = bytes.u8()?;
+        let mut value = Bytes::new(bytes.counted()?);
+        match field {
+            SIGNEDNESS => {
+                let numeric = kinds.iter_mut().filter(|kind| kind.is_numeric());
+                for (index, kind) in numeric.enumerate() {
+                    if let Kind::Int { unsigned, .. } = kind {
+                        *unsigned = bit_from_top(value.rest(), index);
+                    }
+                }
+            }
+            DEFAULT_COLLATION => {
+                let default = value.length_encoded()?;
+                let mut collations = vec![default; kinds.len()];
+                while !value.is_empty() {
+                    let index = value.count()?;
+                    let collation = value.length_encoded()?;
+                    *collations.get_mut(index).ok_or(Truncated)? = collation;
+                }
+                apply_collations(kinds, &collations);
+            }
+            COLLATIONS => {
+                let mut collations = Vec::with_capacity(kinds.len());
+                while !value.is_empty() {
+                    collations.push(value.length_encoded()?);
+                }
+                apply_collations(kinds, &collations);
+            }
+            NAMES => {
+                while !value.is_empty() {
+                    names.push(text(value.counted()?)?);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(names)
+}
+
+/// The list has one entry for each character column, in their order.
+fn apply_collations(kinds: &mut [Kind], collations: &[u64]) {
+    let characters = kinds.iter_mut().filter(|kind| kind.is_character());
+    for (kind, collation) in characters.zip(collations) {
+        *kind = kind.with_collation(*collation);
+    }
+}
+
+fn name<'a>(bytes: &mut Bytes<'a>) -> Result<&'a [u8], Truncated> {
+    let length = usize::from(bytes.u8()?);
+    let name = bytes.take(length)?;
+    bytes.u8()?;
+    Ok(name)
+}
+
+fn text(bytes: &[u8]) -> Result<String, TableError> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| TableError::Name)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `create table d.t (a tinyint unsigned, b varbinary(300), c char(4), y year, e bigint)`.
+    fn sample() -> Vec<u8> {
+        let mut body = vec![7, 0, 0, 0, 0, 0, 1, 0, 1, b'd', 0, 1, b't', 0];
+        body.extend([5, 1, 15, 254, 13, 8]);
+        body.extend([4, 0x2c, 0x01, 0xfe, 16]);
+        body.push(0);
+        // Numeric columns: a, y, e. Only a and y are unsigned.
+        body.extend([SIGNEDNESS, 1, 0b1100_0000]);
+        body.extend([COLLATIONS, 2, 63, 45]);
+        body.extend([NAMES, 10, 1, b'a', 1, b'b', 1, b'c', 1, b'y', 1, b'e']);
+        body
+    }
+
+    #[test]
+    fn a_table_map_gives_names_signs_and_character_sets() {
+        let table = Table::parse(&sample()).unwrap();
+        assert_eq!((table.database.as_str(), table.name.as_str()), ("d", "t"));
+        let kinds: Vec<_> = table.columns.iter().map(|column| column.kind).collect();
+        let expected = [
+            Kind::Int { bytes: 1, unsigned: true },
+            Kind::Bytes { length_bytes: 2 },
+            Kind::Text { length_bytes: 1 },
+            Kind::Year,
+            Kind::Int { bytes: 8, unsigned: false },
+        ];
+        assert_eq!(kinds, expected);
+        assert_eq!(table.column("e"), Some(4));
+    }
+
+    #[test]
+    fn a_table_without_names_says_how_to_get_them() {
+        let mut body = sample();
+        body.truncate(body.len() - 12);
+        let error = Table::parse(&body).unwrap_err().to_string();
+        assert!(error.contains("set global binlog_row_metadata"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _table = Table::parse(&body);
+        }
+
+        #[test]
+        fn a_damaged_table_map_is_read_or_refused(at in 0usize..50, byte: u8) {
+            let mut body = sample();
+            let at = at % body.len();
+            body[at] = byte;
+            let _table = Table::parse(&body);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! One test's database and topics, and tailers to start and end in it.
+
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use cdc_tailer::Config;
+use clap::Parser as _;
+use devstack::{Scope, TestServers};
+use runtime::{Clock, Health};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use topic::{Event, Message, TableReader, TopicNames, UserCouponRow};
+
+/// How long anything may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Distinguishes the replicas of this test run.
+static SERVER_ID: AtomicU32 = AtomicU32::new(1);
+
+pub(crate) struct Harness {
+    pub(crate) names: TopicNames,
+    pub(crate) config: Config,
+    scope: Scope,
+}
+
+/// A tailer that runs in this process.
+pub(crate) struct Running {
+    task: JoinHandle<anyhow::Result<()>>,
+    stop: CancellationToken,
+    health: Health,
+}
+
+/// A statement that inserts a coupon.
+pub(crate) fn coupon(id: i64, user: i64) -> String {
+    format!(
+        "insert into user_coupon values ({id}, 7, {user}, {id}, 9, 1, 0, 1, 200, '2026-01-02', \
+         '2026-01-02', '2026-01-01', '2026-02-01', null, null, null)"
+    )
+}
+
+impl Harness {
+    pub(crate) async fn new(name: &str) -> Self {
+        let scope = TestServers::shared().scope(name);
+        let url = &scope.endpoints.database_url;
+        mysql_store::migrate::run(url).await.unwrap();
+        let server_id = std::process::id() * 64 + SERVER_ID.fetch_add(1, Ordering::Relaxed);
+        let config = Config::parse_from([
+            "cdc-tailer",
+            "--database-url",
+            url,
+            "--kafka-brokers",
+            &scope.endpoints.kafka_brokers,
+            "--topic-prefix",
+            &scope.topic_prefix,
+            "--topic-partitions",
+            "1",
+            "--server-id",
+            &server_id.to_string(),
+        ]);
+        Self { names: TopicNames::new(&scope.topic_prefix), config, scope }
+    }
+
+    /// Starts a tailer and waits until it follows.
+    pub(crate) async fn start(&self) -> Running {
+        let running = self.start_with(self.config.clone());
+        let following = async {
+            while !running.health.unready().is_empty() {
+                assert!(!running.task.is_finished(), "the tailer ended at its start");
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, following).await.expect("the tailer follows");
+        running
+    }
+
+    pub(crate) fn start_with(&self, config: Config) -> Running {
+        let (stop, health) = (CancellationToken::new(), Health::default());
+        let (token, part) = (stop.clone(), health.part("binlog"));
+        let task =
+            tokio::spawn(
+                async move { cdc_tailer::run(&config, &Clock::system(), &part, token).await },
+            );
+        Running { task, stop, health }
+    }
+
+    /// Runs statements in one session.
+    pub(crate) fn sql(&self, text: &str) {
+        let url = &self.scope.endpoints.database_url;
+        let rest = url.strip_prefix("mysql://").unwrap();
+        let (login, rest) = rest.split_once('@').unwrap();
+        let (user, password) = login.split_once(':').unwrap();
+        let (host, rest) = rest.split_once(':').unwrap();
+        let (port, database) = rest.split_once('/').unwrap();
+        let mut client = Command::new("mariadb")
+            .args(["--default-character-set=utf8mb4", "-h", host, "-P", port, "-u", user])
+            .args([&format!("-p{password}"), database])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        client.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(client.wait().unwrap().success(), "{text}");
+    }
+
+    /// The first `count` events of a topic.
+    pub(crate) async fn events<R: DeserializeOwned>(
+        &self,
+        topic: &str,
+        count: usize,
+    ) -> Vec<Event<R>> {
+        self.messages_until(topic, |messages| messages.len() >= count)
+            .await
+            .iter()
+            .map(|message| topic::decode(message.payload.as_ref().unwrap()).unwrap())
+            .collect()
+    }
+
+    pub(crate) async fn coupons(&self, count: usize) -> Vec<Event<UserCouponRow>> {
+        self.events(&self.names.user_coupon(), count).await
+    }
+
+    /// Coupon ids in the order of their events.
+    pub(crate) async fn coupon_ids(&self, count: usize) -> Vec<i64> {
+        self.coupons(count).await.into_iter().map(|event| event.after.unwrap().id).collect()
+    }
+
+    /// The same, until the event of coupon `last` is there.
+    pub(crate) async fn coupon_ids_until(&self, last: i64) -> Vec<i64> {
+        let id = |message: &Message| {
+            let payload = message.payload.as_ref().unwrap();
+            topic::decode::<Event<UserCouponRow>>(payload).unwrap().after.unwrap().id
+        };
+        let messages = self
+            .messages_until(&self.names.user_coupon(), |messages| {
+                messages.last().is_some_and(|message| id(message) == last)
+            })
+            .await;
+        messages.iter().map(id).collect()
+    }
+
+    /// The last checkpoint's text.
+    pub(crate) async fn checkpoint(&self) -> String {
+        let messages = self.messages_until(&self.names.checkpoint(), |all| !all.is_empty()).await;
+        text(messages.last().unwrap())
+    }
+
+    pub(crate) async fn checkpoint_other_than(&self, known: &str) {
+        let other =
+            |messages: &[Message]| messages.last().is_some_and(|message| text(message) != known);
+        self.messages_until(&self.names.checkpoint(), other).await;
+    }
+
+    async fn messages_until(
+        &self,
+        topic: &str,
+        enough: impl Fn(&[Message]) -> bool,
+    ) -> Vec<Message> {
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let reading = async {
+            let mut reader = TableReader::open(brokers, topic).await.unwrap();
+            let mut all = Vec::new();
+            while !enough(&all) || !reader.caught_up() {
+                all.append(&mut reader.next_batch(1000).await.unwrap());
+            }
+            all
+        };
+        tokio::time::timeout(PATIENCE, reading).await.expect("the messages arrive")
+    }
+}
+
+fn text(message: &Message) -> String {
+    String::from_utf8(message.payload.clone().unwrap()).unwrap()
+}
+
+impl Running {
+    /// Asks it to stop and waits for its end.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        self.ended().await
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ended(self) -> anyhow::Result<()> {
+        tokio::time::timeout(PATIENCE, self.task).await.expect("the tailer ends").unwrap()
+    }
+
+    /// Ends it wherever it is.
+    pub(crate) fn kill(self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,136 @@
+//! The tailer against a real MariaDB and a real Kafka: `./dev test`, or `./dev servers up` first.
+
+mod harness;
+
+use harness::{Harness, coupon};
+use topic::{Op, TemplateRow};
+
+const INSERT_TEMPLATE: &str = "insert into coupon_template values \
+    (7, 1, 'Zwölf % 券', 1, 1250, null, 0, 'EUR', 2, 2, '2026-01-01', '2026-12-31 23:59:59.999', \
+     null, null, 86400000, 1, 1, '2026-01-01 00:00:00.001', '2026-01-01 00:00:00.002');";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn committed_rows_come_in_order_with_their_values() {
+    let test = Harness::new("committed rows").await;
+    let tailer = test.start().await;
+    test.sql(INSERT_TEMPLATE);
+    test.sql(&format!("{}; {}", coupon(1, 70), coupon(2, 71)));
+    test.sql(
+        "update user_coupon set status = 1, version = 2, used_at = '2026-05-05 05:05:05.555', \
+         order_ref = 'o-\"1\"' where id = 1; delete from user_coupon where id = 2;",
+    );
+    let events = test.coupons(4).await;
+    let ops: Vec<_> = events.iter().map(|event| event.op).collect();
+    assert_eq!(ops, [Op::Create, Op::Create, Op::Update, Op::Delete]);
+    let (before, after) = (events[2].before.clone().unwrap(), events[2].after.clone().unwrap());
+    assert_eq!((before.version, before.used_at, before.order_ref.as_deref()), (1, None, None));
+    assert_eq!((after.id, after.user_id, after.status, after.version), (1, 70, 1, 2));
+    assert_eq!(after.used_at, Some(1_777_957_505_555));
+    assert_eq!(after.order_ref.as_deref(), Some("o-\"1\""));
+    assert_eq!(after.expiry_shard, 200, "unsigned");
+    assert!(events[3].after.is_none());
+    assert!(events.iter().all(|event| event.source.gtid.is_some() && !event.source.snapshot));
+
+    let templates = test.events::<TemplateRow>(&test.names.template(), 1).await;
+    let template = templates[0].after.clone().unwrap();
+    assert_eq!(template.name, "Zwölf % 券");
+    assert_eq!((template.valid_from, template.valid_for_ms), (None, Some(86_400_000)));
+    assert_eq!(template.claim_ends_at, 1_798_761_599_999);
+    tailer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_after_a_savepoint_arrive_unless_they_were_rolled_back() {
+    let test = Harness::new("savepoints").await;
+    let tailer = test.start().await;
+    // A table without transactions keeps the rolled back rows in the binlog.
+    test.sql("create table diary (a int) engine = aria");
+    test.sql(&format!(
+        "begin; {}; savepoint one; {}; insert into diary values (1); rollback to one; {}; commit; {}",
+        coupon(1, 1),
+        coupon(2, 2),
+        coupon(3, 3),
+        coupon(4, 4),
+    ));
+    assert_eq!(test.coupon_ids(3).await, [1, 3, 4]);
+    tailer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abruptly_dropped_tailer_loses_nothing() {
+    let test = Harness::new("dropped").await;
+    for round in 0..4 {
+        let tailer = test.start().await;
+        let first = round * 100 + 1;
+        for id in first..first + 100 {
+            test.sql(&coupon(id, id % 7));
+        }
+        // In the middle of whatever it is doing.
+        tailer.kill();
+    }
+    let tailer = test.start().await;
+    let mut seen = test.coupon_ids_until(400).await;
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen, (1..=400).collect::<Vec<_>>());
+    tailer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_start_reads_what_is_there_and_a_later_one_does_not() {
+    let test = Harness::new("first start").await;
+    test.sql(INSERT_TEMPLATE);
+    test.sql(&format!("{}; {}", coupon(1, 1), coupon(2, 1)));
+    test.start().await.stop().await.unwrap();
+    test.sql(&coupon(3, 1));
+    let tailer = test.start().await;
+    let events = test.coupons(3).await;
+    let ops: Vec<_> = events.iter().map(|event| event.op).collect();
+    assert_eq!(ops, [Op::Read, Op::Read, Op::Create]);
+    assert!(events[0].source.snapshot);
+    let streamed = events[2].after.clone().unwrap();
+    let read = events[1].after.clone().unwrap();
+    assert_eq!(topic::UserCouponRow { id: 3, claim_no: 3, ..read }, streamed, "same row, two ways");
+    tailer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_traffic_moves_the_checkpoint() {
+    let test = Harness::new("foreign").await;
+    let tailer = test.start().await;
+    test.sql("create table other (a int, b uuid, c geometry)");
+    let before = test.checkpoint().await;
+    test.sql("insert into other values (1, uuid(), point(1, 1))");
+    test.checkpoint_other_than(&before).await;
+    tailer.stop().await.unwrap();
+    assert_eq!(test.coupon_ids(0).await, [] as [i64; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_tailer_fences_the_first() {
+    let test = Harness::new("fenced").await;
+    let first = test.start().await;
+    let second = test.start().await;
+    test.sql(&coupon(1, 1));
+    let error = first.ended().await.unwrap_err();
+    assert!(format!("{error:#}").contains("fenced"), "{error:#}");
+    second.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_work_ends_with_a_sentence() {
+    let test = Harness::new("refused").await;
+    let url = &test.config.database_url.expose().to_owned();
+    let wrong_password = url.replacen("coupon:coupon@", "coupon:wrong@", 1);
+    let refused = |url: String| {
+        let mut config = test.config.clone();
+        config.database_url = url.parse().unwrap();
+        test.start_with(config)
+    };
+    let error = format!("{:#}", refused(wrong_password).ended().await.unwrap_err());
+    assert!(error.contains("DATABASE_URL") && error.contains("Access denied"), "{error}");
+    let nobody = "mysql://u:p@127.0.0.1:1/d".to_owned();
+    let error = format!("{:#}", refused(nobody).ended().await.unwrap_err());
+    assert!(error.contains("DATABASE_URL"), "{error}");
+    assert!(!error.contains("u:p"), "{error}");
+}
