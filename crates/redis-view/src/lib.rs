@@ -1,1 +1,39 @@
-//! (stub)
+//! The user's coupons in Redis: apply a change, page, rebuild.
+//!
+//! A user's view is two keys (see [`keys`]): a ZSet of the unused coupons by time of claim, and a
+//! hash with the version, status and details of every coupon that the view has heard of. It is
+//! derived: any of it may be lost at any time, and the next reader rebuilds it from MySQL. So the
+//! question is never whether the view is there, but whether it is whole:
+//!
+//! - **Sentinels.** Both keys carry the token of the rebuild that made them. A reader reads page and
+//!   sentinels in one script and trusts them only if they agree and the state is `complete`. Redis
+//!   evicts whole keys, so a key that is there is whole, and one that is not makes the view cold.
+//! - **Versions.** Each write is "apply if newer". A coupon that left the list keeps its version in
+//!   the hash, a tombstone, so that a replayed insert cannot bring it back.
+//! - **Generation.** One number for all views, raised in MySQL when the server's run or replication
+//!   id changes; a token of another generation is worth nothing. See [`GenerationOf`].
+//!
+//! Who writes: the sync-consumer by [`ViewStore::apply`] and [`ViewStore::read_back`]; a reader that
+//! finds a cold view, by [`ViewReader::my_coupons`]. Nobody else.
+//!
+//! Architecture invariant: no SQL and no topic; rows and the generation come in as values.
+
+mod connection;
+mod entry;
+mod error;
+mod inspect;
+pub mod keys;
+mod page;
+mod reader;
+mod rebuild;
+mod scripts;
+mod store;
+
+pub use connection::{GenerationFuture, GenerationOf};
+pub use entry::{Change, ViewCoupon};
+pub use error::ViewError;
+pub use inspect::Contents;
+pub use page::{Cursor, CursorError, Page, PageAnswer, PageRequest};
+pub use reader::{MyCoupons, MyCouponsError, Origin, ViewReader};
+pub use rebuild::{Begun, Nonce, REBUILD_WINDOW};
+pub use store::{Applied, CHANGES_PER_CALL, ViewStore};

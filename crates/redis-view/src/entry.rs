@@ -1,0 +1,149 @@
+//! A coupon as the view keeps it.
+
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, CouponId, CouponStatus, TemplateId};
+
+use crate::ViewError;
+
+/// Everything that "my coupons" shows of a coupon, so that a page needs one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViewCoupon {
+    /// Its id.
+    pub id: CouponId,
+    /// Of which template.
+    pub template_id: TemplateId,
+    /// Which of the user's numbers; its own id where the template has no limit.
+    pub claim_no: i64,
+    /// The claim that made it.
+    pub claim_id: ClaimId,
+    /// When it was claimed; the list is ordered by this.
+    pub claimed_at: DateTime<Utc>,
+    /// From when it is valid.
+    pub valid_from: DateTime<Utc>,
+    /// Until when, exclusive.
+    pub valid_until: DateTime<Utc>,
+}
+
+/// One version of one coupon: what a change event says, or a row of MySQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// The coupon.
+    pub coupon: ViewCoupon,
+    /// Where it stands in this version, as written.
+    pub status: CouponStatus,
+    /// Rises by one with every change.
+    pub version: i64,
+}
+
+impl ViewCoupon {
+    /// The member of the list.
+    pub fn member(&self) -> String {
+        format!("{}_{}", self.template_id, self.id)
+    }
+
+    /// The member's score.
+    pub fn score(&self) -> i64 {
+        self.claimed_at.timestamp_millis()
+    }
+}
+
+impl Change {
+    /// Whether this version is on the list.
+    pub fn is_listed(&self) -> bool {
+        self.status == CouponStatus::Unused
+    }
+
+    /// The hash's entry: `version|status|template|claim_no|claim|claimed_at|valid_from|valid_until`,
+    /// or `version|status` for a tombstone. Times are milliseconds since 1970.
+    pub fn entry(&self) -> String {
+        let (version, status) = (self.version, self.status.code());
+        if !self.is_listed() {
+            return format!("{version}|{status}");
+        }
+        let coupon = &self.coupon;
+        format!(
+            "{version}|{status}|{}|{}|{}|{}|{}|{}",
+            coupon.template_id,
+            coupon.claim_no,
+            coupon.claim_id,
+            coupon.claimed_at.timestamp_millis(),
+            coupon.valid_from.timestamp_millis(),
+            coupon.valid_until.timestamp_millis(),
+        )
+    }
+
+    /// Its four arguments of the scripts that apply changes.
+    pub(crate) fn arguments(&self) -> [String; 4] {
+        let score = if self.is_listed() { self.coupon.score().to_string() } else { String::new() };
+        [self.coupon.id.to_string(), self.coupon.member(), score, self.entry()]
+    }
+}
+
+/// Reads the entry of a listed coupon.
+pub(crate) fn listed(id: &str, entry: &str) -> Result<ViewCoupon, ViewError> {
+    parse(id, entry).ok_or_else(|| ViewError::unreadable(format!("coupon {id}: {entry:?}")))
+}
+
+fn parse(id: &str, entry: &str) -> Option<ViewCoupon> {
+    let mut numbers = [0; 8];
+    let mut fields = entry.split('|');
+    for number in &mut numbers {
+        *number = fields.next()?.parse().ok()?;
+    }
+    let [_, status, template, claim_no, claim, claimed_at, valid_from, valid_until] = numbers;
+    if fields.next().is_some() || status != i64::from(CouponStatus::Unused.code()) {
+        return None;
+    }
+    Some(ViewCoupon {
+        id: id.parse().ok()?,
+        template_id: TemplateId(template),
+        claim_no,
+        claim_id: ClaimId(claim),
+        claimed_at: DateTime::from_timestamp_millis(claimed_at)?,
+        valid_from: DateTime::from_timestamp_millis(valid_from)?,
+        valid_until: DateTime::from_timestamp_millis(valid_until)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(status: CouponStatus) -> Change {
+        let time = |ms| DateTime::from_timestamp_millis(ms).unwrap();
+        let coupon = ViewCoupon {
+            id: CouponId(i64::MAX),
+            template_id: TemplateId(1),
+            claim_no: 2,
+            claim_id: ClaimId(3),
+            claimed_at: time(1_000),
+            valid_from: time(2_000),
+            valid_until: time(3_000),
+        };
+        Change { coupon, status, version: 4 }
+    }
+
+    #[test]
+    fn a_listed_coupon_is_read_back_whole() {
+        let change = change(CouponStatus::Unused);
+        let [id, member, score, entry] = change.arguments();
+        assert_eq!((member.as_str(), score.as_str()), ("1_9223372036854775807", "1000"));
+        assert_eq!(listed(&id, &entry).unwrap(), change.coupon);
+    }
+
+    #[test]
+    fn a_tombstone_keeps_the_version_and_has_no_score() {
+        let [_, _, score, entry] = change(CouponStatus::Used).arguments();
+        assert_eq!((score.as_str(), entry.as_str()), ("", "4|1"));
+        assert!(listed("1", &entry).is_err());
+    }
+
+    #[test]
+    fn a_damaged_entry_is_an_error_and_never_a_guess() {
+        for entry in
+            ["", "1", "1|0|1|1|1|1|1", "1|0|1|1|1|1|1|1|1", "1|0|x|1|1|1|1|1", "1|2|1|1|1|1|1|1"]
+        {
+            assert!(listed("1", entry).is_err(), "{entry:?}");
+        }
+    }
+}

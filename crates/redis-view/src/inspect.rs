@@ -1,0 +1,90 @@
+//! A look at the view as it lies there, for the verifier and tests: it trusts nothing.
+
+use std::collections::BTreeMap;
+
+use coupon::UserId;
+
+use crate::{ViewCoupon, ViewError, ViewStore, entry, keys};
+
+/// Keys asked for in one step of a scan.
+const SCAN_COUNT: usize = 1000;
+
+/// Everything that a user's keys hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// Whether readers trust it, under the generation of this connection.
+    pub trusted: bool,
+    /// The list without its sentinel: member → score.
+    pub list: BTreeMap<String, i64>,
+    /// The hash without its sentinel: coupon id → entry, see [`crate::Change::entry`].
+    pub coupons: BTreeMap<String, String>,
+}
+
+impl Contents {
+    /// The details of a listed coupon.
+    ///
+    /// # Errors
+    /// The hash has none, or they cannot be read.
+    pub fn details(&self, id: &str) -> Result<ViewCoupon, ViewError> {
+        match self.coupons.get(id) {
+            Some(text) => entry::listed(id, text),
+            None => Err(ViewError::unreadable(format!("coupon {id} has no details"))),
+        }
+    }
+}
+
+impl ViewStore {
+    /// The users that have a view, in any state.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
+    pub async fn users(&self) -> Result<Vec<UserId>, ViewError> {
+        let mut live = self.live().await?;
+        let failed = |source| ViewError::Command { operation: "scan the views", source };
+        let (mut users, mut cursor) = (Vec::new(), 0u64);
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(keys::lists(self.prefix()));
+            scan.arg("COUNT").arg(SCAN_COUNT);
+            let (next, found): (u64, Vec<String>) =
+                scan.query_async(&mut live.commands).await.map_err(failed)?;
+            users.extend(found.iter().filter_map(|key| keys::user_of_list(self.prefix(), key)));
+            if next == 0 {
+                users.sort_unstable();
+                users.dedup();
+                return Ok(users);
+            }
+            cursor = next;
+        }
+    }
+
+    /// What the user's keys hold, read in one transaction.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
+    pub async fn contents(&self, user: UserId) -> Result<Contents, ViewError> {
+        let mut live = self.live().await?;
+        let [list, coupons] = self.keys(user);
+        let (list, mut coupons): (BTreeMap<String, i64>, BTreeMap<String, String>) = redis::pipe()
+            .atomic()
+            .cmd("ZRANGE")
+            .arg(list)
+            .arg(0)
+            .arg(-1)
+            .arg("WITHSCORES")
+            .cmd("HGETALL")
+            .arg(coupons)
+            .query_async(&mut live.commands)
+            .await
+            .map_err(|source| ViewError::Command { operation: "read a whole view", source })?;
+        let (sentinels, list): (BTreeMap<_, _>, _) =
+            list.into_iter().partition(|(_, score)| *score < 0);
+        let token = coupons.remove("~token").unwrap_or_default();
+        let state = coupons.remove("~state").unwrap_or_default();
+        coupons.remove("~since");
+        let trusted = state == "complete"
+            && token.starts_with(&format!("{}:", live.generation))
+            && sentinels.into_keys().eq([format!("~{token}")]);
+        Ok(Contents { trusted, list, coupons })
+    }
+}

@@ -1,0 +1,137 @@
+//! Versioned writes and the read after them.
+
+use coupon::CouponId;
+use redis_view::{Applied, PageAnswer, ViewError};
+
+use crate::harness::{TestView, USER, unused, used};
+
+#[tokio::test]
+async fn a_change_is_applied_once_and_an_older_one_never() {
+    let view = TestView::new("apply if newer").await;
+    view.rebuild(&[]).await;
+    let changes = [unused(1), unused(2), unused(1), used(2), unused(2)];
+    let applied = view.store.apply(USER, &changes).await.unwrap();
+    use Applied::{Applied as Done, NotNewer};
+    assert_eq!(applied, [Done, Done, NotNewer, Done, NotNewer]);
+    assert_eq!(view.shown().await, [1]);
+}
+
+#[tokio::test]
+async fn a_tombstone_keeps_a_replayed_insert_away_even_if_the_insert_was_never_seen() {
+    let view = TestView::new("tombstone").await;
+    view.rebuild(&[]).await;
+    assert_eq!(view.store.apply(USER, &[used(1)]).await.unwrap(), [Applied::Applied]);
+    assert_eq!(view.store.apply(USER, &[unused(1)]).await.unwrap(), [Applied::NotNewer]);
+    assert_eq!(view.shown().await, [0; 0]);
+}
+
+#[tokio::test]
+async fn replayed_duplicated_and_shuffled_changes_leave_the_keys_byte_equal() {
+    let view = TestView::new("replay").await;
+    view.rebuild(&[]).await;
+    let mut changes: Vec<_> = (1..=60).map(unused).collect();
+    changes.extend((1..=60).filter(|id| id % 3 == 0).map(used));
+    view.store.apply(USER, &changes).await.unwrap();
+    let keys = [view.list(), view.coupons()];
+    let before = [view.dump(&keys[0]).await, view.dump(&keys[1]).await];
+    let contents = view.store.contents(USER).await.unwrap();
+
+    fastrand::seed(42);
+    for _ in 0..20 {
+        let mut again = [changes.clone(), changes.clone()].concat();
+        fastrand::shuffle(&mut again);
+        view.store.apply(USER, &again).await.unwrap();
+        assert_eq!(view.store.read_back(USER, &again).await.unwrap(), 0);
+        assert_eq!([view.dump(&keys[0]).await, view.dump(&keys[1]).await], before);
+    }
+
+    // In any order from the start, too: equal to the last byte of every member, score and entry.
+    for _ in 0..20 {
+        view.store.drop_view(USER).await.unwrap();
+        view.rebuild(&[]).await;
+        fastrand::shuffle(&mut changes);
+        view.store.apply(USER, &changes).await.unwrap();
+        assert_eq!(view.store.contents(USER).await.unwrap(), contents);
+    }
+}
+
+#[tokio::test]
+async fn a_cold_view_stays_cold_and_gets_no_keys() {
+    let view = TestView::new("cold").await;
+    assert_eq!(view.store.apply(USER, &[unused(1)]).await.unwrap(), [Applied::Cold]);
+    assert_eq!(view.store.read_back(USER, &[unused(1)]).await.unwrap(), 0);
+    assert_eq!(view.dump(&view.list()).await, None);
+    assert_eq!(view.dump(&view.coupons()).await, None);
+    assert_eq!(view.ask().await, PageAnswer::Cold);
+}
+
+#[tokio::test]
+async fn more_changes_than_fit_one_call_are_all_applied() {
+    let view = TestView::new("many").await;
+    view.rebuild(&[]).await;
+    let changes: Vec<_> = (1..=450).map(unused).collect();
+    let applied = view.store.apply(USER, &changes).await.unwrap();
+    assert_eq!(applied, [Applied::Applied; 450]);
+    assert_eq!(view.store.read_back(USER, &changes).await.unwrap(), 0);
+    assert_eq!(view.store.contents(USER).await.unwrap().list.len(), 450);
+}
+
+#[tokio::test]
+async fn a_member_lost_between_write_and_read_back_is_written_again_and_counted() {
+    let view = TestView::new("read back").await;
+    view.rebuild(&[]).await;
+    let changes = [unused(1), unused(2), unused(3)];
+    view.store.apply(USER, &changes).await.unwrap();
+    view.send(&["ZREM", &view.list(), "1_2"]).await;
+    view.send(&["ZADD", &view.list(), "99", "1_3"]).await;
+    assert_eq!(view.store.read_back(USER, &changes).await.unwrap(), 2);
+    assert_eq!(view.shown().await, [3, 2, 1]);
+    assert_eq!(view.store.read_back(USER, &changes).await.unwrap(), 0);
+}
+
+/// V2 of the model: a rebuild put a tombstone between the write and the read after it.
+#[tokio::test]
+async fn a_member_that_left_meanwhile_is_not_written_again() {
+    let view = TestView::new("read back after use").await;
+    view.rebuild(&[]).await;
+    view.store.apply(USER, &[unused(1)]).await.unwrap();
+    view.store.drop_view(USER).await.unwrap();
+    view.rebuild(&[used(1)]).await;
+    assert_eq!(view.store.read_back(USER, &[unused(1)]).await.unwrap(), 0);
+    assert_eq!(view.shown().await, [0; 0]);
+
+    // Nor is one written into a view whose list is gone.
+    view.store.apply(USER, &[unused(2)]).await.unwrap();
+    view.send(&["DEL", &view.list()]).await;
+    assert_eq!(view.store.read_back(USER, &[unused(2)]).await.unwrap(), 0);
+    assert_eq!(view.dump(&view.list()).await, None);
+}
+
+#[tokio::test]
+async fn a_key_of_the_wrong_type_is_named_and_dropping_the_view_mends_it() {
+    let view = TestView::new("wrong type").await;
+    for damaged in [view.list(), view.coupons()] {
+        view.store.drop_view(USER).await.unwrap();
+        view.rebuild(&[unused(1)]).await;
+        view.send(&["SET", &damaged, "x"]).await;
+        let error = view.store.apply(USER, &[unused(2)]).await.unwrap_err();
+        assert!(matches!(error, ViewError::WrongType { user } if user == USER), "{error}");
+        assert!(
+            view.store.page(USER, &crate::harness::first(1)).await.unwrap_err().is_wrong_type()
+        );
+        view.store.drop_view(USER).await.unwrap();
+        assert_eq!(view.store.apply(USER, &[unused(2)]).await.unwrap(), [Applied::Cold]);
+    }
+}
+
+#[tokio::test]
+async fn details_of_a_listed_coupon_are_whole() {
+    let view = TestView::new("details").await;
+    let mut row = unused(1);
+    row.coupon.id = CouponId(i64::MAX);
+    view.rebuild(&[row]).await;
+    let contents = view.store.contents(USER).await.unwrap();
+    assert!(contents.trusted);
+    assert_eq!(contents.details(&CouponId(i64::MAX).to_string()).unwrap(), row.coupon);
+    assert_eq!(view.store.users().await.unwrap(), [USER]);
+}

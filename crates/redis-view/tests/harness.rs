@@ -1,0 +1,173 @@
+//! A view of its own for each test, and hands to damage it with.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, CouponId, CouponStatus, TemplateId, UserId};
+use devstack::TestServers;
+use redis::aio::MultiplexedConnection;
+use redis_view::{Begun, Change, PageAnswer, PageRequest, ViewCoupon, ViewStore, keys};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+
+/// When all tests happen, in milliseconds since 1970.
+pub(crate) const NOW_MS: i64 = 1_800_000_000_000;
+
+/// How long the tests' coupons are valid.
+const VALID_MS: i64 = 1_000_000;
+
+/// The user of most tests.
+pub(crate) const USER: UserId = UserId(7);
+
+pub(crate) struct TestView {
+    pub(crate) store: ViewStore,
+    pub(crate) redis: MultiplexedConnection,
+    pub(crate) generation: Arc<AtomicI64>,
+    url: String,
+    prefix: String,
+}
+
+impl TestView {
+    pub(crate) async fn new(name: &str) -> Self {
+        let scope = TestServers::shared().scope(name);
+        let generation = Arc::new(AtomicI64::new(1));
+        let url = scope.endpoints.view_redis_url;
+        let redis = redis::Client::open(url.as_str()).unwrap();
+        let redis = redis.get_multiplexed_async_connection().await.unwrap();
+        let store = connect(&url, &scope.key_prefix, &generation).await;
+        Self { store, redis, generation, url, prefix: scope.key_prefix }
+    }
+
+    /// Another process with the same view.
+    pub(crate) async fn another(&self) -> ViewStore {
+        connect(&self.url, &self.prefix, &self.generation).await
+    }
+
+    /// Another process, on a connection that the test can cut.
+    pub(crate) async fn through_a_wire(&self) -> (ViewStore, Wire) {
+        let wire = Wire::to(self.url.trim_start_matches("redis://").to_owned()).await;
+        let url = format!("redis://{}", wire.address);
+        (connect(&url, &self.prefix, &self.generation).await, wire)
+    }
+
+    pub(crate) fn list(&self) -> String {
+        keys::list(&self.prefix, USER)
+    }
+
+    pub(crate) fn coupons(&self) -> String {
+        keys::coupons(&self.prefix, USER)
+    }
+
+    /// Sends any command.
+    pub(crate) async fn send(&self, words: &[&str]) {
+        let mut command = redis::cmd(words[0]);
+        for word in &words[1..] {
+            command.arg(word);
+        }
+        let _: redis::Value = command.query_async(&mut self.redis.clone()).await.unwrap();
+    }
+
+    /// A key as the server would dump it; `None`: it is not there.
+    pub(crate) async fn dump(&self, key: &str) -> Option<Vec<u8>> {
+        redis::cmd("DUMP").arg(key).query_async(&mut self.redis.clone()).await.unwrap()
+    }
+
+    /// Makes the user's view whole with these rows.
+    pub(crate) async fn rebuild(&self, rows: &[Change]) {
+        let Begun::Begun(nonce) = self.store.begin(USER, now()).await.unwrap() else {
+            panic!("the view is not cold");
+        };
+        assert!(self.store.load(USER, nonce, rows).await.unwrap());
+        assert!(self.store.complete(USER, nonce).await.unwrap());
+    }
+
+    pub(crate) async fn ask(&self) -> PageAnswer {
+        self.store.page(USER, &first(100)).await.unwrap()
+    }
+
+    /// The ids on the first page of a view that must be whole.
+    pub(crate) async fn shown(&self) -> Vec<i64> {
+        match self.ask().await {
+            PageAnswer::Page(page) => page.coupons.iter().map(|coupon| coupon.id.0).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Passes bytes on to a server, until it is cut.
+pub(crate) struct Wire {
+    address: SocketAddr,
+    cuts: watch::Sender<()>,
+}
+
+impl Wire {
+    async fn to(server: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (cuts, _) = watch::channel(());
+        let sender = cuts.clone();
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let mut cut = sender.subscribe();
+                let mut far = TcpStream::connect(&server).await.unwrap();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = cut.changed() => {}
+                    }
+                });
+            }
+        });
+        Self { address, cuts }
+    }
+
+    /// Ends every connection; new ones pass.
+    pub(crate) fn cut(&self) {
+        self.cuts.send_replace(());
+    }
+}
+
+async fn connect(url: &str, prefix: &str, generation: &Arc<AtomicI64>) -> ViewStore {
+    let generation = Arc::clone(generation);
+    let generation_of = Box::new(move |_run_id| -> redis_view::GenerationFuture {
+        let generation = generation.load(Ordering::SeqCst);
+        Box::pin(async move { Ok(generation) })
+    });
+    ViewStore::connect(url, prefix, generation_of).await.unwrap()
+}
+
+pub(crate) fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(NOW_MS).unwrap()
+}
+
+pub(crate) fn first(limit: usize) -> PageRequest {
+    PageRequest { limit, cursor: None, after: None, now: now() }
+}
+
+/// Version 1 of coupon `id`, claimed `id` milliseconds after the start of time.
+pub(crate) fn unused(id: i64) -> Change {
+    let time = |ms| DateTime::from_timestamp_millis(ms).unwrap();
+    let coupon = ViewCoupon {
+        id: CouponId(id),
+        template_id: TemplateId(1),
+        claim_no: 1,
+        claim_id: ClaimId(id),
+        claimed_at: time(id),
+        valid_from: time(0),
+        valid_until: time(NOW_MS + VALID_MS),
+    };
+    Change { coupon, status: CouponStatus::Unused, version: 1 }
+}
+
+/// Version 2 of coupon `id`: it was used.
+pub(crate) fn used(id: i64) -> Change {
+    Change { status: CouponStatus::Used, version: 2, ..unused(id) }
+}

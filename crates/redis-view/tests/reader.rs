@@ -1,0 +1,91 @@
+//! "My coupons" as a reader gets them.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use coupon::CouponId;
+use redis_view::{MyCouponsError, Origin, PageRequest, ViewReader};
+
+use crate::harness::{TestView, USER, first, unused, used};
+
+#[tokio::test]
+async fn a_cold_view_is_rebuilt_once_by_a_thousand_readers() {
+    let view = TestView::new("single flight").await;
+    let reader = Arc::new(ViewReader::new(view.store.clone()));
+    let reads = Arc::new(AtomicUsize::new(0));
+    let readers: Vec<_> = (0..1_000)
+        .map(|_| {
+            let (reader, reads) = (Arc::clone(&reader), Arc::clone(&reads));
+            tokio::spawn(async move {
+                let rows = async || {
+                    reads.fetch_add(1, Ordering::SeqCst);
+                    Ok::<_, Infallible>(vec![unused(1), used(2)])
+                };
+                reader.my_coupons(USER, &first(10), rows).await.unwrap()
+            })
+        })
+        .collect();
+    for reader in readers {
+        assert_eq!(reader.await.unwrap().page.coupons, [unused(1).coupon]);
+    }
+    assert_eq!(reads.load(Ordering::SeqCst), 1);
+    assert_eq!(view.shown().await, [1]);
+}
+
+#[tokio::test]
+async fn one_lost_key_or_all_of_them_never_change_the_answer() {
+    let view = TestView::new("lost keys").await;
+    let reader = ViewReader::new(view.store.clone());
+    let rows = async || Ok::<_, Infallible>(vec![unused(1), unused(2)]);
+    for lost in [vec![view.list()], vec![view.coupons()], vec![view.list(), view.coupons()]] {
+        for origin in [Origin::Rebuild, Origin::View] {
+            let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+            assert_eq!(answer.origin, origin);
+            assert_eq!(answer.page.coupons, [unused(2).coupon, unused(1).coupon]);
+        }
+        for key in &lost {
+            view.send(&["DEL", key]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn ones_own_claim_is_answered_by_mysql_until_the_view_knows_it() {
+    let view = TestView::new("own claim").await;
+    view.rebuild(&[unused(1)]).await;
+    let reader = ViewReader::new(view.store.clone());
+    let request = PageRequest { after: Some(CouponId(2)), ..first(10) };
+    let rows = async || Ok::<_, Infallible>(vec![unused(1), unused(2)]);
+    let answer = reader.my_coupons(USER, &request, rows).await.unwrap();
+    assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Truth, 2));
+    view.store.apply(USER, &[unused(2)]).await.unwrap();
+    let answer = reader.my_coupons(USER, &request, rows).await.unwrap();
+    assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::View, 2));
+}
+
+#[tokio::test]
+async fn a_key_of_the_wrong_type_is_dropped_and_the_view_comes_back() {
+    let view = TestView::new("reader wrong type").await;
+    let reader = ViewReader::new(view.store.clone());
+    let rows = async || Ok::<_, Infallible>(vec![unused(1)]);
+    view.send(&["SET", &view.list(), "x"]).await;
+    let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+    assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Rebuild, 1));
+}
+
+#[tokio::test]
+async fn rows_that_cannot_be_read_are_the_callers_error_and_block_nobody() {
+    let view = TestView::new("rows fail").await;
+    let reader = ViewReader::new(view.store.clone());
+    let answer = reader.my_coupons(USER, &first(10), async || Err("mysql is down")).await;
+    assert!(matches!(answer, Err(MyCouponsError::Rows("mysql is down"))));
+    // The failed rebuild's nonce is young still: MySQL answers.
+    let rows = async || Ok::<_, Infallible>(vec![unused(1)]);
+    let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+    assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Truth, 1));
+}
