@@ -2,7 +2,8 @@
 //! `<name>.pid` holds pid and start time.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -14,7 +15,7 @@ pub const SERVERS: usize = 4;
 /// The servers by the names of their records. They end last: the platform's processes need them to drain.
 const SERVER_NAMES: [&str; 5] = ["mariadb", "mysql", "redis-gate", "redis-view", "kafka"];
 /// Longest wait for the orderly end of one process.
-const STOP_WITHIN: std::time::Duration = std::time::Duration::from_secs(40);
+const STOP_WITHIN: Duration = Duration::from_secs(40);
 
 /// Names of the recorded processes under `folder` that still run, sorted.
 ///
@@ -35,21 +36,21 @@ pub async fn end_all(folder: &Path) -> Result<Vec<String>> {
     for group in [platform, servers] {
         ended.extend(end(group).await?);
     }
-    for name in &ended {
-        forget(folder, name);
+    for name in names(folder)? {
+        forget(folder, &name);
     }
     Ok(ended)
 }
 
 pub(crate) fn write(folder: &Path, name: &str, child: &Child) -> Result<()> {
-    let file = folder.join(format!("{name}.pid"));
+    let file = file(folder, name);
     let record = format!("{} {}\n", child.pid(), child.start_time());
     fs::write(&file, record).map_err(Error::file("write", file))
 }
 
 /// Removes a record; one that is not there is as good.
 pub(crate) fn forget(folder: &Path, name: &str) {
-    drop(fs::remove_file(folder.join(format!("{name}.pid"))));
+    drop(fs::remove_file(file(folder, name)));
 }
 
 async fn end(mut group: Vec<(String, Child)>) -> Result<Vec<String>> {
@@ -73,22 +74,30 @@ async fn end(mut group: Vec<(String, Child)>) -> Result<Vec<String>> {
     Ok(ended)
 }
 
+/// The recorded processes that still run, by name.
 fn find(folder: &Path) -> Result<Vec<(String, Child)>> {
+    let recorded = names(folder)?.into_iter();
+    Ok(recorded.filter_map(|name| read(&file(folder, &name)).map(|child| (name, child))).collect())
+}
+
+/// The names of all records, sorted.
+fn names(folder: &Path) -> Result<Vec<String>> {
     if !folder.exists() {
         return Ok(Vec::new());
     }
-    let mut found = Vec::new();
+    let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::file("read", folder))? {
-        let path = entry.map_err(Error::file("read", folder))?.path();
-        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        if let (Some(name), Some("pid")) = (name, path.extension().and_then(|e| e.to_str()))
-            && let Some(child) = read(&path)
-        {
-            found.push((name, child));
+        let entry = entry.map_err(Error::file("read", folder))?;
+        if let Some(name) = entry.file_name().to_str().and_then(|name| name.strip_suffix(".pid")) {
+            names.push(name.to_owned());
         }
     }
-    found.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(found)
+    names.sort();
+    Ok(names)
+}
+
+fn file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.pid"))
 }
 
 /// The process of a record, if the record is whole and the process still runs.
