@@ -1,4 +1,5 @@
 //! One test's database and topics, and tailers to start and end in it.
+#![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use std::{
     io::Write as _,

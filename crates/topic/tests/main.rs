@@ -1,0 +1,232 @@
+//! Topics on a real Kafka: `./dev test`, or `./dev servers up` first.
+#![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
+
+use std::time::{Duration, Instant};
+
+use devstack::TestServers;
+use topic::{
+    Consumer, ConsumerOptions, FencedWriter, HEADER_TRACE_PARENT, Message, OrderedProducer,
+    Producer, ProducerOptions, Record, TableReader, TopicError, TopicLayout, TopicNames,
+    committed_lag, ensure_topics, topic_offsets,
+};
+
+/// How long anything may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Test {
+    brokers: String,
+    names: TopicNames,
+}
+
+impl Test {
+    /// Topics of two partitions that nobody else uses.
+    async fn new(name: &str) -> Self {
+        let scope = TestServers::shared().scope(name);
+        let brokers = scope.endpoints.kafka_brokers.clone();
+        let names = TopicNames::new(&scope.topic_prefix);
+        let layout = TopicLayout { partitions: 2, replication: 1 };
+        ensure_topics(&brokers, &names, &layout).await.unwrap();
+        Self { brokers, names }
+    }
+
+    async fn producer(&self) -> Producer {
+        Producer::connect(&self.brokers, ProducerOptions::default()).await.unwrap()
+    }
+
+    async fn join(&self, topic: &str) -> Consumer {
+        let topics = [topic.to_owned()];
+        let options = ConsumerOptions::default();
+        Consumer::join(&self.brokers, self.names.prefix(), &topics, options).await.unwrap()
+    }
+}
+
+async fn take(consumer: &Consumer, count: usize) -> Vec<Message> {
+    let taking = async {
+        let mut all = Vec::new();
+        while all.len() < count {
+            all.append(&mut consumer.next_batch(count - all.len()).await.unwrap());
+        }
+        all
+    };
+    tokio::time::timeout(PATIENCE, taking).await.expect("the messages arrive")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_arrives_as_it_was_sent_and_topics_can_be_ensured_twice() {
+    let test = Test::new("as sent").await;
+    let other = TopicLayout { partitions: 5, replication: 1 };
+    ensure_topics(&test.brokers, &test.names, &other).await.unwrap();
+    let (producer, topic) = (test.producer().await, test.names.expiry());
+    assert_eq!(producer.partitions(&topic).await.unwrap(), 2, "existing topics stay as they are");
+    let headers: [(&str, &[u8]); 1] = [(HEADER_TRACE_PARENT, b"00-1")];
+    let sent = producer.send(&topic, Some(1), b"k", b"payload", &headers).await.unwrap();
+    assert_eq!((sent.partition, sent.offset), (1, 0));
+    let consumer = test.join(&topic).await;
+    let message = take(&consumer, 1).await.remove(0);
+    assert_eq!((message.partition, message.offset), (1, 0));
+    assert_eq!(
+        (message.key.as_slice(), message.payload.as_deref()),
+        (&b"k"[..], Some(&b"payload"[..]))
+    );
+    assert_eq!(message.header(HEADER_TRACE_PARENT), Some(&b"00-1"[..]));
+    assert_eq!(consumer.rebalances().borrow().of(&topic), [0, 1]);
+    consumer.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_stored_comes_again_and_counts_as_lag() {
+    let test = Test::new("stored").await;
+    let (producer, topic) = (test.producer().await, test.names.user_coupon());
+    for number in 0..10u8 {
+        producer.send(&topic, Some(0), b"k", &[number], &[]).await.unwrap();
+    }
+    let consumer = test.join(&topic).await;
+    let messages = take(&consumer, 10).await;
+    consumer.store(&messages[5]);
+    consumer.close().await.unwrap();
+    let group = test.names.prefix();
+    assert_eq!(committed_lag(&test.brokers, group, &topic).await.unwrap(), 4);
+    let ends: Vec<_> = topic_offsets(&test.brokers, &topic).await.unwrap();
+    assert_eq!(ends.iter().map(|held| held.end - held.start).sum::<i64>(), 10);
+
+    let consumer = test.join(&topic).await;
+    let again: Vec<_> = take(&consumer, 4).await.iter().map(|message| message.offset).collect();
+    assert_eq!(again, [6, 7, 8, 9]);
+    consumer.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_are_shared_with_a_second_member_and_come_back_when_it_leaves() {
+    let test = Test::new("shared").await;
+    let topic = test.names.expiry();
+    let (first, second) = (test.join(&topic).await, test.join(&topic).await);
+    let (mut of_first, mut of_second) = (first.rebalances(), second.rebalances());
+    let polling = async {
+        tokio::select! {
+            batch = first.next_batch(1) => drop(batch),
+            batch = second.next_batch(1) => drop(batch),
+        }
+    };
+    let shared = async {
+        of_first.wait_for(|own| own.of(&topic).len() == 1).await.unwrap();
+        of_second.wait_for(|own| own.of(&topic).len() == 1).await.unwrap();
+    };
+    tokio::time::timeout(PATIENCE, async {
+        tokio::select! {
+            () = polling => panic!("nothing was sent"),
+            () = shared => {}
+        }
+    })
+    .await
+    .unwrap();
+    second.close().await.unwrap();
+    let alone = of_first.wait_for(|own| own.of(&topic) == [0, 1]);
+    tokio::time::timeout(PATIENCE, async {
+        tokio::select! {
+            batch = first.next_batch(1) => panic!("nothing was sent: {batch:?}"),
+            own = alone => drop(own.unwrap()),
+        }
+    })
+    .await
+    .unwrap();
+    first.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_reader_knows_when_it_has_read_everything_and_goes_on() {
+    let test = Test::new("table").await;
+    let (producer, topic) = (test.producer().await, test.names.template());
+    let empty = TableReader::open(&test.brokers, &topic).await.unwrap();
+    assert_eq!(empty.read_to_end().await.unwrap(), []);
+    producer.send(&topic, None, b"1", b"a", &[]).await.unwrap();
+    let mut reader = TableReader::open(&test.brokers, &topic).await.unwrap();
+    assert!(!reader.caught_up());
+    let mut seen = reader.next_batch(10).await.unwrap();
+    while !reader.caught_up() {
+        seen.append(&mut reader.next_batch(10).await.unwrap());
+    }
+    assert_eq!(seen.len(), 1);
+    producer.send(&topic, None, b"1", b"b", &[]).await.unwrap();
+    let next = tokio::time::timeout(PATIENCE, reader.next_batch(10)).await.unwrap().unwrap();
+    assert_eq!(next[0].payload.as_deref(), Some(&b"b"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_earlier_writer_is_fenced_and_its_message_does_not_come() {
+    let test = Test::new("fence").await;
+    let (id, topic) = (format!("{}.writer", test.names.prefix()), test.names.checkpoint());
+    let first = FencedWriter::take_over(&test.brokers, &id).await.unwrap();
+    first.write(&topic, b"k", b"1").await.unwrap();
+    let second = FencedWriter::take_over(&test.brokers, &id).await.unwrap();
+    let error = first.write(&topic, b"k", b"late").await.unwrap_err();
+    assert!(matches!(error, TopicError::Fenced { .. }), "{error:?}");
+    assert!(!error.is_retriable());
+    second.write(&topic, b"k", b"2").await.unwrap();
+    let reader = TableReader::open(&test.brokers, &topic).await.unwrap();
+    let all = reader.read_to_end().await.unwrap();
+    let payloads: Vec<_> = all.iter().filter_map(|message| message.payload.as_deref()).collect();
+    assert_eq!(payloads, [b"1", b"2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_messages_is_acknowledged_in_order_through_a_small_queue() {
+    const COUNT: u64 = 20_000;
+    let test = Test::new("ordered").await;
+    let topic = test.names.user_coupon();
+    let options = ProducerOptions { queue_bytes: 64 * 1024, ..ProducerOptions::default() };
+    let mut producer =
+        OrderedProducer::connect(&test.brokers, &[topic.clone()], options).await.unwrap();
+    for number in 0..COUNT {
+        let (key, payload) = ((number % 50).to_string(), number.to_string());
+        let record = Record {
+            topic: &topic,
+            key: key.as_bytes(),
+            payload: payload.as_bytes(),
+            headers: &[],
+        };
+        assert_eq!(producer.enqueue(&record).await.unwrap(), number);
+    }
+    tokio::time::timeout(PATIENCE, producer.drained()).await.unwrap().unwrap();
+    assert_eq!(producer.acknowledged().unwrap(), COUNT);
+    let held = topic_offsets(&test.brokers, &topic).await.unwrap();
+    for (partition, offset) in &producer.acknowledged_offsets()[&topic] {
+        let held = held.iter().find(|held| held.partition == *partition).unwrap();
+        assert_eq!(held.end, offset + 1);
+    }
+    assert_eq!(held.iter().map(|held| held.end).sum::<i64>(), COUNT.cast_signed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_between_idle_ends_takes_milliseconds() {
+    const ROUNDS: usize = 200;
+    let test = Test::new("latency").await;
+    let (producer, topic) = (test.producer().await, test.names.user_coupon());
+    let consumer = test.join(&topic).await;
+    let mut taken = Vec::new();
+    for _ in 0..ROUNDS {
+        let sent = Instant::now();
+        producer.send(&topic, None, b"k", b"p", &[]).await.unwrap();
+        take(&consumer, 1).await;
+        taken.push(sent.elapsed());
+    }
+    taken.sort();
+    println!("produce to consume: p50 {:?}, p99 {:?}", taken[ROUNDS / 2], taken[ROUNDS * 99 / 100]);
+    // A lingering client or an unwoken fetch would show as its whole wait of 100 ms.
+    assert!(taken[ROUNDS / 2] < Duration::from_millis(50), "{:?}", taken[ROUNDS / 2]);
+    consumer.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_broker_and_no_topic_are_errors_after_a_bounded_wait() {
+    let test = Test::new("missing").await;
+    let options = ProducerOptions::default();
+    let (nobody, missing) = tokio::join!(
+        Producer::connect("127.0.0.1:1", options),
+        TableReader::open(&test.brokers, "no.such.topic"),
+    );
+    let nobody = nobody.err().unwrap();
+    assert!(matches!(nobody, TopicError::Unreachable { .. }), "{nobody:?}");
+    assert!(nobody.to_string().contains("KAFKA_BROKERS"));
+    let missing = missing.err().unwrap();
+    assert!(matches!(missing, TopicError::MissingTopic { .. }), "{missing:?}");
+}
