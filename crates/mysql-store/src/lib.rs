@@ -19,6 +19,8 @@ pub mod stock;
 pub mod template;
 pub mod user_coupon;
 pub mod user_view;
+#[cfg(feature = "verify")]
+pub mod verify;
 pub mod worker_lease;
 
 pub use error::{DuplicateKey, StoreError};

@@ -1,0 +1,399 @@
+//! SQL that only the verifier, tests, demo and benches need. Behind the feature `verify`: no process
+//! of the platform is built with it.
+//!
+//! Each function that finds offenders returns at most [`EXAMPLES`] of them: one is enough to fail, a
+//! few are enough to understand.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{ClaimId, ClaimState, CouponId, CouponStatus, Epoch, RequestId, TemplateId, UserId};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
+
+use crate::{
+    StoreError,
+    user_coupon::{self, UserCoupon},
+};
+
+/// Offenders that a query returns.
+pub const EXAMPLES: u32 = 10;
+
+/// Rows of one bulk insert: four digits of a number.
+pub const BULK_ROWS: i64 = 10_000;
+
+/// A template's account: what was given, and what became of it, as one statement sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Balance {
+    /// Of which template.
+    pub template: TemplateId,
+    /// The stock row's total.
+    pub total: i64,
+    /// The stock row's stock.
+    pub stock: i64,
+    /// The stock row's epoch.
+    pub epoch: Epoch,
+    /// Sum of the movements.
+    pub moved: i64,
+    /// Sum of the quantities of landed claims.
+    pub landed: i64,
+    /// Number of coupons.
+    pub coupons: i64,
+    /// How many coupons one user may hold; 0: no limit.
+    pub limit: u32,
+}
+
+/// Every template's account, in one statement: InnoDB shows it one moment of all tables.
+///
+/// # Errors
+/// The statement fails.
+pub async fn balances(connection: &mut MySqlConnection) -> Result<Vec<Balance>, StoreError> {
+    let rows = sqlx::query(
+        "select stock.template_id, stock.total, stock.stock, stock.epoch, template.per_user_limit, \
+         (select cast(coalesce(sum(delta), 0) as signed) from stock_movement movement \
+          where movement.template_id = stock.template_id) as moved, \
+         (select cast(coalesce(sum(quantity), 0) as signed) from claim \
+          where claim.template_id = stock.template_id and claim.state = ?) as landed, \
+         (select count(*) from user_coupon coupon \
+          where coupon.template_id = stock.template_id) as coupons \
+         from template_stock stock \
+         join coupon_template template on template.id = stock.template_id \
+         order by stock.template_id",
+    )
+    .bind(ClaimState::Landed.code())
+    .fetch_all(connection)
+    .await;
+    read_all("read the balances", rows, |row| {
+        Ok(Balance {
+            template: TemplateId(row.try_get("template_id")?),
+            total: row.try_get("total")?,
+            stock: row.try_get("stock")?,
+            epoch: Epoch(row.try_get("epoch")?),
+            moved: row.try_get("moved")?,
+            landed: row.try_get("landed")?,
+            coupons: row.try_get("coupons")?,
+            limit: row.try_get::<i32, _>("per_user_limit")?.unsigned_abs(),
+        })
+    })
+}
+
+/// A landed claim and how many coupons it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnevenClaim {
+    /// The claim.
+    pub id: ClaimId,
+    /// How many it asked for.
+    pub quantity: i64,
+    /// How many coupons name it.
+    pub coupons: i64,
+}
+
+/// Landed claims whose coupons are more or fewer than their quantity.
+///
+/// # Errors
+/// The statement fails.
+pub async fn uneven_claims(
+    connection: &mut MySqlConnection,
+) -> Result<Vec<UnevenClaim>, StoreError> {
+    let rows = sqlx::query(
+        "select claim.id, cast(claim.quantity as signed) as quantity, count(coupon.id) as coupons \
+         from claim left join user_coupon coupon on coupon.template_id = claim.template_id \
+         and coupon.user_id = claim.user_id and coupon.claim_id = claim.id \
+         where claim.state = ? group by claim.id, claim.quantity \
+         having count(coupon.id) <> claim.quantity limit ?",
+    )
+    .bind(ClaimState::Landed.code())
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await;
+    read_all("compare claims with coupons", rows, |row| {
+        Ok(UnevenClaim {
+            id: ClaimId(row.try_get("id")?),
+            quantity: row.try_get("quantity")?,
+            coupons: row.try_get("coupons")?,
+        })
+    })
+}
+
+/// Coupons that no landed claim of their user made.
+///
+/// # Errors
+/// The statement fails.
+pub async fn orphans(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
+    let rows = sqlx::query(
+        "select coupon.id from user_coupon coupon \
+         left join claim on claim.id = coupon.claim_id and claim.template_id = coupon.template_id \
+         and claim.user_id = coupon.user_id and claim.state = ? \
+         where claim.id is null limit ?",
+    )
+    .bind(ClaimState::Landed.code())
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await;
+    read_all("look for coupons without a claim", rows, |row| Ok(CouponId(row.try_get(0)?)))
+}
+
+/// What a user holds of a template with a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holding {
+    /// The template.
+    pub template: TemplateId,
+    /// The user.
+    pub user: UserId,
+    /// How many coupons.
+    pub coupons: i64,
+    /// The smallest number among them.
+    pub lowest: i64,
+    /// The largest.
+    pub highest: i64,
+    /// The template's limit.
+    pub limit: i64,
+}
+
+/// Users who hold more than the limit, or a number outside 1 to the limit.
+///
+/// # Errors
+/// The statement fails.
+pub async fn over_limit(connection: &mut MySqlConnection) -> Result<Vec<Holding>, StoreError> {
+    let rows = sqlx::query(
+        "select coupon.template_id, coupon.user_id, count(*) as coupons, \
+         min(coupon.claim_no) as lowest, max(coupon.claim_no) as highest, \
+         cast(template.per_user_limit as signed) as per_user_limit \
+         from user_coupon coupon join coupon_template template on template.id = coupon.template_id \
+         where template.per_user_limit > 0 \
+         group by coupon.template_id, coupon.user_id, template.per_user_limit \
+         having count(*) > template.per_user_limit or min(coupon.claim_no) < 1 \
+         or max(coupon.claim_no) > template.per_user_limit limit ?",
+    )
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await;
+    read_all("look for users over the limit", rows, |row| {
+        Ok(Holding {
+            template: TemplateId(row.try_get("template_id")?),
+            user: UserId(row.try_get("user_id")?),
+            coupons: row.try_get("coupons")?,
+            lowest: row.try_get("lowest")?,
+            highest: row.try_get("highest")?,
+            limit: row.try_get("per_user_limit")?,
+        })
+    })
+}
+
+/// A landed claim with the ids of its coupons.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LandedRow {
+    /// The claim.
+    pub id: ClaimId,
+    /// By whom.
+    pub user: UserId,
+    /// The client's key.
+    pub request_id: RequestId,
+    /// How many coupons.
+    pub quantity: u32,
+    /// The coupons, in no order.
+    pub coupons: Vec<CouponId>,
+}
+
+/// Every landed claim of a template.
+///
+/// # Errors
+/// A statement fails.
+pub async fn landed_claims(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<Vec<LandedRow>, StoreError> {
+    let rows = sqlx::query("select id, claim_id from user_coupon where template_id = ?")
+        .bind(template.0)
+        .fetch_all(&mut *connection)
+        .await;
+    let pairs = read_all("read a template's coupons", rows, |row| {
+        Ok((ClaimId(row.try_get(1)?), CouponId(row.try_get(0)?)))
+    })?;
+    let mut coupons: HashMap<ClaimId, Vec<CouponId>> = HashMap::new();
+    for (claim, coupon) in pairs {
+        coupons.entry(claim).or_default().push(coupon);
+    }
+    let rows = sqlx::query(
+        "select id, user_id, request_id, quantity from claim where template_id = ? and state = ?",
+    )
+    .bind(template.0)
+    .bind(ClaimState::Landed.code())
+    .fetch_all(connection)
+    .await;
+    read_all("read a template's claims", rows, |row| {
+        let id = ClaimId(row.try_get("id")?);
+        Ok(LandedRow {
+            id,
+            user: UserId(row.try_get("user_id")?),
+            request_id: RequestId::from_stored(row.try_get("request_id")?),
+            quantity: row.try_get::<i32, _>("quantity")?.unsigned_abs(),
+            coupons: coupons.remove(&id).unwrap_or_default(),
+        })
+    })
+}
+
+/// Coupons that expired early or more than once, were used after their deadline, changed without
+/// ending, or are unused although their deadline lies at or before `overdue_at`.
+///
+/// # Errors
+/// The statement fails.
+pub async fn bad_ends(
+    connection: &mut MySqlConnection,
+    overdue_at: DateTime<Utc>,
+) -> Result<Vec<UserCoupon>, StoreError> {
+    let rows = sqlx::query(
+        "select * from user_coupon where \
+         (status = ? and (changed_at < valid_until or version <> 2)) or \
+         (status = ? and (used_at is null or used_at >= valid_until or version <> 2)) or \
+         (status = ? and (valid_until <= ? or version <> 1)) limit ?",
+    )
+    .bind(CouponStatus::Expired.code())
+    .bind(CouponStatus::Used.code())
+    .bind(CouponStatus::Unused.code())
+    .bind(overdue_at)
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("look for coupons that ended wrongly"))?;
+    rows.iter().map(user_coupon::from_row).collect()
+}
+
+/// How many coupons there are, by status, and how often they changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CouponCounts {
+    /// Unused ones, due or not.
+    pub unused: i64,
+    /// Used ones.
+    pub used: i64,
+    /// Those flipped to expired.
+    pub expired: i64,
+    /// Unused ones whose deadline has come.
+    pub due: i64,
+    /// Sum of all versions: how many changes there have been.
+    pub changes: i64,
+}
+
+impl CouponCounts {
+    /// All coupons.
+    pub fn all(&self) -> i64 {
+        self.unused + self.used + self.expired
+    }
+}
+
+/// Counts the coupons of one template, or of all.
+///
+/// # Errors
+/// The statement fails.
+pub async fn count_coupons(
+    connection: &mut MySqlConnection,
+    template: Option<TemplateId>,
+    now: DateTime<Utc>,
+) -> Result<CouponCounts, StoreError> {
+    let row = sqlx::query(
+        "select cast(coalesce(sum(status = ?), 0) as signed) as unused, \
+         cast(coalesce(sum(status = ?), 0) as signed) as used, \
+         cast(coalesce(sum(status = ?), 0) as signed) as expired, \
+         cast(coalesce(sum(status = ? and valid_until <= ?), 0) as signed) as due, \
+         cast(coalesce(sum(version), 0) as signed) as changes \
+         from user_coupon where ? is null or template_id = ?",
+    )
+    .bind(CouponStatus::Unused.code())
+    .bind(CouponStatus::Used.code())
+    .bind(CouponStatus::Expired.code())
+    .bind(CouponStatus::Unused.code())
+    .bind(now)
+    .bind(template.map(|id| id.0))
+    .bind(template.map(|id| id.0))
+    .fetch_one(connection)
+    .await;
+    let read = |row: MySqlRow| -> Result<_, sqlx::Error> {
+        Ok(CouponCounts {
+            unused: row.try_get("unused")?,
+            used: row.try_get("used")?,
+            expired: row.try_get("expired")?,
+            due: row.try_get("due")?,
+            changes: row.try_get("changes")?,
+        })
+    };
+    row.and_then(read).map_err(StoreError::query("count the coupons"))
+}
+
+/// How long after its deadline each expired coupon of a template was flipped, ascending.
+///
+/// # Errors
+/// The statement fails.
+pub async fn lateness(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<Vec<TimeDelta>, StoreError> {
+    let rows = sqlx::query(
+        "select changed_at, valid_until from user_coupon where template_id = ? and status = ?",
+    )
+    .bind(template.0)
+    .bind(CouponStatus::Expired.code())
+    .fetch_all(connection)
+    .await;
+    let mut late = read_all("read how late coupons expired", rows, |row| {
+        let changed_at: DateTime<Utc> = row.try_get("changed_at")?;
+        Ok(changed_at - row.try_get::<DateTime<Utc>, _>("valid_until")?)
+    })?;
+    late.sort_unstable();
+    Ok(late)
+}
+
+/// Inserts [`BULK_ROWS`] coupons in one transaction, ids from `first_id` on, each of a user of its
+/// own: changes for the tailer to follow. They belong to no template and no claim.
+///
+/// # Errors
+/// The statement fails.
+pub async fn insert_bulk(
+    connection: &mut MySqlConnection,
+    first_id: i64,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let digits = "(select 0 as digit union all select 1 union all select 2 union all select 3 \
+                  union all select 4 union all select 5 union all select 6 union all select 7 \
+                  union all select 8 union all select 9)";
+    let sql = format!(
+        "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, \
+         status, version, expiry_shard, claimed_at, changed_at, valid_from, valid_until) \
+         select ? + number, 0, ? + number, 1, ? + number, 1, ?, 1, mod(? + number, 64), ?, ?, ?, ? \
+         from (select a.digit * 1000 + b.digit * 100 + c.digit * 10 + d.digit as number \
+         from {digits} a, {digits} b, {digits} c, {digits} d) numbers"
+    );
+    sqlx::query(AssertSqlSafe(sql))
+        .bind(first_id)
+        .bind(first_id)
+        .bind(first_id)
+        .bind(CouponStatus::Unused.code())
+        .bind(first_id)
+        .bind(now)
+        .bind(now)
+        .bind(now)
+        .bind(now + TimeDelta::days(1))
+        .execute(connection)
+        .await
+        .map_err(StoreError::query("insert coupons in bulk"))?;
+    Ok(())
+}
+
+/// Runs one statement as it stands, and answers how many rows it changed: for tests that damage data
+/// and see the verifier find it.
+///
+/// # Errors
+/// The statement fails.
+pub async fn execute(connection: &mut MySqlConnection, sql: &str) -> Result<u64, StoreError> {
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
+        .execute(connection)
+        .await
+        .map(|done| done.rows_affected())
+        .map_err(StoreError::query("run a test's statement"))
+}
+
+fn read_all<T>(
+    operation: &'static str,
+    rows: Result<Vec<MySqlRow>, sqlx::Error>,
+    read: impl FnMut(&MySqlRow) -> Result<T, sqlx::Error>,
+) -> Result<Vec<T>, StoreError> {
+    rows.and_then(|rows| rows.iter().map(read).collect()).map_err(StoreError::query(operation))
+}
