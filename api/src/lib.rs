@@ -1,1 +1,40 @@
-//! (stub)
+//! The api process: what a shop's front end, a shopper's app and an operator talk to.
+//!
+//! [`serve`] wires it; `router.rs` lists every route; `claims.rs` is the way in of a claim, whose walk
+//! is `landing::claims`.
+
+mod auth;
+mod body;
+mod claims;
+mod config;
+mod coupons;
+mod cursor;
+mod headers;
+mod problem;
+mod router;
+mod serve;
+mod state;
+mod stock;
+mod template_cache;
+mod template_json;
+mod templates;
+
+use std::process::ExitCode;
+
+pub use config::Config;
+pub use serve::serve;
+
+/// Applies the migrations and says so.
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's answer to its user")]
+pub async fn migrate(config: &Config) -> ExitCode {
+    match mysql_store::migrate::run(config.database_url.expose()).await {
+        Ok(()) => {
+            println!("the schema is up to date");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("api --migrate: {}", runtime::report(&error));
+            ExitCode::FAILURE
+        }
+    }
+}

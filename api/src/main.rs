@@ -1,1 +1,17 @@
-fn main() {}
+//! Reads HTTP requests and the template topic. Writes MySQL, through the Redis gate.
+//! Owns admissions until they have landed.
+
+use std::process::ExitCode;
+
+use api::{Config, migrate, serve};
+use clap::Parser;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let config = Config::parse();
+    if config.migrate {
+        return migrate(&config).await;
+    }
+    let process = config.process.clone();
+    runtime::run("api", &process, |context| serve(config, context)).await
+}

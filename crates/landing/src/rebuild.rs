@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use coupon::{Epoch, TemplateId, UserId};
-use mysql_store::{MySqlPool, StoreError, connect, lease, stock, template};
+use mysql_store::{MySqlConnection, MySqlPool, StoreError, connect, lease, stock, template};
 use redis_gate::{Gate, GateError, LOAD_USERS_MAX, OpenFacts};
 use thiserror::Error;
 use tracing::info;
@@ -61,7 +61,7 @@ pub async fn rebuild(
     if !lease::take(&mut connection, &name, holder, LEASE).await? {
         return Ok(Rebuilt::Elsewhere);
     }
-    let rebuilt = run(pool, gate, template, holder, &name).await;
+    let rebuilt = run(&mut connection, gate, template, holder, &name).await;
     lease::release(&mut connection, &name, holder).await?;
     let result = match &rebuilt {
         Ok(Rebuilt::Open(epoch)) => {
@@ -78,30 +78,29 @@ pub async fn rebuild(
 }
 
 async fn run(
-    pool: &MySqlPool,
+    connection: &mut MySqlConnection,
     gate: &Gate,
     template_id: TemplateId,
     holder: &str,
     lease_name: &str,
 ) -> Result<Rebuilt, RebuildError> {
-    let mut connection = connect::acquire(pool).await?;
-    let Some(epoch) = stock::next_epoch(&mut connection, template_id).await? else {
+    let Some(epoch) = stock::next_epoch(connection, template_id).await? else {
         return Ok(Rebuilt::NoTemplate);
     };
     if !gate.begin(template_id, epoch).await? {
         return Ok(Rebuilt::Overtaken);
     }
     // After `begin`: a change of the template's state from here on reaches the gate by its version.
-    let template = template::get(&mut connection, template_id).await?;
-    let stock = stock::get(&mut connection, template_id).await?;
+    let template = template::get(connection, template_id).await?;
+    let stock = stock::get(connection, template_id).await?;
     let (Some(template), Some(stock)) = (template, stock) else { return Ok(Rebuilt::NoTemplate) };
     if stock.epoch != epoch {
         return Ok(Rebuilt::Overtaken);
     }
     // Without a limit there are no numbers to load: every refusal looks in MySQL instead.
     if template.per_user_limit > 0 {
-        let mut loader = Loader { pool, gate, template: template_id, epoch, holder, lease_name };
-        if !loader.load(&mut connection).await? {
+        let lease = (lease_name, holder);
+        if !load(connection, gate, template_id, epoch, lease).await? {
             return Ok(Rebuilt::Overtaken);
         }
     }
@@ -118,39 +117,25 @@ async fn run(
     Ok(if opened { Rebuilt::Open(epoch) } else { Rebuilt::Overtaken })
 }
 
-/// Copies taken numbers into the gate, chunk by chunk.
-struct Loader<'a> {
-    pool: &'a MySqlPool,
-    gate: &'a Gate,
+/// Copies the taken numbers into the gate, chunk by chunk. Answers whether the gate was still loading
+/// this epoch to the end.
+async fn load(
+    connection: &mut MySqlConnection,
+    gate: &Gate,
     template: TemplateId,
     epoch: Epoch,
-    holder: &'a str,
-    lease_name: &'a str,
-}
-
-impl Loader<'_> {
-    /// Answers whether the gate was still loading this epoch to the end.
-    async fn load(
-        &mut self,
-        connection: &mut mysql_store::MySqlConnection,
-    ) -> Result<bool, RebuildError> {
-        let mut chunk: Vec<(UserId, Vec<u8>)> = Vec::with_capacity(LOAD_USERS_MAX);
-        let mut loading = true;
-        stock::taken_numbers(connection, self.template, async |user, numbers: &[u8]| {
-            chunk.push((user, numbers.to_vec()));
-            if loading && chunk.len() == LOAD_USERS_MAX {
-                loading = self.load_chunk(&chunk).await?;
-                chunk.clear();
+    (lease_name, holder): (&str, &str),
+) -> Result<bool, RebuildError> {
+    let mut after = UserId(-1);
+    loop {
+        let users = stock::taken_numbers_after(connection, template, after).await?;
+        let Some((last, _)) = users.last() else { return Ok(true) };
+        after = *last;
+        for chunk in users.chunks(LOAD_USERS_MAX) {
+            if !gate.load(template, epoch, chunk).await? {
+                return Ok(false);
             }
-            Ok::<(), RebuildError>(())
-        })
-        .await?;
-        Ok(loading && self.load_chunk(&chunk).await?)
-    }
-
-    async fn load_chunk(&self, chunk: &[(UserId, Vec<u8>)]) -> Result<bool, RebuildError> {
-        let mut connection = connect::acquire(self.pool).await?;
-        lease::take(&mut connection, self.lease_name, self.holder, LEASE).await?;
-        Ok(self.gate.load(self.template, self.epoch, chunk).await?)
+        }
+        lease::take(connection, lease_name, holder, LEASE).await?;
     }
 }

@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, StockRow, TemplateId, UserId};
-use futures::TryStreamExt;
 use sqlx::{Connection, MySqlConnection, Row};
 
 use crate::StoreError;
@@ -135,37 +134,47 @@ pub async fn next_epoch(
     Ok(epoch.map(Epoch))
 }
 
-/// Calls `each` with every user's taken numbers, in the order of users, as one statement sees them.
+/// Rows of one chunk of taken numbers: well above the 100 that one user may hold, so that every chunk
+/// has at least one whole user.
+const NUMBER_ROWS_MAX: usize = 10_000;
+
+/// The taken numbers of the users after `after`, a chunk at a time and in their order; empty: no more.
+///
+/// Chunks are read one after another. That is right for a gate's rebuild: under its epoch nothing can
+/// land before the gate is open.
 ///
 /// # Errors
-/// The statement fails, or `each` does.
-pub async fn taken_numbers<E: From<StoreError>>(
+/// The statement fails.
+pub async fn taken_numbers_after(
     connection: &mut MySqlConnection,
     template: TemplateId,
-    mut each: impl AsyncFnMut(UserId, &[u8]) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut rows = sqlx::query(
-        "select user_id, claim_no from user_coupon where template_id = ? order by user_id, claim_no",
+    after: UserId,
+) -> Result<Vec<(UserId, Vec<u8>)>, StoreError> {
+    let rows: Vec<(i64, i64)> = sqlx::query_as(
+        "select user_id, claim_no from user_coupon where template_id = ? and user_id > ? \
+         order by user_id, claim_no limit ?",
     )
     .bind(template.0)
-    .fetch(connection);
-    let mut user = None;
-    let mut numbers = Vec::new();
-    while let Some(row) = rows.try_next().await.map_err(StoreError::query("read taken numbers"))? {
-        let owner: i64 = row.try_get(0).map_err(StoreError::query("read taken numbers"))?;
-        let number: i64 = row.try_get(1).map_err(StoreError::query("read taken numbers"))?;
-        if let Some(previous) = user.replace(owner).filter(|previous| *previous != owner) {
-            each(UserId(previous), &numbers).await?;
-            numbers.clear();
-        }
+    .bind(after.0)
+    .bind(NUMBER_ROWS_MAX as u64)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read taken numbers"))?;
+    let cut = rows.len() == NUMBER_ROWS_MAX;
+    let mut users: Vec<(UserId, Vec<u8>)> = Vec::new();
+    for (user, number) in rows {
         let number = u8::try_from(number)
             .map_err(|_| StoreError::unreadable(format!("claim_no = {number} under a limit")))?;
-        numbers.push(number);
+        match users.last_mut() {
+            Some((last, numbers)) if last.0 == user => numbers.push(number),
+            _ => users.push((UserId(user), vec![number])),
+        }
     }
-    match user {
-        Some(user) => each(UserId(user), &numbers).await,
-        None => Ok(()),
+    if cut {
+        // The last user may go on beyond the chunk.
+        users.pop();
     }
+    Ok(users)
 }
 
 /// Changes a template's total and stock by `delta`, and records it.

@@ -1,0 +1,80 @@
+//! JSON bodies and path ids, with problems that say what is wrong.
+
+use std::str::FromStr;
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Path, Query, Request},
+    http::{StatusCode, header, request::Parts},
+};
+use serde::de::DeserializeOwned;
+
+use crate::{problem::Problem, state::App};
+
+/// A JSON body; an empty one is `{}`.
+pub(crate) struct Body<T>(pub(crate) T);
+
+/// The `{id}` of a path; what is no id cannot be found.
+pub(crate) struct PathId<T>(pub(crate) T);
+
+/// A query string.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let json = request.headers().get(header::CONTENT_TYPE).is_none_or(|value| {
+            let kind = value.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
+            kind.eq_ignore_ascii_case("application/json")
+        });
+        let bytes = Bytes::from_request(request, app).await.map_err(|rejection| {
+            let status = rejection.status();
+            Problem::new(
+                status,
+                "BODY_UNREADABLE",
+                "The body cannot be read",
+                rejection.body_text(),
+            )
+        })?;
+        if bytes.is_empty() {
+            return parse(b"{}");
+        }
+        if !json {
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            let detail = "Send the body as `Content-Type: application/json`.";
+            return Err(Problem::new(status, "NOT_JSON", "The body is not JSON", detail));
+        }
+        parse(&bytes)
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Body<T>, Problem> {
+    serde_json::from_slice(bytes)
+        .map(Body)
+        .map_err(|error| Problem::malformed("MALFORMED_BODY", format!("The body: {error}.")))
+}
+
+impl<T: FromStr + Send> FromRequestParts<App> for PathId<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let unknown = || Problem::not_found("NOT_FOUND", "There is nothing under this id.");
+        let Path(text) =
+            Path::<String>::from_request_parts(parts, app).await.map_err(|_| unknown())?;
+        text.parse().map(PathId).map_err(|_| unknown())
+    }
+}
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Query::from_request_parts(parts, app).await.map(|Query(params)| Self(params)).map_err(
+            |rejection| {
+                let detail = format!("The query string: {}.", rejection.body_text());
+                Problem::malformed("MALFORMED_QUERY", detail)
+            },
+        )
+    }
+}

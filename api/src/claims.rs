@@ -1,0 +1,256 @@
+//! The way in of a claim: `POST /v1/templates/{id}/claims`, and where to look for one that was not
+//! answered in time. The walk itself is `landing::claims`.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use chrono::SecondsFormat;
+use coupon::{Claim, ClaimId, LandedClaim, PayloadHash, Template, TemplateId, UserId, limit};
+use landing::claims::{Answer, Unavailable};
+use mysql_store::{claim, connect};
+use redis_gate::{Refusal, RequestState};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    auth::User,
+    body::{Body, Params, PathId},
+    headers,
+    problem::Problem,
+    state::App,
+};
+
+/// How long a claim is waited for before the client is sent to poll; the claim lives on. Shorter than
+/// the ten seconds after which clients and proxies commonly give up.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Tells a client that the answer is that of an earlier request with the same key.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClaimRequest {
+    /// How many coupons; 1 if absent.
+    quantity: Option<i64>,
+}
+
+/// A landed claim, made of columns that never change: a replay is equal byte by byte.
+#[derive(Serialize)]
+struct ClaimBody {
+    id: String,
+    template_id: String,
+    user_id: String,
+    quantity: usize,
+    claimed_at: String,
+    valid_from: String,
+    valid_until: String,
+    coupons: Vec<CouponBody>,
+}
+
+#[derive(Serialize)]
+struct CouponBody {
+    id: String,
+    /// Which of the user's numbers 1..limit; absent where the template has no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<i64>,
+}
+
+/// `POST /v1/templates/{id}/claims`
+pub(crate) async fn create(
+    State(app): State<App>,
+    User(user): User,
+    PathId(id): PathId<TemplateId>,
+    headers: HeaderMap,
+    Body(request): Body<ClaimRequest>,
+) -> Result<Response, Problem> {
+    let template = app.templates.published(id).await?.ok_or_else(unknown_template)?;
+    let request_id = headers::request_id(&headers, &template)?;
+    let quantity = quantity(request.quantity.unwrap_or(1), &template)?;
+    let claim = Claim {
+        id: app.ids.claim()?,
+        template_id: id,
+        user_id: user,
+        request_id,
+        payload_hash: PayloadHash::of_quantity(quantity),
+        quantity,
+        claimed_at: app.clock.now(),
+        trace_parent: headers::trace_parent(&headers),
+    };
+    let claim_id = claim.id;
+    // From here on the claim is owned by its own task: a client that hangs up cancels nothing.
+    match tokio::time::timeout(ANSWER_MAX, app.claims.claim(template, claim)).await {
+        Ok(answer) => respond(answer, claim_id, id),
+        Err(_) => Err(pending(claim_id, id)),
+    }
+}
+
+/// `GET /v1/claims/{id}?template=`
+pub(crate) async fn get(
+    State(app): State<App>,
+    User(user): User,
+    PathId(id): PathId<ClaimId>,
+    Params(params): Params<PollParams>,
+) -> Result<Response, Problem> {
+    let in_gate = match &params.template {
+        Some(template) => is_pending(&app, template.parse().ok(), user, id).await,
+        None => false,
+    };
+    // The gate first, MySQL second: what lands in between is then seen.
+    let mut connection = connect::acquire(&app.pool).await?;
+    if let Some(claim) = claim::landed_by_id(&mut connection, user, id).await? {
+        let body = serde_json::json!({ "status": "landed", "claim": ClaimBody::of(&claim) });
+        return Ok(Json(body).into_response());
+    }
+    if in_gate {
+        let body = serde_json::json!({ "status": "processing" });
+        return Ok((StatusCode::ACCEPTED, Json(body)).into_response());
+    }
+    Err(Problem::not_found("CLAIM_NOT_FOUND", "No claim of yours has this id; it did not land."))
+}
+
+#[derive(Deserialize)]
+pub(crate) struct PollParams {
+    template: Option<String>,
+}
+
+async fn is_pending(app: &App, template: Option<TemplateId>, user: UserId, id: ClaimId) -> bool {
+    let Some(template) = template else { return false };
+    let gate = app.gates.gate();
+    let Ok(Some(meta)) = gate.meta(template).await else { return false };
+    let Ok(Some(entry)) = gate.entry(template, meta.epoch, user).await else { return false };
+    entry.requests.iter().any(|request| request.id == id && request.state == RequestState::Pending)
+}
+
+fn quantity(asked: i64, template: &Template) -> Result<u32, Problem> {
+    let most = template.max_per_claim.min(limit::QUANTITY_MAX);
+    u32::try_from(asked).ok().filter(|asked| (1..=most).contains(asked)).ok_or_else(|| {
+        let detail = format!("Use a `quantity` of 1 to {most}.");
+        Problem::invalid("INVALID_QUANTITY", detail).with("max_per_claim", most)
+    })
+}
+
+fn respond(answer: Answer, claim_id: ClaimId, template: TemplateId) -> Result<Response, Problem> {
+    match answer {
+        Answer::Landed { claim, replayed } => Ok(landed(&claim, replayed)),
+        Answer::Refused(refusal) => Err(refused(refusal)),
+        Answer::KeyReused => Err(Problem::invalid(
+            "IDEMPOTENCY_KEY_REUSED",
+            "This `Idempotency-Key` was used for another payload. Send a new key.",
+        )),
+        Answer::InProgress => Err(Problem::conflict(
+            "REQUEST_IN_PROGRESS",
+            "The request is still being worked on",
+            "A request with this `Idempotency-Key` is under way. Send it again in a moment.",
+        )
+        .retry_after()),
+        Answer::Unavailable(why) => Err(unavailable(why, claim_id, template)),
+    }
+}
+
+fn landed(claim: &LandedClaim, replayed: bool) -> Response {
+    let mut response = (StatusCode::CREATED, Json(ClaimBody::of(claim))).into_response();
+    let headers = response.headers_mut();
+    if let Ok(location) = HeaderValue::from_str(&poll_url(claim.id, claim.template_id)) {
+        headers.insert(header::LOCATION, location);
+    }
+    if replayed {
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    response
+}
+
+fn refused(refusal: Refusal) -> Problem {
+    let problem = |code, title, detail: &str| Problem::conflict(code, title, detail);
+    match refusal {
+        Refusal::NotOpen { starts_at } => {
+            let at = starts_at.to_rfc3339_opts(SecondsFormat::Millis, true);
+            problem("NOT_OPEN", "Not open yet", &format!("Claims open at {at}."))
+                .with("opens_at", at)
+        }
+        Refusal::Paused => {
+            problem("PAUSED", "Paused", "The template is paused. Try again later.").retry_after()
+        }
+        Refusal::Closed => problem("CLOSED", "Closed", "The time for claims is over."),
+        Refusal::Ended => problem("ENDED", "Ended", "The template has ended."),
+        Refusal::Limit { taken } => problem(
+            "LIMIT_REACHED",
+            "The limit is reached",
+            &format!("You hold {taken} of this template, and may not hold as many more."),
+        )
+        .with("held", taken),
+        Refusal::SoldOut => problem("SOLD_OUT", "Sold out", "Nothing is left."),
+        Refusal::Insufficient { left } => problem(
+            "INSUFFICIENT_STOCK",
+            "Less is left",
+            &format!("Only {left} are left. The same key may ask for less."),
+        )
+        .with("left", left),
+    }
+}
+
+fn unavailable(why: Unavailable, claim_id: ClaimId, template: TemplateId) -> Problem {
+    match why {
+        Unavailable::Overloaded => Problem::unavailable(
+            "OVERLOADED",
+            "Too many claims are under way. Send the request again with the same key.",
+        ),
+        Unavailable::GateLoading => Problem::unavailable(
+            "GATE_LOADING",
+            "The template is being loaded. Send the request again with the same key.",
+        ),
+        Unavailable::Gate => Problem::unavailable(
+            "GATE_UNAVAILABLE",
+            "Whether the claim succeeded is unknown. Send the request again with the same key.",
+        ),
+        Unavailable::Store => pending(claim_id, template),
+        Unavailable::GivenUp => Problem::unavailable(
+            "CLAIM_GIVEN_UP",
+            "The claim did not succeed. Send the request again with the same key.",
+        ),
+        Unavailable::Stopping => pending(claim_id, template),
+    }
+}
+
+/// A timeout is unknown, not failed: the claim may still land.
+fn pending(id: ClaimId, template: TemplateId) -> Problem {
+    let detail = "Whether the claim succeeded is not known yet. Send the request again with the same \
+                  key, or look at `poll`.";
+    Problem::unavailable("CLAIM_PENDING", detail).with("poll", poll_url(id, template))
+}
+
+fn poll_url(id: ClaimId, template: TemplateId) -> String {
+    format!("/v1/claims/{id}?template={template}")
+}
+
+pub(crate) fn unknown_template() -> Problem {
+    Problem::not_found("TEMPLATE_NOT_FOUND", "There is no such template.")
+}
+
+impl ClaimBody {
+    fn of(claim: &LandedClaim) -> Self {
+        let time =
+            |at: chrono::DateTime<chrono::Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
+        let numbered = i64::from(limit::PER_USER_MAX);
+        Self {
+            id: claim.id.to_string(),
+            template_id: claim.template_id.to_string(),
+            user_id: claim.user_id.to_string(),
+            quantity: claim.coupons.len(),
+            claimed_at: time(claim.claimed_at),
+            valid_from: time(claim.valid_from),
+            valid_until: time(claim.valid_until),
+            coupons: claim
+                .coupons
+                .iter()
+                .map(|coupon| CouponBody {
+                    id: coupon.id.to_string(),
+                    number: (coupon.claim_no <= numbered).then_some(coupon.claim_no),
+                })
+                .collect(),
+        }
+    }
+}

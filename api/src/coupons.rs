@@ -1,0 +1,230 @@
+//! "My coupons": list, get, use.
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use coupon::{CouponId, CouponStatus, UserId, limit};
+use mysql_store::{
+    StoreError, connect,
+    user_coupon::{self, Use, UserCoupon},
+    user_view::{self, Ended},
+};
+use redis_view::{Change, MyCouponsError, PageRequest, REBUILD_WINDOW, ViewCoupon};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    auth::User,
+    body::{Body, Params, PathId},
+    cursor::{self, Page},
+    problem::Problem,
+    state::App,
+};
+
+#[derive(Deserialize)]
+pub(crate) struct ListParams {
+    status: Option<String>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+    /// A coupon that the list must know of: read your own claim.
+    after: Option<String>,
+}
+
+/// A coupon as its owner sees it.
+#[derive(Serialize)]
+pub(crate) struct CouponJson {
+    id: String,
+    template_id: String,
+    claim_id: String,
+    status: &'static str,
+    claimed_at: String,
+    valid_from: String,
+    valid_until: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order_ref: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UseRequest {
+    order_ref: String,
+}
+
+/// `GET /v1/me/coupons`
+pub(crate) async fn list(
+    State(app): State<App>,
+    User(user): User,
+    Params(params): Params<ListParams>,
+) -> Result<Json<Page<CouponJson>>, Problem> {
+    let status = params.status.as_deref().unwrap_or("unused");
+    let status = CouponStatus::from_word(status).ok_or_else(|| {
+        Problem::invalid("INVALID_STATUS", "Use a `status` of unused, used or expired.")
+    })?;
+    let limit = cursor::limit(params.limit)?;
+    match status {
+        CouponStatus::Unused => usable(&app, user, &params, limit).await,
+        CouponStatus::Used => ended(&app, user, &params, Ended::Used, limit).await,
+        CouponStatus::Expired => ended(&app, user, &params, Ended::Expired, limit).await,
+    }
+    .map(Json)
+}
+
+/// From the view; where it cannot be trusted, from MySQL.
+async fn usable(
+    app: &App,
+    user: UserId,
+    params: &ListParams,
+    limit: u32,
+) -> Result<Page<CouponJson>, Problem> {
+    let after =
+        params.after.as_deref().map(str::parse).transpose().map_err(|_| {
+            Problem::malformed("INVALID_AFTER", "Use the id of a coupon in `after`.")
+        })?;
+    let now = app.clock.now();
+    let request = PageRequest {
+        limit: limit as usize,
+        cursor: cursor::parse(params.cursor.as_ref())?,
+        after,
+        now,
+    };
+    let read = app.view.my_coupons(user, &request, || rows(app, user, now)).await;
+    let page = read.map_err(|error| match error {
+        MyCouponsError::Rows(error) => Problem::from(error),
+        MyCouponsError::Overloaded => {
+            Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again.")
+        }
+    })?;
+    let next = page.page.next.map(|cursor| cursor.to_string());
+    Ok(Page::new(page.page.coupons.iter().map(CouponJson::usable).collect(), next))
+}
+
+/// What a view is rebuilt from.
+async fn rows(app: &App, user: UserId, now: DateTime<Utc>) -> Result<Vec<Change>, StoreError> {
+    let window = TimeDelta::from_std(REBUILD_WINDOW).unwrap_or(TimeDelta::MAX);
+    let mut connection = connect::acquire(&app.pool).await?;
+    let rows = user_view::rows_for_rebuild(&mut connection, user, now - window).await?;
+    Ok(rows.iter().map(change).collect())
+}
+
+fn change(row: &UserCoupon) -> Change {
+    Change {
+        coupon: ViewCoupon {
+            id: row.id,
+            template_id: row.template_id,
+            claim_no: row.claim_no,
+            claim_id: row.claim_id,
+            claimed_at: row.claimed_at,
+            valid_from: row.valid_from,
+            valid_until: row.valid_until,
+        },
+        status: row.status,
+        version: row.version,
+    }
+}
+
+async fn ended(
+    app: &App,
+    user: UserId,
+    params: &ListParams,
+    ended: Ended,
+    limit: u32,
+) -> Result<Page<CouponJson>, Problem> {
+    let before: Option<CouponId> = cursor::parse(params.cursor.as_ref())?;
+    let now = app.clock.now();
+    let mut connection = connect::acquire(&app.pool).await?;
+    // One more than asked for tells whether there is a next page.
+    let mut rows =
+        user_view::ended_page(&mut connection, user, ended, before, limit + 1, now).await?;
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
+    Ok(Page::new(rows.iter().map(|row| CouponJson::of(row, now)).collect(), next))
+}
+
+/// `GET /v1/me/coupons/{id}`
+pub(crate) async fn get(
+    State(app): State<App>,
+    User(user): User,
+    PathId(id): PathId<CouponId>,
+) -> Result<Json<CouponJson>, Problem> {
+    let mut connection = connect::acquire(&app.pool).await?;
+    let coupon = user_coupon::get(&mut connection, user, id).await?.ok_or_else(not_found)?;
+    Ok(Json(CouponJson::of(&coupon, app.clock.now())))
+}
+
+/// `POST /v1/me/coupons/{id}/use`
+pub(crate) async fn use_coupon(
+    State(app): State<App>,
+    User(user): User,
+    PathId(id): PathId<CouponId>,
+    Body(request): Body<UseRequest>,
+) -> Result<Json<CouponJson>, Problem> {
+    let chars = request.order_ref.chars().count();
+    if request.order_ref.trim().is_empty() || chars > limit::ORDER_REF_CHARS_MAX {
+        let detail =
+            format!("Use an `order_ref` of 1 to {} characters.", limit::ORDER_REF_CHARS_MAX);
+        return Err(Problem::invalid("INVALID_ORDER_REF", detail));
+    }
+    let now = app.clock.now();
+    let mut connection = connect::acquire(&app.pool).await?;
+    let order_ref = &request.order_ref;
+    match user_coupon::use_for_order(&mut connection, user, id, order_ref, now).await? {
+        Use::Used(coupon) => Ok(Json(CouponJson::of(&coupon, now))),
+        Use::UsedElsewhere(_) => Err(Problem::conflict(
+            "COUPON_USED",
+            "The coupon is used",
+            "The coupon was used for another order.",
+        )),
+        Use::Expired(coupon) => Err(Problem::conflict(
+            "COUPON_EXPIRED",
+            "The coupon has expired",
+            format!("The coupon was valid until {}.", time(coupon.valid_until)),
+        )),
+        Use::NotYetValid(coupon) => Err(Problem::conflict(
+            "COUPON_NOT_YET_VALID",
+            "The coupon is not valid yet",
+            format!("The coupon is valid from {}.", time(coupon.valid_from)),
+        )
+        .with("valid_from", time(coupon.valid_from))),
+        Use::NotFound => Err(not_found()),
+    }
+}
+
+fn not_found() -> Problem {
+    Problem::not_found("COUPON_NOT_FOUND", "You have no such coupon.")
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+impl CouponJson {
+    fn usable(coupon: &ViewCoupon) -> Self {
+        Self {
+            id: coupon.id.to_string(),
+            template_id: coupon.template_id.to_string(),
+            claim_id: coupon.claim_id.to_string(),
+            status: CouponStatus::Unused.word(),
+            claimed_at: time(coupon.claimed_at),
+            valid_from: time(coupon.valid_from),
+            valid_until: time(coupon.valid_until),
+            used_at: None,
+            order_ref: None,
+        }
+    }
+
+    /// The law of expiry decides what an unused row is called.
+    fn of(row: &UserCoupon, now: DateTime<Utc>) -> Self {
+        Self {
+            id: row.id.to_string(),
+            template_id: row.template_id.to_string(),
+            claim_id: row.claim_id.to_string(),
+            status: row.status.at(row.valid_until, now).word(),
+            claimed_at: time(row.claimed_at),
+            valid_from: time(row.valid_from),
+            valid_until: time(row.valid_until),
+            used_at: row.used_at.map(time),
+            order_ref: row.order_ref.clone(),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Request headers that the platform reads, besides authentication.
+
+use axum::http::{HeaderMap, HeaderValue};
+use coupon::{RequestId, Template};
+
+use crate::problem::Problem;
+
+/// Longest traceparent of version 00, the only one there is.
+const TRACE_PARENT_BYTES: usize = 55;
+
+/// The claim's key; where the limit is 1 it may be absent, the template itself is the key then.
+pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<RequestId, Problem> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return if template.per_user_limit == 1 {
+            Ok(RequestId::absent())
+        } else {
+            let detail =
+                "Send a new `Idempotency-Key` with each claim, and the same one with a retry.";
+            Err(Problem::malformed("IDEMPOTENCY_KEY_MISSING", detail))
+        };
+    };
+    let text = value.to_str().unwrap_or("");
+    RequestId::from_client(text).map_err(|error| {
+        let detail = format!("The `Idempotency-Key`: {error}.");
+        Problem::malformed("IDEMPOTENCY_KEY_INVALID", detail)
+    })
+}
+
+/// The W3C traceparent, if it is one; anything else is ignored, as the recommendation asks.
+pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("traceparent").map(HeaderValue::to_str)?.ok()?;
+    let plain = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte) || byte == b'-';
+    (text.len() == TRACE_PARENT_BYTES && text.bytes().all(plain)).then(|| text.to_owned())
+}

@@ -1,0 +1,134 @@
+//! Every error that a client sees: RFC 9457 problem bodies with a stable code.
+//!
+//! Database text never leaves: internals are logged where they happen.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Map, Value, json};
+
+/// An error as the client sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    title: &'static str,
+    detail: String,
+    /// Whether the same request may succeed later.
+    retryable: bool,
+    retry_after_seconds: Option<u32>,
+    more: Map<String, Value>,
+}
+
+impl Problem {
+    /// A problem that the same request meets again.
+    pub(crate) fn new(
+        status: StatusCode,
+        code: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self {
+            status,
+            code,
+            title,
+            detail: detail.into(),
+            retryable: false,
+            retry_after_seconds: None,
+            more: Map::new(),
+        }
+    }
+
+    /// Something is not available now; the same request, with the same key, may be sent again.
+    pub(crate) fn unavailable(code: &'static str, detail: impl Into<String>) -> Self {
+        let title = "Not available at the moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, detail).retry_after()
+    }
+
+    /// The request's form is wrong.
+    pub(crate) fn malformed(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, "The request cannot be understood", detail)
+    }
+
+    /// The request is well formed, and asks for something that cannot be.
+    pub(crate) fn invalid(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, "The request is not acceptable", detail)
+    }
+
+    /// The state of things is in the way.
+    pub(crate) fn conflict(
+        code: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::new(StatusCode::CONFLICT, code, title, detail)
+    }
+
+    /// There is no such thing, or it is not the caller's.
+    pub(crate) fn not_found(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, "Not found", detail)
+    }
+
+    /// Who calls is not known.
+    pub(crate) fn unauthenticated(detail: impl Into<String>) -> Self {
+        let title = "Authentication is required";
+        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", title, detail)
+    }
+
+    /// Says that the same request may be sent again, after one to three seconds: jittered, so that
+    /// those who were refused together do not come back together.
+    pub(crate) fn retry_after(mut self) -> Self {
+        self.retryable = true;
+        self.retry_after_seconds = Some(fastrand::u32(1..=3));
+        self
+    }
+
+    /// Adds a member to the body.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+impl From<mysql_store::StoreError> for Problem {
+    fn from(error: mysql_store::StoreError) -> Self {
+        tracing::error!(error = runtime::report(&error), "a request failed at MySQL");
+        Self::unavailable(
+            "STORE_UNAVAILABLE",
+            "The database did not answer. Send the request again.",
+        )
+    }
+}
+
+impl From<landing::ids::IdError> for Problem {
+    fn from(error: landing::ids::IdError) -> Self {
+        tracing::error!(error = runtime::report(&error), "no id can be made");
+        Self::unavailable("OVERLOADED", "No id can be made at the moment. Send the request again.")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut body = self.more;
+        // A URN, so that the type is stable wherever the documentation lives (docs/errors.md).
+        body.insert("type".to_owned(), json!(format!("urn:coupon:problem:{}", self.code)));
+        body.insert("title".to_owned(), json!(self.title));
+        body.insert("status".to_owned(), json!(self.status.as_u16()));
+        body.insert("detail".to_owned(), json!(self.detail));
+        body.insert("code".to_owned(), json!(self.code));
+        body.insert("retryable".to_owned(), json!(self.retryable));
+        let problem = HeaderValue::from_static("application/problem+json");
+        let mut response =
+            (self.status, [(header::CONTENT_TYPE, problem)], Value::Object(body).to_string())
+                .into_response();
+        if let Some(seconds) = self.retry_after_seconds {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}

@@ -1,0 +1,190 @@
+//! Wires the api, and drains it: intake, claims, landers, settler, in the order in which they depend
+//! on each other.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use landing::{
+    claims::{CLAIMS_MAX, Claims},
+    gates::Gates,
+    ids::Ids,
+    lander,
+    resolver::{GRACE, Resolver},
+    settler::Settler,
+};
+use mysql_store::{MySqlPool, connect, migrate, user_view};
+use redis_gate::{Gate, GateRedis};
+use redis_view::{GenerationOf, ViewReader, ViewStore};
+use runtime::{Backoff, Context};
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    auth::Auth, config::Config, router::router, state::App, state::Parts,
+    template_cache::TemplateCache,
+};
+
+/// How long a server may be unreachable at start before the process gives up.
+const CONNECT_FOR: Duration = Duration::from_secs(15);
+
+/// How often the readiness of MySQL and the gate is looked at.
+const HEALTH_EVERY: Duration = Duration::from_secs(1);
+
+/// Serves until the process shall stop.
+///
+/// # Errors
+/// A setting is wrong, or a server cannot be reached at start.
+pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
+    config.validate()?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("the address {} cannot be used (LISTEN)", config.listen))?;
+    let pool = mysql(&config).await?;
+    let gate = Gate::new(gate_redis(&config).await?, &config.key_prefix);
+    let view = view(&config, &pool).await?;
+    let holder = holder();
+    let ids = Arc::new(Ids::lease(pool.clone(), &holder).await?);
+
+    // Ended by hand, in order, once everything before them has drained.
+    let (last, hard) = (CancellationToken::new(), CancellationToken::new());
+    let (landers, workers) =
+        lander::landers(config.landers, CLAIMS_MAX, config.database_url.expose(), &ids);
+    let mut landing = JoinSet::new();
+    for worker in workers {
+        landing.spawn(worker.run(hard.clone()));
+    }
+    let (settler, settling) = Settler::new(gate.clone());
+    let settling = tokio::spawn(settling);
+    let (gates, keeper) = Gates::new(pool.clone(), gate.clone(), &holder);
+    let clock = context.clock.clone();
+    let claims = Claims::new(pool.clone(), gates.clone(), landers, settler, move || clock.now());
+    let templates = TemplateCache::new(pool.clone());
+    let app = App::new(Parts {
+        clock: context.clock.clone(),
+        pool: pool.clone(),
+        auth: Auth::new(config.jwt_secret.expose(), config.operator_key.expose()),
+        ids: Arc::clone(&ids),
+        templates: templates.clone(),
+        gates,
+        claims: claims.clone(),
+        view,
+    });
+
+    let clock = context.clock.clone();
+    context.spawn("gate keeper", ended(keeper.run(move || clock.now(), last.clone())));
+    let resolver = Resolver { pool: pool.clone(), gate: gate.clone(), grace: GRACE };
+    let clock = context.clock.clone();
+    context.spawn("resolver", ended(resolver.run(move || clock.now(), last.clone())));
+    let (keep, token) = (Arc::clone(&ids), last.clone());
+    context.spawn("ids", async move {
+        keep.keep(token).await;
+        Ok(())
+    });
+    context.spawn("template cache", follow_templates(templates, config.clone()));
+    context.spawn("health", watch_health(context.clone(), pool, gate));
+
+    info!(http.address = %listener.local_addr()?, "serving");
+    let stop = context.stop_token();
+    axum::serve(listener, router(app)).with_graceful_shutdown(stop.cancelled_owned()).await?;
+    claims.drain().await;
+    // The landers and the settler end when the last claim has let go of them.
+    drop(claims);
+    while landing.join_next().await.is_some() {}
+    settling.await.context("the settler")?;
+    last.cancel();
+    Ok(())
+}
+
+async fn ended(part: impl Future<Output = ()>) -> anyhow::Result<()> {
+    part.await;
+    Ok(())
+}
+
+/// A name for this process that no other has: leases are held under it.
+fn holder() -> String {
+    format!("api-{}-{:016x}", std::process::id(), fastrand::u64(..))
+}
+
+async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
+    let url = config.database_url.expose();
+    let pool =
+        retried("MySQL (DATABASE_URL)", || connect::pool(url, config.database_connections)).await?;
+    let mut connection = connect::acquire(&pool).await?;
+    migrate::check(&mut connection).await?;
+    drop(connection);
+    Ok(pool)
+}
+
+async fn gate_redis(config: &Config) -> anyhow::Result<GateRedis> {
+    let url = config.gate_redis_url.expose();
+    retried("the gate's Redis (GATE_REDIS_URL)", || GateRedis::connect(url)).await
+}
+
+async fn view(config: &Config, pool: &MySqlPool) -> anyhow::Result<ViewReader> {
+    let connect = || {
+        let pool = pool.clone();
+        let generation: GenerationOf = Box::new(move |run_id| {
+            let pool = pool.clone();
+            Box::pin(async move {
+                let mut connection = connect::acquire(&pool).await?;
+                Ok(user_view::generation_of(&mut connection, &run_id).await?)
+            })
+        });
+        ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generation)
+    };
+    Ok(ViewReader::new(retried("the view's Redis (VIEW_REDIS_URL)", connect).await?))
+}
+
+/// Tries until it succeeds or the time for starting is over.
+async fn retried<T, E, F>(what: &str, mut connect: impl FnMut() -> F) -> anyhow::Result<T>
+where
+    F: Future<Output = Result<T, E>>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let started = tokio::time::Instant::now();
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+    loop {
+        match connect().await {
+            Ok(connected) => return Ok(connected),
+            Err(error) if started.elapsed() >= CONNECT_FOR => {
+                return Err(error).with_context(|| {
+                    format!("{what} could not be reached for {CONNECT_FOR:?}; is it running?")
+                });
+            }
+            Err(error) => warn!(error = runtime::report(&error), "{what} cannot be reached yet"),
+        }
+        backoff.wait().await;
+    }
+}
+
+/// Template changes keep the cache fresh; without them it lives on misses.
+async fn follow_templates(templates: TemplateCache, config: Config) -> anyhow::Result<()> {
+    let topic = topic::TopicNames::new(&config.topic_prefix).template();
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
+    loop {
+        if let Err(error) = templates.follow(&config.kafka_brokers, &topic).await {
+            warn!(error = runtime::report(error.as_ref()), "template changes cannot be read");
+        }
+        backoff.wait().await;
+    }
+}
+
+/// Keeps `/readyz` true.
+async fn watch_health(context: Context, pool: MySqlPool, gate: Gate) -> anyhow::Result<()> {
+    let (mysql, redis) = (context.health.part("mysql"), context.health.part("gate"));
+    loop {
+        match connect::acquire(&pool).await {
+            Ok(mut connection) => match connect::ping(&mut connection).await {
+                Ok(()) => mysql.ready(),
+                Err(error) => mysql.not_ready(runtime::report(&error)),
+            },
+            Err(error) => mysql.not_ready(runtime::report(&error)),
+        }
+        match gate.redis().run().await {
+            Ok(_) => redis.ready(),
+            Err(error) => redis.not_ready(runtime::report(&error)),
+        }
+        tokio::time::sleep(HEALTH_EVERY).await;
+    }
+}

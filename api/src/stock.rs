@@ -1,0 +1,58 @@
+//! A template's stock, as MySQL and the gate see it: the conservation identity
+//! total = gate stock + in flight + landed.
+
+use axum::{Json, extract::State};
+use coupon::TemplateId;
+use mysql_store::{connect, stock};
+use redis_gate::Phase;
+use serde::Serialize;
+
+use crate::{
+    auth::Operator, body::PathId, claims::unknown_template, problem::Problem, state::App, templates,
+};
+
+#[derive(Serialize)]
+pub(crate) struct StockJson {
+    /// Sum of all movements.
+    total: i64,
+    /// Coupons that exist.
+    landed: i64,
+    /// Total less landed, by MySQL.
+    stock: i64,
+    /// The gate's epoch, by MySQL.
+    epoch: i64,
+    /// Admissions that have not landed yet; absent: the gate is not loaded.
+    in_flight: Option<u64>,
+    /// What the gate has left to give; absent: the gate is not loaded.
+    gate_stock: Option<i64>,
+    /// What the two disagree by while nothing is in flight; 0 in a quiet system.
+    drift: Option<i64>,
+}
+
+/// `GET /v1/templates/{id}/stock`
+pub(crate) async fn get(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(id): PathId<TemplateId>,
+) -> Result<Json<StockJson>, Problem> {
+    templates::owned(&app, operator, id).await?;
+    let mut connection = connect::acquire(&app.pool).await?;
+    let row = stock::get(&mut connection, id).await?.ok_or_else(unknown_template)?;
+    let mut json = StockJson {
+        total: row.total,
+        landed: row.total - row.stock,
+        stock: row.stock,
+        epoch: row.epoch.0,
+        in_flight: None,
+        gate_stock: None,
+        drift: None,
+    };
+    let gate = app.gates.gate();
+    let open = gate.meta(id).await.ok().flatten().filter(|meta| meta.phase == Phase::Open);
+    if let Some(meta) = open {
+        json.gate_stock = Some(meta.stock);
+        json.in_flight = gate.in_flight_count(id, meta.epoch).await.ok();
+        json.drift = (json.in_flight == Some(0)).then_some(row.stock - meta.stock);
+    }
+    Ok(Json(json))
+}

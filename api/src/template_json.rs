@@ -1,0 +1,139 @@
+//! Templates on the wire.
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use coupon::{
+    Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
+    limit,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::problem::Problem;
+
+/// What an operator sends to create a template.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewTemplate {
+    name: String,
+    discount: DiscountJson,
+    pub(crate) total_stock: i64,
+    per_user_limit: u32,
+    max_per_claim: Option<u32>,
+    claim_starts_at: DateTime<Utc>,
+    claim_ends_at: DateTime<Utc>,
+    valid_from: Option<DateTime<Utc>>,
+    valid_until: Option<DateTime<Utc>>,
+    valid_for_ms: Option<i64>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct DiscountJson {
+    kind: String,
+    #[serde(default)]
+    value: i64,
+    cap: Option<i64>,
+    #[serde(default)]
+    minimum_spend: i64,
+    currency: String,
+}
+
+/// A template as an operator sees it.
+#[derive(Serialize)]
+pub(crate) struct TemplateJson {
+    id: String,
+    name: String,
+    state: &'static str,
+    version: i64,
+    discount: DiscountJson,
+    per_user_limit: u32,
+    max_per_claim: u32,
+    claim_starts_at: String,
+    claim_ends_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid_from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid_until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid_for_ms: Option<i64>,
+}
+
+impl NewTemplate {
+    /// The draft that this describes.
+    pub(crate) fn into_draft(
+        self,
+        id: TemplateId,
+        merchant_id: MerchantId,
+    ) -> Result<Template, Problem> {
+        let invalid = |field: &str, problem: String| {
+            Problem::invalid("INVALID_TEMPLATE", format!("{field}: {problem}."))
+                .with("field", field)
+        };
+        if !(0..=limit::STOCK_MAX).contains(&self.total_stock) {
+            return Err(invalid("total_stock", format!("use 0 to {}", limit::STOCK_MAX)));
+        }
+        let validity = match (self.valid_for_ms, self.valid_from, self.valid_until) {
+            (Some(ms), None, None) => TimeDelta::try_milliseconds(ms)
+                .map(|valid_for| Validity::Relative { valid_for })
+                .ok_or_else(|| invalid("valid_for_ms", "use a smaller number".to_owned()))?,
+            (None, Some(from), Some(until)) => Validity::Absolute { from, until },
+            _ => {
+                let problem = "use either valid_for_ms, or valid_from and valid_until".to_owned();
+                return Err(invalid("valid_for_ms", problem));
+            }
+        };
+        let kind = DiscountKind::from_word(&self.discount.kind).ok_or_else(|| {
+            let problem = "use amount_off, percent_off or free_shipping".to_owned();
+            invalid("discount.kind", problem)
+        })?;
+        let template = Template {
+            id,
+            merchant_id,
+            name: self.name,
+            discount: Discount {
+                kind,
+                value: self.discount.value,
+                cap: self.discount.cap,
+                minimum_spend: self.discount.minimum_spend,
+                currency: self.discount.currency,
+            },
+            per_user_limit: self.per_user_limit,
+            max_per_claim: self.max_per_claim.unwrap_or(1),
+            window: Window { starts_at: self.claim_starts_at, ends_at: self.claim_ends_at },
+            validity,
+            state: TemplateState::Draft,
+            version: 1,
+        };
+        template.validate().map_err(|error| invalid(error.field, error.problem))?;
+        Ok(template)
+    }
+}
+
+impl From<&Template> for TemplateJson {
+    fn from(template: &Template) -> Self {
+        let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
+        let (valid_from, valid_until, valid_for_ms) = match template.validity {
+            Validity::Absolute { from, until } => (Some(time(from)), Some(time(until)), None),
+            Validity::Relative { valid_for } => (None, None, Some(valid_for.num_milliseconds())),
+        };
+        Self {
+            id: template.id.to_string(),
+            name: template.name.clone(),
+            state: template.state.word(),
+            version: template.version,
+            discount: DiscountJson {
+                kind: template.discount.kind.word().to_owned(),
+                value: template.discount.value,
+                cap: template.discount.cap,
+                minimum_spend: template.discount.minimum_spend,
+                currency: template.discount.currency.clone(),
+            },
+            per_user_limit: template.per_user_limit,
+            max_per_claim: template.max_per_claim,
+            claim_starts_at: time(template.window.starts_at),
+            claim_ends_at: time(template.window.ends_at),
+            valid_from,
+            valid_until,
+            valid_for_ms,
+        }
+    }
+}
