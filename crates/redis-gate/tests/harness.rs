@@ -1,0 +1,255 @@
+//! A gate of its own for each test, and hands to look at its keys and to damage them.
+
+use std::{
+    collections::BTreeMap,
+    process::Stdio,
+    sync::atomic::{AtomicI64, Ordering},
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{
+    Claim, ClaimId, Epoch, Numbers, PayloadHash, RequestId, TemplateId, TemplateState, UserId,
+};
+use devstack::TestServers;
+use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
+use redis_gate::{Entry, Gate, GateRedis, OpenFacts, Refusal, Verdict};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    net::TcpListener,
+    process::{Child, Command},
+};
+
+/// The template of most tests; each test has its keys to itself.
+pub(crate) const TEMPLATE: TemplateId = TemplateId(1);
+
+/// The epoch of an open gate.
+pub(crate) const EPOCH: Epoch = Epoch(7);
+
+/// The user of most tests.
+pub(crate) const USER: UserId = UserId(70);
+
+pub(crate) struct TestGate {
+    pub(crate) gate: Gate,
+    pub(crate) url: String,
+    redis: MultiplexedConnection,
+    prefix: String,
+}
+
+impl TestGate {
+    /// A gate on the shared Redis that knows nothing yet.
+    pub(crate) async fn absent(name: &str) -> Self {
+        let scope = TestServers::shared().scope(name);
+        Self::on(scope.endpoints.gate_redis_url, scope.key_prefix).await
+    }
+
+    /// An open gate on the shared Redis.
+    pub(crate) async fn open(name: &str, facts: OpenFacts) -> Self {
+        let gate = Self::absent(name).await;
+        gate.rebuild(EPOCH, facts).await;
+        gate
+    }
+
+    /// A gate on any Redis.
+    pub(crate) async fn on(url: String, prefix: String) -> Self {
+        let gate = Gate::new(GateRedis::connect(&url).await.unwrap(), &prefix);
+        let redis = raw(&url).await;
+        Self { gate, url, redis, prefix }
+    }
+
+    /// Another process with the same gate.
+    pub(crate) async fn another(&self) -> Gate {
+        Gate::new(GateRedis::connect(&self.url).await.unwrap(), &self.prefix)
+    }
+
+    pub(crate) async fn rebuild(&self, epoch: Epoch, facts: OpenFacts) {
+        assert!(self.gate.begin(TEMPLATE, epoch).await.unwrap());
+        assert!(self.gate.open(TEMPLATE, epoch, &facts).await.unwrap());
+    }
+
+    pub(crate) async fn claim(&self, claim: &Claim) -> Verdict {
+        self.gate.claim(claim, EPOCH, now()).await.unwrap()
+    }
+
+    /// The numbers of a claim that must be admitted.
+    pub(crate) async fn admit(&self, claim: &Claim) -> Numbers {
+        match self.claim(claim).await {
+            Verdict::Admitted { numbers, .. } => numbers,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn settle(&self, claim: &Claim) -> Option<u32> {
+        self.gate.settle(TEMPLATE, EPOCH, &[(claim.user_id, claim.id)]).await.unwrap()
+    }
+
+    pub(crate) async fn release(&self, claim: &Claim) -> Option<bool> {
+        self.gate.release(TEMPLATE, EPOCH, claim.user_id, claim.id).await.unwrap()
+    }
+
+    pub(crate) async fn stock(&self) -> i64 {
+        self.gate.meta(TEMPLATE).await.unwrap().unwrap().stock
+    }
+
+    pub(crate) async fn entry(&self, user: UserId) -> Entry {
+        self.gate.entry(TEMPLATE, EPOCH, user).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn in_flight(&self) -> u64 {
+        self.gate.in_flight_count(TEMPLATE, EPOCH).await.unwrap()
+    }
+
+    /// The names of the keys are a contract: `lua/README.md`.
+    pub(crate) fn meta(&self) -> String {
+        format!("{}gate:1:{{{TEMPLATE}:0}}:meta", self.prefix)
+    }
+
+    pub(crate) fn users(&self, epoch: Epoch) -> String {
+        format!("{}gate:1:{{{TEMPLATE}:0}}:users:{epoch}", self.prefix)
+    }
+
+    /// Changes a field of meta as no script would.
+    pub(crate) async fn set_meta(&self, field: &str, value: &str) {
+        self.send(&["HSET", &self.meta(), field, value]).await;
+    }
+
+    /// Sends any command.
+    pub(crate) async fn send(&self, words: &[&str]) {
+        let mut command = redis::cmd(words[0]);
+        for word in &words[1..] {
+            command.arg(word);
+        }
+        let _: redis::Value = command.query_async(&mut self.redis.clone()).await.unwrap();
+    }
+
+    /// Every key of this gate with all that it holds.
+    pub(crate) async fn memory(&self) -> Memory {
+        let mut redis = self.redis.clone();
+        let pattern = format!("{}*", self.prefix);
+        let keys: Vec<String> =
+            redis::cmd("KEYS").arg(pattern).query_async(&mut redis).await.unwrap();
+        let mut memory = Memory::new();
+        for key in keys {
+            let kind: String = redis::cmd("TYPE").arg(&key).query_async(&mut redis).await.unwrap();
+            let mut look = match kind.as_str() {
+                "hash" => redis::cmd("HGETALL"),
+                _ => redis::cmd("ZRANGE"),
+            };
+            look.arg(&key);
+            if kind == "zset" {
+                look.arg(0).arg(-1).arg("WITHSCORES");
+            }
+            memory.insert(key, look.query_async(&mut redis).await.unwrap());
+        }
+        memory
+    }
+}
+
+/// Key → field or member → value or score.
+type Memory = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// A connection of the test's own.
+async fn raw(url: &str) -> MultiplexedConnection {
+    // Under the load of other builds a look may take its time.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let client = redis::Client::open(url).unwrap();
+    client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
+}
+
+/// A Redis that a test may damage; it ends with the test.
+pub(crate) struct OwnRedis {
+    pub(crate) url: String,
+    port: u16,
+    server: Child,
+    folder: std::path::PathBuf,
+}
+
+impl OwnRedis {
+    pub(crate) async fn start(name: &str, settings: &[&str]) -> Self {
+        let scope = TestServers::shared().scope(name);
+        let folder = devstack::project_root().join(".dev/test").join(scope.database);
+        std::fs::create_dir_all(&folder).unwrap();
+        let port = {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            listener.local_addr().unwrap().port()
+        };
+        let url = format!("redis://127.0.0.1:{port}");
+        let server = spawn(port, &folder, settings).await;
+        Self { url, port, server, folder }
+    }
+
+    /// Ends it at once and starts it again on the same port with what its file holds.
+    pub(crate) async fn crash_and_start(&mut self, settings: &[&str]) {
+        self.server.kill().await.unwrap();
+        self.server = spawn(self.port, &self.folder, settings).await;
+    }
+}
+
+impl Drop for OwnRedis {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+async fn spawn(port: u16, folder: &std::path::Path, settings: &[&str]) -> Child {
+    let mut server = Command::new("redis-server")
+        .args(["--bind", "127.0.0.1", "--save", "", "--port", &port.to_string(), "--dir"])
+        .arg(folder)
+        .args(settings)
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(server.stdout.take().unwrap()).lines();
+    while let Some(line) = log.next_line().await.unwrap() {
+        if line.contains("Ready to accept connections") {
+            // Its pipe stays read, else the server would end at its next line.
+            tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
+            return server;
+        }
+    }
+    panic!("redis-server did not start");
+}
+
+/// When all tests happen.
+pub(crate) fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(1_800_000_000_000).unwrap()
+}
+
+/// A published template: ten coupons, two per user, claimable for a second before and after [`now`].
+pub(crate) fn facts() -> OpenFacts {
+    OpenFacts {
+        version: 1,
+        state: TemplateState::Published,
+        starts_at: now() - TimeDelta::seconds(1),
+        ends_at: now() + TimeDelta::seconds(1),
+        limit: 2,
+        stock: 10,
+        movement: 1,
+    }
+}
+
+/// A claim of `user` under `key`, with an id that no other has.
+pub(crate) fn claim(user: UserId, key: &str, quantity: u32) -> Claim {
+    /// The first is beyond 2^53, where Lua's numbers are no longer exact.
+    static NEXT: AtomicI64 = AtomicI64::new((1 << 53) + 1);
+    Claim {
+        id: ClaimId(NEXT.fetch_add(1, Ordering::Relaxed)),
+        template_id: TEMPLATE,
+        user_id: user,
+        request_id: RequestId::from_client(key).unwrap(),
+        payload_hash: PayloadHash::of_quantity(quantity),
+        quantity,
+        claimed_at: now(),
+        trace_parent: None,
+    }
+}
+
+/// The same request again, as another admission.
+pub(crate) fn again(first: &Claim) -> Claim {
+    claim(first.user_id, first.request_id.as_str(), first.quantity)
+}
+
+/// A refusal that is final.
+pub(crate) fn refused(refusal: Refusal) -> Verdict {
+    Verdict::Refused { refusal, look_in_mysql: false }
+}

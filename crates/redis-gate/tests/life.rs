@@ -1,0 +1,174 @@
+//! What becomes of an admission at the gate: settled or released, once.
+
+use coupon::{ClaimId, Epoch, UserId};
+use redis_gate::{OpenFacts, Refusal, RequestState, Verdict};
+
+use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, refused};
+
+/// How many requests an entry without a limit keeps; a constant of `settle.lua`.
+const REQUESTS_KEPT: usize = 32;
+
+#[tokio::test]
+async fn settling_is_effective_once_and_ends_the_flight() {
+    let gate = TestGate::open("settle", facts()).await;
+    let (one, other) = (claim(USER, "a", 1), claim(UserId(71), "a", 1));
+    gate.admit(&one).await;
+    gate.admit(&other).await;
+    let landed = [
+        (one.user_id, one.id),
+        (other.user_id, other.id),
+        (one.user_id, one.id),
+        (one.user_id, other.id),
+        (UserId(72), ClaimId(1)),
+    ];
+    assert_eq!(gate.gate.settle(TEMPLATE, EPOCH, &landed).await.unwrap(), Some(2));
+    let settled = gate.memory().await;
+    assert_eq!(gate.gate.settle(TEMPLATE, EPOCH, &landed).await.unwrap(), Some(0));
+    assert_eq!(gate.memory().await, settled);
+    assert_eq!((gate.in_flight().await, gate.stock().await), (0, 8));
+    assert_eq!(gate.entry(USER).await.requests[0].state, RequestState::Landed);
+}
+
+#[tokio::test]
+async fn releasing_gives_back_exactly_what_was_taken_and_only_once() {
+    let gate = TestGate::open("release", OpenFacts { limit: 5, ..facts() }).await;
+    let (one, two, three) = (claim(USER, "a", 1), claim(USER, "b", 2), claim(USER, "c", 1));
+    for claim in [&one, &two, &three] {
+        gate.admit(claim).await;
+    }
+    assert_eq!(gate.release(&two).await, Some(true));
+    assert_eq!(gate.entry(USER).await.taken, [1, 4]);
+    assert_eq!((gate.stock().await, gate.in_flight().await), (8, 2));
+    let released = gate.memory().await;
+    assert_eq!(gate.release(&two).await, Some(false));
+    assert_eq!(gate.memory().await, released);
+    // The released numbers are the lowest free ones; the key may come back for another quantity.
+    assert_eq!(gate.admit(&claim(USER, "b", 3)).await, [2, 3, 5]);
+    assert_eq!(gate.release(&two).await, Some(false), "the id is spent, though its key is not");
+    assert_eq!(gate.stock().await, 5);
+}
+
+#[tokio::test]
+async fn a_landed_admission_cannot_be_released_nor_a_released_one_settled() {
+    let gate = TestGate::open("one end", facts()).await;
+    let (landed, released) = (claim(USER, "a", 1), claim(USER, "b", 1));
+    gate.admit(&landed).await;
+    gate.admit(&released).await;
+    gate.settle(&landed).await;
+    gate.release(&released).await;
+    let before = gate.memory().await;
+    assert_eq!(gate.release(&landed).await, Some(false));
+    assert_eq!(gate.settle(&released).await, Some(0));
+    assert_eq!(gate.memory().await, before);
+    assert_eq!(gate.entry(USER).await.taken, [1]);
+}
+
+#[tokio::test]
+async fn another_users_name_ends_nobodys_admission() {
+    let gate = TestGate::open("wrong user", facts()).await;
+    let (mine, theirs) = (claim(USER, "a", 1), claim(UserId(71), "a", 1));
+    gate.admit(&mine).await;
+    gate.admit(&theirs).await;
+    let before = gate.memory().await;
+    let crossed = gate.gate.release(TEMPLATE, EPOCH, USER, theirs.id).await.unwrap();
+    assert_eq!(crossed, Some(false));
+    assert_eq!(gate.memory().await, before);
+}
+
+#[tokio::test]
+async fn under_another_epoch_or_run_nothing_is_settled_or_released() {
+    let gate = TestGate::open("late packets", facts()).await;
+    let claim = claim(USER, "a", 1);
+    gate.admit(&claim).await;
+    let before = gate.memory().await;
+    for epoch in [Epoch(6), Epoch(8)] {
+        let pair = [(USER, claim.id)];
+        assert_eq!(gate.gate.settle(TEMPLATE, epoch, &pair).await.unwrap(), None);
+        assert_eq!(gate.gate.release(TEMPLATE, epoch, USER, claim.id).await.unwrap(), None);
+    }
+    assert_eq!(gate.memory().await, before);
+    gate.set_meta("run", "another/run").await;
+    let before = gate.memory().await;
+    assert_eq!(gate.settle(&claim).await, None);
+    assert_eq!(gate.release(&claim).await, None);
+    assert_eq!(gate.memory().await, before);
+}
+
+#[tokio::test]
+async fn a_released_users_entry_stays_and_the_gate_stays_loaded() {
+    let gate = TestGate::open("entry stays", facts()).await;
+    let first = claim(USER, "a", 2);
+    gate.admit(&first).await;
+    gate.release(&first).await;
+    assert_eq!(gate.gate.user_count(TEMPLATE, EPOCH).await.unwrap(), 1);
+    assert_eq!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().users, 1);
+    let verdict = gate.claim(&again(&first)).await;
+    assert_eq!(verdict, Verdict::Admitted { numbers: vec![1, 2], left: 8 });
+}
+
+#[tokio::test]
+async fn without_a_limit_the_newest_requests_are_kept_and_a_pending_one_always() {
+    let gate = TestGate::open("unlimited", OpenFacts { limit: 0, stock: 1000, ..facts() }).await;
+    let pending = claim(USER, "pending", 1);
+    gate.admit(&pending).await;
+    let landed: Vec<_> =
+        (0..2 * REQUESTS_KEPT).map(|n| claim(USER, &format!("key-{n}"), 2)).collect();
+    for claim in &landed {
+        assert_eq!(gate.admit(claim).await, [] as [u8; 0], "no numbers without a limit");
+        assert_eq!(gate.settle(claim).await, Some(1));
+    }
+    let entry = gate.entry(USER).await;
+    assert_eq!(entry.requests.len(), REQUESTS_KEPT);
+    assert_eq!(entry.requests[0].id, pending.id);
+    let kept: Vec<ClaimId> = entry.requests[1..].iter().map(|request| request.id).collect();
+    let newest: Vec<ClaimId> =
+        landed[landed.len() - kept.len()..].iter().map(|claim| claim.id).collect();
+    assert_eq!(kept, newest);
+    assert!(entry.look_in_mysql, "older requests are known to MySQL only");
+}
+
+#[tokio::test]
+async fn without_a_limit_no_number_of_pending_requests_is_too_many() {
+    let gate = TestGate::open("many pending", OpenFacts { limit: 0, stock: 1000, ..facts() }).await;
+    let claims: Vec<_> =
+        (0..2 * REQUESTS_KEPT).map(|n| claim(USER, &format!("key-{n}"), 1)).collect();
+    for claim in &claims {
+        gate.admit(claim).await;
+    }
+    assert_eq!(gate.entry(USER).await.requests.len(), claims.len());
+    for claim in &claims {
+        let replay = gate.claim(&again(claim)).await;
+        assert!(matches!(replay, Verdict::Replay { id, .. } if id == claim.id), "{replay:?}");
+    }
+    for claim in &claims {
+        assert_eq!(gate.settle(claim).await, Some(1));
+    }
+    assert_eq!(gate.entry(USER).await.requests.len(), REQUESTS_KEPT);
+}
+
+#[tokio::test]
+async fn without_a_limit_every_refusal_looks_in_mysql() {
+    let gate = TestGate::open("unlimited look", OpenFacts { limit: 0, stock: 0, ..facts() }).await;
+    let verdict = gate.claim(&claim(USER, "a", 1)).await;
+    assert_eq!(verdict, Verdict::Refused { refusal: Refusal::SoldOut, look_in_mysql: true });
+    gate.set_meta("limit", "1").await;
+    assert_eq!(gate.claim(&claim(USER, "a", 1)).await, refused(Refusal::SoldOut));
+}
+
+#[tokio::test]
+async fn what_is_in_flight_is_told_the_oldest_first() {
+    let gate = TestGate::open("in flight", facts()).await;
+    let claims = [claim(USER, "a", 1), claim(UserId(71), "a", 1), claim(UserId(72), "a", 1)];
+    let at = |n: i64| facts().starts_at + chrono::TimeDelta::milliseconds(n);
+    for (claim, n) in claims.iter().zip([5, 3, 9]) {
+        gate.gate.claim(claim, EPOCH, at(n)).await.unwrap();
+    }
+    let told = gate.gate.in_flight(TEMPLATE, EPOCH, at(5), 10).await.unwrap();
+    let told: Vec<_> = told.iter().map(|entry| (entry.id, entry.user, entry.admitted_at)).collect();
+    assert_eq!(
+        told,
+        [(claims[1].id, UserId(71), at(3)), (claims[0].id, USER, at(5))],
+        "the one after the given time is left out"
+    );
+    assert_eq!(gate.gate.in_flight(TEMPLATE, EPOCH, at(9), 1).await.unwrap().len(), 1);
+}

@@ -1,0 +1,9 @@
+//! The gate's scripts against a real Redis.
+#![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
+
+mod harness;
+mod life;
+mod model;
+mod rebuild;
+mod server;
+mod verdicts;
