@@ -1,1 +1,88 @@
-//! (stub)
+//! Reads change events. Writes the users' views and expiry wake-ups. Owns its group's offsets.
+//!
+//! ```text
+//! topic user_coupon ─ batch ─▶ apply (decode, group by user) ─▶ view: apply, then read back
+//!                                                            ├─▶ topic expiry: one wake-up for a
+//!                                                            │   shard and second
+//!                                                            └─▶ topic dead_letter: the undecodable
+//! ```
+//! The guarantee: an offset is stored only after everything its message asks for was done, so each
+//! change reaches the view at least once, one user's in order. All effects bear repetition. What
+//! cannot be read is put aside loudly; a store that is down is waited for, with the same batch.
+
+mod apply;
+mod config;
+mod consume;
+mod dead_letter;
+mod metrics;
+mod wake_up;
+
+use anyhow::Context as _;
+use mysql_store::MySqlPool;
+use redis_view::{GenerationFuture, GenerationOf, ViewStore};
+use runtime::{Clock, Health};
+use tokio_util::sync::CancellationToken;
+use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames, topic_offsets};
+
+pub use config::Config;
+
+/// Connections to MySQL: it is asked for the view generation only, when the view's Redis is met.
+const MYSQL_CONNECTIONS: u32 = 1;
+
+/// The consumer group's name under a topic prefix.
+pub fn group(names: &TopicNames) -> String {
+    format!("{}.sync-consumer", names.prefix())
+}
+
+/// Runs until `stop`; then what is stored is committed.
+///
+/// # Errors
+/// A server cannot be reached at the start, a topic is missing, or consuming fails for good. Outages
+/// later on are waited out.
+pub async fn run(
+    config: &Config,
+    clock: &Clock,
+    health: &Health,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    metrics::describe();
+    let partitions = health.part("partitions");
+    let stores = health.part("stores");
+    let names = TopicNames::new(&config.topic_prefix);
+    let pool = mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
+        .await
+        .context("MySQL cannot be used (DATABASE_URL)")?;
+    let view =
+        ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generation_of(pool))
+            .await
+            .context("the view's Redis cannot be used (VIEW_REDIS_URL)")?;
+    stores.ready();
+    let brokers = &config.kafka_brokers;
+    let producer = Producer::connect(brokers, ProducerOptions::default()).await?;
+    let expiry_partitions = topic_offsets(brokers, &names.expiry()).await?.len();
+    let topics = [names.user_coupon()];
+    let consumer =
+        Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
+    let consume = consume::Consume {
+        view,
+        producer,
+        names,
+        expiry_partitions: i32::try_from(expiry_partitions)?,
+        clock: clock.clone(),
+        partitions,
+        stores,
+    };
+    consume.run(&consumer, &stop).await?;
+    consumer.close().await.context("the last offsets were not committed; they will repeat")
+}
+
+/// Finds the generation of the view's Redis in MySQL.
+fn generation_of(pool: MySqlPool) -> GenerationOf {
+    Box::new(move |run_id| -> GenerationFuture {
+        let pool = pool.clone();
+        Box::pin(async move {
+            let mut connection = pool.acquire().await?;
+            Ok(mysql_store::user_view::generation_of(&mut connection, &run_id).await?)
+        })
+    })
+}

@@ -1,1 +1,17 @@
-fn main() {}
+//! Reads change events of coupons. Writes the users' views in Redis and the expiry wake-ups. Owns its
+//! group's offsets.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use sync_consumer::Config;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let config = Config::parse();
+    let process = config.process.clone();
+    runtime::run("sync-consumer", &process, |context| async move {
+        sync_consumer::run(&config, &context.clock, &context.health, context.stop_token()).await
+    })
+    .await
+}

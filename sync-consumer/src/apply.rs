@@ -1,0 +1,181 @@
+//! From messages to work, purely: whose view changes how, who has to be woken, what is unreadable.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, CouponId, CouponStatus, TemplateId, UserId};
+use redis_view::{Change, ViewCoupon};
+use topic::{Event, ExpiryWakeUp, Message, UserCouponRow};
+
+use crate::wake_up::WakeUps;
+
+/// What a batch of messages asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Work<'a> {
+    /// The changes of each user in the order of the topic, which is that of the commits.
+    pub(crate) users: Vec<(UserId, Vec<Change>)>,
+    /// Wake-ups, one for each shard and second.
+    pub(crate) wake_ups: Vec<ExpiryWakeUp>,
+    /// Messages that cannot be read.
+    pub(crate) undecodable: Vec<Undecodable<'a>>,
+    /// When the tailer handled the oldest and the newest event, milliseconds since 1970.
+    pub(crate) handled_ms: Option<(i64, i64)>,
+}
+
+/// A message that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Undecodable<'a> {
+    /// The message.
+    pub(crate) message: &'a Message,
+    /// The user that its key names, if that at least can be read.
+    pub(crate) user: Option<UserId>,
+    /// Why.
+    pub(crate) reason: anyhow::Error,
+}
+
+impl<'a> Work<'a> {
+    /// Sorts a batch out.
+    pub(crate) fn of(batch: &'a [Message]) -> Self {
+        let mut work = Self::default();
+        let mut wake_ups = WakeUps::default();
+        let mut places: HashMap<UserId, usize> = HashMap::new();
+        for message in batch {
+            let (user, shard, change, handled_ms) = match read(message) {
+                Ok(read) => read,
+                Err(reason) => {
+                    let user = std::str::from_utf8(&message.key).ok();
+                    let user = user.and_then(|key| key.parse().ok());
+                    work.undecodable.push(Undecodable { message, user, reason });
+                    continue;
+                }
+            };
+            let (oldest, newest) = work.handled_ms.unwrap_or((handled_ms, handled_ms));
+            work.handled_ms = Some((oldest.min(handled_ms), newest.max(handled_ms)));
+            if change.is_listed() {
+                wake_ups.add(shard, change.coupon.valid_until);
+            }
+            let place = *places.entry(user).or_insert_with(|| {
+                work.users.push((user, Vec::new()));
+                work.users.len() - 1
+            });
+            work.users[place].1.push(change);
+        }
+        work.wake_ups = wake_ups.into_messages();
+        work
+    }
+}
+
+fn read(message: &Message) -> anyhow::Result<(UserId, u8, Change, i64)> {
+    let payload = message.payload.as_deref().unwrap_or_default();
+    let event: Event<UserCouponRow> = topic::decode(payload)?;
+    // Coupons are never deleted, so every event has a row after it.
+    let row = event.after.ok_or_else(|| anyhow::anyhow!("event without a row after it"))?;
+    Ok((UserId(row.user_id), row.expiry_shard, change(&row)?, event.ts_ms))
+}
+
+fn change(row: &UserCouponRow) -> anyhow::Result<Change> {
+    anyhow::ensure!(row.version > 0, "version {} is not above 0", row.version);
+    let coupon = ViewCoupon {
+        id: CouponId(row.id),
+        template_id: TemplateId(row.template_id),
+        claim_no: row.claim_no,
+        claim_id: ClaimId(row.claim_id),
+        claimed_at: time(row.claimed_at)?,
+        valid_from: time(row.valid_from)?,
+        valid_until: time(row.valid_until)?,
+    };
+    Ok(Change { coupon, status: CouponStatus::from_code(row.status)?, version: row.version })
+}
+
+/// Times before 1970 would collide with the list's sentinel score.
+fn time(ms: i64) -> anyhow::Result<DateTime<Utc>> {
+    let time = DateTime::from_timestamp_millis(ms).filter(|_| ms >= 0);
+    time.ok_or_else(|| anyhow::anyhow!("{ms} is not a time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use topic::{Op, Source};
+
+    use super::*;
+
+    fn row(id: i64, user_id: i64) -> UserCouponRow {
+        UserCouponRow {
+            id,
+            template_id: 1,
+            user_id,
+            claim_no: 1,
+            claim_id: id,
+            merchant_id: 1,
+            status: 0,
+            version: 1,
+            expiry_shard: u8::try_from(user_id % 64).unwrap(),
+            claimed_at: 1_000,
+            changed_at: 1_000,
+            valid_from: 1_000,
+            valid_until: 5_250,
+            used_at: None,
+            order_ref: None,
+            trace_parent: None,
+        }
+    }
+
+    fn message(row: Option<UserCouponRow>, key: &str) -> Message {
+        let event = Event {
+            before: None,
+            after: row,
+            op: Op::Create,
+            source: Source::default(),
+            ts_ms: 7_000,
+        };
+        Message {
+            topic: "t".to_owned(),
+            partition: 0,
+            offset: 0,
+            key: key.as_bytes().to_vec(),
+            payload: Some(serde_json::to_vec(&event).unwrap()),
+            headers: Vec::new(),
+            timestamp_ms: None,
+        }
+    }
+
+    #[test]
+    fn changes_are_grouped_by_user_in_the_order_of_the_topic() {
+        let used = UserCouponRow { status: 1, version: 2, ..row(1, 7) };
+        let batch = [
+            message(Some(row(1, 7)), "7"),
+            message(Some(row(2, 8)), "8"),
+            message(Some(used), "7"),
+        ];
+        let work = Work::of(&batch);
+        let versions: Vec<(i64, Vec<i64>)> = work
+            .users
+            .iter()
+            .map(|(user, changes)| (user.0, changes.iter().map(|change| change.version).collect()))
+            .collect();
+        assert_eq!(versions, [(7, vec![1, 2]), (8, vec![1])]);
+        assert_eq!(work.wake_ups.len(), 2);
+        assert_eq!(work.handled_ms, Some((7_000, 7_000)));
+        assert!(work.undecodable.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_put_aside_with_the_user_its_key_names() {
+        let mut garbage = message(None, "7");
+        garbage.payload = Some(b"{".to_vec());
+        let batch = [
+            garbage,
+            message(None, "x"),
+            message(Some(UserCouponRow { status: 9, ..row(1, 7) }), "7"),
+            message(Some(UserCouponRow { claimed_at: -1, ..row(1, 7) }), "7"),
+            message(Some(UserCouponRow { version: 0, ..row(1, 7) }), "7"),
+            Message { payload: None, ..message(None, "7") },
+            message(Some(row(3, 9)), "9"),
+        ];
+        let work = Work::of(&batch);
+        let users: Vec<_> = work.undecodable.iter().map(|unread| unread.user).collect();
+        let seven = Some(UserId(7));
+        assert_eq!(users, [seven, None, seven, seven, seven, seven]);
+        assert_eq!(work.users.len(), 1);
+    }
+}

@@ -1,0 +1,52 @@
+//! The consumer's configuration.
+
+use clap::Parser;
+use runtime::{ProcessConfig, Secret};
+
+/// Keeps the users' views in Redis up to date with the change events of their coupons.
+#[derive(Debug, Clone, Parser)]
+#[command(version, about)]
+pub struct Config {
+    /// The truth, `mysql://user:password@host:port/database`; only the view generation is read and
+    /// raised there.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub database_url: Secret,
+
+    /// The view's Redis, `redis://host:port`.
+    #[arg(long, env = "VIEW_REDIS_URL", hide_env_values = true)]
+    pub view_redis_url: Secret,
+
+    /// Kafka brokers, `host:port`, separated by commas.
+    #[arg(long, env = "KAFKA_BROKERS")]
+    pub kafka_brokers: String,
+
+    /// Stands before every key in Redis.
+    #[arg(long, env = "KEY_PREFIX", default_value = "")]
+    pub key_prefix: String,
+
+    /// Stands before every topic's name, with a dot behind it.
+    #[arg(long, env = "TOPIC_PREFIX", default_value = "coupon")]
+    pub topic_prefix: String,
+
+    /// What every process takes.
+    #[command(flatten)]
+    pub process: ProcessConfig,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_flags_are_enough_and_secrets_stay_unprinted() {
+        let config = Config::try_parse_from([
+            "sync-consumer",
+            "--database-url=mysql://u:hunter2@h/d",
+            "--view-redis-url=redis://:hunter2@h",
+            "--kafka-brokers=h:1",
+        ])
+        .unwrap();
+        assert_eq!(config.topic_prefix, "coupon");
+        assert!(!format!("{config:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,204 @@
+//! The one loop: a batch, its effects, its offsets.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use coupon::UserId;
+use futures::{StreamExt, TryStreamExt, stream};
+use metrics::{counter, gauge, histogram};
+use redis_view::{Applied, Change, ViewError, ViewStore};
+use runtime::{Backoff, Clock, Part};
+use tokio_util::sync::CancellationToken;
+use topic::{Consumer, Message, Producer, TopicNames};
+use tracing::{error, warn};
+
+use crate::{
+    apply::{Undecodable, Work},
+    dead_letter,
+    metrics::{
+        BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, LAG, REPAIRS, RETRIES, WAKE_UPS,
+    },
+    wake_up,
+};
+
+/// Messages of one batch: enough for full pipelines, little to repeat after an outage.
+const BATCH_MAX: usize = 1000;
+
+/// Users whose changes are under way at once, on one connection: it bounds what the server has
+/// queued, and more does not go faster.
+const USERS_AT_ONCE: usize = 128;
+
+/// Messages to Kafka under way at once.
+const SENDS_AT_ONCE: usize = 128;
+
+/// The first wait after a failed attempt; it doubles up to [`RETRY_MAX`].
+const RETRY_MIN: Duration = Duration::from_millis(50);
+
+/// The longest wait: how late a store that is back is noticed.
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// What the loop works with.
+pub(crate) struct Consume {
+    pub(crate) view: ViewStore,
+    pub(crate) producer: Producer,
+    pub(crate) names: TopicNames,
+    pub(crate) expiry_partitions: i32,
+    pub(crate) clock: Clock,
+    /// Ready once the group has dealt its partitions out.
+    pub(crate) partitions: Part,
+    /// Ready while the last attempt at a batch succeeded.
+    pub(crate) stores: Part,
+}
+
+impl Consume {
+    /// Works batch by batch until `stop`.
+    pub(crate) async fn run(
+        &self,
+        consumer: &Consumer,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let mut rebalances = consumer.rebalances();
+        loop {
+            let batch = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                // Partitions arrive while the next batch is waited for, so this has its own branch.
+                Ok(()) = rebalances.changed() => {
+                    self.partitions.ready();
+                    continue;
+                }
+                batch = consumer.next_batch(BATCH_MAX) => batch.context("consuming failed")?,
+            };
+            if !self.until_done(&batch, stop).await {
+                return Ok(());
+            }
+            for message in &batch {
+                consumer.store(message);
+            }
+        }
+    }
+
+    /// Repeats the batch until it is done, however long a store is down; false: stopped before.
+    async fn until_done(&self, batch: &[Message], stop: &CancellationToken) -> bool {
+        let work = Work::of(batch);
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        histogram!(BATCH).record(count(batch.len()));
+        while let Err(failure) = self.step(&work).await {
+            counter!(RETRIES).increment(1);
+            warn!(error = format!("{failure:#}"), "batch not done, it is tried again");
+            self.stores.not_ready(format!("{failure:#}"));
+            tokio::select! {
+                () = stop.cancelled() => return false,
+                () = backoff.wait() => {}
+            }
+        }
+        self.stores.ready();
+        self.measure(&work);
+        true
+    }
+
+    /// One attempt at a batch. All of it may be repeated.
+    async fn step(&self, work: &Work<'_>) -> anyhow::Result<()> {
+        stream::iter(&work.users)
+            .map(Ok)
+            .try_for_each_concurrent(USERS_AT_ONCE, |(user, changes)| self.apply(*user, changes))
+            .await
+            .context("view")?;
+        stream::iter(&work.wake_ups)
+            .map(Ok)
+            .try_for_each_concurrent(SENDS_AT_ONCE, |wake_up| self.wake(*wake_up))
+            .await
+            .context("expiry topic")?;
+        for undecodable in &work.undecodable {
+            self.put_aside(undecodable).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a user's changes, then reads them back.
+    async fn apply(&self, user: UserId, changes: &[Change]) -> Result<(), ViewError> {
+        match self.apply_and_read_back(user, changes).await {
+            Err(error) if error.is_wrong_type() => {
+                error!(user.id = %user, "a key of the user's view is of the wrong type: view dropped");
+                self.view.drop_view(user).await?;
+                counter!(DROPPED_VIEWS, "reason" => "wrong_type").increment(1);
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn apply_and_read_back(&self, user: UserId, changes: &[Change]) -> Result<(), ViewError> {
+        let applied = self.view.apply(user, changes).await?;
+        for outcome in &applied {
+            let word = match outcome {
+                Applied::Applied => "applied",
+                Applied::NotNewer => "not_newer",
+                Applied::Cold => "cold",
+            };
+            counter!(CHANGES, "outcome" => word).increment(1);
+        }
+        // A change that is not newer is read back too: its first write may have been this consumer's,
+        // killed before the read.
+        let warm: Vec<Change> = changes
+            .iter()
+            .zip(&applied)
+            .filter(|(_, outcome)| **outcome != Applied::Cold)
+            .map(|(change, _)| *change)
+            .collect();
+        let repaired = self.view.read_back(user, &warm).await?;
+        if repaired > 0 {
+            warn!(user.id = %user, repaired, "members missing after their write, written again");
+            counter!(REPAIRS).increment(repaired);
+        }
+        Ok(())
+    }
+
+    async fn wake(&self, wake_up: topic::ExpiryWakeUp) -> anyhow::Result<()> {
+        let partition = wake_up::partition(wake_up.shard, self.expiry_partitions);
+        let key = wake_up.shard.to_string();
+        let payload = serde_json::to_vec(&wake_up)?;
+        self.producer
+            .send(&self.names.expiry(), Some(partition), key.as_bytes(), &payload, &[])
+            .await?;
+        counter!(WAKE_UPS).increment(1);
+        Ok(())
+    }
+
+    /// Nobody can tell what an undecodable message changed, so the user's view goes; the next reader
+    /// rebuilds it from the truth.
+    async fn put_aside(&self, undecodable: &Undecodable<'_>) -> anyhow::Result<()> {
+        let message = undecodable.message;
+        if let Some(user) = undecodable.user {
+            self.view.drop_view(user).await.context("view")?;
+            counter!(DROPPED_VIEWS, "reason" => "undecodable").increment(1);
+        }
+        dead_letter::send(&self.producer, &self.names.dead_letter(), undecodable)
+            .await
+            .context("dead letter topic")?;
+        counter!(DEAD_LETTERS).increment(1);
+        error!(
+            topic = message.topic,
+            topic.partition = message.partition,
+            topic.offset = message.offset,
+            error = format!("{:#}", undecodable.reason),
+            "message cannot be read: put aside"
+        );
+        Ok(())
+    }
+
+    fn measure(&self, work: &Work<'_>) {
+        let Some((oldest_ms, newest_ms)) = work.handled_ms else { return };
+        let now_ms = self.clock.now().timestamp_millis();
+        gauge!(LAG).set(seconds(now_ms - oldest_ms));
+        histogram!(DELAY).record(seconds(now_ms - newest_ms));
+    }
+}
+
+fn seconds(ms: i64) -> f64 {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0)).as_secs_f64()
+}
+
+fn count(messages: usize) -> f64 {
+    f64::from(u32::try_from(messages).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,222 @@
+//! A consumer of its own for each test, in this process, and the topics around it.
+
+use std::time::Duration;
+
+use chrono::DateTime;
+use clap::Parser as _;
+use coupon::UserId;
+use devstack::{Scope, TestServers};
+use futures::future::join_all;
+use redis_view::{Begun, GenerationFuture, ViewStore, keys};
+use runtime::{Clock, Health};
+use sync_consumer::Config;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use topic::{
+    Event, ExpiryWakeUp, Message, Op, Producer, ProducerOptions, Source, TableReader, TopicLayout,
+    TopicNames, UserCouponRow, committed_lag, ensure_topics,
+};
+
+/// The longest wait for a state; everything here takes a second or two.
+const AT_LAST: Duration = Duration::from_secs(30);
+
+/// How often a state is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(crate) struct Harness {
+    pub(crate) names: TopicNames,
+    pub(crate) view: ViewStore,
+    scope: Scope,
+    producer: Producer,
+}
+
+pub(crate) struct Running {
+    task: JoinHandle<anyhow::Result<()>>,
+    stop: CancellationToken,
+}
+
+impl Running {
+    /// Ends it in order.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        self.task.await.unwrap()
+    }
+
+    /// Drops it wherever it is.
+    pub(crate) async fn kill(self) {
+        self.task.abort();
+        drop(self.task.await);
+    }
+}
+
+impl Harness {
+    pub(crate) async fn new(name: &str) -> Self {
+        let scope = TestServers::shared().scope(name);
+        let servers = &scope.endpoints;
+        mysql_store::migrate::run(&servers.database_url).await.unwrap();
+        let names = TopicNames::new(&scope.topic_prefix);
+        let layout = TopicLayout { partitions: 4, replication: 1 };
+        ensure_topics(&servers.kafka_brokers, &names, &layout).await.unwrap();
+        let options = ProducerOptions::default();
+        let producer = Producer::connect(&servers.kafka_brokers, options).await.unwrap();
+        let view = view(&scope).await;
+        Self { names, view, scope, producer }
+    }
+
+    fn config(&self) -> Config {
+        let servers = &self.scope.endpoints;
+        Config::try_parse_from([
+            "sync-consumer",
+            "--database-url",
+            &servers.database_url,
+            "--view-redis-url",
+            &servers.view_redis_url,
+            "--kafka-brokers",
+            &servers.kafka_brokers,
+            "--key-prefix",
+            &self.scope.key_prefix,
+            "--topic-prefix",
+            &self.scope.topic_prefix,
+        ])
+        .unwrap()
+    }
+
+    pub(crate) fn start(&self) -> Running {
+        let (config, stop) = (self.config(), CancellationToken::new());
+        let token = stop.clone();
+        let task = tokio::spawn(async move {
+            sync_consumer::run(&config, &Clock::system(), &Health::default(), token).await
+        });
+        Running { task, stop }
+    }
+
+    /// The error of a start with a changed configuration.
+    pub(crate) async fn start_with(&self, change: impl FnOnce(&mut Config)) -> String {
+        let mut config = self.config();
+        change(&mut config);
+        let (clock, health) = (Clock::system(), Health::default());
+        let run = sync_consumer::run(&config, &clock, &health, CancellationToken::new());
+        let ended = tokio::time::timeout(AT_LAST, run).await.unwrap();
+        format!("{:#}", ended.unwrap_err())
+    }
+
+    /// Makes a user's view whole and empty.
+    pub(crate) async fn warm(&self, user: UserId) {
+        let Begun::Begun(nonce) = self.view.begin(user, DateTime::UNIX_EPOCH).await.unwrap() else {
+            panic!("not cold");
+        };
+        assert!(self.view.complete(user, nonce).await.unwrap());
+    }
+
+    /// Puts something of another type in the place of a user's hash.
+    pub(crate) async fn spoil(&self, user: UserId) {
+        let client = redis::Client::open(self.scope.endpoints.view_redis_url.as_str()).unwrap();
+        let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+        let key = keys::coupons(&self.scope.key_prefix, user);
+        redis::cmd("SET").arg(key).arg("x").exec_async(&mut redis).await.unwrap();
+    }
+
+    /// The members of a user's list, which must be trusted.
+    pub(crate) async fn listed(&self, user: UserId) -> Vec<String> {
+        let contents = self.view.contents(user).await.unwrap();
+        assert!(contents.trusted);
+        contents.list.into_keys().collect()
+    }
+
+    pub(crate) async fn send(&self, row: &UserCouponRow) {
+        let event = Event {
+            before: None,
+            after: Some(row.clone()),
+            op: Op::Create,
+            source: Source::default(),
+            ts_ms: 1_000,
+        };
+        let payload = serde_json::to_vec(&event).unwrap();
+        self.send_raw(&row.user_id.to_string(), &payload).await;
+    }
+
+    pub(crate) async fn send_all(&self, rows: &[UserCouponRow]) {
+        join_all(rows.iter().map(|row| self.send(row))).await;
+    }
+
+    pub(crate) async fn send_raw(&self, key: &str, payload: &[u8]) {
+        let topic = self.names.user_coupon();
+        self.producer.send(&topic, None, key.as_bytes(), payload, &[]).await.unwrap();
+    }
+
+    /// Waits until everything sent has had its effect.
+    pub(crate) async fn caught_up(&self) {
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let (group, topic) = (sync_consumer::group(&self.names), self.names.user_coupon());
+        let caught_up = async {
+            while committed_lag(brokers, &group, &topic).await.unwrap() > 0 {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(AT_LAST, caught_up).await.unwrap();
+    }
+
+    /// All wake-ups sent, with their partitions.
+    pub(crate) async fn wake_ups(&self) -> Vec<(i32, ExpiryWakeUp)> {
+        let messages = self.read(&self.names.expiry()).await;
+        let read = |message: &Message| {
+            (message.partition, topic::decode(message.payload.as_deref().unwrap()).unwrap())
+        };
+        messages.iter().map(read).collect()
+    }
+
+    pub(crate) async fn dead_letters(&self) -> Vec<Message> {
+        self.read(&self.names.dead_letter()).await
+    }
+
+    async fn read(&self, topic: &str) -> Vec<Message> {
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let mut reader = TableReader::open(brokers, topic).await.unwrap();
+        let mut messages = Vec::new();
+        while !reader.caught_up() {
+            messages.extend(reader.next_batch(1_000).await.unwrap());
+        }
+        messages
+    }
+}
+
+/// Version 1 of a coupon of template 1.
+pub(crate) fn row(id: i64, user_id: i64) -> UserCouponRow {
+    UserCouponRow {
+        id,
+        template_id: 1,
+        user_id,
+        claim_no: 1,
+        claim_id: id,
+        merchant_id: 1,
+        status: 0,
+        version: 1,
+        expiry_shard: u8::try_from(user_id % 64).unwrap(),
+        claimed_at: id,
+        changed_at: id,
+        valid_from: 0,
+        valid_until: 4_000_000_000_000,
+        used_at: None,
+        order_ref: None,
+        trace_parent: None,
+    }
+}
+
+/// Version 2: it was used.
+pub(crate) fn used(id: i64, user_id: i64) -> UserCouponRow {
+    UserCouponRow { status: 1, version: 2, used_at: Some(1), ..row(id, user_id) }
+}
+
+async fn view(scope: &Scope) -> ViewStore {
+    let pool = mysql_store::connect::pool(&scope.endpoints.database_url, 1).await.unwrap();
+    let generation_of = Box::new(move |run_id: String| -> GenerationFuture {
+        let pool = pool.clone();
+        Box::pin(async move {
+            let mut connection = pool.acquire().await?;
+            Ok(mysql_store::user_view::generation_of(&mut connection, &run_id).await?)
+        })
+    });
+    ViewStore::connect(&scope.endpoints.view_redis_url, &scope.key_prefix, generation_of)
+        .await
+        .unwrap()
+}
