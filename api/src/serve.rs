@@ -77,10 +77,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let clock = context.clock.clone();
     context.spawn("resolver", ended(resolver.run(move || clock.now(), last.clone())));
     let (keep, token) = (Arc::clone(&ids), last.clone());
-    context.spawn("ids", async move {
-        keep.keep(token).await;
-        Ok(())
-    });
+    let keeping = tokio::spawn(async move { keep.keep(token).await });
     context.spawn("template cache", follow_templates(templates, config.clone()));
     context.spawn("health", watch_health(context.clone(), pool, gate));
 
@@ -93,7 +90,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     while landing.join_next().await.is_some() {}
     settling.await.context("the settler")?;
     last.cancel();
-    Ok(())
+    keeping.await.context("the worker number's lease")
 }
 
 async fn ended(part: impl Future<Output = ()>) -> anyhow::Result<()> {

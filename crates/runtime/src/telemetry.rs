@@ -1,5 +1,7 @@
 //! Log lines and the metrics recorder.
 
+use std::io::IsTerminal;
+
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::{EnvFilter, fmt};
@@ -19,7 +21,10 @@ const SIZE_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.
 pub(crate) fn start_logging(config: &ProcessConfig) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&config.log_filter)
         .with_context(|| format!("RUST_LOG is not a filter: {:?}", config.log_filter))?;
-    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     match config.log_format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
