@@ -136,13 +136,16 @@ async fn load_gate(app: &App, template: &Template) -> Result<(), Problem> {
     if !wants_gate(template, app.clock.now()) {
         return Ok(());
     }
-    if let Err(error) = app.gates.load_now(template.id).await {
+    let shown = app.gates.show(template).await.unwrap_or_else(|error| {
         warn!(template.id = %template.id, error = runtime::report(&error), "the gate is not loaded");
-        app.gates.ask_look(template.id);
-        let detail = "The change is made; its gate is not loaded yet, and will be by itself.";
-        return Err(Problem::unavailable("GATE_LOADING", detail));
+        false
+    });
+    if shown {
+        return Ok(());
     }
-    Ok(())
+    app.gates.ask_look(template.id);
+    let detail = "The change is made; its gate is not loaded yet, and will be by itself.";
+    Err(Problem::unavailable("GATE_LOADING", detail))
 }
 
 /// The operator's template; another merchant's is as good as none.

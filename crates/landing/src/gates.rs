@@ -3,15 +3,15 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex as Lock, PoisonError},
+    time::{Duration, Instant},
 };
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, Template, TemplateId};
 use mysql_store::{MySqlPool, connect, template};
 use redis_gate::{Gate, Phase};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -24,6 +24,11 @@ pub const PRELOAD: Duration = Duration::from_mins(5);
 /// its first step is found by this.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
+/// How long a change of a template waits for its gate, and how often it looks while another process
+/// loads it: a million users take seconds.
+const SHOW_MAX: Duration = Duration::from_secs(10);
+const SHOW_LOOK: Duration = Duration::from_millis(20);
+
 /// Requests that may wait; more are of no use, since one look covers all templates.
 const REQUESTS_MAX: usize = 1024;
 
@@ -33,10 +38,13 @@ pub struct Gates {
     pool: MySqlPool,
     gate: Gate,
     holder: Arc<str>,
-    epochs: Arc<Mutex<HashMap<TemplateId, Epoch>>>,
+    epochs: Arc<Lock<HashMap<TemplateId, Epoch>>>,
     requests: mpsc::Sender<Request>,
     /// Notified after every look.
     looked: Arc<Notify>,
+    /// Held while a gate is looked at and rebuilt: the keeper does not begin anew what a publish has
+    /// just loaded.
+    rebuilding: Arc<Mutex<()>>,
 }
 
 /// Why a gate is to be looked at.
@@ -58,6 +66,7 @@ impl Gates {
             epochs: Arc::default(),
             requests,
             looked: Arc::default(),
+            rebuilding: Arc::default(),
         };
         (gates.clone(), Keeper { gates, queue })
     }
@@ -97,16 +106,42 @@ impl Gates {
         self.looked.notified().await;
     }
 
-    /// Loads the gate of a template that was just published.
+    /// Makes the gate know this version of its template, whoever rebuilds it. Answers whether it did
+    /// within [`SHOW_MAX`]; if not, the keeper goes on.
     ///
     /// # Errors
     /// MySQL or the gate failed; the keeper tries again.
-    pub async fn load_now(&self, template: TemplateId) -> Result<Rebuilt, RebuildError> {
-        let rebuilt = rebuild(&self.pool, &self.gate, template, &self.holder).await?;
-        if let Rebuilt::Open(epoch) = rebuilt {
-            self.learn(template, epoch);
+    pub async fn show(&self, template: &Template) -> Result<bool, RebuildError> {
+        let started = Instant::now();
+        loop {
+            {
+                let _alone = self.rebuilding.lock().await;
+                if self.shows(template).await? {
+                    return Ok(true);
+                }
+                if let Rebuilt::Open(epoch) = self.rebuild(template.id).await? {
+                    self.learn(template.id, epoch);
+                }
+                if self.shows(template).await? {
+                    return Ok(true);
+                }
+            }
+            if started.elapsed() >= SHOW_MAX {
+                return Ok(false);
+            }
+            tokio::time::sleep(SHOW_LOOK).await;
         }
-        Ok(rebuilt)
+    }
+
+    async fn shows(&self, template: &Template) -> Result<bool, RebuildError> {
+        let meta = self.gate.meta(template.id).await?;
+        Ok(meta.is_some_and(|meta| {
+            meta.of_this_run && meta.phase == Phase::Open && meta.version >= template.version
+        }))
+    }
+
+    async fn rebuild(&self, template: TemplateId) -> Result<Rebuilt, RebuildError> {
+        rebuild(&self.pool, &self.gate, template, &self.holder).await
     }
 
     fn request(&self, request: Request) {
@@ -157,8 +192,11 @@ impl Keeper {
             let id = watched.template.id;
             let reported = requests.iter().filter(|request| request.template == id);
             let wrong = reported.filter_map(|request| request.wrong).max();
-            if self.must_rebuild(id, watched.epoch, wrong).await? {
-                self.gates.load_now(id).await?;
+            let _alone = self.gates.rebuilding.lock().await;
+            if self.must_rebuild(id, watched.epoch, wrong).await?
+                && let Rebuilt::Open(epoch) = self.gates.rebuild(id).await?
+            {
+                self.gates.learn(id, epoch);
             }
         }
         Ok(())

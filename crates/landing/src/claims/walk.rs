@@ -7,7 +7,13 @@ use redis_gate::{GateError, Refusal, RequestState, Verdict};
 use tracing::warn;
 
 use super::{Answer, Unavailable};
-use crate::{batch::Outcome, gates::Gates, lander::Landers, metric, settler::Settler};
+use crate::{
+    batch::Outcome,
+    gates::{Gates, PRELOAD},
+    lander::Landers,
+    metric,
+    settler::Settler,
+};
 
 /// How often the gate is asked again when no answer came: the first call may have been admitted, and
 /// the same claim then replays it. Then the client is told that nothing definite can be said.
@@ -73,6 +79,9 @@ impl Walk {
     }
 
     async fn walk(&self, template: &Template, claim: &Claim) -> Result<Answer, Stop> {
+        if let Some(answer) = self.outside_window(template, claim).await? {
+            return Ok(answer);
+        }
         let mut admissions = 0;
         for _ in 0..EPOCHS_MAX {
             let epoch = self.gates.known(template.id);
@@ -109,6 +118,24 @@ impl Walk {
             }
         }
         Ok(Answer::Unavailable(Unavailable::GateLoading))
+    }
+
+    /// Where no gate is loaded: long before the window nothing can have landed, and after it a key may
+    /// have.
+    async fn outside_window(
+        &self,
+        template: &Template,
+        claim: &Claim,
+    ) -> Result<Option<Answer>, Stop> {
+        let (now, window) = ((self.clock)(), template.window);
+        if now + PRELOAD < window.starts_at {
+            let starts_at = window.starts_at;
+            return Ok(Some(Answer::Refused(Refusal::NotOpen { starts_at })));
+        }
+        if now >= window.ends_at {
+            return self.refused(claim, Refusal::Closed, true).await.map(Some);
+        }
+        Ok(None)
     }
 
     /// Asks until an answer comes: a call without one is unknown, and the same call finds out.
