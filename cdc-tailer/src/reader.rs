@@ -4,6 +4,7 @@
 //! over is in this process's memory until the broker has it.
 
 use std::{
+    convert::Infallible,
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -17,7 +18,7 @@ use crate::{
     error::{Directive, TailError},
     metrics,
     queue::{Closed, Sender},
-    source::{BinlogSource, Origin},
+    source::{BinlogSource, Origin, Packet},
 };
 
 /// Waits between connection attempts.
@@ -115,8 +116,10 @@ impl Reader {
         }
     }
 
-    fn try_stream(&mut self) -> Result<std::convert::Infallible, End> {
+    fn try_stream(&mut self) -> Result<Infallible, End> {
         let mut source = Connection::open(&self.origin)?;
+        // A position that the server cannot serve shows only here.
+        let first = source.next_packet()?;
         info!(
             binlog.gtid = %self.origin.after,
             mysql.address = ?self.origin.server.address,
@@ -125,13 +128,17 @@ impl Reader {
             "binlog stream opened"
         );
         self.sender.send(Incoming::Connected, 0)?;
-        self.forward(&mut source)
+        self.forward(first, &mut source)
     }
 
-    fn forward(&mut self, source: &mut impl BinlogSource) -> Result<std::convert::Infallible, End> {
+    fn forward(
+        &mut self,
+        first: Packet,
+        source: &mut impl BinlogSource,
+    ) -> Result<Infallible, End> {
         let mut assembler = Assembler::new(self.followed.clone());
+        let mut packet = first;
         loop {
-            let packet = source.next_packet()?;
             match assembler.accept(packet)? {
                 Assembled::Nothing => {}
                 Assembled::Idle => self.sender.send(Incoming::Idle, 0)?,
@@ -141,6 +148,7 @@ impl Reader {
                     self.origin.after.add(&gtid);
                 }
             }
+            packet = source.next_packet()?;
         }
     }
 }

@@ -15,7 +15,7 @@ use runtime::{Clock, Health};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use topic::{Event, Message, TableReader, TopicNames, UserCouponRow};
+use topic::{Event, FencedWriter, Message, TableReader, TopicNames, UserCouponRow};
 
 /// How long anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -89,8 +89,8 @@ impl Harness {
         Running { task, stop, health }
     }
 
-    /// Runs statements in one session.
-    pub(crate) fn sql(&self, text: &str) {
+    /// Runs statements in one session; returns what they print.
+    pub(crate) fn sql(&self, text: &str) -> String {
         let url = &self.scope.endpoints.database_url;
         let rest = url.strip_prefix("mysql://").unwrap();
         let (login, rest) = rest.split_once('@').unwrap();
@@ -98,13 +98,20 @@ impl Harness {
         let (host, rest) = rest.split_once(':').unwrap();
         let (port, database) = rest.split_once('/').unwrap();
         let mut client = Command::new("mariadb")
-            .args(["--default-character-set=utf8mb4", "-h", host, "-P", port, "-u", user])
+            .args(["--default-character-set=utf8mb4", "-NB", "-h", host, "-P", port, "-u", user])
             .args([&format!("-p{password}"), database])
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         client.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        assert!(client.wait().unwrap().success(), "{text}");
+        let output = client.wait_with_output().unwrap();
+        assert!(output.status.success(), "{text}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub(crate) fn is_mariadb(&self) -> bool {
+        self.sql("select version()").contains("MariaDB")
     }
 
     /// The first `count` events of a topic.
@@ -153,6 +160,18 @@ impl Harness {
         let other =
             |messages: &[Message]| messages.last().is_some_and(|message| text(message) != known);
         self.messages_until(&self.names.checkpoint(), other).await;
+    }
+
+    /// Puts another checkpoint in the place of the last one.
+    pub(crate) async fn overwrite_checkpoint(&self, from: &str, to: &str) {
+        let checkpoint = self.checkpoint().await;
+        let changed = checkpoint.replace(from, to);
+        assert_ne!(checkpoint, changed, "{from}");
+        let (brokers, database) = (&self.scope.endpoints.kafka_brokers, &self.scope.database);
+        let id = format!("{}.cdc-tailer.{database}", self.names.prefix());
+        let writer = FencedWriter::take_over(brokers, &id).await.unwrap();
+        let (topic, key) = (self.names.checkpoint(), database.as_bytes());
+        writer.write(&topic, key, changed.as_bytes()).await.unwrap();
     }
 
     async fn messages_until(
