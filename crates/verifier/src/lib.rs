@@ -1,1 +1,70 @@
-//! (stub)
+//! The invariants of the platform, one function each (DESIGN §10). They read MySQL, the gate, the view
+//! and the topics of a platform at rest, and answer one line each; they change nothing.
+//!
+//! ```text
+//! I1  stock       no oversell at any moment           (a [`Sampler`] beside the load)
+//! I2  stock       total - stock = landed claims = coupons
+//! I3  limit       nobody holds more than the limit
+//! I4  answers     every 201 is in MySQL, and nothing is there that nobody asked for   (needs a history)
+//! I5  answers     a definite refusal left no row; replays have equal bytes            (needs a history)
+//! I6  gate        gate stock = MySQL stock
+//! I7  gate        gate entries = MySQL's taken numbers, nothing in flight
+//! I8  view        views = unused rows: members, scores, details
+//! I9  expiry      each coupon expires once, never early, none missed
+//! I10 changes     the topic holds every committed change, in order
+//! I11 view        no view lists a coupon that has ended
+//! I12 lag         nothing is left to consume
+//! ```
+//! Start with [`verify`]; call [`settled`] before it if the platform was busy.
+
+mod answers;
+mod changes;
+mod error;
+mod expiry;
+mod gate;
+mod history;
+mod lag;
+mod limit;
+mod outcome;
+mod sampler;
+mod settled;
+mod sources;
+mod stock;
+mod view;
+
+use chrono::{DateTime, Utc};
+
+pub use error::VerifyError;
+pub use history::{History, Record};
+pub use outcome::{Outcome, Report, Verdict};
+pub use sampler::Sampler;
+pub use settled::settled;
+pub use sources::{Settings, Sources};
+
+/// Checks every invariant as the platform lies there at `now`. Without `history`, the clients' side
+/// of the story, I4 and I5 are skipped.
+///
+/// # Errors
+/// Something could not be read: then nothing is known of the invariant.
+pub async fn verify(
+    sources: &Sources,
+    history: Option<&History>,
+    now: DateTime<Utc>,
+) -> Result<Report, VerifyError> {
+    let views = view::Views::read(sources).await?;
+    Ok(Report {
+        outcomes: vec![
+            stock::is_conserved(sources).await?,
+            limit::is_kept(sources).await?,
+            answers::are_true(sources, history).await?,
+            answers::refusals_left_nothing(sources, history).await?,
+            gate::stock_agrees(sources).await?,
+            gate::entries_agree(sources).await?,
+            view::agrees(&views),
+            expiry::is_lawful(sources, now).await?,
+            changes::are_published(sources).await?,
+            view::has_no_revenant(&views),
+            lag::is_zero(sources).await?,
+        ],
+    })
+}

@@ -1,0 +1,50 @@
+//! I9: the law of expiry.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::CouponStatus;
+use mysql_store::{connect, user_coupon::UserCoupon, verify};
+
+use crate::{
+    Outcome, Sources, VerifyError,
+    outcome::{Findings, count},
+};
+
+/// How long a due coupon may stay unflipped on a platform that is at rest: a worker flips 30,000 a
+/// second, so this is for the largest template ending in one second.
+const FLIP_MAX: TimeDelta = TimeDelta::seconds(60);
+
+/// I9: each coupon expires once, not before its deadline, and none is missed; none is used after it.
+pub(crate) async fn is_lawful(
+    sources: &Sources,
+    now: DateTime<Utc>,
+) -> Result<Outcome, VerifyError> {
+    let mut findings = Findings::of("I9", "each coupon expires once, never early, none missed");
+    let mut connection = connect::acquire(&sources.pool).await?;
+    for coupon in verify::bad_ends(&mut connection, now - FLIP_MAX).await? {
+        findings.add(offence(&coupon));
+    }
+    let counts = verify::count_coupons(&mut connection, None, now).await?;
+    let expired = usize::try_from(counts.expired).unwrap_or_default();
+    Ok(findings.over(format!(
+        "{expired} of {}",
+        count(usize::try_from(counts.all()).unwrap_or_default(), "coupon")
+    )))
+}
+
+fn offence(coupon: &UserCoupon) -> String {
+    let UserCoupon { id, status, version, valid_until, changed_at, .. } = coupon;
+    match status {
+        CouponStatus::Unused if *version == 1 => {
+            format!("coupon {id} is still unused, its deadline was {valid_until}")
+        }
+        CouponStatus::Expired if changed_at < valid_until => {
+            format!("coupon {id} expired at {changed_at}, before its deadline {valid_until}")
+        }
+        CouponStatus::Used if *version == 2 => {
+            format!("coupon {id} was used at {:?}, its deadline was {valid_until}", coupon.used_at)
+        }
+        CouponStatus::Unused | CouponStatus::Used | CouponStatus::Expired => {
+            format!("coupon {id} is {} at version {version}", status.word())
+        }
+    }
+}

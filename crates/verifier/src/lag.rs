@@ -1,0 +1,21 @@
+//! I12: nothing is left to consume. (Its other half, drift 0, is I6.)
+
+use topic::{TopicNames, committed_lag};
+
+use crate::{Outcome, Sources, VerifyError, outcome::Findings};
+
+/// I12: every group has committed to the end of its topic.
+pub(crate) async fn is_zero(sources: &Sources) -> Result<Outcome, VerifyError> {
+    let mut findings = Findings::of("I12", "nothing is left to consume");
+    for (group, topic) in groups(&sources.topics) {
+        let lag = committed_lag(&sources.brokers, &group, &topic).await?;
+        findings.expect(lag == 0, || format!("{group} is {lag} messages behind on {topic}"));
+    }
+    Ok(findings.over("2 groups".to_owned()))
+}
+
+/// The consumer groups of the platform, each with the topic it must keep up with.
+pub(crate) fn groups(topics: &TopicNames) -> [(String, String); 2] {
+    let group = |process: &str| format!("{}.{process}", topics.prefix());
+    [(group("sync-consumer"), topics.user_coupon()), (group("expiry-worker"), topics.expiry())]
+}

@@ -1,0 +1,28 @@
+//! I3: nobody holds more than the limit.
+
+use mysql_store::{connect, verify};
+
+use crate::{
+    Outcome, Sources, VerifyError,
+    outcome::{Findings, count},
+};
+
+/// I3: a user's numbers lie within 1 to the limit, and there are no more of them than that.
+pub(crate) async fn is_kept(sources: &Sources) -> Result<Outcome, VerifyError> {
+    let mut findings = Findings::of("I3", "nobody holds more than the limit");
+    let mut connection = connect::acquire(&sources.pool).await?;
+    for holding in verify::over_limit(&mut connection).await? {
+        findings.add(format!(
+            "user {} holds {} coupons (numbers {} to {}) of template {}, limit {}",
+            holding.user,
+            holding.coupons,
+            holding.lowest,
+            holding.highest,
+            holding.template,
+            holding.limit,
+        ));
+    }
+    let balances = verify::balances(&mut connection).await?;
+    let limited = balances.iter().filter(|balance| balance.limit > 0).count();
+    Ok(findings.over(format!("{} with a limit", count(limited, "template"))))
+}

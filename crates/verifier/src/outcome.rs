@@ -1,0 +1,161 @@
+//! What became of a check: one line for people, one value for programs.
+
+use std::fmt;
+
+/// Offenders that a line quotes; the rest is counted.
+const QUOTED: usize = 3;
+
+/// One invariant, looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its number in DESIGN §10, e.g. `I2`.
+    pub invariant: &'static str,
+    /// What it says.
+    pub statement: &'static str,
+    /// What was found.
+    pub verdict: Verdict,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds.
+    Holds {
+        /// Over what, e.g. `3 templates, 1,000 coupons`.
+        over: String,
+    },
+    /// It does not.
+    Violated {
+        /// The offenders, a sentence each.
+        examples: Vec<String>,
+    },
+    /// It was not looked at.
+    Skipped {
+        /// Why, and what to do about it.
+        why: String,
+    },
+}
+
+/// All outcomes of one look.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// In the order of the invariants.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Report {
+    /// Whether no invariant is violated. A skipped one is not.
+    pub fn holds(&self) -> bool {
+        self.violated().next().is_none()
+    }
+
+    /// The invariants that are violated.
+    pub fn violated(&self) -> impl Iterator<Item = &Outcome> {
+        self.outcomes.iter().filter(|outcome| matches!(outcome.verdict, Verdict::Violated { .. }))
+    }
+}
+
+/// Collects offenders of one invariant.
+pub(crate) struct Findings {
+    invariant: &'static str,
+    statement: &'static str,
+    examples: Vec<String>,
+}
+
+impl Findings {
+    pub(crate) fn of(invariant: &'static str, statement: &'static str) -> Self {
+        Self { invariant, statement, examples: Vec::new() }
+    }
+
+    /// An offender, as a sentence.
+    pub(crate) fn add(&mut self, offender: String) {
+        self.examples.push(offender);
+    }
+
+    /// An offender unless `right`.
+    pub(crate) fn expect(&mut self, right: bool, offender: impl FnOnce() -> String) {
+        if !right {
+            self.add(offender());
+        }
+    }
+
+    /// The outcome, having looked at `over`.
+    pub(crate) fn over(self, over: String) -> Outcome {
+        let verdict = if self.examples.is_empty() {
+            Verdict::Holds { over }
+        } else {
+            Verdict::Violated { examples: self.examples }
+        };
+        Outcome { invariant: self.invariant, statement: self.statement, verdict }
+    }
+
+    /// The outcome, having looked at nothing.
+    pub(crate) fn skipped(self, why: &str) -> Outcome {
+        let verdict = Verdict::Skipped { why: why.to_owned() };
+        Outcome { invariant: self.invariant, statement: self.statement, verdict }
+    }
+}
+
+/// A count with its noun: `1 claim`, `12,345 claims`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    format!("{grouped} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { invariant, statement, verdict } = self;
+        match verdict {
+            Verdict::Holds { over } => write!(f, "{invariant:<3} holds    {statement} ({over})"),
+            Verdict::Skipped { why } => write!(f, "{invariant:<3} skipped  {statement}: {why}"),
+            Verdict::Violated { examples } => {
+                let quoted = examples.iter().take(QUOTED).cloned().collect::<Vec<_>>().join("; ");
+                write!(f, "{invariant:<3} BROKEN   {statement}: {quoted}")?;
+                match examples.len().saturating_sub(QUOTED) {
+                    0 => Ok(()),
+                    more => write!(f, "; and {more} more"),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.outcomes.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_the_invariant_and_quotes_a_few_offenders() {
+        let mut findings = Findings::of("I2", "sums agree");
+        assert_eq!(
+            Findings::of("I2", "sums agree").over(count(1, "template")).to_string(),
+            "I2  holds    sums agree (1 template)"
+        );
+        for name in ["a", "b", "c", "d"] {
+            findings.add(name.to_owned());
+        }
+        let outcome = findings.over(String::new());
+        assert_eq!(outcome.to_string(), "I2  BROKEN   sums agree: a; b; c; and 1 more");
+        assert!(!Report { outcomes: vec![outcome] }.holds());
+    }
+
+    #[test]
+    fn counts_are_grouped_and_agree_with_their_noun() {
+        let expected = ["0 claims", "1 claim", "999 claims", "1,000 claims", "1,234,567 claims"];
+        assert_eq!([0, 1, 999, 1_000, 1_234_567].map(|number| count(number, "claim")), expected);
+    }
+}

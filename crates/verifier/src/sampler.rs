@@ -1,0 +1,59 @@
+//! I1: no oversell at any moment, looked at again and again beside the load.
+
+use std::time::Duration;
+
+use mysql_store::{MySqlPool, connect, verify};
+use tokio::{sync::oneshot, task::JoinHandle, time};
+
+use crate::{
+    Outcome,
+    outcome::{Findings, count},
+    stock,
+};
+
+/// Pause between two looks: often enough for hundreds of looks in a test, seldom enough not to be
+/// the load itself.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Looks at every template's balance until it is told to stop.
+#[derive(Debug)]
+pub struct Sampler {
+    stop: oneshot::Sender<()>,
+    looking: JoinHandle<Outcome>,
+}
+
+impl Sampler {
+    /// Begins to look.
+    pub fn start(pool: MySqlPool) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        Self { stop, looking: tokio::spawn(look(pool, stopped)) }
+    }
+
+    /// Stops looking and says what was seen.
+    ///
+    /// # Panics
+    /// Looking panicked.
+    pub async fn stop(self) -> Outcome {
+        self.stop.send(()).ok();
+        self.looking.await.expect("looking does not panic")
+    }
+}
+
+async fn look(pool: MySqlPool, mut stopped: oneshot::Receiver<()>) -> Outcome {
+    let mut findings = Findings::of("I1", "no oversell at any moment");
+    let mut looks = 0;
+    loop {
+        // MySQL may be down in a fault test: that moment shows nothing, the next one may.
+        if let Ok(balances) = balances(&pool).await {
+            looks += 1;
+            balances.iter().filter_map(stock::offence).for_each(|offence| findings.add(offence));
+        }
+        if time::timeout(PAUSE, &mut stopped).await.is_ok() {
+            return findings.over(count(looks, "look"));
+        }
+    }
+}
+
+async fn balances(pool: &MySqlPool) -> Result<Vec<verify::Balance>, mysql_store::StoreError> {
+    verify::balances(&mut *connect::acquire(pool).await?).await
+}

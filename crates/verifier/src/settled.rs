@@ -1,0 +1,126 @@
+//! Waiting until a platform is at rest, by its state: nothing in flight, nothing due, every change in
+//! the topic, every topic consumed. Without new input each of these stays true once it is.
+
+use std::{collections::HashMap, time::Duration};
+
+use mysql_store::{
+    connect,
+    verify::{self, CouponCounts},
+};
+use runtime::Clock;
+use tokio::time::{Instant, timeout};
+use topic::{Event, TableReader, UserCouponRow, committed_lag, decode};
+
+use crate::{Sources, VerifyError, lag};
+
+/// How long a look at the topic waits for the next change: the pace of looking.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Messages taken at a time.
+const BATCH: usize = 1024;
+
+/// Waits until the platform is at rest. What cannot be reached is waited for too: it may come back.
+///
+/// # Errors
+/// [`VerifyError::NotSettled`], with what was still missing after `within`.
+pub async fn settled(
+    sources: &Sources,
+    clock: &Clock,
+    within: Duration,
+) -> Result<(), VerifyError> {
+    let deadline = Instant::now() + within;
+    let mut published = Published::default();
+    loop {
+        let waiting_for = match unrest(sources, clock, &mut published).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(unrest)) => unrest,
+            Err(error) => runtime::report(&error),
+        };
+        if Instant::now() >= deadline {
+            return Err(VerifyError::NotSettled { within, waiting_for });
+        }
+        // A server that cannot be reached answers at once; then this is the pause.
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What keeps the platform from rest, if anything.
+async fn unrest(
+    sources: &Sources,
+    clock: &Clock,
+    published: &mut Published,
+) -> Result<Option<String>, VerifyError> {
+    if let Some(in_flight) = in_flight(sources).await? {
+        return Ok(Some(in_flight));
+    }
+    let counts = counts(sources, clock).await?;
+    if counts.due > 0 {
+        return Ok(Some(format!("{} coupons are due", counts.due)));
+    }
+    published.catch_up(sources, counts.changes).await?;
+    if published.changes != counts.changes {
+        let (topic, truth) = (published.changes, counts.changes);
+        return Ok(Some(format!("{topic} of {truth} changes are in the topic")));
+    }
+    for (group, topic) in lag::groups(&sources.topics) {
+        let lag = committed_lag(&sources.brokers, &group, &topic).await?;
+        if lag != 0 {
+            return Ok(Some(format!("{group} is {lag} messages behind on {topic}")));
+        }
+    }
+    // Anything that moved during the look begins it anew.
+    let moved = self::counts(sources, clock).await? != counts;
+    Ok(moved.then(|| "coupons are changing".to_owned()))
+}
+
+async fn in_flight(sources: &Sources) -> Result<Option<String>, VerifyError> {
+    let mut connection = connect::acquire(&sources.pool).await?;
+    for balance in verify::balances(&mut connection).await? {
+        let (template, epoch) = (balance.template, balance.epoch);
+        let in_flight = sources.gate.in_flight_count(template, epoch).await?;
+        if in_flight > 0 {
+            return Ok(Some(format!("template {template} has {in_flight} claims in flight")));
+        }
+    }
+    Ok(None)
+}
+
+async fn counts(sources: &Sources, clock: &Clock) -> Result<CouponCounts, VerifyError> {
+    let mut connection = connect::acquire(&sources.pool).await?;
+    Ok(verify::count_coupons(&mut connection, None, clock.now()).await?)
+}
+
+/// How many changes the topic of coupons tells of: a coupon's version counts its changes, so the sum
+/// over all coupons equals MySQL's exactly when the latest change of each is there.
+#[derive(Default)]
+struct Published {
+    reader: Option<TableReader>,
+    versions: HashMap<i64, i64>,
+    changes: i64,
+}
+
+impl Published {
+    /// Reads on until `changes` are known or the topic has nothing more to say just now.
+    async fn catch_up(&mut self, sources: &Sources, changes: i64) -> Result<(), VerifyError> {
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            none => {
+                let topic = sources.topics.user_coupon();
+                none.insert(TableReader::open(&sources.brokers, &topic).await?)
+            }
+        };
+        while self.changes < changes || !reader.caught_up() {
+            let Ok(batch) = timeout(LOOK_EVERY, reader.next_batch(BATCH)).await else { break };
+            let payloads = batch?.into_iter().filter_map(|message| message.payload);
+            let events = payloads.filter_map(|bytes| decode::<Event<UserCouponRow>>(&bytes).ok());
+            for row in events.filter_map(|event| event.after) {
+                let version = self.versions.entry(row.id).or_default();
+                if row.version > *version {
+                    self.changes += row.version - *version;
+                    *version = row.version;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! I2, and its moment-by-moment half I1: stock is conserved.
+
+use mysql_store::{
+    connect,
+    verify::{self, Balance},
+};
+
+use crate::{
+    Outcome, Sources, VerifyError,
+    outcome::{Findings, count},
+};
+
+/// I2: what left the stock is what claims took, and what claims took is coupons.
+pub(crate) async fn is_conserved(sources: &Sources) -> Result<Outcome, VerifyError> {
+    let mut findings = Findings::of("I2", "total - stock = landed claims = coupons");
+    let mut connection = connect::acquire(&sources.pool).await?;
+    let balances = verify::balances(&mut connection).await?;
+    for balance in &balances {
+        if let Some(offence) = offence(balance) {
+            findings.add(offence);
+        }
+    }
+    for claim in verify::uneven_claims(&mut connection).await? {
+        let (id, quantity, coupons) = (claim.id, claim.quantity, claim.coupons);
+        findings.add(format!("claim {id} is for {quantity} and has {coupons} coupons"));
+    }
+    for coupon in verify::orphans(&mut connection).await? {
+        findings.add(format!("coupon {coupon} has no landed claim"));
+    }
+    let coupons: i64 = balances.iter().map(|balance| balance.coupons).sum();
+    let coupons = usize::try_from(coupons).unwrap_or_default();
+    Ok(findings.over(format!(
+        "{}, {}",
+        count(balances.len(), "template"),
+        count(coupons, "coupon")
+    )))
+}
+
+/// What is wrong with a balance. It must be right at every moment: a landing is one transaction.
+pub(crate) fn offence(balance: &Balance) -> Option<String> {
+    let Balance { template, total, stock, moved, landed, coupons, .. } = *balance;
+    if coupons > total || stock < 0 {
+        return Some(format!("template {template} gave {coupons} of {total}, stock {stock}"));
+    }
+    if total - stock != landed || landed != coupons {
+        return Some(format!(
+            "template {template}: total {total} - stock {stock}, landed {landed}, coupons {coupons}"
+        ));
+    }
+    (moved != total)
+        .then(|| format!("template {template}: total {total}, sum of movements {moved}"))
+}

@@ -1,0 +1,175 @@
+//! Each invariant is violated on purpose, and the verifier names it. `cargo test -p verifier` needs
+//! the test servers: `./dev servers up`.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test it is the failure")]
+
+mod stage;
+
+use std::time::Duration;
+
+use runtime::Clock;
+use stage::{HOLDER, SLEEPER, SPENDER, Stage, blames, event};
+use verifier::{Sampler, Verdict, VerifyError, settled, verify};
+
+/// Far above what a platform at rest needs to be seen at rest.
+const AT_REST: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_sound_platform_violates_nothing_and_is_at_rest() {
+    let stage = Stage::new("sound").await;
+    settled(&stage.sources, &Clock::system(), AT_REST).await.unwrap();
+    let report = stage.report().await;
+    assert!(report.holds(), "{report}");
+    let held = |verdict: &Verdict| matches!(verdict, Verdict::Holds { .. });
+    assert!(report.outcomes.iter().all(|outcome| held(&outcome.verdict)), "{report}");
+
+    let bare = verify(&stage.sources, None, Clock::system().now()).await.unwrap();
+    let skipped = bare.outcomes.iter().filter(|outcome| !held(&outcome.verdict));
+    assert_eq!(skipped.map(|outcome| outcome.invariant).collect::<Vec<_>>(), ["I4", "I5"]);
+}
+
+#[tokio::test]
+async fn stock_that_is_not_conserved_breaks_i1_i2_and_i6() {
+    let stage = Stage::new("stock").await;
+    let sampler = Sampler::start(stage.sources.pool.clone());
+    stage.sql("update template_stock set stock = stock + 1").await;
+    assert_eq!(stage.broken().await, ["I2", "I6"]);
+    let sampled = sampler.stop().await;
+    assert!(blames(&sampled, "stock 8"), "{sampled}");
+    stage.sql("update template_stock set stock = stock - 1").await;
+    stage.sql("update claim set quantity = 2 where user_id = 1").await;
+    assert!(blames(&stage.outcome("I2").await, "claim 101 is for 2"));
+}
+
+#[tokio::test]
+async fn a_coupon_without_a_claim_breaks_i2() {
+    let stage = Stage::new("orphan").await;
+    stage.sql("update claim set state = 2 where user_id = 2").await;
+    assert!(blames(&stage.outcome("I2").await, "coupon 1002 has no landed claim"));
+}
+
+#[tokio::test]
+async fn a_user_over_the_limit_breaks_i3() {
+    let stage = Stage::new("limit").await;
+    for number in [2, 3] {
+        let copy = format!(
+            "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, \
+             status, version, expiry_shard, claimed_at, changed_at, valid_from, valid_until) \
+             select id + {number}0000, template_id, user_id, {number}, claim_id, merchant_id, status, \
+             version, expiry_shard, claimed_at, changed_at, valid_from, valid_until \
+             from user_coupon where user_id = 1 and claim_no = 1"
+        );
+        stage.sql(&copy).await;
+    }
+    assert!(blames(&stage.outcome("I3").await, "user 1 holds 3 coupons"));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_true_breaks_i4() {
+    let mut stage = Stage::new("answers").await;
+    let lost = stage.history.records.remove(0);
+    assert!(blames(&stage.outcome("I4").await, "nobody asked for claim 101"));
+    stage.history.records.push(lost);
+    assert!(stage.report().await.holds());
+    stage.sql("update claim set state = 2 where user_id = 3").await;
+    assert!(blames(&stage.outcome("I4").await, "user 3, key key-3 was promised claim 103"));
+    stage.history.records[0].body = Some(r#"{"id":"102","coupons":[{"id":"9"}]}"#.to_owned());
+    assert!(blames(&stage.outcome("I4").await, "MySQL has claim 102"));
+}
+
+#[tokio::test]
+async fn a_refusal_that_landed_and_a_replay_that_differs_break_i5() {
+    let mut stage = Stage::new("refusal").await;
+    let mut again = stage.history.records[0].clone();
+    again.body = again.body.map(|body| body + " ");
+    stage.history.records.push(again);
+    assert!(blames(&stage.outcome("I5").await, "user 1, key key-1 got 2 different bodies"));
+    stage.history.records.pop();
+    let record = &mut stage.history.records[1];
+    (record.status, record.code, record.body) = (Some(409), Some("SOLD_OUT".to_owned()), None);
+    assert!(blames(&stage.outcome("I5").await, "only ever answered SOLD_OUT"));
+    // The same key was under way elsewhere: the refusal proves nothing.
+    let mut unknown = stage.history.records[1].clone();
+    (unknown.status, unknown.code) = (None, None);
+    stage.history.records.push(unknown);
+    assert!(stage.report().await.holds());
+}
+
+#[tokio::test]
+async fn a_gate_that_differs_from_mysql_breaks_i6_and_i7() {
+    let stage = Stage::new("gate").await;
+    let gate = stage.scope.endpoints.gate_redis_url.clone();
+    stage.redis(&gate, "HINCRBY {p}gate:1:{7:0}:meta stock -1").await;
+    assert_eq!(stage.broken().await, ["I6"]);
+    stage.redis(&gate, "HINCRBY {p}gate:1:{7:0}:meta stock 1").await;
+    stage.redis(&gate, "ZADD {p}gate:1:{7:0}:inflight:1 1 999:9").await;
+    assert!(blames(&stage.outcome("I7").await, "1 claims in flight"));
+    assert!(matches!(
+        settled(&stage.sources, &Clock::system(), Duration::ZERO).await,
+        Err(VerifyError::NotSettled { waiting_for, .. }) if waiting_for.contains("in flight")
+    ));
+    stage.redis(&gate, "ZREM {p}gate:1:{7:0}:inflight:1 999:9").await;
+    stage.redis(&gate, "HDEL {p}gate:1:{7:0}:users:1 2").await;
+    assert!(blames(
+        &stage.outcome("I7").await,
+        "user 2 holds numbers [1] in MySQL, [] in the gate"
+    ));
+    assert_eq!(stage.broken().await, ["I7"]);
+}
+
+#[tokio::test]
+async fn a_view_that_differs_from_mysql_breaks_i8_and_a_revenant_i11() {
+    let stage = Stage::new("view").await;
+    let view = stage.scope.endpoints.view_redis_url.clone();
+    stage.redis(&view, "ZREM {p}view:1:{1}:list 7_1001").await;
+    assert_eq!(stage.broken().await, ["I8"]);
+    let score = stage.row(HOLDER).await.claimed_at.timestamp_millis();
+    stage.redis(&view, &format!("ZADD {{p}}view:1:{{1}}:list {score} 7_1001")).await;
+    assert!(stage.report().await.holds());
+    stage.redis(&view, "HSET {p}view:1:{2}:coupons 1002 1|0|7|1|102|1|1|1").await;
+    assert!(blames(&stage.outcome("I8").await, "user 2, coupon 1002: the view holds"));
+    stage.redis(&view, "ZADD {p}view:1:{3}:list 1 7_1003").await;
+    assert!(blames(&stage.outcome("I11").await, "user 3 is shown coupon 1003, which is expired"));
+}
+
+#[tokio::test]
+async fn a_coupon_that_ended_unlawfully_breaks_i9() {
+    let stage = Stage::new("expiry").await;
+    let rewrite = |change: &str, user| {
+        format!("update user_coupon set version = version + 1, {change} where user_id = {user}")
+    };
+    stage.sql(&rewrite("changed_at = changed_at", SLEEPER)).await;
+    assert!(blames(&stage.outcome("I9").await, "coupon 1003 is expired at version 3"));
+    let stage = Stage::new("expiry").await;
+    stage.sql("drop trigger user_coupon_version; update user_coupon set version = version").await;
+    stage.sql("update user_coupon set changed_at = claimed_at where user_id = 3").await;
+    assert!(blames(&stage.outcome("I9").await, "before its deadline"));
+    stage.sql("update user_coupon set used_at = valid_until where user_id = 2").await;
+    assert!(blames(&stage.outcome("I9").await, "coupon 1002 was used at"));
+    stage.sql("update user_coupon set valid_until = claimed_at where user_id = 1").await;
+    assert!(blames(&stage.outcome("I9").await, "coupon 1001 is still unused"));
+}
+
+#[tokio::test]
+async fn a_change_that_is_missing_or_early_in_the_topic_breaks_i10() {
+    let stage = Stage::new("changes").await;
+    let bump = "update user_coupon set version = version + 1 where user_id = 1";
+    stage.sql(bump).await;
+    assert!(blames(&stage.outcome("I10").await, "coupon 1001: version 2 is not in the topic"));
+    stage.sql(bump).await;
+    stage.send(&event(&stage.row(HOLDER).await, 3), true).await;
+    assert!(blames(&stage.outcome("I10").await, "coupon 1001: version 3 came first"));
+    // A duplicate that comes late is no harm.
+    stage.send(&event(&stage.row(SPENDER).await, 1), true).await;
+    assert!(!blames(&stage.outcome("I10").await, "coupon 1002"));
+}
+
+#[tokio::test]
+async fn messages_left_to_consume_break_i12() {
+    let stage = Stage::new("lag").await;
+    stage.send(&event(&stage.row(HOLDER).await, 1), false).await;
+    assert_eq!(stage.broken().await, ["I12"]);
+    assert!(matches!(
+        settled(&stage.sources, &Clock::system(), Duration::ZERO).await,
+        Err(VerifyError::NotSettled { waiting_for, .. }) if waiting_for.contains("1 messages behind")
+    ));
+}
