@@ -42,7 +42,7 @@ pub struct Balance {
     pub limit: u32,
 }
 
-/// Every template's account, in one statement: InnoDB shows it one moment of all tables.
+/// Every template's account, in one statement, which shows one moment of all tables.
 ///
 /// # Errors
 /// The statement fails.

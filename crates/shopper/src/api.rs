@@ -1,0 +1,169 @@
+//! [`Api`]: one api process as its operator sees it, and the door to its users.
+
+use std::{sync::Arc, time::Duration};
+
+use chrono::TimeDelta;
+use coupon::{TemplateId, UserId};
+use jsonwebtoken::EncodingKey;
+use reqwest::{Client, Method, RequestBuilder};
+use runtime::Clock;
+use serde::de::DeserializeOwned;
+
+use crate::{Answer, NewTemplate, Shopper, ShopperError, Stock, Template, token};
+
+/// How long an answer is waited for: above the five seconds after which the api sends a claim's
+/// client to poll.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// How long connecting may take on one machine.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+
+/// How long a token is good: longer than any run.
+const TOKEN_LIFE: TimeDelta = TimeDelta::hours(12);
+
+/// An api process. Clones share its connections.
+#[derive(Clone)]
+pub struct Api {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    base_url: String,
+    signing_key: EncodingKey,
+    operator_key: String,
+    clock: Clock,
+}
+
+impl Api {
+    /// The api at `base_url`, e.g. `http://127.0.0.1:8080`. Connects when it is first used.
+    ///
+    /// # Errors
+    /// The HTTP client cannot be set up.
+    pub fn new(
+        base_url: &str,
+        jwt_secret: &str,
+        operator_key: &str,
+        clock: Clock,
+    ) -> Result<Self, ShopperError> {
+        let client = Client::builder()
+            .http1_only()
+            .tcp_nodelay(true)
+            .no_proxy()
+            .connect_timeout(CONNECT_MAX)
+            .timeout(ANSWER_MAX)
+            .build()
+            .map_err(ShopperError::Client)?;
+        let inner = Inner {
+            client,
+            base_url: base_url.trim_end_matches('/').to_owned(),
+            signing_key: EncodingKey::from_secret(jwt_secret.as_bytes()),
+            operator_key: operator_key.to_owned(),
+            clock,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The clock that tokens and histories go by.
+    pub fn clock(&self) -> &Clock {
+        &self.inner.clock
+    }
+
+    /// A user of this api, with a token.
+    ///
+    /// # Errors
+    /// The secret cannot sign.
+    pub fn shopper(&self, user: UserId) -> Result<Shopper, ShopperError> {
+        self.shopper_until(user, TOKEN_LIFE)
+    }
+
+    /// A user whose token ends after `life`; a negative one has ended.
+    ///
+    /// # Errors
+    /// The secret cannot sign.
+    pub fn shopper_until(&self, user: UserId, life: TimeDelta) -> Result<Shopper, ShopperError> {
+        let until = self.inner.clock.now() + life;
+        let token = token::sign(&self.inner.signing_key, user, until)?;
+        Ok(Shopper::new(self.clone(), user, &token))
+    }
+
+    /// Creates a draft.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn create(&self, template: &NewTemplate) -> Result<Template, ShopperError> {
+        self.expect(201, self.operator(Method::POST, "/v1/templates").json(template)).await
+    }
+
+    /// Creates a template and publishes it; its gate is loaded then.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn publish_new(&self, template: &NewTemplate) -> Result<Template, ShopperError> {
+        let draft = self.create(template).await?;
+        self.turn(draft.id, "publish").await
+    }
+
+    /// Turns a template: `publish`, `pause`, `resume` or `end`.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn turn(&self, id: TemplateId, verb: &str) -> Result<Template, ShopperError> {
+        self.expect(200, self.operator(Method::POST, &format!("/v1/templates/{id}/{verb}"))).await
+    }
+
+    /// A template.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn template(&self, id: TemplateId) -> Result<Template, ShopperError> {
+        self.expect(200, self.operator(Method::GET, &format!("/v1/templates/{id}"))).await
+    }
+
+    /// A template's account.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn stock(&self, id: TemplateId) -> Result<Stock, ShopperError> {
+        self.expect(200, self.operator(Method::GET, &format!("/v1/templates/{id}/stock"))).await
+    }
+
+    /// A request without anybody's credentials.
+    pub fn anonymous(&self, method: Method, path: &str) -> RequestBuilder {
+        self.inner.client.request(method, format!("{}{path}", self.inner.base_url))
+    }
+
+    /// A request with the operator's key.
+    pub fn operator(&self, method: Method, path: &str) -> RequestBuilder {
+        self.anonymous(method, path).header("x-api-key", &self.inner.operator_key)
+    }
+
+    /// Sends a request and returns whatever the answer is.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn send(&self, request: RequestBuilder) -> Result<Answer, ShopperError> {
+        let (client, request) = request.build_split();
+        let request = request.map_err(ShopperError::Client)?;
+        let name = format!("{} {}", request.method(), request.url().path());
+        let no_answer = |source| ShopperError::NoAnswer { request: name, source };
+        match client.execute(request).await {
+            Ok(response) => Answer::of(response).await.map_err(no_answer),
+            Err(source) => Err(no_answer(source)),
+        }
+    }
+
+    /// Sends a request whose answer must have `status`, and reads its body.
+    pub(crate) async fn expect<T: DeserializeOwned>(
+        &self,
+        status: u16,
+        request: RequestBuilder,
+    ) -> Result<T, ShopperError> {
+        let answer = self.send(request).await?;
+        if answer.status == status {
+            return answer.json();
+        }
+        let request = format!("a call that expects {status}");
+        Err(ShopperError::Refused { request, status: answer.status, body: answer.body })
+    }
+}

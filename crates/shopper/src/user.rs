@@ -1,0 +1,154 @@
+//! [`Shopper`]: one user with a token.
+
+use std::time::Duration;
+
+use coupon::{ClaimId, CouponId, TemplateId, UserId};
+use reqwest::{Method, RequestBuilder, header};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::{Answer, Api, Coupon, CouponPage, ShopperError};
+
+/// How often somebody who waits for a coupon looks at the list: the resolution of "visible".
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// One user of an api.
+#[derive(Clone)]
+pub struct Shopper {
+    api: Api,
+    user: UserId,
+    authorization: String,
+}
+
+/// Which coupons a list shows; the default is the first page of the unused ones.
+#[derive(Debug, Clone, Default)]
+pub struct CouponQuery {
+    /// `unused`, `used` or `expired`.
+    pub status: Option<&'static str>,
+    /// Coupons on a page.
+    pub limit: Option<u32>,
+    /// Where the page begins.
+    pub cursor: Option<String>,
+    /// A coupon that the list must know of.
+    pub after: Option<CouponId>,
+}
+
+impl Shopper {
+    pub(crate) fn new(api: Api, user: UserId, token: &str) -> Self {
+        Self { api, user, authorization: format!("Bearer {token}") }
+    }
+
+    /// Who it is.
+    pub fn user(&self) -> UserId {
+        self.user
+    }
+
+    /// A request with the user's token.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.api.anonymous(method, path).header(header::AUTHORIZATION, &self.authorization)
+    }
+
+    /// Asks for coupons.
+    ///
+    /// # Errors
+    /// No answer: whether the claim landed is unknown. The same key again finds out.
+    pub async fn claim(
+        &self,
+        template: TemplateId,
+        key: Option<&str>,
+        quantity: u32,
+    ) -> Result<Answer, ShopperError> {
+        let path = format!("/v1/templates/{template}/claims");
+        let mut request = self.request(Method::POST, &path).json(&json!({ "quantity": quantity }));
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        self.api.send(request).await
+    }
+
+    /// Asks what became of a claim.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn poll(&self, claim: ClaimId, template: TemplateId) -> Result<Answer, ShopperError> {
+        let path = format!("/v1/claims/{claim}?template={template}");
+        self.api.send(self.request(Method::GET, &path)).await
+    }
+
+    /// A page of the user's coupons.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn coupons(&self, query: &CouponQuery) -> Result<CouponPage, ShopperError> {
+        let CouponQuery { status, limit, cursor, after } = query;
+        let parameters = [
+            ("status", status.map(str::to_owned)),
+            ("limit", limit.map(|limit| limit.to_string())),
+            ("cursor", cursor.clone()),
+            ("after", after.map(|id| id.to_string())),
+        ];
+        let given: Vec<String> = parameters
+            .into_iter()
+            .filter_map(|(name, value)| value.map(|value| format!("{name}={value}")))
+            .collect();
+        let path = format!("/v1/me/coupons?{}", given.join("&"));
+        self.api.expect(200, self.request(Method::GET, &path)).await
+    }
+
+    /// All of the user's unused coupons, page by page.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn all_coupons(&self) -> Result<Vec<Coupon>, ShopperError> {
+        let mut query = CouponQuery { limit: Some(100), ..CouponQuery::default() };
+        let mut all = Vec::new();
+        loop {
+            let page = self.coupons(&query).await?;
+            all.extend(page.data);
+            query.cursor = page.next_cursor;
+            if query.cursor.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// A coupon, as MySQL knows it.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn coupon(&self, id: CouponId) -> Result<Coupon, ShopperError> {
+        self.api.expect(200, self.request(Method::GET, &format!("/v1/me/coupons/{id}"))).await
+    }
+
+    /// Uses a coupon for an order.
+    ///
+    /// # Errors
+    /// No answer: the same order again finds out.
+    pub async fn use_coupon(&self, id: CouponId, order_ref: &str) -> Result<Answer, ShopperError> {
+        let path = format!("/v1/me/coupons/{id}/use");
+        let body = json!({ "order_ref": order_ref });
+        self.api.send(self.request(Method::POST, &path).json(&body)).await
+    }
+
+    /// Sends a request of this user.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn send(&self, request: RequestBuilder) -> Result<Answer, ShopperError> {
+        self.api.send(request).await
+    }
+
+    /// Looks at the list, without saying what it should know, until it shows `coupon`. Answers how
+    /// long that took; absent: it did not within `within`.
+    pub async fn until_visible(&self, coupon: CouponId, within: Duration) -> Option<Duration> {
+        let began = Instant::now();
+        while began.elapsed() < within {
+            let page = self.coupons(&CouponQuery::default()).await;
+            if page.is_ok_and(|page| page.data.iter().any(|shown| shown.id == coupon)) {
+                return Some(began.elapsed());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        None
+    }
+}
