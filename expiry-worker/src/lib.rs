@@ -1,1 +1,79 @@
-//! (stub)
+//! Turns coupons whose validity has ended from unused to expired, each once, never early.
+//!
+//! ```text
+//! topic expiry ─ wake-up ─▶ next deadline of each shard ─ sleep ─▶ drain: flip what is due, in chunks
+//!                                       ▲                              │
+//!                                       └── min(valid_until) ◀─ the deadline index in MySQL
+//! ```
+//! The law needs no worker: every read and use refuses a coupon from `valid_until` on. The flip only
+//! writes it down, so that lists, counts and the view follow.
+//!
+//! Kafka has no delays, so this process is the delay: a message is a wake-up, folded into the next
+//! deadline of its shard and acknowledged at once. The durable truth is the index, where flipped rows
+//! leave the unused part; so the next deadline is one seek at the start, at a rebalance and after each
+//! drain, and lost, doubled or early messages do no harm. A slow sweep finds what the path lost; its
+//! finds are a metric that should stay at zero.
+//!
+//! Shards are shared out by the consumer group: shard s belongs to partition s modulo their number.
+//! Two workers on one shard, one of them paused and back, cannot flip twice or early: each flip is
+//! guarded by status and by both clocks.
+
+mod config;
+mod drain;
+mod metrics;
+mod skew;
+mod sweep;
+mod wake_ups;
+mod worker;
+
+use anyhow::Context as _;
+use runtime::{Clock, Health};
+use tokio_util::sync::CancellationToken;
+use topic::{Consumer, ConsumerOptions, TopicNames, topic_offsets};
+
+use crate::wake_ups::Deadlines;
+
+pub use config::Config;
+
+/// Connections to MySQL: the loop does one thing at a time.
+const MYSQL_CONNECTIONS: u32 = 1;
+
+/// The consumer group's name under a topic prefix.
+pub fn group(names: &TopicNames) -> String {
+    format!("{}.expiry-worker", names.prefix())
+}
+
+/// Runs until `stop`.
+///
+/// # Errors
+/// A server cannot be reached at the start, a topic is missing, or consuming fails for good. Outages
+/// later on are waited out.
+pub async fn run(
+    config: &Config,
+    clock: &Clock,
+    health: &Health,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    metrics::describe();
+    let mut worker = worker::Worker {
+        partitions: health.part("partitions"),
+        mysql: health.part("mysql"),
+        clock_part: health.part("clock"),
+        pool: mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
+            .await
+            .context("MySQL cannot be used (DATABASE_URL)")?,
+        clock: clock.clone(),
+        deadlines: Deadlines::default(),
+        may_flip: false,
+        sweep_every: config.sweep_every(),
+    };
+    let topic = TopicNames::new(&config.topic_prefix);
+    let (group, topic) = (group(&topic), topic.expiry());
+    let partitions = topic_offsets(&config.kafka_brokers, &topic).await?.len();
+    worker.deadlines = Deadlines::new(i32::try_from(partitions)?);
+    let topics = [topic];
+    let consumer =
+        Consumer::join(&config.kafka_brokers, &group, &topics, ConsumerOptions::default()).await?;
+    worker.run(&consumer, &topics[0], &stop).await?;
+    consumer.close().await.context("the last offsets were not committed; they will repeat")
+}

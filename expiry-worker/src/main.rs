@@ -1,1 +1,17 @@
-fn main() {}
+//! Reads expiry wake-ups and the deadline index in MySQL. Writes coupons from unused to expired. Owns
+//! the shards of its partitions, and nothing that a restart could lose.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use expiry_worker::Config;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let config = Config::parse();
+    let process = config.process.clone();
+    runtime::run("expiry-worker", &process, |context| async move {
+        expiry_worker::run(&config, &context.clock, &context.health, context.stop_token()).await
+    })
+    .await
+}

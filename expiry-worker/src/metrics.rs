@@ -1,0 +1,39 @@
+//! The worker's metrics.
+
+/// From a coupon's deadline to its flip being committed.
+pub(crate) const LATENESS: &str = "expiry_worker_lateness_seconds";
+/// Coupons flipped.
+pub(crate) const FLIPS: &str = "expiry_worker_flips_total";
+/// Wake-ups received.
+pub(crate) const WAKE_UPS: &str = "expiry_worker_wake_ups_total";
+/// Overdue coupons that only a sweep found: a defect of the wake-up path if not 0.
+pub(crate) const SWEEP_FINDS: &str = "expiry_worker_sweep_finds_total";
+/// Sweeps done.
+pub(crate) const SWEEPS: &str = "expiry_worker_sweeps_total";
+/// Unused coupons past their deadline in the owned shards, at the last look.
+pub(crate) const OVERDUE: &str = "expiry_worker_overdue";
+/// Age of the oldest of them.
+pub(crate) const OLDEST_OVERDUE: &str = "expiry_worker_oldest_overdue_seconds";
+/// How far our clock is from MySQL's; positive: ours is ahead.
+pub(crate) const SKEW: &str = "expiry_worker_clock_skew_seconds";
+/// Shards owned.
+pub(crate) const SHARDS: &str = "expiry_worker_shards";
+/// Attempts that failed because MySQL was down.
+pub(crate) const RETRIES: &str = "expiry_worker_retries_total";
+
+/// Describes them once, for `/metrics`.
+pub(crate) fn describe() {
+    metrics::describe_histogram!(LATENESS, "from a coupon's deadline to its committed flip");
+    metrics::describe_counter!(FLIPS, "coupons flipped to expired");
+    metrics::describe_counter!(WAKE_UPS, "wake-ups received");
+    metrics::describe_counter!(SWEEP_FINDS, "overdue coupons that no wake-up led to");
+    metrics::describe_counter!(SWEEPS, "sweeps done");
+    metrics::describe_gauge!(OVERDUE, "unused coupons past their deadline in the owned shards");
+    metrics::describe_gauge!(OLDEST_OVERDUE, "age of the oldest overdue coupon");
+    metrics::describe_gauge!(SKEW, "how far our clock is ahead of MySQL's");
+    metrics::describe_gauge!(SHARDS, "shards owned");
+    metrics::describe_counter!(RETRIES, "attempts that failed and were repeated");
+    // Present from the start: a counter that is missing is not one that is zero.
+    metrics::counter!(FLIPS).absolute(0);
+    metrics::counter!(SWEEP_FINDS).absolute(0);
+}

@@ -1,0 +1,115 @@
+//! When each owned shard has to be looked at next: wake-ups and assignments, folded.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use coupon::limit::EXPIRY_SHARDS;
+use topic::ExpiryWakeUp;
+
+/// The next deadline of each owned shard. It may be too early, never too late: whoever looks too
+/// early finds nothing due and reads the index again.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines {
+    partitions: i32,
+    /// Owned shards; `None`: no unused coupon is known.
+    next: BTreeMap<u8, Option<DateTime<Utc>>>,
+}
+
+impl Deadlines {
+    /// Deadlines of no shard yet, for a topic of that many partitions.
+    pub(crate) fn new(partitions: i32) -> Self {
+        Self { partitions, next: BTreeMap::new() }
+    }
+
+    /// The owned partitions have changed. Shards that are new are to be looked at now: what their
+    /// former owner knew is gone, the index knows it all.
+    pub(crate) fn assign(&mut self, owned: &[i32]) {
+        let shards = (0..EXPIRY_SHARDS).filter_map(|shard| u8::try_from(shard).ok());
+        self.next = shards
+            .filter(|shard| owned.contains(&(i32::from(*shard) % self.partitions.max(1))))
+            .map(|shard| {
+                (shard, self.next.get(&shard).copied().unwrap_or(Some(DateTime::UNIX_EPOCH)))
+            })
+            .collect();
+    }
+
+    /// A wake-up has come. One of a shard that is not owned (any more, or yet) changes nothing: its
+    /// owner reads the index after the coupon was committed.
+    pub(crate) fn fold(&mut self, wake_up: ExpiryWakeUp) {
+        let Some(deadline) = DateTime::from_timestamp_millis(wake_up.deadline_ms) else { return };
+        self.lower(wake_up.shard, deadline);
+    }
+
+    /// The shard has to be looked at by `deadline`; a later one known gives way. False: not owned,
+    /// or nothing new.
+    pub(crate) fn lower(&mut self, shard: u8, deadline: DateTime<Utc>) -> bool {
+        let Some(next) = self.next.get_mut(&shard) else { return false };
+        let lower = next.is_none_or(|known| deadline < known);
+        if lower {
+            *next = Some(deadline);
+        }
+        lower
+    }
+
+    /// What the index says after a look, in place of all that was known.
+    pub(crate) fn set(&mut self, shard: u8, deadline: Option<DateTime<Utc>>) {
+        if let Some(next) = self.next.get_mut(&shard) {
+            *next = deadline;
+        }
+    }
+
+    /// The shard to be looked at first, and when.
+    pub(crate) fn earliest(&self) -> Option<(u8, DateTime<Utc>)> {
+        let known = self.next.iter().filter_map(|(shard, next)| Some((*shard, (*next)?)));
+        known.min_by_key(|(_, deadline)| *deadline)
+    }
+
+    /// The owned shards and what is known of each.
+    pub(crate) fn shards(&self) -> Vec<(u8, Option<DateTime<Utc>>)> {
+        self.next.iter().map(|(shard, next)| (*shard, *next)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp_millis(ms).unwrap()
+    }
+
+    fn wake(shard: u8, deadline_ms: i64) -> ExpiryWakeUp {
+        ExpiryWakeUp { shard, deadline_ms }
+    }
+
+    #[test]
+    fn a_new_shard_is_looked_at_now_and_one_that_stays_keeps_its_deadline() {
+        let mut deadlines = Deadlines::new(32);
+        deadlines.assign(&[3]);
+        assert_eq!(deadlines.shards().len(), 2, "shards 3 and 35");
+        assert_eq!(deadlines.earliest(), Some((3, DateTime::UNIX_EPOCH)));
+        deadlines.set(3, Some(at(500)));
+        deadlines.set(35, None);
+        deadlines.assign(&[3, 4]);
+        assert_eq!(deadlines.earliest(), Some((4, DateTime::UNIX_EPOCH)));
+        deadlines.assign(&[3]);
+        assert_eq!(deadlines.earliest(), Some((3, at(500))));
+        deadlines.assign(&[]);
+        assert_eq!(deadlines.earliest(), None);
+    }
+
+    #[test]
+    fn wake_ups_only_lower_the_deadline_of_an_owned_shard() {
+        let mut deadlines = Deadlines::new(64);
+        deadlines.assign(&[1, 2]);
+        deadlines.set(1, None);
+        deadlines.set(2, Some(at(900)));
+        deadlines.fold(wake(1, 700));
+        deadlines.fold(wake(1, 800));
+        deadlines.fold(wake(2, 950));
+        deadlines.fold(wake(3, 100));
+        deadlines.fold(wake(200, 100));
+        deadlines.fold(wake(2, i64::MAX));
+        assert_eq!(deadlines.shards(), [(1, Some(at(700))), (2, Some(at(900)))]);
+    }
+}

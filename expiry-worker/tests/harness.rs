@@ -1,0 +1,205 @@
+//! Workers in this process, on a database and topics of their own.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::Parser as _;
+use devstack::{Scope, TestServers};
+use expiry_worker::Config;
+use mysql_store::{MySqlConnection, connect, settings, verify};
+use runtime::{Clock, Health};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use topic::{ExpiryWakeUp, Producer, ProducerOptions, TopicLayout, TopicNames, ensure_topics};
+
+/// The longest wait for a state; everything here takes a second or two.
+const AT_LAST: Duration = Duration::from_secs(30);
+
+/// How often a state is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Partitions of the expiry topic.
+const PARTITIONS: i32 = 4;
+
+/// The shard of most coupons: that of user 70.
+pub(crate) const SHARD: u8 = 6;
+
+/// The template of all coupons.
+const TEMPLATE: i64 = 1;
+
+pub(crate) struct Harness {
+    scope: Scope,
+    names: TopicNames,
+    producer: Producer,
+    connection: MySqlConnection,
+}
+
+pub(crate) struct Running {
+    task: JoinHandle<anyhow::Result<()>>,
+    stop: CancellationToken,
+    health: Health,
+}
+
+impl Running {
+    /// Ends it in order.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        self.task.await.unwrap()
+    }
+
+    /// Drops it wherever it is.
+    pub(crate) async fn kill(self) {
+        self.task.abort();
+        drop(self.task.await);
+    }
+
+    /// Waits until it has ended by itself, and why.
+    pub(crate) async fn failed(self) -> String {
+        let ended = tokio::time::timeout(AT_LAST, self.task).await.unwrap();
+        format!("{:#}", ended.unwrap().unwrap_err())
+    }
+}
+
+impl Harness {
+    pub(crate) async fn new(name: &str) -> Self {
+        let scope = TestServers::shared().scope(name);
+        let servers = &scope.endpoints;
+        mysql_store::migrate::run(&servers.database_url).await.unwrap();
+        let names = TopicNames::new(&scope.topic_prefix);
+        let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
+        ensure_topics(&servers.kafka_brokers, &names, &layout).await.unwrap();
+        let options = ProducerOptions::default();
+        let producer = Producer::connect(&servers.kafka_brokers, options).await.unwrap();
+        let connection = connect::single(&servers.database_url).await.unwrap();
+        Self { scope, names, producer, connection }
+    }
+
+    pub(crate) fn start(&self) -> Running {
+        self.start_with(|_| ())
+    }
+
+    pub(crate) fn start_with(&self, change: impl FnOnce(&mut Config)) -> Running {
+        self.spawn(Clock::system(), change)
+    }
+
+    /// A worker whose clock stands still at `now`.
+    pub(crate) fn start_at(&self, now: DateTime<Utc>) -> Running {
+        self.spawn(Clock::manual(now), |_| ())
+    }
+
+    fn spawn(&self, clock: Clock, change: impl FnOnce(&mut Config)) -> Running {
+        let servers = &self.scope.endpoints;
+        let mut config = Config::try_parse_from([
+            "expiry-worker",
+            "--database-url",
+            &servers.database_url,
+            "--kafka-brokers",
+            &servers.kafka_brokers,
+            "--topic-prefix",
+            &self.scope.topic_prefix,
+        ])
+        .unwrap();
+        change(&mut config);
+        let (health, stop) = (Health::default(), CancellationToken::new());
+        let (parts, token) = (health.clone(), stop.clone());
+        let task =
+            tokio::spawn(async move { expiry_worker::run(&config, &clock, &parts, token).await });
+        Running { task, stop, health }
+    }
+
+    /// Now, by MySQL's clock.
+    pub(crate) async fn now(&mut self) -> DateTime<Utc> {
+        settings::server_time(&mut self.connection).await.unwrap()
+    }
+
+    /// A coupon of [`SHARD`].
+    pub(crate) async fn insert(&mut self, id: i64, valid_until: DateTime<Utc>) {
+        self.insert_of(id, SHARD.into(), valid_until).await;
+    }
+
+    pub(crate) async fn insert_of(&mut self, id: i64, shard: i64, valid_until: DateTime<Utc>) {
+        let sql = format!("insert into user_coupon values {}", values(id, shard, valid_until));
+        verify::execute(&mut self.connection, &sql).await.unwrap();
+    }
+
+    /// Coupons of [`SHARD`] with ids from `first` on.
+    pub(crate) async fn insert_many(&mut self, first: i64, count: i64, valid_until: DateTime<Utc>) {
+        let rows: Vec<_> =
+            (first..first + count).map(|id| values(id, SHARD.into(), valid_until)).collect();
+        let sql = format!("insert into user_coupon values {}", rows.join(", "));
+        verify::execute(&mut self.connection, &sql).await.unwrap();
+    }
+
+    pub(crate) async fn wake(&self, shard: u8, deadline: DateTime<Utc>) {
+        let wake_up = ExpiryWakeUp { shard, deadline_ms: deadline.timestamp_millis() };
+        self.send(i32::from(shard) % PARTITIONS, &serde_json::to_vec(&wake_up).unwrap()).await;
+    }
+
+    pub(crate) async fn send(&self, partition: i32, payload: &[u8]) {
+        let topic = self.names.expiry();
+        self.producer.send(&topic, Some(partition), b"", payload, &[]).await.unwrap();
+    }
+
+    /// Waits until the group has given the worker its part and its clocks have been compared.
+    pub(crate) async fn until_assigned(&self, worker: &Running) {
+        self.until_health(worker, |health| !health.unready().contains_key("partitions")).await;
+    }
+
+    /// Waits until a part is not ready for a reason with these words, and returns it whole.
+    pub(crate) async fn until_unready(&self, worker: &Running, part: &str, words: &str) -> String {
+        let reason =
+            |health: &Health| health.unready().get(part).filter(|why| why.contains(words)).cloned();
+        self.until_health(worker, |health| reason(health).is_some()).await;
+        reason(&worker.health).unwrap()
+    }
+
+    async fn until_health(&self, worker: &Running, is: impl Fn(&Health) -> bool) {
+        let reached = async {
+            while !is(&worker.health) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let reached = tokio::time::timeout(AT_LAST, reached).await;
+        assert!(reached.is_ok(), "{:?}", worker.health.unready());
+    }
+
+    /// Waits until exactly that many coupons are expired.
+    pub(crate) async fn until_expired(&mut self, expired: i64) {
+        let reached = async {
+            while self.counts().await.1 < expired {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let reached = tokio::time::timeout(AT_LAST, reached).await;
+        assert!(reached.is_ok(), "{:?}", self.counts().await);
+        assert_eq!(self.counts().await.1, expired);
+    }
+
+    /// How many coupons are unused, and expired.
+    pub(crate) async fn counts(&mut self) -> (i64, i64) {
+        let counts = verify::count_coupons(&mut self.connection, None, DateTime::UNIX_EPOCH);
+        let counts = counts.await.unwrap();
+        (counts.unused, counts.expired)
+    }
+
+    /// How late the flips were, ascending.
+    pub(crate) async fn lateness(&mut self) -> Vec<TimeDelta> {
+        let template = coupon::TemplateId(TEMPLATE);
+        verify::lateness(&mut self.connection, template).await.unwrap()
+    }
+
+    /// Each coupon ended once, none early, none is left behind.
+    pub(crate) async fn nothing_ended_wrongly(&mut self) {
+        let now = self.now().await;
+        assert_eq!(verify::bad_ends(&mut self.connection, now).await.unwrap(), []);
+    }
+}
+
+fn values(id: i64, shard: i64, valid_until: DateTime<Utc>) -> String {
+    let until = valid_until.format("%Y-%m-%d %H:%M:%S%.3f");
+    format!(
+        "({id}, {TEMPLATE}, {}, {id}, {id}, 1, 0, 1, {shard}, '2026-01-01', '2026-01-01', \
+         '2026-01-01', '{until}', null, null, null)",
+        64 + shard
+    )
+}

@@ -1,0 +1,159 @@
+//! The worker against a real MariaDB and a real Kafka: `./dev test`, or `./dev servers up` first.
+#![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
+
+mod harness;
+
+use chrono::TimeDelta;
+use harness::{Harness, SHARD};
+use topic::ExpiryWakeUp;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_flips_what_is_due_without_any_message() {
+    let mut test = Harness::new("start").await;
+    let now = test.now().await;
+    test.insert(1, now - TimeDelta::days(1)).await;
+    test.insert(2, now + TimeDelta::days(40)).await;
+    let worker = test.start();
+    test.until_expired(1).await;
+    worker.stop().await.unwrap();
+    assert_eq!(test.counts().await, (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_deadline_is_flipped_soon_after_it_and_never_before() {
+    let mut test = Harness::new("lone deadline").await;
+    let worker = test.start();
+    test.until_assigned(&worker).await;
+    let mut late = Vec::new();
+    for id in 1..=8 {
+        let deadline = test.now().await + TimeDelta::milliseconds(400);
+        test.insert(id, deadline).await;
+        test.wake(SHARD, deadline).await;
+        test.until_expired(id).await;
+        late = test.lateness().await;
+    }
+    worker.stop().await.unwrap();
+    assert!(late[0] >= TimeDelta::zero(), "{late:?}");
+    // The goal is 50 ms; the rest is room for a machine that does other things.
+    assert!(late[4] <= TimeDelta::milliseconds(250), "{late:?}");
+    test.nothing_ended_wrongly().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_earlier_wake_up_is_heeded_while_a_later_one_is_waited_for() {
+    let mut test = Harness::new("earlier").await;
+    let now = test.now().await;
+    test.insert(1, now + TimeDelta::days(40)).await;
+    let worker = test.start();
+    test.until_assigned(&worker).await;
+    let deadline = test.now().await + TimeDelta::milliseconds(300);
+    test.insert(2, deadline).await;
+    test.wake(SHARD, deadline).await;
+    test.until_expired(1).await;
+    worker.stop().await.unwrap();
+    assert_eq!(test.counts().await, (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_in_one_second_is_drained_in_chunks_each_coupon_once() {
+    let mut test = Harness::new("storm").await;
+    let worker = test.start();
+    test.until_assigned(&worker).await;
+    let deadline = test.now().await + TimeDelta::seconds(1);
+    test.insert_many(1, 5_000, deadline).await;
+    test.wake(SHARD, deadline).await;
+    test.until_expired(5_000).await;
+    worker.stop().await.unwrap();
+    assert_eq!(test.counts().await, (0, 5_000));
+    test.nothing_ended_wrongly().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doubled_early_foreign_and_unreadable_wake_ups_do_no_harm() {
+    let mut test = Harness::new("odd messages").await;
+    let worker = test.start();
+    test.until_assigned(&worker).await;
+    let now = test.now().await;
+    let deadline = now + TimeDelta::milliseconds(600);
+    test.insert(1, deadline).await;
+    for early in [-1_000_000, 0, 100, 200] {
+        test.wake(SHARD, now + TimeDelta::milliseconds(early)).await;
+    }
+    test.wake(200, now).await;
+    test.send(0, b"{").await;
+    let odd = ExpiryWakeUp { shard: SHARD, deadline_ms: i64::MAX };
+    test.send(0, &serde_json::to_vec(&odd).unwrap()).await;
+    test.wake(SHARD, deadline).await;
+    test.wake(SHARD, deadline).await;
+    test.until_expired(1).await;
+    worker.stop().await.unwrap();
+    test.nothing_ended_wrongly().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_wake_up_led_to_is_found_by_the_sweep() {
+    let mut test = Harness::new("sweep").await;
+    let worker = test.start_with(|config| config.sweep_seconds = 1);
+    test.until_assigned(&worker).await;
+    let now = test.now().await;
+    test.insert(1, now - TimeDelta::days(1)).await;
+    test.until_expired(1).await;
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_workers_share_the_shards_and_the_one_that_stays_takes_over() {
+    let mut test = Harness::new("two workers").await;
+    let (one, other) = (test.start(), test.start());
+    test.until_assigned(&one).await;
+    test.until_assigned(&other).await;
+    let deadline = test.now().await + TimeDelta::milliseconds(300);
+    for id in 1..=64 {
+        test.insert_of(id, id % 64, deadline).await;
+    }
+    for shard in 0..64 {
+        test.wake(shard, deadline).await;
+    }
+    test.until_expired(64).await;
+    one.kill().await;
+    let deadline = test.now().await + TimeDelta::milliseconds(300);
+    for id in 65..=128 {
+        test.insert_of(id, id % 64, deadline).await;
+    }
+    for shard in 0..64 {
+        test.wake(shard, deadline).await;
+    }
+    test.until_expired(128).await;
+    other.stop().await.unwrap();
+    test.nothing_ended_wrongly().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_far_off_flips_nothing_and_says_so() {
+    let mut test = Harness::new("skew").await;
+    let now = test.now().await;
+    test.insert(1, now - TimeDelta::days(1)).await;
+    for skew in [TimeDelta::days(1), -TimeDelta::days(1)] {
+        let worker = test.start_at(now + skew);
+        let why = test.until_unready(&worker, "clock", "ms ahead of MySQL's").await;
+        assert!(why.contains("nothing is flipped"), "{why}");
+        test.until_assigned(&worker).await;
+        worker.stop().await.unwrap();
+        assert_eq!(test.counts().await, (1, 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_server_at_the_start_is_a_sentence_not_a_hang() {
+    let test = Harness::new("dead server").await;
+    let mysql = |config: &mut expiry_worker::Config| {
+        config.database_url = "mysql://u:p@127.0.0.1:1/d".parse().unwrap();
+    };
+    let error = test.start_with(mysql).failed().await;
+    assert!(error.contains("DATABASE_URL"), "{error}");
+    let kafka = |config: &mut expiry_worker::Config| {
+        "127.0.0.1:1".clone_into(&mut config.kafka_brokers);
+    };
+    let error = test.start_with(kafka).failed().await;
+    assert!(error.contains("no Kafka broker answered at 127.0.0.1:1"), "{error}");
+}
