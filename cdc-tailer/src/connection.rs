@@ -230,6 +230,7 @@ fn refused(error: ClientError) -> TailError {
     // Writing to a string cannot fail.
     let _written = match error {
         ClientError::String(text) => write!(reason, "{text}"),
+        ClientError::IoError(error) => write!(reason, "{error}"),
         other => write!(reason, "{other:?}"),
     };
     // Access denied, to a database, by plugin, for lack of a privilege; unknown plugin.

@@ -202,11 +202,6 @@ impl Publisher {
             ::metrics::gauge!(metrics::LAG).set(0.0);
         }
     }
-
-    /// Whether messages or marks wait for acknowledgements.
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.marks.is_empty()
-    }
 }
 
 /// Gauges are floating-point numbers.

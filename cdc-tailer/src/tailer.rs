@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context as _, anyhow};
 use mysql_store::settings::BinlogSettings;
 use runtime::{Clock, Part};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinHandle, time::MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use topic::{OrderedProducer, ProducerOptions, TopicNames};
 use tracing::{info, warn};
@@ -28,6 +28,9 @@ use crate::{
 
 /// Bytes of messages that the producer holds for the broker.
 const PRODUCER_BYTES: usize = 16 * 1024 * 1024;
+
+/// How often acknowledgements are looked at when no new input comes.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long a stopping tailer waits for acknowledgements before it leaves the rest to its successor.
 const DRAIN_WAIT: Duration = Duration::from_secs(10);
@@ -62,6 +65,8 @@ struct Tailer<'a> {
     publisher: Publisher,
     store: Option<Store>,
     checkpoints: watch::Sender<Option<Checkpoint>>,
+    /// Whether the safe position has moved since the last checkpoint.
+    moved: bool,
 }
 
 /// Where to begin.
@@ -102,6 +107,7 @@ impl<'a> Tailer<'a> {
             names,
             store: None,
             checkpoints: watch::Sender::new(None),
+            moved: false,
         };
         match tailer.begin(&store, &settings).await? {
             Begin::Resume(position) => {
@@ -206,22 +212,25 @@ impl<'a> Tailer<'a> {
         receiver: &mut Receiver<Incoming>,
         part: &Part,
     ) -> anyhow::Result<()> {
+        let mut tick = tokio::time::interval(SETTLE_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let acknowledged = self.publisher.producer().acknowledged()?;
             tokio::select! {
                 biased;
-                // Acknowledgements before new input: they free memory and move the checkpoint.
-                moved = self.publisher.producer().changed(acknowledged),
-                    if self.publisher.is_waiting() => moved?,
+                // Acknowledgements before new input: they move the checkpoint.
+                _ = tick.tick() => {
+                    self.settle()?;
+                    self.offer_checkpoint();
+                }
                 some = receiver.recv_some() => {
                     let Some(some) = some else { return Ok(()) };
                     for incoming in some {
                         self.incoming(incoming, part).await?;
                     }
+                    self.settle()?;
                     ::metrics::gauge!(metrics::QUEUE_BYTES).set(count(receiver.bytes()));
                 }
             }
-            self.settle()?;
         }
     }
 
@@ -238,13 +247,18 @@ impl<'a> Tailer<'a> {
         Ok(())
     }
 
-    /// Moves the safe position, and offers it as a checkpoint.
+    /// Moves the safe position.
     fn settle(&mut self) -> anyhow::Result<()> {
-        if self.publisher.settle(self.clock.now().timestamp_millis())? {
+        self.moved |= self.publisher.settle(self.clock.now().timestamp_millis())?;
+        Ok(())
+    }
+
+    /// Hands the safe position to the keeper, if it has moved since.
+    fn offer_checkpoint(&mut self) {
+        if std::mem::take(&mut self.moved) {
             let checkpoint = self.checkpoint();
             self.checkpoints.send_replace(Some(checkpoint));
         }
-        Ok(())
     }
 
     fn checkpoint(&self) -> Checkpoint {
@@ -259,7 +273,9 @@ impl<'a> Tailer<'a> {
             Ok(drained) => drained?,
             Err(_) => warn!("the broker did not acknowledge everything; it will be sent again"),
         }
-        self.settle()
+        self.settle()?;
+        self.offer_checkpoint();
+        Ok(())
     }
 }
 

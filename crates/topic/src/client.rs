@@ -67,8 +67,9 @@ pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, line: &str) {
     }
 }
 
+/// What went wrong has its log line already; here it comes once more for each client.
 pub(crate) fn log_error(error: &KafkaError, reason: &str) {
-    warn!(error = %error, "kafka client: {reason}");
+    debug!(error = %error, "kafka client: {reason}");
 }
 
 /// Runs a blocking client call off the async threads.

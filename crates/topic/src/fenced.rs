@@ -14,14 +14,22 @@ use crate::{TopicError, client, error::is_fencing};
 /// How long one step of a transaction may take.
 const STEP_WAIT: Duration = Duration::from_secs(10);
 
-/// How long the broker keeps a dead writer's open transaction. Our transactions hold one message.
-const TRANSACTION_TIMEOUT_MS: &str = "15000";
+/// How long the broker keeps a transaction open: the most it allows by default. A broker that comes
+/// back later than this counts us as fenced. A successor does not wait for it, and the only readers
+/// that would wait are successors.
+const TRANSACTION_TIMEOUT_MS: &str = "900000";
 
 /// Writes single messages, each in a transaction of its own, under a fixed transactional id.
 pub struct FencedWriter {
     id: String,
     // A lock, because a transaction is several calls and the client allows one at a time.
-    inner: Arc<Mutex<ThreadedProducer<DefaultProducerContext>>>,
+    inner: Arc<Mutex<Inner>>,
+}
+
+struct Inner {
+    producer: ThreadedProducer<DefaultProducerContext>,
+    /// Whether an earlier attempt left its transaction open.
+    open: bool,
 }
 
 impl FencedWriter {
@@ -36,11 +44,12 @@ impl FencedWriter {
             .set("linger.ms", "0");
         let (brokers, id) = (brokers.to_owned(), id.to_owned());
         client::blocking(move || {
-            let inner = ThreadedProducer::from_config_and_context(&config, DefaultProducerContext)
-                .map_err(TopicError::Client)?;
-            client::await_topics(inner.client(), &brokers, &[])?;
-            inner.init_transactions(client::CONNECT_WAIT).map_err(|error| failed(&id, error))?;
-            Ok(Self { id, inner: Arc::new(Mutex::new(inner)) })
+            let producer =
+                ThreadedProducer::from_config_and_context(&config, DefaultProducerContext)
+                    .map_err(TopicError::Client)?;
+            client::await_topics(producer.client(), &brokers, &[])?;
+            producer.init_transactions(client::CONNECT_WAIT).map_err(|error| failed(&id, error))?;
+            Ok(Self { id, inner: Arc::new(Mutex::new(Inner { producer, open: false })) })
         })
         .await
     }
@@ -48,30 +57,30 @@ impl FencedWriter {
     /// Writes one message. After an error that is not [`TopicError::Fenced`] the writer can be used
     /// again if the error is retriable.
     pub async fn write(&self, topic: &str, key: &[u8], payload: &[u8]) -> Result<(), TopicError> {
-        let inner = Arc::clone(&self.inner).lock_owned().await;
+        let mut inner = Arc::clone(&self.inner).lock_owned().await;
         let (id, topic) = (self.id.clone(), topic.to_owned());
         let (key, payload) = (key.to_vec(), payload.to_vec());
         client::blocking(move || {
-            write_one(&inner, &topic, &key, &payload).map_err(|error| {
-                // Leaves the client ready for the next attempt; a fenced one stays unusable.
-                let _aborted = inner.abort_transaction(STEP_WAIT);
-                failed(&id, error)
-            })
+            inner.write(&topic, &key, &payload).map_err(|error| failed(&id, error))
         })
         .await
     }
 }
 
-fn write_one(
-    producer: &ThreadedProducer<DefaultProducerContext>,
-    topic: &str,
-    key: &[u8],
-    payload: &[u8],
-) -> Result<(), KafkaError> {
-    producer.begin_transaction()?;
-    let record = BaseRecord::to(topic).key(key).payload(payload);
-    producer.send(record).map_err(|(error, _)| error)?;
-    producer.commit_transaction(STEP_WAIT)
+impl Inner {
+    fn write(&mut self, topic: &str, key: &[u8], payload: &[u8]) -> Result<(), KafkaError> {
+        if self.open {
+            self.producer.abort_transaction(STEP_WAIT)?;
+            self.open = false;
+        }
+        self.producer.begin_transaction()?;
+        self.open = true;
+        let record = BaseRecord::to(topic).key(key).payload(payload);
+        self.producer.send(record).map_err(|(error, _)| error)?;
+        self.producer.commit_transaction(STEP_WAIT)?;
+        self.open = false;
+        Ok(())
+    }
 }
 
 fn failed(id: &str, source: KafkaError) -> TopicError {

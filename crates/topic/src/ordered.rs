@@ -22,6 +22,9 @@ use tokio::sync::Notify;
 
 use crate::{ProducerOptions, TopicError, client, producer::owned, watermark::Watermark};
 
+/// A full queue is tried again after one part in so many of it is acknowledged.
+const ROOM_SHARE: u64 = 8;
+
 /// A message to enqueue.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
@@ -96,7 +99,12 @@ impl OrderedProducer {
         loop {
             match self.try_enqueue(record)? {
                 Enqueued::As(number) => return Ok(number),
-                Enqueued::QueueFull => self.changed(self.acknowledged()?).await?,
+                Enqueued::QueueFull => {
+                    // Not for each single acknowledgement: most of them make no room yet.
+                    let acknowledged = self.acknowledged()?;
+                    let outstanding = self.next.saturating_sub(acknowledged);
+                    self.changed(acknowledged + outstanding / ROOM_SHARE).await?;
+                }
             }
         }
     }

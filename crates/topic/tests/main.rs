@@ -175,7 +175,9 @@ async fn a_stream_of_messages_is_acknowledged_in_order_through_a_small_queue() {
     let topic = test.names.user_coupon();
     let options = ProducerOptions { queue_bytes: 64 * 1024, ..ProducerOptions::default() };
     let mut producer =
-        OrderedProducer::connect(&test.brokers, &[topic.clone()], options).await.unwrap();
+        OrderedProducer::connect(&test.brokers, std::slice::from_ref(&topic), options)
+            .await
+            .unwrap();
     for number in 0..COUNT {
         let (key, payload) = ((number % 50).to_string(), number.to_string());
         let record = Record {
