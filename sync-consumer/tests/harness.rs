@@ -28,6 +28,8 @@ pub(crate) struct Harness {
     pub(crate) view: ViewStore,
     scope: Scope,
     producer: Producer,
+    /// Of the consumer started last.
+    health: Health,
 }
 
 pub(crate) struct Running {
@@ -60,7 +62,7 @@ impl Harness {
         let options = ProducerOptions::default();
         let producer = Producer::connect(&servers.kafka_brokers, options).await.unwrap();
         let view = view(&scope).await;
-        Self { names, view, scope, producer }
+        Self { names, view, scope, producer, health: Health::default() }
     }
 
     fn config(&self) -> Config {
@@ -83,9 +85,9 @@ impl Harness {
 
     pub(crate) fn start(&self) -> Running {
         let (config, stop) = (self.config(), CancellationToken::new());
-        let token = stop.clone();
+        let (health, token) = (self.health.clone(), stop.clone());
         let task = tokio::spawn(async move {
-            sync_consumer::run(&config, &Clock::system(), &Health::default(), token).await
+            sync_consumer::run(&config, &Clock::system(), &health, token).await
         });
         Running { task, stop }
     }
@@ -149,11 +151,22 @@ impl Harness {
         let brokers = &self.scope.endpoints.kafka_brokers;
         let (group, topic) = (sync_consumer::group(&self.names), self.names.user_coupon());
         let caught_up = async {
-            while committed_lag(brokers, &group, &topic).await.unwrap() > 0 {
-                tokio::time::sleep(LOOK).await;
+            loop {
+                match committed_lag(brokers, &group, &topic).await {
+                    Ok(0) => break,
+                    // The leaders of a new topic may still move in.
+                    Err(error) if !error.is_retriable() => panic!("{error}"),
+                    Ok(_) | Err(_) => tokio::time::sleep(LOOK).await,
+                }
             }
         };
-        tokio::time::timeout(AT_LAST, caught_up).await.unwrap();
+        if tokio::time::timeout(AT_LAST, caught_up).await.is_err() {
+            let lag = committed_lag(brokers, &group, &topic).await;
+            panic!(
+                "not caught up: {lag:?} messages behind, not ready: {:?}",
+                self.health.unready()
+            );
+        }
     }
 
     /// All wake-ups sent, with their partitions.
