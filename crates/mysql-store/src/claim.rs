@@ -7,7 +7,7 @@ use coupon::{
 };
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
-use crate::{StoreError, template::code_of};
+use crate::{StoreError, datetime::datetime, template::code_of};
 
 /// The claim that landed under a client's key, with its coupons.
 ///
@@ -98,9 +98,9 @@ pub async fn fence(
     .bind(RequestId::fence(id).as_str().as_bytes())
     .bind(id.0)
     .bind(ClaimState::Void.code())
-    .bind(now)
-    .bind(now)
-    .bind(now)
+    .bind(datetime(now))
+    .bind(datetime(now))
+    .bind(datetime(now))
     .execute(&mut *connection)
     .await
     .map_err(StoreError::query("place a fence"));

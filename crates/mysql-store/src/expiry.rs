@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus};
 use sqlx::{Connection, MySqlConnection, Row};
 
-use crate::{StoreError, rows};
+use crate::{StoreError, datetime::datetime, rows};
 
 /// A coupon whose deadline has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub async fn due(
     )
     .bind(shard)
     .bind(CouponStatus::Unused.code())
-    .bind(now)
+    .bind(datetime(now))
     .bind(limit)
     .fetch_all(connection)
     .await
@@ -91,11 +91,11 @@ pub async fn flip(
             ") and status = ? and valid_until <= least(cast(? as datetime(3)), utc_timestamp(3))",
         );
         let statement = sqlx::query(sqlx::AssertSqlSafe(sql));
-        let statement = statement.bind(CouponStatus::Expired.code()).bind(now);
+        let statement = statement.bind(CouponStatus::Expired.code()).bind(datetime(now));
         let statement = run.iter().fold(statement, |statement, id| statement.bind(id.0));
         flipped += statement
             .bind(CouponStatus::Unused.code())
-            .bind(now)
+            .bind(datetime(now))
             .execute(&mut *transaction)
             .await
             .map_err(StoreError::query("flip the coupons that are due"))?
@@ -121,7 +121,7 @@ pub async fn overdue(
     )
     .bind(shard)
     .bind(CouponStatus::Unused.code())
-    .bind(at)
+    .bind(datetime(at))
     .bind(most)
     .fetch_one(connection)
     .await

@@ -11,7 +11,7 @@ use coupon::{
 };
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 
-use crate::{DuplicateKey, StoreError, claim, rows, stock};
+use crate::{DuplicateKey, StoreError, claim, datetime::datetime, rows, stock};
 
 /// An admission with everything its rows are made of.
 #[derive(Debug, Clone)]
@@ -115,9 +115,9 @@ async fn insert_claims(
                 .bind(claim.quantity)
                 .bind(ClaimState::Landed.code())
                 .bind(&claim.payload_hash.0[..])
-                .bind(landing.landed.valid_from)
-                .bind(landing.landed.valid_until)
-                .bind(landing.landed.claimed_at);
+                .bind(datetime(landing.landed.valid_from))
+                .bind(datetime(landing.landed.valid_until))
+                .bind(datetime(landing.landed.claimed_at));
         }
         query.execute(&mut *connection).await.map_err(StoreError::query("insert claims"))?;
     }
@@ -158,10 +158,10 @@ async fn insert_coupons(
                 .bind(landing.merchant_id.0)
                 .bind(CouponStatus::Unused.code())
                 .bind(claim.user_id.0 % limit::EXPIRY_SHARDS)
-                .bind(claim.claimed_at)
-                .bind(claim.claimed_at)
-                .bind(claim.valid_from)
-                .bind(claim.valid_until)
+                .bind(datetime(claim.claimed_at))
+                .bind(datetime(claim.claimed_at))
+                .bind(datetime(claim.valid_from))
+                .bind(datetime(claim.valid_until))
                 .bind(landing.admission.claim.trace_parent.as_deref());
         }
         query.execute(&mut *connection).await.map_err(StoreError::query("insert coupons"))?;

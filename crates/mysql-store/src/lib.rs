@@ -7,6 +7,7 @@
 
 pub mod claim;
 pub mod connect;
+mod datetime;
 mod error;
 pub mod expiry;
 pub mod landing;

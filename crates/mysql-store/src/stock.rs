@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use coupon::{Epoch, StockRow, TemplateId, UserId};
 use sqlx::{Connection, MySqlConnection, Row};
 
-use crate::StoreError;
+use crate::{StoreError, datetime::datetime};
 
 /// The stock row in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -271,7 +271,7 @@ async fn insert_movement(
     .bind(delta)
     .bind(reason)
     .bind(actor)
-    .bind(now)
+    .bind(datetime(now))
     .execute(connection)
     .await
     .map_err(StoreError::query("record the stock movement"))?;

@@ -7,7 +7,7 @@ use coupon::{
 };
 use sqlx::{Connection, MySqlConnection, Row, mysql::MySqlRow};
 
-use crate::{StoreError, stock};
+use crate::{StoreError, datetime::datetime, stock};
 
 /// Creates a template as a draft, with its stock row and the movement that gives it its total.
 ///
@@ -51,15 +51,15 @@ async fn insert(
     .bind(&template.discount.currency)
     .bind(template.per_user_limit)
     .bind(template.max_per_claim)
-    .bind(template.window.starts_at)
-    .bind(template.window.ends_at)
-    .bind(valid_from)
-    .bind(valid_until)
+    .bind(datetime(template.window.starts_at))
+    .bind(datetime(template.window.ends_at))
+    .bind(valid_from.map(datetime))
+    .bind(valid_until.map(datetime))
     .bind(valid_for_ms)
     .bind(template.state.code())
     .bind(template.version)
-    .bind(now)
-    .bind(now)
+    .bind(datetime(now))
+    .bind(datetime(now))
     .execute(connection)
     .await
     .map_err(StoreError::query("create the template"))?;
@@ -131,8 +131,8 @@ pub async fn watched(
     .bind(TemplateState::Published.code())
     .bind(TemplateState::Paused.code())
     .bind(TemplateState::Ended.code())
-    .bind(ending_after)
-    .bind(opening_before)
+    .bind(datetime(ending_after))
+    .bind(datetime(opening_before))
     .fetch_all(connection)
     .await
     .map_err(StoreError::query("read the templates near their window"))?;
@@ -161,7 +161,7 @@ pub async fn change_state(
          where id = ? and merchant_id = ? and version = ?",
     )
     .bind(next.code())
-    .bind(now)
+    .bind(datetime(now))
     .bind(template.id.0)
     .bind(template.merchant_id.0)
     .bind(template.version)

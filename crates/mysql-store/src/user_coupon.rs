@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId, CouponStatus, MerchantId, TemplateId, UserId};
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
-use crate::{StoreError, template::code_of};
+use crate::{StoreError, datetime::datetime, template::code_of};
 
 /// A coupon's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,14 +95,14 @@ pub async fn use_for_order(
          and valid_until > greatest(cast(? as datetime(3)), utc_timestamp(3))",
     )
     .bind(CouponStatus::Used.code())
-    .bind(now)
-    .bind(now)
+    .bind(datetime(now))
+    .bind(datetime(now))
     .bind(order_ref)
     .bind(id.0)
     .bind(user.0)
     .bind(CouponStatus::Unused.code())
-    .bind(now)
-    .bind(now)
+    .bind(datetime(now))
+    .bind(datetime(now))
     .execute(&mut *connection)
     .await
     .map_err(StoreError::query("use the coupon"))?;

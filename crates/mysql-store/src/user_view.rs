@@ -7,6 +7,7 @@ use sqlx::{MySqlConnection, Row};
 
 use crate::{
     StoreError,
+    datetime::datetime,
     user_coupon::{self, UserCoupon},
 };
 
@@ -41,7 +42,7 @@ pub async fn rows_for_rebuild(
     )
     .bind(user.0)
     .bind(CouponStatus::Unused.code())
-    .bind(changed_since)
+    .bind(datetime(changed_since))
     .fetch_all(connection)
     .await
     .map_err(StoreError::query("read a user's coupons"))?;
@@ -92,7 +93,7 @@ pub async fn ended_page(
             .bind(user.0)
             .bind(CouponStatus::Unused.code())
             .bind(before)
-            .bind(now)
+            .bind(datetime(now))
             .bind(limit)
             .bind(limit)
             .fetch_all(connection)

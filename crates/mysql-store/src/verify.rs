@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
     StoreError,
+    datetime::datetime,
     user_coupon::{self, UserCoupon},
 };
 
@@ -250,7 +251,7 @@ pub async fn bad_ends(
     .bind(CouponStatus::Expired.code())
     .bind(CouponStatus::Used.code())
     .bind(CouponStatus::Unused.code())
-    .bind(overdue_at)
+    .bind(datetime(overdue_at))
     .bind(EXAMPLES)
     .fetch_all(connection)
     .await
@@ -301,7 +302,7 @@ pub async fn count_coupons(
     .bind(CouponStatus::Used.code())
     .bind(CouponStatus::Expired.code())
     .bind(CouponStatus::Unused.code())
-    .bind(now)
+    .bind(datetime(now))
     .bind(template.map(|id| id.0))
     .bind(template.map(|id| id.0))
     .fetch_one(connection)
@@ -367,10 +368,10 @@ pub async fn insert_bulk(
         .bind(first_id)
         .bind(CouponStatus::Unused.code())
         .bind(first_id)
-        .bind(now)
-        .bind(now)
-        .bind(now)
-        .bind(now + TimeDelta::days(1))
+        .bind(datetime(now))
+        .bind(datetime(now))
+        .bind(datetime(now))
+        .bind(datetime(now + TimeDelta::days(1)))
         .execute(connection)
         .await
         .map_err(StoreError::query("insert coupons in bulk"))?;
