@@ -49,24 +49,35 @@ pub async fn land(
     landings: &[Landing],
 ) -> Result<Attempt, StoreError> {
     let mut transaction = connection.begin().await.map_err(StoreError::query("begin a landing"))?;
-    let refused = match insert_all(&mut transaction, landings).await? {
-        Some(refused) => Some(refused),
-        None => {
-            let templates = demand(landings);
-            let matched = guard(&mut transaction, &templates).await?;
-            (matched != templates.len() as u64).then_some(Attempt::GuardRefused)
-        }
-    };
-    match refused {
-        Some(refused) => {
-            transaction.rollback().await.map_err(StoreError::query("roll back a landing"))?;
-            Ok(refused)
-        }
-        None => {
+    match write(&mut transaction, landings).await {
+        Ok(Attempt::Landed) => {
             transaction.commit().await.map_err(StoreError::query("commit a landing"))?;
             Ok(Attempt::Landed)
         }
+        Ok(refused) => {
+            transaction.rollback().await.map_err(StoreError::query("roll back a landing"))?;
+            Ok(refused)
+        }
+        Err(error) => {
+            // Now: left to the connection's next use, it would hold rows that others wait for.
+            drop(transaction.rollback().await);
+            Err(error)
+        }
     }
+}
+
+/// Everything between begin and commit.
+async fn write(
+    connection: &mut MySqlConnection,
+    landings: &[Landing],
+) -> Result<Attempt, StoreError> {
+    if let Some(refused) = insert_all(connection, landings).await? {
+        return Ok(refused);
+    }
+    let templates = demand(landings);
+    let matched = guard(connection, &templates).await?;
+    let all = matched == templates.len() as u64;
+    Ok(if all { Attempt::Landed } else { Attempt::GuardRefused })
 }
 
 async fn insert_all(
