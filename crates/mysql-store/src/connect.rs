@@ -30,7 +30,13 @@ pub const LANDER_IDLE_SECONDS: u32 = 5;
 /// # Errors
 /// It is not one.
 pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
-    MySqlConnectOptions::from_str(url)
+    // The driver itself takes any scheme and would try host and port of another server's URL.
+    let parsed = if url.starts_with("mysql://") {
+        MySqlConnectOptions::from_str(url)
+    } else {
+        Err(sqlx::Error::Configuration("the scheme is not mysql".into()))
+    };
+    parsed
         .map(|options| {
             options
                 .statement_cache_capacity(STATEMENTS_CACHED)

@@ -7,6 +7,9 @@ use crate::{StoreError, connect, settings};
 /// Every migration, compiled in.
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
+/// How long a process waits for another one that migrates: far longer than creating every table takes.
+const LOCK_WAIT_SECONDS: i32 = 60;
+
 /// Creates the database if it is not there and applies the migrations that are missing.
 ///
 /// # Errors
@@ -15,8 +18,24 @@ pub async fn run(url: &str) -> Result<(), StoreError> {
     create_database(url, &connect::database_of(url)?).await?;
     let mut connection = connect::single(url).await?;
     settings::check_triggers_allowed(&mut connection).await?;
+    lock(&mut connection).await?;
     MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_error)?;
     connection.close().await.map_err(StoreError::query("close the connection"))
+}
+
+/// Waits until no other process migrates this database; the lock ends with the connection. The
+/// driver's own lock waits for "-1 seconds", which MariaDB takes as an error, and goes on without.
+async fn lock(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreError> {
+    let got: Option<i64> = sqlx::query_scalar("select get_lock(concat(database(), '.migrate'), ?)")
+        .bind(LOCK_WAIT_SECONDS)
+        .fetch_one(connection)
+        .await
+        .map_err(StoreError::query("wait for the migration lock"))?;
+    if got == Some(1) {
+        return Ok(());
+    }
+    let sentence = "another process is migrating this database: wait for it, then migrate again";
+    Err(StoreError::Settings(sentence.to_owned()))
 }
 
 /// Checks that the database's schema is the one this program was built with.

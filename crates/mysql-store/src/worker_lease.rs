@@ -28,6 +28,32 @@ pub async fn take(
     holder: &str,
     time: Duration,
 ) -> Result<Option<WorkerLease>, StoreError> {
+    // Processes that start at once add the same next number, and one of them gets it; each further
+    // round means that another one has just got a number.
+    for _ in 0..WORKERS {
+        match take_once(connection, holder, time).await {
+            Ok(Some(lease)) => return Ok(Some(lease)),
+            Ok(None) if count(connection).await? >= i64::from(WORKERS) => return Ok(None),
+            Ok(None) => {}
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+async fn count(connection: &mut MySqlConnection) -> Result<i64, StoreError> {
+    sqlx::query_scalar("select count(*) from worker_lease")
+        .fetch_one(connection)
+        .await
+        .map_err(StoreError::query("count the worker numbers"))
+}
+
+async fn take_once(
+    connection: &mut MySqlConnection,
+    holder: &str,
+    time: Duration,
+) -> Result<Option<WorkerLease>, StoreError> {
     let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
     sqlx::query(
         "insert ignore into worker_lease (worker, holder, until, last_ms) \
