@@ -1,0 +1,158 @@
+//! What a connection promises: its isolation, its failures told apart, and that silence frees rows.
+
+use std::time::{Duration, Instant};
+
+use mysql_store::{MySqlConnection, StoreError, connect, stock};
+use sqlx::{Connection, Row};
+
+use crate::harness::{
+    Store, TEMPLATE, execute, id_of, landing, now, number, try_execute, waits_for_a_row,
+};
+
+/// Longest time for which a process stopped inside a landing may hold the hot row.
+const FREED_WITHIN: Duration = Duration::from_secs(8);
+
+const TAKE_ONE: &str = "update template_stock set stock = stock - 1 where template_id = 10";
+
+#[tokio::test]
+async fn every_connection_reads_what_is_committed_now() {
+    let mut store = Store::with_template("read committed", 10).await;
+    let pool = connect::pool(&store.url, 1).await.unwrap();
+    let pooled = connect::acquire(&pool).await.unwrap().detach();
+    let lander = connect::lander(&store.url).await.unwrap();
+    for mut connection in [pooled, lander, store.another().await] {
+        let mut transaction = connection.begin().await.unwrap();
+        let before = stock::get(&mut transaction, TEMPLATE).await.unwrap().unwrap().stock;
+        execute(&mut store.connection, TAKE_ONE).await;
+        let after = stock::get(&mut transaction, TEMPLATE).await.unwrap().unwrap().stock;
+        assert_eq!(after, before - 1);
+    }
+}
+
+/// Why no statement may read "0 affected" as "nothing changed": sqlx asks for found rows.
+#[tokio::test]
+async fn a_matched_row_counts_as_affected_even_if_it_stays_as_it_was() {
+    let mut store = Store::with_template("found rows", 10).await;
+    let same = "update template_stock set stock = stock where template_id = 10";
+    assert_eq!(try_execute(&mut store.connection, same).await.unwrap(), 1);
+    let upsert = "insert into template_stock values (10, 0, 0, 0, 0) \
+                  on duplicate key update stock = stock";
+    assert_eq!(try_execute(&mut store.connection, upsert).await.unwrap(), 1, "not 0");
+    let condition = "update template_stock set stock = stock where template_id = 10 and stock > 10";
+    assert_eq!(try_execute(&mut store.connection, condition).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_silent_connection_of_a_lander_is_ended_and_frees_the_hot_row() {
+    let store = Store::with_template("silent lander", 10).await;
+    let mut silent = connect::lander(&store.url).await.unwrap();
+    let mut transaction = silent.begin().await.unwrap();
+    execute(&mut transaction, TAKE_ONE).await;
+    let began = Instant::now();
+
+    let mut next = connect::lander(&store.url).await.unwrap();
+    let mut waits = 0;
+    while let Err(error) = mysql_store::landing::land(&mut next, &[landing("a", &[1])]).await {
+        assert!(error.is_conflict(), "{error:?}");
+        waits += 1;
+    }
+    assert!(waits >= 1, "the row was not held");
+    assert!(began.elapsed() < FREED_WITHIN, "{:?}", began.elapsed());
+    let gone = transaction.commit().await.unwrap_err();
+    let gone = StoreError::Query { operation: "commit", source: gone };
+    assert!(gone.is_unavailable() && !gone.is_conflict(), "{gone:?}");
+    assert_eq!(stock::get(&mut next, TEMPLATE).await.unwrap().unwrap().stock, 9);
+}
+
+#[tokio::test]
+async fn a_pinged_lander_outlives_its_idle_time() {
+    let store = Store::new("pinged").await;
+    let mut lander = connect::lander(&store.url).await.unwrap();
+    let seconds = number(&mut lander, "select @@session.wait_timeout").await;
+    assert_eq!(seconds, i64::from(connect::LANDER_IDLE_SECONDS));
+    assert_eq!(number(&mut lander, "select @@session.innodb_lock_wait_timeout").await, 3);
+    let id = id_of(&mut lander).await;
+    connect::ping(&mut lander).await.unwrap();
+    assert_eq!(id_of(&mut lander).await, id);
+}
+
+#[tokio::test]
+async fn a_killed_connection_is_unavailable() {
+    let mut store = Store::with_template("killed", 10).await;
+    let mut victim = connect::lander(&store.url).await.unwrap();
+    let kill = format!("kill {}", id_of(&mut victim).await);
+    execute(&mut store.connection, &kill).await;
+    let error = stock::get(&mut victim, TEMPLATE).await.unwrap_err();
+    assert!(error.is_unavailable() && !error.is_conflict(), "{error:?}");
+    let error = connect::ping(&mut victim).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_connection_killed_while_it_waits_is_unavailable() {
+    let mut store = Store::with_template("killed waiting", 10).await;
+    let mut holder = store.another().await;
+    let mut held = holder.begin().await.unwrap();
+    execute(&mut held, TAKE_ONE).await;
+    let mut victim = connect::lander(&store.url).await.unwrap();
+    let id = id_of(&mut victim).await;
+    let landing = tokio::spawn(async move {
+        mysql_store::landing::land(&mut victim, &[landing("a", &[1])]).await.unwrap_err()
+    });
+    waits_for_a_row(&mut store.connection, id).await;
+    execute(&mut store.connection, &format!("kill {id}")).await;
+    let error = landing.await.unwrap();
+    assert!(error.is_unavailable() && !error.is_conflict(), "{error:?}");
+    held.rollback().await.unwrap();
+    assert_eq!(store.counts().await, (0, 0));
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let error = connect::single("mysql://u:p@127.0.0.1:1/d").await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+    let error = connect::single("redis://127.0.0.1").await.unwrap_err();
+    assert!(!error.is_unavailable(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_deadlock_is_a_conflict_for_exactly_one_of_two() {
+    let mut store = Store::with_template("deadlock", 10).await;
+    let other_row = "insert into lease values ('a', 'x', now())";
+    execute(&mut store.connection, other_row).await;
+    let touch = "update lease set holder = 'y' where name = 'a'";
+    let mut second = store.another().await;
+    let second_id = id_of(&mut second).await;
+    let mut first = store.another().await;
+    let mut one = first.begin().await.unwrap();
+    execute(&mut one, TAKE_ONE).await;
+    let other = tokio::spawn(async move {
+        let mut other = second.begin().await.unwrap();
+        execute(&mut other, touch).await;
+        let error = stock::next_epoch(&mut other, TEMPLATE).await.err();
+        other.commit().await.unwrap();
+        error
+    });
+    waits_for_a_row(&mut store.connection, second_id).await;
+    let mine = try_execute(&mut one, touch).await.err();
+    drop(one.commit().await);
+    let mine = mine.map(|source| StoreError::Query { operation: "touch", source });
+    let errors: Vec<StoreError> = [mine, other.await.unwrap()].into_iter().flatten().collect();
+    assert!(matches!(&errors[..], [error] if error.is_conflict()), "{errors:?}");
+}
+
+#[tokio::test]
+async fn times_are_stored_to_the_millisecond_in_utc() {
+    let mut store = Store::with_template("times", 10).await;
+    let sql = "select cast(created_at as char) from coupon_template";
+    let row = sqlx::raw_sql(sql).fetch_one(&mut store.connection).await.unwrap();
+    let stored: String = row.try_get_unchecked(0).unwrap();
+    assert_eq!(stored, now().format("%Y-%m-%d %H:%M:%S%.3f").to_string());
+    let server = mysql_store::settings::server_time(&mut store.connection).await.unwrap();
+    let seconds = unix_time(&mut store.connection).await - server.timestamp();
+    assert!(seconds.abs() <= 1, "{seconds}");
+}
+
+async fn unix_time(connection: &mut MySqlConnection) -> i64 {
+    number(connection, "select unix_timestamp()").await
+}

@@ -1,0 +1,156 @@
+//! The deadline index: what is due, the flip, and that both go by the index.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::CouponId;
+use mysql_store::{MySqlConnection, expiry, settings};
+use sqlx::Row;
+
+use crate::harness::{Store, execute, number};
+
+/// Shard of every coupon here.
+const SHARD: u8 = 6;
+
+/// Coupons of [`SHARD`] with ids from `first` and these deadlines.
+async fn insert(connection: &mut MySqlConnection, first: i64, deadlines: &[DateTime<Utc>]) {
+    let rows: Vec<String> = (first..)
+        .zip(deadlines)
+        .map(|(id, until)| {
+            let until = until.format("%Y-%m-%d %H:%M:%S%.3f");
+            format!(
+                "({id}, 10, 70, {id}, {id}, 1, 0, 1, {SHARD}, '2026-01-01', '2026-01-01', \
+                 '2026-01-01', '{until}', null, null, null)"
+            )
+        })
+        .collect();
+    execute(connection, &format!("insert into user_coupon values {}", rows.join(", "))).await;
+}
+
+fn ids(due: &[expiry::Due]) -> Vec<i64> {
+    due.iter().map(|due| due.id.0).collect()
+}
+
+#[tokio::test]
+async fn the_earliest_is_due_first_and_flipped_coupons_are_due_no_more() {
+    let mut store = Store::new("due").await;
+    let connection = &mut store.connection;
+    let now = settings::server_time(connection).await.unwrap();
+    let second = TimeDelta::seconds(1);
+    let deadlines = [now - second, now - second * 3, now - second * 2, now + second * 3600];
+    insert(connection, 1, &deadlines).await;
+    assert_eq!(expiry::next_deadline(connection, SHARD).await.unwrap(), Some(now - second * 3));
+    assert_eq!(expiry::next_deadline(connection, SHARD + 1).await.unwrap(), None);
+    assert_eq!(expiry::overdue(connection, SHARD, now, 100).await.unwrap(), 3);
+    assert_eq!(expiry::overdue(connection, SHARD, now, 2).await.unwrap(), 2);
+
+    let due = expiry::due(connection, SHARD, now, 2).await.unwrap();
+    assert_eq!(ids(&due), [2, 3]);
+    assert_eq!(due[0].valid_until, now - second * 3);
+    let flipped = [CouponId(3), CouponId(2)];
+    assert_eq!(expiry::flip(connection, &flipped, now).await.unwrap(), 2);
+    assert_eq!(expiry::flip(connection, &flipped, now).await.unwrap(), 0, "each once");
+    assert_eq!(ids(&expiry::due(connection, SHARD, now, 2).await.unwrap()), [1]);
+    assert_eq!(expiry::next_deadline(connection, SHARD).await.unwrap(), Some(now - second));
+    let done = "select count(*) from user_coupon where status = 2 and version = 2";
+    assert_eq!(number(connection, done).await, 2);
+}
+
+#[tokio::test]
+async fn neither_clock_alone_can_end_a_coupon() {
+    let mut store = Store::new("both clocks").await;
+    let connection = &mut store.connection;
+    let now = settings::server_time(connection).await.unwrap();
+    let hour = TimeDelta::hours(1);
+    insert(connection, 1, &[now + hour, now - hour]).await;
+    let (ahead, behind) = (now + hour * 2, now - hour * 2);
+    // Ours is ahead: the server's holds coupon 1. Ours is behind: it holds coupon 2 itself.
+    assert_eq!(ids(&expiry::due(connection, SHARD, ahead, 10).await.unwrap()), [2]);
+    assert_eq!(ids(&expiry::due(connection, SHARD, behind, 10).await.unwrap()), [0; 0]);
+    let both = [CouponId(1), CouponId(2)];
+    assert_eq!(expiry::flip(connection, &both, behind).await.unwrap(), 0);
+    assert_eq!(expiry::flip(connection, &both, ahead).await.unwrap(), 1);
+    assert_eq!(number(connection, "select id from user_coupon where status = 2").await, 2);
+}
+
+#[tokio::test]
+async fn a_coupon_is_due_at_its_very_deadline_and_not_a_millisecond_before() {
+    let mut store = Store::new("very deadline").await;
+    let connection = &mut store.connection;
+    let deadline = settings::server_time(connection).await.unwrap() - TimeDelta::seconds(1);
+    insert(connection, 1, &[deadline]).await;
+    let before = deadline - TimeDelta::milliseconds(1);
+    assert_eq!(expiry::flip(connection, &[CouponId(1)], before).await.unwrap(), 0);
+    assert_eq!(expiry::flip(connection, &[CouponId(1)], deadline).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_coupon_used_meanwhile_stays_used() {
+    let mut store = Store::new("used meanwhile").await;
+    let connection = &mut store.connection;
+    let now = settings::server_time(connection).await.unwrap();
+    insert(connection, 1, &[now, now]).await;
+    execute(connection, "update user_coupon set status = 1, version = 2 where id = 1").await;
+    let both = [CouponId(1), CouponId(2)];
+    assert_eq!(expiry::flip(connection, &both, now).await.unwrap(), 1);
+    assert_eq!(number(connection, "select status from user_coupon where id = 1").await, 1);
+}
+
+#[tokio::test]
+async fn a_large_chunk_is_flipped_whole() {
+    let mut store = Store::new("large chunk").await;
+    let connection = &mut store.connection;
+    let now = settings::server_time(connection).await.unwrap();
+    insert(connection, 1, &vec![now; 2_500]).await;
+    let due = expiry::due(connection, SHARD, now, 1_500).await.unwrap();
+    let ids: Vec<_> = due.iter().map(|due| due.id).collect();
+    assert_eq!(expiry::flip(connection, &ids, now).await.unwrap(), 1_500);
+    assert_eq!(expiry::overdue(connection, SHARD, now, 10_000).await.unwrap(), 1_000);
+}
+
+/// The plans of the statements as [`expiry`] words them.
+#[tokio::test]
+async fn looking_goes_by_the_deadline_index_and_flipping_by_the_primary_key() {
+    let mut store = Store::new("plans").await;
+    let connection = &mut store.connection;
+    let now = settings::server_time(connection).await.unwrap();
+    // Enough rows, most of them not due, that a scan would be the worse plan.
+    let deadlines: Vec<_> = (0..4_000).map(|n| now + TimeDelta::seconds(n - 100)).collect();
+    insert(connection, 1, &deadlines).await;
+    execute(connection, "analyze table user_coupon").await;
+
+    let least = "least(cast(utc_timestamp(3) as datetime(3)), utc_timestamp(3))";
+    let due = format!(
+        "select id, valid_until from user_coupon where expiry_shard = {SHARD} and status = 0 \
+         and valid_until <= {least} order by valid_until, id limit 1000"
+    );
+    let plan = explain(connection, &due).await;
+    assert_eq!(plan.key.as_deref(), Some("ix_deadline"), "{plan:?}");
+    assert!(!plan.extra.contains("filesort"), "{plan:?}");
+
+    let next = format!(
+        "select min(valid_until) from user_coupon where expiry_shard = {SHARD} and status = 0"
+    );
+    let plan = explain(connection, &next).await;
+    assert!(plan.extra.contains("optimized away"), "one seek: {plan:?}");
+
+    let ids: Vec<String> = (1..=256).map(|id| id.to_string()).collect();
+    let flip = format!(
+        "update user_coupon set status = 2, version = version + 1 where id in ({}) and status = 0 \
+         and valid_until <= {least}",
+        ids.join(", ")
+    );
+    let plan = explain(connection, &flip).await;
+    assert_eq!(plan.key.as_deref(), Some("PRIMARY"), "{plan:?}");
+}
+
+#[derive(Debug)]
+struct Plan {
+    key: Option<String>,
+    extra: String,
+}
+
+async fn explain(connection: &mut MySqlConnection, statement: &str) -> Plan {
+    let sql = format!("explain {statement}");
+    let row = sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).fetch_one(connection).await.unwrap();
+    let extra: Option<String> = row.try_get("Extra").unwrap();
+    Plan { key: row.try_get("key").unwrap(), extra: extra.unwrap_or_default().to_lowercase() }
+}

@@ -1,0 +1,80 @@
+//! The fence: it stands, or it finds that the admission landed; never neither.
+
+use coupon::{ClaimId, ClaimState};
+use mysql_store::claim::{self, Fence};
+use sqlx::Connection;
+
+use crate::harness::{Store, TEMPLATE, USER, execute, id_of, landing, now, waits_for_a_row};
+
+#[tokio::test]
+async fn a_fence_stands_however_often_it_is_placed() {
+    let mut store = Store::with_template("fence stands", 10).await;
+    for _ in 0..2 {
+        let fence = claim::fence(&mut store.connection, TEMPLATE, USER, ClaimId(5), now()).await;
+        assert_eq!(fence.unwrap(), Fence::Stands);
+    }
+    let state = claim::state_of(&mut store.connection, ClaimId(5)).await.unwrap();
+    assert_eq!((state, store.counts().await), (Some(ClaimState::Void), (1, 0)));
+}
+
+#[tokio::test]
+async fn a_fence_finds_that_its_admission_landed() {
+    let mut store = Store::with_template("fence landed", 10).await;
+    let landing = landing("a", &[1]);
+    store.land(&[landing.clone()]).await;
+    let id = landing.landed.id;
+    let fence = claim::fence(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
+    assert_eq!((fence, store.counts().await), (Fence::Landed, (1, 1)));
+}
+
+#[tokio::test]
+async fn a_fence_waits_for_an_open_landing_and_then_wins_or_loses() {
+    for (ends, expected) in [(true, Fence::Landed), (false, Fence::Stands)] {
+        let mut store = Store::with_template("fence waits", 10).await;
+        let (mut lander, mut fencer) = (store.another().await, store.another().await);
+        let fencer_id = id_of(&mut fencer).await;
+        let mut transaction = lander.begin().await.unwrap();
+        let insert = "insert into claim (template_id, user_id, request_id, id, quantity, state, \
+                      payload_hash, valid_from, valid_until, created_at) \
+                      values (10, 70, 'a', 5, 1, 1, repeat(x'00', 16), now(), now(), now())";
+        execute(&mut transaction, insert).await;
+        let fence = tokio::spawn(async move {
+            claim::fence(&mut fencer, TEMPLATE, USER, ClaimId(5), now()).await.unwrap()
+        });
+        waits_for_a_row(&mut store.connection, fencer_id).await;
+        if ends { transaction.commit().await } else { transaction.rollback().await }.unwrap();
+        assert_eq!(fence.await.unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+async fn of_many_fences_and_one_landing_exactly_one_kind_wins() {
+    let store = Store::with_template("fence race", 100).await;
+    for round in 0..20 {
+        let landing = landing(&format!("key-{round}"), &[1]);
+        let id = landing.landed.id;
+        let (mut one, mut other) = (store.another().await, store.another().await);
+        let (mut lander, landings) = (store.another().await, [landing]);
+        let (attempt, one, other) = tokio::join!(
+            mysql_store::landing::land(&mut lander, &landings),
+            claim::fence(&mut one, TEMPLATE, USER, id, now()),
+            claim::fence(&mut other, TEMPLATE, USER, id, now()),
+        );
+        let state = claim::state_of(&mut lander, id).await.unwrap().unwrap();
+        let expected = match state {
+            ClaimState::Landed => Fence::Landed,
+            _ => Fence::Stands,
+        };
+        for fence in [one, other] {
+            match fence {
+                Ok(fence) => assert_eq!(fence, expected),
+                Err(error) => assert!(error.is_conflict(), "{error:?}"),
+            }
+        }
+        if state == ClaimState::Landed {
+            assert_eq!(attempt.unwrap(), mysql_store::landing::Attempt::Landed);
+            let sql = "update user_coupon set claim_no = id, version = version + 1";
+            execute(&mut lander, sql).await;
+        }
+    }
+}

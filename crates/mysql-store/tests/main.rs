@@ -1,0 +1,16 @@
+//! The truth's SQL against a real server.
+#![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
+
+mod connection;
+mod expiry;
+mod fence;
+mod harness;
+mod landing;
+mod lease;
+mod reread;
+mod schema;
+mod stock;
+mod template;
+mod user_coupon;
+mod user_view;
+mod worker_lease;

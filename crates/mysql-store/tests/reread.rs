@@ -1,0 +1,87 @@
+//! What the reread after a rollback finds.
+
+use coupon::{ClaimRow, ClaimState, Epoch, FoundRows, StockRow, TemplateId, UserId};
+use mysql_store::{claim, connect, landing};
+
+use crate::harness::{
+    EPOCH, Store, TEMPLATE, USER, execute, id_of, landing, landing_of, now, waits_for_a_table,
+};
+
+#[tokio::test]
+async fn a_reread_finds_for_each_admission_what_stands_in_its_way() {
+    let mut store = Store::with_template("reread", 10).await;
+    let landed = landing("landed", &[1]);
+    store.land(&[landed.clone()]).await;
+    let fenced = landing("fenced", &[2]);
+    let connection = &mut store.connection;
+    claim::fence(connection, TEMPLATE, USER, fenced.landed.id, now()).await.unwrap();
+    let same_key = landing("landed", &[3]);
+    let same_number = landing("other", &[4, 1]);
+    let other_user = landing_of(TEMPLATE, UserId(71), "landed", &[1]);
+    let nowhere = landing_of(TemplateId(99), USER, "landed", &[1]);
+    let asked = [landed.clone(), fenced, same_key, same_number, other_user, nowhere];
+    let found = landing::reread(connection, &asked).await.unwrap();
+
+    let stock = Some(StockRow { epoch: EPOCH, open: true, stock: 9 });
+    let payload_hash = landed.landed.payload_hash;
+    let by_key = Some(ClaimRow { id: landed.landed.id, state: ClaimState::Landed, payload_hash });
+    let free = FoundRows { stock, ..FoundRows::default() };
+    let expected = [
+        FoundRows { by_key, number_taken: true, ..free },
+        FoundRows { fenced: true, ..free },
+        FoundRows { by_key, ..free },
+        FoundRows { number_taken: true, ..free },
+        free,
+        FoundRows::default(),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn a_reread_sees_the_stock_row_as_it_is_now() {
+    let mut store = Store::with_template("reread stock", 10).await;
+    let sql = "update template_stock set epoch = 4, open = 0, stock = 2";
+    execute(&mut store.connection, sql).await;
+    let found = landing::reread(&mut store.connection, &[landing("a", &[1])]).await.unwrap();
+    assert_eq!(found[0].stock, Some(StockRow { epoch: Epoch(4), open: false, stock: 2 }));
+}
+
+#[tokio::test]
+async fn a_claim_that_lands_during_the_reread_is_seen() {
+    let mut store = Store::with_template("reread last", 10).await;
+    let mine = landing("a", &[1]);
+    let (mut locker, mut reader) = (store.another().await, store.another().await);
+    let reader_id = id_of(&mut reader).await;
+    execute(&mut locker, "lock tables user_coupon write").await;
+    let asked = mine.clone();
+    let reading =
+        tokio::spawn(async move { landing::reread(&mut reader, &[asked]).await.unwrap() });
+    waits_for_a_table(&mut store.connection, reader_id).await;
+    // A landing waits for the same lock, so only its claim row is written.
+    let claim = &mine.admission.claim;
+    let insert = format!(
+        "insert into claim (template_id, user_id, request_id, id, quantity, state, payload_hash, \
+         valid_from, valid_until, created_at) values ({}, {}, 'a', {}, 1, 1, repeat(x'00', 16), \
+         now(), now(), now())",
+        claim.template_id, claim.user_id, claim.id
+    );
+    execute(&mut store.connection, &insert).await;
+    execute(&mut locker, "unlock tables").await;
+    let found = reading.await.unwrap();
+    assert_eq!(found[0].by_key.map(|row| row.id), Some(claim.id));
+}
+
+#[tokio::test]
+async fn a_thousand_admissions_are_reread_in_their_order() {
+    let mut store = Store::with_template("reread many", 2_000).await;
+    let all: Vec<_> = (0..1_000).map(|n| landing_of(TEMPLATE, UserId(n), "a", &[1])).collect();
+    let even: Vec<_> = all.iter().step_by(2).cloned().collect();
+    store.land(&even).await;
+    let mut lander = connect::lander(&store.url).await.unwrap();
+    let found = landing::reread(&mut lander, &all).await.unwrap();
+    for (n, (asked, found)) in all.iter().zip(found).enumerate() {
+        let landed = (n % 2 == 0).then_some(asked.landed.id);
+        assert_eq!(found.by_key.map(|row| row.id), landed);
+        assert_eq!(found.number_taken, n % 2 == 0);
+    }
+}

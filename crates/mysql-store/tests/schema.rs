@@ -1,0 +1,68 @@
+//! Migrations, the check of them, and what the schema itself refuses.
+
+use devstack::TestServers;
+use mysql_store::{connect, migrate};
+
+use crate::harness::{Store, execute, landing, number, try_execute};
+
+#[tokio::test]
+async fn migrations_apply_once_however_often_they_are_run() {
+    let mut store = Store::new("migrate twice").await;
+    migrate::run(&store.url).await.unwrap();
+    migrate::check(&mut store.connection).await.unwrap();
+    let applied = "select count(*) from _sqlx_migrations where success";
+    assert_eq!(number(&mut store.connection, applied).await, 3);
+}
+
+#[tokio::test]
+async fn two_processes_may_migrate_a_fresh_database_at_once() {
+    let url = TestServers::shared().scope("migrate at once").endpoints.database_url;
+    let (one, other) = tokio::join!(migrate::run(&url), migrate::run(&url));
+    one.unwrap();
+    other.unwrap();
+    migrate::check(&mut connect::single(&url).await.unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_check_says_whether_the_schema_is_missing_older_or_newer() {
+    let scope = TestServers::shared().scope("check");
+    let url = scope.endpoints.database_url;
+    migrate::create_database(&url, &scope.database).await.unwrap();
+    let mut connection = connect::single(&url).await.unwrap();
+    let missing = migrate::check(&mut connection).await.unwrap_err().to_string();
+    assert_eq!(missing, "the schema is missing: run `api --migrate`");
+
+    migrate::run(&url).await.unwrap();
+    migrate::check(&mut connection).await.unwrap();
+    let later = "insert into _sqlx_migrations select version + 1, description, installed_on, \
+                 success, checksum, execution_time from _sqlx_migrations order by version desc limit 1";
+    execute(&mut connection, later).await;
+    let newer = migrate::check(&mut connection).await.unwrap_err().to_string();
+    assert!(newer.contains("newer than this program"), "{newer}");
+
+    execute(&mut connection, "delete from _sqlx_migrations order by version desc limit 2").await;
+    let older = migrate::check(&mut connection).await.unwrap_err().to_string();
+    assert_eq!(older, "the schema is older: run `api --migrate`");
+}
+
+#[tokio::test]
+async fn a_database_must_be_named_in_plain_letters() {
+    let url = TestServers::shared().endpoints().url_of_database("no-such`name");
+    let error = migrate::run(&url).await.unwrap_err().to_string();
+    assert!(error.contains("may hold only a-z, 0-9 and _"), "{error}");
+    let error = migrate::run("mysql://u:p@127.0.0.1:1").await.unwrap_err().to_string();
+    assert!(error.contains("DATABASE_URL names no database"), "{error}");
+}
+
+#[tokio::test]
+async fn a_coupon_changes_only_with_the_next_version() {
+    let mut store = Store::with_template("version trigger", 10).await;
+    store.land(&[landing("a", &[1])]).await;
+    for version in ["version", "version + 2", "version - 1"] {
+        let sql = format!("update user_coupon set status = 1, version = {version}");
+        let error = try_execute(&mut store.connection, &sql).await.unwrap_err().to_string();
+        assert!(error.contains("version must rise by one"), "{error}");
+    }
+    let sql = "update user_coupon set status = 1, version = version + 1";
+    assert_eq!(try_execute(&mut store.connection, sql).await.unwrap(), 1);
+}

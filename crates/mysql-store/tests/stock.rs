@@ -1,0 +1,164 @@
+//! Stock, epochs and movements.
+
+use coupon::{Epoch, TemplateId, UserId};
+use mysql_store::{
+    landing::Attempt,
+    stock::{self, Moved, Movement, Stock},
+};
+use sqlx::Connection;
+
+use crate::harness::{
+    EPOCH, Store, TEMPLATE, USER, execute, id_of, landing, landing_of, now, waits_for_a_row,
+};
+
+const NOWHERE: TemplateId = TemplateId(99);
+
+#[tokio::test]
+async fn a_new_template_has_its_total_in_one_movement() {
+    let mut store = Store::with_template("new stock", 10).await;
+    let stock = stock::get(&mut store.connection, TEMPLATE).await.unwrap().unwrap();
+    assert_eq!(stock, Stock { total: 10, stock: 10, epoch: EPOCH, open: true, movement: 1 });
+    let movements = stock::movements_after(&mut store.connection, TEMPLATE, 0).await.unwrap();
+    assert_eq!(movements.iter().map(|one| (one.seq, one.delta)).collect::<Vec<_>>(), [(1, 10)]);
+    assert_eq!(stock::get(&mut store.connection, NOWHERE).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn each_epoch_is_begun_by_one_caller_only() {
+    let mut store = Store::with_template("epochs", 10).await;
+    let mut begun = Vec::new();
+    for _ in 0..5 {
+        let (mut one, mut other) = (store.another().await, store.another().await);
+        let (one, other) = tokio::join!(
+            stock::next_epoch(&mut one, TEMPLATE),
+            stock::next_epoch(&mut other, TEMPLATE)
+        );
+        begun.extend([one.unwrap().unwrap(), other.unwrap().unwrap()]);
+    }
+    begun.sort_unstable();
+    assert_eq!(begun, (2..=11).map(Epoch).collect::<Vec<_>>());
+    assert_eq!(stock::next_epoch(&mut store.connection, NOWHERE).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_epoch_begins_after_every_landing_of_the_one_before() {
+    let mut store = Store::with_template("epoch waits", 10).await;
+    let (mut lander, mut rebuilder) = (store.another().await, store.another().await);
+    let rebuilder_id = id_of(&mut rebuilder).await;
+    let mut landing = lander.begin().await.unwrap();
+    let guard = "update template_stock set stock = stock - 4 \
+                 where template_id = 10 and epoch = 1 and open = 1 and stock >= 4";
+    execute(&mut landing, guard).await;
+    let rebuild = tokio::spawn(async move {
+        let epoch = stock::next_epoch(&mut rebuilder, TEMPLATE).await.unwrap().unwrap();
+        (epoch, stock::get(&mut rebuilder, TEMPLATE).await.unwrap().unwrap())
+    });
+    waits_for_a_row(&mut store.connection, rebuilder_id).await;
+    landing.commit().await.unwrap();
+    let (epoch, seen) = rebuild.await.unwrap();
+    assert_eq!((epoch, seen.epoch, seen.stock), (Epoch(2), Epoch(2), 6));
+    assert_eq!(store.land(&[crate::harness::landing("a", &[1])]).await, Attempt::GuardRefused);
+}
+
+#[tokio::test]
+async fn taken_numbers_come_user_by_user() {
+    let mut store = Store::with_template("taken numbers", 100).await;
+    let other = TemplateId(11);
+    store.publish(other, 10).await;
+    let landings = [
+        landing_of(TEMPLATE, UserId(9), "a", &[4]),
+        landing_of(TEMPLATE, UserId(5), "a", &[3, 1]),
+        landing_of(TEMPLATE, UserId(5), "b", &[5]),
+        landing_of(other, UserId(5), "a", &[2]),
+        landing("a", &[1]),
+    ];
+    assert_eq!(store.land(&landings).await, Attempt::Landed);
+    let connection = &mut store.connection;
+    let taken = stock::taken_numbers_after(connection, TEMPLATE, UserId(-1)).await.unwrap();
+    assert_eq!(taken, [(UserId(5), vec![1, 3, 5]), (UserId(9), vec![4]), (USER, vec![1])]);
+    let taken = stock::taken_numbers_after(connection, TEMPLATE, UserId(5)).await.unwrap();
+    assert_eq!(taken, [(UserId(9), vec![4]), (USER, vec![1])]);
+    assert!(stock::taken_numbers_after(connection, TEMPLATE, USER).await.unwrap().is_empty());
+    assert!(stock::taken_numbers_after(connection, NOWHERE, UserId(-1)).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn no_user_is_cut_in_two_where_a_chunk_of_taken_numbers_ends() {
+    /// Rows of one chunk, a constant of the store; users hold 97 numbers, so that it ends within one.
+    const CHUNK: i64 = 10_000;
+    const NUMBERS: u8 = 97;
+    let mut store = Store::with_template("chunks of numbers", 0).await;
+    let users = 2 * CHUNK / i64::from(NUMBERS);
+    let rows: Vec<String> = (0..users)
+        .flat_map(|user| (1..=i64::from(NUMBERS)).map(move |number| (user, number)))
+        .map(|(user, number)| {
+            let id = user * 1_000 + number;
+            format!(
+                "({id}, 10, {user}, {number}, 1, 1, 0, 1, 0, now(), now(), now(), now(), \
+                 null, null, null)"
+            )
+        })
+        .collect();
+    let insert = format!("insert into user_coupon values {}", rows.join(","));
+    execute(&mut store.connection, &insert).await;
+    let mut found = Vec::new();
+    let mut after = UserId(-1);
+    let mut chunks = 0;
+    loop {
+        let chunk =
+            stock::taken_numbers_after(&mut store.connection, TEMPLATE, after).await.unwrap();
+        let Some((last, _)) = chunk.last() else { break };
+        after = *last;
+        chunks += 1;
+        found.extend(chunk);
+    }
+    let all: Vec<u8> = (1..=NUMBERS).collect();
+    let expected: Vec<_> = (0..users).map(|user| (UserId(user), all.clone())).collect();
+    assert_eq!(found, expected);
+    assert!(chunks > 1);
+}
+
+#[tokio::test]
+async fn movements_change_total_and_stock_and_are_numbered_without_gaps() {
+    let mut store = Store::with_template("movements", 10).await;
+    store.land(&[landing("a", &[1])]).await;
+    for (delta, total, stock, movement) in [(5, 15, 14, 2), (-14, 1, 0, 3)] {
+        let moved =
+            stock::add_movement(&mut store.connection, TEMPLATE, delta, "why", "who", now()).await;
+        let stock = Stock { total, stock, epoch: EPOCH, open: true, movement };
+        assert_eq!(moved.unwrap(), Moved::Applied(stock));
+    }
+    let too_much =
+        stock::add_movement(&mut store.connection, TEMPLATE, -1, "why", "who", now()).await;
+    assert_eq!(too_much.unwrap(), Moved::TooLittleLeft { stock: 0 });
+    let nowhere = stock::add_movement(&mut store.connection, NOWHERE, 1, "why", "who", now()).await;
+    assert_eq!(nowhere.unwrap(), Moved::NoTemplate);
+    // A refused one holds nothing that another connection waits for.
+    let mut other = store.another().await;
+    let applied = stock::add_movement(&mut other, TEMPLATE, 2, "why", "who", now()).await.unwrap();
+    assert!(matches!(applied, Moved::Applied(Stock { total: 3, stock: 2, movement: 4, .. })));
+
+    let (reason, actor) = ("why".to_owned(), "who".to_owned());
+    let movements = stock::movements_after(&mut store.connection, TEMPLATE, 2).await.unwrap();
+    let third = Movement { seq: 3, delta: -14, reason: reason.clone(), actor: actor.clone() };
+    assert_eq!(movements, [third, Movement { seq: 4, delta: 2, reason, actor }]);
+}
+
+#[tokio::test]
+async fn movements_at_the_same_time_lose_nothing() {
+    let mut store = Store::with_template("movements at once", 0).await;
+    let mut tasks = Vec::new();
+    for _ in 0..8 {
+        let mut connection = store.another().await;
+        tasks.push(tokio::spawn(async move {
+            stock::add_movement(&mut connection, TEMPLATE, 3, "why", "who", now()).await.unwrap()
+        }));
+    }
+    for task in tasks {
+        assert!(matches!(task.await.unwrap(), Moved::Applied(_)));
+    }
+    let stock = stock::get(&mut store.connection, TEMPLATE).await.unwrap().unwrap();
+    assert_eq!((stock.total, stock.stock, stock.movement), (24, 24, 9));
+    let movements = stock::movements_after(&mut store.connection, TEMPLATE, 0).await.unwrap();
+    assert!((1..=9).eq(movements.iter().map(|movement| movement.seq)));
+}

@@ -1,0 +1,90 @@
+//! Templates: they come back as they were sent, and change by version.
+
+use chrono::TimeDelta;
+use coupon::{Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity};
+use mysql_store::{stock, template};
+
+use crate::harness::{MERCHANT, Store, TEMPLATE, draft, now};
+
+#[tokio::test]
+async fn a_template_comes_back_as_it_was_sent() {
+    let mut store = Store::new("template round trip").await;
+    let percent = draft(TemplateId(1));
+    let absolute = Template {
+        validity: Validity::Absolute { from: now(), until: now() + TimeDelta::milliseconds(1) },
+        discount: Discount {
+            kind: DiscountKind::FreeShipping,
+            cap: None,
+            ..percent.discount.clone()
+        },
+        per_user_limit: 0,
+        ..draft(TemplateId(2))
+    };
+    for sent in [percent, absolute] {
+        template::create(&mut store.connection, &sent, 5, "test", now()).await.unwrap();
+        let stored = template::get(&mut store.connection, sent.id).await.unwrap();
+        assert_eq!(stored, Some(sent));
+    }
+    assert_eq!(template::get(&mut store.connection, TemplateId(3)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_change_of_state_needs_the_version_and_the_merchant_and_moves_the_guard() {
+    let mut store = Store::new("change state").await;
+    let connection = &mut store.connection;
+    let sent = draft(TEMPLATE);
+    template::create(connection, &sent, 5, "test", now()).await.unwrap();
+    let steps = [
+        (TemplateState::Published, true),
+        (TemplateState::Paused, false),
+        (TemplateState::Published, true),
+        (TemplateState::Ended, false),
+    ];
+    for (version, (state, open)) in (1..).zip(steps) {
+        let current = Template { version, ..sent.clone() };
+        let others = Template { merchant_id: MerchantId(2), ..current.clone() };
+        let stale = Template { version: version - 1, ..current.clone() };
+        for refused in [others, stale] {
+            assert!(!template::change_state(connection, &refused, state, now()).await.unwrap());
+        }
+        assert!(template::change_state(connection, &current, state, now()).await.unwrap());
+        let stored = template::get(connection, TEMPLATE).await.unwrap().unwrap();
+        assert_eq!((stored.state, stored.version), (state, version + 1));
+        let stock = stock::get(connection, TEMPLATE).await.unwrap().unwrap();
+        assert_eq!(stock.open, open);
+    }
+}
+
+#[tokio::test]
+async fn a_page_holds_one_merchants_templates_the_newest_first() {
+    let mut store = Store::new("template page").await;
+    let connection = &mut store.connection;
+    for (id, merchant) in [(1, 1), (2, 2), (3, 1), (4, 1)] {
+        let sent = Template { merchant_id: MerchantId(merchant), ..draft(TemplateId(id)) };
+        template::create(connection, &sent, 5, "test", now()).await.unwrap();
+    }
+    let ids = |page: Vec<Template>| page.iter().map(|template| template.id.0).collect::<Vec<_>>();
+    let first = template::page(connection, MERCHANT, None, 2).await.unwrap();
+    assert_eq!(ids(first), [4, 3]);
+    let second = template::page(connection, MERCHANT, Some(TemplateId(3)), 2).await.unwrap();
+    assert_eq!(ids(second), [1]);
+}
+
+#[tokio::test]
+async fn templates_beyond_draft_are_watched_from_before_their_window_to_its_end() {
+    let mut store = Store::with_template("watched", 5).await;
+    let connection = &mut store.connection;
+    template::create(connection, &draft(TemplateId(11)), 5, "test", now()).await.unwrap();
+    let window = draft(TEMPLATE).window;
+    let tick = TimeDelta::milliseconds(1);
+    for (opening_before, ending_after, count) in [
+        (window.starts_at - tick, now(), 0),
+        (window.starts_at, now(), 1),
+        (now(), window.ends_at - tick, 1),
+        (now(), window.ends_at, 0),
+    ] {
+        let watched = template::watched(connection, opening_before, ending_after).await.unwrap();
+        assert_eq!(watched.len(), count);
+        assert!(watched.iter().all(|watched| watched.template.id == TEMPLATE));
+    }
+}

@@ -1,0 +1,105 @@
+//! Using a coupon: once, for one order, while it is valid by both clocks.
+
+use chrono::TimeDelta;
+use coupon::{CouponId, CouponStatus, UserId};
+use mysql_store::{
+    landing::Landing,
+    settings,
+    user_coupon::{self, Use, UserCoupon},
+};
+
+use crate::harness::{Store, USER, landing, now};
+
+/// Lands `landing` and answers its only coupon's id.
+async fn landed(store: &mut Store, landing: Landing) -> CouponId {
+    let id = landing.landed.coupons[0].id;
+    store.land(&[landing]).await;
+    id
+}
+
+async fn get(store: &mut Store, id: CouponId) -> UserCoupon {
+    user_coupon::get(&mut store.connection, USER, id).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_coupon_is_used_once_and_the_same_order_again_is_the_same_answer() {
+    let mut store = Store::with_template("use", 10).await;
+    let id = landed(&mut store, landing("a", &[1])).await;
+    let at = now() + TimeDelta::seconds(1);
+    let first = user_coupon::use_for_order(&mut store.connection, USER, id, "order-1", at).await;
+    let Use::Used(used) = first.unwrap() else { panic!("not used") };
+    assert_eq!((used.status, used.version), (CouponStatus::Used, 2));
+    assert_eq!((used.used_at, used.changed_at), (Some(at), at));
+    assert_eq!(used.order_ref.as_deref(), Some("order-1"));
+    let later = at + TimeDelta::days(9);
+    let again = user_coupon::use_for_order(&mut store.connection, USER, id, "order-1", later).await;
+    assert_eq!(again.unwrap(), Use::Used(used.clone()), "even after its validity");
+    let other = user_coupon::use_for_order(&mut store.connection, USER, id, "order-2", at).await;
+    assert_eq!(other.unwrap(), Use::UsedElsewhere(used.clone()));
+    assert_eq!(get(&mut store, id).await, used);
+}
+
+#[tokio::test]
+async fn of_two_orders_at_the_same_time_one_gets_the_coupon() {
+    let mut store = Store::with_template("use at once", 100).await;
+    for key in ["a", "b", "c", "d", "e"] {
+        let number = key.as_bytes()[0] - b'a' + 1;
+        let id = landed(&mut store, landing(key, &[number])).await;
+        let (mut one, mut other) = (store.another().await, store.another().await);
+        let (one, other) = tokio::join!(
+            user_coupon::use_for_order(&mut one, USER, id, "one", now()),
+            user_coupon::use_for_order(&mut other, USER, id, "other", now()),
+        );
+        let mut kinds = [one.unwrap(), other.unwrap()].map(|used| match used {
+            Use::Used(_) => 1,
+            Use::UsedElsewhere(_) => 2,
+            other => panic!("{other:?}"),
+        });
+        kinds.sort_unstable();
+        assert_eq!(kinds, [1, 2]);
+        assert_eq!(get(&mut store, id).await.version, 2);
+    }
+}
+
+#[tokio::test]
+async fn a_coupon_is_valid_from_its_first_instant_to_before_its_last() {
+    let mut store = Store::with_template("use in time", 10).await;
+    let id = landed(&mut store, landing("a", &[1])).await;
+    let unused = get(&mut store, id).await;
+    let tick = TimeDelta::milliseconds(1);
+    let early = unused.valid_from - tick;
+    let used = user_coupon::use_for_order(&mut store.connection, USER, id, "o", early).await;
+    assert_eq!(used.unwrap(), Use::NotYetValid(unused.clone()));
+    let late = unused.valid_until;
+    let used = user_coupon::use_for_order(&mut store.connection, USER, id, "o", late).await;
+    assert_eq!(used.unwrap(), Use::Expired(unused.clone()), "expired, though no worker says so");
+    assert_eq!(get(&mut store, id).await, unused);
+    let last = unused.valid_until - tick;
+    let used = user_coupon::use_for_order(&mut store.connection, USER, id, "o", last).await;
+    assert!(matches!(used.unwrap(), Use::Used(_)));
+}
+
+#[tokio::test]
+async fn a_caller_whose_clock_lags_cannot_use_what_has_expired() {
+    let mut store = Store::with_template("lagging clock", 10).await;
+    let server = settings::server_time(&mut store.connection).await.unwrap();
+    let mut short = landing("a", &[1]);
+    short.landed.valid_from = server - TimeDelta::hours(2);
+    short.landed.valid_until = server;
+    let id = landed(&mut store, short).await;
+    let lagging = server - TimeDelta::hours(1);
+    let used = user_coupon::use_for_order(&mut store.connection, USER, id, "o", lagging).await;
+    assert!(matches!(used.unwrap(), Use::Expired(_)));
+}
+
+#[tokio::test]
+async fn another_users_coupon_is_not_found_and_not_touched() {
+    let mut store = Store::with_template("not mine", 10).await;
+    let id = landed(&mut store, landing("a", &[1])).await;
+    for (user, id) in [(UserId(71), id), (USER, CouponId(1))] {
+        let used = user_coupon::use_for_order(&mut store.connection, user, id, "o", now()).await;
+        assert_eq!(used.unwrap(), Use::NotFound);
+        assert_eq!(user_coupon::get(&mut store.connection, user, id).await.unwrap(), None);
+    }
+    assert_eq!(get(&mut store, id).await.status, CouponStatus::Unused);
+}

@@ -1,0 +1,89 @@
+//! What "my coupons" reads of the truth.
+
+use chrono::TimeDelta;
+use coupon::{CouponId, CouponStatus};
+use mysql_store::{
+    user_coupon,
+    user_view::{self, Ended},
+};
+
+use crate::harness::{Store, TEMPLATE, USER, execute, landing, landing_of, now};
+
+/// Five coupons of the user, by number; the second and third used, the fourth flipped to expired.
+async fn five(name: &str) -> (Store, Vec<CouponId>) {
+    let mut store = Store::with_template(name, 10).await;
+    let landing = landing("a", &[1, 2, 3, 4, 5]);
+    let ids: Vec<CouponId> = landing.landed.coupons.iter().map(|coupon| coupon.id).collect();
+    let others = landing_of(TEMPLATE, coupon::UserId(71), "a", &[1]);
+    store.land(&[landing, others]).await;
+    for (id, seconds) in [(ids[1], 1), (ids[2], 2)] {
+        let at = now() + TimeDelta::seconds(seconds);
+        user_coupon::use_for_order(&mut store.connection, USER, id, "o", at).await.unwrap();
+    }
+    let flip = format!(
+        "update user_coupon set status = 2, version = 2, changed_at = changed_at - interval 1 day \
+         where id = {}",
+        ids[3]
+    );
+    execute(&mut store.connection, &flip).await;
+    (store, ids)
+}
+
+#[tokio::test]
+async fn a_rebuild_reads_what_is_unused_and_whatever_changed_lately() {
+    let (mut store, ids) = five("rows for rebuild").await;
+    let since = now() + TimeDelta::seconds(2);
+    let rows = user_view::rows_for_rebuild(&mut store.connection, USER, since).await.unwrap();
+    let mut found: Vec<_> = rows.iter().map(|row| (row.id, row.status)).collect();
+    found.sort_by_key(|(id, _)| *id);
+    let (unused, used) = (CouponStatus::Unused, CouponStatus::Used);
+    assert_eq!(found, [(ids[0], unused), (ids[2], used), (ids[4], unused)]);
+}
+
+#[tokio::test]
+async fn ended_coupons_are_paged_the_newest_first() {
+    let (mut store, ids) = five("ended pages").await;
+    let connection = &mut store.connection;
+    let page = async |connection: &mut _, ended, before, limit, at| {
+        let rows = user_view::ended_page(connection, USER, ended, before, limit, at).await.unwrap();
+        rows.iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(page(connection, Ended::Used, None, 10, now()).await, [ids[2], ids[1]]);
+    assert_eq!(page(connection, Ended::Used, None, 1, now()).await, [ids[2]]);
+    assert_eq!(page(connection, Ended::Used, Some(ids[2]), 10, now()).await, [ids[1]]);
+    assert_eq!(page(connection, Ended::Expired, None, 10, now()).await, [ids[3]]);
+    // Due, though no worker has flipped them.
+    let due = now() + TimeDelta::days(1);
+    assert_eq!(page(connection, Ended::Expired, None, 2, due).await, [ids[4], ids[3]]);
+    assert_eq!(page(connection, Ended::Expired, Some(ids[3]), 10, due).await, [ids[0]]);
+}
+
+#[tokio::test]
+async fn the_views_generation_rises_with_each_other_run_and_only_then() {
+    let mut store = Store::new("generation").await;
+    for (run, generation) in [("a", 1), ("a", 1), ("b", 2), ("b", 2), ("a", 3)] {
+        let found = user_view::generation_of(&mut store.connection, run).await.unwrap();
+        assert_eq!(found, generation, "{run}");
+    }
+}
+
+#[tokio::test]
+async fn processes_that_meet_a_new_run_at_once_agree_on_its_generation() {
+    let mut store = Store::new("generation at once").await;
+    for run in ["a", "b", "c"] {
+        let mut tasks = Vec::new();
+        for _ in 0..6 {
+            let mut connection = store.another().await;
+            tasks.push(tokio::spawn(async move {
+                user_view::generation_of(&mut connection, run).await.unwrap()
+            }));
+        }
+        let mut generations = Vec::new();
+        for task in tasks {
+            generations.push(task.await.unwrap());
+        }
+        let expected = user_view::generation_of(&mut store.connection, run).await.unwrap();
+        assert_eq!(generations, vec![expected; 6]);
+    }
+    assert_eq!(user_view::generation_of(&mut store.connection, "c").await.unwrap(), 3);
+}
