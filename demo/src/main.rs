@@ -1,1 +1,72 @@
-fn main() {}
+//! `demo`: the main job, end to end, on private servers: a flash sale, and a report of it.
+//! Exit code 0: every promise was kept; 1: one was broken, or the demo could not be held.
+#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
+#![expect(clippy::print_stderr, reason = "and fails on standard error")]
+
+mod after;
+mod progress;
+mod report;
+mod sale;
+mod stage;
+
+use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use verifier::{settled, verify};
+
+use crate::{progress::Progress, report::Figures, stage::Stage};
+
+/// How long the platform may take to come to rest at the end.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+
+/// A flash sale on private servers: publish, claim, list, use, expire; then the figures and the proof.
+#[derive(Parser)]
+struct Cli {
+    /// Also writes the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Cli::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!("\nA promise was broken: see the lines above.");
+            eprintln!("The logs are kept in {}.", stage::folder().display());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("demo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Holds the sale and answers whether every promise was kept.
+async fn run(cli: Cli) -> Result<bool> {
+    let progress = Progress::start();
+    progress.say("starting MariaDB, two Redis, Kafka, and the four processes");
+    let mut stage = Stage::start().await?;
+    let sale = sale::hold(&stage, &progress).await?;
+    let aftermath = after::live_on(&stage, &sale, &progress).await?;
+    progress.say("waiting until everything is at rest, then checking every invariant");
+    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    let report = verify(&stage.sources, Some(&sale.run.history), stage.clock.now()).await?;
+    let figures = Figures::of(&sale, &aftermath, report.holds());
+    println!("\n{figures}\n\n{report}\n");
+    if let Some(file) = &cli.json {
+        let json = serde_json::to_string_pretty(&figures)?;
+        fs::write(file, json + "\n").with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    for problem in &aftermath.problems {
+        println!("BROKEN  {problem}");
+    }
+    let kept = figures.is_kept() && aftermath.problems.is_empty();
+    stage.end(kept).await?;
+    if kept {
+        println!("{}", report::NEXT_STEPS);
+    }
+    Ok(kept)
+}

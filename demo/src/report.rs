@@ -1,0 +1,118 @@
+//! The figures, as a table and as JSON.
+
+use std::fmt;
+
+use serde::Serialize;
+use shopper::Tally;
+
+use crate::{
+    after::Aftermath,
+    sale::{STOCK, Sale},
+};
+
+/// Where to go from here.
+pub(crate) const NEXT_STEPS: &str = "\
+Next:
+  ./dev up              the same platform, left running, with its URLs
+  ./dev token 42        a user's token for it; README.md shows a claim with curl
+  ./dev bench smoke     figures beside a baseline, release build
+  ./dev test            every check
+  ARCHITECTURE.md       a claim's walk through the code, one file a hop";
+
+/// What the demo measured; the keys are part of its contract.
+#[derive(Debug, Serialize)]
+pub(crate) struct Figures {
+    /// Claims sent, retries and duplicates included.
+    requests: u64,
+    /// Claims in MySQL, by the coupons there.
+    landed: i64,
+    sold_out: u64,
+    over_limit: u64,
+    /// Answers that repeated an earlier one.
+    replays: u64,
+    /// Coupons beyond the stock.
+    oversold: i64,
+    /// Promised claims that MySQL does not hold.
+    lost: usize,
+    /// Whether every invariant holds.
+    verify_ok: bool,
+    /// Claims answered a second, over the whole sale.
+    claims_per_s: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    /// From the client's 201 to the list showing the coupon.
+    visible_p50_ms: f64,
+    visible_p99_ms: f64,
+    expired: i64,
+    lateness_max_ms: i64,
+    #[serde(skip)]
+    never_visible: usize,
+    #[serde(skip)]
+    given_up: usize,
+    #[serde(skip)]
+    used: i64,
+    #[serde(skip)]
+    watched: u64,
+}
+
+impl Figures {
+    pub(crate) fn of(sale: &Sale, aftermath: &Aftermath, verify_ok: bool) -> Self {
+        let run = &sale.run;
+        let tally = Tally::of(&run.history);
+        let counts = &aftermath.counts;
+        Self {
+            requests: tally.requests,
+            landed: counts.all(),
+            sold_out: tally.sold_out,
+            over_limit: tally.over_limit,
+            replays: tally.replays,
+            oversold: (counts.all() - STOCK).max(0),
+            lost: aftermath.lost,
+            verify_ok,
+            claims_per_s: rounded(run.answered.count() as f64 / run.elapsed.as_secs_f64()),
+            p50_ms: rounded(run.answered.ms(0.5)),
+            p99_ms: rounded(run.answered.ms(0.99)),
+            visible_p50_ms: rounded(run.visible.ms(0.5)),
+            visible_p99_ms: rounded(run.visible.ms(0.99)),
+            expired: counts.expired,
+            lateness_max_ms: aftermath.lateness_max.num_milliseconds(),
+            never_visible: run.never_visible,
+            given_up: run.given_up,
+            used: counts.used,
+            watched: run.visible.count(),
+        }
+    }
+
+    /// Whether every promise was kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        let nobody_waits = self.never_visible == 0 && self.given_up == 0;
+        self.verify_ok && self.oversold == 0 && self.lost == 0 && nobody_waits
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut row = |name: &str, value: String| writeln!(f, "  {name:<26} {value}");
+        row("requests", self.requests.to_string())?;
+        row("landed", self.landed.to_string())?;
+        row("sold out", self.sold_out.to_string())?;
+        row("over limit", self.over_limit.to_string())?;
+        row("replays", self.replays.to_string())?;
+        row("oversold", self.oversold.to_string())?;
+        row("lost", self.lost.to_string())?;
+        row("claims answered a second", format!("{:.0}", self.claims_per_s))?;
+        row("answer p50 / p99", format!("{:.1} / {:.1} ms", self.p50_ms, self.p99_ms))?;
+        let visible = (self.visible_p50_ms, self.visible_p99_ms, self.watched);
+        row(
+            "201 to visible p50 / p99",
+            format!("{:.1} / {:.1} ms ({} watched)", visible.0, visible.1, visible.2),
+        )?;
+        row("used", self.used.to_string())?;
+        write!(f, "  {:<26} {}, at most {} ms late", "expired", self.expired, self.lateness_max_ms)
+    }
+}
+
+/// To a tenth: more digits would claim more than was measured.
+fn rounded(figure: f64) -> f64 {
+    (figure * 10.0).round() / 10.0
+}
