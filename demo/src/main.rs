@@ -1,7 +1,6 @@
 //! `demo`: the main job, end to end, on private servers: a flash sale, and a report of it.
 //! Exit code 0: every promise was kept; 1: one was broken, or the demo could not be held.
-#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
-#![expect(clippy::print_stderr, reason = "and fails on standard error")]
+#![expect(clippy::print_stderr, reason = "a command fails on standard error")]
 
 mod after;
 mod progress;
@@ -15,7 +14,11 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use verifier::{settled, verify};
 
-use crate::{progress::Progress, report::Figures, stage::Stage};
+use crate::{
+    progress::{Progress, print},
+    report::Figures,
+    stage::Stage,
+};
 
 /// How long the platform may take to come to rest at the end.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
@@ -55,18 +58,18 @@ async fn run(cli: Cli) -> Result<bool> {
     settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
     let report = verify(&stage.sources, Some(&sale.run.history), stage.clock.now()).await?;
     let figures = Figures::of(&sale, &aftermath, report.holds());
-    println!("\n{figures}\n\n{report}\n");
+    print(format_args!("\n{figures}\n\n{report}\n"));
     if let Some(file) = &cli.json {
         let json = serde_json::to_string_pretty(&figures)?;
         fs::write(file, json + "\n").with_context(|| format!("cannot write {}", file.display()))?;
     }
     for problem in &aftermath.problems {
-        println!("BROKEN  {problem}");
+        print(format_args!("BROKEN  {problem}"));
     }
     let kept = figures.is_kept() && aftermath.problems.is_empty();
     stage.end(kept).await?;
     if kept {
-        println!("{}", report::NEXT_STEPS);
+        print(report::NEXT_STEPS);
     }
     Ok(kept)
 }

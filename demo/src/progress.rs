@@ -1,6 +1,10 @@
 //! What is being done, and since when.
 
-use std::time::Instant;
+use std::{
+    fmt::Display,
+    io::{self, Write as _},
+    time::Instant,
+};
 
 /// Prints lines with the seconds since the start.
 pub(crate) struct Progress {
@@ -13,6 +17,11 @@ impl Progress {
     }
 
     pub(crate) fn say(&self, what: &str) {
-        println!("[{:5.1} s] {what}", self.began.elapsed().as_secs_f64());
+        print(format_args!("[{:5.1} s] {what}", self.began.elapsed().as_secs_f64()));
     }
+}
+
+/// Prints a line. A reader that has gone (`./dev demo | head`) does not stop the demo.
+pub(crate) fn print(line: impl Display) {
+    writeln!(io::stdout(), "{line}").ok();
 }
