@@ -29,7 +29,7 @@ mod worker;
 use anyhow::Context as _;
 use runtime::{Clock, Health};
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, ConsumerOptions, TopicNames, topic_offsets};
+use topic::{Consumer, ConsumerOptions, TopicNames};
 
 use crate::wake_ups::Deadlines;
 
@@ -69,8 +69,8 @@ pub async fn run(
     };
     let topic = TopicNames::new(&config.topic_prefix);
     let (group, topic) = (group(&topic), topic.expiry());
-    let partitions = topic_offsets(&config.kafka_brokers, &topic).await?.len();
-    worker.deadlines = Deadlines::new(i32::try_from(partitions)?);
+    let partitions = wake_ups::partitions(&config.kafka_brokers, &topic).await?;
+    worker.deadlines = Deadlines::new(partitions);
     let topics = [topic];
     let consumer =
         Consumer::join(&config.kafka_brokers, &group, &topics, ConsumerOptions::default()).await?;

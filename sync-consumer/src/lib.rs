@@ -22,7 +22,7 @@ use mysql_store::MySqlPool;
 use redis_view::{GenerationFuture, GenerationOf, ViewStore};
 use runtime::{Clock, Health};
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames, topic_offsets};
+use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
 
 pub use config::Config;
 
@@ -59,7 +59,7 @@ pub async fn run(
     stores.ready();
     let brokers = &config.kafka_brokers;
     let producer = Producer::connect(brokers, ProducerOptions::default()).await?;
-    let expiry_partitions = topic_offsets(brokers, &names.expiry()).await?.len();
+    let expiry_partitions = wake_up::partitions(brokers, &names.expiry()).await?;
     let topics = [names.user_coupon()];
     let consumer =
         Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
@@ -67,7 +67,7 @@ pub async fn run(
         view,
         producer,
         names,
-        expiry_partitions: i32::try_from(expiry_partitions)?,
+        expiry_partitions,
         clock: clock.clone(),
         partitions,
         stores,
