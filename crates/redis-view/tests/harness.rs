@@ -16,6 +16,7 @@ use redis_view::{Begun, Change, PageAnswer, PageRequest, ViewCoupon, ViewStore, 
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
+    task::AbortHandle,
 };
 
 /// When all tests happen, in milliseconds since 1970.
@@ -106,6 +107,7 @@ impl TestView {
 pub(crate) struct Wire {
     address: SocketAddr,
     cuts: watch::Sender<()>,
+    listening: AbortHandle,
 }
 
 impl Wire {
@@ -114,7 +116,7 @@ impl Wire {
         let address = listener.local_addr().unwrap();
         let (cuts, _) = watch::channel(());
         let sender = cuts.clone();
-        tokio::spawn(async move {
+        let listening = tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
                 let mut cut = sender.subscribe();
                 let mut far = TcpStream::connect(&server).await.unwrap();
@@ -126,7 +128,13 @@ impl Wire {
                 });
             }
         });
-        Self { address, cuts }
+        Self { address, cuts, listening: listening.abort_handle() }
+    }
+
+    /// Ends every connection and takes no new one.
+    pub(crate) fn close(&self) {
+        self.listening.abort();
+        self.cut();
     }
 
     /// Ends every connection; new ones pass.

@@ -89,3 +89,19 @@ async fn rows_that_cannot_be_read_are_the_callers_error_and_block_nobody() {
     let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Truth, 1));
 }
+
+#[tokio::test]
+async fn a_view_that_cannot_be_reached_costs_no_answer() {
+    let view = TestView::new("outage").await;
+    view.rebuild(&[unused(1)]).await;
+    let (store, wire) = view.through_a_wire().await;
+    let reader = ViewReader::new(store);
+    let rows = async || Ok::<_, Infallible>(vec![unused(1), unused(2)]);
+    let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+    assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::View, 1));
+    wire.close();
+    for _ in 0..3 {
+        let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+        assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Truth, 2));
+    }
+}
