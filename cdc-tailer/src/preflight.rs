@@ -110,7 +110,6 @@ mod tests {
             row_image: "FULL".into(),
             row_metadata: "FULL".into(),
             compressed: false,
-            gtid_position: String::new(),
         }
     }
 

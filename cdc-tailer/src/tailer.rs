@@ -138,7 +138,9 @@ impl<'a> Tailer<'a> {
     async fn snapshot(&mut self, store: &Store, reason: &str) -> anyhow::Result<()> {
         let mut connection = preflight::connect(self.config.database_url.expose()).await?;
         let settings = preflight::settings(&mut connection).await?;
-        let gtids = GtidSet::parse(self.server.flavor, &settings.gtid_position)?;
+        let position =
+            mysql_store::settings::readable_position(&mut connection, settings.flavor).await?;
+        let gtids = GtidSet::parse(self.server.flavor, &position)?;
         warn!(binlog.gtid = %gtids, reason, "reading all followed tables");
         let (names, database) = (&self.names, &self.database);
         let producer = self.publisher.producer_mut();

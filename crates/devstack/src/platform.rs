@@ -198,12 +198,17 @@ fn ignore_not_running(error: Error) -> Result<()> {
     }
 }
 
+/// Partitions of the keyed topics: enough for every process to have several, few enough for one broker
+/// on a small machine to create at once.
+const PARTITIONS: &str = "8";
+
 fn environment(endpoints: &Endpoints, options: &PlatformOptions) -> BTreeMap<String, String> {
     // The tailer registers as a replica: two with one number throw each other off the server.
     let server_id = fastrand::u32(1_000..=2_000_000_000).to_string();
     let ours = [
         ("KEY_PREFIX", options.key_prefix.as_str()),
         ("TOPIC_PREFIX", &options.topic_prefix),
+        ("TOPIC_PARTITIONS", PARTITIONS),
         ("JWT_SECRET", &options.jwt_secret),
         ("OPERATOR_KEY", &options.operator_key),
         ("SERVER_ID", &server_id),

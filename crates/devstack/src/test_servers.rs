@@ -11,7 +11,8 @@ const LONGEST_NAME: usize = 40;
 /// Random characters behind it: enough that no two runs meet on kept data.
 const RANDOM_CHARACTERS: usize = 10;
 
-/// Servers that run already: of `.dev/test/env` (`./dev servers up`), else of the environment.
+/// Servers that run already: of the environment, so that a suite can be pointed at MySQL or anybody's
+/// own servers, else of `.dev/test/env` (`./dev servers up`).
 #[derive(Clone, Debug)]
 pub struct TestServers {
     endpoints: Endpoints,
@@ -38,10 +39,9 @@ impl TestServers {
     /// There are none, with the sentence that says how to get them: a test has nobody else to tell.
     pub fn shared() -> Self {
         let file = project_root().join(".dev/test/env");
-        let endpoints = EnvFile::read(file)
-            .and_then(|file| file.endpoints())
+        let endpoints = Endpoints::try_parse_from(["test"])
             .ok()
-            .or_else(|| Endpoints::try_parse_from(["test"]).ok());
+            .or_else(|| EnvFile::read(file).and_then(|file| file.endpoints()).ok());
         match endpoints {
             Some(endpoints) => Self { endpoints },
             None => panic!(

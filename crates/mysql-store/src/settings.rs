@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use sqlx::{MySqlConnection, Row};
+use sqlx::{Executor, MySqlConnection, Row};
 
 use crate::StoreError;
 
@@ -37,11 +37,9 @@ pub struct BinlogSettings {
     pub row_metadata: String,
     /// Whether events or transactions are compressed.
     pub compressed: bool,
-    /// The GTID position up to which everything is in the binlog.
-    pub gtid_position: String,
 }
 
-/// Reads the binlog settings and the position.
+/// Reads the binlog settings.
 ///
 /// # Errors
 /// The server does not answer.
@@ -53,15 +51,6 @@ pub async fn binlog(connection: &mut MySqlConnection) -> Result<BinlogSettings, 
     let mariadb = text("version").to_ascii_lowercase().contains("mariadb");
     let flavor = if mariadb { Flavor::MariaDb } else { Flavor::MySql };
     let uuid = if mariadb { text("server_uid") } else { text("server_uuid") };
-    // `show variables` cuts long values; the position can be long.
-    let position = match flavor {
-        Flavor::MariaDb => "select cast(@@global.gtid_binlog_pos as char)",
-        Flavor::MySql => "select cast(@@global.gtid_executed as char)",
-    };
-    let gtid_position: String = sqlx::query_scalar(position)
-        .fetch_one(connection)
-        .await
-        .map_err(StoreError::query("read the binlog position"))?;
     Ok(BinlogSettings {
         flavor,
         version: text("version"),
@@ -72,8 +61,63 @@ pub async fn binlog(connection: &mut MySqlConnection) -> Result<BinlogSettings, 
         row_image: text("binlog_row_image").to_ascii_uppercase(),
         row_metadata: text("binlog_row_metadata").to_ascii_uppercase(),
         compressed: on("log_bin_compress") || on("binlog_transaction_compression"),
-        gtid_position: gtid_position.split_whitespace().collect(),
     })
+}
+
+/// A GTID position whose every transaction can be read: a snapshot that begins after this call sees
+/// them all.
+///
+/// MariaDB's `gtid_binlog_pos` may be ahead of what can be read, since a transaction is in the binlog
+/// before it is in the tables; so the position is that of a consistent snapshot, which belongs to
+/// REPEATABLE READ.
+///
+/// # Errors
+/// A statement fails.
+pub async fn readable_position(
+    connection: &mut MySqlConnection,
+    flavor: Flavor,
+) -> Result<String, StoreError> {
+    let failed = || StoreError::query("read the binlog position");
+    let position: String = match flavor {
+        Flavor::MySql => sqlx::query_scalar("select cast(@@global.gtid_executed as char)")
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(failed())?,
+        Flavor::MariaDb => {
+            // Text protocol: MariaDB does not prepare the first two.
+            connection
+                .execute("set transaction isolation level repeatable read")
+                .await
+                .map_err(failed())?;
+            connection
+                .execute("start transaction with consistent snapshot")
+                .await
+                .map_err(failed())?;
+            let position = snapshot_position(connection).await;
+            connection.execute("rollback").await.map_err(failed())?;
+            position?
+        }
+    };
+    Ok(position.split_whitespace().collect())
+}
+
+async fn snapshot_position(connection: &mut MySqlConnection) -> Result<String, StoreError> {
+    let failed = || StoreError::query("read the snapshot's position");
+    let rows: Vec<(String, String)> = sqlx::query_as("show status like 'binlog_snapshot_%'")
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(failed())?;
+    let value = |name: &str| {
+        let found = rows.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map_or("", |(_, value)| value).to_owned()
+    };
+    let offset: i64 = value("binlog_snapshot_position").parse().unwrap_or(0);
+    sqlx::query_scalar("select cast(binlog_gtid_pos(?, ?) as char)")
+        .bind(value("binlog_snapshot_file"))
+        .bind(offset)
+        .fetch_one(connection)
+        .await
+        .map_err(failed())
 }
 
 /// Checks that this user may create the version trigger.
