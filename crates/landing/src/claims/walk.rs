@@ -100,7 +100,12 @@ impl Walk {
                     self.gates.ask_look(template.id);
                     return Ok(Answer::Unavailable(Unavailable::GateLoading));
                 }
-                Verdict::OtherEpoch(newer) if self.gates.learn(template.id, newer) => continue,
+                // Compared with what was asked, not with what is known by now: of a first wave, all
+                // hear of the gate's epoch at once.
+                Verdict::OtherEpoch(newer) if newer > epoch => {
+                    self.gates.learn(template.id, newer);
+                    continue;
+                }
                 Verdict::OtherEpoch(_) => {
                     // The gate is behind what this process has heard of: it was rewound.
                     self.gates.ask_look(template.id);
