@@ -14,6 +14,10 @@ use crate::{ids::Ids, metric};
 /// commit and roll back around it. Then the caller fences it.
 const ALONE_TRIES_MAX: u32 = 8;
 
+/// How often a group is tried whole against deadlocks and lock waits. Then it is halved, so that one
+/// row which somebody holds for long keeps only its own admissions waiting.
+const WHOLE_TRIES_MAX: u32 = 4;
+
 /// How long a batch waits after a deadlock or a lock wait; the other transaction needs a flush or two.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 
@@ -37,13 +41,26 @@ pub struct Batch<T> {
 
 struct Group<T> {
     jobs: Vec<(T, Landing)>,
+    /// Since it last became smaller.
     tries: u32,
+    /// Tries that a conflict ended.
+    conflicts: u32,
+}
+
+impl<T> Group<T> {
+    fn new(jobs: Vec<(T, Landing)>) -> Self {
+        Self { jobs, tries: 0, conflicts: 0 }
+    }
+
+    fn landings(&self) -> Vec<Landing> {
+        self.jobs.iter().map(|(_, landing)| landing.clone()).collect()
+    }
 }
 
 impl<T> Batch<T> {
     /// A batch of `jobs`, at most 1,000 coupons.
     pub fn new(jobs: Vec<(T, Landing)>) -> Self {
-        Self { done: Vec::new(), groups: vec![Group { jobs, tries: 0 }] }
+        Self { done: Vec::new(), groups: vec![Group::new(jobs)] }
     }
 
     /// Runs until every admission has its outcome, in the order in which they were decided.
@@ -84,9 +101,7 @@ impl<T> Batch<T> {
         ids: &Ids,
     ) -> Result<(), StoreError> {
         group.tries += 1;
-        let landings: Vec<Landing> =
-            group.jobs.iter().map(|(_, landing)| landing.clone()).collect();
-        match landing::land(connection, &landings).await {
+        match landing::land(connection, &group.landings()).await {
             Ok(Attempt::Landed) => {
                 let landed = group.jobs.drain(..);
                 self.done.extend(landed.map(|(tag, job)| (tag, Outcome::Landed(job.landed))));
@@ -95,14 +110,15 @@ impl<T> Batch<T> {
                 count_retry("coupon_id");
                 give_new_coupon_ids(&mut group.jobs, ids);
                 // Whether the admission itself had landed is asked first, as for any duplicate.
-                self.decide(group, &landings, connection).await?;
+                self.decide(group, connection).await?;
             }
             Ok(Attempt::GuardRefused | Attempt::ClaimTaken | Attempt::NumberTaken) => {
                 count_retry("refused");
-                self.decide(group, &landings, connection).await?;
+                self.decide(group, connection).await?;
             }
             Err(error) if error.is_conflict() => {
                 count_retry("conflict");
+                group.conflicts += 1;
                 tokio::time::sleep(CONFLICT_PAUSE).await;
             }
             Err(error) if error.is_unavailable() => return Err(error),
@@ -119,11 +135,11 @@ impl<T> Batch<T> {
     async fn decide(
         &mut self,
         group: &mut Group<T>,
-        landings: &[Landing],
         connection: &mut MySqlConnection,
     ) -> Result<(), StoreError> {
-        let found = landing::reread(connection, landings).await?;
-        let decisions = decide_all(landings, found);
+        let landings = group.landings();
+        let found = landing::reread(connection, &landings).await?;
+        let decisions = decide_all(&landings, found);
         let mut rest = Vec::with_capacity(group.jobs.len());
         for ((tag, job), decision) in group.jobs.drain(..).zip(decisions) {
             match decision {
@@ -133,13 +149,15 @@ impl<T> Batch<T> {
         }
         if rest.len() < landings.len() {
             group.tries = 0;
+            group.conflicts = 0;
         }
         group.jobs = rest;
         Ok(())
     }
 
-    /// Puts what remains of a group back: as it is if it has shrunk, else split, so that admissions
-    /// that stand in each other's way (one key twice, one number twice) come to be decided.
+    /// Puts what remains of a group back: as it is if it has shrunk or only met conflicts, else split,
+    /// so that admissions that stand in each other's way (one key twice, one number twice) come to be
+    /// decided.
     fn queue_again(&mut self, mut group: Group<T>) {
         match group.jobs.len() {
             0 => {}
@@ -149,10 +167,13 @@ impl<T> Batch<T> {
             }
             1 => self.groups.push(group),
             _ if group.tries == 0 => self.groups.push(group),
+            _ if group.tries == group.conflicts && group.tries < WHOLE_TRIES_MAX => {
+                self.groups.push(group);
+            }
             count => {
                 let second = group.jobs.split_off(count / 2);
-                self.groups.push(Group { jobs: second, tries: 0 });
-                self.groups.push(Group { jobs: group.jobs, tries: 0 });
+                self.groups.push(Group::new(second));
+                self.groups.push(Group::new(group.jobs));
             }
         }
     }
