@@ -14,7 +14,7 @@ use ferroid::{
     id::SnowflakeTwitterId,
     time::{MonotonicClock, TWITTER_EPOCH, TimeSource},
 };
-use mysql_store::{MySqlPool, StoreError, connect, worker_lease};
+use mysql_store::{MySqlConnection, MySqlPool, StoreError, connect, worker_lease};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -113,6 +113,7 @@ impl Ids {
             }
         }
         let (worker, _) = self.held();
+        self.leased.write().unwrap_or_else(PoisonError::into_inner).until = Instant::now();
         if let Ok(mut connection) = connect::acquire(&self.pool).await {
             let last = id_clock_ms();
             let released = worker_lease::release(&mut connection, worker, &self.holder, last).await;
@@ -125,9 +126,7 @@ impl Ids {
         let asked = Instant::now();
         if asked < until {
             let mut connection = connect::acquire(&self.pool).await?;
-            // Ids of the whole lease may be made before the next renewal.
-            let last_ms = id_clock_ms() + i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
-            if worker_lease::renew(&mut connection, worker, &self.holder, LEASE, last_ms).await? {
+            if record(&mut connection, worker, &self.holder).await? {
                 let mut leased = self.leased.write().unwrap_or_else(PoisonError::into_inner);
                 leased.until = asked + LEASE - LEASE_MARGIN;
                 return Ok(());
@@ -159,12 +158,27 @@ async fn take(pool: &MySqlPool, holder: &str) -> Result<Leased, IdError> {
             return Err(IdError::LeaseLost);
         }
     }
+    // Before the first id: this process may end before it ever renews.
+    if !record(&mut connection, lease.worker, holder).await? {
+        return Err(IdError::LeaseLost);
+    }
     let clock = MonotonicClock::<1>::with_epoch(TWITTER_EPOCH);
     Ok(Leased {
         worker: lease.worker,
         until: asked + LEASE - LEASE_MARGIN,
         generator: AtomicSnowflakeGenerator::new(u64::from(lease.worker), clock),
     })
+}
+
+/// Renews the lease, and records that ids of its whole time may be made. Answers whether `holder` has
+/// it still.
+async fn record(
+    connection: &mut MySqlConnection,
+    worker: u16,
+    holder: &str,
+) -> Result<bool, StoreError> {
+    let last_ms = id_clock_ms() + i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
+    worker_lease::renew(connection, worker, holder, LEASE, last_ms).await
 }
 
 /// The clock that ids are made by, in milliseconds since 1970: the wall clock at the process's start,
