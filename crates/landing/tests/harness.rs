@@ -1,0 +1,311 @@
+//! A database and a gate of its own for each test, processes on them, and hands to damage both.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{
+    Claim, ClaimId, Discount, DiscountKind, Epoch, LandedClaim, MerchantId, PayloadHash, RequestId,
+    Template, TemplateId, TemplateState, UserId, Validity, Window,
+};
+use devstack::TestServers;
+use landing::{
+    claims::{Answer, Claims, Unavailable},
+    gates::Gates,
+    ids::Ids,
+    lander,
+    rebuild::{Rebuilt, rebuild},
+    settler::Settler,
+};
+use mysql_store::{MySqlConnection, MySqlPool, connect, migrate, stock, template};
+use redis_gate::{Gate, GateRedis, Meta};
+use sqlx::Row;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
+pub(crate) const USER: UserId = UserId(70);
+
+/// Longest wait for what others are about to do: a few of the keeper's looks.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Between two looks at what others do.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Connections of each pool.
+const CONNECTIONS: u32 = 8;
+
+pub(crate) struct World {
+    pub(crate) url: String,
+    pub(crate) pool: MySqlPool,
+    pub(crate) gate: Gate,
+    gate_url: String,
+    prefix: String,
+}
+
+impl World {
+    /// [`TEMPLATE`] published with `stock` coupons and this limit per user, and its gate open.
+    pub(crate) async fn open(name: &str, stock: i64, limit: u32) -> Self {
+        let world = Self::without_gate(name, stock, limit).await;
+        world.rebuild().await;
+        world
+    }
+
+    pub(crate) async fn without_gate(name: &str, stock: i64, limit: u32) -> Self {
+        let scope = TestServers::shared().scope(name);
+        let (url, gate_url) = (scope.endpoints.database_url, scope.endpoints.gate_redis_url);
+        migrate::run(&url).await.unwrap();
+        let pool = connect::pool(&url, CONNECTIONS).await.unwrap();
+        let gate = Gate::new(GateRedis::connect(&gate_url).await.unwrap(), &scope.key_prefix);
+        let world = Self { url, pool, gate, gate_url, prefix: scope.key_prefix };
+        world.publish(TEMPLATE, stock, limit).await;
+        world
+    }
+
+    pub(crate) async fn publish(&self, id: TemplateId, stock: i64, limit: u32) {
+        let mut connection = self.connection().await;
+        let template = Template { state: TemplateState::Draft, version: 1, ..template(id, limit) };
+        template::create(&mut connection, &template, stock, "test", now()).await.unwrap();
+        self.change_state(id, TemplateState::Published).await;
+    }
+
+    /// In MySQL only.
+    pub(crate) async fn change_state(&self, id: TemplateId, state: TemplateState) {
+        let mut connection = self.connection().await;
+        let current = template::get(&mut connection, id).await.unwrap().unwrap();
+        assert!(template::change_state(&mut connection, &current, state, now()).await.unwrap());
+    }
+
+    pub(crate) async fn connection(&self) -> MySqlConnection {
+        connect::single(&self.url).await.unwrap()
+    }
+
+    pub(crate) async fn execute(&self, sql: &str) {
+        execute(&mut self.connection().await, sql).await;
+    }
+
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        number(&mut self.connection().await, sql).await
+    }
+
+    /// What MySQL says is left.
+    pub(crate) async fn left(&self) -> i64 {
+        stock::get(&mut self.connection().await, TEMPLATE).await.unwrap().unwrap().stock
+    }
+
+    pub(crate) async fn meta(&self) -> Meta {
+        self.gate.meta(TEMPLATE).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn rebuild(&self) -> Epoch {
+        match rebuild(&self.pool, &self.gate, TEMPLATE, "test").await.unwrap() {
+            Rebuilt::Open(epoch) => epoch,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Removes every key of this gate, as a Redis that starts without its file would.
+    pub(crate) async fn lose_gate(&self) {
+        let client = redis::Client::open(self.gate_url.as_str()).unwrap();
+        let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+        let pattern = format!("{}*", self.prefix);
+        let keys: Vec<String> =
+            redis::cmd("KEYS").arg(pattern).query_async(&mut redis).await.unwrap();
+        assert!(!keys.is_empty());
+        let _: i64 = redis::cmd("DEL").arg(keys).query_async(&mut redis).await.unwrap();
+    }
+
+    /// Waits until nothing is in flight.
+    pub(crate) async fn settled(&self) {
+        let settled = async || {
+            let epoch = self.meta().await.epoch;
+            self.gate.in_flight_count(TEMPLATE, epoch).await.unwrap() == 0
+        };
+        until(settled).await;
+    }
+
+    /// Asserts that the open gate says what MySQL says, with nothing in flight.
+    pub(crate) async fn assert_gate_equals_mysql(&self) {
+        let meta = self.meta().await;
+        assert!(meta.of_this_run);
+        assert_eq!(self.gate.in_flight_count(TEMPLATE, meta.epoch).await.unwrap(), 0);
+        let mut connection = self.connection().await;
+        let stock = stock::get(&mut connection, TEMPLATE).await.unwrap().unwrap();
+        assert_eq!((meta.stock, meta.epoch), (stock.stock, stock.epoch));
+        let taken = stock::taken_numbers_after(&mut connection, TEMPLATE, UserId(-1)).await;
+        let entries = self.gate.entries(TEMPLATE, meta.epoch).await.unwrap();
+        let mut held: Vec<_> = entries
+            .into_iter()
+            .filter(|(_, entry)| !entry.taken.is_empty())
+            .map(|(user, entry)| (user, entry.taken))
+            .collect();
+        held.sort_unstable();
+        assert_eq!(held, taken.unwrap());
+    }
+}
+
+/// What one api process has of this crate, running.
+pub(crate) struct Process {
+    pub(crate) claims: Claims,
+    pub(crate) gates: Gates,
+    pub(crate) template: Arc<Template>,
+    _tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Process {
+    /// A process that keeps gates loaded.
+    pub(crate) async fn start(world: &World, holder: &str) -> Self {
+        Self::with_keeper(world, holder, true).await
+    }
+
+    /// A process that has heard of no gate and looks at none.
+    pub(crate) async fn without_keeper(world: &World, holder: &str) -> Self {
+        Self::with_keeper(world, holder, false).await
+    }
+
+    async fn with_keeper(world: &World, holder: &str, keeps: bool) -> Self {
+        let mut tasks = Vec::new();
+        let mut spawn =
+            |task: tokio::task::JoinHandle<()>| tasks.push(AbortOnDropHandle::new(task));
+        let pool = connect::pool(&world.url, CONNECTIONS).await.unwrap();
+        let ids = Arc::new(Ids::lease(pool.clone(), holder).await.unwrap());
+        let (landers, workers) =
+            lander::landers(lander::LANDERS, landing::claims::CLAIMS_MAX, &world.url, &ids);
+        for worker in workers {
+            spawn(tokio::spawn(worker.run(CancellationToken::new())));
+        }
+        let (gates, keeper) = Gates::new(pool.clone(), world.gate.clone(), holder);
+        if keeps {
+            spawn(tokio::spawn(keeper.run(now, CancellationToken::new())));
+        }
+        let (settler, settling) = Settler::new(world.gate.clone());
+        spawn(tokio::spawn(settling));
+        let template =
+            template::get(&mut world.connection().await, TEMPLATE).await.unwrap().unwrap();
+        let claims = Claims::new(pool, gates.clone(), landers, settler, now);
+        Self { claims, gates, template: Arc::new(template), _tasks: tasks }
+    }
+
+    pub(crate) async fn claim(&self, claim: &Claim) -> Answer {
+        self.claims.claim(Arc::clone(&self.template), claim.clone()).await
+    }
+
+    /// The answer to a claim that must land, now or earlier.
+    pub(crate) async fn land(&self, claim: &Claim) -> LandedClaim {
+        match self.claim(claim).await {
+            Answer::Landed { claim, .. } => claim,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Sends the same request, each time as another admission, until it is answered definitely.
+    pub(crate) async fn retry(&self, claim: &Claim) -> Answer {
+        let answer = async {
+            loop {
+                match self.claim(&again(claim)).await {
+                    Answer::Unavailable(Unavailable::GateLoading) | Answer::InProgress => {
+                        tokio::time::sleep(LOOK_AGAIN).await;
+                    }
+                    answer => return answer,
+                }
+            }
+        };
+        tokio::time::timeout(SOON, answer).await.unwrap()
+    }
+}
+
+/// Waits until it is so.
+pub(crate) async fn until(mut so: impl AsyncFnMut() -> bool) {
+    let waits = async {
+        while !so().await {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    tokio::time::timeout(SOON, waits).await.unwrap();
+}
+
+pub(crate) async fn execute(connection: &mut MySqlConnection, sql: &str) {
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(connection).await.unwrap();
+}
+
+/// The number that a statement selects.
+pub(crate) async fn number(connection: &mut MySqlConnection, sql: &str) -> i64 {
+    let row = sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).fetch_one(connection).await.unwrap();
+    row.try_get_unchecked(0).unwrap()
+}
+
+/// Waits until the connection of this number waits for a row that another one holds.
+pub(crate) async fn waits_for_a_row(world: &World, id: i64) {
+    let mut connection = world.connection().await;
+    let thread = format!("thread id {id},");
+    until(async || {
+        let status = sqlx::raw_sql("show engine innodb status");
+        let row = status.fetch_one(&mut connection).await.unwrap();
+        let text: String = row.try_get_unchecked("Status").unwrap();
+        let mut transactions = text.split("---TRANSACTION");
+        transactions.any(|one| one.contains(&thread) && one.contains("LOCK WAIT"))
+    })
+    .await;
+}
+
+/// Waits until somebody waits for a table of this database that another one has locked.
+pub(crate) async fn somebody_waits_for_a_table(world: &World) {
+    let mut connection = world.connection().await;
+    let sql = "select count(*) from information_schema.processlist \
+               where db = database() and state = 'Waiting for table metadata lock'";
+    until(async || number(&mut connection, sql).await == 1).await;
+}
+
+/// When all tests happen.
+pub(crate) fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(4_000_000_000_123).unwrap()
+}
+
+/// A published template, claimable for an hour before and after [`now`].
+pub(crate) fn template(id: TemplateId, limit: u32) -> Template {
+    Template {
+        id,
+        merchant_id: MerchantId(1),
+        name: "ten off".to_owned(),
+        discount: Discount {
+            kind: DiscountKind::AmountOff,
+            value: 1_000,
+            cap: None,
+            minimum_spend: 0,
+            currency: "EUR".to_owned(),
+        },
+        per_user_limit: limit,
+        max_per_claim: 5,
+        window: Window {
+            starts_at: now() - TimeDelta::hours(1),
+            ends_at: now() + TimeDelta::hours(1),
+        },
+        validity: Validity::Relative { valid_for: TimeDelta::days(1) },
+        state: TemplateState::Published,
+        version: 2,
+    }
+}
+
+/// A claim of `user` under `key`, with an id that no other has.
+pub(crate) fn claim(user: UserId, key: &str, quantity: u32) -> Claim {
+    static NEXT: AtomicI64 = AtomicI64::new(1);
+    Claim {
+        id: ClaimId(NEXT.fetch_add(1, Ordering::Relaxed)),
+        template_id: TEMPLATE,
+        user_id: user,
+        request_id: RequestId::from_client(key).unwrap(),
+        payload_hash: PayloadHash::of_quantity(quantity),
+        quantity,
+        claimed_at: now(),
+        trace_parent: None,
+    }
+}
+
+/// The same request as another admission.
+pub(crate) fn again(first: &Claim) -> Claim {
+    claim(first.user_id, first.request_id.as_str(), first.quantity)
+}

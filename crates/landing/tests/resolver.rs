@@ -1,0 +1,131 @@
+//! The resolver: every admission left in flight ends, rightly even without any grace.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use coupon::{Claim, ClaimState, Epoch, RequestId, TemplateState, UserId};
+use landing::resolver::{Resolved, Resolver};
+use mysql_store::claim as claims;
+use redis_gate::{RequestState, Verdict};
+use sqlx::Connection;
+
+use crate::harness::{TEMPLATE, USER, World, again, claim, execute, now, until};
+
+fn resolver(world: &World, grace: Duration) -> Resolver {
+    Resolver { pool: world.pool.clone(), gate: world.gate.clone(), grace }
+}
+
+async fn look(world: &World) -> Resolved {
+    resolver(world, Duration::ZERO).look(now()).await.unwrap()
+}
+
+/// Lets a claim through the gate, as a process that then dies.
+async fn admit(world: &World, claim: &Claim) -> Epoch {
+    let epoch = world.meta().await.epoch;
+    let verdict = world.gate.claim(claim, epoch, now()).await.unwrap();
+    assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
+    epoch
+}
+
+/// The rows of a landing of one coupon, without an end of its transaction.
+fn rows_of(claim: &Claim, epoch: Epoch) -> String {
+    let Claim { id, user_id, request_id, .. } = claim;
+    format!(
+        "insert into claim (template_id, user_id, request_id, id, quantity, state, payload_hash, \
+         valid_from, valid_until, created_at) values ({TEMPLATE}, {user_id}, '{request_id}', {id}, \
+         1, 1, repeat(x'00', 16), now(), now(), now()); \
+         insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, \
+         status, version, expiry_shard, claimed_at, changed_at, valid_from, valid_until) values \
+         ({id}, {TEMPLATE}, {user_id}, 1, {id}, 1, 0, 1, 0, now(), now(), now(), now()); \
+         update template_stock set stock = stock - 1 \
+         where template_id = {TEMPLATE} and epoch = {epoch}"
+    )
+}
+
+#[tokio::test]
+async fn an_admission_that_never_landed_is_fenced_and_released() {
+    let world = World::open("never landed", 10, 1).await;
+    let lost = claim(USER, "a", 1);
+    let epoch = admit(&world, &lost).await;
+    assert_eq!(look(&world).await, Resolved { settled: 0, released: 1 });
+    let mut connection = world.connection().await;
+    let state = claims::state_of(&mut connection, lost.id).await.unwrap();
+    assert_eq!(state, Some(ClaimState::Void));
+    world.assert_gate_equals_mysql().await;
+    assert_eq!(look(&world).await, Resolved::default(), "nothing is left");
+    // The client's key is free, the admission's id is not.
+    assert_eq!(admit(&world, &again(&lost)).await, epoch);
+    let key = RequestId::from_client("a").unwrap();
+    let landed = claims::landed_under_key(&mut connection, TEMPLATE, USER, &key).await.unwrap();
+    assert_eq!(landed, None);
+}
+
+#[tokio::test]
+async fn an_admission_that_landed_is_settled() {
+    let world = World::open("landed unsettled", 10, 1).await;
+    let landed = claim(USER, "a", 1);
+    let epoch = admit(&world, &landed).await;
+    world.execute(&rows_of(&landed, epoch)).await;
+    assert_eq!(look(&world).await, Resolved { settled: 1, released: 0 });
+    let entry = world.gate.entry(TEMPLATE, epoch, USER).await.unwrap().unwrap();
+    assert_eq!(entry.requests[0].state, RequestState::Landed);
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test]
+async fn an_admission_younger_than_the_grace_is_left_alone() {
+    let world = World::open("grace", 10, 1).await;
+    admit(&world, &claim(USER, "a", 1)).await;
+    let patient = resolver(&world, Duration::from_secs(10));
+    let early = now() + TimeDelta::milliseconds(9_999);
+    assert_eq!(patient.look(early).await.unwrap(), Resolved::default());
+    let late = now() + TimeDelta::seconds(10);
+    assert_eq!(patient.look(late).await.unwrap(), Resolved { settled: 0, released: 1 });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_landing_is_waited_for_and_its_end_decides() {
+    for commits in [true, false] {
+        let world = World::open("open landing", 10, 1).await;
+        let open = claim(USER, "a", 1);
+        let epoch = admit(&world, &open).await;
+        let mut lander = world.connection().await;
+        let mut transaction = lander.begin().await.unwrap();
+        execute(&mut transaction, &rows_of(&open, epoch)).await;
+        let looker = resolver(&world, Duration::ZERO);
+        let looking = tokio::spawn(async move { looker.look(now()).await.unwrap() });
+        let waits = "select count(*) from information_schema.processlist \
+                     where db = database() and info like 'insert into claim%'";
+        until(async || world.number(waits).await == 1).await;
+        if commits { transaction.commit().await } else { transaction.rollback().await }.unwrap();
+        let (settled, released) = if commits { (1, 0) } else { (0, 1) };
+        assert_eq!(looking.await.unwrap(), Resolved { settled, released });
+        world.assert_gate_equals_mysql().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resolvers_of_all_processes_at_once_end_each_admission_once() {
+    let world = World::open("all at once", 100, 1).await;
+    for user in 0..20 {
+        let left = claim(UserId(user), "a", 1);
+        let epoch = admit(&world, &left).await;
+        if user % 2 == 0 {
+            world.execute(&rows_of(&left, epoch)).await;
+        }
+    }
+    let (one, other, third) = tokio::join!(look(&world), look(&world), look(&world));
+    assert!(one.settled + other.settled + third.settled >= 10);
+    assert_eq!((world.meta().await.stock, world.left().await), (90, 90));
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test]
+async fn admissions_of_a_template_that_has_ended_are_resolved_too() {
+    let world = World::open("ended", 10, 1).await;
+    admit(&world, &claim(USER, "a", 1)).await;
+    world.change_state(TEMPLATE, TemplateState::Ended).await;
+    let after = now() + TimeDelta::hours(2);
+    let resolved = resolver(&world, Duration::ZERO).look(after).await.unwrap();
+    assert_eq!(resolved, Resolved { settled: 0, released: 1 });
+}
