@@ -66,7 +66,8 @@ impl Bench {
 
     /// One that has landed already.
     async fn landed(&self, landing: Landing) -> Landing {
-        let attempt = store::land(&mut self.world.connection().await, &[landing.clone()]).await;
+        let attempt =
+            store::land(&mut self.world.connection().await, std::slice::from_ref(&landing)).await;
         assert_eq!(attempt.unwrap(), Attempt::Landed);
         landing
     }
@@ -138,7 +139,7 @@ async fn a_mixed_batch_decides_each_and_lands_exactly_the_fresh_ones() {
     ];
     let outcomes = bench.run(jobs.clone()).await;
 
-    let decided = [
+    let decided = BTreeMap::from([
         ("landed", Decision::Landed),
         ("same payload", Decision::LandedElsewhere { same_payload: true }),
         ("other payload", Decision::LandedElsewhere { same_payload: false }),
@@ -150,8 +151,7 @@ async fn a_mixed_batch_decides_each_and_lands_exactly_the_fresh_ones() {
         ("short 4", Decision::Short),
         ("twice again", Decision::LandedElsewhere { same_payload: true }),
         ("same number", Decision::NumberTaken),
-    ];
-    let decided: BTreeMap<_, _> = decided.into_iter().collect();
+    ]);
     assert_eq!(outcomes.len(), jobs.len());
     for (tag, job) in jobs {
         let expected = decided

@@ -21,7 +21,7 @@ async fn a_fence_stands_however_often_it_is_placed() {
 async fn a_fence_finds_that_its_admission_landed() {
     let mut store = Store::with_template("fence landed", 10).await;
     let landing = landing("a", &[1]);
-    store.land(&[landing.clone()]).await;
+    store.land(std::slice::from_ref(&landing)).await;
     let id = landing.landed.id;
     let fence = claim::fence(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
     assert_eq!((fence, store.counts().await), (Fence::Landed, (1, 1)));

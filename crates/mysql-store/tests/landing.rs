@@ -67,7 +67,7 @@ async fn the_last_coupon_lands_and_none_after_it() {
 async fn one_taken_key_id_or_number_rolls_the_whole_batch_back() {
     let mut store = Store::with_template("taken", 10).await;
     let first = landing("a", &[1]);
-    assert_eq!(store.land(&[first.clone()]).await, Attempt::Landed);
+    assert_eq!(store.land(std::slice::from_ref(&first)).await, Attempt::Landed);
     let mut id = landing("b", &[2]);
     set_id(&mut id, first.landed.id);
     let mut coupon_id = landing("b", &[2]);
@@ -143,7 +143,7 @@ async fn request_ids_that_differ_in_case_or_trailing_bytes_are_different_request
     for (number, key) in (1..).zip([b"key".as_slice(), b"KEY", b"key ", b"key\0", b"key~"]) {
         let mut landing = landing("x", &[number]);
         landing.admission.claim.request_id = RequestId::from_stored(key);
-        assert_eq!(store.land(&[landing.clone()]).await, Attempt::Landed, "{key:?}");
+        assert_eq!(store.land(std::slice::from_ref(&landing)).await, Attempt::Landed, "{key:?}");
         let request = &landing.admission.claim.request_id;
         let stored = claim::landed_under_key(&mut store.connection, TEMPLATE, USER, request).await;
         assert_eq!(stored.unwrap(), Some(landing.landed));
@@ -221,7 +221,7 @@ async fn a_fenced_admission_can_never_land_and_its_key_still_can() {
     let id = fenced.landed.id;
     let fence = claim::fence(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
     assert_eq!(fence, claim::Fence::Stands);
-    assert_eq!(store.land(&[fenced.clone()]).await, Attempt::ClaimTaken);
+    assert_eq!(store.land(std::slice::from_ref(&fenced)).await, Attempt::ClaimTaken);
     assert_eq!((store.left(TEMPLATE).await, store.counts().await), (10, (1, 0)));
     let mut again = fenced;
     set_id(&mut again, ClaimId(next_id()));

@@ -11,7 +11,7 @@ use crate::harness::{
 async fn a_reread_finds_for_each_admission_what_stands_in_its_way() {
     let mut store = Store::with_template("reread", 10).await;
     let landed = landing("landed", &[1]);
-    store.land(&[landed.clone()]).await;
+    store.land(std::slice::from_ref(&landed)).await;
     let fenced = landing("fenced", &[2]);
     let connection = &mut store.connection;
     claim::fence(connection, TEMPLATE, USER, fenced.landed.id, now()).await.unwrap();
