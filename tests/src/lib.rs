@@ -1,1 +1,189 @@
-//! (stub)
+//! What the pipeline tests stand on: a [`World`] is a platform of four processes with a database, key
+//! prefix and topics of its own, on the shared test servers.
+#![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
+
+use std::{fs, time::Duration};
+
+use chrono::TimeDelta;
+use coupon::{TemplateId, UserId};
+use devstack::{Platform, PlatformOptions, Scope, TestServers};
+use mysql_store::{
+    connect,
+    verify::{self as store, CouponCounts},
+};
+use runtime::Clock;
+use shopper::{Api, Crowd, NewTemplate, Run};
+use tokio::time::{Instant, sleep};
+use topic::{TopicLayout, TopicNames, ensure_topics, topic_offsets};
+use verifier::{History, Report, Settings, Sources, settled, verify};
+
+/// Partitions of the keyed topics: enough for order and rebalances to matter, few enough to create at once.
+const PARTITIONS: i32 = 4;
+/// How long the platform may take to come to rest after the last fault (DESIGN §10, I12).
+pub const REST_MAX: Duration = Duration::from_secs(60);
+/// How long any other state is waited for.
+pub const STATE_MAX: Duration = Duration::from_secs(30);
+/// Pause between two looks at a state.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Connections of a test's crowd.
+const CONNECTIONS: usize = 128;
+/// How long a test's user tries: longer than any restart.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A platform of one test.
+pub struct World {
+    /// The four processes.
+    pub platform: Platform,
+    /// One client for each api process.
+    pub apis: Vec<Api>,
+    /// The verifier's connections.
+    pub sources: Sources,
+    /// The system's clock.
+    pub clock: Clock,
+    /// The test's names.
+    pub scope: Scope,
+}
+
+impl World {
+    /// Starts a platform with one api.
+    pub async fn start(name: &str) -> Self {
+        Self::start_with(name, |options| options).await
+    }
+
+    /// Starts a platform that `change` has changed.
+    pub async fn start_with(
+        name: &str,
+        change: impl FnOnce(PlatformOptions) -> PlatformOptions,
+    ) -> Self {
+        let scope = TestServers::shared().scope(name);
+        create_topics(&scope).await;
+        let options = change(PlatformOptions::of_test(&scope));
+        let platform = Platform::start(scope.endpoints.clone(), options).await;
+        let platform = platform.unwrap_or_else(|error| panic!("{error}"));
+        let clock = Clock::system();
+        let options = &platform.options;
+        let api = |url: &String| {
+            Api::new(url, &options.jwt_secret, &options.operator_key, clock.clone()).unwrap()
+        };
+        let apis = platform.api_urls().iter().map(api).collect();
+        let settings = Settings {
+            database_url: scope.endpoints.database_url.parse().unwrap(),
+            gate_redis_url: scope.endpoints.gate_redis_url.parse().unwrap(),
+            view_redis_url: scope.endpoints.view_redis_url.parse().unwrap(),
+            kafka_brokers: scope.endpoints.kafka_brokers.clone(),
+            key_prefix: scope.key_prefix.clone(),
+            topic_prefix: scope.topic_prefix.clone(),
+        };
+        let sources = Sources::connect(&settings).await.unwrap();
+        Self { platform, apis, sources, clock, scope }
+    }
+
+    /// The first api.
+    pub fn api(&self) -> &Api {
+        &self.apis[0]
+    }
+
+    /// A crowd before all apis.
+    pub fn crowd(&self) -> Crowd {
+        Crowd::new(self.apis.clone(), CONNECTIONS, PATIENCE)
+    }
+
+    /// A published template of `stock` coupons, valid for an hour, that `change` has changed.
+    pub async fn template(
+        &self,
+        stock: i64,
+        change: impl FnOnce(NewTemplate) -> NewTemplate,
+    ) -> TemplateId {
+        let new = NewTemplate::simple("A sale", stock, self.clock.now(), TimeDelta::hours(1));
+        self.api().publish_new(&change(new)).await.unwrap().id
+    }
+
+    /// How many coupons of a template MySQL holds, by status.
+    pub async fn count(&self, template: TemplateId) -> CouponCounts {
+        let mut connection = connect::acquire(&self.sources.pool).await.unwrap();
+        store::count_coupons(&mut connection, Some(template), self.clock.now()).await.unwrap()
+    }
+
+    /// Waits until a look at MySQL's coupons of a template satisfies `is_there`.
+    pub async fn until(
+        &self,
+        template: TemplateId,
+        is_there: impl Fn(&CouponCounts) -> bool,
+    ) -> CouponCounts {
+        let deadline = Instant::now() + STATE_MAX;
+        loop {
+            let counts = self.count(template).await;
+            if is_there(&counts) {
+                return counts;
+            }
+            assert!(Instant::now() < deadline, "not after {STATE_MAX:?}: {counts:?}");
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Opens the lists of users, so that the view keeps them from then on.
+    pub async fn warm_views(&self, users: impl IntoIterator<Item = i64>) {
+        for user in users {
+            self.api().shopper(UserId(user)).unwrap().all_coupons().await.unwrap();
+        }
+    }
+
+    /// Waits for rest, and checks every invariant.
+    ///
+    /// # Panics
+    /// The platform does not come to rest, or an invariant is violated.
+    pub async fn assert_sound(&self, history: Option<&History>) -> Report {
+        if let Err(unrest) = settled(&self.sources, &self.clock, REST_MAX).await {
+            panic!("{unrest}");
+        }
+        let report = verify(&self.sources, history, self.clock.now()).await.unwrap();
+        assert!(report.holds(), "\n{report}");
+        report
+    }
+
+    /// Ends the processes and looks through their logs for what must never be there.
+    ///
+    /// # Panics
+    /// One panicked, or does not end in order when it is asked to.
+    pub async fn end(mut self) {
+        for process in self.platform.processes() {
+            process.terminate().unwrap();
+        }
+        for process in self.platform.processes() {
+            let name = process.name().to_owned();
+            let status = process.stop().await.unwrap();
+            assert!(status.is_none_or(|status| status.success()), "{name} ended with {status:?}");
+            assert_no_panic(&fs::read_to_string(process.log()).unwrap());
+        }
+        fs::remove_dir_all(&self.platform.options.dir).unwrap();
+    }
+}
+
+/// All runs' histories as one.
+pub fn histories(runs: Vec<Run>) -> History {
+    History { records: runs.into_iter().flat_map(|run| run.history.records).collect() }
+}
+
+/// Nothing in a log tells of a panic.
+///
+/// # Panics
+/// Something does.
+pub fn assert_no_panic(log: &str) {
+    let panicked: Vec<&str> = log.lines().filter(|line| line.contains("panicked")).collect();
+    assert!(panicked.is_empty(), "{panicked:#?}");
+}
+
+/// Creates the topics and waits until the broker leads those that processes ask for at their start.
+async fn create_topics(scope: &Scope) {
+    let brokers = &scope.endpoints.kafka_brokers;
+    let topics = TopicNames::new(scope.topic_prefix.clone());
+    let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
+    ensure_topics(brokers, &topics, &layout).await.unwrap();
+    let deadline = Instant::now() + STATE_MAX;
+    for topic in [topics.user_coupon(), topics.expiry()] {
+        while let Err(error) = topic_offsets(brokers, &topic).await {
+            assert!(Instant::now() < deadline, "{error}");
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Processes that cannot start say why, name the setting, and end with 1.
+
+use std::{fs, net::TcpListener, time::Duration};
+
+use devstack::{
+    Endpoints, Options, Platform, PlatformOptions, Process, Servers, TestServers, project_root,
+};
+use mysql_store::{connect, migrate, verify};
+use pipeline_tests::assert_no_panic;
+use tokio::task::JoinSet;
+
+/// Longest wait for an end: servers are waited for a while, they may be starting too.
+const END_MAX: Duration = Duration::from_secs(60);
+
+/// Picks a process of a platform.
+type Pick = fn(&mut Platform) -> &mut Process;
+
+const API: Pick = |platform| &mut platform.apis[0];
+const CDC_TAILER: Pick = |platform| &mut platform.cdc_tailer;
+const SYNC_CONSUMER: Pick = |platform| &mut platform.sync_consumer;
+const EXPIRY_WORKER: Pick = |platform| &mut platform.expiry_worker;
+
+/// A process with one variable changed, and what it must say before it ends with 1.
+async fn ends_saying(
+    endpoints: Endpoints,
+    options: PlatformOptions,
+    pick: Pick,
+    (variable, value): (&str, &str),
+    sentences: &[&str],
+) {
+    let mut platform = Platform::prepare(endpoints, options).unwrap();
+    let process = pick(&mut platform);
+    process.set_env(variable, value);
+    process.spawn().unwrap();
+    let name = process.name().to_owned();
+    let status = process.wait_exit(END_MAX).await;
+    let log = fs::read_to_string(process.log()).unwrap();
+    let status =
+        status.unwrap_or_else(|error| panic!("{name}, {variable}={value}: {error}\n{log}"));
+    assert_eq!(status.code(), Some(1), "{name}, {variable}={value}: {log}");
+    for sentence in sentences {
+        assert!(log.contains(sentence), "{name}, {variable}={value} lacks {sentence:?}: {log}");
+    }
+    assert_no_panic(&log);
+}
+
+#[tokio::test]
+async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
+    let scope = TestServers::shared().scope("boot");
+    migrate::run(&scope.endpoints.database_url).await.unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let dead_mysql = "mysql://u:p@127.0.0.1:1/coupon";
+    let dead_redis = "redis://127.0.0.1:1";
+    let evicting = scope.endpoints.view_redis_url.clone();
+    let unmigrated = scope.endpoints.url_of_database("mysql");
+    let cases: Vec<(Pick, &str, &str, &str)> = vec![
+        (API, "DATABASE_URL", dead_mysql, "DATABASE_URL"),
+        (API, "DATABASE_URL", "postgres://h/d", "mysql://"),
+        (API, "DATABASE_URL", &unmigrated, "api --migrate"),
+        (API, "GATE_REDIS_URL", dead_redis, "GATE_REDIS_URL"),
+        (API, "GATE_REDIS_URL", &evicting, "noeviction"),
+        (API, "VIEW_REDIS_URL", dead_redis, "VIEW_REDIS_URL"),
+        (API, "LISTEN", &taken, "LISTEN"),
+        (API, "ADMIN_LISTEN", &taken, "ADMIN_LISTEN"),
+        (API, "JWT_SECRET", "short", "JWT_SECRET"),
+        (API, "OPERATOR_KEY", "", "OPERATOR_KEY"),
+        (CDC_TAILER, "DATABASE_URL", dead_mysql, "DATABASE_URL"),
+        (CDC_TAILER, "KAFKA_BROKERS", "127.0.0.1:1", "127.0.0.1:1"),
+        (CDC_TAILER, "ADMIN_LISTEN", &taken, "ADMIN_LISTEN"),
+        (SYNC_CONSUMER, "KAFKA_BROKERS", "127.0.0.1:1", "127.0.0.1:1"),
+        (SYNC_CONSUMER, "VIEW_REDIS_URL", dead_redis, "VIEW_REDIS_URL"),
+        (EXPIRY_WORKER, "DATABASE_URL", dead_mysql, "DATABASE_URL"),
+        (EXPIRY_WORKER, "KAFKA_BROKERS", "127.0.0.1:1", "127.0.0.1:1"),
+    ];
+    let mut endings = JoinSet::new();
+    for (number, (pick, variable, value, sentence)) in cases.into_iter().enumerate() {
+        let endpoints = scope.endpoints.clone();
+        let mut options = PlatformOptions::of_test(&scope);
+        options.dir = options.dir.join(number.to_string());
+        let (variable, value, sentence) =
+            (variable.to_owned(), value.to_owned(), sentence.to_owned());
+        endings.spawn(async move {
+            ends_saying(endpoints, options, pick, (&variable, &value), &[&sentence]).await;
+        });
+    }
+    endings.join_all().await;
+}
+
+#[tokio::test]
+async fn the_tailer_refuses_a_binlog_that_would_lose_changes_and_names_the_statement() {
+    let folder = project_root().join(".dev/test/wrong-binlog");
+    let servers = Servers::start(&folder, &Options::default()).await.unwrap();
+    let endpoints = servers.endpoints();
+    migrate::run(&endpoints.database_url).await.unwrap();
+    for (variable, wrong, right) in [
+        ("binlog_row_image", "MINIMAL", "FULL"),
+        ("binlog_row_metadata", "MINIMAL", "FULL"),
+        ("binlog_format", "STATEMENT", "ROW"),
+    ] {
+        let set = async |value: &str| {
+            let mut connection = connect::single(&endpoints.database_url).await.unwrap();
+            let statement = format!("set global {variable} = '{value}'");
+            verify::execute(&mut connection, &statement).await.unwrap();
+        };
+        set(wrong).await;
+        let options = PlatformOptions::new(folder.join(variable));
+        let way_out = format!("set global {variable} = '{right}'");
+        let nothing = ("RUST_LOG", "info");
+        ends_saying(endpoints.clone(), options, CDC_TAILER, nothing, &[&way_out]).await;
+        set(right).await;
+    }
+    drop(servers);
+    fs::remove_dir_all(folder).unwrap();
+}
