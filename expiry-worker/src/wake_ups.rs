@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use coupon::limit::EXPIRY_SHARDS;
 use runtime::Backoff;
 use tokio::time::Instant;
-use topic::{ExpiryWakeUp, topic_offsets};
+use topic::{ExpiryWakeUp, TopicError, topic_offsets};
 
 /// How long the leaders of a topic that was just created may take to move in.
 const LEADERS_MAX: Duration = Duration::from_secs(15);
@@ -84,6 +84,8 @@ pub(crate) async fn partitions(brokers: &str, topic: &str) -> anyhow::Result<i32
     let mut backoff = Backoff::new(LEADERS_ASKED.0, LEADERS_ASKED.1);
     loop {
         match topic_offsets(brokers, topic).await {
+            // A broker that does not answer has been waited for already.
+            Err(error @ TopicError::Unreachable { .. }) => return Err(error.into()),
             Err(error) if error.is_retriable() && Instant::now() < give_up => backoff.wait().await,
             offsets => return Ok(i32::try_from(offsets?.len())?),
         }
