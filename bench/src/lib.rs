@@ -1,9 +1,10 @@
-//! What the benches share: the machine they ran on, servers of their own, and the baselines.
+//! Figures beside baselines, measured in one run on one machine: only their ratio travels.
 //!
-//! A figure is only printed beside a baseline of the same run on the same servers.
+//! Each module measures one thing; the binaries in `bin/` say what is measured together.
 
-pub mod landed;
-pub mod machine;
+pub mod hardware;
+pub mod hot;
 pub mod stage;
-pub mod tailed;
+pub mod tailer;
 pub mod thin;
+pub mod visible;

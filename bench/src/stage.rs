@@ -1,4 +1,4 @@
-//! Servers and a platform of the bench's own, in a folder that is fresh at the start.
+//! Private servers, and a platform on them, in a folder that is fresh at the start and gone at the end.
 
 use std::{fs, path::PathBuf};
 
@@ -6,60 +6,79 @@ use anyhow::{Context as _, Result};
 use devstack::{Options, Platform, PlatformOptions, Servers, project_root};
 use runtime::Clock;
 use shopper::Api;
+use verifier::{Settings, Sources};
 
-/// Everything that a bench plays on.
+/// Servers without a platform yet.
+#[derive(Debug)]
+pub struct Ground {
+    /// The servers.
+    pub servers: Servers,
+    folder: PathBuf,
+}
+
+/// A platform on them.
 pub struct Stage {
-    /// A client of the api.
-    pub api: Api,
-    /// Where time is read.
-    pub clock: Clock,
     /// The four processes.
     pub platform: Platform,
-    /// The servers behind them.
-    pub servers: Servers,
+    /// A client of the api.
+    pub api: Api,
+    /// The verifier's connections.
+    pub sources: Sources,
+    /// The system's clock.
+    pub clock: Clock,
 }
 
-/// Where the servers' data lies.
-pub fn folder() -> PathBuf {
-    project_root().join(".dev/bench")
-}
-
-impl Stage {
-    /// Starts everything.
+impl Ground {
+    /// Starts the servers with empty data.
     ///
     /// # Errors
-    /// A server or process does not start; the message says which and shows its log.
+    /// One does not start.
     pub async fn start() -> Result<Self> {
-        wipe()?;
-        let servers = Servers::start(&folder(), &Options::default()).await?;
-        let options = PlatformOptions::new(folder());
-        let platform = Platform::start(servers.endpoints(), options).await?;
+        let folder = project_root().join(".dev/bench");
+        wipe(&folder)?;
+        let servers = Servers::start(&folder, &Options::default()).await?;
+        Ok(Self { servers, folder })
+    }
+
+    /// Starts a platform.
+    ///
+    /// # Errors
+    /// A process does not start.
+    pub async fn platform(&self) -> Result<Stage> {
+        let endpoints = self.servers.endpoints();
+        let options =
+            PlatformOptions::new(self.folder.join("platform")).with_env("RUST_LOG", "warn");
+        let platform = Platform::start(endpoints.clone(), options).await?;
         let clock = Clock::system();
         let options = &platform.options;
-        let api = Api::new(
-            platform.api_url(),
-            &options.jwt_secret,
-            &options.operator_key,
-            clock.clone(),
-        )?;
-        Ok(Self { api, clock, platform, servers })
+        let (url, secret) = (platform.api_url(), &options.jwt_secret);
+        let api = Api::new(url, secret, &options.operator_key, clock.clone())?;
+        let settings = Settings {
+            database_url: endpoints.database_url.parse()?,
+            gate_redis_url: endpoints.gate_redis_url.parse()?,
+            view_redis_url: endpoints.view_redis_url.parse()?,
+            kafka_brokers: endpoints.kafka_brokers,
+            key_prefix: options.key_prefix.clone(),
+            topic_prefix: options.topic_prefix.clone(),
+        };
+        let sources = Sources::connect(&settings).await?;
+        Ok(Stage { platform, api, sources, clock })
     }
 
-    /// Ends everything and removes the data.
+    /// Ends the servers and removes their data.
     ///
     /// # Errors
-    /// A process or server does not stop.
+    /// One could not be signalled, or the folder cannot be removed.
     pub async fn end(mut self) -> Result<()> {
-        self.platform.stop().await?;
         self.servers.stop().await?;
-        wipe()
+        wipe(&self.folder)
     }
 }
 
-fn wipe() -> Result<()> {
-    let folder = folder();
+fn wipe(folder: &PathBuf) -> Result<()> {
     if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
+        fs::remove_dir_all(folder)
+            .with_context(|| format!("cannot remove {}", folder.display()))?;
     }
-    Ok(())
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
 }

@@ -1,90 +1,109 @@
-//! `./dev bench smoke`: the few figures that tell whether something got slow, each beside a baseline
-//! of the same run.
+//! `smoke`: the figures that matter most, in a minute. Exit code 1: something failed, or an invariant is
+//! broken afterwards.
+#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
+#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 
-use std::{fs, path::PathBuf};
-
-use anyhow::{Context as _, Result};
-use bench::{
-    landed,
-    machine::Machine,
-    stage::{Stage, folder},
-    tailed, thin,
-};
+use anyhow::{Context as _, Result, ensure};
+use bench::{hardware::Hardware, hot, stage::Ground, tailer, thin, visible};
 use clap::Parser;
-use serde_json::json;
+use runtime::Clock;
+use serde::Serialize;
+use shopper::Latency;
+use verifier::{settled, verify};
 
-/// Claims of the hot run: seconds of load.
-const CLAIMS: i64 = 40_000;
+/// How long the platform may take to come to rest.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
 
-/// Requests under way in the hot run: what fills a lander's batches on two cores.
-const CONNECTIONS: usize = 256;
-
-/// Claims and connections of the quiet run, in which winners watch their list.
-const QUIET_CLAIMS: i64 = 2_000;
-const QUIET_CONNECTIONS: usize = 2;
-const WATCH_EVERY: usize = 10;
-
+/// Claims landed a second beside thin transactions, commit to visible, and the tailer's rows a second.
 #[derive(Parser)]
-#[command(about = "Claims landed, rows tailed, coupons seen: beside baselines, in one run")]
-struct Flags {
-    /// Write the figures to this file too.
-    #[arg(long)]
+struct Cli {
+    /// Also writes the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
+/// The keys of DESIGN §11, and what they were measured on.
+#[derive(Serialize)]
+struct Figures {
+    cores: usize,
+    cpu: String,
+    fsync_p50_ms: f64,
+    fsync_p99_ms: f64,
+    thin_per_s: f64,
+    landed_per_s: f64,
+    landed_over_thin: f64,
+    answer_p50_ms: f64,
+    answer_p99_ms: f64,
+    visible_p50_ms: f64,
+    visible_p99_ms: f64,
+    tailer_rows_per_s: f64,
+}
+
 #[tokio::main]
-async fn main() -> Result<()> {
-    let flags = Flags::parse();
-    let machine = Machine::probe(&folder())?;
-    println!("machine            {} cores, {}", machine.cores, machine.processor);
-    println!(
-        "fsync              p50 {:.2} ms, p99 {:.2} ms",
-        machine.fsync_p50_ms, machine.fsync_p99_ms
-    );
-    println!("… starting servers and processes");
-    let mut stage = Stage::start().await?;
-    let endpoints = stage.servers.endpoints();
-    println!("… one transaction per claim, at the database alone, 64 connections");
-    let thin_url = endpoints.url_of_database("bench_thin");
-    let thin = thin::landed_per_s(&thin_url, stage.clock.now()).await?;
-    println!("thin               {thin:.0} claims/s");
-
-    println!("… {CLAIMS} claims on one hot template over HTTP, {CONNECTIONS} connections");
-    let hot = landed::claims(&stage, CLAIMS, CONNECTIONS, 0).await?;
-    let landed = CLAIMS as f64 / hot.elapsed.as_secs_f64();
-    let (p50, p99, p999) = (hot.answered.ms(0.5), hot.answered.ms(0.99), hot.answered.ms(0.999));
-    println!("landed             {landed:.0} claims/s, {:.1} × thin (goal 3)", landed / thin);
-    println!("claim              p50 {p50:.1} ms, p99 {p99:.1} ms, p99.9 {p999:.1} ms");
-
-    println!(
-        "… {QUIET_CLAIMS} claims, {QUIET_CONNECTIONS} connections, one winner in {WATCH_EVERY} watching"
-    );
-    let quiet = landed::claims(&stage, QUIET_CLAIMS, QUIET_CONNECTIONS, WATCH_EVERY).await?;
-    let seen = (quiet.visible.ms(0.5), quiet.visible.ms(0.99), quiet.visible.ms(0.999));
-    println!(
-        "commit → visible   p50 {:.1} ms, p99 {:.1} ms, p99.9 {:.1} ms",
-        seen.0, seen.1, seen.2
-    );
-
-    println!("… rows from the binlog into Kafka, in bulk");
-    let rows = tailed::rows_per_s(&mut stage).await?;
-    println!("tailer             {rows:.0} rows/s");
-    stage.end().await?;
-
-    let figures = json!({
-        "machine": machine,
-        "thin_per_s": thin,
-        "landed_per_s": landed,
-        "landed_over_thin": landed / thin,
-        "claim_p50_ms": p50, "claim_p99_ms": p99, "claim_p999_ms": p999,
-        "visible_p50_ms": seen.0, "visible_p99_ms": seen.1, "visible_p999_ms": seen.2,
-        "tailer_rows_per_s": rows,
-    });
-    if let Some(path) = flags.json {
-        let text = serde_json::to_string_pretty(&figures)?;
-        fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
+async fn main() -> ExitCode {
+    match run(Cli::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("smoke: {error:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+async fn run(cli: Cli) -> Result<()> {
+    let ground = Ground::start().await?;
+    let hardware = Hardware::probe(ground.servers.dir())?;
+    println!("{} cores of {}", hardware.cores, hardware.cpu);
+    row("4 KiB made durable", &quantiles(&hardware.fsync));
+    let thin_url = ground.servers.endpoints().url_of_database("thin");
+    let thin_per_s = thin::per_second(&thin_url, Clock::system().now()).await?;
+    row("thin transactions", &format!("{thin_per_s:.0}/s, one claim each, 64 connections"));
+
+    let mut stage = ground.platform().await?;
+    let hot = hot::measure(&stage).await?;
+    let ratio = hot.landed_per_s / thin_per_s;
+    let landed = format!("{:.0}/s over HTTP, {ratio:.1} × thin", hot.landed_per_s);
+    row("claims landed, one template", &landed);
+    row("  answered", &quantiles(&hot.run.answered));
+    let visible = visible::measure(&stage, hot.landed_per_s / 2.0).await?;
+    row("201 to visible, half load", &quantiles(&visible));
+    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    let report = verify(&stage.sources, None, stage.clock.now()).await?;
+    let tailer_rows_per_s = tailer::rows_per_second(&mut stage).await?;
+    row("tailer into Kafka", &format!("{tailer_rows_per_s:.0} rows/s, a backlog of bulk rows"));
+    println!("\n{report}");
+    stage.platform.stop().await?;
+    ground.end().await?;
+
+    let figures = Figures {
+        cores: hardware.cores,
+        cpu: hardware.cpu,
+        fsync_p50_ms: hardware.fsync.ms(0.5),
+        fsync_p99_ms: hardware.fsync.ms(0.99),
+        thin_per_s,
+        landed_per_s: hot.landed_per_s,
+        landed_over_thin: ratio,
+        answer_p50_ms: hot.run.answered.ms(0.5),
+        answer_p99_ms: hot.run.answered.ms(0.99),
+        visible_p50_ms: visible.ms(0.5),
+        visible_p99_ms: visible.ms(0.99),
+        tailer_rows_per_s,
+    };
+    if let Some(file) = &cli.json {
+        let json = serde_json::to_string_pretty(&figures)? + "\n";
+        fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    ensure!(report.holds(), "an invariant is broken");
     Ok(())
+}
+
+fn row(name: &str, figure: &str) {
+    println!("  {name:<28} {figure}");
+}
+
+fn quantiles(latency: &Latency) -> String {
+    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| latency.ms(quantile));
+    format!("p50 {p50:.2}, p99 {p99:.2}, p99.9 {p999:.2} ms ({} times)", latency.count())
 }

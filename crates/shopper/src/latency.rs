@@ -31,6 +31,11 @@ impl Latency {
         self.microseconds.saturating_record(microseconds);
     }
 
+    /// Adds all of another's.
+    pub fn add(&mut self, other: &Self) {
+        self.microseconds.add(&other.microseconds).expect("all have the same range");
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.microseconds.len()

@@ -1,0 +1,47 @@
+//! Claims over HTTP on one hot template, a closed loop of many keep-alive connections.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use chrono::TimeDelta;
+use coupon::UserId;
+use mysql_store::{connect, verify};
+use shopper::{Crowd, NewTemplate, Run, Wish};
+
+use crate::stage::Stage;
+
+/// Claims that are measured.
+const CLAIMS: i64 = 24_000;
+/// Claims before them: connections, statements and code paths are warm then.
+const WARM_UP: i64 = 2_000;
+/// Requests under way at a time.
+const CONNECTIONS: usize = 512;
+/// How long a claim is tried.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Hot {
+    /// Claims landed a second, counted in MySQL.
+    pub landed_per_s: f64,
+    /// Every answer.
+    pub run: Run,
+}
+
+/// Sells a template out to as many users as it has coupons.
+///
+/// # Errors
+/// The platform fails, or not every coupon was sold.
+pub async fn measure(stage: &Stage) -> Result<Hot> {
+    let new = NewTemplate::simple("Hot", CLAIMS + WARM_UP, stage.clock.now(), TimeDelta::hours(1));
+    let template = stage.api.publish_new(&new).await?.id;
+    let crowd = Crowd::new(vec![stage.api.clone()], CONNECTIONS, PATIENCE);
+    let wish = |user| Wish::one(template, UserId(user));
+    crowd.run((1..=WARM_UP).map(wish).collect()).await?;
+    let run = crowd.run((WARM_UP + 1..=WARM_UP + CLAIMS).map(wish).collect()).await?;
+    let mut connection = connect::acquire(&stage.sources.pool).await?;
+    let now = stage.clock.now();
+    let landed = verify::count_coupons(&mut connection, Some(template), now).await?.all();
+    ensure!(landed == CLAIMS + WARM_UP, "{landed} of {} landed", CLAIMS + WARM_UP);
+    Ok(Hot { landed_per_s: CLAIMS as f64 / run.elapsed.as_secs_f64(), run })
+}
