@@ -122,6 +122,13 @@ async fn one_template_that_refuses_refuses_all_of_the_batch() {
     epochs[1].landed.template_id = TemplateId(1);
     epochs[1].admission.epoch = Epoch(EPOCH.0 + 1);
     assert_eq!(store.land(&epochs).await, Attempt::GuardRefused, "two epochs of one template");
+    let mut stale = [1, 3].map(|id| landing_of(TemplateId(id), USER, "a", &[1]));
+    stale[1].admission.epoch = Epoch(EPOCH.0 - 1);
+    assert_eq!(store.land(&stale).await, Attempt::GuardRefused, "of an older epoch");
+    execute(&mut store.connection, "update template_stock set open = 0 where template_id = 3")
+        .await;
+    let closed = [1, 3].map(|id| landing_of(TemplateId(id), USER, "a", &[1]));
+    assert_eq!(store.land(&closed).await, Attempt::GuardRefused);
     assert_eq!(store.counts().await, (0, 0));
     for (id, stock) in [(1, 10), (2, 0), (3, 10)] {
         assert_eq!(store.left(TemplateId(id)).await, stock);
