@@ -1,24 +1,12 @@
 //! Private servers and a platform on them, in a folder that is fresh at the start and gone at the end.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result};
 use devstack::{Options, Platform, PlatformOptions, Servers, project_root};
 use runtime::Clock;
 use shopper::Api;
-use tokio::time::{Instant, sleep};
-use topic::{TopicError, TopicLayout, TopicNames, ensure_topics, topic_offsets};
 use verifier::{Settings, Sources};
-
-/// Partitions of the keyed topics: enough for every process to have several, few enough for one broker
-/// on a small machine to create at once.
-const PARTITIONS: i32 = 8;
-
-/// How long a new topic may stay without a leader.
-const LED_MAX: Duration = Duration::from_secs(15);
-
-/// Pause between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Where data and logs of the demo lie.
 pub(crate) fn folder() -> PathBuf {
@@ -40,7 +28,6 @@ impl Stage {
         let servers = Servers::start(&folder(), &Options::default()).await?;
         let endpoints = servers.endpoints();
         let options = PlatformOptions::new(folder());
-        create_topics(&endpoints.kafka_brokers, &options.topic_prefix).await?;
         let platform = Platform::start(endpoints.clone(), options).await?;
         let settings = Settings {
             database_url: endpoints.database_url.parse()?,
@@ -68,23 +55,6 @@ impl Stage {
         self.servers.stop().await?;
         if wiped { wipe() } else { Ok(()) }
     }
-}
-
-/// Creates the topics and waits until the broker leads those that processes ask for at their start.
-async fn create_topics(brokers: &str, prefix: &str) -> Result<(), TopicError> {
-    let topics = TopicNames::new(prefix);
-    let layout = TopicLayout { partitions: PARTITIONS, ..TopicLayout::default() };
-    ensure_topics(brokers, &topics, &layout).await?;
-    let deadline = Instant::now() + LED_MAX;
-    for topic in [topics.user_coupon(), topics.expiry()] {
-        while let Err(error) = topic_offsets(brokers, &topic).await {
-            if Instant::now() >= deadline {
-                return Err(error);
-            }
-            sleep(LOOK_EVERY).await;
-        }
-    }
-    Ok(())
 }
 
 fn wipe() -> Result<()> {

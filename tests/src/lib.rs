@@ -14,7 +14,7 @@ use mysql_store::{
 use runtime::Clock;
 use shopper::{Api, Crowd, NewTemplate, Run};
 use tokio::time::{Instant, sleep};
-use topic::{TopicLayout, TopicNames, ensure_topics, topic_offsets};
+use topic::{TopicLayout, TopicNames, ensure_topics};
 use verifier::{History, Report, Settings, Sources, settled, verify};
 
 /// Partitions of the keyed topics: enough for order and rebalances to matter, few enough to create at once.
@@ -56,7 +56,9 @@ impl World {
         change: impl FnOnce(PlatformOptions) -> PlatformOptions,
     ) -> Self {
         let scope = TestServers::shared().scope(name);
-        create_topics(&scope).await;
+        let topics = TopicNames::new(scope.topic_prefix.clone());
+        let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
+        ensure_topics(&scope.endpoints.kafka_brokers, &topics, &layout).await.unwrap();
         let options = change(PlatformOptions::of_test(&scope));
         let platform = Platform::start(scope.endpoints.clone(), options).await;
         let platform = platform.unwrap_or_else(|error| panic!("{error}"));
@@ -171,19 +173,4 @@ pub fn histories(runs: Vec<Run>) -> History {
 pub fn assert_no_panic(log: &str) {
     let panicked: Vec<&str> = log.lines().filter(|line| line.contains("panicked")).collect();
     assert!(panicked.is_empty(), "{panicked:#?}");
-}
-
-/// Creates the topics and waits until the broker leads those that processes ask for at their start.
-async fn create_topics(scope: &Scope) {
-    let brokers = &scope.endpoints.kafka_brokers;
-    let topics = TopicNames::new(scope.topic_prefix.clone());
-    let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
-    ensure_topics(brokers, &topics, &layout).await.unwrap();
-    let deadline = Instant::now() + STATE_MAX;
-    for topic in [topics.user_coupon(), topics.expiry()] {
-        while let Err(error) = topic_offsets(brokers, &topic).await {
-            assert!(Instant::now() < deadline, "{error}");
-            sleep(LOOK_EVERY).await;
-        }
-    }
 }
