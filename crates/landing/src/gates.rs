@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{Arc, Mutex as Lock, PoisonError},
     time::{Duration, Instant},
 };
@@ -26,8 +27,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How long a change of a template waits for its gate, and how often it looks while another process
 /// loads it: a million users take seconds.
-const SHOW_MAX: Duration = Duration::from_secs(10);
+pub const SHOW_MAX: Duration = Duration::from_secs(10);
 const SHOW_LOOK: Duration = Duration::from_millis(20);
+
+/// How long a claim waits for a gate that was wrong: a look and a rebuild of a small template. A larger
+/// one answers as being loaded.
+pub const MEND_MAX: Duration = Duration::from_secs(3);
 
 /// Requests that may wait; more are of no use, since one look covers all templates.
 const REQUESTS_MAX: usize = 1024;
@@ -104,6 +109,17 @@ impl Gates {
     /// Resolves after the next look at the gates.
     pub async fn next_look(&self) {
         self.looked.notified().await;
+    }
+
+    /// Reports a wrong gate and waits for the next look at the gates, at most [`MEND_MAX`].
+    pub async fn mend(&self, template: TemplateId, epoch: Epoch) {
+        // Listening begins before the request: a look is not missed however fast it is.
+        let mut looked = pin!(self.looked.notified());
+        looked.as_mut().enable();
+        self.report_wrong(template, epoch);
+        if tokio::time::timeout(MEND_MAX, looked).await.is_err() {
+            debug!(template.id = %template, "the gates were not looked at in time");
+        }
     }
 
     /// Makes the gate know this version of its template, whoever rebuilds it. Answers whether it did
@@ -192,12 +208,25 @@ impl Keeper {
             let id = watched.template.id;
             let reported = requests.iter().filter(|request| request.template == id);
             let wrong = reported.filter_map(|request| request.wrong).max();
-            let _alone = self.gates.rebuilding.lock().await;
-            if self.must_rebuild(id, watched.epoch, wrong).await?
-                && let Rebuilt::Open(epoch) = self.gates.rebuild(id).await?
-            {
-                self.gates.learn(id, epoch);
+            if let Err(error) = self.keep(id, watched.epoch, wrong).await {
+                // One gate that fails keeps no other from being looked at.
+                warn!(template.id = %id, error = %error, cause = ?error, "a gate is not kept");
             }
+        }
+        Ok(())
+    }
+
+    async fn keep(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        wrong: Option<Epoch>,
+    ) -> Result<(), RebuildError> {
+        let _alone = self.gates.rebuilding.lock().await;
+        if self.must_rebuild(template, epoch, wrong).await?
+            && let Rebuilt::Open(epoch) = self.gates.rebuild(template).await?
+        {
+            self.gates.learn(template, epoch);
         }
         Ok(())
     }

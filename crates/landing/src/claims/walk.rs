@@ -231,8 +231,7 @@ impl Walk {
                 Ok(Next::AdmitAgain)
             }
             Decision::NumberTaken => {
-                self.gates.report_wrong(template.id, epoch);
-                self.gates.next_look().await;
+                self.gates.mend(template.id, epoch).await;
                 Ok(Next::AdmitAgain)
             }
             Decision::NotOpen | Decision::Short => {
