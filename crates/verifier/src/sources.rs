@@ -1,7 +1,7 @@
 //! Where the verifier looks: MySQL, the gate, the view, the topics.
 
 use clap::Args;
-use mysql_store::{MySqlPool, connect, user_view};
+use mysql_store::{MySqlPool, connect, migrate, user_view};
 use redis_gate::{Gate, GateRedis};
 use redis_view::{GenerationOf, ViewStore};
 use runtime::Secret;
@@ -54,9 +54,10 @@ impl Sources {
     /// Connects to MySQL and both Redis servers; topics are opened when they are read.
     ///
     /// # Errors
-    /// One cannot be reached.
+    /// One cannot be reached, or the schema is not the one that this verifier knows.
     pub async fn connect(settings: &Settings) -> Result<Self, VerifyError> {
         let pool = connect::pool(settings.database_url.expose(), CONNECTIONS).await?;
+        migrate::check(&mut *connect::acquire(&pool).await?).await?;
         let redis = GateRedis::connect(settings.gate_redis_url.expose()).await?;
         let generation_of = generation_of(pool.clone());
         let view_url = settings.view_redis_url.expose();
