@@ -69,7 +69,7 @@ pub async fn run(
     };
     let topic = TopicNames::new(&config.topic_prefix);
     let (group, topic) = (group(&topic), topic.expiry());
-    let partitions = wake_ups::partitions(&config.kafka_brokers, &topic).await?;
+    let partitions = topic::partitions(&config.kafka_brokers, &topic).await?;
     worker.deadlines = Deadlines::new(partitions);
     let topics = [topic];
     let consumer =

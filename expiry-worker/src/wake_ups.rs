@@ -1,18 +1,10 @@
 //! When each owned shard has to be looked at next: wake-ups and assignments, folded.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use coupon::limit::EXPIRY_SHARDS;
-use runtime::Backoff;
-use tokio::time::Instant;
-use topic::{ExpiryWakeUp, TopicError, topic_offsets};
-
-/// How long the leaders of a topic that was just created may take to move in.
-const LEADERS_MAX: Duration = Duration::from_secs(15);
-
-/// The wait between two questions for them, at first and at most.
-const LEADERS_ASKED: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+use topic::ExpiryWakeUp;
 
 /// The next deadline of each owned shard. It may be too early, never too late: whoever looks too
 /// early finds nothing due and reads the index again.
@@ -75,20 +67,6 @@ impl Deadlines {
     /// The owned shards and what is known of each.
     pub(crate) fn shards(&self) -> Vec<(u8, Option<DateTime<Utc>>)> {
         self.next.iter().map(|(shard, next)| (*shard, *next)).collect()
-    }
-}
-
-/// The number of partitions of the topic, once they have leaders.
-pub(crate) async fn partitions(brokers: &str, topic: &str) -> anyhow::Result<i32> {
-    let give_up = Instant::now() + LEADERS_MAX;
-    let mut backoff = Backoff::new(LEADERS_ASKED.0, LEADERS_ASKED.1);
-    loop {
-        match topic_offsets(brokers, topic).await {
-            // A broker that does not answer has been waited for already.
-            Err(error @ TopicError::Unreachable { .. }) => return Err(error.into()),
-            Err(error) if error.is_retriable() && Instant::now() < give_up => backoff.wait().await,
-            offsets => return Ok(i32::try_from(offsets?.len())?),
-        }
     }
 }
 

@@ -59,7 +59,7 @@ pub async fn run(
     stores.ready();
     let brokers = &config.kafka_brokers;
     let producer = Producer::connect(brokers, ProducerOptions::default()).await?;
-    let expiry_partitions = wake_up::partitions(brokers, &names.expiry()).await?;
+    let expiry_partitions = topic::partitions(brokers, &names.expiry()).await?;
     let topics = [names.user_coupon()];
     let consumer =
         Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;

@@ -4,18 +4,10 @@
 //! second. Within a batch only: a wake-up sent for an earlier coupon may have been spent already by
 //! the time a later one lands.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use runtime::Backoff;
-use tokio::time::Instant;
-use topic::{ExpiryWakeUp, TopicError, topic_offsets};
-
-/// How long the leaders of a topic that was just created may take to move in.
-const LEADERS_MAX: Duration = Duration::from_secs(15);
-
-/// The wait between two questions for them, at first and at most.
-const LEADERS_ASKED: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+use topic::ExpiryWakeUp;
 
 /// The wake-ups of a batch.
 #[derive(Debug, Default)]
@@ -37,20 +29,6 @@ impl WakeUps {
     pub(crate) fn into_messages(self) -> Vec<ExpiryWakeUp> {
         let message = |((shard, _), deadline_ms)| ExpiryWakeUp { shard, deadline_ms };
         self.earliest.into_iter().map(message).collect()
-    }
-}
-
-/// The number of partitions of the topic, once they have leaders.
-pub(crate) async fn partitions(brokers: &str, topic: &str) -> anyhow::Result<i32> {
-    let give_up = Instant::now() + LEADERS_MAX;
-    let mut backoff = Backoff::new(LEADERS_ASKED.0, LEADERS_ASKED.1);
-    loop {
-        match topic_offsets(brokers, topic).await {
-            // A broker that does not answer has been waited for already.
-            Err(error @ TopicError::Unreachable { .. }) => return Err(error.into()),
-            Err(error) if error.is_retriable() && Instant::now() < give_up => backoff.wait().await,
-            offsets => return Ok(i32::try_from(offsets?.len())?),
-        }
     }
 }
 

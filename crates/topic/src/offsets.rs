@@ -1,6 +1,6 @@
 //! Ends of topics and how far groups are behind, for metrics, tests and the verifier.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::{
     Offset,
@@ -12,6 +12,11 @@ use crate::{TopicError, client};
 
 /// How long one request may take.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
+
+/// How long the leaders of a topic that was just created may take to move in, and how often it is
+/// looked for them.
+const LEADERS_MAX: Duration = Duration::from_secs(15);
+const LEADERS_LOOK: Duration = Duration::from_millis(100);
 
 /// The span of offsets that a partition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +40,25 @@ pub async fn topic_offsets(
         watermarks(&consumer, &brokers, &topic)
     })
     .await
+}
+
+/// The number of partitions of a topic, once they have leaders: right after a topic was created they
+/// have none, and whoever assigns work by partition must wait. Fails when no broker answers within
+/// 15 s.
+pub async fn partitions(brokers: &str, topic: &str) -> Result<i32, TopicError> {
+    let give_up = Instant::now() + LEADERS_MAX;
+    loop {
+        match topic_offsets(brokers, topic).await {
+            // A broker that does not answer has been waited for already.
+            Err(error @ TopicError::Unreachable { .. }) => return Err(error),
+            Err(error) if error.is_retriable() && Instant::now() < give_up => {
+                tokio::time::sleep(LEADERS_LOOK).await;
+            }
+            offsets => {
+                return Ok(offsets?.iter().map(|one| one.partition + 1).max().unwrap_or(0));
+            }
+        }
+    }
 }
 
 /// How many messages `group` has not committed yet, over all partitions of `topic`. Fails when no
