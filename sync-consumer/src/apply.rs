@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId, CouponStatus, TemplateId, UserId};
 use redis_view::{Change, ViewCoupon};
-use topic::{Event, ExpiryWakeUp, Message, UserCouponRow};
+use topic::{Event, Message, UserCouponRow};
 
 use crate::wake_up::WakeUps;
 
@@ -15,7 +15,7 @@ pub(crate) struct Work<'a> {
     /// The changes of each user in the order of the topic, which is that of the commits.
     pub(crate) users: Vec<(UserId, Vec<Change>)>,
     /// Wake-ups, one for each shard and second.
-    pub(crate) wake_ups: Vec<ExpiryWakeUp>,
+    pub(crate) wake_ups: WakeUps,
     /// Messages that cannot be read.
     pub(crate) undecodable: Vec<Undecodable<'a>>,
     /// When the tailer handled the oldest and the newest event, milliseconds since 1970.
@@ -37,7 +37,6 @@ impl<'a> Work<'a> {
     /// Sorts a batch out.
     pub(crate) fn of(batch: &'a [Message]) -> Self {
         let mut work = Self::default();
-        let mut wake_ups = WakeUps::default();
         let mut places: HashMap<UserId, usize> = HashMap::new();
         for message in batch {
             let (user, shard, change, handled_ms) = match read(message) {
@@ -52,7 +51,7 @@ impl<'a> Work<'a> {
             let (oldest, newest) = work.handled_ms.unwrap_or((handled_ms, handled_ms));
             work.handled_ms = Some((oldest.min(handled_ms), newest.max(handled_ms)));
             if change.is_listed() {
-                wake_ups.add(shard, change.coupon.valid_until);
+                work.wake_ups.add(shard, change.coupon.valid_until);
             }
             let place = *places.entry(user).or_insert_with(|| {
                 work.users.push((user, Vec::new()));
@@ -60,7 +59,6 @@ impl<'a> Work<'a> {
             });
             work.users[place].1.push(change);
         }
-        work.wake_ups = wake_ups.into_messages();
         work
     }
 }
@@ -154,7 +152,7 @@ mod tests {
             .map(|(user, changes)| (user.0, changes.iter().map(|change| change.version).collect()))
             .collect();
         assert_eq!(versions, [(7, vec![1, 2]), (8, vec![1])]);
-        assert_eq!(work.wake_ups.len(), 2);
+        assert_eq!(work.wake_ups.messages().count(), 2);
         assert_eq!(work.handled_ms, Some((7_000, 7_000)));
         assert!(work.undecodable.is_empty());
     }

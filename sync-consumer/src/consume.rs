@@ -9,7 +9,7 @@ use metrics::{counter, gauge, histogram};
 use redis_view::{Applied, Change, ViewError, ViewStore};
 use runtime::{Backoff, Clock, Part};
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, Message, Producer, TopicNames};
+use topic::{Consumer, ExpiryWakeUp, Producer, TopicNames};
 use tracing::{error, warn};
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     metrics::{
         BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, LAG, REPAIRS, RETRIES, WAKE_UPS,
     },
-    wake_up,
+    wake_up::{self, Held},
 };
 
 /// Messages of one batch: enough for full pipelines, little to repeat after an outage.
@@ -58,61 +58,103 @@ impl Consume {
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
         let mut rebalances = consumer.rebalances();
+        let mut held = Held::default();
         loop {
             let batch = tokio::select! {
                 biased;
-                () = stop.cancelled() => return Ok(()),
+                () = stop.cancelled() => break,
                 // Partitions arrive while the next batch is waited for, so this has its own branch.
                 Ok(()) = rebalances.changed() => {
                     self.partitions.ready();
                     continue;
                 }
+                () = held.due() => Vec::new(),
                 batch = consumer.next_batch(BATCH_MAX) => batch.context("consuming failed")?,
             };
-            if !self.until_done(&batch, stop).await {
-                return Ok(());
+            if !batch.is_empty() {
+                let work = Work::of(&batch);
+                histogram!(BATCH).record(count(batch.len()));
+                if !self.until_applied(&work, stop).await {
+                    break;
+                }
+                self.measure(&work);
+                let wake_ups = work.wake_ups;
+                held.add(wake_ups, batch, self.clock.now());
             }
-            for message in &batch {
-                consumer.store(message);
+            if held.is_due() {
+                if !self.until_sent(&held, stop).await {
+                    break;
+                }
+                held.take().iter().for_each(|message| consumer.store(message));
             }
         }
+        // What is not sent now comes again with its changes, after the next start.
+        if self.wake(&held).await.is_ok() {
+            held.take().iter().for_each(|message| consumer.store(message));
+        }
+        Ok(())
     }
 
     /// Repeats the batch until it is done, however long a store is down; false: stopped before.
-    async fn until_done(&self, batch: &[Message], stop: &CancellationToken) -> bool {
-        let work = Work::of(batch);
+    async fn until_applied(&self, work: &Work<'_>, stop: &CancellationToken) -> bool {
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
-        histogram!(BATCH).record(count(batch.len()));
-        while let Err(failure) = self.step(&work).await {
-            counter!(RETRIES).increment(1);
-            warn!(error = format!("{failure:#}"), "batch not done, it is tried again");
-            self.stores.not_ready(format!("{failure:#}"));
-            tokio::select! {
-                () = stop.cancelled() => return false,
-                () = backoff.wait() => {}
+        while let Err(failure) = self.step(work).await {
+            if !self.goes_on(&failure, &mut backoff, stop).await {
+                return false;
             }
         }
         self.stores.ready();
-        self.measure(&work);
         true
     }
 
-    /// One attempt at a batch. All of it may be repeated.
+    /// Repeats the wake-ups until they are sent; false: stopped before.
+    async fn until_sent(&self, held: &Held, stop: &CancellationToken) -> bool {
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        while let Err(failure) = self.wake(held).await {
+            if !self.goes_on(&failure, &mut backoff, stop).await {
+                return false;
+            }
+        }
+        self.stores.ready();
+        true
+    }
+
+    /// After a failure: says so and waits; false: stopped meanwhile.
+    async fn goes_on(
+        &self,
+        failure: &anyhow::Error,
+        backoff: &mut Backoff,
+        stop: &CancellationToken,
+    ) -> bool {
+        counter!(RETRIES).increment(1);
+        warn!(error = format!("{failure:#}"), "batch not done, it is tried again");
+        self.stores.not_ready(format!("{failure:#}"));
+        tokio::select! {
+            () = stop.cancelled() => false,
+            () = backoff.wait() => true,
+        }
+    }
+
+    /// One attempt at a batch but for its wake-ups. All of it may be repeated.
     async fn step(&self, work: &Work<'_>) -> anyhow::Result<()> {
         stream::iter(&work.users)
             .map(Ok)
             .try_for_each_concurrent(USERS_AT_ONCE, |(user, changes)| self.apply(*user, changes))
             .await
             .context("view")?;
-        stream::iter(&work.wake_ups)
-            .map(Ok)
-            .try_for_each_concurrent(SENDS_AT_ONCE, |wake_up| self.wake(*wake_up))
-            .await
-            .context("expiry topic")?;
         for undecodable in &work.undecodable {
             self.put_aside(undecodable).await?;
         }
         Ok(())
+    }
+
+    /// One attempt at the wake-ups held back. All of them may be repeated.
+    async fn wake(&self, held: &Held) -> anyhow::Result<()> {
+        stream::iter(held.messages())
+            .map(Ok)
+            .try_for_each_concurrent(SENDS_AT_ONCE, |wake_up| self.send(wake_up))
+            .await
+            .context("expiry topic")
     }
 
     /// Writes a user's changes, then reads them back.
@@ -154,7 +196,7 @@ impl Consume {
         Ok(())
     }
 
-    async fn wake(&self, wake_up: topic::ExpiryWakeUp) -> anyhow::Result<()> {
+    async fn send(&self, wake_up: ExpiryWakeUp) -> anyhow::Result<()> {
         let partition = wake_up::partition(wake_up.shard, self.expiry_partitions);
         let key = wake_up.shard.to_string();
         let payload = serde_json::to_vec(&wake_up)?;

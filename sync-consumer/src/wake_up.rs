@@ -1,15 +1,27 @@
 //! Expiry messages: who has to be woken when.
 //!
 //! A million coupons of one template end in the same second, so wake-ups are coalesced by shard and
-//! second. Within a batch only: a wake-up sent for an earlier coupon may have been spent already by
-//! the time a later one lands.
+//! second: within a batch, and over the batches of a moment, because a wake-up may arrive at any time
+//! before its deadline. Not over longer: a wake-up sent for an earlier coupon may have been spent
+//! already by the time a later one lands.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
-use chrono::{DateTime, Utc};
-use topic::ExpiryWakeUp;
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio::time::{self, Instant};
+use topic::{ExpiryWakeUp, Message};
 
-/// The wake-ups of a batch.
+/// How long wake-ups wait for company: at 30 batches a second it saves nine sends of ten. Offsets wait
+/// with them, so it is also what a crash repeats, beside the interval of commits.
+const HOLD: Duration = Duration::from_millis(250);
+
+/// A deadline nearer than this is sent at once: [`HOLD`] and the way to the worker, many times over.
+const NEAR: TimeDelta = TimeDelta::seconds(5);
+
+/// Wake-ups, coalesced.
 #[derive(Debug, Default)]
 pub(crate) struct WakeUps {
     /// (shard, second) → the exact earliest deadline in it, milliseconds since 1970.
@@ -19,16 +31,65 @@ pub(crate) struct WakeUps {
 impl WakeUps {
     /// An unused coupon of `shard` ends at `deadline`.
     pub(crate) fn add(&mut self, shard: u8, deadline: DateTime<Utc>) {
-        let deadline_ms = deadline.timestamp_millis();
+        self.add_ms(shard, deadline.timestamp_millis());
+    }
+
+    fn add_ms(&mut self, shard: u8, deadline_ms: i64) {
         let earliest =
             self.earliest.entry((shard, deadline_ms.div_euclid(1000))).or_insert(deadline_ms);
         *earliest = deadline_ms.min(*earliest);
     }
 
     /// One message for each shard and second.
-    pub(crate) fn into_messages(self) -> Vec<ExpiryWakeUp> {
-        let message = |((shard, _), deadline_ms)| ExpiryWakeUp { shard, deadline_ms };
-        self.earliest.into_iter().map(message).collect()
+    pub(crate) fn messages(&self) -> impl Iterator<Item = ExpiryWakeUp> {
+        let message = |(&(shard, _), &deadline_ms)| ExpiryWakeUp { shard, deadline_ms };
+        self.earliest.iter().map(message)
+    }
+}
+
+/// Wake-ups held back for a moment, with the messages that are done once these are sent.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    wake_ups: WakeUps,
+    /// The last message of each partition.
+    last: HashMap<i32, Message>,
+    /// When they have to go.
+    until: Option<Instant>,
+}
+
+impl Held {
+    /// Adds what is left to do of a batch.
+    pub(crate) fn add(&mut self, wake_ups: WakeUps, batch: Vec<Message>, now: DateTime<Utc>) {
+        let near_ms = (now + NEAR).timestamp_millis();
+        let near = wake_ups.messages().any(|wake_up| wake_up.deadline_ms < near_ms);
+        let patience = if near || wake_ups.earliest.is_empty() { Duration::ZERO } else { HOLD };
+        let until = Instant::now() + patience;
+        self.until = Some(self.until.map_or(until, |known| known.min(until)));
+        wake_ups.messages().for_each(|new| self.wake_ups.add_ms(new.shard, new.deadline_ms));
+        self.last.extend(batch.into_iter().map(|message| (message.partition, message)));
+    }
+
+    /// Ends when they have to go; never, if nothing is held.
+    pub(crate) async fn due(&self) {
+        match self.until {
+            Some(until) => time::sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether they have to go.
+    pub(crate) fn is_due(&self) -> bool {
+        self.until.is_some_and(|until| until <= Instant::now())
+    }
+
+    /// One message for each shard and second.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = ExpiryWakeUp> {
+        self.wake_ups.messages()
+    }
+
+    /// They are sent: the messages that are done now.
+    pub(crate) fn take(&mut self) -> Vec<Message> {
+        std::mem::take(self).last.into_values().collect()
     }
 }
 
@@ -50,7 +111,42 @@ mod tests {
         }
         let expected = [(1, 5_100), (1, 6_000), (2, 5_500)];
         let expected = expected.map(|(shard, deadline_ms)| ExpiryWakeUp { shard, deadline_ms });
-        assert_eq!(wake_ups.into_messages(), expected);
+        assert_eq!(wake_ups.messages().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn far_deadlines_wait_for_company_and_near_ones_take_it_along() {
+        let now = DateTime::from_timestamp_millis(0).unwrap();
+        let batch = |partition, deadline_ms| {
+            let mut wake_ups = WakeUps::default();
+            wake_ups.add_ms(1, deadline_ms);
+            let message = Message {
+                topic: "t".to_owned(),
+                partition,
+                offset: deadline_ms,
+                key: Vec::new(),
+                payload: None,
+                headers: Vec::new(),
+                timestamp_ms: None,
+            };
+            (wake_ups, vec![message])
+        };
+        let mut held = Held::default();
+        for (partition, deadline_ms) in [(0, 60_500), (0, 60_400), (1, 61_000)] {
+            let (wake_ups, messages) = batch(partition, deadline_ms);
+            held.add(wake_ups, messages, now);
+            assert!(!held.is_due());
+        }
+        let (wake_ups, messages) = batch(1, 4_000);
+        held.add(wake_ups, messages, now);
+        assert!(held.is_due());
+        let deadlines: Vec<_> = held.messages().map(|wake_up| wake_up.deadline_ms).collect();
+        assert_eq!(deadlines, [4_000, 60_400, 61_000]);
+        let mut done: Vec<_> =
+            held.take().iter().map(|message| (message.partition, message.offset)).collect();
+        done.sort_unstable();
+        assert_eq!(done, [(0, 60_400), (1, 4_000)]);
+        assert!(!held.is_due() && held.messages().next().is_none());
     }
 
     #[test]
