@@ -1,11 +1,14 @@
 #!lua
--- Opens a loaded gate: only from exactly loading(E), with the facts read from MySQL after E began.
+-- Opens a loaded gate: only from exactly loading(E), with the facts read from MySQL after E began. A
+-- state that came by `set_state.lua` meanwhile stays if its version is newer.
 -- KEYS  1 meta
 -- ARGV  1 epoch E   2 run   3 template version   4 state   5 starts_ms   6 ends_ms   7 limit
 --       8 stock   9 last movement
 -- Returns 1 opened, 0 refused
-local meta = redis.call('HMGET', KEYS[1], 'phase', 'epoch', 'run')
+local meta = redis.call('HMGET', KEYS[1], 'phase', 'epoch', 'run', 'version', 'state')
 if meta[1] ~= 'loading' or meta[2] ~= ARGV[1] or meta[3] ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'phase', 'open', 'version', ARGV[3], 'state', ARGV[4],
+local version, state = ARGV[3], ARGV[4]
+if meta[4] and tonumber(meta[4]) > tonumber(version) then version, state = meta[4], meta[5] end
+redis.call('HSET', KEYS[1], 'phase', 'open', 'version', version, 'state', state,
     'starts', ARGV[5], 'ends', ARGV[6], 'limit', ARGV[7], 'stock', ARGV[8], 'movement', ARGV[9])
 return 1

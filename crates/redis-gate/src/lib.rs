@@ -13,6 +13,7 @@ mod error;
 mod gate;
 mod inspect;
 mod keys;
+mod operator;
 mod rebuild;
 mod scripts;
 
@@ -21,4 +22,5 @@ pub use entry::{Entry, EntryError, Request, RequestState};
 pub use error::GateError;
 pub use gate::{Gate, Refusal, Verdict};
 pub use inspect::{InFlight, Meta, Phase};
+pub use operator::{Moved, Unloaded};
 pub use rebuild::{LOAD_USERS_MAX, OpenFacts};

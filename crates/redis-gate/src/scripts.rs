@@ -13,6 +13,9 @@ pub(crate) struct Scripts {
     pub(crate) begin: Script,
     pub(crate) load: Script,
     pub(crate) open: Script,
+    pub(crate) apply_movement: Script,
+    pub(crate) set_state: Script,
+    pub(crate) unload: Script,
 }
 
 impl Scripts {
@@ -24,6 +27,9 @@ impl Scripts {
             begin: script(include_str!("../../../lua/begin.lua")),
             load: script(include_str!("../../../lua/load.lua")),
             open: script(include_str!("../../../lua/open.lua")),
+            apply_movement: script(include_str!("../../../lua/move.lua")),
+            set_state: script(include_str!("../../../lua/set_state.lua")),
+            unload: script(include_str!("../../../lua/unload.lua")),
         }
     }
 }

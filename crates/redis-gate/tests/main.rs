@@ -4,6 +4,7 @@
 mod harness;
 mod life;
 mod model;
+mod operator;
 mod rebuild;
 mod server;
 mod verdicts;

@@ -1,0 +1,197 @@
+//! Movements, states, unloading: each call has its effect once, whatever comes late or twice.
+
+use chrono::TimeDelta;
+use coupon::{Epoch, TemplateState, UserId};
+use redis_gate::{GateError, Moved, OpenFacts, Phase, Refusal, Unloaded, Verdict};
+
+use crate::harness::{EPOCH, OwnRedis, TEMPLATE, TestGate, USER, claim, facts, now, refused};
+
+const OLDER: Epoch = Epoch(6);
+const NEWER: Epoch = Epoch(8);
+
+async fn apply(gate: &TestGate, seq: i64, delta: i64) -> Moved {
+    gate.gate.apply_movement(TEMPLATE, EPOCH, seq, delta).await.unwrap()
+}
+
+async fn unload(gate: &TestGate) -> Unloaded {
+    gate.gate.unload(TEMPLATE, EPOCH, now()).await.unwrap()
+}
+
+#[tokio::test]
+async fn movements_apply_in_order_and_once_each() {
+    let gate = TestGate::open("movements", facts()).await;
+    assert_eq!(apply(&gate, 2, 5).await, Moved::Applied(15));
+    assert_eq!(apply(&gate, 3, -4).await, Moved::Applied(11));
+    let before = gate.memory().await;
+    for seq in 1..=3 {
+        assert_eq!(apply(&gate, seq, 100).await, Moved::Already);
+    }
+    assert_eq!(apply(&gate, 5, 100).await, Moved::Gap(3));
+    assert_eq!(gate.memory().await, before);
+    assert_eq!(apply(&gate, 4, 1).await, Moved::Applied(12));
+    assert_eq!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().movement, 4);
+}
+
+#[tokio::test]
+async fn a_cut_may_leave_the_stock_below_zero_and_what_is_in_flight_fills_it_up() {
+    let gate = TestGate::open("cut", OpenFacts { limit: 5, stock: 4, ..facts() }).await;
+    let admitted = claim(USER, "a", 3);
+    gate.admit(&admitted).await;
+    assert_eq!(apply(&gate, 2, -4).await, Moved::Applied(-3));
+    assert_eq!(gate.claim(&claim(UserId(71), "a", 1)).await, refused(Refusal::SoldOut));
+    gate.release(&admitted).await;
+    assert_eq!(gate.stock().await, 0);
+    assert_eq!(gate.claim(&claim(UserId(71), "a", 1)).await, refused(Refusal::SoldOut));
+    assert_eq!(apply(&gate, 3, 1).await, Moved::Applied(1));
+    assert_eq!(gate.admit(&claim(UserId(71), "a", 1)).await, [1]);
+}
+
+#[tokio::test]
+async fn a_movement_has_no_effect_on_a_gate_that_is_absent_loading_or_another() {
+    let gate = TestGate::absent("movement elsewhere").await;
+    assert_eq!(apply(&gate, 1, 5).await, Moved::NotLoaded);
+    assert!(gate.gate.begin(TEMPLATE, EPOCH).await.unwrap());
+    let before = gate.memory().await;
+    assert_eq!(apply(&gate, 1, 5).await, Moved::NotLoaded);
+    assert_eq!(gate.memory().await, before);
+    assert!(gate.gate.open(TEMPLATE, EPOCH, &facts()).await.unwrap());
+    let before = gate.memory().await;
+    for epoch in [OLDER, NEWER] {
+        let moved = gate.gate.apply_movement(TEMPLATE, epoch, 2, 5).await.unwrap();
+        assert_eq!(moved, Moved::OtherEpoch(EPOCH));
+    }
+    assert_eq!(gate.memory().await, before);
+    gate.set_meta("run", "another/run").await;
+    assert_eq!(apply(&gate, 2, 5).await, Moved::NotLoaded);
+    assert_eq!(gate.stock().await, 10);
+}
+
+#[tokio::test]
+async fn a_movement_is_applied_in_the_gates_own_numbers() {
+    // Beyond 2^31 in one step, and far from where Lua's numbers end.
+    let gate = TestGate::open("large", OpenFacts { stock: 900_000_000, ..facts() }).await;
+    assert_eq!(apply(&gate, 2, 1_000_000_000).await, Moved::Applied(1_900_000_000));
+    assert_eq!(apply(&gate, 3, 1_000_000_000).await, Moved::Applied(2_900_000_000));
+    assert_eq!(apply(&gate, 4, -2_900_000_000).await, Moved::Applied(0));
+}
+
+#[tokio::test]
+async fn a_state_is_taken_if_its_version_is_newer_and_refuses_or_admits_at_once() {
+    let gate = TestGate::open("states", OpenFacts { version: 2, ..facts() }).await;
+    let set =
+        async |version, state| gate.gate.set_state(TEMPLATE, EPOCH, version, state).await.unwrap();
+    assert_eq!(set(3, TemplateState::Paused).await, Some(true));
+    assert_eq!(gate.claim(&claim(USER, "a", 1)).await, refused(Refusal::Paused));
+    let before = gate.memory().await;
+    for version in [1, 2, 3] {
+        assert_eq!(set(version, TemplateState::Published).await, Some(false));
+    }
+    assert_eq!(gate.memory().await, before);
+    // A call that overtook another: the later version stays.
+    assert_eq!(set(5, TemplateState::Published).await, Some(true));
+    assert_eq!(set(4, TemplateState::Ended).await, Some(false));
+    gate.admit(&claim(USER, "a", 1)).await;
+    assert_eq!(set(6, TemplateState::Ended).await, Some(true));
+    assert_eq!(gate.claim(&claim(UserId(71), "a", 1)).await, refused(Refusal::Ended));
+    let meta = gate.gate.meta(TEMPLATE).await.unwrap().unwrap();
+    assert_eq!((meta.version, meta.epoch, meta.stock), (6, EPOCH, 9));
+}
+
+#[tokio::test]
+async fn a_state_has_no_effect_under_another_epoch_or_run() {
+    let gate = TestGate::absent("state elsewhere").await;
+    let set =
+        async |epoch| gate.gate.set_state(TEMPLATE, epoch, 9, TemplateState::Paused).await.unwrap();
+    assert_eq!(set(EPOCH).await, None);
+    assert!(gate.memory().await.is_empty());
+    gate.rebuild(EPOCH, facts()).await;
+    let before = gate.memory().await;
+    for epoch in [OLDER, NEWER] {
+        assert_eq!(set(epoch).await, None);
+    }
+    assert_eq!(gate.memory().await, before);
+    gate.set_meta("run", "another/run").await;
+    let before = gate.memory().await;
+    assert_eq!(set(EPOCH).await, None);
+    assert_eq!(gate.memory().await, before);
+}
+
+#[tokio::test]
+async fn a_pause_while_the_gate_loads_outlives_its_opening() {
+    let gate = TestGate::absent("pause while loading").await;
+    assert!(gate.gate.begin(TEMPLATE, EPOCH).await.unwrap());
+    let paused = TemplateState::Paused;
+    assert_eq!(gate.gate.set_state(TEMPLATE, EPOCH, 3, paused).await.unwrap(), Some(true));
+    // Read from MySQL before the pause.
+    assert!(gate.gate.open(TEMPLATE, EPOCH, &OpenFacts { version: 2, ..facts() }).await.unwrap());
+    assert_eq!(gate.claim(&claim(USER, "a", 1)).await, refused(Refusal::Paused));
+    assert_eq!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().version, 3);
+    // Read after it.
+    assert!(gate.gate.begin(TEMPLATE, NEWER).await.unwrap());
+    let resumed = OpenFacts { version: 4, ..facts() };
+    assert_eq!(gate.gate.set_state(TEMPLATE, NEWER, 3, paused).await.unwrap(), Some(true));
+    assert!(gate.gate.open(TEMPLATE, NEWER, &resumed).await.unwrap());
+    let verdict = gate.gate.claim(&claim(USER, "a", 1), NEWER, now()).await.unwrap();
+    assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn an_ended_gate_goes_once_nothing_is_in_flight_and_leaves_nothing() {
+    let gate = TestGate::open("unload", facts()).await;
+    let admitted = claim(USER, "a", 1);
+    gate.admit(&admitted).await;
+    assert_eq!(unload(&gate).await, Unloaded::Open);
+    gate.gate.set_state(TEMPLATE, EPOCH, 2, TemplateState::Paused).await.unwrap();
+    assert_eq!(unload(&gate).await, Unloaded::Open, "it may be resumed");
+    gate.gate.set_state(TEMPLATE, EPOCH, 3, TemplateState::Ended).await.unwrap();
+    let before = gate.memory().await;
+    assert_eq!(unload(&gate).await, Unloaded::InFlight);
+    assert_eq!(gate.gate.unload(TEMPLATE, OLDER, now()).await.unwrap(), Unloaded::OtherEpoch);
+    assert_eq!(gate.memory().await, before);
+    gate.settle(&admitted).await;
+    assert_eq!(unload(&gate).await, Unloaded::Gone);
+    assert!(gate.memory().await.is_empty());
+    assert_eq!(unload(&gate).await, Unloaded::OtherEpoch);
+    // What comes late finds nothing and makes nothing.
+    assert_eq!(gate.claim(&claim(USER, "b", 1)).await, Verdict::NotLoaded);
+    assert_eq!((gate.settle(&admitted).await, gate.release(&admitted).await), (None, None));
+    assert_eq!(apply(&gate, 2, 1).await, Moved::NotLoaded);
+    assert!(!gate.gate.load(TEMPLATE, EPOCH, &[(USER, vec![1])]).await.unwrap());
+    assert!(gate.memory().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_gate_whose_window_is_over_goes_whatever_its_state() {
+    let gate = TestGate::open("window over", facts()).await;
+    let at = |ms| facts().ends_at + TimeDelta::milliseconds(ms);
+    let unload = async |now| gate.gate.unload(TEMPLATE, EPOCH, now).await.unwrap();
+    assert_eq!(unload(at(-1)).await, Unloaded::Open);
+    assert_eq!(unload(at(0)).await, Unloaded::Gone);
+    assert!(gate.memory().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_gate_that_answers_nobody_goes_as_it_is() {
+    let gate = TestGate::open("answers nobody", facts()).await;
+    gate.admit(&claim(USER, "a", 1)).await;
+    gate.set_meta("run", "another/run").await;
+    assert_eq!(unload(&gate).await, Unloaded::Gone);
+    assert!(gate.gate.begin(TEMPLATE, EPOCH).await.unwrap());
+    assert_eq!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().phase, Phase::Loading);
+    assert_eq!(unload(&gate).await, Unloaded::Gone);
+    assert!(gate.memory().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_full_gate_can_still_be_cut_paused_and_unloaded() {
+    let server = OwnRedis::start("full gate", &[]).await;
+    let gate = TestGate::on(server.url.clone(), String::new()).await;
+    gate.rebuild(EPOCH, facts()).await;
+    gate.send(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let error = gate.gate.claim(&claim(USER, "a", 1), EPOCH, now()).await.unwrap_err();
+    assert!(matches!(error, GateError::Refused { .. }), "{error:?}");
+    assert_eq!(apply(&gate, 2, -1).await, Moved::Applied(9));
+    let ended = TemplateState::Ended;
+    assert_eq!(gate.gate.set_state(TEMPLATE, EPOCH, 2, ended).await.unwrap(), Some(true));
+    assert_eq!(unload(&gate).await, Unloaded::Gone);
+}

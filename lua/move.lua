@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+-- Applies one stock movement to the gate: once each, in the order of their numbers. A cut may leave the
+-- stock below zero; then what is in flight beyond it lands short. Atomic: stock and the last movement's
+-- number change together, so the same movement sent again finds itself contained.
+-- KEYS  1 meta
+-- ARGV  1 epoch the caller knows   2 run of the connection   3 seq   4 delta
+-- Returns {code, ...}:
+--   0 APPLIED stock   1 ALREADY   2 GAP last   3 NOT_LOADED   4 OTHER_EPOCH epoch
+local APPLIED, ALREADY, GAP, NOT_LOADED, OTHER_EPOCH = 0, 1, 2, 3, 4
+
+local meta = redis.call('HMGET', KEYS[1], 'phase', 'run', 'epoch', 'movement')
+if meta[1] ~= 'open' or meta[2] ~= ARGV[2] then return { NOT_LOADED } end
+if meta[3] ~= ARGV[1] then return { OTHER_EPOCH, meta[3] } end
+
+local seq, last = tonumber(ARGV[3]), tonumber(meta[4])
+if seq <= last then return { ALREADY } end
+if seq > last + 1 then return { GAP, meta[4] } end
+redis.call('HSET', KEYS[1], 'movement', ARGV[3])
+return { APPLIED, redis.call('HINCRBY', KEYS[1], 'stock', ARGV[4]) }

@@ -1,0 +1,12 @@
+#!lua flags=allow-oom
+-- Gives the gate its template's state, if the template's version is newer than the one it knows; also
+-- while it is being loaded, and then `open.lua` keeps the newer of the two. Atomic: state and version
+-- change together, so a late call never undoes a newer one.
+-- KEYS  1 meta
+-- ARGV  1 epoch the caller knows   2 run of the connection   3 template version   4 state
+-- Returns 1 set, 0 not newer, -1 absent or under another epoch or run
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'version')
+if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then return -1 end
+if meta[3] and tonumber(meta[3]) >= tonumber(ARGV[3]) then return 0 end
+redis.call('HSET', KEYS[1], 'version', ARGV[3], 'state', ARGV[4])
+return 1
