@@ -208,7 +208,7 @@ impl Keeper {
             let id = watched.template.id;
             let reported = requests.iter().filter(|request| request.template == id);
             let wrong = reported.filter_map(|request| request.wrong).max();
-            if let Err(error) = self.keep(id, watched.epoch, wrong).await {
+            if let Err(error) = self.keep(id, watched.stock.epoch, wrong).await {
                 // One gate that fails keeps no other from being looked at.
                 warn!(template.id = %id, error = %error, cause = ?error, "a gate is not kept");
             }

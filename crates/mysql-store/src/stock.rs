@@ -1,8 +1,8 @@
 //! `template_stock` and `stock_movement`: how many coupons there are, and the epoch of the gate.
 
 use chrono::{DateTime, Utc};
-use coupon::{Epoch, StockRow, TemplateId, UserId};
-use sqlx::{Connection, MySqlConnection, Row};
+use coupon::{Epoch, RequestId, StockRow, TemplateId, UserId, limit};
+use sqlx::{Connection, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{StoreError, datetime::datetime};
 
@@ -34,15 +34,48 @@ pub struct Movement {
     pub actor: String,
 }
 
-/// Why a movement was refused.
+/// A change of a template's total, as somebody asks for it.
+#[derive(Debug, Clone, Copy)]
+pub struct NewMovement<'a> {
+    /// The request's key: under one key of a template there is one movement.
+    pub request_id: &'a RequestId,
+    /// By how much the total changes.
+    pub delta: i64,
+    /// Why.
+    pub reason: &'a str,
+    /// Who asks.
+    pub actor: &'a str,
+}
+
+/// A movement that stands, and what there was after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its number.
+    pub seq: i64,
+    /// The total after it.
+    pub total: i64,
+    /// What was left after it.
+    pub stock: i64,
+}
+
+/// What became of a new movement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {
-    /// The movement stands.
-    Applied(Stock),
-    /// A cut would take more than is left.
+    /// It stands.
+    Recorded(Recorded),
+    /// It stood already: an earlier request with the same key had made it.
+    Replayed(Recorded),
+    /// Another movement has the key.
+    KeyReused,
+    /// The cut would take more than is left.
     TooLittleLeft {
         /// What is left.
         stock: i64,
+    },
+    /// The total would be more than [`limit::STOCK_MAX`].
+    TooMuch {
+        /// The total as it is.
+        total: i64,
     },
     /// The template has no stock row.
     NoTemplate,
@@ -62,7 +95,8 @@ pub(crate) async fn create(
         .execute(&mut *connection)
         .await
         .map_err(StoreError::query("create the stock row"))?;
-    insert_movement(connection, template, 1, total, "created", actor, now).await
+    let first = Recorded { seq: 1, total, stock: total };
+    insert_movement(connection, template, first, None, (total, "created", actor), now).await
 }
 
 pub(crate) async fn set_open(
@@ -97,7 +131,11 @@ pub async fn get(
     .fetch_optional(connection)
     .await
     .map_err(StoreError::query("read the stock"))?;
-    let Some(row) = row else { return Ok(None) };
+    row.map(|row| from_row(&row)).transpose()
+}
+
+/// Reads columns `total`, `stock`, `epoch`, `open` and `movement`.
+pub(crate) fn from_row(row: &MySqlRow) -> Result<Stock, StoreError> {
     let read = || -> Result<_, sqlx::Error> {
         Ok(Stock {
             total: row.try_get("total")?,
@@ -107,7 +145,7 @@ pub async fn get(
             movement: row.try_get("movement")?,
         })
     };
-    read().map(Some).map_err(StoreError::query("read the stock"))
+    read().map_err(StoreError::query("read the stock"))
 }
 
 /// Begins a new epoch and answers it, read inside the same transaction: the row lock orders it after
@@ -177,40 +215,86 @@ pub async fn taken_numbers_after(
     Ok(users)
 }
 
-/// Changes a template's total and stock by `delta`, and records it.
+/// Changes a template's total and stock, and records the movement, once for each key.
+///
+/// The stock row's lock puts the movements of a template one after another. A cut takes no more than
+/// is left, and an admission that has not landed is no part of what has gone: it then lands short.
 ///
 /// # Errors
-/// A statement fails.
+/// A statement fails; whether the movement stands is unknown, and the same key again finds out.
 pub async fn add_movement(
     connection: &mut MySqlConnection,
     template: TemplateId,
-    delta: i64,
-    reason: &str,
-    actor: &str,
+    new: &NewMovement<'_>,
     now: DateTime<Utc>,
 ) -> Result<Moved, StoreError> {
     let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
+    let moved = try_move(&mut transaction, template, new, now).await?;
+    if let Moved::Recorded(_) = moved {
+        transaction.commit().await.map_err(StoreError::query("move the stock"))?;
+    } else {
+        transaction.rollback().await.map_err(StoreError::query("roll back"))?;
+    }
+    Ok(moved)
+}
+
+async fn try_move(
+    transaction: &mut MySqlConnection,
+    template: TemplateId,
+    new: &NewMovement<'_>,
+    now: DateTime<Utc>,
+) -> Result<Moved, StoreError> {
     let changed = sqlx::query(
         "update template_stock set total = total + ?, stock = stock + ? \
-         where template_id = ? and stock + ? >= 0",
+         where template_id = ? and stock + ? >= 0 and total + ? <= ?",
     )
-    .bind(delta)
-    .bind(delta)
+    .bind(new.delta)
+    .bind(new.delta)
     .bind(template.0)
-    .bind(delta)
+    .bind(new.delta)
+    .bind(new.delta)
+    .bind(limit::STOCK_MAX)
     .execute(&mut *transaction)
     .await
     .map_err(StoreError::query("move the stock"))?;
-    let Some(mut stock) = get(&mut transaction, template).await? else {
-        return Ok(Moved::NoTemplate);
-    };
-    if changed.rows_affected() != 1 {
-        return Ok(Moved::TooLittleLeft { stock: stock.stock });
+    // After the update: who waited for the row sees what its holder recorded.
+    if let Some((delta, reason, earlier)) =
+        by_request(transaction, template, new.request_id).await?
+    {
+        let same = delta == new.delta && reason == new.reason;
+        return Ok(if same { Moved::Replayed(earlier) } else { Moved::KeyReused });
     }
-    stock.movement += 1;
-    insert_movement(&mut transaction, template, stock.movement, delta, reason, actor, now).await?;
-    transaction.commit().await.map_err(StoreError::query("move the stock"))?;
-    Ok(Moved::Applied(stock))
+    let Some(stock) = get(transaction, template).await? else { return Ok(Moved::NoTemplate) };
+    if changed.rows_affected() != 1 {
+        return Ok(if new.delta < 0 {
+            Moved::TooLittleLeft { stock: stock.stock }
+        } else {
+            Moved::TooMuch { total: stock.total }
+        });
+    }
+    let recorded = Recorded { seq: stock.movement + 1, total: stock.total, stock: stock.stock };
+    let what = (new.delta, new.reason, new.actor);
+    insert_movement(transaction, template, recorded, Some(new.request_id), what, now).await?;
+    Ok(Moved::Recorded(recorded))
+}
+
+/// The movement under a key: its delta, its reason, and what there was after it.
+async fn by_request(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    request_id: &RequestId,
+) -> Result<Option<(i64, String, Recorded)>, StoreError> {
+    let row: Option<(i64, String, i64, i64, i64)> = sqlx::query_as(
+        "select delta, reason, seq, total_after, stock_after from stock_movement \
+         where template_id = ? and request_id = ?",
+    )
+    .bind(template.0)
+    .bind(request_id.as_str().as_bytes())
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("look for a stock movement"))?;
+    Ok(row
+        .map(|(delta, reason, seq, total, stock)| (delta, reason, Recorded { seq, total, stock })))
 }
 
 /// The movements after `seq`, in order.
@@ -244,7 +328,7 @@ pub async fn movements_after(
         .map_err(StoreError::query("read the stock movements"))
 }
 
-pub(crate) fn row_of(row: &sqlx::mysql::MySqlRow) -> Result<(TemplateId, StockRow), sqlx::Error> {
+pub(crate) fn row_of(row: &MySqlRow) -> Result<(TemplateId, StockRow), sqlx::Error> {
     let stock = StockRow {
         epoch: Epoch(row.try_get("epoch")?),
         open: row.try_get::<i8, _>("open")? == 1,
@@ -256,22 +340,24 @@ pub(crate) fn row_of(row: &sqlx::mysql::MySqlRow) -> Result<(TemplateId, StockRo
 async fn insert_movement(
     connection: &mut MySqlConnection,
     template: TemplateId,
-    seq: i64,
-    delta: i64,
-    reason: &str,
-    actor: &str,
+    recorded: Recorded,
+    request_id: Option<&RequestId>,
+    (delta, reason, actor): (i64, &str, &str),
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "insert into stock_movement (template_id, seq, delta, reason, actor, created_at) \
-         values (?, ?, ?, ?, ?, ?)",
+        "insert into stock_movement (template_id, seq, delta, reason, actor, created_at, \
+         request_id, total_after, stock_after) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(template.0)
-    .bind(seq)
+    .bind(recorded.seq)
     .bind(delta)
     .bind(reason)
     .bind(actor)
     .bind(datetime(now))
+    .bind(request_id.map(|id| id.as_str().as_bytes()))
+    .bind(recorded.total)
+    .bind(recorded.stock)
     .execute(connection)
     .await
     .map_err(StoreError::query("record the stock movement"))?;

@@ -2,12 +2,15 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{
-    Discount, DiscountKind, Epoch, MerchantId, Template, TemplateId, TemplateState, Validity,
-    Window,
+    Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
 };
 use sqlx::{Connection, MySqlConnection, Row, mysql::MySqlRow};
 
-use crate::{StoreError, datetime::datetime, stock};
+use crate::{
+    StoreError,
+    datetime::datetime,
+    stock::{self, Stock},
+};
 
 /// Creates a template as a draft, with its stock row and the movement that gives it its total.
 ///
@@ -104,13 +107,13 @@ pub async fn page(
     rows.iter().map(from_row).collect()
 }
 
-/// A template whose gate matters now, and the epoch that MySQL knows.
+/// A template whose gate matters now, and its stock at the same moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
     /// The template.
     pub template: Template,
-    /// Its epoch.
-    pub epoch: Epoch,
+    /// Its stock.
+    pub stock: Stock,
 }
 
 /// Templates beyond draft whose window opens before `opening_before` and ends after `ending_after`.
@@ -123,7 +126,10 @@ pub async fn watched(
     ending_after: DateTime<Utc>,
 ) -> Result<Vec<Watched>, StoreError> {
     let rows = sqlx::query(
-        "select template.*, stock.epoch from coupon_template template \
+        "select template.*, stock.total, stock.stock, stock.epoch, stock.open, \
+         (select coalesce(max(seq), 0) from stock_movement movement \
+          where movement.template_id = template.id) as movement \
+         from coupon_template template \
          join template_stock stock on stock.template_id = template.id \
          where template.state in (?, ?, ?) and template.claim_ends_at > ? \
          and template.claim_starts_at <= ? order by template.id",
@@ -137,10 +143,7 @@ pub async fn watched(
     .await
     .map_err(StoreError::query("read the templates near their window"))?;
     rows.iter()
-        .map(|row| {
-            let epoch = row.try_get("epoch").map_err(StoreError::query("read an epoch"))?;
-            Ok(Watched { template: from_row(row)?, epoch: Epoch(epoch) })
-        })
+        .map(|row| Ok(Watched { template: from_row(row)?, stock: stock::from_row(row)? }))
         .collect()
 }
 

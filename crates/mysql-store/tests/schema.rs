@@ -11,7 +11,7 @@ async fn migrations_apply_once_however_often_they_are_run() {
     migrate::run(&store.url).await.unwrap();
     migrate::check(&mut store.connection).await.unwrap();
     let applied = "select count(*) from _sqlx_migrations where success";
-    assert_eq!(number(&mut store.connection, applied).await, 3);
+    assert_eq!(number(&mut store.connection, applied).await, 4);
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! Stock, epochs and movements.
 
-use coupon::{Epoch, TemplateId, UserId};
+use coupon::{Epoch, RequestId, TemplateId, UserId};
 use mysql_store::{
+    MySqlConnection,
     landing::Attempt,
-    stock::{self, Moved, Movement, Stock},
+    stock::{self, Moved, Movement, NewMovement, Recorded, Stock},
 };
 use sqlx::Connection;
 
@@ -118,25 +119,40 @@ async fn no_user_is_cut_in_two_where_a_chunk_of_taken_numbers_ends() {
     assert!(chunks > 1);
 }
 
+/// Asks for a movement of [`TEMPLATE`].
+async fn add(connection: &mut MySqlConnection, key: &str, delta: i64) -> Moved {
+    add_to(connection, TEMPLATE, key, delta).await
+}
+
+async fn add_to(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    key: &str,
+    delta: i64,
+) -> Moved {
+    let request_id = RequestId::from_client(key).unwrap();
+    let new = NewMovement { request_id: &request_id, delta, reason: "why", actor: "who" };
+    stock::add_movement(connection, template, &new, now()).await.unwrap()
+}
+
 #[tokio::test]
 async fn movements_change_total_and_stock_and_are_numbered_without_gaps() {
     let mut store = Store::with_template("movements", 10).await;
     store.land(&[landing("a", &[1])]).await;
-    for (delta, total, stock, movement) in [(5, 15, 14, 2), (-14, 1, 0, 3)] {
-        let moved =
-            stock::add_movement(&mut store.connection, TEMPLATE, delta, "why", "who", now()).await;
-        let stock = Stock { total, stock, epoch: EPOCH, open: true, movement };
-        assert_eq!(moved.unwrap(), Moved::Applied(stock));
+    for (key, delta, total, stock, seq) in [("up", 5, 15, 14, 2), ("down", -14, 1, 0, 3)] {
+        let moved = add(&mut store.connection, key, delta).await;
+        assert_eq!(moved, Moved::Recorded(Recorded { seq, total, stock }));
     }
-    let too_much =
-        stock::add_movement(&mut store.connection, TEMPLATE, -1, "why", "who", now()).await;
-    assert_eq!(too_much.unwrap(), Moved::TooLittleLeft { stock: 0 });
-    let nowhere = stock::add_movement(&mut store.connection, NOWHERE, 1, "why", "who", now()).await;
-    assert_eq!(nowhere.unwrap(), Moved::NoTemplate);
-    // A refused one holds nothing that another connection waits for.
+    let found = stock::get(&mut store.connection, TEMPLATE).await.unwrap().unwrap();
+    assert_eq!(found, Stock { total: 1, stock: 0, epoch: EPOCH, open: true, movement: 3 });
+    let too_much = add(&mut store.connection, "too-much", -1).await;
+    assert_eq!(too_much, Moved::TooLittleLeft { stock: 0 });
+    // A refused one holds nothing that another connection waits for, and its key is free.
     let mut other = store.another().await;
-    let applied = stock::add_movement(&mut other, TEMPLATE, 2, "why", "who", now()).await.unwrap();
-    assert!(matches!(applied, Moved::Applied(Stock { total: 3, stock: 2, movement: 4, .. })));
+    let recorded = Recorded { seq: 4, total: 3, stock: 2 };
+    assert_eq!(add(&mut other, "too-much", 2).await, Moved::Recorded(recorded));
+    let nowhere = add_to(&mut store.connection, NOWHERE, "nowhere", 1).await;
+    assert_eq!(nowhere, Moved::NoTemplate);
 
     let (reason, actor) = ("why".to_owned(), "who".to_owned());
     let movements = stock::movements_after(&mut store.connection, TEMPLATE, 2).await.unwrap();
@@ -145,17 +161,65 @@ async fn movements_change_total_and_stock_and_are_numbered_without_gaps() {
 }
 
 #[tokio::test]
-async fn movements_at_the_same_time_lose_nothing() {
-    let mut store = Store::with_template("movements at once", 0).await;
+async fn a_key_moves_the_stock_once_and_answers_alike_ever_after() {
+    let mut store = Store::with_template("movement keys", 10).await;
+    let first = Recorded { seq: 2, total: 3, stock: 3 };
+    assert_eq!(add(&mut store.connection, "cut", -7).await, Moved::Recorded(first));
+    assert_eq!(add(&mut store.connection, "more", 1).await, {
+        Moved::Recorded(Recorded { seq: 3, total: 4, stock: 4 })
+    });
+    store.land(&[landing("a", &[1, 2, 3])]).await;
+    // Too little is left for it by now, and it is no other movement for that.
+    assert_eq!(add(&mut store.connection, "cut", -7).await, Moved::Replayed(first));
+    assert_eq!(add(&mut store.connection, "cut", -6).await, Moved::KeyReused);
+    assert_eq!(add(&mut store.connection, "CUT", -1).await, {
+        Moved::Recorded(Recorded { seq: 4, total: 3, stock: 0 })
+    });
+    store.publish(TemplateId(11), 10).await;
+    assert_eq!(add_to(&mut store.connection, TemplateId(11), "cut", -7).await, {
+        Moved::Recorded(first)
+    });
+}
+
+#[tokio::test]
+async fn a_total_stays_within_what_the_gate_can_count() {
+    let mut store = Store::with_template("movement bounds", 10).await;
+    let most = coupon::limit::STOCK_MAX;
+    assert_eq!(add(&mut store.connection, "a", most).await, Moved::TooMuch { total: 10 });
+    let full = Recorded { seq: 2, total: most, stock: most };
+    assert_eq!(add(&mut store.connection, "b", most - 10).await, Moved::Recorded(full));
+    assert_eq!(add(&mut store.connection, "c", 1).await, Moved::TooMuch { total: most });
+}
+
+#[tokio::test]
+async fn one_key_sent_many_times_at_once_moves_once() {
+    let mut store = Store::with_template("movement key at once", 8).await;
     let mut tasks = Vec::new();
     for _ in 0..8 {
         let mut connection = store.another().await;
-        tasks.push(tokio::spawn(async move {
-            stock::add_movement(&mut connection, TEMPLATE, 3, "why", "who", now()).await.unwrap()
-        }));
+        tasks.push(tokio::spawn(async move { add(&mut connection, "same", -8).await }));
+    }
+    let recorded = Recorded { seq: 2, total: 0, stock: 0 };
+    let mut moved = Vec::new();
+    for task in tasks {
+        moved.push(task.await.unwrap());
+    }
+    assert_eq!(moved.iter().filter(|one| **one == Moved::Recorded(recorded)).count(), 1);
+    assert_eq!(moved.iter().filter(|one| **one == Moved::Replayed(recorded)).count(), 7);
+    assert_eq!(store.left(TEMPLATE).await, 0);
+}
+
+#[tokio::test]
+async fn movements_at_the_same_time_lose_nothing() {
+    let mut store = Store::with_template("movements at once", 0).await;
+    let mut tasks = Vec::new();
+    for task in 0..8 {
+        let mut connection = store.another().await;
+        let key = format!("key-{task}");
+        tasks.push(tokio::spawn(async move { add(&mut connection, &key, 3).await }));
     }
     for task in tasks {
-        assert!(matches!(task.await.unwrap(), Moved::Applied(_)));
+        assert!(matches!(task.await.unwrap(), Moved::Recorded(_)));
     }
     let stock = stock::get(&mut store.connection, TEMPLATE).await.unwrap().unwrap();
     assert_eq!((stock.total, stock.stock, stock.movement), (24, 24, 9));

@@ -2,7 +2,10 @@
 
 use chrono::TimeDelta;
 use coupon::{Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity};
-use mysql_store::{stock, template};
+use mysql_store::{
+    stock,
+    template::{self, Watched},
+};
 
 use crate::harness::{MERCHANT, Store, TEMPLATE, draft, now};
 
@@ -85,6 +88,8 @@ async fn templates_beyond_draft_are_watched_from_before_their_window_to_its_end(
     ] {
         let watched = template::watched(connection, opening_before, ending_after).await.unwrap();
         assert_eq!(watched.len(), count);
-        assert!(watched.iter().all(|watched| watched.template.id == TEMPLATE));
+        let stock = stock::get(connection, TEMPLATE).await.unwrap().unwrap();
+        let right = |one: &Watched| one.template.id == TEMPLATE && one.stock == stock;
+        assert!(watched.iter().all(right), "{watched:?}");
     }
 }
