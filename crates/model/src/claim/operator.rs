@@ -1,0 +1,124 @@
+//! The operator's changes: MySQL first, the gate at once, and for movements the gate once more by the
+//! consumer of their topic.
+
+use coupon::TemplateState;
+
+use super::{Change, LateKind, NOW, Next, Protocol, State, Step, Who, state::Packet};
+use crate::{
+    Bug,
+    gate::{Moved, Phase, Unloaded},
+};
+
+impl Protocol {
+    pub(super) fn operate(&self, state: &State, next: &mut Next) {
+        if state.operator.tells {
+            self.tell(state, next);
+            return;
+        }
+        if state.truth.state == TemplateState::Ended {
+            self.unload(state, next);
+        }
+        let Some(change) = self.bounds.changes.get(usize::from(state.operator.committed)) else {
+            return;
+        };
+        let mut after = *state;
+        after.operator.committed += 1;
+        after.operator.tells = match change {
+            Change::Pause => after.truth.change_state(TemplateState::Paused),
+            Change::Resume => after.truth.change_state(TemplateState::Published),
+            Change::End => after.truth.change_state(TemplateState::Ended),
+            Change::Move(delta) => after.truth.add_movement(*delta),
+        };
+        let what = match change {
+            Change::Pause => "pauses in MySQL",
+            Change::Resume => "resumes in MySQL",
+            Change::End => "ends in MySQL",
+            Change::Move(_) => "moves the stock in MySQL",
+        };
+        next.push((Step { who: Who::Operator, what }, after));
+    }
+
+    /// The keeper of a template that has ended.
+    fn unload(&self, state: &State, next: &mut Next) {
+        let mut after = *state;
+        let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
+        if after.gate.unload(self.rules(), epoch, NOW) == Unloaded::Gone {
+            next.push((Step { who: Who::Keeper, what: "unload.lua" }, after));
+        }
+    }
+
+    /// A gate that is absent reads MySQL when it is rebuilt.
+    fn tell(&self, state: &State, next: &mut Next) {
+        let who = Who::Operator;
+        let last = usize::from(state.operator.committed) - 1;
+        let moves = matches!(self.bounds.changes[last], Change::Move(_));
+        let mut after = *state;
+        after.operator.tells = false;
+        if state.left.crashes > 0 {
+            let mut died = after;
+            died.left.crashes -= 1;
+            died.operator.untold |= !moves;
+            next.push((Step { who, what: "dies before the gate is told" }, died));
+        }
+        let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
+        let truth = state.truth;
+        let (kind, packet, what) = if moves {
+            let seq = truth.movement;
+            (LateKind::Move, Packet::Move { seq, epoch }, "move.lua is late")
+        } else {
+            let packet = Packet::SetState { state: truth.state, version: truth.version, epoch };
+            (LateKind::SetState, packet, "set_state.lua is late")
+        };
+        if self.may_be_late(state, kind) {
+            next.push((Step { who, what }, Self::sent_late(&after, packet)));
+        }
+        let what = if moves {
+            self.tell_movement(&mut after, truth.movement);
+            "move.lua"
+        } else {
+            after.gate.set_state(self.rules(), epoch, truth.version, truth.state);
+            "set_state.lua"
+        };
+        next.push((Step { who, what }, after));
+    }
+
+    /// `move.lua`, and where movements are missing, those first. They are fetched from MySQL, and each
+    /// is effective once, so it does not matter that this is one step.
+    pub(super) fn tell_movement(&self, state: &mut State, seq: u8) -> Moved {
+        let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
+        let mut call = |seq, delta| state.gate.apply_movement(self.rules(), epoch, seq, delta);
+        let truth = state.truth;
+        let delta = truth.deltas[usize::from(seq) - 1];
+        let moved = call(seq, delta);
+        if let Moved::Gap(last) = moved {
+            for (seq, delta) in truth.movements_after(last) {
+                call(seq, delta);
+            }
+        }
+        moved
+    }
+
+    pub(super) fn consume(&self, state: &State, next: &mut Next) {
+        let who = Who::Consumer;
+        let seq = state.consumed + 1;
+        if seq <= state.truth.movement {
+            let mut after = *state;
+            let is_loading = state.gate.meta.is_some_and(|meta| meta.phase == Phase::Loading);
+            let moved = self.tell_movement(&mut after, seq);
+            // Loading: the rebuild may have read the stock already. The message is tried again.
+            if moved != Moved::NotLoaded
+                || !is_loading
+                || self.bounds.has(Bug::MovementLostWhileLoading)
+            {
+                after.consumed = seq;
+                next.push((Step { who, what: "move.lua; its offset is stored" }, after));
+            }
+        }
+        if state.consumed > 0 && state.left.crashes > 0 {
+            let mut died = *state;
+            died.left.crashes -= 1;
+            died.consumed = 0;
+            next.push((Step { who, what: "dies; its offsets are lost" }, died));
+        }
+    }
+}

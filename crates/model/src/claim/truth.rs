@@ -1,0 +1,215 @@
+//! MySQL: one transaction or statement a method.
+
+use coupon::{Epoch, PayloadHash, StockRow, TemplateState};
+
+use super::bounds::{ATTEMPTS_MAX, Attempt, KEYS_MAX, MOVEMENTS_MAX};
+use crate::{Bug, gate::Numbers};
+
+/// The rows of one template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Truth {
+    /// `template_stock.total`.
+    pub total: i16,
+    /// `template_stock.stock`.
+    pub stock: i16,
+    /// `template_stock.epoch`.
+    pub epoch: u8,
+    /// `coupon_template.version`.
+    pub version: u8,
+    /// `coupon_template.state`; `template_stock.open` changes in the same transaction.
+    pub state: TemplateState,
+    /// The last `stock_movement.seq`; 0 stands for the one that made the template.
+    pub movement: u8,
+    /// `stock_movement.delta`, from seq 1 on.
+    pub deltas: [i16; MOVEMENTS_MAX],
+    /// `claim`, by id.
+    pub claims: [Row; ATTEMPTS_MAX + 1],
+    /// Only with [`Bug::FenceOnClientsKey`]: whose fence stands on a client's key, as id + 1.
+    pub fences_on_keys: [u8; KEYS_MAX],
+}
+
+/// The `claim` row with an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Row {
+    /// There is none.
+    #[default]
+    Absent,
+    /// Landed, with its coupons' numbers.
+    Landed(Numbers),
+    /// A fence.
+    Void,
+}
+
+/// How an attempt to fence an admission ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fence {
+    /// The fence stands: the admission can never land.
+    Stands,
+    /// The admission had landed.
+    Landed,
+}
+
+/// A landing, as it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Landing {
+    /// The admission.
+    pub id: u8,
+    /// Its epoch.
+    pub epoch: u8,
+    /// Its numbers.
+    pub numbers: Numbers,
+    /// Only with [`Bug::FenceOnClientsKey`]: the fence to take over, as id + 1.
+    pub over: u8,
+}
+
+/// The claims of a search, by id.
+#[derive(Debug, Clone, Copy)]
+pub struct Claims<'a> {
+    pub(super) attempts: &'a [Attempt],
+    pub(super) spare: Attempt,
+}
+
+impl Claims<'_> {
+    pub(super) fn of(&self, id: u8) -> Attempt {
+        self.attempts.get(usize::from(id)).copied().unwrap_or(self.spare)
+    }
+}
+
+impl Truth {
+    /// A published template.
+    pub(super) fn new(total: i16) -> Self {
+        Self {
+            total,
+            stock: total,
+            epoch: 1,
+            version: 1,
+            state: TemplateState::Published,
+            movement: 0,
+            deltas: [0; MOVEMENTS_MAX],
+            claims: [Row::Absent; ATTEMPTS_MAX + 1],
+            fences_on_keys: [0; KEYS_MAX],
+        }
+    }
+
+    /// `template_stock.open`.
+    pub fn is_open(&self) -> bool {
+        self.state == TemplateState::Published
+    }
+
+    /// The ids that landed, each with its numbers.
+    pub fn landed(&self) -> impl Iterator<Item = (u8, Numbers)> {
+        (0..).zip(self.claims).filter_map(|(id, row)| match row {
+            Row::Landed(numbers) => Some((id, numbers)),
+            Row::Absent | Row::Void => None,
+        })
+    }
+
+    /// The admission that landed under a key.
+    pub fn landed_under(&self, claims: Claims<'_>, key: u8) -> Option<u8> {
+        self.landed().map(|(id, _)| id).find(|id| claims.of(*id).key == key)
+    }
+
+    /// Whether this admission landed.
+    pub fn has_landed(&self, id: u8) -> bool {
+        matches!(self.claims[usize::from(id)], Row::Landed(_))
+    }
+
+    /// The numbers that a user holds.
+    pub fn taken(&self, claims: Claims<'_>, user: u8) -> Numbers {
+        let of_user = self.landed().filter(|(id, _)| claims.of(*id).user == user);
+        of_user.fold(Numbers::default(), |all, (_, numbers)| all.with(numbers))
+    }
+
+    /// The landing, whole: unique keys, then the guard, then the commit. False: rolled back.
+    pub(super) fn land(&mut self, claims: Claims<'_>, landing: Landing, bug: Option<Bug>) -> bool {
+        let Landing { id, epoch, numbers, over } = landing;
+        let Attempt { user, key, quantity } = claims.of(id);
+        let fence = self.fences_on_keys[usize::from(key)];
+        let in_the_way = fence != 0 && (fence != over || fence == id + 1);
+        let row = &self.claims[usize::from(id)];
+        if *row != Row::Absent || in_the_way || self.landed_under(claims, key).is_some() {
+            return false;
+        }
+        if self.taken(claims, user).meets(numbers) {
+            return false;
+        }
+        let epoch_differs = epoch != self.epoch && bug != Some(Bug::GuardWithoutEpoch);
+        if epoch_differs || !self.is_open() || self.stock < i16::from(quantity) {
+            return false;
+        }
+        self.stock -= i16::from(quantity);
+        self.claims[usize::from(id)] = Row::Landed(numbers);
+        self.fences_on_keys[usize::from(key)] = 0;
+        true
+    }
+
+    /// Makes a later landing of an admission impossible, or finds that it landed.
+    pub(super) fn fence(&mut self, claims: Claims<'_>, id: u8, bug: Option<Bug>) -> Fence {
+        if bug == Some(Bug::FenceOnClientsKey) {
+            return self.fence_on_key(claims, id);
+        }
+        let row = &mut self.claims[usize::from(id)];
+        if matches!(row, Row::Landed(_)) {
+            return Fence::Landed;
+        }
+        *row = Row::Void;
+        Fence::Stands
+    }
+
+    fn fence_on_key(&mut self, claims: Claims<'_>, id: u8) -> Fence {
+        let key = claims.of(id).key;
+        match self.landed_under(claims, key) {
+            Some(landed) if landed == id => Fence::Landed,
+            Some(_) => Fence::Stands,
+            None => {
+                self.fences_on_keys[usize::from(key)] = id + 1;
+                Fence::Stands
+            }
+        }
+    }
+
+    /// A movement and the stock in one transaction; false: a cut would take more than is left.
+    pub(super) fn add_movement(&mut self, delta: i16) -> bool {
+        if self.stock + delta < 0 {
+            return false;
+        }
+        self.deltas[usize::from(self.movement)] = delta;
+        self.movement += 1;
+        self.stock += delta;
+        self.total += delta;
+        true
+    }
+
+    /// State, version and `open` in one transaction.
+    pub(super) fn change_state(&mut self, state: TemplateState) -> bool {
+        let may = self.state.may_become(state);
+        if may {
+            self.state = state;
+            self.version += 1;
+        }
+        may
+    }
+
+    /// The deltas of the movements after `seq`, in order, each with its number.
+    pub fn movements_after(&self, seq: u8) -> impl Iterator<Item = (u8, i16)> {
+        let deltas = self.deltas;
+        (seq + 1..=self.movement).map(move |seq| (seq, deltas[usize::from(seq) - 1]))
+    }
+
+    /// The reread's stock row.
+    pub(super) fn stock_row(&self) -> StockRow {
+        let epoch = Epoch(self.epoch.into());
+        StockRow { epoch, open: self.is_open(), stock: self.stock.into() }
+    }
+
+    /// Whether the fence of an admission stands.
+    pub(super) fn is_fenced(&self, claims: Claims<'_>, id: u8) -> bool {
+        let on_key = self.fences_on_keys[usize::from(claims.of(id).key)];
+        self.claims[usize::from(id)] == Row::Void || on_key == id + 1
+    }
+}
+
+/// Only told apart from others; the true hash would cost most of the search's time.
+pub(super) fn payload_hash(quantity: u8) -> PayloadHash {
+    PayloadHash([quantity; 16])
+}

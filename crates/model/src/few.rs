@@ -1,0 +1,66 @@
+//! A short list held in place: states are copied and hashed by the million, so they own no memory.
+
+/// At most `N` items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Few<T, const N: usize> {
+    /// Behind `count` all are defaults, so that equal lists are equal bytes.
+    items: [T; N],
+    count: u8,
+}
+
+impl<T: Copy + Default, const N: usize> Default for Few<T, N> {
+    fn default() -> Self {
+        Self { items: [T::default(); N], count: 0 }
+    }
+}
+
+impl<T: Copy + Default, const N: usize> Few<T, N> {
+    /// The items, the oldest first.
+    pub fn as_slice(&self) -> &[T] {
+        &self.items[..usize::from(self.count)]
+    }
+
+    /// The items, to be changed.
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        &mut self.items[..usize::from(self.count)]
+    }
+
+    /// Adds an item behind the others.
+    ///
+    /// # Panics
+    /// The list is full: the capacity is too small for the bounds that are explored.
+    pub fn push(&mut self, item: T) {
+        self.items[usize::from(self.count)] = item;
+        self.count += 1;
+    }
+
+    /// Takes an item out.
+    ///
+    /// # Panics
+    /// There is none at `index`.
+    pub fn remove(&mut self, index: usize) {
+        let count = usize::from(self.count);
+        self.items[index..count].rotate_left(1);
+        self.count -= 1;
+        self.items[count - 1] = T::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_lists_are_equal_whatever_was_in_them() {
+        let mut one: Few<u8, 3> = Few::default();
+        for item in [7, 8, 9] {
+            one.push(item);
+        }
+        one.remove(1);
+        one.remove(1);
+        let mut other = Few::default();
+        other.push(7);
+        assert_eq!(one, other);
+        assert_eq!(one.as_slice(), [7]);
+    }
+}
