@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::Parser;
-use runtime::{ProcessConfig, Secret};
+use runtime::{FailPoints, ProcessConfig, Secret};
 
 /// Shortest secret for tokens, in bytes: HMAC-SHA256's own block of security.
 const JWT_SECRET_BYTES_MIN: usize = 32;
@@ -72,6 +72,10 @@ pub struct Config {
     /// Connections of the read pool.
     #[arg(long, env = "DATABASE_CONNECTIONS", default_value_t = 16)]
     pub database_connections: u32,
+
+    /// For tests of faults: `runtime::fail_point` says how; refused by a release build.
+    #[arg(long, env = "FAIL_POINTS", hide = true, default_value = "")]
+    pub fail_points: FailPoints,
 
     /// What every process takes.
     #[command(flatten)]

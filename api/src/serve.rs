@@ -48,17 +48,19 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
 
     // Ended by hand, in order, once everything before them has drained.
     let (last, hard) = (CancellationToken::new(), CancellationToken::new());
+    let points = &config.fail_points;
     let (landers, workers) =
-        lander::landers(config.landers, CLAIMS_MAX, config.database_url.expose(), &ids);
+        lander::landers(config.landers, CLAIMS_MAX, config.database_url.expose(), &ids, points);
     let mut landing = JoinSet::new();
     for worker in workers {
         landing.spawn(worker.run(hard.clone()));
     }
-    let (settler, settling) = Settler::new(gate.clone());
+    let (settler, settling) = Settler::new(gate.clone(), points.clone());
     let settling = tokio::spawn(settling);
     let (gates, keeper) = Gates::new(pool.clone(), gate.clone(), &holder);
     let clock = context.clock.clone();
-    let claims = Claims::new(pool.clone(), gates.clone(), landers, settler, move || clock.now());
+    let now = move || clock.now();
+    let claims = Claims::new(pool.clone(), gates.clone(), landers, settler, now, points.clone());
     let templates = TemplateCache::new(pool.clone());
     let app = App::new(Parts {
         clock: context.clock.clone(),
@@ -73,7 +75,8 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
 
     let clock = context.clock.clone();
     context.spawn("gate keeper", ended(keeper.run(move || clock.now(), last.clone())));
-    let resolver = Resolver { pool: pool.clone(), gate: gate.clone(), grace: GRACE };
+    let resolver =
+        Resolver { pool: pool.clone(), gate: gate.clone(), grace: GRACE, points: points.clone() };
     let clock = context.clock.clone();
     context.spawn("resolver", ended(resolver.run(move || clock.now(), last.clone())));
     let (keep, token) = (Arc::clone(&ids), last.clone());

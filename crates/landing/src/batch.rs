@@ -1,12 +1,19 @@
 //! Lands one batch: tries it whole, and where that fails rereads, decides, and runs the rest again.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    time::Duration,
+};
 
-use coupon::{Decision, FoundRows, LandedClaim, TemplateId, decide};
+use coupon::{Decision, FoundRows, LandedClaim, RequestId, TemplateId, UserId, decide};
 use mysql_store::{
     MySqlConnection, StoreError,
     landing::{self, Attempt, Landing},
 };
+use runtime::FailPoints;
+use thiserror::Error;
+use tokio::time::{error::Elapsed, timeout};
 
 use crate::{ids::Ids, metric};
 
@@ -21,6 +28,11 @@ const WHOLE_TRIES_MAX: u32 = 4;
 /// How long a batch waits after a deadlock or a lock wait; the other transaction needs a flush or two.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 
+/// How long MySQL may be silent within one attempt: three times a lander's longest wait for a row. A
+/// connection whose other end is gone without a word would else hold its batch for many minutes; on
+/// another connection the same batch finds out what became of it.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
 /// What became of one admission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -32,11 +44,26 @@ pub enum Outcome {
     Undecided,
 }
 
+/// A run ended before every admission had its outcome; the connection is of no more use.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// MySQL could not be used.
+    #[error("a batch could not be landed")]
+    Store(#[from] StoreError),
+    /// MySQL said nothing for [`SILENCE_MAX`].
+    #[error("MySQL is silent")]
+    Silent(#[from] Elapsed),
+    /// A fail point was armed.
+    #[error("a batch was interrupted")]
+    FailPoint(#[from] io::Error),
+}
+
 /// Admissions to land, each with a tag of the caller's, and what became of those done with.
 pub struct Batch<T> {
     done: Vec<(T, Outcome)>,
     /// Groups still to be tried, each as one transaction.
     groups: Vec<Group<T>>,
+    points: FailPoints,
 }
 
 struct Group<T> {
@@ -60,7 +87,14 @@ impl<T> Group<T> {
 impl<T> Batch<T> {
     /// A batch of `jobs`, at most 1,000 coupons.
     pub fn new(jobs: Vec<(T, Landing)>) -> Self {
-        Self { done: Vec::new(), groups: vec![Group::new(jobs)] }
+        Self { done: Vec::new(), groups: vec![Group::new(jobs)], points: FailPoints::default() }
+    }
+
+    /// The batch with fail points `landing.before_begin`, `landing.after_commit` (before the answer
+    /// is heard of) and `landing.before_reread`.
+    #[must_use]
+    pub fn with_fail_points(self, points: FailPoints) -> Self {
+        Self { points, ..self }
     }
 
     /// Runs until every admission has its outcome, in the order in which they were decided.
@@ -72,7 +106,7 @@ impl<T> Batch<T> {
         &mut self,
         connection: &mut MySqlConnection,
         ids: &Ids,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), RunError> {
         while let Some(mut group) = self.groups.pop() {
             if let Err(error) = self.try_group(&mut group, connection, ids).await {
                 self.groups.push(group);
@@ -99,10 +133,13 @@ impl<T> Batch<T> {
         group: &mut Group<T>,
         connection: &mut MySqlConnection,
         ids: &Ids,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), RunError> {
         group.tries += 1;
-        match landing::land(connection, &group.landings()).await {
+        self.points.reach("landing.before_begin").await?;
+        let landings = group.landings();
+        match timeout(SILENCE_MAX, landing::land(connection, &landings)).await? {
             Ok(Attempt::Landed) => {
+                self.points.reach("landing.after_commit").await?;
                 let landed = group.jobs.drain(..);
                 self.done.extend(landed.map(|(tag, job)| (tag, Outcome::Landed(job.landed))));
             }
@@ -121,7 +158,7 @@ impl<T> Batch<T> {
                 group.conflicts += 1;
                 tokio::time::sleep(CONFLICT_PAUSE).await;
             }
-            Err(error) if error.is_unavailable() => return Err(error),
+            Err(error) if error.is_unavailable() => return Err(error.into()),
             Err(error) => {
                 // The statement itself is refused: alone, only the admission at fault fails.
                 tracing::error!(error = %error, cause = ?error, "a landing was refused by MySQL");
@@ -136,9 +173,10 @@ impl<T> Batch<T> {
         &mut self,
         group: &mut Group<T>,
         connection: &mut MySqlConnection,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), RunError> {
+        self.points.reach("landing.before_reread").await?;
         let landings = group.landings();
-        let found = landing::reread(connection, &landings).await?;
+        let found = timeout(SILENCE_MAX, landing::reread(connection, &landings)).await??;
         let decisions = decide_all(&landings, found);
         let mut rest = Vec::with_capacity(group.jobs.len());
         for ((tag, job), decision) in group.jobs.drain(..).zip(decisions) {
@@ -179,26 +217,59 @@ impl<T> Batch<T> {
     }
 }
 
-/// Decides in the order of the batch; the stock runs down by what is to be run again, so only the
-/// tail of a batch that asks for too much is refused.
+/// Decides in the order of the batch, as if each were landed alone: the stock runs down by what is to
+/// be run again, so only the tail of a batch that asks for too much is refused; and what has a key or
+/// a number in common with one ahead of it is decided once that one has landed.
 fn decide_all(landings: &[Landing], found: Vec<FoundRows>) -> Vec<Decision> {
-    let mut taken: HashMap<TemplateId, i64> = HashMap::new();
+    let mut ahead = Ahead::default();
     landings
         .iter()
         .zip(found)
         .map(|(landing, mut found)| {
-            let claim = &landing.admission.claim;
-            let taken = taken.entry(claim.template_id).or_default();
             if let Some(stock) = &mut found.stock {
-                stock.stock -= *taken;
+                let template = landing.admission.claim.template_id;
+                stock.stock -= ahead.taken.get(&template).copied().unwrap_or(0);
             }
             let decision = decide(&landing.admission, &found);
+            if ahead.must_land_before(landing, decision) {
+                return Decision::Retry;
+            }
             if decision == Decision::Retry {
-                *taken += i64::from(claim.quantity);
+                ahead.add(landing);
             }
             decision
         })
         .collect()
+}
+
+/// What those admissions take that are to be run again ahead of the one in question.
+#[derive(Default)]
+struct Ahead<'a> {
+    taken: HashMap<TemplateId, i64>,
+    keys: HashSet<(TemplateId, UserId, &'a RequestId)>,
+    numbers: HashSet<(TemplateId, UserId, i64)>,
+}
+
+impl<'a> Ahead<'a> {
+    fn add(&mut self, landing: &'a Landing) {
+        let claim = &landing.admission.claim;
+        *self.taken.entry(claim.template_id).or_default() += i64::from(claim.quantity);
+        self.keys.insert((claim.template_id, claim.user_id, &claim.request_id));
+        self.numbers.extend(numbers(landing));
+    }
+
+    fn must_land_before(&self, landing: &Landing, decision: Decision) -> bool {
+        let claim = &landing.admission.claim;
+        let key = (claim.template_id, claim.user_id, &claim.request_id);
+        let undecided = matches!(decision, Decision::Short | Decision::Retry);
+        self.keys.contains(&key)
+            || undecided && numbers(landing).any(|number| self.numbers.contains(&number))
+    }
+}
+
+fn numbers(landing: &Landing) -> impl Iterator<Item = (TemplateId, UserId, i64)> {
+    let LandedClaim { template_id, user_id, coupons, .. } = &landing.landed;
+    coupons.iter().map(|coupon| (*template_id, *user_id, coupon.claim_no))
 }
 
 fn give_new_coupon_ids<T>(jobs: &mut [(T, Landing)], ids: &Ids) {

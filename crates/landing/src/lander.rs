@@ -4,12 +4,18 @@
 //! with the load and add no delay without it. A lander that loses MySQL keeps its batch and tries on;
 //! its queue is bounded by the claims that may be under way.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use coupon::{Admission, LandedClaim, LandedCoupon, Template};
-use mysql_store::{MySqlConnection, StoreError, connect, landing::Landing};
-use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use mysql_store::{MySqlConnection, connect, landing::Landing};
+use runtime::FailPoints;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -29,6 +35,9 @@ const BATCH_COUPONS_MAX: usize = 1000;
 
 /// How often an idle connection is pinged: well within its `wait_timeout`.
 const PING_EVERY: Duration = Duration::from_secs(2);
+
+/// How long connecting or a ping may take; the server may be gone without a word.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// First and longest wait before a lander connects again.
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -50,6 +59,7 @@ pub struct Lander {
     database_url: String,
     ids: Arc<Ids>,
     queue: mpsc::Receiver<Job>,
+    points: FailPoints,
 }
 
 /// Makes `count` landers whose queues hold `queued_max` admissions each.
@@ -58,12 +68,14 @@ pub fn landers(
     queued_max: usize,
     database_url: &str,
     ids: &Arc<Ids>,
+    points: &FailPoints,
 ) -> (Landers, Vec<Lander>) {
     let (queues, workers) = (0..count)
         .map(|_| {
             let (sender, queue) = mpsc::channel(queued_max);
             let database_url = database_url.to_owned();
-            (sender, Lander { database_url, ids: Arc::clone(ids), queue })
+            let (ids, points) = (Arc::clone(ids), points.clone());
+            (sender, Lander { database_url, ids, queue, points })
         })
         .unzip();
     (Landers { queues, ids: Arc::clone(ids) }, workers)
@@ -132,7 +144,7 @@ impl Lander {
                     if received == 0 { return }
                 }
                 () = tokio::time::sleep(PING_EVERY) => {
-                    if connect::ping(&mut connection).await.is_err() {
+                    if !answers(&mut connection).await {
                         connection = self.connect().await;
                     }
                     continue;
@@ -153,7 +165,7 @@ impl Lander {
         let coupons: usize = jobs.iter().map(|job| job.landing.landed.coupons.len()).sum();
         metrics::histogram!(metric::BATCH_SIZE).record(coupons as f64);
         let jobs = jobs.into_iter().map(|job| (job.answer, job.landing)).collect();
-        let mut batch = Batch::new(jobs);
+        let mut batch = Batch::new(jobs).with_fail_points(self.points.clone());
         loop {
             let ran = batch.run(connection, &self.ids).await;
             for (answer, outcome) in batch.take_done() {
@@ -175,21 +187,24 @@ impl Lander {
     async fn connect(&self) -> MySqlConnection {
         let (mut wait, longest) = RECONNECT;
         loop {
-            match self.connect_once().await {
-                Ok(connection) => {
+            match timeout(CONNECT_MAX, connect::lander(&self.database_url)).await {
+                Ok(Ok(connection)) => {
                     info!("a lander connected to MySQL");
                     return connection;
                 }
-                Err(error) => warn!(error = %error, cause = ?error, "a lander cannot connect"),
+                Ok(Err(error)) => {
+                    warn!(error = %error, cause = ?error, "a lander cannot connect");
+                }
+                Err(_) => warn!("a lander cannot connect: MySQL is silent"),
             }
             tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
             wait = (wait * 2).min(longest);
         }
     }
+}
 
-    async fn connect_once(&self) -> Result<MySqlConnection, StoreError> {
-        connect::lander(&self.database_url).await
-    }
+async fn answers(connection: &mut MySqlConnection) -> bool {
+    matches!(timeout(CONNECT_MAX, connect::ping(connection)).await, Ok(Ok(())))
 }
 
 /// Takes jobs from the front as long as their coupons fit one batch; at least one.

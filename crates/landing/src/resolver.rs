@@ -5,12 +5,13 @@
 //! settle) or stands (it never will: release). Right with a grace of 0: the grace only saves fencing
 //! claims that are about to land.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, TemplateId};
 use mysql_store::{MySqlPool, StoreError, claim, connect, template};
 use redis_gate::{Gate, GateError, InFlight};
+use runtime::FailPoints;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -41,6 +42,8 @@ pub struct Resolver {
     pub gate: Gate,
     /// How long an admission is left alone.
     pub grace: Duration,
+    /// `resolver.before_fence`, `resolver.before_settle` and `resolver.before_release`.
+    pub points: FailPoints,
 }
 
 /// What one look did.
@@ -50,6 +53,8 @@ pub struct Resolved {
     pub settled: usize,
     /// Admissions that never will.
     pub released: usize,
+    /// Admissions that had been in flight for more than a minute.
+    pub stuck: usize,
 }
 
 /// A look could not be finished; the next one goes on.
@@ -61,6 +66,9 @@ pub enum ResolveError {
     /// The gate failed.
     #[error("the resolver could not use the gate")]
     Gate(#[from] GateError),
+    /// A fail point was armed.
+    #[error("the resolver was interrupted")]
+    FailPoint(#[from] io::Error),
 }
 
 impl Resolver {
@@ -83,22 +91,37 @@ impl Resolver {
         let watched = template::watched(&mut connection, now + PRELOAD, now - TAIL).await?;
         drop(connection);
         let mut resolved = Resolved::default();
-        let mut stuck = 0;
+        let mut first_error = None;
         for watched in watched {
             let template = watched.template.id;
-            let Some(meta) = self.gate.meta(template).await? else { continue };
-            let before = now - self.grace;
-            let entries = self.gate.in_flight(template, meta.epoch, before, LOOK_MAX).await?;
-            stuck += entries.iter().filter(|e| e.admitted_at + STUCK_AFTER < now).count();
-            for entry in entries {
-                self.resolve(template, meta.epoch, entry, now, &mut resolved).await?;
+            if let Err(error) = self.look_at(template, now, &mut resolved).await {
+                // One template that fails keeps no other from being looked at.
+                warn!(template.id = %template, error = %error, cause = ?error, "not resolved");
+                first_error.get_or_insert(error);
             }
         }
-        metrics::gauge!(metric::STUCK).set(stuck as f64);
-        if stuck > 0 {
-            warn!(admissions = stuck, "admissions were in flight for more than a minute");
+        metrics::gauge!(metric::STUCK).set(resolved.stuck as f64);
+        if resolved.stuck > 0 {
+            let admissions = resolved.stuck;
+            warn!(admissions, "admissions were in flight for more than a minute");
         }
-        Ok(resolved)
+        first_error.map_or(Ok(resolved), Err)
+    }
+
+    async fn look_at(
+        &self,
+        template: TemplateId,
+        now: DateTime<Utc>,
+        resolved: &mut Resolved,
+    ) -> Result<(), ResolveError> {
+        let Some(meta) = self.gate.meta(template).await? else { return Ok(()) };
+        let before = now - self.grace;
+        let entries = self.gate.in_flight(template, meta.epoch, before, LOOK_MAX).await?;
+        resolved.stuck += entries.iter().filter(|e| e.admitted_at + STUCK_AFTER < now).count();
+        for entry in entries {
+            self.resolve(template, meta.epoch, entry, now, resolved).await?;
+        }
+        Ok(())
     }
 
     async fn resolve(
@@ -109,15 +132,18 @@ impl Resolver {
         now: DateTime<Utc>,
         resolved: &mut Resolved,
     ) -> Result<(), ResolveError> {
+        self.points.reach("resolver.before_fence").await?;
         let mut connection = connect::acquire(&self.pool).await?;
         let fence = claim::fence(&mut connection, template, entry.user, entry.id, now).await;
         let action = match fence {
             Ok(claim::Fence::Landed) => {
+                self.points.reach("resolver.before_settle").await?;
                 self.gate.settle(template, epoch, &[(entry.user, entry.id)]).await?;
                 resolved.settled += 1;
                 "settled"
             }
             Ok(claim::Fence::Stands) => {
+                self.points.reach("resolver.before_release").await?;
                 self.gate.release(template, epoch, entry.user, entry.id).await?;
                 resolved.released += 1;
                 "released"

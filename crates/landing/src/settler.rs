@@ -5,6 +5,7 @@ use std::{collections::HashMap, time::Duration};
 
 use coupon::{ClaimId, Epoch, TemplateId, UserId};
 use redis_gate::{Gate, GateError};
+use runtime::FailPoints;
 use tokio::sync::mpsc;
 use tracing::warn;
 
@@ -33,9 +34,10 @@ struct Landed {
 
 impl Settler {
     /// The reporting end, and the task that settles until every reporting end is gone.
-    pub fn new(gate: Gate) -> (Self, impl Future<Output = ()>) {
+    /// Its fail point is `settler.before_settle`.
+    pub fn new(gate: Gate, points: FailPoints) -> (Self, impl Future<Output = ()>) {
         let (queue, landed) = mpsc::channel(QUEUED_MAX);
-        (Self { queue }, settle_all(gate, landed))
+        (Self { queue }, settle_all(gate, landed, points))
     }
 
     /// Reports that an admission landed.
@@ -46,7 +48,7 @@ impl Settler {
     }
 }
 
-async fn settle_all(gate: Gate, mut queue: mpsc::Receiver<Landed>) {
+async fn settle_all(gate: Gate, mut queue: mpsc::Receiver<Landed>, points: FailPoints) {
     let mut landed = Vec::with_capacity(SETTLE_MAX);
     while queue.recv_many(&mut landed, SETTLE_MAX).await > 0 {
         let mut by_gate: HashMap<(TemplateId, Epoch), Vec<(UserId, ClaimId)>> = HashMap::new();
@@ -54,6 +56,9 @@ async fn settle_all(gate: Gate, mut queue: mpsc::Receiver<Landed>) {
             by_gate.entry((one.template, one.epoch)).or_default().push((one.user, one.id));
         }
         for ((template, epoch), admissions) in by_gate {
+            if points.reach("settler.before_settle").await.is_err() {
+                continue;
+            }
             if let Err(error) = settle(&gate, template, epoch, &admissions).await {
                 warn!(template.id = %template, error = %error, "not settled; the resolver will");
             }

@@ -7,7 +7,7 @@ use coupon::{
     TemplateState, UserId,
 };
 use landing::{
-    batch::{Batch, Outcome},
+    batch::{Batch, Outcome, RunError},
     ids::Ids,
 };
 use mysql_store::{
@@ -281,7 +281,8 @@ async fn a_killed_connection_fails_the_run_and_the_next_one_finishes_it() {
     waits_for_a_row(world, id).await;
     world.execute(&format!("kill {id}")).await;
     let (mut batch, ran) = running.await.unwrap();
-    assert!(ran.unwrap_err().is_unavailable());
+    let RunError::Store(error) = ran.unwrap_err() else { panic!("another failure") };
+    assert!(error.is_unavailable());
     let mut done = batch.take_done();
     holding.rollback().await.unwrap();
 

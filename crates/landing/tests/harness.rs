@@ -13,17 +13,19 @@ use coupon::{
     Claim, ClaimId, Discount, DiscountKind, Epoch, LandedClaim, MerchantId, PayloadHash, RequestId,
     Template, TemplateId, TemplateState, UserId, Validity, Window,
 };
-use devstack::TestServers;
+use devstack::{Endpoints, TestServers};
 use landing::{
-    claims::{Answer, Claims, Unavailable},
+    claims::{Answer, CLAIMS_MAX, Claims, Unavailable},
     gates::Gates,
     ids::Ids,
     lander,
     rebuild::{Rebuilt, rebuild},
+    resolver::{Resolved, Resolver},
     settler::Settler,
 };
 use mysql_store::{MySqlConnection, MySqlPool, connect, migrate, stock, template};
-use redis_gate::{Gate, GateRedis, Meta};
+use redis_gate::{Entry, Gate, GateRedis, Meta};
+use runtime::{Clock, FailPoints};
 use sqlx::Row;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -43,8 +45,19 @@ pub(crate) struct World {
     pub(crate) url: String,
     pub(crate) pool: MySqlPool,
     pub(crate) gate: Gate,
-    gate_url: String,
+    pub(crate) gate_url: String,
     prefix: String,
+}
+
+/// What MySQL holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rows {
+    /// Landed claims.
+    pub(crate) landed: i64,
+    /// Admissions that never will.
+    pub(crate) fences: i64,
+    /// Coupons.
+    pub(crate) coupons: i64,
 }
 
 impl World {
@@ -57,11 +70,16 @@ impl World {
 
     pub(crate) async fn without_gate(name: &str, stock: i64, limit: u32) -> Self {
         let scope = TestServers::shared().scope(name);
-        let (url, gate_url) = (scope.endpoints.database_url, scope.endpoints.gate_redis_url);
+        Self::on(scope.endpoints, &scope.key_prefix, stock, limit).await
+    }
+
+    /// The same on given servers, its gate absent.
+    pub(crate) async fn on(servers: Endpoints, prefix: &str, stock: i64, limit: u32) -> Self {
+        let (url, gate_url) = (servers.database_url, servers.gate_redis_url);
         migrate::run(&url).await.unwrap();
         let pool = connect::pool(&url, CONNECTIONS).await.unwrap();
-        let gate = Gate::new(GateRedis::connect(&gate_url).await.unwrap(), &scope.key_prefix);
-        let world = Self { url, pool, gate, gate_url, prefix: scope.key_prefix };
+        let gate = Gate::new(GateRedis::connect(&gate_url).await.unwrap(), prefix);
+        let world = Self { url, pool, gate, gate_url, prefix: prefix.to_owned() };
         world.publish(TEMPLATE, stock, limit).await;
         world
     }
@@ -102,7 +120,11 @@ impl World {
     }
 
     pub(crate) async fn rebuild(&self) -> Epoch {
-        match rebuild(&self.pool, &self.gate, TEMPLATE, "test").await.unwrap() {
+        self.rebuild_gate_of(TEMPLATE).await
+    }
+
+    pub(crate) async fn rebuild_gate_of(&self, id: TemplateId) -> Epoch {
+        match rebuild(&self.pool, &self.gate, id, "test").await.unwrap() {
             Rebuilt::Open(epoch) => epoch,
             other => panic!("{other:?}"),
         }
@@ -117,6 +139,39 @@ impl World {
             redis::cmd("KEYS").arg(pattern).query_async(&mut redis).await.unwrap();
         assert!(!keys.is_empty());
         let _: i64 = redis::cmd("DEL").arg(keys).query_async(&mut redis).await.unwrap();
+    }
+
+    pub(crate) async fn rows(&self) -> Rows {
+        Rows {
+            landed: self.number("select count(*) from claim where state = 1").await,
+            fences: self.number("select count(*) from claim where state = 2").await,
+            coupons: self.number("select count(*) from user_coupon").await,
+        }
+    }
+
+    /// The user's entry in the gate; empty if there is none.
+    pub(crate) async fn entry(&self, user: UserId) -> Entry {
+        let epoch = self.meta().await.epoch;
+        self.gate.entry(TEMPLATE, epoch, user).await.unwrap().unwrap_or_default()
+    }
+
+    /// One look of a resolver that leaves nobody any time.
+    pub(crate) async fn resolve(&self) -> Resolved {
+        self.resolver().look(now()).await.unwrap()
+    }
+
+    pub(crate) fn resolver(&self) -> Resolver {
+        Resolver {
+            pool: self.pool.clone(),
+            gate: self.gate.clone(),
+            grace: Duration::ZERO,
+            points: FailPoints::default(),
+        }
+    }
+
+    /// The same gate through another address.
+    pub(crate) async fn gate_at(&self, url: &str) -> Gate {
+        Gate::new(GateRedis::connect(url).await.unwrap(), &self.prefix)
     }
 
     /// Waits until nothing is in flight.
@@ -136,7 +191,15 @@ impl World {
         let mut connection = self.connection().await;
         let stock = stock::get(&mut connection, TEMPLATE).await.unwrap().unwrap();
         assert_eq!((meta.stock, meta.epoch), (stock.stock, stock.epoch));
-        let taken = stock::taken_numbers_after(&mut connection, TEMPLATE, UserId(-1)).await;
+        let mut taken = Vec::new();
+        loop {
+            let after = taken.last().map_or(UserId(-1), |(user, _)| *user);
+            let chunk = stock::taken_numbers_after(&mut connection, TEMPLATE, after).await;
+            match chunk.unwrap() {
+                chunk if chunk.is_empty() => break,
+                chunk => taken.extend(chunk),
+            }
+        }
         let entries = self.gate.entries(TEMPLATE, meta.epoch).await.unwrap();
         let mut held: Vec<_> = entries
             .into_iter()
@@ -144,7 +207,8 @@ impl World {
             .map(|(user, entry)| (user, entry.taken))
             .collect();
         held.sort_unstable();
-        assert_eq!(held, taken.unwrap());
+        let differs = held.iter().zip(&taken).find(|(gate, mysql)| gate != mysql);
+        assert_eq!((differs, held.len()), (None, taken.len()));
     }
 }
 
@@ -153,41 +217,72 @@ pub(crate) struct Process {
     pub(crate) claims: Claims,
     pub(crate) gates: Gates,
     pub(crate) template: Arc<Template>,
+    /// Where it can be held and failed.
+    pub(crate) points: FailPoints,
+    /// By which it stamps and decides.
+    pub(crate) clock: Clock,
     _tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+/// What may differ between processes.
+pub(crate) struct Setup {
+    /// Its name in leases.
+    pub(crate) holder: &'static str,
+    /// Whether it keeps gates loaded.
+    pub(crate) keeps: bool,
+    /// Where its landers find MySQL.
+    pub(crate) database_url: String,
+    /// Its way to the gate.
+    pub(crate) gate: Gate,
 }
 
 impl Process {
     /// A process that keeps gates loaded.
-    pub(crate) async fn start(world: &World, holder: &str) -> Self {
-        Self::with_keeper(world, holder, true).await
+    pub(crate) async fn start(world: &World, holder: &'static str) -> Self {
+        Self::start_with(world, |setup| setup.holder = holder).await
     }
 
     /// A process that has heard of no gate and looks at none.
-    pub(crate) async fn without_keeper(world: &World, holder: &str) -> Self {
-        Self::with_keeper(world, holder, false).await
+    pub(crate) async fn without_keeper(world: &World, holder: &'static str) -> Self {
+        let change = |setup: &mut Setup| (setup.holder, setup.keeps) = (holder, false);
+        Self::start_with(world, change).await
     }
 
-    async fn with_keeper(world: &World, holder: &str, keeps: bool) -> Self {
+    pub(crate) async fn start_with(world: &World, change: impl FnOnce(&mut Setup)) -> Self {
+        let (database_url, gate) = (world.url.clone(), world.gate.clone());
+        let mut setup = Setup { holder: "a", keeps: true, database_url, gate };
+        change(&mut setup);
+        let Setup { holder, keeps, database_url, gate } = setup;
+        let (points, clock) = (FailPoints::default(), Clock::manual(now()));
         let mut tasks = Vec::new();
         let mut spawn =
             |task: tokio::task::JoinHandle<()>| tasks.push(AbortOnDropHandle::new(task));
         let pool = connect::pool(&world.url, CONNECTIONS).await.unwrap();
         let ids = Arc::new(Ids::lease(pool.clone(), holder).await.unwrap());
         let (landers, workers) =
-            lander::landers(lander::LANDERS, landing::claims::CLAIMS_MAX, &world.url, &ids);
+            lander::landers(lander::LANDERS, CLAIMS_MAX, &database_url, &ids, &points);
         for worker in workers {
             spawn(tokio::spawn(worker.run(CancellationToken::new())));
         }
-        let (gates, keeper) = Gates::new(pool.clone(), world.gate.clone(), holder);
+        let (gates, keeper) = Gates::new(pool.clone(), gate.clone(), holder);
         if keeps {
             spawn(tokio::spawn(keeper.run(now, CancellationToken::new())));
         }
-        let (settler, settling) = Settler::new(world.gate.clone());
+        let (settler, settling) = Settler::new(gate, points.clone());
         spawn(tokio::spawn(settling));
         let template =
             template::get(&mut world.connection().await, TEMPLATE).await.unwrap().unwrap();
-        let claims = Claims::new(pool, gates.clone(), landers, settler, now);
-        Self { claims, gates, template: Arc::new(template), _tasks: tasks }
+        let (own, at) = (clock.clone(), points.clone());
+        let claims = Claims::new(pool, gates.clone(), landers, settler, move || own.now(), at);
+        Self { claims, gates, template: Arc::new(template), points, clock, _tasks: tasks }
+    }
+
+    /// Sends a claim and does not wait for its answer.
+    pub(crate) fn begin(&self, claim: &Claim) -> AbortOnDropHandle<Answer> {
+        let (claims, template) = (self.claims.clone(), Arc::clone(&self.template));
+        let claim = claim.clone();
+        let answer = async move { claims.claim(template, claim).await };
+        AbortOnDropHandle::new(tokio::spawn(answer))
     }
 
     pub(crate) async fn claim(&self, claim: &Claim) -> Answer {
@@ -207,7 +302,8 @@ impl Process {
         let answer = async {
             loop {
                 match self.claim(&again(claim)).await {
-                    Answer::Unavailable(Unavailable::GateLoading) | Answer::InProgress => {
+                    Answer::Unavailable(Unavailable::GateLoading | Unavailable::Gate)
+                    | Answer::InProgress => {
                         tokio::time::sleep(LOOK_AGAIN).await;
                     }
                     answer => return answer,

@@ -3,8 +3,16 @@
 
 mod batch;
 mod claims;
+mod equivalence;
+mod faults;
 mod gates;
 mod harness;
 mod ids;
+mod limits;
+mod outages;
+mod private;
+// The pipeline tests stand on it too.
+#[path = "../../../tests/tests/proxy.rs"]
+mod proxy;
 mod rebuild;
 mod resolver;

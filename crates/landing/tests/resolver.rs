@@ -1,22 +1,27 @@
 //! The resolver: every admission left in flight ends, rightly even without any grace.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use chrono::TimeDelta;
-use coupon::{Claim, ClaimState, Epoch, RequestId, TemplateState, UserId};
-use landing::resolver::{Resolved, Resolver};
+use coupon::{Claim, ClaimState, Epoch, RequestId, TemplateId, TemplateState, UserId};
+use futures::future::join_all;
+use landing::{
+    claims::{Answer, Unavailable},
+    resolver::{Resolved, Resolver},
+};
 use mysql_store::claim as claims;
 use redis_gate::{RequestState, Verdict};
 use sqlx::Connection;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::harness::{TEMPLATE, USER, World, again, claim, execute, now, until};
+use crate::harness::{Process, TEMPLATE, USER, World, again, claim, execute, now, until};
 
 fn resolver(world: &World, grace: Duration) -> Resolver {
-    Resolver { pool: world.pool.clone(), gate: world.gate.clone(), grace }
+    Resolver { grace, ..world.resolver() }
 }
 
 async fn look(world: &World) -> Resolved {
-    resolver(world, Duration::ZERO).look(now()).await.unwrap()
+    world.resolve().await
 }
 
 /// Lets a claim through the gate, as a process that then dies.
@@ -47,7 +52,7 @@ async fn an_admission_that_never_landed_is_fenced_and_released() {
     let world = World::open("never landed", 10, 1).await;
     let lost = claim(USER, "a", 1);
     let epoch = admit(&world, &lost).await;
-    assert_eq!(look(&world).await, Resolved { settled: 0, released: 1 });
+    assert_eq!(look(&world).await, Resolved { released: 1, ..Resolved::default() });
     let mut connection = world.connection().await;
     let state = claims::state_of(&mut connection, lost.id).await.unwrap();
     assert_eq!(state, Some(ClaimState::Void));
@@ -66,7 +71,7 @@ async fn an_admission_that_landed_is_settled() {
     let landed = claim(USER, "a", 1);
     let epoch = admit(&world, &landed).await;
     world.execute(&rows_of(&landed, epoch)).await;
-    assert_eq!(look(&world).await, Resolved { settled: 1, released: 0 });
+    assert_eq!(look(&world).await, Resolved { settled: 1, ..Resolved::default() });
     let entry = world.gate.entry(TEMPLATE, epoch, USER).await.unwrap().unwrap();
     assert_eq!(entry.requests[0].state, RequestState::Landed);
     world.assert_gate_equals_mysql().await;
@@ -80,7 +85,7 @@ async fn an_admission_younger_than_the_grace_is_left_alone() {
     let early = now() + TimeDelta::milliseconds(9_999);
     assert_eq!(patient.look(early).await.unwrap(), Resolved::default());
     let late = now() + TimeDelta::seconds(10);
-    assert_eq!(patient.look(late).await.unwrap(), Resolved { settled: 0, released: 1 });
+    assert_eq!(patient.look(late).await.unwrap(), Resolved { released: 1, ..Resolved::default() });
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +104,7 @@ async fn an_open_landing_is_waited_for_and_its_end_decides() {
         until(async || world.number(waits).await == 1).await;
         if commits { transaction.commit().await } else { transaction.rollback().await }.unwrap();
         let (settled, released) = if commits { (1, 0) } else { (0, 1) };
-        assert_eq!(looking.await.unwrap(), Resolved { settled, released });
+        assert_eq!(looking.await.unwrap(), Resolved { settled, released, stuck: 0 });
         world.assert_gate_equals_mysql().await;
     }
 }
@@ -127,5 +132,104 @@ async fn admissions_of_a_template_that_has_ended_are_resolved_too() {
     world.change_state(TEMPLATE, TemplateState::Ended).await;
     let after = now() + TimeDelta::hours(2);
     let resolved = resolver(&world, Duration::ZERO).look(after).await.unwrap();
-    assert_eq!(resolved, Resolved { settled: 0, released: 1 });
+    assert_eq!(resolved, Resolved { settled: 0, released: 1, stuck: 1 });
+}
+
+#[tokio::test]
+async fn admissions_in_flight_for_more_than_a_minute_are_counted_as_stuck() {
+    let world = World::open("stuck", 10, 1).await;
+    let epoch = admit(&world, &claim(USER, "a", 1)).await;
+    let young = claim(UserId(71), "a", 1);
+    world.gate.claim(&young, epoch, now() + TimeDelta::seconds(30)).await.unwrap();
+    let resolver = resolver(&world, Duration::ZERO);
+    let look = resolver.look(now() + TimeDelta::seconds(61)).await;
+    assert_eq!(look.unwrap(), Resolved { settled: 0, released: 2, stuck: 1 });
+}
+
+#[tokio::test]
+async fn a_resolver_that_dies_at_any_of_its_steps_leaves_the_rest_to_the_next() {
+    for (point, lands) in [
+        ("resolver.before_fence", false),
+        ("resolver.before_release", false),
+        ("resolver.before_settle", true),
+    ] {
+        let world = World::open("dying resolver", 10, 1).await;
+        let left = claim(USER, "a", 1);
+        let epoch = admit(&world, &left).await;
+        if lands {
+            world.execute(&rows_of(&left, epoch)).await;
+        }
+        let dying = world.resolver();
+        dying.points.fail(point);
+        dying.look(now()).await.unwrap_err();
+        assert_eq!(world.entry(USER).await.requests[0].state, RequestState::Pending, "{point}");
+        let (settled, released) = if lands { (1, 0) } else { (0, 1) };
+        assert_eq!(look(&world).await, Resolved { settled, released, stuck: 0 });
+        world.assert_gate_equals_mysql().await;
+    }
+}
+
+#[tokio::test]
+async fn a_template_that_cannot_be_looked_at_keeps_no_other_from_being_resolved() {
+    let world = World::open("one fails", 10, 1).await;
+    let other = TemplateId(11);
+    world.publish(other, 10, 1).await;
+    let epoch = world.rebuild_gate_of(other).await;
+    let left = Claim { template_id: other, ..claim(USER, "a", 1) };
+    world.gate.claim(&left, epoch, now()).await.unwrap();
+    admit(&world, &claim(USER, "a", 1)).await;
+    let resolver = world.resolver();
+    // The first template's.
+    resolver.points.fail("resolver.before_fence");
+    resolver.look(now()).await.unwrap_err();
+    assert_eq!(world.gate.in_flight_count(other, epoch).await.unwrap(), 0);
+    assert_eq!(look(&world).await, Resolved { released: 1, ..Resolved::default() });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resolvers_without_any_grace_that_race_every_landing_double_and_lose_nothing() {
+    // Claims one after another, side by side with the other lanes: many batches, many looks.
+    const LANES: i64 = 16;
+    const LENGTH: i64 = 50;
+    const USERS: i64 = LANES * LENGTH;
+    let world = World::open("races", USERS + 10, 1).await;
+    let processes = [Process::start(&world, "a").await, Process::start(&world, "b").await];
+    let racing: Vec<_> = (0..2)
+        .map(|_| {
+            let resolver = world.resolver();
+            AbortOnDropHandle::new(tokio::spawn(async move {
+                loop {
+                    resolver.look(now()).await.unwrap();
+                }
+            }))
+        })
+        .collect();
+    let insist = async |user: i64| {
+        let first = claim(UserId(user), "a", 1);
+        let process = &processes[usize::try_from(user % 2).unwrap()];
+        loop {
+            match process.retry(&first).await {
+                Answer::Landed { claim, .. } => return claim,
+                Answer::Unavailable(Unavailable::GivenUp) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let lane = async |lane: i64| {
+        let mut landed = Vec::new();
+        for user in lane * LENGTH..(lane + 1) * LENGTH {
+            landed.push(insist(user).await);
+        }
+        landed
+    };
+    let landed = join_all((0..LANES).map(lane)).await.concat();
+    assert!(racing.iter().all(|one| !one.is_finished()), "they raced to the end");
+    drop(racing);
+    world.resolve().await;
+    let rows = world.rows().await;
+    assert_eq!((rows.landed, rows.coupons, world.left().await), (USERS, USERS, 10));
+    assert!(rows.fences > 0, "nobody was ever in the way");
+    world.assert_gate_equals_mysql().await;
+    let ids: BTreeSet<_> = landed.iter().map(|claim| claim.id).collect();
+    assert_eq!(ids.len(), landed.len());
 }

@@ -14,6 +14,7 @@ use chrono::{DateTime, Utc};
 use coupon::{Claim, LandedClaim, PayloadHash, RequestId, Template, TemplateId, UserId};
 use mysql_store::MySqlPool;
 use redis_gate::Refusal;
+use runtime::FailPoints;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
@@ -77,16 +78,19 @@ type Pending = watch::Receiver<Option<Answer>>;
 struct UnderWay(Mutex<HashMap<Key, (PayloadHash, Pending)>>);
 
 impl Claims {
-    /// Claims that land by `landers`. `clock` tells the time at the gate.
+    /// Claims that land by `landers`. `clock` tells the time at the gate. The fail points are
+    /// `claims.after_gate`, `claims.before_fence` and `claims.before_release`.
     pub fn new(
         pool: MySqlPool,
         gates: Gates,
         landers: Landers,
         settler: Settler,
         clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static,
+        points: FailPoints,
     ) -> Self {
+        let clock = Box::new(clock);
         Self {
-            work: Arc::new(walk::Walk { pool, gates, landers, settler, clock: Box::new(clock) }),
+            work: Arc::new(walk::Walk { pool, gates, landers, settler, clock, points }),
             permits: Arc::new(Semaphore::new(CLAIMS_MAX)),
             tasks: TaskTracker::new(),
             under_way: Arc::default(),

@@ -1,9 +1,12 @@
 //! One claim from the gate to its answer; DESIGN's two failure tables in code.
 
+use std::io;
+
 use chrono::{DateTime, Utc};
 use coupon::{Admission, Claim, Decision, Epoch, LandedClaim, Numbers, Template, TemplateState};
 use mysql_store::{MySqlConnection, MySqlPool, StoreError, claim, connect, stock, template};
 use redis_gate::{GateError, Refusal, RequestState, Verdict};
+use runtime::FailPoints;
 use tracing::warn;
 
 use super::{Answer, Unavailable};
@@ -34,6 +37,7 @@ pub(super) struct Walk {
     pub(super) landers: Landers,
     pub(super) settler: Settler,
     pub(super) clock: Box<dyn Fn() -> DateTime<Utc> + Send + Sync>,
+    pub(super) points: FailPoints,
 }
 
 /// Why a claim cannot be answered definitely.
@@ -52,6 +56,13 @@ impl From<StoreError> for Stop {
 impl From<GateError> for Stop {
     fn from(error: GateError) -> Self {
         Self::Gate(error)
+    }
+}
+
+impl From<io::Error> for Stop {
+    /// A fail point ends the walk as the end of its process would.
+    fn from(_: io::Error) -> Self {
+        Self::Unavailable(Unavailable::Stopping)
     }
 }
 
@@ -184,6 +195,7 @@ impl Walk {
         epoch: Epoch,
         numbers: Numbers,
     ) -> Result<Next, Stop> {
+        self.points.reach("claims.after_gate").await?;
         let admission = Admission { claim: claim.clone(), epoch, numbers };
         let Ok(outcome) = self.landers.land(template, admission).await else {
             // No coupon id could be made: nothing was sent to MySQL.
@@ -280,6 +292,7 @@ impl Walk {
 
     /// Fences the admission and releases it. If it had landed after all: its answer.
     async fn fence(&self, claim: &Claim, epoch: Epoch) -> Result<Option<Answer>, Stop> {
+        self.points.reach("claims.before_fence").await?;
         let mut connection = connect::acquire(&self.pool).await?;
         match fence(&mut connection, claim, (self.clock)()).await? {
             claim::Fence::Stands => {
@@ -296,6 +309,9 @@ impl Walk {
 
     /// Behind a fence or another's row. What cannot be released now is left to the resolver.
     async fn release(&self, claim: &Claim, epoch: Epoch) {
+        if self.points.reach("claims.before_release").await.is_err() {
+            return;
+        }
         let gate = self.gates.gate();
         let released = gate.release(claim.template_id, epoch, claim.user_id, claim.id).await;
         if let Err(error) = released {

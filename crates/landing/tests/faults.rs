@@ -1,0 +1,508 @@
+//! Every row of the two failure tables: the fault at a named point, then the answer, the rows, the
+//! gate, the user's entry, and the key once more.
+
+use std::sync::Arc;
+
+use coupon::{Claim, TemplateId, TemplateState, UserId};
+use futures::future::join_all;
+use landing::claims::{Answer, Unavailable};
+use redis_gate::{Refusal, RequestState};
+use sqlx::{Connection, Row};
+
+use crate::{
+    harness::{
+        Process, Rows, Setup, TEMPLATE, USER, World, again, claim, execute, template, until,
+        waits_for_a_row,
+    },
+    proxy::{COMMIT, GUARD, Proxy, server_of},
+};
+
+/// Coupons of a test's template.
+const TOTAL: i64 = 10;
+
+/// Where a claim waits between the gate's answer and the lander.
+const AFTER_GATE: &str = "claims.after_gate";
+/// Where a batch waits before its transaction.
+const BEFORE_BEGIN: &str = "landing.before_begin";
+
+/// A process whose landers find MySQL through the proxy.
+async fn behind_proxy(world: &World) -> (Process, Proxy) {
+    let proxy = Proxy::start(server_of(&world.url)).await;
+    let url = proxy.instead_of(&world.url);
+    (Process::start_with(world, |setup| setup.database_url = url).await, proxy)
+}
+
+/// The claim of [`USER`] holds number 1 and nobody else anything; gate and MySQL agree; the key once
+/// more brings the same answer and changes nothing.
+async fn assert_landed_once(world: &World, process: &Process, claim: &Claim, fences: i64) {
+    let rows = Rows { landed: 1, fences, coupons: 1 };
+    for _ in 0..2 {
+        world.settled().await;
+        assert_eq!((world.rows().await, world.left().await), (rows, TOTAL - 1));
+        world.assert_gate_equals_mysql().await;
+        let entry = world.entry(USER).await;
+        assert_eq!(entry.taken, [1]);
+        assert!(entry.requests.iter().all(|request| request.state == RequestState::Landed));
+        let Answer::Landed { claim: landed, replayed: true } = process.retry(claim).await else {
+            panic!("the key is not answered")
+        };
+        assert_eq!(landed.coupons[0].claim_no, 1);
+    }
+}
+
+/// Nothing landed, nothing is in flight, the user holds nothing, the whole stock is there.
+async fn assert_nothing_landed(world: &World, fences: i64) {
+    world.settled().await;
+    assert_eq!(world.rows().await, Rows { landed: 0, fences, coupons: 0 });
+    world.assert_gate_equals_mysql().await;
+    let entry = world.entry(USER).await;
+    assert!(entry.taken.is_empty() && entry.requests.is_empty(), "{entry:?}");
+}
+
+fn landed(answer: Answer) -> coupon::LandedClaim {
+    match answer {
+        Answer::Landed { claim, .. } => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answer_is_lost_is_found_landed_under_its_own_id() {
+    let world = World::open("commit lost", TOTAL, 2).await;
+    let (process, proxy) = behind_proxy(&world).await;
+    let first = claim(USER, "a", 1);
+    let mut commit = proxy.hold_answer(COMMIT);
+    let answer = process.begin(&first);
+    commit.reached().await;
+    assert_eq!(world.rows().await.landed, 1, "committed, and nobody has heard of it");
+    commit.cut();
+    assert_eq!(landed(answer.await.unwrap()).id, first.id);
+    assert_landed_once(&world, &process, &first, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_the_commit_that_is_not_acted_on_is_found_again() {
+    let world = World::open("after commit", TOTAL, 2).await;
+    let process = Process::start(&world, "a").await;
+    process.points.fail("landing.after_commit");
+    let first = claim(USER, "a", 1);
+    assert_eq!(process.land(&first).await.id, first.id);
+    assert_landed_once(&world, &process, &first, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_killed_inside_the_transaction_leave_nothing_and_the_batch_lands() {
+    for point in [GUARD, COMMIT] {
+        let world = World::open("killed inside", TOTAL, 2).await;
+        let (process, proxy) = behind_proxy(&world).await;
+        let first = claim(USER, "a", 1);
+        let mut held = proxy.hold_request(point);
+        let answer = process.begin(&first);
+        held.reached().await;
+        kill_all_connections(&world).await;
+        held.go_on();
+        assert_eq!(landed(answer.await.unwrap()).id, first.id);
+        assert_landed_once(&world, &process, &first, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_killed_after_commit_was_sent_leaves_everything() {
+    let world = World::open("killed after", TOTAL, 2).await;
+    let (process, proxy) = behind_proxy(&world).await;
+    let first = claim(USER, "a", 1);
+    let mut held = proxy.hold_answer(COMMIT);
+    let answer = process.begin(&first);
+    held.reached().await;
+    kill_all_connections(&world).await;
+    assert_eq!(world.rows().await.landed, 1);
+    // What the client hears is that the connection is gone.
+    held.cut();
+    assert_eq!(landed(answer.await.unwrap()).id, first.id);
+    assert_landed_once(&world, &process, &first, 0).await;
+}
+
+/// Kills every connection to this database, the lander's among them.
+async fn kill_all_connections(world: &World) {
+    let mut connection = world.connection().await;
+    let sql = "select id from information_schema.processlist \
+               where db = database() and id <> connection_id()";
+    let rows = sqlx::raw_sql(sql).fetch_all(&mut connection).await.unwrap();
+    for row in rows {
+        let id: i64 = row.try_get_unchecked(0).unwrap();
+        // One that ended by itself meanwhile is no error.
+        let kill = format!("kill {id}");
+        drop(sqlx::raw_sql(sqlx::AssertSqlSafe(kill)).execute(&mut connection).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_landed_elsewhere_meanwhile_is_answered_by_what_is_stored() {
+    for (there, same) in [(1, true), (2, false)] {
+        let world = World::open("landed elsewhere", TOTAL, 2).await;
+        let (a, b) = (Process::start(&world, "a").await, Process::start(&world, "b").await);
+        let first = claim(USER, "a", 1);
+        let mut held = a.points.hold(AFTER_GATE);
+        let answer = a.begin(&first);
+        held.reached(1).await;
+        // The new epoch's gate has not heard of the key.
+        world.rebuild().await;
+        let Answer::Landed { claim: stored, .. } = b.retry(&claim(USER, "a", there)).await else {
+            panic!("not landed elsewhere")
+        };
+        held.let_go();
+        let expected = match same {
+            true => Answer::Landed { claim: stored, replayed: true },
+            false => Answer::KeyReused,
+        };
+        assert_eq!(answer.await.unwrap(), expected);
+        world.settled().await;
+        let coupons = i64::from(there);
+        assert_eq!(world.rows().await, Rows { landed: 1, fences: 0, coupons });
+        assert_eq!(world.left().await, TOTAL - coupons);
+        world.assert_gate_equals_mysql().await;
+        assert_eq!(a.retry(&first).await, expected, "and so is the key ever after");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admission_that_was_fenced_is_given_up_and_its_key_is_free() {
+    for point in [AFTER_GATE, BEFORE_BEGIN] {
+        let world = World::open("fenced", TOTAL, 2).await;
+        let process = Process::start(&world, "a").await;
+        let first = claim(USER, "a", 1);
+        let mut held = process.points.hold(point);
+        let answer = process.begin(&first);
+        held.reached(1).await;
+        assert_eq!(world.entry(USER).await.requests[0].state, RequestState::Pending);
+        assert_eq!(world.resolve().await.released, 1);
+        held.let_go();
+        assert_eq!(answer.await.unwrap(), Answer::Unavailable(Unavailable::GivenUp));
+        assert_nothing_landed(&world, 1).await;
+        process.land(&again(&first)).await;
+        assert_landed_once(&world, &process, &first, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admission_of_an_older_epoch_lands_under_the_new_one_with_the_same_id() {
+    for point in [AFTER_GATE, BEFORE_BEGIN, "landing.before_reread"] {
+        let world = World::open("epoch differs", TOTAL, 2).await;
+        let process = Process::start(&world, "a").await;
+        let first = claim(USER, "a", 1);
+        let mut held = process.points.hold(point);
+        let other = (point == "landing.before_reread").then(|| BEFORE_BEGIN);
+        let mut before = other.map(|point| process.points.hold(point));
+        let answer = process.begin(&first);
+        if let Some(before) = &mut before {
+            before.reached(1).await;
+            world.rebuild().await;
+        }
+        drop(before);
+        held.reached(1).await;
+        world.rebuild().await;
+        held.let_go();
+        let landed = landed(answer.await.unwrap());
+        assert_eq!(landed.id, first.id);
+        assert_landed_once(&world, &process, &first, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_rebuilt_again_and_again_answers_as_being_loaded() {
+    let world = World::open("epochs", TOTAL, 2).await;
+    let process = Process::start(&world, "a").await;
+    let first = claim(USER, "a", 1);
+    let mut held = process.points.hold(AFTER_GATE);
+    let answer = process.begin(&first);
+    held.reached(1).await;
+    world.rebuild().await;
+    let mut next = process.points.hold(AFTER_GATE);
+    held.let_go();
+    next.reached(1).await;
+    world.rebuild().await;
+    next.let_go();
+    assert_eq!(answer.await.unwrap(), Answer::Unavailable(Unavailable::GateLoading));
+    assert_nothing_landed(&world, 0).await;
+    process.land(&again(&first)).await;
+    assert_landed_once(&world, &process, &first, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_or_an_end_in_flight_refuses_and_gives_back() {
+    let ends = [(TemplateState::Paused, Refusal::Paused), (TemplateState::Ended, Refusal::Ended)];
+    for (state, refusal) in ends {
+        let world = World::open("not open", TOTAL, 2).await;
+        let process = Process::start(&world, "a").await;
+        let first = claim(USER, "a", 1);
+        let mut held = process.points.hold(AFTER_GATE);
+        let answer = process.begin(&first);
+        held.reached(1).await;
+        world.change_state(TEMPLATE, state).await;
+        held.let_go();
+        assert_eq!(answer.await.unwrap(), Answer::Refused(refusal));
+        assert_nothing_landed(&world, 1).await;
+        if state == TemplateState::Paused {
+            world.change_state(TEMPLATE, TemplateState::Published).await;
+            process.land(&again(&first)).await;
+            assert_landed_once(&world, &process, &first, 1).await;
+        } else {
+            assert_eq!(process.retry(&first).await, Answer::Refused(refusal));
+            assert_eq!(world.rows().await.landed, 0);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_lies_about_the_stock_is_refused_fenced_and_mended() {
+    for (left, refusal) in [(0, Refusal::SoldOut), (1, Refusal::Insufficient { left: 1 })] {
+        let world = World::open("short", TOTAL, 2).await;
+        let process = Process::start(&world, "a").await;
+        let epoch = world.meta().await.epoch;
+        world.execute(&format!("update template_stock set stock = {left}, total = {left}")).await;
+        assert_eq!(process.claim(&claim(USER, "a", 2)).await, Answer::Refused(refusal));
+        until(async || world.meta().await.epoch > epoch && world.meta().await.stock == left).await;
+        world.settled().await;
+        assert_eq!(world.rows().await, Rows { landed: 0, fences: 1, coupons: 0 });
+        world.assert_gate_equals_mysql().await;
+        // The same key may ask for less, if there is anything.
+        let less = process.retry(&claim(USER, "a", 1)).await;
+        match left {
+            0 => assert_eq!(less, Answer::Refused(Refusal::SoldOut)),
+            _ => assert_eq!(landed(less).coupons.len(), 1),
+        }
+        world.settled().await;
+        world.assert_gate_equals_mysql().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_admission_whose_fence_or_release_is_cut_short_is_ended_by_the_resolver() {
+    for point in ["claims.before_fence", "claims.before_release"] {
+        let world = World::open("cut short", TOTAL, 2).await;
+        let process = Process::start(&world, "a").await;
+        let first = claim(USER, "a", 1);
+        process.points.fail(point);
+        world.change_state(TEMPLATE, TemplateState::Paused).await;
+        let answer = process.claim(&first).await;
+        let expected = match point {
+            "claims.before_fence" => Answer::Unavailable(Unavailable::Stopping),
+            _ => Answer::Refused(Refusal::Paused),
+        };
+        assert_eq!(answer, expected, "{point}");
+        assert_eq!(world.entry(USER).await.taken, [1], "not yet given back");
+        assert_eq!(world.resolve().await.released, 1);
+        assert_nothing_landed(&world, 1).await;
+        world.change_state(TEMPLATE, TemplateState::Published).await;
+        process.land(&again(&first)).await;
+        assert_landed_once(&world, &process, &first, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_dies_after_the_gate_leaves_an_admission_that_the_resolver_ends() {
+    let world = World::open("dies", TOTAL, 2).await;
+    let process = Process::start(&world, "a").await;
+    process.points.fail(AFTER_GATE);
+    let first = claim(USER, "a", 1);
+    assert_eq!(process.claim(&first).await, Answer::Unavailable(Unavailable::Stopping));
+    assert_eq!(process.claim(&again(&first)).await, Answer::InProgress, "nobody knows yet");
+    assert_eq!(world.resolve().await.released, 1);
+    assert_nothing_landed(&world, 1).await;
+    process.land(&again(&first)).await;
+    assert_landed_once(&world, &process, &first, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_landed_admission_that_nobody_settled_is_settled_by_the_resolver() {
+    let world = World::open("not settled", TOTAL, 2).await;
+    let process = Process::start(&world, "a").await;
+    let mut held = process.points.hold("settler.before_settle");
+    process.points.fail("settler.before_settle");
+    let first = claim(USER, "a", 1);
+    let answer = process.land(&first).await;
+    held.reached(1).await;
+    assert_eq!(world.entry(USER).await.requests[0].state, RequestState::Pending);
+    // MySQL is asked before a pending key counts as still under way.
+    let replay = Answer::Landed { claim: answer, replayed: true };
+    assert_eq!(process.claim(&again(&first)).await, replay);
+    assert_eq!(world.resolve().await.settled, 1);
+    held.let_go();
+    assert_landed_once(&world, &process, &first, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_whose_answer_is_lost_is_asked_again_and_admits_once() {
+    for answered in [true, false] {
+        let world = World::open("gate lost", TOTAL, 2).await;
+        let proxy = Proxy::start(server_of(&world.gate_url)).await;
+        let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
+        let process = Process::start_with(&world, |setup: &mut Setup| setup.gate = gate).await;
+        process.gates.next_look().await;
+        let first = claim(USER, "a", 1);
+        let key = first.request_id.digest();
+        let mut held = match answered {
+            true => proxy.hold_answer(&key),
+            false => proxy.hold_request(&key),
+        };
+        let answer = process.begin(&first);
+        held.reached().await;
+        assert_eq!(world.entry(USER).await.taken.len(), usize::from(answered));
+        held.cut();
+        assert_eq!(landed(answer.await.unwrap()).id, first.id);
+        assert_landed_once(&world, &process, &first, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_never_answers_is_unknown_and_the_resolver_ends_what_it_admitted() {
+    let world = World::open("gate silent", TOTAL, 2).await;
+    let proxy = Proxy::start(server_of(&world.gate_url)).await;
+    let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
+    let process = Process::start_with(&world, |setup: &mut Setup| setup.gate = gate).await;
+    process.gates.next_look().await;
+    let first = claim(USER, "a", 1);
+    let tries: Vec<_> = (0..3).map(|_| proxy.hold_answer(&first.request_id.digest())).collect();
+    let answer = process.begin(&first);
+    for mut held in tries {
+        held.reached().await;
+        held.cut();
+    }
+    assert_eq!(answer.await.unwrap(), Answer::Unavailable(Unavailable::Gate));
+    let entry = world.entry(USER).await;
+    assert_eq!((entry.taken.len(), entry.requests.len()), (1, 1), "three calls, one admission");
+    assert_eq!(world.resolve().await.released, 1);
+    assert_nothing_landed(&world, 1).await;
+    process.land(&again(&first)).await;
+    assert_landed_once(&world, &process, &first, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_somebody_holds_too_long_is_waited_for_by_turns() {
+    let world = World::open("lock wait", TOTAL, 2).await;
+    let process = Process::start(&world, "a").await;
+    let mut rival = world.connection().await;
+    let mut holding = rival.begin().await.unwrap();
+    execute(&mut holding, "update template_stock set stock = stock where template_id = 10").await;
+    let first = claim(USER, "a", 1);
+    let answer = process.begin(&first);
+    let lander = lander_at_the_guard(&world).await;
+    waits_for_a_row(&world, lander).await;
+    let one = transaction_of(&world, lander).await;
+    // Its wait ended (1205): all was rolled back, and it waits again in another transaction.
+    until(async || transaction_of(&world, lander).await != one).await;
+    waits_for_a_row(&world, lander).await;
+    holding.rollback().await.unwrap();
+    assert_eq!(landed(answer.await.unwrap()).id, first.id);
+    assert_landed_once(&world, &process, &first, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadlock_with_a_resolver_ends_and_the_claim_with_it() {
+    let world = World::open("deadlock", TOTAL, 2).await;
+    let process = Process::start(&world, "a").await;
+    let first = claim(USER, "a", 1);
+    // The rival has done far more, so the batch is the one to give way.
+    let mut rival = world.connection().await;
+    let mut holding = rival.begin().await.unwrap();
+    let heavy: Vec<String> = (0..500).map(|n| format!("('{n}', '', now())")).collect();
+    execute(&mut holding, &format!("insert into lease values {}", heavy.join(","))).await;
+    execute(&mut holding, "update template_stock set stock = stock where template_id = 10").await;
+    let answer = process.begin(&first);
+    let lander = lander_at_the_guard(&world).await;
+    waits_for_a_row(&world, lander).await;
+    let fence = mysql_store::claim::fence(&mut holding, TEMPLATE, USER, first.id, first.claimed_at);
+    assert_eq!(fence.await.unwrap(), mysql_store::claim::Fence::Stands, "the batch gave way");
+    holding.rollback().await.unwrap();
+    assert_eq!(landed(answer.await.unwrap()).id, first.id);
+    assert_landed_once(&world, &process, &first, 0).await;
+}
+
+/// The connection that waits to take stock.
+async fn lander_at_the_guard(world: &World) -> i64 {
+    let sql = "select cast(coalesce(max(id), 0) as signed) from information_schema.processlist \
+               where db = database() and info like 'update template_stock%'";
+    until(async || world.number(sql).await != 0).await;
+    world.number(sql).await
+}
+
+/// The number of a connection's transaction; none between two.
+async fn transaction_of(world: &World, id: i64) -> Option<String> {
+    let mut connection = world.connection().await;
+    let row = sqlx::raw_sql("show engine innodb status").fetch_one(&mut connection).await.unwrap();
+    let text: String = row.try_get_unchecked("Status").unwrap();
+    let thread = format!("thread id {id},");
+    let mut transactions = text.split("---TRANSACTION ");
+    let own = transactions.find(|one| one.contains(&thread))?;
+    own.split(',').next().map(str::to_owned)
+}
+
+/// Two more templates of the same lander.
+const PAUSED: TemplateId = TemplateId(12);
+const SHORT: TemplateId = TemplateId(14);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_meets_every_fault_at_once_answers_each_rightly() {
+    let world = World::open("all at once", 100, 3).await;
+    for id in [PAUSED, SHORT] {
+        world.publish(id, 2, 3).await;
+        world.rebuild_gate_of(id).await;
+    }
+    let (process, proxy) = behind_proxy(&world).await;
+    let taken = process.land(&claim(UserId(5), "taken", 1)).await;
+    world.settled().await;
+    // The lander is kept busy by one claim; all others queue up behind it and go together.
+    let mut busy = process.points.hold(BEFORE_BEGIN);
+    let opener = process.begin(&claim(UserId(1), "opener", 1));
+    busy.reached(1).await;
+    let mut admitted = process.points.hold(AFTER_GATE);
+    let fresh: Vec<Claim> = (10..30).map(|user| claim(UserId(user), "fresh", 2)).collect();
+    let answers: Vec<_> = fresh.iter().map(|claim| process.begin(claim)).collect();
+    let fenced = claim(UserId(2), "fenced", 1);
+    let fenced_answer = process.begin(&fenced);
+    let other = |id, user| Claim { template_id: id, ..claim(UserId(user), "other", 2) };
+    let paused = begin_at(&process, PAUSED, &other(PAUSED, 3));
+    let short = begin_at(&process, SHORT, &other(SHORT, 4));
+    admitted.reached(fresh.len() + 3).await;
+    let mut connection = world.connection().await;
+    let fence = mysql_store::claim::fence(
+        &mut connection,
+        TEMPLATE,
+        UserId(2),
+        fenced.id,
+        fenced.claimed_at,
+    );
+    fence.await.unwrap();
+    world.change_state(PAUSED, TemplateState::Paused).await;
+    world.execute("update template_stock set stock = 1, total = 1 where template_id = 14").await;
+    // And the connection is lost after the first commit that the whole of it reaches.
+    let mut commit = proxy.hold_answer(COMMIT);
+    admitted.let_go();
+    busy.let_go();
+    commit.reached().await;
+    commit.cut();
+
+    landed(opener.await.unwrap());
+    for answer in join_all(answers).await {
+        assert_eq!(landed(answer.unwrap()).coupons.len(), 2);
+    }
+    assert_eq!(fenced_answer.await.unwrap(), Answer::Unavailable(Unavailable::GivenUp));
+    assert_eq!(paused.await.unwrap(), Answer::Refused(Refusal::Paused));
+    assert_eq!(short.await.unwrap(), Answer::Refused(Refusal::Insufficient { left: 1 }));
+    world.settled().await;
+    world.assert_gate_equals_mysql().await;
+    assert_eq!(world.rows().await, Rows { landed: 22, fences: 3, coupons: 42 });
+    assert_eq!(world.left().await, 100 - 42);
+    assert_eq!(landed(process.retry(&claim(UserId(5), "taken", 1)).await), taken);
+}
+
+fn begin_at(
+    process: &Process,
+    id: TemplateId,
+    claim: &Claim,
+) -> tokio_util::task::AbortOnDropHandle<Answer> {
+    let (claims, claim) = (process.claims.clone(), claim.clone());
+    let template = Arc::new(template(id, 3));
+    let answer = async move { claims.claim(template, claim).await };
+    tokio_util::task::AbortOnDropHandle::new(tokio::spawn(answer))
+}

@@ -1,0 +1,215 @@
+//! Limits and keys: numbers are used again, keys are told apart, and every refusal looks the key up.
+
+use chrono::TimeDelta;
+use coupon::{Claim, TemplateId, TemplateState, UserId};
+use landing::claims::Answer;
+use redis_gate::Refusal;
+
+use crate::harness::{Process, Rows, TEMPLATE, USER, World, again, claim, now, template};
+
+fn landed(answer: Answer) -> coupon::LandedClaim {
+    match answer {
+        Answer::Landed { claim, .. } => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn numbers(claim: &coupon::LandedClaim) -> Vec<i64> {
+    claim.coupons.iter().map(|coupon| coupon.claim_no).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_one_gives_one() {
+    let world = World::open("limit one", 10, 1).await;
+    let process = Process::start(&world, "a").await;
+    assert_eq!(numbers(&process.land(&claim(USER, "a", 1)).await), [1]);
+    let limit = Answer::Refused(Refusal::Limit { taken: 1 });
+    assert_eq!(process.claim(&claim(USER, "b", 1)).await, limit);
+    assert_eq!(numbers(&process.land(&claim(UserId(71), "a", 1)).await), [1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_counts_coupons_over_all_keys_and_refuses_whole_claims() {
+    let world = World::open("limit five", 20, 5).await;
+    let process = Process::start(&world, "a").await;
+    assert_eq!(numbers(&process.land(&claim(USER, "a", 3)).await), [1, 2, 3]);
+    let limit = Answer::Refused(Refusal::Limit { taken: 3 });
+    assert_eq!(process.claim(&claim(USER, "b", 3)).await, limit);
+    // A refused key has not been used.
+    assert_eq!(numbers(&process.land(&claim(USER, "b", 2)).await), [4, 5]);
+    let limit = Answer::Refused(Refusal::Limit { taken: 5 });
+    assert_eq!(process.claim(&claim(USER, "c", 1)).await, limit);
+    assert_eq!(world.rows().await, Rows { landed: 2, fences: 0, coupons: 5 });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn released_numbers_are_used_again() {
+    let world = World::open("released", 10, 3).await;
+    let process = Process::start(&world, "a").await;
+    process.points.fail("claims.after_gate");
+    process.claim(&claim(USER, "lost", 2)).await;
+    assert_eq!(numbers(&process.land(&claim(USER, "a", 1)).await), [3]);
+    let limit = Answer::Refused(Refusal::Limit { taken: 3 });
+    assert_eq!(process.claim(&claim(USER, "b", 1)).await, limit);
+    world.resolve().await;
+    assert_eq!(numbers(&process.land(&claim(USER, "b", 2)).await), [1, 2]);
+    world.settled().await;
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_limit_gives_to_every_key_until_nothing_is_left() {
+    let world = World::open("no limit", 100, 0).await;
+    let process = Process::start(&world, "a").await;
+    let first = process.land(&claim(USER, "0", 2)).await;
+    // More keys than the gate remembers of one user.
+    for key in 1..50 {
+        process.land(&claim(USER, &key.to_string(), 2)).await;
+        world.settled().await;
+    }
+    assert_eq!(world.rows().await, Rows { landed: 50, fences: 0, coupons: 100 });
+    assert!(world.entry(USER).await.requests.len() <= 32);
+    let sold_out = Answer::Refused(Refusal::SoldOut);
+    assert_eq!(process.claim(&claim(USER, "new", 1)).await, sold_out);
+    let replay = Answer::Landed { claim: first, replayed: true };
+    assert_eq!(process.claim(&claim(USER, "0", 2)).await, replay, "forgotten by the gate only");
+    assert_eq!(process.claim(&claim(USER, "0", 1)).await, Answer::KeyReused);
+    assert_eq!(world.meta().await.stock, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_the_gate_dropped_lands_once_while_there_is_stock() {
+    let world = World::open("dropped key", 100, 0).await;
+    let process = Process::start(&world, "a").await;
+    let first = process.land(&claim(USER, "0", 1)).await;
+    for key in 1..40 {
+        process.land(&claim(USER, &key.to_string(), 1)).await;
+        world.settled().await;
+    }
+    // Let through once more, found landed under its first id, and given back.
+    let replay = Answer::Landed { claim: first, replayed: true };
+    assert_eq!(process.claim(&claim(USER, "0", 1)).await, replay);
+    world.settled().await;
+    assert_eq!((world.left().await, world.meta().await.stock), (60, 60));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asked_for_too_much_may_ask_for_less_under_the_same_key() {
+    let world = World::open("less", 2, 5).await;
+    let process = Process::start(&world, "a").await;
+    let too_much = process.claim(&claim(USER, "a", 3)).await;
+    assert_eq!(too_much, Answer::Refused(Refusal::Insufficient { left: 2 }));
+    let landed = process.land(&claim(USER, "a", 2)).await;
+    assert_eq!(numbers(&landed), [1, 2]);
+    assert_eq!(process.claim(&claim(USER, "a", 3)).await, Answer::KeyReused);
+    let replay = Answer::Landed { claim: landed, replayed: true };
+    assert_eq!(process.claim(&claim(USER, "a", 2)).await, replay);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_key_on_another_template_is_another_claim() {
+    let world = World::open("another template", 10, 5).await;
+    let other = TemplateId(11);
+    world.publish(other, 10, 5).await;
+    world.rebuild_gate_of(other).await;
+    let process = Process::start(&world, "a").await;
+    let here = process.land(&claim(USER, "a", 1)).await;
+    let there = Claim { template_id: other, ..claim(USER, "a", 2) };
+    let there = landed(process.claims.claim(template(other, 5).into(), there).await);
+    assert_ne!(here.id, there.id);
+    assert_eq!(world.rows().await, Rows { landed: 2, fences: 0, coupons: 3 });
+    // And another user's is too.
+    let third = process.land(&claim(UserId(71), "a", 2)).await;
+    assert_eq!(numbers(&third), [1, 2]);
+}
+
+/// A world where [`USER`] has landed `quantity` under the key `a` and the gate has forgotten the key,
+/// and what a key of nobody is then answered.
+struct AfterRebuild {
+    world: World,
+    process: Process,
+    landed: coupon::LandedClaim,
+}
+
+impl AfterRebuild {
+    async fn new(name: &str, stock: i64, quantity: u32) -> Self {
+        let world = World::open(name, stock, 2).await;
+        let process = Process::start(&world, "a").await;
+        let landed = process.land(&claim(USER, "a", quantity)).await;
+        world.settled().await;
+        Self { world, process, landed }
+    }
+
+    /// Others are refused so; the key is answered what is stored, and for another payload refused.
+    async fn assert_winner(&self, refusal: Refusal, stranger: UserId) {
+        let quantity = u32::try_from(self.landed.coupons.len()).unwrap();
+        let refused = self.process.retry(&claim(stranger, "b", quantity)).await;
+        assert_eq!(refused, Answer::Refused(refusal));
+        let replay = Answer::Landed { claim: self.landed.clone(), replayed: true };
+        let first = claim(USER, "a", quantity);
+        assert_eq!(self.process.retry(&again(&first)).await, replay);
+        let other = self.process.retry(&claim(USER, "a", 3 - quantity)).await;
+        assert_eq!(other, Answer::KeyReused);
+        let rows = self.world.rows().await;
+        assert_eq!((rows.landed, rows.coupons), (1, i64::from(quantity)));
+        self.world.assert_gate_equals_mysql().await;
+    }
+}
+
+/// Somebody who holds nothing.
+const STRANGER: UserId = UserId(71);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sold_out_after_a_rebuild_looks_the_key_up_first() {
+    let after = AfterRebuild::new("sold out", 1, 1).await;
+    after.world.rebuild().await;
+    after.assert_winner(Refusal::SoldOut, STRANGER).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn insufficient_after_a_rebuild_looks_the_key_up_first() {
+    let after = AfterRebuild::new("insufficient", 3, 2).await;
+    after.world.rebuild().await;
+    after.assert_winner(Refusal::Insufficient { left: 1 }, STRANGER).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_limit_after_a_rebuild_looks_the_key_up_first() {
+    let after = AfterRebuild::new("limit looks", 10, 2).await;
+    after.world.rebuild().await;
+    after.assert_winner(Refusal::Limit { taken: 2 }, USER).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paused_after_a_rebuild_looks_the_key_up_first() {
+    let after = AfterRebuild::new("paused looks", 10, 1).await;
+    after.world.change_state(TEMPLATE, TemplateState::Paused).await;
+    after.world.rebuild().await;
+    after.assert_winner(Refusal::Paused, STRANGER).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ended_after_a_rebuild_looks_the_key_up_first() {
+    let after = AfterRebuild::new("ended looks", 10, 1).await;
+    after.world.change_state(TEMPLATE, TemplateState::Ended).await;
+    after.world.rebuild().await;
+    after.assert_winner(Refusal::Ended, STRANGER).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_after_a_rebuild_looks_the_key_up_first() {
+    let after = AfterRebuild::new("closed looks", 10, 1).await;
+    after.world.rebuild().await;
+    after.process.clock.set(now() + TimeDelta::hours(1));
+    after.assert_winner(Refusal::Closed, STRANGER).await;
+}
+
+/// A process whose clock is behind the one that let the claim in.
+#[tokio::test(flavor = "multi_thread")]
+async fn not_open_after_a_rebuild_looks_the_key_up_first() {
+    let starts_at = template(TEMPLATE, 2).window.starts_at;
+    let after = AfterRebuild::new("not open looks", 10, 1).await;
+    after.world.rebuild().await;
+    after.process.clock.set(starts_at - TimeDelta::seconds(1));
+    after.assert_winner(Refusal::NotOpen { starts_at }, STRANGER).await;
+}

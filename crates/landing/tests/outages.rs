@@ -1,0 +1,134 @@
+//! Servers that die, hang and come back while claims are on their way.
+
+use coupon::UserId;
+use futures::future::join_all;
+use landing::claims::{Answer, CLAIMS_MAX, Unavailable};
+
+use crate::{
+    harness::{Process, Rows, TEMPLATE, USER, World, again, claim, until},
+    private,
+};
+
+/// Waits until the gate is open again and has nothing in flight.
+async fn gate_is_back(world: &World) {
+    until(async || {
+        let Ok(Some(meta)) = world.gate.meta(TEMPLATE).await else { return false };
+        let open = meta.of_this_run && meta.phase == redis_gate::Phase::Open;
+        open && matches!(world.gate.in_flight_count(TEMPLATE, meta.epoch).await, Ok(0))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_dies_between_gate_and_landing_costs_no_claim() {
+    let mut servers = private::servers().await;
+    let world = private::world(&servers, "redis_dies", 10, 2).await;
+    let process = Process::start(&world, "a").await;
+    let first = claim(USER, "a", 1);
+    let mut held = process.points.hold("claims.after_gate");
+    let answer = process.begin(&first);
+    held.reached(1).await;
+    servers.gate.kill().unwrap();
+    held.let_go();
+    // MySQL alone makes it true; the gate will hear of it by its rebuild.
+    let Answer::Landed { claim: landed, .. } = answer.await.unwrap() else { panic!("not landed") };
+    let unknown = process.claim(&again(&first)).await;
+    assert_eq!(unknown, Answer::Unavailable(Unavailable::Gate));
+    servers.gate.start().await.unwrap();
+    let replay = Answer::Landed { claim: landed, replayed: true };
+    assert_eq!(process.retry(&first).await, replay);
+    gate_is_back(&world).await;
+    assert_eq!(world.rows().await, Rows { landed: 1, fences: 0, coupons: 1 });
+    assert_eq!(world.entry(USER).await.taken, [1]);
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_hangs_is_unknown_and_what_it_admits_late_is_ended() {
+    let mut servers = private::servers().await;
+    let world = private::world(&servers, "redis_hangs", 10, 2).await;
+    let process = Process::start(&world, "a").await;
+    process.gates.next_look().await;
+    let first = claim(USER, "a", 1);
+    servers.gate.pause().unwrap();
+    assert_eq!(process.claim(&first).await, Answer::Unavailable(Unavailable::Gate));
+    servers.gate.resume().unwrap();
+    // The script that nobody waits for any more runs now.
+    until(async || match world.gate.meta(TEMPLATE).await {
+        Ok(Some(meta)) => world.gate.in_flight_count(TEMPLATE, meta.epoch).await.unwrap() == 1,
+        _ => false,
+    })
+    .await;
+    assert_eq!(world.resolve().await.released, 1);
+    let Answer::Landed { claim: landed, .. } = process.retry(&first).await else {
+        panic!("not landed")
+    };
+    assert_eq!(landed.coupons[0].claim_no, 1);
+    gate_is_back(&world).await;
+    assert_eq!(world.rows().await, Rows { landed: 1, fences: 1, coupons: 1 });
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mysql_that_dies_or_hangs_gets_the_same_batch_when_it_is_back() {
+    let mut servers = private::servers().await;
+    for dies in [true, false] {
+        let name = if dies { "mysql_dies" } else { "mysql_hangs" };
+        let world = private::world(&servers, name, 10, 2).await;
+        let process = Process::start(&world, "a").await;
+        let opener = claim(UserId(1), "opener", 1);
+        process.land(&opener).await;
+        world.settled().await;
+        let mut held = process.points.hold("landing.before_begin");
+        let first = claim(USER, "a", 1);
+        let answer = process.begin(&first);
+        held.reached(1).await;
+        if dies { servers.database.kill() } else { servers.database.pause() }.unwrap();
+        held.let_go();
+        let late = claim(UserId(2), "late", 1);
+        let later = process.begin(&late);
+        until(async || world.entry(UserId(2)).await.taken == [1]).await;
+        assert!(!answer.is_finished() && !later.is_finished(), "unknown, and so not answered");
+        if dies {
+            servers.database.start().await.unwrap();
+        } else {
+            servers.database.resume().unwrap();
+        }
+        for (answer, sent) in [(answer, &first), (later, &late)] {
+            let Answer::Landed { claim: landed, .. } = answer.await.unwrap() else {
+                panic!("not landed")
+            };
+            assert_eq!(landed.id, sent.id);
+            let replay = Answer::Landed { claim: landed, replayed: true };
+            assert_eq!(process.retry(sent).await, replay);
+        }
+        gate_is_back(&world).await;
+        assert_eq!(world.rows().await, Rows { landed: 3, fences: 0, coupons: 3 });
+        assert_eq!(world.left().await, 7);
+        world.assert_gate_equals_mysql().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_mysql_is_down_claims_queue_up_to_a_bound_and_more_are_shed() {
+    const ALL: i64 = CLAIMS_MAX as i64;
+    let mut servers = private::servers().await;
+    let world = private::world(&servers, "mysql_down", ALL + 100, 1).await;
+    let process = Process::start(&world, "a").await;
+    process.land(&claim(USER, "opener", 1)).await;
+    world.settled().await;
+    servers.database.kill().unwrap();
+    let users = 1_000..1_000 + ALL;
+    let waiting: Vec<_> = users.map(|user| process.begin(&claim(UserId(user), "a", 1))).collect();
+    until(async || process.claims.count() == CLAIMS_MAX).await;
+    let shed = process.claim(&claim(UserId(1), "a", 1)).await;
+    assert_eq!(shed, Answer::Unavailable(Unavailable::Overloaded));
+    servers.database.start().await.unwrap();
+    for answer in join_all(waiting).await {
+        assert!(matches!(answer.unwrap(), Answer::Landed { replayed: false, .. }));
+    }
+    gate_is_back(&world).await;
+    assert_eq!(world.rows().await, Rows { landed: ALL + 1, fences: 0, coupons: ALL + 1 });
+    world.assert_gate_equals_mysql().await;
+    process.land(&claim(UserId(1), "a", 1)).await;
+}

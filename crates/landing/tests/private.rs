@@ -1,0 +1,35 @@
+//! Servers for the tests that stop them: one set for this binary, one test at a time.
+
+use std::fs;
+
+use devstack::{Options, Servers, project_root};
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
+
+use crate::harness::World;
+
+static SERVERS: Mutex<Option<Servers>> = Mutex::const_new(None);
+
+/// The servers, all answering, until the guard is dropped. They end with this process.
+pub(crate) async fn servers() -> MappedMutexGuard<'static, Servers> {
+    let mut guard = SERVERS.lock().await;
+    if guard.is_none() {
+        let folder = project_root().join(".dev/test/landing-servers");
+        drop(fs::remove_dir_all(&folder));
+        *guard = Some(Servers::start(&folder, &Options::default()).await.unwrap());
+    }
+    let mut servers = MutexGuard::map(guard, |servers| servers.as_mut().unwrap());
+    // A test that failed may have left them as they were in its middle.
+    drop(servers.database.resume());
+    drop(servers.gate.resume());
+    servers.database.start().await.unwrap();
+    servers.gate.start().await.unwrap();
+    servers
+}
+
+/// A world of its own on them, its gate open.
+pub(crate) async fn world(servers: &Servers, name: &str, stock: i64, limit: u32) -> World {
+    let endpoints = servers.endpoints().with_database(name);
+    let world = World::on(endpoints, &format!("{name}:"), stock, limit).await;
+    world.rebuild().await;
+    world
+}

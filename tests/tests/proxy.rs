@@ -1,0 +1,199 @@
+//! A TCP proxy before one server: the test decides what of a conversation arrives.
+//!
+//! A request is known by bytes within it. It can be held before the server sees it, or its answer before
+//! the client does; then the conversation goes on, or is cut.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+
+/// How a lander's commit looks on its way to MySQL: COM_QUERY and its text.
+pub(crate) const COMMIT: &[u8] = b"\x03COMMIT";
+
+/// How the guard looks there when a connection uses it for the first time.
+pub(crate) const GUARD: &[u8] = b"update template_stock";
+
+/// Bytes taken at a time; every request that a test looks for is far smaller.
+const CHUNK: usize = 64 * 1024;
+
+/// A proxy; it ends with the test's runtime.
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    rules: Mutex<Vec<Rule>>,
+    cut: watch::Sender<()>,
+}
+
+struct Rule {
+    needle: Vec<u8>,
+    held: What,
+    here: watch::Sender<bool>,
+    then: watch::Receiver<Option<Then>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Request,
+    Answer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Cut,
+}
+
+/// A conversation that is held, or will be.
+pub(crate) struct Held {
+    here: watch::Receiver<bool>,
+    then: watch::Sender<Option<Then>>,
+}
+
+impl Held {
+    /// Resolves when the request, or its answer, is held.
+    pub(crate) async fn reached(&mut self) {
+        self.here.wait_for(|here| *here).await.unwrap();
+    }
+
+    /// Delivers what is held.
+    pub(crate) fn go_on(self) {
+        self.then.send_replace(Some(Then::GoOn));
+    }
+
+    /// Closes the connection; what is held is lost.
+    pub(crate) fn cut(self) {
+        self.then.send_replace(Some(Then::Cut));
+    }
+}
+
+impl Proxy {
+    /// A proxy before `server`.
+    pub(crate) async fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared { rules: Mutex::default(), cut: watch::channel(()).0 });
+        let accepting = Arc::clone(&shared);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(connect(client, server, Arc::clone(&accepting)));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `url` with this proxy in place of its server.
+    pub(crate) fn instead_of(&self, url: &str) -> String {
+        let server = server_of(url).to_string();
+        url.replacen(&server, &self.address.to_string(), 1)
+    }
+
+    /// Holds the next request that holds these bytes, before the server sees it.
+    pub(crate) fn hold_request(&self, needle: &[u8]) -> Held {
+        self.hold(needle, What::Request)
+    }
+
+    /// Holds the answer to the next request that holds these bytes.
+    pub(crate) fn hold_answer(&self, needle: &[u8]) -> Held {
+        self.hold(needle, What::Answer)
+    }
+
+    /// Closes every connection.
+    pub(crate) fn cut_all(&self) {
+        self.shared.cut.send_replace(());
+    }
+
+    fn hold(&self, needle: &[u8], held: What) -> Held {
+        let (here, arrived) = watch::channel(false);
+        let (then, decided) = watch::channel(None);
+        let rule = Rule { needle: needle.to_vec(), held, here, then: decided };
+        self.shared.rules.lock().unwrap().push(rule);
+        Held { here: arrived, then }
+    }
+}
+
+/// The server of a URL such as `mysql://user:password@host:port/database`.
+pub(crate) fn server_of(url: &str) -> SocketAddr {
+    let behind = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let behind = behind.rsplit_once('@').map_or(behind, |(_, rest)| rest);
+    behind.split('/').next().unwrap_or_default().parse().unwrap()
+}
+
+impl Shared {
+    /// The rule for a request, which it uses up.
+    fn rule_for(&self, request: &[u8]) -> Option<Rule> {
+        let mut rules = self.rules.lock().unwrap();
+        let fits = |rule: &Rule| {
+            request.windows(rule.needle.len()).any(|window| window == rule.needle.as_slice())
+        };
+        rules.iter().position(fits).map(|at| rules.remove(at))
+    }
+}
+
+impl Rule {
+    /// Waits for what is to be done; a test that is over cuts.
+    async fn decided(mut self) -> Then {
+        self.here.send_replace(true);
+        let then = self.then.wait_for(Option::is_some).await;
+        then.ok().and_then(|then| *then).unwrap_or(Then::Cut)
+    }
+}
+
+async fn connect(client: TcpStream, server: SocketAddr, shared: Arc<Shared>) {
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    client.set_nodelay(true).unwrap();
+    server.set_nodelay(true).unwrap();
+    let mut cut = shared.cut.subscribe();
+    tokio::select! {
+        // However a conversation ends, both its sides are closed.
+        _ = converse(client, server, &shared) => {}
+        _ = cut.changed() => {}
+    }
+}
+
+async fn converse(mut client: TcpStream, mut server: TcpStream, shared: &Shared) -> Option<()> {
+    let (mut request, mut answer) = (vec![0; CHUNK], vec![0; CHUNK]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut request) => {
+                let request = &request[..some(read)?];
+                let rule = shared.rule_for(request);
+                match rule {
+                    Some(rule) if rule.held == What::Request => {
+                        (rule.decided().await == Then::GoOn).then_some(())?;
+                        server.write_all(request).await.ok()?;
+                    }
+                    Some(rule) => {
+                        server.write_all(request).await.ok()?;
+                        let length = some(server.read(&mut answer).await)?;
+                        (rule.decided().await == Then::GoOn).then_some(())?;
+                        client.write_all(&answer[..length]).await.ok()?;
+                    }
+                    None => server.write_all(request).await.ok()?,
+                }
+            }
+            read = server.read(&mut answer) => {
+                client.write_all(&answer[..some(read)?]).await.ok()?;
+            }
+        }
+    }
+}
+
+/// How much was read, if the conversation goes on.
+fn some(read: std::io::Result<usize>) -> Option<usize> {
+    read.ok().filter(|length| *length > 0)
+}
