@@ -2,6 +2,8 @@
 //! prefix and topics of its own, on the shared test servers.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
+pub mod campaign;
+
 use std::{fs, time::Duration};
 
 use chrono::TimeDelta;
@@ -55,7 +57,16 @@ impl World {
         name: &str,
         change: impl FnOnce(PlatformOptions) -> PlatformOptions,
     ) -> Self {
-        let scope = TestServers::shared().scope(name);
+        Self::start_on(&TestServers::shared(), name, change).await
+    }
+
+    /// Starts a platform on the given servers.
+    pub async fn start_on(
+        servers: &TestServers,
+        name: &str,
+        change: impl FnOnce(PlatformOptions) -> PlatformOptions,
+    ) -> Self {
+        let scope = servers.scope(name);
         let topics = TopicNames::new(scope.topic_prefix.clone());
         let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
         ensure_topics(&scope.endpoints.kafka_brokers, &topics, &layout).await.unwrap();

@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod boot;
+mod campaign;
 mod happy;
 mod kills;
 mod races;

@@ -4,7 +4,7 @@ use std::iter;
 
 use clap::Parser as _;
 
-use crate::{Endpoints, EnvFile, project_root};
+use crate::{Endpoints, EnvFile, Servers, project_root};
 
 /// Longest part of a test's name in its database's: MySQL allows 64 characters in all.
 const LONGEST_NAME: usize = 40;
@@ -48,6 +48,11 @@ impl TestServers {
                 "no test servers: run `./dev test`, or `./dev servers up` once and then cargo test"
             ),
         }
+    }
+
+    /// Servers of one test alone, which may stop and kill them.
+    pub fn private(servers: &Servers) -> Self {
+        Self { endpoints: servers.endpoints() }
     }
 
     /// Where they are.
