@@ -3,18 +3,23 @@
 use clap::Parser;
 use runtime::{ProcessConfig, Secret};
 
-/// Keeps the users' views in Redis up to date with the change events of their coupons.
+/// Keeps the users' views in Redis up to date with the change events of their coupons, and the gates'
+/// stock with the movements.
 #[derive(Debug, Clone, Parser)]
 #[command(version, about)]
 pub struct Config {
-    /// The truth, `mysql://user:password@host:port/database`; only the view generation is read and
-    /// raised there.
+    /// The truth, `mysql://user:password@host:port/database`; only movements are read there, and the
+    /// view generation is read and raised.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
 
     /// The view's Redis, `redis://host:port`.
     #[arg(long, env = "VIEW_REDIS_URL", hide_env_values = true)]
     pub view_redis_url: Secret,
+
+    /// The gate's Redis, `redis://host:port`, a master with noeviction.
+    #[arg(long, env = "GATE_REDIS_URL", hide_env_values = true)]
+    pub gate_redis_url: Secret,
 
     /// Kafka brokers, `host:port`, separated by commas.
     #[arg(long, env = "KAFKA_BROKERS")]
@@ -43,6 +48,7 @@ mod tests {
             "sync-consumer",
             "--database-url=mysql://u:hunter2@h/d",
             "--view-redis-url=redis://:hunter2@h",
+            "--gate-redis-url=redis://:hunter2@g",
             "--kafka-brokers=h:1",
         ])
         .unwrap();

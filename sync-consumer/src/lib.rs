@@ -1,10 +1,12 @@
-//! Reads change events. Writes the users' views and expiry wake-ups. Owns its group's offsets.
+//! Reads change events. Writes the users' views, expiry wake-ups and the gates' stock. Owns its groups'
+//! offsets.
 //!
 //! ```text
 //! topic user_coupon ─ batch ─▶ apply (decode, group by user) ─▶ view: apply, then read back
 //!                                                            ├─▶ topic expiry: one wake-up for a
 //!                                                            │   shard and second
 //!                                                            └─▶ topic dead_letter: the undecodable
+//! topic stock_movement ─▶ movements: gate, once each and in order
 //! ```
 //! The guarantee: an offset is stored only after everything its message asks for was done, so each
 //! change reaches the view at least once, one user's in order. All effects bear repetition. What
@@ -15,19 +17,24 @@ mod config;
 mod consume;
 mod dead_letter;
 mod metrics;
+mod movements;
 mod wake_up;
 
 use anyhow::Context as _;
 use mysql_store::MySqlPool;
 use redis_view::{GenerationFuture, GenerationOf, ViewStore};
-use runtime::{Clock, Health};
+use runtime::{Clock, Health, Part};
 use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
 
-pub use config::Config;
+use movements::Movements;
 
-/// Connections to MySQL: it is asked for the view generation only, when the view's Redis is met.
-const MYSQL_CONNECTIONS: u32 = 1;
+pub use config::Config;
+pub use movements::movement_group;
+
+/// Connections to MySQL: it is asked for the view generation, when the view's Redis is met, and for
+/// movements that a gate lacks.
+const MYSQL_CONNECTIONS: u32 = 2;
 
 /// The consumer group's name under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
@@ -52,8 +59,9 @@ pub async fn run(
     let pool = mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
         .await
         .context("MySQL cannot be used (DATABASE_URL)")?;
+    let generation_of = generation_of(pool.clone());
     let view =
-        ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generation_of(pool))
+        ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generation_of)
             .await
             .context("the view's Redis cannot be used (VIEW_REDIS_URL)")?;
     stores.ready();
@@ -72,8 +80,26 @@ pub async fn run(
         partitions,
         stores,
     };
-    consume.run(&consumer, &stop).await?;
-    consumer.close().await.context("the last offsets were not committed; they will repeat")
+    let views = async {
+        consume.run(&consumer, &stop).await?;
+        consumer.close().await.context("the last offsets were not committed; they will repeat")
+    };
+    let movements = move_stock(config, pool, health.part("gate"), &stop);
+    tokio::try_join!(views, movements).map(|_| ())
+}
+
+/// Takes the movements' topic to the gates until `stop`.
+async fn move_stock(
+    config: &Config,
+    pool: MySqlPool,
+    health: Part,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let names = TopicNames::new(&config.topic_prefix);
+    match Movements::connect(config, pool, health, stop).await? {
+        Some(movements) => movements.run(&config.kafka_brokers, &names, stop).await,
+        None => Ok(()),
+    }
 }
 
 /// Finds the generation of the view's Redis in MySQL.

@@ -1,5 +1,5 @@
-//! Reads change events of coupons. Writes the users' views in Redis and the expiry wake-ups. Owns its
-//! group's offsets.
+//! Reads change events of coupons and movements. Writes the users' views and the gates' stock in Redis,
+//! and the expiry wake-ups. Owns its groups' offsets.
 
 use std::process::ExitCode;
 

@@ -16,7 +16,10 @@ pub(crate) const DROPPED_VIEWS: &str = "sync_consumer_dropped_views_total";
 pub(crate) const DEAD_LETTERS: &str = "sync_consumer_dead_letters_total";
 /// Wake-ups sent to the expiry worker.
 pub(crate) const WAKE_UPS: &str = "sync_consumer_wake_ups_total";
-/// Attempts at a batch that failed because a store was down.
+/// Stock movements, by `outcome` at the gate: applied, already, gap, `not_loaded`, unreadable. Those
+/// applied here are ones that the api could not tell the gate.
+pub(crate) const MOVEMENTS: &str = "sync_consumer_movements_total";
+/// Attempts at a batch or a movement that failed because a store was down.
 pub(crate) const RETRIES: &str = "sync_consumer_retries_total";
 
 /// Describes them once, for `/metrics`.
@@ -29,5 +32,6 @@ pub(crate) fn describe() {
     metrics::describe_counter!(DROPPED_VIEWS, "views dropped, by reason");
     metrics::describe_counter!(DEAD_LETTERS, "messages that could not be decoded");
     metrics::describe_counter!(WAKE_UPS, "expiry wake-ups sent");
+    metrics::describe_counter!(MOVEMENTS, "stock movements by outcome at the gate");
     metrics::describe_counter!(RETRIES, "attempts at a batch that failed and were repeated");
 }

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct Harness {
     pub(crate) names: TopicNames,
     pub(crate) view: ViewStore,
-    scope: Scope,
+    pub(crate) scope: Scope,
     producer: Producer,
     /// Of the consumer started last.
     health: Health,
@@ -73,6 +73,8 @@ impl Harness {
             &servers.database_url,
             "--view-redis-url",
             &servers.view_redis_url,
+            "--gate-redis-url",
+            &servers.gate_redis_url,
             "--kafka-brokers",
             &servers.kafka_brokers,
             "--key-prefix",
@@ -84,7 +86,13 @@ impl Harness {
     }
 
     pub(crate) fn start(&self) -> Running {
-        let (config, stop) = (self.config(), CancellationToken::new());
+        self.start_changed(|_| {})
+    }
+
+    /// A start with a changed configuration.
+    pub(crate) fn start_changed(&self, change: impl FnOnce(&mut Config)) -> Running {
+        let (mut config, stop) = (self.config(), CancellationToken::new());
+        change(&mut config);
         let (health, token) = (self.health.clone(), stop.clone());
         let task = tokio::spawn(async move {
             sync_consumer::run(&config, &Clock::system(), &health, token).await
@@ -142,17 +150,25 @@ impl Harness {
     }
 
     pub(crate) async fn send_raw(&self, key: &str, payload: &[u8]) {
-        let topic = self.names.user_coupon();
-        self.producer.send(&topic, None, key.as_bytes(), payload, &[]).await.unwrap();
+        self.send_to(&self.names.user_coupon(), key, payload).await;
     }
 
-    /// Waits until everything sent has had its effect.
+    pub(crate) async fn send_to(&self, topic: &str, key: &str, payload: &[u8]) {
+        self.producer.send(topic, None, key.as_bytes(), payload, &[]).await.unwrap();
+    }
+
+    /// Waits until every change sent has had its effect.
     pub(crate) async fn caught_up(&self) {
+        let group = sync_consumer::group(&self.names);
+        self.caught_up_on(&group, &self.names.user_coupon()).await;
+    }
+
+    /// Waits until a group has done all of a topic.
+    pub(crate) async fn caught_up_on(&self, group: &str, topic: &str) {
         let brokers = &self.scope.endpoints.kafka_brokers;
-        let (group, topic) = (sync_consumer::group(&self.names), self.names.user_coupon());
         let caught_up = async {
             loop {
-                match committed_lag(brokers, &group, &topic).await {
+                match committed_lag(brokers, group, topic).await {
                     Ok(0) => break,
                     // The leaders of a new topic may still move in.
                     Err(error) if !error.is_retriable() => panic!("{error}"),
@@ -161,7 +177,7 @@ impl Harness {
             }
         };
         if tokio::time::timeout(AT_LAST, caught_up).await.is_err() {
-            let lag = committed_lag(brokers, &group, &topic).await;
+            let lag = committed_lag(brokers, group, topic).await;
             panic!(
                 "not caught up: {lag:?} messages behind, not ready: {:?}",
                 self.health.unready()

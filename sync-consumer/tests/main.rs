@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod harness;
+mod movements;
 
 use coupon::UserId;
 use harness::{Harness, row, used};
@@ -145,4 +146,10 @@ async fn a_missing_topic_or_a_dead_server_is_a_sentence_not_a_hang() {
     };
     let error = test.start_with(redis).await;
     assert!(error.contains("VIEW_REDIS_URL"), "{error}");
+    let unfit = |config: &mut sync_consumer::Config| {
+        // The view's evicts.
+        config.gate_redis_url = config.view_redis_url.clone();
+    };
+    let error = test.start_with(unfit).await;
+    assert!(error.contains("GATE_REDIS_URL") && error.contains("noeviction"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Keeps the gates loaded that should be: looks at each template near its window, when asked and
-//! periodically, and rebuilds what is lost, behind MySQL, or of another run of Redis.
+//! The gates of a process: which epochs it knows, how it asks for a look at one, and how a change of a
+//! template reaches its gate. The task that looks is the [`crate::keeper`].
 
 use std::{
     collections::HashMap,
@@ -9,21 +9,20 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use coupon::{Epoch, Template, TemplateId};
-use mysql_store::{MySqlPool, connect, template};
+use coupon::{Epoch, Template, TemplateId, TemplateState};
+use mysql_store::{MySqlPool, connect};
 use redis_gate::{Gate, Phase};
-use tokio::sync::{Mutex, Notify, mpsc};
-use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tokio::sync::{Mutex, MutexGuard, Notify, mpsc};
+use tracing::debug;
 
-use crate::rebuild::{RebuildError, Rebuilt, rebuild};
+use crate::{
+    keeper::Keeper,
+    movements,
+    rebuild::{RebuildError, Rebuilt, rebuild},
+};
 
 /// How long before its window opens a template's gate is loaded.
 pub const PRELOAD: Duration = Duration::from_mins(5);
-
-/// How often every watched gate is looked at, besides when a claim asks. A rebuilder that died after
-/// its first step is found by this.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How long a change of a template waits for its gate, and how often it looks while another process
 /// loads it: a million users take seconds.
@@ -35,7 +34,7 @@ const SHOW_LOOK: Duration = Duration::from_millis(20);
 pub const MEND_MAX: Duration = Duration::from_secs(3);
 
 /// Requests that may wait; more are of no use, since one look covers all templates.
-const REQUESTS_MAX: usize = 1024;
+pub(crate) const REQUESTS_MAX: usize = 1024;
 
 /// The gates of a process: the epochs it knows, and the requests to look at one.
 #[derive(Clone)]
@@ -54,10 +53,10 @@ pub struct Gates {
 
 /// Why a gate is to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Request {
-    template: TemplateId,
+pub(crate) struct Request {
+    pub(crate) template: TemplateId,
     /// This epoch was found to be wrong: rebuild it if it is still the gate's.
-    wrong: Option<Epoch>,
+    pub(crate) wrong: Option<Epoch>,
 }
 
 impl Gates {
@@ -73,7 +72,7 @@ impl Gates {
             looked: Arc::default(),
             rebuilding: Arc::default(),
         };
-        (gates.clone(), Keeper { gates, queue })
+        (gates.clone(), Keeper::new(gates, queue))
     }
 
     /// The gate's scripts.
@@ -106,6 +105,12 @@ impl Gates {
         self.request(Request { template, wrong: Some(epoch) });
     }
 
+    /// Says that MySQL had less than the gate promised. After a cut that is right; a gate that promises
+    /// too much is found by the look, and rebuilt.
+    pub fn report_short(&self, template: TemplateId) {
+        self.ask_look(template);
+    }
+
     /// Resolves after the next look at the gates.
     pub async fn next_look(&self) {
         self.looked.notified().await;
@@ -122,7 +127,20 @@ impl Gates {
         }
     }
 
-    /// Makes the gate know this version of its template, whoever rebuilds it. Answers whether it did
+    /// Gives the gate the state that its template has since this version. Answers whether a loaded gate
+    /// knows it now; one that is not loaded reads it from MySQL.
+    ///
+    /// # Errors
+    /// The gate failed; the keeper tries again.
+    pub async fn tell(&self, template: &Template) -> Result<bool, RebuildError> {
+        let Some(meta) = self.gate.meta(template.id).await? else { return Ok(false) };
+        let Template { id, version, state, .. } = *template;
+        // Absent: a newer epoch began since, and whoever began it reads the template after that.
+        let told = self.gate.set_state(id, meta.epoch, version, state).await?;
+        Ok(told.is_some() && meta.phase == Phase::Open)
+    }
+
+    /// Makes a loaded gate know this version of its template, whoever loads it. Answers whether one did
     /// within [`SHOW_MAX`]; if not, the keeper goes on.
     ///
     /// # Errors
@@ -131,14 +149,14 @@ impl Gates {
         let started = Instant::now();
         loop {
             {
-                let _alone = self.rebuilding.lock().await;
-                if self.shows(template).await? {
+                let _alone = self.alone().await;
+                if self.tell(template).await? {
                     return Ok(true);
                 }
                 if let Rebuilt::Open(epoch) = self.rebuild(template.id).await? {
                     self.learn(template.id, epoch);
                 }
-                if self.shows(template).await? {
+                if self.tell(template).await? {
                     return Ok(true);
                 }
             }
@@ -149,14 +167,30 @@ impl Gates {
         }
     }
 
-    async fn shows(&self, template: &Template) -> Result<bool, RebuildError> {
-        let meta = self.gate.meta(template.id).await?;
-        Ok(meta.is_some_and(|meta| {
-            meta.of_this_run && meta.phase == Phase::Open && meta.version >= template.version
-        }))
+    /// Brings the gate's stock up to MySQL's movements.
+    ///
+    /// # Errors
+    /// MySQL or the gate failed; the consumer of the movements tries again, and so does the keeper.
+    pub async fn catch_up(&self, template: TemplateId) -> Result<(), RebuildError> {
+        let mut connection = connect::acquire(&self.pool).await?;
+        movements::catch_up(&mut connection, &self.gate, template).await
     }
 
-    async fn rebuild(&self, template: TemplateId) -> Result<Rebuilt, RebuildError> {
+    /// One rebuild or look of this process at a time.
+    pub(crate) async fn alone(&self) -> MutexGuard<'_, ()> {
+        self.rebuilding.lock().await
+    }
+
+    pub(crate) fn pool(&self) -> &MySqlPool {
+        &self.pool
+    }
+
+    /// Wakes those who wait for a look.
+    pub(crate) fn looked(&self) {
+        self.looked.notify_waiters();
+    }
+
+    pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<Rebuilt, RebuildError> {
         rebuild(&self.pool, &self.gate, template, &self.holder).await
     }
 
@@ -168,82 +202,10 @@ impl Gates {
     }
 }
 
-/// Whether a template's gate should be loaded at `now`: beyond draft, and its window near or open.
+/// Whether a template's gate should be loaded at `now`: published or paused, and its window near or
+/// open. Whoever asks for anything else is answered from the template itself.
 pub fn wants_gate(template: &Template, now: DateTime<Utc>) -> bool {
-    template.state != coupon::TemplateState::Draft
+    matches!(template.state, TemplateState::Published | TemplateState::Paused)
         && template.window.starts_at <= now + PRELOAD
         && now < template.window.ends_at
-}
-
-/// The task that keeps the gates loaded.
-pub struct Keeper {
-    gates: Gates,
-    queue: mpsc::Receiver<Request>,
-}
-
-impl Keeper {
-    /// Looks until `stop`.
-    pub async fn run(mut self, clock: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
-        let mut requests = Vec::new();
-        loop {
-            if let Err(error) = self.look(clock(), &requests).await {
-                warn!(error = %error, cause = ?error, "the gates could not be looked at");
-            }
-            self.gates.looked.notify_waiters();
-            requests.clear();
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                _ = self.queue.recv_many(&mut requests, REQUESTS_MAX) => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-            }
-        }
-    }
-
-    async fn look(&self, now: DateTime<Utc>, requests: &[Request]) -> Result<(), RebuildError> {
-        let mut connection = connect::acquire(&self.gates.pool).await?;
-        let watched = template::watched(&mut connection, now + PRELOAD, now).await?;
-        drop(connection);
-        for watched in watched {
-            let id = watched.template.id;
-            let reported = requests.iter().filter(|request| request.template == id);
-            let wrong = reported.filter_map(|request| request.wrong).max();
-            if let Err(error) = self.keep(id, watched.stock.epoch, wrong).await {
-                // One gate that fails keeps no other from being looked at.
-                warn!(template.id = %id, error = %error, cause = ?error, "a gate is not kept");
-            }
-        }
-        Ok(())
-    }
-
-    async fn keep(
-        &self,
-        template: TemplateId,
-        epoch: Epoch,
-        wrong: Option<Epoch>,
-    ) -> Result<(), RebuildError> {
-        let _alone = self.gates.rebuilding.lock().await;
-        if self.must_rebuild(template, epoch, wrong).await?
-            && let Rebuilt::Open(epoch) = self.gates.rebuild(template).await?
-        {
-            self.gates.learn(template, epoch);
-        }
-        Ok(())
-    }
-
-    async fn must_rebuild(
-        &self,
-        template: TemplateId,
-        epoch: Epoch,
-        wrong: Option<Epoch>,
-    ) -> Result<bool, RebuildError> {
-        let Some(meta) = self.gates.gate.meta(template).await? else { return Ok(true) };
-        if meta.of_this_run && meta.phase == Phase::Open && meta.epoch >= epoch {
-            self.gates.learn(template, meta.epoch);
-            let complete = self.gates.gate.user_count(template, meta.epoch).await? >= meta.users;
-            return Ok(!complete || wrong.is_some_and(|wrong| wrong >= meta.epoch));
-        }
-        // Being loaded, or left so: whoever is at it holds the lease, and then this rebuild is skipped.
-        Ok(true)
-    }
 }

@@ -4,7 +4,8 @@
 //! 2. `begin.lua` makes the gate loading(E), unless it knows E or a later one.
 //! 3. Stock, last movement and taken numbers are read, unless MySQL's epoch is no longer E; `load.lua`
 //!    writes only while the gate is exactly loading(E).
-//! 4. `open.lua` opens only from exactly loading(E).
+//! 4. `open.lua` opens only from exactly loading(E); a state that came meanwhile stays if it is newer,
+//!    and movements that came meanwhile are applied then.
 //!
 //! Each step alone keeps a rebuilder that was paused from replacing a newer gate by an older snapshot.
 
@@ -16,7 +17,7 @@ use redis_gate::{Gate, GateError, LOAD_USERS_MAX, OpenFacts};
 use thiserror::Error;
 use tracing::info;
 
-use crate::metric;
+use crate::{metric, movements};
 
 /// How long the lease lasts that keeps others from the same rebuild; renewed with every chunk.
 const LEASE: Duration = Duration::from_secs(5);
@@ -34,14 +35,15 @@ pub enum Rebuilt {
     NoTemplate,
 }
 
-/// A rebuild could not be finished. The gate stays closed until another one is.
+/// A gate could not be brought to what MySQL says. One that was being rebuilt stays closed until
+/// another rebuild is finished.
 #[derive(Debug, Error)]
 pub enum RebuildError {
     /// MySQL failed.
-    #[error("a gate's rebuild could not read MySQL")]
+    #[error("a gate could not be brought to what MySQL says: MySQL failed")]
     Store(#[from] StoreError),
     /// The gate failed.
-    #[error("a gate's rebuild could not write the gate")]
+    #[error("a gate could not be brought to what MySQL says: the gate failed")]
     Gate(#[from] GateError),
 }
 
@@ -113,8 +115,11 @@ async fn run(
         stock: stock.stock,
         movement: stock.movement,
     };
-    let opened = gate.open(template_id, epoch, &facts).await?;
-    Ok(if opened { Rebuilt::Open(epoch) } else { Rebuilt::Overtaken })
+    if !gate.open(template_id, epoch, &facts).await? {
+        return Ok(Rebuilt::Overtaken);
+    }
+    movements::catch_up(connection, gate, template_id).await?;
+    Ok(Rebuilt::Open(epoch))
 }
 
 /// Copies the taken numbers into the gate, chunk by chunk. Answers whether the gate was still loading

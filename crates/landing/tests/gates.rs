@@ -63,13 +63,19 @@ async fn two_keepers_of_a_lost_gate_end_with_one_that_equals_mysql() {
 async fn a_changed_template_is_shown_by_its_gate() {
     let world = World::open("show", 10, 1).await;
     let process = Process::start(&world, "a").await;
+    let before = world.meta().await;
     world.change_state(TEMPLATE, TemplateState::Paused).await;
     let paused = template::get(&mut world.connection().await, TEMPLATE).await.unwrap().unwrap();
+    for _ in 0..2 {
+        assert!(process.gates.show(&paused).await.unwrap());
+        let meta = world.meta().await;
+        assert_eq!((meta.phase, meta.version), (Phase::Open, paused.version));
+        assert_eq!(meta.epoch, before.epoch, "it needs no new epoch");
+    }
+    world.lose_gate().await;
+    assert!(!process.gates.tell(&paused).await.unwrap(), "there is nobody to be told");
     assert!(process.gates.show(&paused).await.unwrap());
-    let meta = world.meta().await;
-    assert_eq!((meta.phase, meta.version), (Phase::Open, paused.version));
-    assert!(process.gates.show(&paused).await.unwrap());
-    assert_eq!(world.meta().await.epoch, meta.epoch, "shown already");
+    assert!(world.meta().await.epoch > before.epoch);
 }
 
 #[test]
@@ -86,6 +92,11 @@ fn a_gate_is_wanted_from_before_the_window_to_its_end() {
     ] {
         assert_eq!(wants_gate(&template, at), wanted, "{at}");
     }
-    let draft = coupon::Template { state: TemplateState::Draft, ..template };
-    assert!(!wants_gate(&draft, now()));
+    for (state, wanted) in [
+        (TemplateState::Draft, false),
+        (TemplateState::Paused, true),
+        (TemplateState::Ended, false),
+    ] {
+        assert_eq!(wants_gate(&coupon::Template { state, ..template.clone() }, now()), wanted);
+    }
 }

@@ -8,6 +8,7 @@ mod faults;
 mod gates;
 mod harness;
 mod ids;
+mod keeper;
 mod limits;
 mod outages;
 mod private;

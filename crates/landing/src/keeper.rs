@@ -1,0 +1,178 @@
+//! The task that keeps the gates as they should be: at each look it rebuilds what is lost, behind MySQL,
+//! wrong or of another run of Redis, repairs state and stock where whoever changed them died before
+//! the gate was told, and unloads what gives nothing any more.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
+
+use chrono::{DateTime, Utc};
+use coupon::{Epoch, Template, TemplateId};
+use mysql_store::{
+    connect,
+    stock::Stock,
+    template::{self, Watched},
+};
+use redis_gate::{Meta, Phase, Unloaded};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    gates::{Gates, PRELOAD, REQUESTS_MAX, Request, wants_gate},
+    movements,
+    rebuild::{RebuildError, Rebuilt},
+};
+
+/// How often every watched gate is looked at, besides when a claim asks. A rebuilder that died after
+/// its first step is found by this.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How long a gate stays that is not wanted any more. Until then it answers, and meanwhile every
+/// process hears from the template's topic that it ended.
+pub const UNLOAD_AFTER: Duration = Duration::from_mins(1);
+
+/// How long after its window a template is remembered by MySQL's list; far longer than
+/// [`UNLOAD_AFTER`] and any outage in which a gate may have been left behind.
+const TAIL: Duration = Duration::from_hours(24);
+
+/// Keeps the gates of one process; [`Keeper::run`] is its loop.
+pub struct Keeper {
+    /// How long a gate stays that is not wanted any more.
+    pub unload_after: Duration,
+    gates: Gates,
+    queue: mpsc::Receiver<Request>,
+    /// Taken from the queue, for the next look.
+    requests: Vec<Request>,
+    unwanted: HashMap<TemplateId, Unwanted>,
+}
+
+/// A gate that is not wanted any more, as far as this process knows.
+#[derive(Clone, Copy)]
+enum Unwanted {
+    Since(Instant),
+    Gone,
+}
+
+impl Keeper {
+    pub(crate) fn new(gates: Gates, queue: mpsc::Receiver<Request>) -> Self {
+        let (requests, unwanted) = (Vec::new(), HashMap::new());
+        Self { unload_after: UNLOAD_AFTER, gates, queue, requests, unwanted }
+    }
+
+    /// Looks until `stop`.
+    pub async fn run(mut self, clock: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
+        loop {
+            if let Err(error) = self.look(clock()).await {
+                warn!(error = %error, cause = ?error, "the gates could not be looked at");
+            }
+            self.gates.looked();
+            self.requests.clear();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = self.queue.recv_many(&mut self.requests, REQUESTS_MAX) => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    /// Looks at every gate once.
+    ///
+    /// # Errors
+    /// MySQL failed. A gate that fails is logged and keeps no other from being looked at.
+    pub async fn look(&mut self, now: DateTime<Utc>) -> Result<(), RebuildError> {
+        let mut connection = connect::acquire(self.gates.pool()).await?;
+        let watched = template::watched(&mut connection, now + PRELOAD, now - TAIL).await?;
+        drop(connection);
+        let ids: HashSet<TemplateId> = watched.iter().map(|one| one.template.id).collect();
+        self.unwanted.retain(|id, _| ids.contains(id));
+        for watched in watched {
+            let id = watched.template.id;
+            let looked = if wants_gate(&watched.template, now) {
+                self.unwanted.remove(&id);
+                self.keep(&watched).await
+            } else {
+                self.unload(&watched.template, now).await
+            };
+            if let Err(error) = looked {
+                warn!(template.id = %id, error = %error, cause = ?error, "a gate is not kept");
+            }
+        }
+        Ok(())
+    }
+
+    async fn keep(&self, watched: &Watched) -> Result<(), RebuildError> {
+        let _alone = self.gates.alone().await;
+        let (template, stock) = (&watched.template, &watched.stock);
+        // Read after MySQL: `promises_too_much` rests on it.
+        let meta = self.gates.gate().meta(template.id).await?;
+        let open = |meta: &Meta| {
+            meta.of_this_run && meta.phase == Phase::Open && meta.epoch >= stock.epoch
+        };
+        // A gate that is being loaded, or left so: whoever is at it holds the lease, and then this
+        // rebuild is skipped.
+        let Some(meta) = meta.filter(open) else { return self.rebuild(template.id).await };
+        self.gates.learn(template.id, meta.epoch);
+        if self.is_wrong(template.id, &meta).await? || promises_too_much(&meta, stock) {
+            return self.rebuild(template.id).await;
+        }
+        if meta.version < template.version {
+            self.gates.tell(template).await?;
+        }
+        if meta.movement < stock.movement {
+            let mut connection = connect::acquire(self.gates.pool()).await?;
+            movements::catch_up(&mut connection, self.gates.gate(), template.id).await?;
+        }
+        Ok(())
+    }
+
+    async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
+        if let Rebuilt::Open(epoch) = self.gates.rebuild(template).await? {
+            self.gates.learn(template, epoch);
+        }
+        Ok(())
+    }
+
+    /// Whether entries are lost, or the gate's epoch was reported to be wrong.
+    async fn is_wrong(&self, template: TemplateId, meta: &Meta) -> Result<bool, RebuildError> {
+        let reported = self.requests.iter().filter(|request| request.template == template);
+        let wrong = reported.filter_map(|request| request.wrong).max();
+        let users = self.gates.gate().user_count(template, meta.epoch).await?;
+        Ok(users < meta.users || wrong.is_some_and(|wrong: Epoch| wrong >= meta.epoch))
+    }
+
+    /// Removes a gate that has not been wanted for a while, once nothing is in flight.
+    async fn unload(
+        &mut self,
+        template: &Template,
+        now: DateTime<Utc>,
+    ) -> Result<(), RebuildError> {
+        let id = template.id;
+        let unwanted = self.unwanted.entry(id).or_insert_with(|| Unwanted::Since(Instant::now()));
+        let Unwanted::Since(since) = *unwanted else { return Ok(()) };
+        let gate = self.gates.gate();
+        let Some(meta) = gate.meta(id).await? else {
+            *unwanted = Unwanted::Gone;
+            return Ok(());
+        };
+        if meta.version < template.version {
+            self.gates.tell(template).await?;
+        }
+        if since.elapsed() >= self.unload_after
+            && gate.unload(id, meta.epoch, now).await? == Unloaded::Gone
+        {
+            info!(template.id = %id, "unloaded a gate that gives nothing any more");
+            *unwanted = Unwanted::Gone;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the gate has more to give than MySQL had before: then it lets claims through that cannot
+/// land. A right gate never has. It holds MySQL's stock less what is in flight, and between the two
+/// reads MySQL's stock only falls, except by movements, and both contain the same ones.
+fn promises_too_much(meta: &Meta, before: &Stock) -> bool {
+    meta.movement == before.movement && meta.stock > before.stock
+}

@@ -1,0 +1,272 @@
+//! One look of the keeper at a time: what it repairs in place, what it rebuilds, what it unloads.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{Epoch, RequestId, TemplateId, TemplateState, UserId};
+use landing::{
+    claims::Answer,
+    gates::{Gates, PRELOAD},
+    keeper::Keeper,
+};
+use mysql_store::stock::{self, Moved, NewMovement};
+use redis_gate::{Phase, Refusal, Verdict};
+
+use crate::harness::{
+    Process, TEMPLATE, USER, World, claim, execute, now, somebody_waits_for_a_table, template,
+};
+
+/// A keeper that unloads at once; it looks when it is told to.
+fn keeper(world: &World) -> (Gates, Keeper) {
+    let (gates, mut keeper) = Gates::new(world.pool.clone(), world.gate.clone(), "keeper");
+    keeper.unload_after = Duration::ZERO;
+    (gates, keeper)
+}
+
+/// Moves the stock in MySQL only.
+async fn move_stock(world: &World, key: &str, delta: i64) {
+    let request_id = RequestId::from_client(key).unwrap();
+    let new = NewMovement { request_id: &request_id, delta, reason: "why", actor: "who" };
+    let mut connection = world.connection().await;
+    let moved = stock::add_movement(&mut connection, TEMPLATE, &new, now()).await.unwrap();
+    assert!(matches!(moved, Moved::Recorded(_)), "{moved:?}");
+}
+
+async fn look(keeper: &mut Keeper, now: DateTime<Utc>) {
+    keeper.look(now).await.unwrap();
+}
+
+async fn is_loaded(world: &World) -> bool {
+    world.gate.meta(TEMPLATE).await.unwrap().is_some()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn movements_that_the_gate_has_not_heard_of_are_applied_in_place() {
+    let world = World::open("missed movements", 10, 1).await;
+    let (gates, mut keeper) = keeper(&world);
+    let epoch = world.meta().await.epoch;
+    for (key, delta) in [("a", 5), ("b", -12), ("c", 4)] {
+        move_stock(&world, key, delta).await;
+    }
+    look(&mut keeper, now()).await;
+    let meta = world.meta().await;
+    assert_eq!((meta.stock, meta.movement, meta.epoch), (7, 4, epoch));
+    move_stock(&world, "d", 1).await;
+    for _ in 0..2 {
+        gates.catch_up(TEMPLATE).await.unwrap();
+        look(&mut keeper, now()).await;
+    }
+    assert_eq!(world.meta().await.movement, 5);
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn movements_made_by_many_at_once_are_in_the_gate_once_each() {
+    let world = World::open("movements at once", 0, 1).await;
+    let movers = (0..16).map(|n| {
+        let (world, key) = (&world, format!("key-{n}"));
+        async move {
+            let (gates, _keeper) = keeper(world);
+            move_stock(world, &key, 3).await;
+            gates.catch_up(TEMPLATE).await.unwrap();
+        }
+    });
+    futures::future::join_all(movers).await;
+    let meta = world.meta().await;
+    assert_eq!((meta.stock, meta.movement), (48, 17));
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_cut_leaves_short_brings_no_new_epoch() {
+    let world = World::open("cut", 3, 1).await;
+    let process = Process::without_keeper(&world, "a").await;
+    let (_gates, mut keeper) = keeper(&world);
+    process.land(&claim(USER, "a", 1)).await;
+    world.settled().await;
+    let epoch = world.meta().await.epoch;
+    // The gate promises two that are gone by now.
+    move_stock(&world, "cut", -2).await;
+    let late = claim(UserId(71), "a", 1);
+    assert_eq!(process.claim(&late).await, Answer::Refused(Refusal::SoldOut));
+    assert_eq!(world.meta().await.stock, 2, "given back");
+    look(&mut keeper, now()).await;
+    look(&mut keeper, now()).await;
+    let meta = world.meta().await;
+    assert_eq!((meta.stock, meta.epoch), (0, epoch));
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_below_what_is_in_flight_is_no_fault_either() {
+    let world = World::open("cut in flight", 5, 1).await;
+    let (_gates, mut keeper) = keeper(&world);
+    let epoch = world.meta().await.epoch;
+    let admitted: Vec<_> = (0..4).map(|user| claim(UserId(user), "a", 1)).collect();
+    for claim in &admitted {
+        let verdict = world.gate.claim(claim, epoch, now()).await.unwrap();
+        assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
+    }
+    move_stock(&world, "cut", -3).await;
+    look(&mut keeper, now()).await;
+    look(&mut keeper, now()).await;
+    let meta = world.meta().await;
+    assert_eq!((meta.stock, meta.epoch), (-2, epoch));
+    for claim in &admitted {
+        world.gate.release(TEMPLATE, epoch, claim.user_id, claim.id).await.unwrap();
+    }
+    look(&mut keeper, now()).await;
+    assert_eq!(world.meta().await.epoch, epoch);
+    world.gate.entries(TEMPLATE, epoch).await.unwrap();
+    assert_eq!(world.meta().await.stock, world.left().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_promises_more_than_there_is_is_rebuilt_unasked() {
+    let world = World::open("promises", 10, 1).await;
+    let (_gates, mut keeper) = keeper(&world);
+    look(&mut keeper, now()).await;
+    let epoch = world.meta().await.epoch;
+    world.execute("update template_stock set stock = stock - 1, total = total - 1").await;
+    look(&mut keeper, now()).await;
+    let meta = world.meta().await;
+    assert!(meta.epoch > epoch);
+    assert_eq!(meta.stock, 9);
+    look(&mut keeper, now()).await;
+    assert_eq!(world.meta().await.epoch, meta.epoch, "once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_that_the_gate_was_not_told_is_repaired_in_place() {
+    let world = World::open("missed state", 10, 1).await;
+    let (_gates, mut keeper) = keeper(&world);
+    let epoch = world.meta().await.epoch;
+    let ask = async || world.gate.claim(&claim(USER, "a", 1), epoch, now()).await.unwrap();
+    world.change_state(TEMPLATE, TemplateState::Paused).await;
+    look(&mut keeper, now()).await;
+    let paused = Verdict::Refused { refusal: Refusal::Paused, look_in_mysql: false };
+    assert_eq!(ask().await, paused);
+    world.change_state(TEMPLATE, TemplateState::Published).await;
+    look(&mut keeper, now()).await;
+    assert!(matches!(ask().await, Verdict::Admitted { .. }));
+    assert_eq!(world.meta().await.epoch, epoch);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_while_a_gate_loads_is_in_it_when_it_is_open() {
+    let world = World::open("while loading", 10, 5).await;
+    let process = Process::without_keeper(&world, "a").await;
+    process.land(&claim(USER, "a", 1)).await;
+    world.settled().await;
+    // The rebuild has read template and stock, and waits for the numbers.
+    let mut locker = world.connection().await;
+    execute(&mut locker, "lock tables user_coupon write").await;
+    let (pool, gate) = (world.pool.clone(), world.gate.clone());
+    let rebuilding = tokio::spawn(async move {
+        landing::rebuild::rebuild(&pool, &gate, TEMPLATE, "slow").await.unwrap()
+    });
+    somebody_waits_for_a_table(&world).await;
+    move_stock(&world, "up", 7).await;
+    process.gates.catch_up(TEMPLATE).await.unwrap();
+    world.change_state(TEMPLATE, TemplateState::Paused).await;
+    let paused = current(&world).await;
+    assert!(!process.gates.tell(&paused).await.unwrap(), "not loaded yet");
+    execute(&mut locker, "unlock tables").await;
+    rebuilding.await.unwrap();
+    let meta = world.meta().await;
+    assert_eq!((meta.stock, meta.movement, meta.version), (16, 2, paused.version));
+    let verdict = world.gate.claim(&claim(UserId(71), "a", 1), meta.epoch, now()).await.unwrap();
+    let refused = Verdict::Refused { refusal: Refusal::Paused, look_in_mysql: false };
+    assert_eq!(verdict, refused);
+}
+
+async fn current(world: &World) -> coupon::Template {
+    let mut connection = world.connection().await;
+    mysql_store::template::get(&mut connection, TEMPLATE).await.unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gate_of_an_ended_template_goes_once_nothing_is_in_flight() {
+    let world = World::open("ended", 10, 1).await;
+    let (gates, mut keeper) = keeper(&world);
+    let epoch = world.meta().await.epoch;
+    let admitted = claim(USER, "a", 1);
+    world.gate.claim(&admitted, epoch, now()).await.unwrap();
+    world.change_state(TEMPLATE, TemplateState::Ended).await;
+    gates.tell(&current(&world).await).await.unwrap();
+    for _ in 0..2 {
+        look(&mut keeper, now()).await;
+        assert!(is_loaded(&world).await, "an admission is in flight");
+    }
+    let released = world.gate.release(TEMPLATE, epoch, USER, admitted.id).await.unwrap();
+    assert_eq!(released, Some(true));
+    look(&mut keeper, now()).await;
+    assert!(!is_loaded(&world).await);
+    for _ in 0..2 {
+        look(&mut keeper, now()).await;
+        assert!(!is_loaded(&world).await, "it is not loaded again");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_was_not_told_of_the_end_goes_too() {
+    let world = World::open("ended untold", 10, 1).await;
+    let (_gates, mut keeper) = keeper(&world);
+    world.change_state(TEMPLATE, TemplateState::Ended).await;
+    look(&mut keeper, now()).await;
+    assert!(!is_loaded(&world).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_lives_from_before_its_window_to_its_end() {
+    let world = World::without_gate("window", 10, 1).await;
+    let (_gates, mut keeper) = keeper(&world);
+    let window = template(TEMPLATE, 1).window;
+    let tick = TimeDelta::milliseconds(1);
+    let opens = window.starts_at - PRELOAD;
+    for (at, loaded) in [
+        (opens - tick, false),
+        (opens, true),
+        (window.ends_at - tick, true),
+        (window.ends_at, false),
+        (window.ends_at + TimeDelta::hours(1), false),
+    ] {
+        look(&mut keeper, at).await;
+        assert_eq!(is_loaded(&world).await, loaded, "{at}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_stays_for_a_while_after_its_end() {
+    let world = World::open("stays", 10, 1).await;
+    let (_gates, mut keeper) = Gates::new(world.pool.clone(), world.gate.clone(), "patient");
+    world.change_state(TEMPLATE, TemplateState::Ended).await;
+    for _ in 0..3 {
+        look(&mut keeper, now()).await;
+    }
+    assert!(is_loaded(&world).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asking_for_a_gate_that_is_not_wanted_loads_none() {
+    let world = World::without_gate("not wanted", 10, 1).await;
+    let process = Process::start(&world, "a").await;
+    let (ended, draft) = (TemplateId(11), TemplateId(12));
+    world.publish(ended, 10, 1).await;
+    world.change_state(ended, TemplateState::Ended).await;
+    let mut connection = world.connection().await;
+    let state = TemplateState::Draft;
+    let new = coupon::Template { state, version: 1, ..template(draft, 1) };
+    mysql_store::template::create(&mut connection, &new, 10, "test", now()).await.unwrap();
+    for id in [ended, draft] {
+        process.gates.ask_look(id);
+        process.gates.report_wrong(id, Epoch(1));
+        process.gates.next_look().await;
+        assert_eq!(world.gate.meta(id).await.unwrap(), None);
+    }
+    crate::harness::until(async || {
+        let meta = world.gate.meta(TEMPLATE).await.unwrap();
+        meta.is_some_and(|meta| meta.phase == Phase::Open)
+    })
+    .await;
+}

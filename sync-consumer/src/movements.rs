@@ -1,0 +1,181 @@
+//! Stock movements reach the gate once more, by their topic: whoever made one may have died before the
+//! gate heard of it.
+//!
+//! Each is effective once, so what comes twice or late does nothing. Where the gate lacks earlier
+//! ones, MySQL is asked for them. A gate that is absent or being loaded reads its stock from MySQL, and
+//! its keeper looks for movements that came meanwhile: nothing waits for it here.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use coupon::{Epoch, TemplateId};
+use metrics::counter;
+use mysql_store::{MySqlPool, connect, stock};
+use redis_gate::{Gate, GateError, GateRedis, Moved};
+use runtime::{Backoff, Part};
+use tokio_util::sync::CancellationToken;
+use topic::{Consumer, ConsumerOptions, Event, Message, StockMovementRow, TopicNames};
+use tracing::{error, warn};
+
+use crate::{
+    config::Config,
+    metrics::{MOVEMENTS, RETRIES},
+};
+
+/// Messages of one batch. Operators make movements by hand: any number does.
+const BATCH_MAX: usize = 100;
+
+/// The first wait after a failed attempt; it doubles up to [`RETRY_MAX`].
+const RETRY_MIN: Duration = Duration::from_millis(50);
+
+/// The longest wait: how late a server that is back is noticed.
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// How often a gate whose epoch changed meanwhile is asked again at once.
+const EPOCHS_MAX: u32 = 4;
+
+/// The consumer group's name under a topic prefix.
+pub fn movement_group(names: &TopicNames) -> String {
+    format!("{}.sync-consumer.movements", names.prefix())
+}
+
+/// What the loop works with.
+pub(crate) struct Movements {
+    pool: MySqlPool,
+    gate: Gate,
+    /// Ready while the last attempt at a movement succeeded.
+    health: Part,
+}
+
+impl Movements {
+    /// Connects to the gate, however long it does not answer: the users' views do not wait for it.
+    /// Absent: stopped before.
+    pub(crate) async fn connect(
+        config: &Config,
+        pool: MySqlPool,
+        health: Part,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Option<Self>> {
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        loop {
+            let redis = match GateRedis::connect(config.gate_redis_url.expose()).await {
+                Ok(redis) => redis,
+                Err(failure @ GateError::Unfit(_)) => {
+                    return Err(failure)
+                        .context("the gate's Redis cannot be used (GATE_REDIS_URL)");
+                }
+                Err(failure) => {
+                    warn!(error = runtime::report(&failure), "the gate cannot be reached yet");
+                    health.not_ready(runtime::report(&failure));
+                    tokio::select! {
+                        () = stop.cancelled() => return Ok(None),
+                        () = backoff.wait() => continue,
+                    }
+                }
+            };
+            health.ready();
+            let gate = Gate::new(redis, &config.key_prefix);
+            return Ok(Some(Self { pool, gate, health }));
+        }
+    }
+
+    /// Applies movement by movement until `stop`.
+    pub(crate) async fn run(
+        &self,
+        brokers: &str,
+        names: &TopicNames,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let (group, topics) = (movement_group(names), [names.stock_movement()]);
+        let consumer = Consumer::join(brokers, &group, &topics, ConsumerOptions::default()).await?;
+        'stopped: loop {
+            let batch = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                batch = consumer.next_batch(BATCH_MAX) => batch.context("consuming failed")?,
+            };
+            for message in &batch {
+                if !self.until_applied(message, stop).await {
+                    break 'stopped;
+                }
+                consumer.store(message);
+            }
+        }
+        consumer.close().await.context("the last offsets were not committed; they will repeat")
+    }
+
+    /// Repeats a message until it is done, however long a server is down; false: stopped before.
+    async fn until_applied(&self, message: &Message, stop: &CancellationToken) -> bool {
+        let movement = match read(message) {
+            Ok(movement) => movement,
+            Err(reason) => {
+                // The next movement of its template brings this one with it, and so does the keeper.
+                let (topic, offset) = (&message.topic, message.offset);
+                let reason = format!("{reason:#}");
+                error!(topic, topic.offset = offset, reason, "a movement cannot be read");
+                counter!(MOVEMENTS, "outcome" => "unreadable").increment(1);
+                return true;
+            }
+        };
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        while let Err(failure) = self.apply(&movement).await {
+            counter!(RETRIES).increment(1);
+            warn!(error = format!("{failure:#}"), "movement not applied, it is tried again");
+            self.health.not_ready(format!("{failure:#}"));
+            tokio::select! {
+                () = stop.cancelled() => return false,
+                () = backoff.wait() => {}
+            }
+        }
+        self.health.ready();
+        true
+    }
+
+    /// One attempt at a movement. It may be repeated.
+    async fn apply(&self, movement: &StockMovementRow) -> anyhow::Result<()> {
+        let template = TemplateId(movement.template_id);
+        let mut epoch = Epoch::UNKNOWN;
+        for _ in 0..EPOCHS_MAX {
+            let moved = self.gate.apply_movement(template, epoch, movement.seq, movement.delta);
+            let outcome = match moved.await.context("gate")? {
+                Moved::OtherEpoch(current) => {
+                    epoch = current;
+                    continue;
+                }
+                Moved::Gap(last) => {
+                    self.apply_after(template, epoch, last).await?;
+                    "gap"
+                }
+                Moved::Applied(_) => "applied",
+                Moved::Already => "already",
+                Moved::NotLoaded => "not_loaded",
+            };
+            counter!(MOVEMENTS, "outcome" => outcome).increment(1);
+            return Ok(());
+        }
+        anyhow::bail!("the gate's epoch changes faster than it can be asked")
+    }
+
+    /// Applies what MySQL has after `last`, the message's movement among them. A gate that is of another
+    /// epoch by then has read them all.
+    async fn apply_after(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        last: i64,
+    ) -> anyhow::Result<()> {
+        let mut connection = connect::acquire(&self.pool).await?;
+        for missing in stock::movements_after(&mut connection, template, last).await? {
+            let moved = self.gate.apply_movement(template, epoch, missing.seq, missing.delta);
+            moved.await.context("gate")?;
+        }
+        Ok(())
+    }
+}
+
+fn read(message: &Message) -> anyhow::Result<StockMovementRow> {
+    let payload = message.payload.as_deref().unwrap_or_default();
+    let event: Event<StockMovementRow> = topic::decode(payload)?;
+    // Movements are never deleted, so every event has a row after it.
+    event.after.context("event without a row after it")
+}

@@ -1,0 +1,200 @@
+//! Movements on their way from the topic to the gate.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{
+    Discount, DiscountKind, Epoch, MerchantId, RequestId, Template, TemplateId, TemplateState,
+    UserId, Validity, Window,
+};
+use mysql_store::{
+    connect,
+    stock::{self, Moved, NewMovement},
+    template,
+};
+use redis_gate::{Gate, GateRedis, Meta, OpenFacts};
+use topic::{Event, Op, Source, StockMovementRow};
+
+use crate::harness::{Harness, row};
+
+const TEMPLATE: TemplateId = TemplateId(10);
+const EPOCH: Epoch = Epoch(7);
+
+/// A template of ten coupons whose gate contains its first movement.
+struct Stage {
+    test: Harness,
+    gate: Gate,
+}
+
+impl Stage {
+    async fn new(name: &str) -> Self {
+        let test = Harness::new(name).await;
+        let redis = GateRedis::connect(&test.scope.endpoints.gate_redis_url).await.unwrap();
+        let gate = Gate::new(redis, &test.scope.key_prefix);
+        let url = &test.scope.endpoints.database_url;
+        let mut connection = connect::single(url).await.unwrap();
+        template::create(&mut connection, &draft(), 10, "test", now()).await.unwrap();
+        Self { test, gate }
+    }
+
+    async fn open(&self, epoch: Epoch) {
+        assert!(self.gate.begin(TEMPLATE, epoch).await.unwrap());
+        let facts = OpenFacts {
+            version: 2,
+            state: TemplateState::Published,
+            starts_at: now(),
+            ends_at: now(),
+            limit: 1,
+            stock: 10,
+            movement: 1,
+        };
+        assert!(self.gate.open(TEMPLATE, epoch, &facts).await.unwrap());
+    }
+
+    /// Moves the stock in MySQL only.
+    async fn record(&self, delta: i64) -> i64 {
+        let mut connection =
+            connect::single(&self.test.scope.endpoints.database_url).await.unwrap();
+        let request_id = RequestId::from_client(&format!("by{delta}")).unwrap();
+        let new = NewMovement { request_id: &request_id, delta, reason: "why", actor: "who" };
+        match stock::add_movement(&mut connection, TEMPLATE, &new, now()).await.unwrap() {
+            Moved::Recorded(recorded) => recorded.seq,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn send(&self, seq: i64, delta: i64) {
+        let row = StockMovementRow {
+            template_id: TEMPLATE.0,
+            seq,
+            delta,
+            reason: "why".to_owned(),
+            actor: "who".to_owned(),
+            created_at: 1_000,
+        };
+        let source = Source::default();
+        let event = Event { before: None, after: Some(row), op: Op::Create, source, ts_ms: 1_000 };
+        self.send_raw(&serde_json::to_vec(&event).unwrap()).await;
+    }
+
+    async fn send_raw(&self, payload: &[u8]) {
+        let topic = self.test.names.stock_movement();
+        self.test.send_to(&topic, &TEMPLATE.to_string(), payload).await;
+    }
+
+    async fn caught_up(&self) {
+        let names = &self.test.names;
+        let group = sync_consumer::movement_group(names);
+        self.test.caught_up_on(&group, &names.stock_movement()).await;
+    }
+
+    async fn meta(&self) -> Option<Meta> {
+        self.gate.meta(TEMPLATE).await.unwrap()
+    }
+
+    /// The gate's stock and the last movement in it.
+    async fn stock(&self) -> (i64, i64) {
+        let meta = self.meta().await.unwrap();
+        (meta.stock, meta.movement)
+    }
+}
+
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(1_800_000_000_000).unwrap()
+}
+
+fn draft() -> Template {
+    Template {
+        id: TEMPLATE,
+        merchant_id: MerchantId(1),
+        name: "ten off".to_owned(),
+        discount: Discount {
+            kind: DiscountKind::AmountOff,
+            value: 1_000,
+            cap: None,
+            minimum_spend: 0,
+            currency: "EUR".to_owned(),
+        },
+        per_user_limit: 1,
+        max_per_claim: 1,
+        window: Window { starts_at: now(), ends_at: now() + TimeDelta::hours(1) },
+        validity: Validity::Relative { valid_for: TimeDelta::days(1) },
+        state: TemplateState::Draft,
+        version: 1,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn movements_reach_the_gate_once_each_however_often_they_come() {
+    let stage = Stage::new("movements").await;
+    stage.open(EPOCH).await;
+    let consumer = stage.test.start();
+    for _ in 0..3 {
+        for (seq, delta) in [(1, 10), (2, 5), (3, -15)] {
+            stage.send(seq, delta).await;
+        }
+    }
+    stage.caught_up().await;
+    assert_eq!(stage.stock().await, (0, 3));
+    consumer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn movements_that_the_gate_lacks_are_fetched_from_mysql() {
+    let stage = Stage::new("movement gap").await;
+    stage.open(EPOCH).await;
+    for delta in [5, -3] {
+        stage.record(delta).await;
+    }
+    let last = stage.record(20).await;
+    let consumer = stage.test.start();
+    stage.send(last, 20).await;
+    stage.caught_up().await;
+    assert_eq!(stage.stock().await, (32, last));
+    consumer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_is_absent_or_loading_keeps_no_movement_waiting() {
+    let stage = Stage::new("movement without gate").await;
+    let consumer = stage.test.start();
+    stage.send(2, 5).await;
+    stage.caught_up().await;
+    assert_eq!(stage.meta().await, None);
+    assert!(stage.gate.begin(TEMPLATE, EPOCH).await.unwrap());
+    stage.send(3, 5).await;
+    stage.caught_up().await;
+    stage.open(Epoch(8)).await;
+    stage.send(2, 5).await;
+    stage.caught_up().await;
+    assert_eq!(stage.stock().await, (15, 2));
+    consumer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_movement_is_passed_over_and_the_next_one_brings_it_along() {
+    let stage = Stage::new("unreadable movement").await;
+    stage.open(EPOCH).await;
+    for delta in [5, 6] {
+        stage.record(delta).await;
+    }
+    let consumer = stage.test.start();
+    stage.send_raw(b"{\"after\":").await;
+    stage.send_raw(b"").await;
+    stage.send(3, 6).await;
+    stage.caught_up().await;
+    assert_eq!(stage.stock().await, (21, 3));
+    consumer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_views_do_not_wait_for_a_gate_that_is_away() {
+    let test = Harness::new("gate away").await;
+    test.warm(UserId(70)).await;
+    let away = |config: &mut sync_consumer::Config| {
+        config.gate_redis_url = "redis://127.0.0.1:1".parse().unwrap();
+    };
+    let consumer = test.start_changed(away);
+    test.send(&row(1, 70)).await;
+    test.caught_up().await;
+    assert_eq!(test.listed(UserId(70)).await, ["1_1"]);
+    consumer.stop().await.unwrap();
+}
