@@ -15,6 +15,7 @@ mod router;
 mod serve;
 mod state;
 mod stock;
+mod stock_movements;
 mod template_cache;
 mod template_json;
 mod templates;

@@ -12,7 +12,7 @@ use axum::{
 };
 use tracing::Instrument;
 
-use crate::{claims, coupons, problem::Problem, state::App, stock, templates};
+use crate::{claims, coupons, problem::Problem, state::App, stock, stock_movements, templates};
 
 /// Largest body, in bytes: a template with every field filled is a tenth of this.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -25,6 +25,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/templates", post(templates::create).get(templates::list))
         .route("/v1/templates/{id}", get(templates::get))
         .route("/v1/templates/{id}/stock", get(stock::get))
+        .route("/v1/templates/{id}/stock-movements", post(stock_movements::create))
         .route("/v1/templates/{id}/claims", post(claims::create))
         .route("/v1/templates/{id}/{verb}", post(templates::change_state))
         .route("/v1/claims/{id}", get(claims::get))

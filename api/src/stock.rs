@@ -25,7 +25,8 @@ pub(crate) struct StockJson {
     in_flight: Option<u64>,
     /// What the gate has left to give; absent: the gate is not loaded.
     gate_stock: Option<i64>,
-    /// What the two disagree by while nothing is in flight; 0 in a quiet system.
+    /// What the two disagree by while nothing is in flight and both contain the same movements; 0 in a
+    /// quiet system.
     drift: Option<i64>,
 }
 
@@ -52,7 +53,8 @@ pub(crate) async fn get(
     if let Some(meta) = open {
         json.gate_stock = Some(meta.stock);
         json.in_flight = gate.in_flight_count(id, meta.epoch).await.ok();
-        json.drift = (json.in_flight == Some(0)).then_some(row.stock - meta.stock);
+        let quiet = json.in_flight == Some(0) && meta.movement == row.movement;
+        json.drift = quiet.then_some(row.stock - meta.stock);
     }
     Ok(Json(json))
 }

@@ -21,8 +21,8 @@ use crate::{
     template_json::{NewTemplate, TemplateJson},
 };
 
-/// Who stands in the movement that creates a template's stock; operators get names with their keys.
-const ACTOR: &str = "operator";
+/// Who stands in the movements of a template's stock; operators get names with their keys.
+pub(crate) const ACTOR: &str = "operator";
 
 /// `POST /v1/templates`
 pub(crate) async fn create(
@@ -93,8 +93,8 @@ pub(crate) async fn change_state(
         allowed(&before, from, next, &verb)?;
         apply(&app, operator, before, next).await?
     };
-    load_gate(&app, &after).await?;
     app.templates.apply(after.clone());
+    show_gate(&app, &after).await?;
     Ok(Json(TemplateJson::from(&after)))
 }
 
@@ -130,15 +130,19 @@ async fn apply(
     owned(app, operator, before.id).await
 }
 
-/// The gate learns a changed state by a new epoch. The guard row is exact already, so a gate that
-/// cannot be reached now only answers more slowly until the keeper has loaded it.
-async fn load_gate(app: &App, template: &Template) -> Result<(), Problem> {
-    if !wants_gate(template, app.clock.now()) {
-        return Ok(());
-    }
-    let shown = app.gates.show(template).await.unwrap_or_else(|error| {
-        warn!(template.id = %template.id, error = runtime::report(&error), "the gate is not loaded");
-        false
+/// The guard row is exact already: the gate's state is the fast path. A gate that gives something is
+/// waited for; of one that does not, or that cannot be reached now, the keeper takes care.
+async fn show_gate(app: &App, template: &Template) -> Result<(), Problem> {
+    let gives = template.state == TemplateState::Published && wants_gate(template, app.clock.now());
+    let shown = if gives {
+        app.gates.show(template).await
+    } else {
+        app.gates.tell(template).await.map(|_| true)
+    };
+    let shown = shown.unwrap_or_else(|error| {
+        let error = runtime::report(&error);
+        warn!(template.id = %template.id, error, "the gate does not know a template's state");
+        !gives
     });
     if shown {
         return Ok(());

@@ -9,6 +9,7 @@ mod boot;
 mod campaign;
 mod happy;
 mod kills;
+mod movements;
 mod races;
 mod redelivery;
 mod tidy;
