@@ -72,8 +72,6 @@ pub enum Bug {
     NoTombstone,
     /// `view_complete.lua` does not compare the nonce.
     CompleteWithoutNonce,
-    /// `view_load.lua` does not compare the nonce.
-    LoadWithoutNonce,
     /// The consumer skips a view that is being loaded.
     LoadingSkipped,
 }

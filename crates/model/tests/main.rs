@@ -3,3 +3,4 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod claim;
+mod view;

@@ -1,0 +1,154 @@
+//! The user's two keys, command by command as `lua/` has them: same names, same answers.
+
+use super::{bounds::COUPONS_MAX, is_unused};
+use crate::Bug;
+
+/// What says which rebuild of which generation a key belongs to.
+pub type Token = (u8, u8);
+
+/// The user's keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Keys {
+    /// The generation of every connection.
+    pub generation: u8,
+    /// The ZSet.
+    pub list: Option<List>,
+    /// The hash.
+    pub coupons: Option<Hash>,
+}
+
+/// The ZSet: a sentinel and the unused coupons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct List {
+    /// The sentinel.
+    pub token: Option<Token>,
+    /// The coupons on it.
+    pub members: [bool; COUPONS_MAX],
+}
+
+/// The hash: a sentinel and the coupons' entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Hash {
+    /// The sentinel.
+    pub token: Option<Token>,
+    /// Whether readers trust it.
+    pub phase: Phase,
+    /// Each coupon's version; 0: unknown.
+    pub versions: [u8; COUPONS_MAX],
+}
+
+/// How far a view is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Phase {
+    /// Being rebuilt.
+    #[default]
+    Loading,
+    /// Readers trust it.
+    Complete,
+}
+
+/// What the two keys say together; see `lua/includes/view_state.lua`.
+pub type ViewState = Option<(Phase, Token)>;
+
+impl Keys {
+    /// `view_state.lua`: absent: the view is cold.
+    pub fn state(&self, bug: Option<Bug>) -> ViewState {
+        let hash = self.coupons?;
+        let token = hash.token.filter(|(generation, _)| *generation == self.generation)?;
+        let in_hash_only = bug == Some(Bug::NonceInHashOnly) && hash.phase == Phase::Loading;
+        let agree = in_hash_only || self.list.is_some_and(|list| list.token == Some(token));
+        agree.then_some((hash.phase, token))
+    }
+
+    /// Whether a reader trusts the view.
+    pub fn is_trusted(&self, bug: Option<Bug>) -> bool {
+        matches!(self.state(bug), Some((Phase::Complete, _)))
+    }
+
+    /// `view_begin.lua`; the nonce of a rebuild that is under way counts as old, for only time would
+    /// tell.
+    pub fn begin(&mut self, nonce: u8, bug: Option<Bug>) {
+        let token = Some((self.generation, nonce));
+        let kept = *self;
+        let keep = bug == Some(Bug::BeginKeepsKeys);
+        let list = kept.list.filter(|_| keep).unwrap_or_default();
+        let hash = kept.coupons.filter(|_| keep).unwrap_or_default();
+        self.coupons = Some(Hash { token, phase: Phase::Loading, ..hash });
+        self.list = if bug == Some(Bug::NonceInHashOnly) {
+            kept.list.filter(|_| keep)
+        } else {
+            Some(List { token, ..list })
+        };
+    }
+
+    /// `view_load.lua`, of one row; false: the view is not under this rebuild any more.
+    pub fn load(&mut self, nonce: u8, coupon: u8, version: u8, bug: Option<Bug>) -> bool {
+        if !self.is_loading(nonce, bug) {
+            return false;
+        }
+        self.apply_if_newer(coupon, version, bug);
+        true
+    }
+
+    /// `view_complete.lua`; false: the view is not under this rebuild any more.
+    pub fn complete(&mut self, nonce: u8, bug: Option<Bug>) -> bool {
+        let any = bug == Some(Bug::CompleteWithoutNonce)
+            && matches!(self.state(bug), Some((Phase::Loading, _)));
+        if !any && !self.is_loading(nonce, bug) {
+            return false;
+        }
+        let Some(hash) = &mut self.coupons else { return false };
+        hash.phase = Phase::Complete;
+        if bug == Some(Bug::NonceInHashOnly) {
+            self.list.get_or_insert_default().token = hash.token;
+        }
+        true
+    }
+
+    fn is_loading(&self, nonce: u8, bug: Option<Bug>) -> bool {
+        self.state(bug) == Some((Phase::Loading, (self.generation, nonce)))
+    }
+
+    /// `apply_change.lua`, of one change; false: the view is cold.
+    pub fn apply(&mut self, coupon: u8, version: u8, bug: Option<Bug>) -> bool {
+        let loading_skipped = bug == Some(Bug::LoadingSkipped);
+        match self.state(bug) {
+            None => false,
+            Some((Phase::Loading, _)) if loading_skipped => false,
+            Some(_) => {
+                self.apply_if_newer(coupon, version, bug);
+                true
+            }
+        }
+    }
+
+    /// The read after the write, and `view_write_again.lua` where the member is missing.
+    pub fn read_back(&mut self, coupon: u8, version: u8, bug: Option<Bug>) {
+        let at = usize::from(coupon);
+        if !is_unused(version) || self.list.is_some_and(|list| list.members[at]) {
+            return;
+        }
+        let holds_it = self.coupons.is_some_and(|hash| hash.versions[at] == version);
+        let right = self.state(bug).is_some() && holds_it;
+        if right || (bug == Some(Bug::WriteAgainUnconditional) && self.coupons.is_some()) {
+            self.list.get_or_insert_default().members[at] = true;
+        }
+    }
+
+    /// `view_apply_if_newer.lua`: a coupon that leaves the list stays in the hash as a tombstone.
+    fn apply_if_newer(&mut self, coupon: u8, version: u8, bug: Option<Bug>) {
+        let at = usize::from(coupon);
+        let hash = self.coupons.get_or_insert_default();
+        if hash.versions[at] >= version {
+            return;
+        }
+        let unused = is_unused(version);
+        let forgets = !unused && bug == Some(Bug::NoTombstone);
+        hash.versions[at] = if forgets { 0 } else { version };
+        if unused {
+            self.list.get_or_insert_default().members[at] = true;
+        } else if let Some(list) = &mut self.list {
+            list.members[at] = false;
+        }
+    }
+}

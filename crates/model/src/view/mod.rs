@@ -1,0 +1,191 @@
+//! The view of one user: MySQL's commits, their topic, the consumer and a predecessor that still runs,
+//! readers that rebuild a cold view, and a Redis that evicts keys. The commands are `lua/`'s.
+
+pub mod bounds;
+mod consumer;
+mod keys;
+mod promise;
+mod rebuild;
+
+use std::fmt;
+
+pub use self::{
+    bounds::{Bounds, LARGE, PLANTED, SMALL},
+    keys::{Hash, Keys, List, Phase, Token, ViewState},
+    promise::Promise,
+};
+use self::{
+    bounds::{COUPONS_MAX, READERS_MAX},
+    consumer::Change,
+    rebuild::Reader,
+};
+use crate::{few::Few, search::Model};
+
+/// Commits at most, of all coupons.
+const COMMITS_MAX: usize = 6;
+
+/// The view within bounds.
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    bounds: Bounds,
+}
+
+/// Everything, at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct State {
+    /// MySQL: each coupon's version; 0: there is none.
+    pub versions: [u8; COUPONS_MAX],
+    /// The topic, in the order of the commits.
+    pub topic: Few<Change, COMMITS_MAX>,
+    /// How many messages the consumer is done with.
+    pub offset: u8,
+    /// What the consumer has applied and not yet read back.
+    pub applied: Option<Change>,
+    /// What a consumer that lost its partition still does: apply, or read back.
+    pub zombie: Option<(Change, Zombie)>,
+    /// The user's keys.
+    pub keys: Keys,
+    /// Readers that rebuild.
+    pub readers: [Reader; READERS_MAX],
+    /// The last nonce.
+    pub nonces: u8,
+    /// Of each coupon, the version that the view must show or a later one.
+    pub floor: [u8; COUPONS_MAX],
+    /// Faults that may still strike.
+    pub left: Left,
+}
+
+/// What a consumer does that lost its partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Zombie {
+    /// Applies.
+    Applies,
+    /// Reads back.
+    ReadsBack,
+}
+
+/// Faults that may still strike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Left {
+    /// Keys evicted.
+    pub evictions: u8,
+    /// Offsets lost, or consumers that lose their partition and go on.
+    pub replays: u8,
+    /// Rebuilds.
+    pub rebuilds: u8,
+    /// Messages that cannot be decoded.
+    pub undecodable: u8,
+    /// Rebuilds that die.
+    pub crashes: u8,
+    /// The generation rises: Redis started again.
+    pub generations: u8,
+}
+
+/// What happened, for a trace.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    who: &'static str,
+    what: &'static str,
+}
+
+type Next = Vec<(Step, State)>;
+
+impl View {
+    /// The view within `bounds`.
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds }
+    }
+
+    fn commit(&self, state: &State, next: &mut Next) {
+        for (coupon, last) in self.bounds.versions.iter().enumerate() {
+            if state.versions[coupon] < *last {
+                let mut after = *state;
+                after.versions[coupon] += 1;
+                let version = after.versions[coupon];
+                after.topic.push(Change { coupon: coupon as u8, version });
+                next.push((step("mysql", "commits a coupon's next version"), after));
+            }
+        }
+    }
+
+    fn strike(&self, state: &State, next: &mut Next) {
+        if state.left.evictions > 0 {
+            let mut evicted = *state;
+            evicted.left.evictions -= 1;
+            if state.keys.list.is_some() {
+                let mut list = evicted;
+                list.keys.list = None;
+                next.push((step("redis", "evicts the list"), list));
+            }
+            if state.keys.coupons.is_some() {
+                evicted.keys.coupons = None;
+                next.push((step("redis", "evicts the coupons' hash"), evicted));
+            }
+        }
+        if state.left.generations > 0 {
+            // What it held then may be anything older; the generation makes it cold as a whole.
+            let mut risen = *state;
+            risen.left.generations -= 1;
+            risen.keys.generation += 1;
+            next.push((step("redis", "starts again: the generation rises"), risen));
+        }
+    }
+}
+
+impl Model for View {
+    type State = State;
+    type Step = Step;
+    type Promise = Promise;
+
+    fn initial(&self) -> State {
+        State {
+            versions: [0; COUPONS_MAX],
+            topic: Few::default(),
+            offset: 0,
+            applied: None,
+            zombie: None,
+            keys: Keys::default(),
+            readers: [Reader::default(); READERS_MAX],
+            nonces: 0,
+            floor: [0; COUPONS_MAX],
+            left: self.bounds.left,
+        }
+    }
+
+    fn steps(&self, state: &State, next: &mut Next) {
+        self.commit(state, next);
+        self.consume(state, next);
+        self.consume_late(state, next);
+        for which in 0..READERS_MAX {
+            self.rebuild(state, which, next);
+        }
+        self.strike(state, next);
+    }
+
+    fn broken(&self, state: &State) -> Option<Promise> {
+        self.broken_in(state)
+    }
+}
+
+/// A coupon's status by its version: issued, used, given back, used again.
+fn is_unused(version: u8) -> bool {
+    version % 2 == 1
+}
+
+fn step(who: &'static str, what: &'static str) -> Step {
+    Step { who, what }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.who, self.what)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "MySQL: versions {:?}; consumed {} events", self.versions, self.offset)?;
+        writeln!(f, "list:  {:?}", self.keys.list)?;
+        write!(f, "hash:  {:?}", self.keys.coupons)
+    }
+}

@@ -1,0 +1,71 @@
+//! What a trusted view shows.
+
+use std::fmt;
+
+use super::{State, View, is_unused, rebuild::Reader};
+
+/// A promise of the view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Promise {
+    /// I11
+    NoResurrection,
+    /// I8
+    NothingMissing,
+    /// I8
+    MembersHaveDetails,
+    /// Read your own claim: a view that knows a coupon knows its latest applied version.
+    KnownIsNotOlder,
+    /// I8, I12
+    QuietViewIsMySqls,
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoResurrection => "a trusted view shows a coupon that left the list",
+            Self::NothingMissing => "a trusted view lacks a coupon that was read or applied",
+            Self::MembersHaveDetails => "a member of a trusted view has no details",
+            Self::KnownIsNotOlder => {
+                "a trusted view knows a coupon in a version before an applied one"
+            }
+            Self::QuietViewIsMySqls => "all is quiet, and the trusted view is not MySQL's",
+        })
+    }
+}
+
+impl View {
+    pub(super) fn broken_in(&self, state: &State) -> Option<Promise> {
+        if !state.keys.is_trusted(self.bounds.bug) {
+            return None;
+        }
+        let list = state.keys.list.unwrap_or_default();
+        let hash = state.keys.coupons.unwrap_or_default();
+        let quiet = self.is_quiet(state);
+        for coupon in 0..self.bounds.coupons() {
+            let (floor, newest) = (state.floor[coupon], state.versions[coupon]);
+            let (shown, known) = (list.members[coupon], hash.versions[coupon]);
+            // It may be any version between what it has been told and what there is.
+            if !(floor..=newest).any(|version| is_unused(version) == shown) {
+                let promise = if shown { Promise::NoResurrection } else { Promise::NothingMissing };
+                return Some(promise);
+            }
+            if shown && known == 0 {
+                return Some(Promise::MembersHaveDetails);
+            }
+            if known > 0 && known < floor {
+                return Some(Promise::KnownIsNotOlder);
+            }
+            if quiet && shown != is_unused(newest) {
+                return Some(Promise::QuietViewIsMySqls);
+            }
+        }
+        None
+    }
+
+    fn is_quiet(&self, state: &State) -> bool {
+        usize::from(state.offset) == state.topic.as_slice().len()
+            && state.applied.is_none()
+            && state.zombie.is_none()
+            && state.readers.iter().all(|reader| *reader == Reader::default())
+    }
+}

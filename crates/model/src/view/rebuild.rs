@@ -1,0 +1,93 @@
+//! A reader that finds the view cold: begin, read MySQL, load, complete.
+
+use super::{Next, State, View, bounds::COUPONS_MAX, is_unused, step};
+use crate::Bug;
+
+const READER: &str = "reader";
+
+/// A reader that rebuilds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Reader {
+    /// What it does next.
+    pub next: ReaderStep,
+    /// Its nonce.
+    pub nonce: u8,
+    /// The rows it read; 0: not among them.
+    pub rows: [u8; COUPONS_MAX],
+    /// What MySQL held then.
+    pub seen: [u8; COUPONS_MAX],
+}
+
+/// The steps of a rebuild, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ReaderStep {
+    /// Begin, if the view is cold.
+    #[default]
+    Begin,
+    /// Read the rows.
+    Read,
+    /// Load this coupon's row and those after it.
+    Load(u8),
+    /// Let readers trust it.
+    Complete,
+}
+
+impl View {
+    pub(super) fn rebuild(&self, state: &State, which: usize, next: &mut Next) {
+        let reader = state.readers[which];
+        let idle = Reader::default();
+        let bug = self.bounds.bug;
+        let mut after = *state;
+        let what = match reader.next {
+            ReaderStep::Begin => {
+                let turn = state.readers[..which].iter().all(|other| *other != idle);
+                if state.left.rebuilds == 0 || state.keys.is_trusted(bug) || !turn {
+                    return;
+                }
+                after.left.rebuilds -= 1;
+                after.nonces += 1;
+                after.keys.begin(after.nonces, bug);
+                let next = ReaderStep::Read;
+                after.readers[which] = Reader { next, nonce: after.nonces, ..idle };
+                "view_begin.lua"
+            }
+            ReaderStep::Read => {
+                let reader = &mut after.readers[which];
+                reader.seen = state.versions;
+                let all = !self.has(Bug::RebuildReadsUnusedOnly);
+                reader.rows = state.versions.map(|v| if all || is_unused(v) { v } else { 0 });
+                reader.next = ReaderStep::Load(0);
+                "reads MySQL"
+            }
+            ReaderStep::Load(coupon) => {
+                let version = reader.rows[usize::from(coupon)];
+                let loaded = version == 0 || after.keys.load(reader.nonce, coupon, version, bug);
+                let reader = &mut after.readers[which];
+                if !loaded {
+                    *reader = idle;
+                } else if usize::from(coupon) + 1 < self.bounds.coupons() {
+                    reader.next = ReaderStep::Load(coupon + 1);
+                } else {
+                    reader.next = ReaderStep::Complete;
+                }
+                "view_load.lua, a row"
+            }
+            ReaderStep::Complete => {
+                if after.keys.complete(reader.nonce, bug) {
+                    for (floor, seen) in after.floor.iter_mut().zip(reader.seen) {
+                        *floor = seen.max(*floor);
+                    }
+                }
+                after.readers[which] = idle;
+                "view_complete.lua"
+            }
+        };
+        next.push((step(READER, what), after));
+        if reader != idle && state.left.crashes > 0 {
+            let mut died = *state;
+            died.left.crashes -= 1;
+            died.readers[which] = idle;
+            next.push((step(READER, "dies"), died));
+        }
+    }
+}

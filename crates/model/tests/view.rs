@@ -1,0 +1,56 @@
+//! The view of a user.
+
+use model::{
+    Bug,
+    search::{End, Explored, explore},
+    view::{Bounds, PLANTED, Promise, SMALL, View},
+};
+
+/// Memory of one search: two run at a time.
+const BYTES_MAX: usize = 512 << 20;
+
+fn explored(bounds: Bounds) -> Explored<Promise> {
+    explore(&View::new(bounds), BYTES_MAX, |_, _| {})
+}
+
+#[test]
+fn the_view_keeps_its_promises_in_every_small_configuration() {
+    for (name, bounds) in SMALL {
+        match explored(*bounds).end {
+            End::Holds => {}
+            End::TooLarge => panic!("{name}: more than {BYTES_MAX} bytes"),
+            End::Broken { promise, trace } => panic!("{name}: {promise}\n{trace}"),
+        }
+    }
+}
+
+/// The mistake breaks its promise, and without it the same bounds hold.
+fn is_caught(bug: Bug) {
+    let (_, promise, bounds) = PLANTED.iter().find(|(planted, ..)| *planted == bug).unwrap();
+    let broken = explored(Bounds { bug: Some(bug), ..*bounds });
+    assert_eq!(broken.promise(), Some(*promise), "{bug:?}");
+    assert_eq!(explored(*bounds).end, End::Holds, "{bug:?}");
+}
+
+macro_rules! is_caught {
+    ($($test:ident: $bug:ident)*) => {
+        $(#[test] fn $test() { is_caught(Bug::$bug); })*
+
+        #[test]
+        fn every_planted_mistake_has_a_test() {
+            let tested = [$(Bug::$bug),*];
+            let all: Vec<Bug> = PLANTED.iter().map(|(bug, ..)| *bug).collect();
+            assert_eq!(tested, all[..]);
+        }
+    };
+}
+
+is_caught! {
+    a_rebuild_that_reads_only_unused_coupons_is_caught: RebuildReadsUnusedOnly
+    an_unconditional_write_again_is_caught: WriteAgainUnconditional
+    a_nonce_in_the_hash_only_is_caught: NonceInHashOnly
+    a_begin_that_keeps_the_keys_is_caught: BeginKeepsKeys
+    a_missing_tombstone_is_caught: NoTombstone
+    a_completion_without_nonce_is_caught: CompleteWithoutNonce
+    a_consumer_that_skips_a_loading_view_is_caught: LoadingSkipped
+}
