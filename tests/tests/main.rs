@@ -7,9 +7,11 @@
 mod bad_input;
 mod boot;
 mod campaign;
+mod faults;
 mod happy;
 mod kills;
 mod movements;
+mod proxy;
 mod races;
 mod redelivery;
 mod tidy;

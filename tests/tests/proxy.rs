@@ -17,9 +17,6 @@ use tokio::{
 /// How a lander's commit looks on its way to MySQL: COM_QUERY and its text.
 pub(crate) const COMMIT: &[u8] = b"\x03COMMIT";
 
-/// How the guard looks there when a connection uses it for the first time.
-pub(crate) const GUARD: &[u8] = b"update template_stock";
-
 /// Bytes taken at a time; every request that a test looks for is far smaller.
 const CHUNK: usize = 64 * 1024;
 
@@ -29,9 +26,9 @@ pub(crate) struct Proxy {
     shared: Arc<Shared>,
 }
 
+#[derive(Default)]
 struct Shared {
     rules: Mutex<Vec<Rule>>,
-    cut: watch::Sender<()>,
 }
 
 struct Rule {
@@ -81,7 +78,7 @@ impl Proxy {
     pub(crate) async fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared { rules: Mutex::default(), cut: watch::channel(()).0 });
+        let shared = Arc::new(Shared::default());
         let accepting = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -89,11 +86,6 @@ impl Proxy {
             }
         });
         Self { address, shared }
-    }
-
-    /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// `url` with this proxy in place of its server.
@@ -110,11 +102,6 @@ impl Proxy {
     /// Holds the answer to the next request that holds these bytes.
     pub(crate) fn hold_answer(&self, needle: &[u8]) -> Held {
         self.hold(needle, What::Answer)
-    }
-
-    /// Closes every connection.
-    pub(crate) fn cut_all(&self) {
-        self.shared.cut.send_replace(());
     }
 
     fn hold(&self, needle: &[u8], held: What) -> Held {
@@ -157,12 +144,8 @@ async fn connect(client: TcpStream, server: SocketAddr, shared: Arc<Shared>) {
     let Ok(server) = TcpStream::connect(server).await else { return };
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
-    let mut cut = shared.cut.subscribe();
-    tokio::select! {
-        // However a conversation ends, both its sides are closed.
-        _ = converse(client, server, &shared) => {}
-        _ = cut.changed() => {}
-    }
+    // However a conversation ends, both its sides are closed.
+    let _ended = converse(client, server, &shared).await;
 }
 
 async fn converse(mut client: TcpStream, mut server: TcpStream, shared: &Shared) -> Option<()> {

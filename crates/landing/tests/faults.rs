@@ -14,11 +14,14 @@ use crate::{
         Process, Rows, Setup, TEMPLATE, USER, World, again, claim, execute, template, until,
         waits_for_a_row,
     },
-    proxy::{COMMIT, GUARD, Proxy, server_of},
+    proxy::{COMMIT, Proxy, server_of},
 };
 
 /// Coupons of a test's template.
 const TOTAL: i64 = 10;
+
+/// How the guard looks on its way to MySQL when a connection uses it for the first time.
+const GUARD: &[u8] = b"update template_stock";
 
 /// Where a claim waits between the gate's answer and the lander.
 const AFTER_GATE: &str = "claims.after_gate";
