@@ -52,8 +52,12 @@ pub enum Bug {
     MovementTwice,
     /// `move.lua` applies a movement though an earlier one is missing.
     MovementGapIgnored,
-    /// A movement is given up because the gate is being loaded.
+    /// A rebuild does not ask for the movements that came while it was loading.
     MovementLostWhileLoading,
+    /// The keeper lets a gate be whose last movement is behind MySQL's.
+    KeeperIgnoresMovement,
+    /// The keeper compares stocks without asking whether they contain the same movements.
+    KeeperIgnoresMovementsInStock,
     /// A rebuild reads the stock and the last movement in two statements.
     StockAndMovementApart,
     /// `move.lua` does not let the stock fall below zero.

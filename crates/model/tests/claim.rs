@@ -75,6 +75,7 @@ holds! {
     two_cuts_and_a_top_up_a_late_movement_redis_forgets_a_rebuild_hold: "two cuts and a top-up, a late movement, Redis forgets, a rebuild"
     a_pause_and_a_top_up_redis_goes_back_in_time_a_rebuild_hold: "a pause and a top-up, Redis goes back in time, a rebuild"
     the_end_the_gate_goes_a_crash_a_late_claim_a_rebuild_hold: "the end, the gate goes; a crash, a late claim, a rebuild"
+    a_top_up_a_cut_the_keeper_looks_twice_a_crash_a_rebuild_hold: "a top-up, a cut, the keeper looks twice; a crash, a rebuild"
     no_limit_two_keys_of_one_user_redis_forgets_a_crash_a_rebuild_hold: "no limit: two keys of one user, Redis forgets, a crash, a rebuild"
     no_limit_three_keys_of_one_user_none_but_one_remembered_hold: "no limit: three keys of one user, none but one remembered"
 }
@@ -105,6 +106,8 @@ is_caught! {
     a_movement_applied_twice_is_caught: MovementTwice
     a_gap_between_movements_ignored_is_caught: MovementGapIgnored
     a_movement_lost_while_loading_is_caught: MovementLostWhileLoading
+    a_keeper_that_ignores_movements_is_caught: KeeperIgnoresMovement
+    a_keeper_that_compares_stocks_of_other_movements_is_caught: KeeperIgnoresMovementsInStock
     stock_and_movement_read_apart_is_caught: StockAndMovementApart
     a_cut_clamped_at_zero_is_caught: CutClampedAtZero
     a_cut_taken_for_drift_is_caught: CutTakenForDrift

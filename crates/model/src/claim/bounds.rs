@@ -47,7 +47,9 @@ pub struct Bounds {
     pub lies: u8,
     /// How often a packet stays in the network after its sender has given it up.
     pub late: u8,
-    /// Which packets may.
+    /// How often the keeper's look is explored: its two reads are steps of their own.
+    pub looks: u8,
+    /// Which packets may be late.
     pub late_kinds: &'static [LateKind],
     /// Whether the three statements of the reread are steps of their own.
     pub reread_in_steps: bool,
@@ -111,6 +113,7 @@ impl Bounds {
         rewinds: 0,
         lies: 0,
         late: 0,
+        looks: 0,
         late_kinds: &[],
         reread_in_steps: false,
         bug: None,

@@ -129,6 +129,10 @@ pub const SMALL: &[Configuration] = &[
         },
     ),
     (
+        "a top-up, a cut, the keeper looks twice; a crash, a rebuild",
+        Bounds { attempts: &[ONE], total: 2, changes: UP_AND_CUT, crashes: 1, looks: 2, ..USUAL },
+    ),
+    (
         "no limit: two keys of one user, Redis forgets, a crash, a rebuild",
         Bounds { attempts: &[ONE, ONE, OWN], limit: 0, losses: 1, crashes: 1, ..USUAL },
     ),

@@ -8,6 +8,7 @@
 pub mod bounds;
 pub mod configurations;
 mod faults;
+mod keeper;
 mod operator;
 pub mod planted;
 mod promise;
@@ -124,7 +125,8 @@ impl Model for Protocol {
     type Promise = Promise;
 
     fn initial(&self) -> State {
-        let Bounds { total, rebuilds, crashes, losses, rewinds, lies, late, .. } = self.bounds;
+        let Bounds { total, rebuilds, crashes, losses, rewinds, lies, late, looks, .. } =
+            self.bounds;
         let truth = Truth::new(total);
         let mut gate = BoundGate::absent(0);
         gate.begin(truth.epoch);
@@ -139,10 +141,11 @@ impl Model for Protocol {
             rebuilders: [state::Rebuilder::default(); WORKERS_MAX],
             operator: state::Operator::default(),
             consumed: 0,
+            look: None,
             packet: None,
             wrong: 0,
             lied: 0,
-            left: Left { rebuilds, crashes, losses, rewinds, lies, late },
+            left: Left { rebuilds, crashes, losses, rewinds, lies, late, looks },
             broken: None,
         }
     }
@@ -157,6 +160,7 @@ impl Model for Protocol {
         for which in 0..self.bounds.rebuilders {
             self.rebuild(state, which, next);
         }
+        self.look(state, next);
         self.operate(state, next);
         self.consume(state, next);
         self.arrive(state, next);

@@ -3,20 +3,14 @@
 
 use coupon::TemplateState;
 
-use super::{Change, LateKind, NOW, Next, Protocol, State, Step, Who, state::Packet};
-use crate::{
-    Bug,
-    gate::{Moved, Phase, Unloaded},
-};
+use super::{Change, LateKind, Next, Protocol, State, Step, Who, state::Packet};
+use crate::gate::Moved;
 
 impl Protocol {
     pub(super) fn operate(&self, state: &State, next: &mut Next) {
         if state.operator.tells {
             self.tell(state, next);
             return;
-        }
-        if state.truth.state == TemplateState::Ended {
-            self.unload(state, next);
         }
         let Some(change) = self.bounds.changes.get(usize::from(state.operator.committed)) else {
             return;
@@ -36,15 +30,6 @@ impl Protocol {
             Change::Move(_) => "moves the stock in MySQL",
         };
         next.push((Step { who: Who::Operator, what }, after));
-    }
-
-    /// The keeper of a template that has ended.
-    fn unload(&self, state: &State, next: &mut Next) {
-        let mut after = *state;
-        let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
-        if after.gate.unload(self.rules(), epoch, NOW) == Unloaded::Gone {
-            next.push((Step { who: Who::Keeper, what: "unload.lua" }, after));
-        }
     }
 
     /// A gate that is absent reads MySQL when it is rebuilt.
@@ -84,18 +69,25 @@ impl Protocol {
 
     /// `move.lua`, and where movements are missing, those first. They are fetched from MySQL, and each
     /// is effective once, so it does not matter that this is one step.
-    pub(super) fn tell_movement(&self, state: &mut State, seq: u8) -> Moved {
+    pub(super) fn tell_movement(&self, state: &mut State, seq: u8) {
         let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
         let mut call = |seq, delta| state.gate.apply_movement(self.rules(), epoch, seq, delta);
         let truth = state.truth;
         let delta = truth.deltas[usize::from(seq) - 1];
-        let moved = call(seq, delta);
-        if let Moved::Gap(last) = moved {
+        if let Moved::Gap(last) = call(seq, delta) {
             for (seq, delta) in truth.movements_after(last) {
                 call(seq, delta);
             }
         }
-        moved
+    }
+
+    /// What a gate that is open does not contain of MySQL's movements.
+    pub(super) fn catch_up(&self, state: &mut State) {
+        if let Some(meta) = state.gate.meta {
+            for (seq, delta) in state.truth.movements_after(meta.facts.movement) {
+                state.gate.apply_movement(self.rules(), meta.epoch, seq, delta);
+            }
+        }
     }
 
     pub(super) fn consume(&self, state: &State, next: &mut Next) {
@@ -103,16 +95,10 @@ impl Protocol {
         let seq = state.consumed + 1;
         if seq <= state.truth.movement {
             let mut after = *state;
-            let is_loading = state.gate.meta.is_some_and(|meta| meta.phase == Phase::Loading);
-            let moved = self.tell_movement(&mut after, seq);
-            // Loading: the rebuild may have read the stock already. The message is tried again.
-            if moved != Moved::NotLoaded
-                || !is_loading
-                || self.bounds.has(Bug::MovementLostWhileLoading)
-            {
-                after.consumed = seq;
-                next.push((Step { who, what: "move.lua; its offset is stored" }, after));
-            }
+            // A gate that is being loaded is not waited for: its rebuild catches up.
+            self.tell_movement(&mut after, seq);
+            after.consumed = seq;
+            next.push((Step { who, what: "move.lua; its offset is stored" }, after));
         }
         if state.consumed > 0 && state.left.crashes > 0 {
             let mut died = *state;

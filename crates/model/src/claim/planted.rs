@@ -141,6 +141,16 @@ pub const PLANTED: &[Planted] = &[
         Bounds { changes: &[Change::Move(1)], ..REBUILT },
     ),
     (
+        Bug::KeeperIgnoresMovement,
+        Promise::QuietGateIsMySqls,
+        Bounds { changes: &[Change::Move(1)], crashes: 1, ..REBUILT },
+    ),
+    (
+        Bug::KeeperIgnoresMovementsInStock,
+        Promise::NoNeedlessEpoch,
+        Bounds { changes: &[Change::Move(1)], looks: 1, ..Bounds::CALM },
+    ),
+    (
         Bug::StockAndMovementApart,
         Promise::GateAccountsForStock,
         Bounds { changes: &[Change::Move(1)], ..REBUILT },

@@ -109,7 +109,7 @@ impl Protocol {
     }
 
     fn broken_gate_at_rest(&self, state: &State) -> Option<Promise> {
-        let caught_up = state.consumed == state.truth.movement;
+        let caught_up = state.consumed == state.truth.movement && state.look.is_none();
         let meta = state.gate.meta.filter(|_| caught_up && state.gate.inflight.is_empty())?;
         if self.must_rebuild(state) {
             return None;
@@ -118,12 +118,14 @@ impl Protocol {
             |user: u8| state.gate.users[usize::from(user)].map_or(Numbers::default(), |e| e.taken);
         let numbers_differ = self.bounds.limit > 0
             && self.users().any(|user| taken(user) != state.truth.taken(self.claims(), user));
-        let differs = meta.facts.stock != state.truth.stock || numbers_differ;
+        // What nobody could tell the gate the keeper will; all else has arrived by itself.
+        let untold = state.operator.untold;
+        let mended = untold && self.movement_is_behind(state);
+        let differs = (meta.facts.stock != state.truth.stock && !mended) || numbers_differ;
         if differs && state.lied != meta.epoch {
             return Some(Promise::QuietGateIsMySqls);
         }
-        // The keeper mends a state that nobody could tell the gate; all others arrive by themselves.
-        let mended = state.operator.untold && self.state_is_behind(state);
+        let mended = untold && self.state_is_behind(state);
         if meta.facts.state != state.truth.state && !mended {
             return Some(Promise::QuietGateKnowsItsState);
         }

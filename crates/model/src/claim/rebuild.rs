@@ -24,6 +24,7 @@ impl Protocol {
             return;
         }
         let mut after = *state;
+        let rebuilder_next = rebuilder.next;
         let (what, rebuilder) = self.rebuild_step(&mut after, rebuilder);
         after.rebuilders[which] = rebuilder;
         next.push((Step { who, what }, after));
@@ -31,6 +32,7 @@ impl Protocol {
             let mut died = *state;
             died.left.crashes -= 1;
             died.rebuilders[which] = idle;
+            died.operator.untold |= rebuilder_next == RebuildStep::CatchUp;
             next.push((Step { who, what: "dies" }, died));
         }
     }
@@ -111,7 +113,20 @@ impl Protocol {
                     ("load.lua refuses", give_up)
                 }
             }
-            RebuildStep::Open => (self.open(state, &rebuilder), give_up),
+            RebuildStep::Open => {
+                if !self.open(state, &rebuilder) {
+                    return ("open.lua refuses", give_up);
+                }
+                if !self.moves() || self.bounds.has(Bug::MovementLostWhileLoading) {
+                    return ("open.lua", give_up);
+                }
+                rebuilder.next = RebuildStep::CatchUp;
+                ("open.lua", rebuilder)
+            }
+            RebuildStep::CatchUp => {
+                self.catch_up(state);
+                ("move.lua, for what came meanwhile", give_up)
+            }
         }
     }
 
@@ -129,13 +144,17 @@ impl Protocol {
         loaded
     }
 
-    fn open(&self, state: &mut State, rebuilder: &Rebuilder) -> &'static str {
+    fn moves(&self) -> bool {
+        self.bounds.changes.iter().any(|change| matches!(change, Change::Move(_)))
+    }
+
+    fn open(&self, state: &mut State, rebuilder: &Rebuilder) -> bool {
         let Rebuilder { epoch, template, stock, movement, .. } = *rebuilder;
         let template = template.unwrap_or((state.truth.version, state.truth.state));
         let facts = self.facts(template, stock, movement);
         if self.bounds.has(Bug::RebuildWithoutBegin) && state.gate.begin(epoch) {
             self.load(state, rebuilder);
         }
-        if state.gate.open(self.rules(), epoch, facts) { "open.lua" } else { "open.lua refuses" }
+        state.gate.open(self.rules(), epoch, facts)
     }
 }

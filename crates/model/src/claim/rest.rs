@@ -1,16 +1,12 @@
 //! At rest: nobody is at work, and no fault strikes any more. Then keeper, consumer and resolvers mend
 //! what is left, and a client that asks again gets a final answer.
 
-use coupon::TemplateState;
-
 use super::{
     Promise, Protocol, State,
     bounds::SPARE,
-    state::{At, Left, RebuildStep, Resolver, Walk},
+    state::{At, Left, Resolver, Walk},
     truth::{Fence, Row},
 };
-use crate::{Bug, gate::Phase};
-
 /// How often a client asks before it may expect a final answer.
 const SENDS_MAX: usize = 4;
 
@@ -25,28 +21,6 @@ impl Protocol {
             && !state.is_rebuilding()
             && state.walks.iter().all(|walk| !walk.is_under_way())
             && state.resolvers.iter().all(|resolver| *resolver == Resolver::Idle)
-    }
-
-    /// Whether the keeper's next look leads to a new epoch.
-    pub(super) fn must_rebuild(&self, state: &State) -> bool {
-        let Some(meta) = state.gate.meta else {
-            // What has ended needs no gate.
-            return state.truth.state != TemplateState::Ended;
-        };
-        let behind = meta.epoch < state.truth.epoch && !self.bounds.has(Bug::KeeperIgnoresEpoch);
-        let other_run = meta.run != state.gate.run;
-        meta.phase == Phase::Loading
-            || other_run
-            || behind
-            || !state.gate.is_complete()
-            || state.wrong >= meta.epoch
-    }
-
-    /// Whether the keeper's next look tells the gate its template's state.
-    pub(super) fn state_is_behind(&self, state: &State) -> bool {
-        let behind = |version| version < state.truth.version;
-        let known = state.gate.meta.is_some_and(|meta| behind(meta.facts.version));
-        known && !self.bounds.has(Bug::KeeperIgnoresVersion)
     }
 
     /// Whether a client may ask for ever, whichever key it has.
@@ -119,17 +93,7 @@ impl Protocol {
 
     /// One look of the keeper, the consumer and the resolver each.
     fn come_to_rest(&self, state: &mut State) {
-        if self.must_rebuild(state) {
-            state.truth.epoch += 1;
-            let mut rebuilder = self.after_next_epoch(state.truth.epoch);
-            while rebuilder.next != RebuildStep::NextEpoch {
-                (_, rebuilder) = self.rebuild_step(state, rebuilder);
-            }
-        } else if self.state_is_behind(state) {
-            let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
-            let (version, told) = (state.truth.version, state.truth.state);
-            state.gate.set_state(self.rules(), epoch, version, told);
-        }
+        self.keep(state);
         for seq in state.consumed + 1..=state.truth.movement {
             self.tell_movement(state, seq);
             state.consumed = seq;

@@ -33,6 +33,8 @@ pub struct State {
     pub operator: Operator,
     /// Up to which movement the consumer has told the gate.
     pub consumed: u8,
+    /// What the keeper's look has read so far.
+    pub look: Option<Look>,
     /// The packet in the network.
     pub packet: Option<Packet>,
     /// The latest epoch that was reported wrong.
@@ -182,6 +184,8 @@ pub enum RebuildStep {
     Load,
     /// `open.lua`
     Open,
+    /// `move.lua`, for the movements that came while it was loading.
+    CatchUp,
 }
 
 /// The operator's process.
@@ -191,8 +195,19 @@ pub struct Operator {
     pub committed: u8,
     /// Whether the gate must be told the last one.
     pub tells: bool,
-    /// Whether the gate was not told a state: it waits for the keeper.
+    /// Whether whoever had to tell the gate died: it waits for the keeper.
     pub untold: bool,
+}
+
+/// The first half of the keeper's look: it reads MySQL first and the gate second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Look {
+    /// The epoch.
+    pub epoch: u8,
+    /// The stock.
+    pub stock: i16,
+    /// The last movement.
+    pub movement: u8,
 }
 
 /// A packet whose sender has given it up.
@@ -254,6 +269,8 @@ pub struct Left {
     pub lies: u8,
     /// Late packets.
     pub late: u8,
+    /// Looks of the keeper.
+    pub looks: u8,
 }
 
 impl Walk {

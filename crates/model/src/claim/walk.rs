@@ -278,14 +278,13 @@ impl Protocol {
         next.push((claim(id, what), after));
     }
 
-    /// A short stock is the gate's fault only if the books do not balance: after a cut they do.
+    /// After a cut a landing may come short of a right gate; of a wrong one the keeper's look finds it.
     fn doubt(&self, state: &mut State, epoch: u8) {
-        let balances = self.stock_balances(state);
-        if !balances || self.bounds.has(Bug::CutTakenForDrift) {
+        if self.bounds.has(Bug::CutTakenForDrift) {
             state.wrong = state.wrong.max(epoch);
-        }
-        if balances && state.wrong >= epoch && state.lied != epoch {
-            state.broken = Some(Promise::NoNeedlessEpoch);
+            if self.stock_balances(state) {
+                state.broken = Some(Promise::NoNeedlessEpoch);
+            }
         }
     }
 
