@@ -7,6 +7,7 @@
 mod bad_input;
 mod boot;
 mod campaign;
+mod epochs;
 mod faults;
 mod happy;
 mod kills;

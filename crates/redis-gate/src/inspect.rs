@@ -35,6 +35,13 @@ pub enum Phase {
     Open,
 }
 
+impl Meta {
+    /// Whether claims are decided by it: open, and loaded by the run of Redis that answers now.
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open && self.of_this_run
+    }
+}
+
 /// An admission whose landing the gate has not heard of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlight {

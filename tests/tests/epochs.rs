@@ -1,0 +1,233 @@
+//! A gate that loses its memory, or remembers an older one, under load: it closes, comes back by itself,
+//! and nothing is oversold, nobody is served twice.
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use chrono::TimeDelta;
+use coupon::{
+    Admission, Claim, ClaimId, CouponId, LandedClaim, LandedCoupon, MerchantId, PayloadHash,
+    RequestId, TemplateId, UserId,
+};
+use devstack::{Options, PlatformOptions, Servers, TestServers, project_root};
+use mysql_store::{
+    connect,
+    landing::{self, Attempt, Landing},
+    stock,
+};
+use pipeline_tests::{STATE_MAX, World, histories};
+use shopper::Wish;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, sleep},
+};
+
+/// Coupons of one prepared transaction.
+const CHUNK: i64 = 1_000;
+
+/// Ids of prepared claims and coupons: far below those that are made by the clock.
+const FIRST_ID: i64 = 1;
+
+#[tokio::test]
+async fn a_gate_of_100_000_users_that_is_flushed_under_load_is_back_by_itself() {
+    flush_under_load("flushed", 100_000).await;
+}
+
+#[tokio::test]
+#[ignore = "a minute of preparation; ./dev soak a_gate_of_a_million_users"]
+async fn a_gate_of_a_million_users_that_is_flushed_under_load_is_back_by_itself() {
+    flush_under_load("flushedmillion", 1_000_000).await;
+}
+
+async fn flush_under_load(name: &str, users: i64) {
+    let (mut servers, world) = private_world(name).await;
+    let template = world.template(users + 1_000, |new| new).await;
+    open_again(&world, template, 0).await;
+    hold_coupons(&world, template, users).await;
+    // What was prepared went past the gate; so it starts from an empty one, as after any loss.
+    flush(&servers).await;
+    open_again(&world, template, users).await;
+
+    // Fresh users fight for what is left; old ones come back for what they have.
+    let fresh = (1..=2_000).map(|user| Wish::one(template, UserId(users + user)));
+    let old = (1..=1_000).map(|user| Wish::one(template, UserId(user * (users / 1_000))));
+    let wishes = fresh.chain(old).collect();
+    let crowd = world.crowd();
+    let load = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
+    world.until(template, |counts| counts.all() > users + 50).await;
+    let began = Instant::now();
+    flush(&servers).await;
+    let refused = probe_until_refused(&world, template).await;
+    assert!(refused, "a flushed gate refuses for now");
+    open_again(&world, template, users).await;
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{users} users: open {seconds:.2} s after FLUSHALL");
+    let run = load.await.unwrap();
+    assert_eq!(run.given_up, 0);
+    let replays = run.history.records.iter().filter(|record| record.replayed).count();
+    assert!(replays >= 1_000, "every old user got the old coupon: {replays}");
+    assert_eq!(world.count(template).await.all(), users + 1_000, "exactly the total");
+    // The history knows nothing of those who were prepared, so I4 and I5 are not asked.
+    world.assert_sound(None).await;
+    end(world, &mut servers).await;
+}
+
+#[tokio::test]
+async fn a_gate_restarted_from_an_old_file_is_noticed_with_and_without_traffic() {
+    let (mut servers, world) = private_world("rewound").await;
+    let template = world.template(400, |new| new).await;
+    let mut runs = Vec::new();
+    let mut first = 1;
+    for traffic in [true, false] {
+        runs.push(world.crowd().run(wave(template, first, 50)).await.unwrap());
+        let copy = copy_of_gate_file(&mut servers).await;
+        // Sold meanwhile; the old file knows nothing of it.
+        runs.push(world.crowd().run(wave(template, first + 50, 100)).await.unwrap());
+        let sold = world.count(template).await.all();
+        let crowd = world.crowd();
+        let wishes = if traffic { wave(template, first + 150, 50) } else { Vec::new() };
+        let load = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
+        if traffic {
+            world.until(template, |counts| counts.all() > sold).await;
+        }
+        servers.gate.kill().unwrap();
+        restore(&copy, &servers);
+        servers.gate.start().await.unwrap();
+        runs.push(load.await.unwrap());
+        let sold = world.count(template).await.all();
+        open_again(&world, template, sold).await;
+        first += 200;
+    }
+    // A last wave of fresh users: exactly the total is sold.
+    runs.push(world.crowd().run(wave(template, first, 200)).await.unwrap());
+    assert!(runs.iter().all(|run| run.given_up == 0));
+    assert_eq!(world.count(template).await.all(), 400);
+    world.assert_sound(Some(&histories(runs))).await;
+    end(world, &mut servers).await;
+}
+
+fn wave(template: TemplateId, first: i64, users: i64) -> Vec<Wish> {
+    (first..first + users).map(|user| Wish::one(template, UserId(user))).collect()
+}
+
+/// Two apis on servers that this test alone may break.
+async fn private_world(name: &str) -> (Servers, World) {
+    let dir = project_root().join(".dev/test").join(name);
+    drop(fs::remove_dir_all(&dir));
+    let servers = Servers::start(&dir, &Options::default()).await.unwrap();
+    let two_apis = |options| PlatformOptions { apis: 2, ..options };
+    let world = World::start_on(&TestServers::private(&servers), name, two_apis).await;
+    (servers, world)
+}
+
+async fn end(world: World, servers: &mut Servers) {
+    world.end().await;
+    let dir = servers.dir().to_path_buf();
+    servers.stop().await.unwrap();
+    fs::remove_dir_all(dir).unwrap();
+}
+
+/// Gives the users 1..=`count` a coupon each, straight in MySQL.
+async fn hold_coupons(world: &World, template: TemplateId, count: i64) {
+    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let now = world.clock.now();
+    let landing = |user: i64, epoch| {
+        let claim = Claim {
+            id: ClaimId(FIRST_ID + user),
+            template_id: template,
+            user_id: UserId(user),
+            // No key was sent: with limit 1 the template itself is the key.
+            request_id: RequestId::absent(),
+            payload_hash: PayloadHash::of_quantity(1),
+            quantity: 1,
+            claimed_at: now,
+            trace_parent: None,
+        };
+        let landed = LandedClaim {
+            id: claim.id,
+            template_id: template,
+            user_id: claim.user_id,
+            payload_hash: claim.payload_hash,
+            claimed_at: now,
+            valid_from: now,
+            valid_until: now + TimeDelta::hours(1),
+            coupons: vec![LandedCoupon { id: CouponId(FIRST_ID + user), claim_no: 1 }],
+        };
+        let admission = Admission { claim, epoch, numbers: vec![1] };
+        Landing { admission, merchant_id: MerchantId(1), landed }
+    };
+    for first in (1..=count).step_by(usize::try_from(CHUNK).unwrap()) {
+        let users = first..=count.min(first + CHUNK - 1);
+        // The gate's keeper may find the gate wrong meanwhile, as it is, and begin a new epoch.
+        loop {
+            let epoch = stock::get(&mut connection, template).await.unwrap().unwrap().epoch;
+            let landings: Vec<_> = users.clone().map(|user| landing(user, epoch)).collect();
+            match landing::land(&mut connection, &landings).await.unwrap() {
+                Attempt::Landed => break,
+                refused => assert_eq!(refused, Attempt::GuardRefused),
+            }
+        }
+    }
+}
+
+/// The gate forgets everything. Redis takes a command as a plain line.
+async fn flush(servers: &Servers) {
+    let mut gate = TcpStream::connect(servers.gate.address()).await.unwrap();
+    gate.write_all(b"FLUSHALL\r\n").await.unwrap();
+    let mut answer = [0; 5];
+    gate.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"+OK\r\n");
+}
+
+/// Waits until the gate is open and knows at least so many users.
+async fn open_again(world: &World, template: TemplateId, users: i64) {
+    let deadline = Instant::now() + STATE_MAX;
+    loop {
+        let meta = world.sources.gate.meta(template).await.ok().flatten();
+        let open = meta.filter(|meta| meta.is_open() && meta.users >= users.unsigned_abs());
+        if open.is_some() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the gate is not back");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Claims for a user who has a coupon until the answer is 503 with Retry-After; false: never.
+async fn probe_until_refused(world: &World, template: TemplateId) -> bool {
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    let deadline = Instant::now() + STATE_MAX;
+    while Instant::now() < deadline {
+        let answer = shopper.claim(template, None, 1).await.unwrap();
+        if answer.status == 503 {
+            assert!(answer.retry_after.is_some(), "says when to come again: {}", answer.body);
+            return true;
+        }
+    }
+    false
+}
+
+/// Copies the gate's append-only files while it is stopped.
+async fn copy_of_gate_file(servers: &mut Servers) -> std::path::PathBuf {
+    servers.gate.stop().await.unwrap();
+    let copy = servers.dir().join("gate-copy");
+    drop(fs::remove_dir_all(&copy));
+    copy_folder(&gate_file(servers), &copy);
+    servers.gate.start().await.unwrap();
+    copy
+}
+
+fn restore(copy: &Path, servers: &Servers) {
+    let file = gate_file(servers);
+    fs::remove_dir_all(&file).unwrap();
+    copy_folder(copy, &file);
+}
+
+fn gate_file(servers: &Servers) -> std::path::PathBuf {
+    servers.dir().join("redis-gate/appendonlydir")
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-r").arg(from).arg(to).status().unwrap();
+    assert!(status.success());
+}
