@@ -14,7 +14,7 @@ use tokio::{
     sync::watch,
 };
 
-/// How a lander's commit looks on its way to MySQL: COM_QUERY and its text.
+/// How a lander's commit looks on its way to MySQL: the code of a query, and its text.
 pub(crate) const COMMIT: &[u8] = b"\x03COMMIT";
 
 /// Bytes taken at a time; every request that a test looks for is far smaller.

@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use coupon::{Claim, TemplateId, TemplateState, UserId};
+use coupon::{Claim, RequestId, TemplateId, TemplateState, UserId};
 use futures::future::join_all;
 use landing::claims::{Answer, Unavailable};
+use mysql_store::stock::{self, NewMovement};
 use redis_gate::{Refusal, RequestState};
 use sqlx::{Connection, Row};
 
 use crate::{
     harness::{
-        Process, Rows, Setup, TEMPLATE, USER, World, again, claim, execute, template, until,
+        Process, Rows, Setup, TEMPLATE, USER, World, again, claim, execute, now, template, until,
         waits_for_a_row,
     },
     proxy::{COMMIT, Proxy, server_of},
@@ -125,6 +126,21 @@ async fn a_connection_killed_after_commit_was_sent_leaves_everything() {
     assert_landed_once(&world, &process, &first, 0).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_gone_without_a_word_is_given_up_and_the_batch_lands() {
+    let world = World::open("gone silent", TOTAL, 2).await;
+    let (process, proxy) = behind_proxy(&world).await;
+    let first = claim(USER, "a", 1);
+    // Never let go: nobody ever says that the other end is no more.
+    let mut held = proxy.hold_request(COMMIT);
+    let answer = process.begin(&first);
+    held.reached().await;
+    assert_eq!(landed(answer.await.unwrap()).id, first.id);
+    assert_landed_once(&world, &process, &first, 0).await;
+    held.go_on();
+    assert_landed_once(&world, &process, &first, 0).await;
+}
+
 /// Kills every connection to this database, the lander's among them.
 async fn kill_all_connections(world: &World) {
     let mut connection = world.connection().await;
@@ -194,7 +210,7 @@ async fn an_admission_of_an_older_epoch_lands_under_the_new_one_with_the_same_id
         let process = Process::start(&world, "a").await;
         let first = claim(USER, "a", 1);
         let mut held = process.points.hold(point);
-        let other = (point == "landing.before_reread").then(|| BEFORE_BEGIN);
+        let other = (point == "landing.before_reread").then_some(BEFORE_BEGIN);
         let mut before = other.map(|point| process.points.hold(point));
         let answer = process.begin(&first);
         if let Some(before) = &mut before {
@@ -276,6 +292,29 @@ async fn a_gate_that_lies_about_the_stock_is_refused_fenced_and_mended() {
         }
         world.settled().await;
         world.assert_gate_equals_mysql().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_in_flight_refuses_what_it_took_and_needs_no_new_epoch() {
+    for (cut, refusal) in
+        [(TOTAL, Refusal::SoldOut), (TOTAL - 1, Refusal::Insufficient { left: 1 })]
+    {
+        let world = World::open("cut in flight", TOTAL, 2).await;
+        let process = Process::start(&world, "a").await;
+        let epoch = world.meta().await.epoch;
+        let mut held = process.points.hold(AFTER_GATE);
+        let answer = process.begin(&claim(USER, "a", 2));
+        held.reached(1).await;
+        let request_id = &RequestId::from_client("cut").unwrap();
+        let cut = NewMovement { request_id, delta: -cut, reason: "a cut", actor: "test" };
+        let mut connection = world.connection().await;
+        stock::add_movement(&mut connection, TEMPLATE, &cut, now()).await.unwrap();
+        held.let_go();
+        assert_eq!(answer.await.unwrap(), Answer::Refused(refusal));
+        until(async || world.meta().await.stock == TOTAL + cut.delta).await;
+        assert_nothing_landed(&world, 1).await;
+        assert_eq!(world.meta().await.epoch, epoch);
     }
 }
 

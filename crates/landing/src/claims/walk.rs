@@ -250,7 +250,7 @@ impl Walk {
                 if let Some(landed) = self.fence(claim, epoch).await? {
                     return Ok(Next::Answer(landed));
                 }
-                self.refused_by_mysql(template, epoch, decision).await.map(Next::Answer)
+                self.refused_by_mysql(template, decision).await.map(Next::Answer)
             }
             Decision::Retry => Err(Stop::Unavailable(Unavailable::GivenUp)),
         }
@@ -260,7 +260,6 @@ impl Walk {
     async fn refused_by_mysql(
         &self,
         template: &Template,
-        epoch: Epoch,
         decision: Decision,
     ) -> Result<Answer, Stop> {
         let mut connection = connect::acquire(&self.pool).await?;
@@ -272,8 +271,8 @@ impl Walk {
             Decision::NotOpen => Refusal::Paused,
             _ => {
                 // After a cut the gate may promise more than there is until the movement reaches it;
-                // otherwise it is wrong, and a new epoch mends it.
-                self.gates.report_wrong(template.id, epoch);
+                // otherwise it is wrong, and the look finds that out.
+                self.gates.report_short(template.id);
                 if stock > 0 { Refusal::Insufficient { left: stock } } else { Refusal::SoldOut }
             }
         }))
