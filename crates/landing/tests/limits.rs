@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use coupon::{Claim, TemplateId, TemplateState, UserId};
 use landing::claims::Answer;
-use redis_gate::Refusal;
+use redis_gate::{Refusal, Unloaded};
 
 use crate::harness::{Process, Rows, TEMPLATE, USER, World, again, claim, now, template};
 
@@ -194,6 +194,25 @@ async fn ended_after_a_rebuild_looks_the_key_up_first() {
     after.world.change_state(TEMPLATE, TemplateState::Ended).await;
     after.world.rebuild().await;
     after.assert_winner(Refusal::Ended, STRANGER).await;
+}
+
+/// A version of the template that the gate has not seen.
+const NEWEST: i64 = 100;
+
+/// Its gate is unloaded soon after the end, so the answer cannot come from there.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ended_template_without_a_gate_is_ended_and_looks_the_key_up_first() {
+    let AfterRebuild { world, landed, .. } = AfterRebuild::new("ended, no gate", 10, 1).await;
+    world.change_state(TEMPLATE, TemplateState::Ended).await;
+    let epoch = world.gate.meta(TEMPLATE).await.unwrap().unwrap().epoch;
+    world.gate.set_state(TEMPLATE, epoch, NEWEST, TemplateState::Ended).await.unwrap();
+    assert_eq!(world.gate.unload(TEMPLATE, epoch, now()).await.unwrap(), Unloaded::Gone);
+    let process = Process::start(&world, "b").await;
+    let refused = process.claim(&claim(STRANGER, "b", 1)).await;
+    assert_eq!(refused, Answer::Refused(Refusal::Ended));
+    let replay = Answer::Landed { claim: landed, replayed: true };
+    assert_eq!(process.claim(&again(&claim(USER, "a", 1))).await, replay);
+    assert_eq!(world.gate.meta(TEMPLATE).await.unwrap(), None, "nobody loads it again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

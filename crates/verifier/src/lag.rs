@@ -11,11 +11,15 @@ pub(crate) async fn is_zero(sources: &Sources) -> Result<Outcome, VerifyError> {
         let lag = committed_lag(&sources.brokers, &group, &topic).await?;
         findings.expect(lag == 0, || format!("{group} is {lag} messages behind on {topic}"));
     }
-    Ok(findings.over("2 groups".to_owned()))
+    Ok(findings.over("3 groups".to_owned()))
 }
 
 /// The consumer groups of the platform, each with the topic it must keep up with.
-pub(crate) fn groups(topics: &TopicNames) -> [(String, String); 2] {
+pub(crate) fn groups(topics: &TopicNames) -> [(String, String); 3] {
     let group = |process: &str| format!("{}.{process}", topics.prefix());
-    [(group("sync-consumer"), topics.user_coupon()), (group("expiry-worker"), topics.expiry())]
+    [
+        (group("sync-consumer"), topics.user_coupon()),
+        (group("sync-consumer.movements"), topics.stock_movement()),
+        (group("expiry-worker"), topics.expiry()),
+    ]
 }

@@ -143,6 +143,10 @@ impl Walk {
         template: &Template,
         claim: &Claim,
     ) -> Result<Option<Answer>, Stop> {
+        // An ended template has no gate any more, and an end is final.
+        if template.state == TemplateState::Ended {
+            return self.refused(claim, Refusal::Ended, true).await.map(Some);
+        }
         let (now, window) = ((self.clock)(), template.window);
         if now + PRELOAD < window.starts_at {
             let starts_at = window.starts_at;
