@@ -397,6 +397,25 @@ async fn a_gate_whose_answer_is_lost_is_asked_again_and_admits_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_reaches_the_gate_after_a_rebuild_is_admitted_under_the_new_epoch_only() {
+    let world = World::open("late packet", TOTAL, 2).await;
+    let proxy = Proxy::start(server_of(&world.gate_url)).await;
+    let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
+    let process = Process::start_with(&world, |setup: &mut Setup| setup.gate = gate).await;
+    process.gates.next_look().await;
+    let first = claim(USER, "a", 1);
+    let mut held = proxy.hold_request(&first.request_id.digest());
+    let answer = process.begin(&first);
+    held.reached().await;
+    let before = world.meta().await.epoch;
+    world.rebuild().await;
+    held.go_on();
+    assert_eq!(landed(answer.await.unwrap()).id, first.id);
+    assert!(world.meta().await.epoch > before);
+    assert_landed_once(&world, &process, &first, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_gate_that_never_answers_is_unknown_and_the_resolver_ends_what_it_admitted() {
     let world = World::open("gate silent", TOTAL, 2).await;
     let proxy = Proxy::start(server_of(&world.gate_url)).await;

@@ -61,6 +61,17 @@ async fn movements_that_the_gate_has_not_heard_of_are_applied_in_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rebuilder_that_died_after_its_bump_is_replaced_at_the_next_look() {
+    let world = World::open("bumped", 10, 1).await;
+    let (_gates, mut keeper) = keeper(&world);
+    let bumped = stock::next_epoch(&mut world.connection().await, TEMPLATE).await.unwrap();
+    look(&mut keeper, now()).await;
+    let meta = world.meta().await;
+    assert!(meta.is_open() && Some(meta.epoch) > bumped, "{meta:?} after {bumped:?}");
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn movements_made_by_many_at_once_are_in_the_gate_once_each() {
     let world = World::open("movements at once", 0, 1).await;
     let movers = (0..16).map(|n| {
