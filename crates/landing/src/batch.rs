@@ -50,7 +50,7 @@ pub enum RunError {
     /// MySQL could not be used.
     #[error("a batch could not be landed")]
     Store(#[from] StoreError),
-    /// MySQL said nothing for [`SILENCE_MAX`].
+    /// MySQL said nothing for ten seconds: `SILENCE_MAX`.
     #[error("MySQL is silent")]
     Silent(#[from] Elapsed),
     /// A fail point was armed.
