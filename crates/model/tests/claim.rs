@@ -2,7 +2,10 @@
 
 use model::{
     Bug,
-    claim::{Bounds, Promise, Protocol, configurations, planted::PLANTED},
+    claim::{
+        Bounds, Promise, Protocol, configurations,
+        planted::{KNOWN, PLANTED},
+    },
     search::{End, Explored, explore},
 };
 
@@ -29,6 +32,13 @@ fn is_caught(bug: Bug) {
     let broken = explored(Bounds { bug: Some(bug), ..*bounds });
     assert_eq!(broken.promise(), Some(*promise), "{bug:?}");
     assert_eq!(explored(*bounds).end, End::Holds, "{bug:?}");
+}
+
+/// If this fails the weakness is mended: say so in `docs/model.md`.
+#[test]
+fn a_late_claim_whose_request_was_dropped_is_known_to_cost_a_coupon() {
+    let (promise, bounds) = KNOWN;
+    assert_eq!(explored(bounds).promise(), Some(promise));
 }
 
 /// One test for each configuration, so that they share the machine.

@@ -19,6 +19,8 @@ const ALL_LATE: &[LateKind] = &[
     LateKind::Move,
     LateKind::SetState,
 ];
+const LATE_BUT_CLAIMS: &[LateKind] =
+    &[LateKind::Settle, LateKind::Release, LateKind::Landing, LateKind::Move, LateKind::SetState];
 const LATE_CALLS: &[LateKind] = &[LateKind::Claim, LateKind::Settle, LateKind::Release];
 
 const PAUSE_RESUME: &[Change] = &[Change::Pause, Change::Resume];
@@ -189,7 +191,7 @@ pub const LARGE: &[Configuration] = &[
     (
         "any late packet; pause, a top-up, a rebuild",
         Bounds {
-            attempts: &[ONE, ONE, OTHER],
+            attempts: &[ONE, OTHER],
             changes: &[Change::Pause, Change::Move(1)],
             late: 1,
             late_kinds: ALL_LATE,
@@ -237,7 +239,7 @@ pub const LARGE: &[Configuration] = &[
     (
         "the gate lies; two rebuilds, a crash",
         Bounds {
-            attempts: &[TWO, TWO, OTHER],
+            attempts: &[TWO, OTHER],
             limit: 2,
             total: 2,
             lies: 1,
@@ -247,17 +249,11 @@ pub const LARGE: &[Configuration] = &[
         },
     ),
     (
-        "a top-up, a cut, a top-up; a crash, Redis forgets, a rebuild",
-        Bounds {
-            attempts: &[ONE, ONE, OTHER],
-            changes: &[Change::Move(1), Change::Move(-1), Change::Move(1)],
-            crashes: 1,
-            losses: 1,
-            ..USUAL
-        },
+        "a top-up, a cut; a crash, Redis forgets, a rebuild",
+        Bounds { attempts: &[ONE, OTHER], changes: UP_AND_CUT, crashes: 1, losses: 1, ..USUAL },
     ),
     (
-        "cuts below what is pending, a late movement, two rebuilders",
+        "a cut below what is pending, a top-up, a late movement, a rebuild",
         Bounds {
             attempts: &[ONE, OTHER_TWO],
             limit: 2,
@@ -265,8 +261,6 @@ pub const LARGE: &[Configuration] = &[
             changes: &[Change::Move(-2), Change::Move(1)],
             late: 1,
             late_kinds: &[LateKind::Move],
-            rebuilders: 2,
-            rebuilds: 2,
             ..USUAL
         },
     ),
@@ -282,13 +276,13 @@ pub const LARGE: &[Configuration] = &[
         },
     ),
     (
-        "no limit: any late packet, a top-up, a rebuild",
+        "no limit: any late packet but a claim, a top-up, a rebuild",
         Bounds {
-            attempts: &[ONE, ONE, OWN],
+            attempts: &[ONE, OWN],
             limit: 0,
             changes: &[Change::Move(1)],
             late: 1,
-            late_kinds: ALL_LATE,
+            late_kinds: LATE_BUT_CLAIMS,
             ..USUAL
         },
     ),
