@@ -7,7 +7,7 @@ use coupon::UserId;
 use futures::{StreamExt, TryStreamExt, stream};
 use metrics::{counter, gauge, histogram};
 use redis_view::{Applied, Change, ViewError, ViewStore};
-use runtime::{Backoff, Clock, Part};
+use runtime::{Clock, Part};
 use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ExpiryWakeUp, Producer, TopicNames};
 use tracing::{error, warn};
@@ -15,9 +15,8 @@ use tracing::{error, warn};
 use crate::{
     apply::{Undecodable, Work},
     dead_letter,
-    metrics::{
-        BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, LAG, REPAIRS, RETRIES, WAKE_UPS,
-    },
+    metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, LAG, REPAIRS, WAKE_UPS},
+    retry::Retry,
     wake_up::{self, Held},
 };
 
@@ -30,12 +29,6 @@ const USERS_AT_ONCE: usize = 128;
 
 /// Messages to Kafka under way at once.
 const SENDS_AT_ONCE: usize = 128;
-
-/// The first wait after a failed attempt; it doubles up to [`RETRY_MAX`].
-const RETRY_MIN: Duration = Duration::from_millis(50);
-
-/// The longest wait: how late a store that is back is noticed.
-const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// What the loop works with.
 pub(crate) struct Consume {
@@ -97,42 +90,26 @@ impl Consume {
 
     /// Repeats the batch until it is done, however long a store is down; false: stopped before.
     async fn until_applied(&self, work: &Work<'_>, stop: &CancellationToken) -> bool {
-        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        let mut retry = Retry::new(&self.stores, stop);
         while let Err(failure) = self.step(work).await {
-            if !self.goes_on(&failure, &mut backoff, stop).await {
+            if !retry.after(&failure, "batch not done").await {
                 return false;
             }
         }
-        self.stores.ready();
+        retry.done();
         true
     }
 
     /// Repeats the wake-ups until they are sent; false: stopped before.
     async fn until_sent(&self, held: &Held, stop: &CancellationToken) -> bool {
-        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        let mut retry = Retry::new(&self.stores, stop);
         while let Err(failure) = self.wake(held).await {
-            if !self.goes_on(&failure, &mut backoff, stop).await {
+            if !retry.after(&failure, "batch not done").await {
                 return false;
             }
         }
-        self.stores.ready();
+        retry.done();
         true
-    }
-
-    /// After a failure: says so and waits; false: stopped meanwhile.
-    async fn goes_on(
-        &self,
-        failure: &anyhow::Error,
-        backoff: &mut Backoff,
-        stop: &CancellationToken,
-    ) -> bool {
-        counter!(RETRIES).increment(1);
-        warn!(error = format!("{failure:#}"), "batch not done, it is tried again");
-        self.stores.not_ready(format!("{failure:#}"));
-        tokio::select! {
-            () = stop.cancelled() => false,
-            () = backoff.wait() => true,
-        }
     }
 
     /// One attempt at a batch but for its wake-ups. All of it may be repeated.

@@ -18,6 +18,7 @@ mod consume;
 mod dead_letter;
 mod metrics;
 mod movements;
+mod retry;
 mod wake_up;
 
 use anyhow::Context as _;

@@ -5,8 +5,6 @@
 //! ones, MySQL is asked for them. A gate that is absent or being loaded reads its stock from MySQL, and
 //! its keeper looks for movements that came meanwhile: nothing waits for it here.
 
-use std::time::Duration;
-
 use anyhow::Context as _;
 use coupon::{Epoch, TemplateId};
 use metrics::counter;
@@ -19,17 +17,12 @@ use tracing::{error, warn};
 
 use crate::{
     config::Config,
-    metrics::{MOVEMENTS, RETRIES},
+    metrics::MOVEMENTS,
+    retry::{RETRY_MAX, RETRY_MIN, Retry},
 };
 
 /// Messages of one batch. Operators make movements by hand: any number does.
 const BATCH_MAX: usize = 100;
-
-/// The first wait after a failed attempt; it doubles up to [`RETRY_MAX`].
-const RETRY_MIN: Duration = Duration::from_millis(50);
-
-/// The longest wait: how late a server that is back is noticed.
-const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// How often a gate whose epoch changed meanwhile is asked again at once.
 const EPOCHS_MAX: u32 = 4;
@@ -117,17 +110,13 @@ impl Movements {
                 return true;
             }
         };
-        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        let mut retry = Retry::new(&self.health, stop);
         while let Err(failure) = self.apply(&movement).await {
-            counter!(RETRIES).increment(1);
-            warn!(error = format!("{failure:#}"), "movement not applied, it is tried again");
-            self.health.not_ready(format!("{failure:#}"));
-            tokio::select! {
-                () = stop.cancelled() => return false,
-                () = backoff.wait() => {}
+            if !retry.after(&failure, "movement not applied").await {
+                return false;
             }
         }
-        self.health.ready();
+        retry.done();
         true
     }
 

@@ -4,7 +4,7 @@
 
 pub mod campaign;
 
-use std::{fs, time::Duration};
+use std::{fmt, fs, time::Duration};
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
@@ -123,15 +123,8 @@ impl World {
         template: TemplateId,
         is_there: impl Fn(&CouponCounts) -> bool,
     ) -> CouponCounts {
-        let deadline = Instant::now() + STATE_MAX;
-        loop {
-            let counts = self.count(template).await;
-            if is_there(&counts) {
-                return counts;
-            }
-            assert!(Instant::now() < deadline, "not after {STATE_MAX:?}: {counts:?}");
-            sleep(LOOK_EVERY).await;
-        }
+        let look = async || self.count(template).await;
+        until(look, is_there).await
     }
 
     /// Opens the lists of users, so that the view keeps them from then on.
@@ -169,6 +162,25 @@ impl World {
             assert_no_panic(&fs::read_to_string(process.log()).unwrap());
         }
         fs::remove_dir_all(&self.platform.options.dir).unwrap();
+    }
+}
+
+/// Looks until what is seen satisfies `is_there`.
+///
+/// # Panics
+/// It does not within [`STATE_MAX`].
+pub async fn until<T: fmt::Debug>(
+    mut look: impl AsyncFnMut() -> T,
+    is_there: impl Fn(&T) -> bool,
+) -> T {
+    let deadline = Instant::now() + STATE_MAX;
+    loop {
+        let seen = look().await;
+        if is_there(&seen) {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "not after {STATE_MAX:?}: {seen:?}");
+        sleep(LOOK_EVERY).await;
     }
 }
 

@@ -14,12 +14,13 @@ use mysql_store::{
     landing::{self, Attempt, Landing},
     stock,
 };
-use pipeline_tests::{STATE_MAX, World, histories};
+use pipeline_tests::{STATE_MAX, World, histories, until};
+use redis_gate::Meta;
 use shopper::Wish;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::{Instant, sleep},
+    time::Instant,
 };
 
 /// Coupons of one prepared transaction.
@@ -184,16 +185,9 @@ async fn flush(servers: &Servers) {
 
 /// Waits until the gate is open and knows at least so many users.
 async fn open_again(world: &World, template: TemplateId, users: i64) {
-    let deadline = Instant::now() + STATE_MAX;
-    loop {
-        let meta = world.sources.gate.meta(template).await.ok().flatten();
-        let open = meta.filter(|meta| meta.is_open() && meta.users >= users.unsigned_abs());
-        if open.is_some() {
-            return;
-        }
-        assert!(Instant::now() < deadline, "the gate is not back");
-        sleep(Duration::from_millis(5)).await;
-    }
+    let look = async || world.sources.gate.meta(template).await.ok().flatten();
+    let is_back = |meta: &Meta| meta.is_open() && meta.users >= users.unsigned_abs();
+    until(look, |meta| meta.as_ref().is_some_and(is_back)).await;
 }
 
 /// Claims for a user who has a coupon until the answer is 503 with Retry-After; false: never.

@@ -8,17 +8,14 @@ use devstack::{Options, PlatformOptions, Process, Servers, TestServers, project_
 use fastrand::Rng;
 use futures::{StreamExt as _, future::join_all, stream};
 use mysql_store::{connect, template as templates};
-use pipeline_tests::{STATE_MAX, World};
+use pipeline_tests::{STATE_MAX, World, until};
 use redis_gate::RequestState;
 use reqwest::Method;
 use serde_json::Value;
 use shopper::{Answer, NewTemplate, Shopper};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::proxy::{COMMIT, Proxy, server_of};
-
-/// Pause between two looks at a state.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Every claim's key.
 const KEY: &str = "the-key";
@@ -29,14 +26,6 @@ fn two_apis(options: PlatformOptions) -> PlatformOptions {
 
 fn several(new: NewTemplate) -> NewTemplate {
     NewTemplate { per_user_limit: 2, max_per_claim: 2, ..new }
-}
-
-async fn until(mut so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + STATE_MAX;
-    while !so().await {
-        assert!(Instant::now() < deadline, "not after {STATE_MAX:?}");
-        sleep(LOOK_EVERY).await;
-    }
 }
 
 /// Starts a process anew with a variable changed.
@@ -50,14 +39,10 @@ async fn start_with(process: &mut Process, variable: &str, value: &str) {
 
 /// Sends the same claim until the answer is final.
 async fn insist(shopper: &Shopper, template: TemplateId) -> Answer {
-    let deadline = Instant::now() + STATE_MAX;
-    loop {
-        match shopper.claim(template, Some(KEY), 1).await {
-            Ok(answer) if !answer.is_passing() => return answer,
-            other => assert!(Instant::now() < deadline, "{other:?}"),
-        }
-        sleep(LOOK_EVERY).await;
-    }
+    let claim = async || shopper.claim(template, Some(KEY), 1).await;
+    let is_final =
+        |answer: &Result<Answer, _>| matches!(answer, Ok(answer) if !answer.is_passing());
+    until(claim, is_final).await.unwrap()
 }
 
 /// Each user's key is answered alike by both apis, and each holds exactly one coupon.
@@ -125,7 +110,7 @@ async fn an_api_killed_or_stopped_at_each_point_of_a_claims_way_loses_and_double
         start_with(&mut world.platform.apis[1], "FAIL_POINTS", &armed).await;
         let shopper = world.apis[1].shopper(UserId(user)).unwrap();
         let answer = tokio::spawn(async move { shopper.claim(template, Some(KEY), 1).await });
-        until(async || is_pending(&world, template, user).await).await;
+        until(async || is_pending(&world, template, user).await, |pending| *pending).await;
         change_state(&world, template, TemplateState::Paused).await;
         fs::remove_file(hold).unwrap();
         answer.await.unwrap().unwrap_err();
@@ -143,10 +128,10 @@ async fn stopped_between_gate_and_landing(world: &mut World, template: TemplateI
     start_with(&mut world.platform.apis[1], "FAIL_POINTS", "claims.after_gate=stop").await;
     let shopper = world.apis[1].shopper(UserId(user)).unwrap();
     let answer = tokio::spawn(async move { shopper.claim(template, Some(KEY), 1).await });
-    until(async || is_stopped(&world.platform.apis[1])).await;
+    until(async || is_stopped(&world.platform.apis[1]), |stopped| *stopped).await;
     assert!(is_pending(world, template, user).await);
     assert_eq!(insist(&world.apis[0].shopper(UserId(1)).unwrap(), template).await.status, 201);
-    until(async || !is_pending(world, template, user).await).await;
+    until(async || is_pending(world, template, user).await, |pending| !pending).await;
     world.platform.apis[1].resume().unwrap();
     // The client has gone by then, or hears that nothing came of it, or that it is not known.
     let answer = answer.await.unwrap();
@@ -241,8 +226,7 @@ async fn while_mysql_is_away_the_client_is_told_where_to_look_and_the_claim_land
         } else {
             servers.database.resume().unwrap();
         }
-        until(async || matches!(look().await.status, 200 | 404)).await;
-        let polled = look().await;
+        let polled = until(look, |polled| matches!(polled.status, 200 | 404)).await;
         let answer = insist(&shopper, template).await;
         assert_eq!(answer.status, 201);
         // It lands unless the outage outlasted the resolver's grace; then nothing has come of it.
@@ -282,7 +266,8 @@ async fn a_thousand_clients_that_hang_up_at_random_moments_cancel_and_leak_nothi
     println!("{answered} of {CLIENTS} waited for their answer");
     assert!((1..CLIENTS.unsigned_abs() as usize).contains(&answered));
     let began = Instant::now();
-    until(async || world.api().stock(template).await.unwrap().in_flight == Some(0)).await;
+    until(async || world.api().stock(template).await.unwrap(), |stock| stock.in_flight == Some(0))
+        .await;
     assert!(began.elapsed() < BEFORE_RESOLVER, "they were ended by the resolver");
     world.assert_sound(None).await;
     let stock = world.api().stock(template).await.unwrap();

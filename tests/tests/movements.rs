@@ -1,7 +1,5 @@
 //! Top-ups, cuts, pause, resume and end, before and while claims run.
 
-use std::time::Duration;
-
 use chrono::TimeDelta;
 use coupon::{RequestId, TemplateId, UserId};
 use devstack::PlatformOptions;
@@ -9,14 +7,10 @@ use mysql_store::{
     connect,
     stock::{self, Moved, NewMovement},
 };
-use pipeline_tests::{STATE_MAX, World, histories};
+use pipeline_tests::{World, histories, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api, NewTemplate, Run, Wish};
-use tokio::time::{Instant, sleep};
-
-/// Between two looks at a gate.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 fn two_apis(options: PlatformOptions) -> PlatformOptions {
     PlatformOptions { apis: 2, ..options }
@@ -41,15 +35,8 @@ async fn account(api: &Api, template: TemplateId) -> Value {
 
 /// Waits until the gate's stock is this.
 async fn until_gate_has(world: &World, template: TemplateId, stock: i64) {
-    let deadline = Instant::now() + STATE_MAX;
-    loop {
-        let account = account(world.api(), template).await;
-        if account["gate_stock"] == stock {
-            return;
-        }
-        assert!(Instant::now() < deadline, "not {stock} after {STATE_MAX:?}: {account}");
-        sleep(LOOK_EVERY).await;
-    }
+    let look = async || account(world.api(), template).await;
+    until(look, |account| account["gate_stock"] == stock).await;
 }
 
 async fn wave(world: &World, template: TemplateId, users: std::ops::Range<i64>) -> Run {
@@ -264,11 +251,8 @@ async fn a_gate_is_loaded_ahead_of_its_window_and_none_by_a_claim_before() {
     assert_eq!(answer.code().as_deref(), Some("TEMPLATE_NOT_FOUND"));
     assert_eq!(account(world.api(), draft).await["gate_stock"], Value::Null);
 
-    let deadline = Instant::now() + STATE_MAX;
-    while shopper.claim(soon, None, 1).await.unwrap().status != 201 {
-        assert!(Instant::now() < deadline, "it does not open");
-        sleep(LOOK_EVERY).await;
-    }
+    let claim = async || shopper.claim(soon, None, 1).await.unwrap();
+    until(claim, |answer| answer.status == 201).await;
     world.assert_sound(None).await;
     world.end().await;
 }

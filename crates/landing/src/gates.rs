@@ -95,7 +95,8 @@ impl Gates {
         news
     }
 
-    /// Asks for a look at a gate that did not answer as loaded.
+    /// Asks for a look at a gate: it did not answer as loaded, or promised more than MySQL had. After a
+    /// cut it may; one that is wrong is found by the look, and rebuilt.
     pub fn ask_look(&self, template: TemplateId) {
         self.request(Request { template, wrong: None });
     }
@@ -103,12 +104,6 @@ impl Gates {
     /// Says that the gate of this epoch holds something that MySQL contradicts.
     pub fn report_wrong(&self, template: TemplateId, epoch: Epoch) {
         self.request(Request { template, wrong: Some(epoch) });
-    }
-
-    /// Says that MySQL had less than the gate promised. After a cut that is right; a gate that promises
-    /// too much is found by the look, and rebuilt.
-    pub fn report_short(&self, template: TemplateId) {
-        self.ask_look(template);
     }
 
     /// Resolves after the next look at the gates.
@@ -153,9 +148,7 @@ impl Gates {
                 if self.tell(template).await? {
                     return Ok(true);
                 }
-                if let Rebuilt::Open(epoch) = self.rebuild(template.id).await? {
-                    self.learn(template.id, epoch);
-                }
+                self.rebuild(template.id).await?;
                 if self.tell(template).await? {
                     return Ok(true);
                 }
@@ -190,8 +183,13 @@ impl Gates {
         self.looked.notify_waiters();
     }
 
-    pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<Rebuilt, RebuildError> {
-        rebuild(&self.pool, &self.gate, template, &self.holder).await
+    /// Rebuilds the gate, unless another process is at it, and learns its epoch.
+    pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
+        let rebuilt = rebuild(&self.pool, &self.gate, template, &self.holder).await?;
+        if let Rebuilt::Open(epoch) = rebuilt {
+            self.learn(template, epoch);
+        }
+        Ok(())
     }
 
     fn request(&self, request: Request) {

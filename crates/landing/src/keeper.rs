@@ -14,7 +14,7 @@ use mysql_store::{
     stock::Stock,
     template::{self, Watched},
 };
-use redis_gate::{Meta, Phase, Unloaded};
+use redis_gate::{Meta, Unloaded};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use crate::{
     gates::{Gates, PRELOAD, REQUESTS_MAX, Request, wants_gate},
     movements,
-    rebuild::{RebuildError, Rebuilt},
+    rebuild::RebuildError,
 };
 
 /// How often every watched gate is looked at, besides when a claim asks. A rebuilder that died after
@@ -108,15 +108,13 @@ impl Keeper {
         let (template, stock) = (&watched.template, &watched.stock);
         // Read after MySQL: `promises_too_much` rests on it.
         let meta = self.gates.gate().meta(template.id).await?;
-        let open = |meta: &Meta| {
-            meta.of_this_run && meta.phase == Phase::Open && meta.epoch >= stock.epoch
-        };
+        let open = |meta: &Meta| meta.is_open() && meta.epoch >= stock.epoch;
         // A gate that is being loaded, or left so: whoever is at it holds the lease, and then this
         // rebuild is skipped.
-        let Some(meta) = meta.filter(open) else { return self.rebuild(template.id).await };
+        let Some(meta) = meta.filter(open) else { return self.gates.rebuild(template.id).await };
         self.gates.learn(template.id, meta.epoch);
         if self.is_wrong(template.id, &meta).await? || promises_too_much(&meta, stock) {
-            return self.rebuild(template.id).await;
+            return self.gates.rebuild(template.id).await;
         }
         if meta.version < template.version {
             self.gates.tell(template).await?;
@@ -124,13 +122,6 @@ impl Keeper {
         if meta.movement < stock.movement {
             let mut connection = connect::acquire(self.gates.pool()).await?;
             movements::catch_up(&mut connection, self.gates.gate(), template.id).await?;
-        }
-        Ok(())
-    }
-
-    async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
-        if let Rebuilt::Open(epoch) = self.gates.rebuild(template).await? {
-            self.gates.learn(template, epoch);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 
 use coupon::TemplateId;
 use mysql_store::{MySqlConnection, stock};
-use redis_gate::{Gate, Moved, Phase};
+use redis_gate::{Gate, Meta, Moved};
 use tracing::info;
 
 use crate::rebuild::RebuildError;
@@ -27,8 +27,7 @@ pub async fn catch_up(
 ) -> Result<(), RebuildError> {
     for _ in 0..EPOCHS_MAX {
         let meta = gate.meta(template).await?;
-        let open = meta.filter(|meta| meta.of_this_run && meta.phase == Phase::Open);
-        let Some(meta) = open else { return Ok(()) };
+        let Some(meta) = meta.filter(Meta::is_open) else { return Ok(()) };
         let mut caught_up = true;
         for movement in stock::movements_after(connection, template, meta.movement).await? {
             let (seq, delta) = (movement.seq, movement.delta);

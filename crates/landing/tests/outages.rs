@@ -13,8 +13,7 @@ use crate::{
 async fn gate_is_back(world: &World) {
     until(async || {
         let Ok(Some(meta)) = world.gate.meta(TEMPLATE).await else { return false };
-        let open = meta.of_this_run && meta.phase == redis_gate::Phase::Open;
-        open && matches!(world.gate.in_flight_count(TEMPLATE, meta.epoch).await, Ok(0))
+        meta.is_open() && matches!(world.gate.in_flight_count(TEMPLATE, meta.epoch).await, Ok(0))
     })
     .await;
 }

@@ -55,19 +55,6 @@ macro_rules! holds {
     };
 }
 
-macro_rules! is_caught {
-    ($($test:ident: $bug:ident)*) => {
-        $(#[test] fn $test() { is_caught(Bug::$bug); })*
-
-        #[test]
-        fn every_planted_mistake_has_a_test() {
-            let tested = [$(Bug::$bug),*];
-            let all: Vec<Bug> = PLANTED.iter().map(|(bug, ..)| *bug).collect();
-            assert_eq!(tested, all[..]);
-        }
-    };
-}
-
 holds! {
     three_claims_of_two_keys_two_resolvers_a_crash_hold: "three claims of two keys, two resolvers, a crash"
     redis_forgets_a_crash_a_rebuild_hold: "Redis forgets, a crash, a rebuild"

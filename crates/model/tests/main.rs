@@ -2,5 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
+/// One test for each planted mistake, by the module's own `is_caught` and `PLANTED`.
+macro_rules! is_caught {
+    ($($test:ident: $bug:ident)*) => {
+        $(#[test] fn $test() { is_caught(Bug::$bug); })*
+
+        #[test]
+        fn every_planted_mistake_has_a_test() {
+            let tested = [$(Bug::$bug),*];
+            let all: Vec<Bug> = PLANTED.iter().map(|(bug, ..)| *bug).collect();
+            assert_eq!(tested, all[..]);
+        }
+    };
+}
+
 mod claim;
 mod view;

@@ -8,7 +8,7 @@ use mysql_store::{
     connect, stock,
     verify::{self, Balance},
 };
-use redis_gate::{Entry, Meta, Phase, RequestState};
+use redis_gate::{Entry, Meta, RequestState};
 
 use crate::{
     Outcome, Sources, VerifyError,
@@ -118,7 +118,7 @@ async fn open_gates(sources: &Sources, findings: &mut Findings) -> Result<Gates,
     let mut gates = Gates { open: Vec::new(), closed: 0 };
     for balance in verify::balances(&mut connection).await? {
         let meta = sources.gate.meta(balance.template).await?;
-        match meta.filter(|meta| meta.of_this_run && meta.phase == Phase::Open) {
+        match meta.filter(Meta::is_open) {
             Some(meta) if meta.epoch == balance.epoch => gates.open.push((balance, meta)),
             Some(meta) if meta.epoch > balance.epoch => {
                 let (template, gate, truth) = (balance.template, meta.epoch, balance.epoch);

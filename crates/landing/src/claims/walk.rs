@@ -276,7 +276,7 @@ impl Walk {
             _ => {
                 // After a cut the gate may promise more than there is until the movement reaches it;
                 // otherwise it is wrong, and the look finds that out.
-                self.gates.report_short(template.id);
+                self.gates.ask_look(template.id);
                 if stock > 0 { Refusal::Insufficient { left: stock } } else { Refusal::SoldOut }
             }
         }))

@@ -1,0 +1,46 @@
+//! Work that is repeated for as long as a server is down.
+
+use std::time::Duration;
+
+use metrics::counter;
+use runtime::{Backoff, Part};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::metrics::RETRIES;
+
+/// The first wait after a failed attempt; it doubles up to [`RETRY_MAX`].
+pub(crate) const RETRY_MIN: Duration = Duration::from_millis(50);
+
+/// The longest wait: how late a server that is back is noticed.
+pub(crate) const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// The attempts at one piece of work.
+pub(crate) struct Retry<'a> {
+    health: &'a Part,
+    stop: &'a CancellationToken,
+    backoff: Backoff,
+}
+
+impl<'a> Retry<'a> {
+    /// No attempt has failed yet. `health` is not ready from a failure until the work is done.
+    pub(crate) fn new(health: &'a Part, stop: &'a CancellationToken) -> Self {
+        Self { health, stop, backoff: Backoff::new(RETRY_MIN, RETRY_MAX) }
+    }
+
+    /// After a failure: says so and waits; false: stopped meanwhile.
+    pub(crate) async fn after(&mut self, failure: &anyhow::Error, what: &str) -> bool {
+        counter!(RETRIES).increment(1);
+        warn!(error = format!("{failure:#}"), "{what}, it is tried again");
+        self.health.not_ready(format!("{failure:#}"));
+        tokio::select! {
+            () = self.stop.cancelled() => false,
+            () = self.backoff.wait() => true,
+        }
+    }
+
+    /// The work is done.
+    pub(crate) fn done(self) {
+        self.health.ready();
+    }
+}
