@@ -60,11 +60,14 @@ pub async fn rebuild(
     let started = Instant::now();
     let name = format!("rebuild:{template}");
     let mut connection = connect::acquire(pool).await?;
-    if !lease::take(&mut connection, &name, holder, LEASE).await? {
+    if !connect::within(lease::take(&mut connection, &name, holder, LEASE)).await? {
         return Ok(Rebuilt::Elsewhere);
     }
     let rebuilt = run(&mut connection, gate, template, holder, &name).await;
-    lease::release(&mut connection, &name, holder).await?;
+    // A connection that failed is used no more; the lease lapses.
+    if !matches!(rebuilt, Err(RebuildError::Store(_))) {
+        connect::within(lease::release(&mut connection, &name, holder)).await?;
+    }
     let result = match &rebuilt {
         Ok(Rebuilt::Open(epoch)) => {
             let seconds = started.elapsed().as_secs_f64();
@@ -86,15 +89,15 @@ async fn run(
     holder: &str,
     lease_name: &str,
 ) -> Result<Rebuilt, RebuildError> {
-    let Some(epoch) = stock::next_epoch(connection, template_id).await? else {
+    let Some(epoch) = connect::within(stock::next_epoch(connection, template_id)).await? else {
         return Ok(Rebuilt::NoTemplate);
     };
     if !gate.begin(template_id, epoch).await? {
         return Ok(Rebuilt::Overtaken);
     }
     // After `begin`: a change of the template's state from here on reaches the gate by its version.
-    let template = template::get(connection, template_id).await?;
-    let stock = stock::get(connection, template_id).await?;
+    let template = connect::within(template::get(connection, template_id)).await?;
+    let stock = connect::within(stock::get(connection, template_id)).await?;
     let (Some(template), Some(stock)) = (template, stock) else { return Ok(Rebuilt::NoTemplate) };
     if stock.epoch != epoch {
         return Ok(Rebuilt::Overtaken);
@@ -131,16 +134,33 @@ async fn load(
     epoch: Epoch,
     (lease_name, holder): (&str, &str),
 ) -> Result<bool, RebuildError> {
-    let mut after = UserId(-1);
-    loop {
-        let users = stock::taken_numbers_after(connection, template, after).await?;
-        let Some((last, _)) = users.last() else { return Ok(true) };
-        after = *last;
-        for chunk in users.chunks(LOAD_USERS_MAX) {
-            if !gate.load(template, epoch, chunk).await? {
-                return Ok(false);
-            }
+    let first = stock::taken_numbers_after(connection, template, UserId(-1));
+    let mut users = connect::within(first).await?;
+    while let Some((last, _)) = users.last() {
+        // The next page is read meanwhile: each takes about as long as the other.
+        let (loading, next) = tokio::join!(
+            load_page(gate, template, epoch, &users),
+            connect::within(stock::taken_numbers_after(connection, template, *last)),
+        );
+        if !loading? {
+            return Ok(false);
         }
-        lease::take(connection, lease_name, holder, LEASE).await?;
+        users = next?;
+        connect::within(lease::take(connection, lease_name, holder, LEASE)).await?;
     }
+    Ok(true)
+}
+
+async fn load_page(
+    gate: &Gate,
+    template: TemplateId,
+    epoch: Epoch,
+    users: &[(UserId, Vec<u8>)],
+) -> Result<bool, GateError> {
+    for chunk in users.chunks(LOAD_USERS_MAX) {
+        if !gate.load(template, epoch, chunk).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
