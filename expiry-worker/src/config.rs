@@ -9,6 +9,10 @@ use runtime::{ProcessConfig, Secret};
 /// unseen; a sweep costs one seek for each shard.
 const SWEEP_SECONDS: u32 = 600;
 
+/// Seconds after which a wake-up must have come: a coupon that changed longer ago and that nobody told
+/// of counts as lost. As long as the platform may take to come to rest after a fault.
+const LOST_AFTER_SECONDS: u32 = 60;
+
 /// Turns coupons whose validity has ended to expired.
 #[derive(Debug, Clone, Parser)]
 #[command(version, about)]
@@ -30,6 +34,11 @@ pub struct Config {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub sweep_seconds: u32,
 
+    /// Seconds after its last change from which on a coupon that no wake-up told of is lost: a sweep
+    /// takes it over and counts it.
+    #[arg(long, env = "LOST_AFTER_SECONDS", default_value_t = LOST_AFTER_SECONDS)]
+    pub lost_after_seconds: u32,
+
     /// What every process takes.
     #[command(flatten)]
     pub process: ProcessConfig,
@@ -38,6 +47,10 @@ pub struct Config {
 impl Config {
     pub(crate) fn sweep_every(&self) -> Duration {
         Duration::from_secs(self.sweep_seconds.into())
+    }
+
+    pub(crate) fn lost_after(&self) -> Duration {
+        Duration::from_secs(self.lost_after_seconds.into())
     }
 }
 
@@ -51,6 +64,7 @@ mod tests {
             ["expiry-worker", "--database-url=mysql://u:hunter2@h/d", "--kafka-brokers=h:1"];
         let config = Config::try_parse_from(arguments).unwrap();
         assert_eq!(config.sweep_every(), Duration::from_secs(600));
+        assert_eq!(config.lost_after(), Duration::from_secs(60));
         assert!(!format!("{config:?}").contains("hunter2"));
         assert!(Config::try_parse_from(arguments.iter().chain(&["--sweep-seconds=0"])).is_err());
     }

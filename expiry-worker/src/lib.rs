@@ -16,11 +16,13 @@
 //!
 //! Shards are shared out by the consumer group: shard s belongs to partition s modulo their number.
 //! Two workers on one shard, one of them paused and back, cannot flip twice or early: each flip is
-//! guarded by status and by both clocks.
+//! guarded by status and by both clocks, and is one statement, so a worker that is stopped holds no
+//! lock. Nothing is kept in memory but one deadline for each shard, however many coupons wait.
 
 mod config;
 mod drain;
 mod metrics;
+mod pace;
 mod skew;
 mod sweep;
 mod wake_ups;
@@ -58,14 +60,15 @@ pub async fn run(
     let mut worker = worker::Worker {
         partitions: health.part("partitions"),
         mysql: health.part("mysql"),
-        clock_part: health.part("clock"),
+        guard: skew::Guard::new(health.part("clock")),
         pool: mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
             .await
             .context("MySQL cannot be used (DATABASE_URL)")?,
         clock: clock.clone(),
         deadlines: Deadlines::default(),
-        may_flip: false,
+        pace: pace::Pace::default(),
         sweep_every: config.sweep_every(),
+        lost_after: config.lost_after(),
     };
     let topic = TopicNames::new(&config.topic_prefix);
     let (group, topic) = (group(&topic), topic.expiry());

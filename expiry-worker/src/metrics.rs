@@ -6,7 +6,7 @@ pub(crate) const LATENESS: &str = "expiry_worker_lateness_seconds";
 pub(crate) const FLIPS: &str = "expiry_worker_flips_total";
 /// Wake-ups received.
 pub(crate) const WAKE_UPS: &str = "expiry_worker_wake_ups_total";
-/// Overdue coupons that only a sweep found: a defect of the wake-up path if not 0.
+/// Coupons that only a sweep found: a defect of the wake-up path if not 0.
 pub(crate) const SWEEP_FINDS: &str = "expiry_worker_sweep_finds_total";
 /// Sweeps done.
 pub(crate) const SWEEPS: &str = "expiry_worker_sweeps_total";
@@ -16,6 +16,8 @@ pub(crate) const OVERDUE: &str = "expiry_worker_overdue";
 pub(crate) const OLDEST_OVERDUE: &str = "expiry_worker_oldest_overdue_seconds";
 /// How far our clock is from MySQL's; positive: ours is ahead.
 pub(crate) const SKEW: &str = "expiry_worker_clock_skew_seconds";
+/// 1 while flips are allowed, 0 while the clocks are too far apart for them.
+pub(crate) const FLIPPING: &str = "expiry_worker_flipping";
 /// Shards owned.
 pub(crate) const SHARDS: &str = "expiry_worker_shards";
 /// Attempts that failed because MySQL was down.
@@ -26,11 +28,12 @@ pub(crate) fn describe() {
     metrics::describe_histogram!(LATENESS, "from a coupon's deadline to its committed flip");
     metrics::describe_counter!(FLIPS, "coupons flipped to expired");
     metrics::describe_counter!(WAKE_UPS, "wake-ups received");
-    metrics::describe_counter!(SWEEP_FINDS, "overdue coupons that no wake-up led to");
+    metrics::describe_counter!(SWEEP_FINDS, "coupons that no wake-up told of");
     metrics::describe_counter!(SWEEPS, "sweeps done");
     metrics::describe_gauge!(OVERDUE, "unused coupons past their deadline in the owned shards");
     metrics::describe_gauge!(OLDEST_OVERDUE, "age of the oldest overdue coupon");
     metrics::describe_gauge!(SKEW, "how far our clock is ahead of MySQL's");
+    metrics::describe_gauge!(FLIPPING, "1 while the clocks agree well enough to flip, else 0");
     metrics::describe_gauge!(SHARDS, "shards owned");
     metrics::describe_counter!(RETRIES, "attempts that failed and were repeated");
     // Present from the start: a counter that is missing is not one that is zero.

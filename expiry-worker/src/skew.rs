@@ -1,23 +1,27 @@
-//! How far our clock is from MySQL's.
+//! How far our clock is from MySQL's, and what follows from it.
 //!
 //! A flip binds by both clocks, so a skewed one can only make flips late, never early. Beyond a limit
-//! that lateness would be silent, so it is said.
+//! that lateness would be silent, so flipping stops and says so.
 
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use metrics::gauge;
 use mysql_store::{MySqlConnection, StoreError, settings};
-use runtime::Clock;
+use runtime::{Clock, Part};
+use tracing::{error, info};
+
+use crate::metrics::{FLIPPING, SKEW};
 
 /// From here on the worker is not ready: clocks kept by NTP are within a few milliseconds.
-pub(crate) const UNREADY: Duration = Duration::from_millis(250);
+const UNREADY: Duration = Duration::from_millis(250);
 
 /// From here on it stops flipping: one of the clocks is plainly wrong, and people must look.
-pub(crate) const STOP: Duration = Duration::from_secs(2);
+const STOP: Duration = Duration::from_secs(2);
 
 /// What a measured skew means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+enum Verdict {
     /// Go on.
     Fine,
     /// Go on, and say so in `/readyz`.
@@ -26,11 +30,59 @@ pub(crate) enum Verdict {
     Stop,
 }
 
+/// Lets flips happen while the clocks agree.
+pub(crate) struct Guard {
+    /// Ready while our clock and MySQL's agree.
+    part: Part,
+    /// Absent: they have not been compared yet.
+    may_flip: Option<bool>,
+}
+
+impl Guard {
+    pub(crate) fn new(part: Part) -> Self {
+        Self { part, may_flip: None }
+    }
+
+    /// Whether the clocks agreed at the last comparison.
+    pub(crate) fn may_flip(&self) -> bool {
+        self.may_flip == Some(true)
+    }
+
+    /// Compares the clocks.
+    pub(crate) async fn compare(
+        &mut self,
+        connection: &mut MySqlConnection,
+        clock: &Clock,
+    ) -> Result<(), StoreError> {
+        let skew = measure(connection, clock).await?;
+        let ms = skew.num_milliseconds();
+        let verdict = Verdict::of(skew);
+        let may_flip = verdict != Verdict::Stop;
+        let changed = self.may_flip.replace(may_flip) != Some(may_flip);
+        gauge!(SKEW).set(skew.as_seconds_f64());
+        gauge!(FLIPPING).set(if may_flip { 1.0 } else { 0.0 });
+        match verdict {
+            Verdict::Fine => self.part.ready(),
+            Verdict::Unready => {
+                self.part.not_ready(format!("our clock is {ms} ms ahead of MySQL's"));
+            }
+            Verdict::Stop => {
+                let why = format!("our clock is {ms} ms ahead of MySQL's: nothing is flipped");
+                if changed {
+                    error!(clock.skew_ms = ms, "{why}; set the clocks right");
+                }
+                self.part.not_ready(why);
+            }
+        }
+        if may_flip && changed {
+            info!(clock.skew_ms = ms, "the clocks agree: flipping");
+        }
+        Ok(())
+    }
+}
+
 /// Our clock less MySQL's; zero if the question's round trip covers the difference.
-pub(crate) async fn measure(
-    connection: &mut MySqlConnection,
-    clock: &Clock,
-) -> Result<TimeDelta, StoreError> {
+async fn measure(connection: &mut MySqlConnection, clock: &Clock) -> Result<TimeDelta, StoreError> {
     let before = clock.now();
     let theirs = settings::server_time(connection).await?;
     let after = clock.now();
@@ -45,7 +97,7 @@ pub(crate) async fn measure(
 
 impl Verdict {
     /// Judges a skew.
-    pub(crate) fn of(skew: TimeDelta) -> Self {
+    fn of(skew: TimeDelta) -> Self {
         let size = skew.abs().to_std().unwrap_or(Duration::MAX);
         if size > STOP {
             Self::Stop

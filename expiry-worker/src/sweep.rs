@@ -1,8 +1,9 @@
 //! The slow sweep: what did the wake-up path lose?
 //!
-//! It looks at the index as a start does and lowers the deadlines it finds too late; the same drain
-//! flips the coupons. Only what is long overdue counts as a find: a coupon whose wake-up is still on
-//! its way is not lost.
+//! It looks at the index as a start does. A coupon that ends before anything known of its shard, and
+//! whose row is old enough that its wake-up must have come, was lost by the path: it is counted, its
+//! deadline taken over, and the same drain flips it. What is younger is on its way and left alone, so
+//! that the sweep never hides a loss that it does not count.
 
 use std::time::Duration;
 
@@ -16,38 +17,32 @@ use crate::{
     wake_ups::Deadlines,
 };
 
-/// From here on an overdue coupon counts as lost by the path: far above the way of a change through
-/// binlog and topics, far below the sweep's interval.
-const LOST_AFTER: Duration = Duration::from_secs(30);
-
 /// Counting ends here in each shard; a storm needs no exact number.
 const COUNTED_MAX: u32 = 10_000;
 
-/// Sweeps the owned shards; returns how many coupons only the sweep found.
+/// Sweeps the owned shards for coupons that the path has lost although they are older than
+/// `lost_after`.
 pub(crate) async fn sweep(
     connection: &mut MySqlConnection,
     deadlines: &mut Deadlines,
     now: DateTime<Utc>,
-) -> Result<u64, StoreError> {
-    let mut finds = 0;
+    lost_after: Duration,
+) -> Result<(), StoreError> {
     for (shard, known) in deadlines.shards() {
         // A shard that is being drained has its deadlines met as we go.
         if known.is_some_and(|known| known <= now) {
             continue;
         }
-        let Some(next) = expiry::next_deadline(connection, shard).await? else { continue };
-        if !deadlines.lower(shard, next) {
-            continue;
-        }
-        let lost = expiry::overdue(connection, shard, now - LOST_AFTER, COUNTED_MAX).await?;
+        let changed_by = now - lost_after;
+        let lost = expiry::untold(connection, shard, known, changed_by, COUNTED_MAX).await?;
         if lost > 0 {
-            error!(shard, lost, oldest.deadline = %next, "overdue coupons that no wake-up led to");
-            finds += lost;
+            error!(shard, lost, "unused coupons that no wake-up told of");
+            counter!(SWEEP_FINDS).increment(lost);
+            deadlines.look_now(shard);
         }
     }
-    counter!(SWEEP_FINDS).increment(finds);
     counter!(SWEEPS).increment(1);
-    Ok(finds)
+    Ok(())
 }
 
 /// Counts what is past its deadline and not flipped yet, for the gauges.

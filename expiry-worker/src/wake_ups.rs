@@ -1,6 +1,11 @@
 //! When each owned shard has to be looked at next: wake-ups and assignments, folded.
+//!
+//! A look at the index replaces all that was known of a shard, because the index is the truth. But a
+//! change is in the binlog a moment before it is in the tables, so a wake-up can be faster than its
+//! coupon: a look in between would forget it. Hence each shard that was woken is looked at once more,
+//! when every coupon that it was woken for is in the tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use coupon::limit::EXPIRY_SHARDS;
@@ -13,12 +18,16 @@ pub(crate) struct Deadlines {
     partitions: i32,
     /// Owned shards; `None`: no unused coupon is known.
     next: BTreeMap<u8, Option<DateTime<Utc>>>,
+    /// Shards woken since the last second look.
+    woken: BTreeSet<u8>,
+    /// Shards woken before it.
+    settled: BTreeSet<u8>,
 }
 
 impl Deadlines {
     /// Deadlines of no shard yet, for a topic of that many partitions.
     pub(crate) fn new(partitions: i32) -> Self {
-        Self { partitions, next: BTreeMap::new() }
+        Self { partitions, ..Self::default() }
     }
 
     /// The owned partitions have changed. Shards that are new are to be looked at now: what their
@@ -37,18 +46,32 @@ impl Deadlines {
     /// owner reads the index after the coupon was committed.
     pub(crate) fn fold(&mut self, wake_up: ExpiryWakeUp) {
         let Some(deadline) = DateTime::from_timestamp_millis(wake_up.deadline_ms) else { return };
-        self.lower(wake_up.shard, deadline);
+        if self.next.contains_key(&wake_up.shard) {
+            self.woken.insert(wake_up.shard);
+            self.lower(wake_up.shard, deadline);
+        }
     }
 
-    /// The shard has to be looked at by `deadline`; a later one known gives way. False: not owned,
-    /// or nothing new.
-    pub(crate) fn lower(&mut self, shard: u8, deadline: DateTime<Utc>) -> bool {
-        let Some(next) = self.next.get_mut(&shard) else { return false };
-        let lower = next.is_none_or(|known| deadline < known);
-        if lower {
+    /// The shard has to be looked at by `deadline`; a later one known gives way.
+    fn lower(&mut self, shard: u8, deadline: DateTime<Utc>) {
+        let Some(next) = self.next.get_mut(&shard) else { return };
+        if next.is_none_or(|known| deadline < known) {
             *next = Some(deadline);
         }
-        lower
+    }
+
+    /// The shard has to be looked at now.
+    pub(crate) fn look_now(&mut self, shard: u8) {
+        self.lower(shard, DateTime::UNIX_EPOCH);
+    }
+
+    /// Called at an interval longer than a commit's way from the binlog to the tables: shards that
+    /// were woken before the last call have to be looked at now.
+    pub(crate) fn look_twice(&mut self) {
+        for shard in std::mem::take(&mut self.settled) {
+            self.look_now(shard);
+        }
+        self.settled = std::mem::take(&mut self.woken);
     }
 
     /// What the index says after a look, in place of all that was known.
@@ -111,5 +134,28 @@ mod tests {
         deadlines.fold(wake(200, 100));
         deadlines.fold(wake(2, i64::MAX));
         assert_eq!(deadlines.shards(), [(1, Some(at(700))), (2, Some(at(900)))]);
+    }
+
+    #[test]
+    fn a_woken_shard_is_looked_at_again_when_its_coupon_must_be_there() {
+        let mut deadlines = Deadlines::new(64);
+        deadlines.assign(&[1, 2]);
+        deadlines.set(1, None);
+        deadlines.set(2, None);
+        deadlines.fold(wake(1, 700));
+        // The index knew nothing yet.
+        deadlines.set(1, None);
+        deadlines.look_twice();
+        assert_eq!(deadlines.earliest(), None, "too soon");
+        deadlines.fold(wake(2, 900));
+        deadlines.look_twice();
+        assert_eq!(deadlines.earliest(), Some((1, DateTime::UNIX_EPOCH)));
+        deadlines.set(1, None);
+        assert_eq!(deadlines.earliest(), Some((2, at(900))));
+        deadlines.look_twice();
+        assert_eq!(deadlines.earliest(), Some((2, DateTime::UNIX_EPOCH)));
+        deadlines.set(2, None);
+        deadlines.look_twice();
+        assert_eq!(deadlines.earliest(), None, "once");
     }
 }

@@ -6,17 +6,18 @@ use anyhow::Context as _;
 use chrono::TimeDelta;
 use futures::FutureExt;
 use metrics::{counter, gauge};
-use mysql_store::{MySqlConnection, MySqlPool, StoreError};
+use mysql_store::{MySqlPool, connect, settings};
 use runtime::{Backoff, Clock, Part};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ExpiryWakeUp, Message};
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use crate::{
     drain::{self, Drained},
-    metrics::{RETRIES, SHARDS, SKEW, WAKE_UPS},
-    skew::{self, Verdict},
+    metrics::{RETRIES, SHARDS, WAKE_UPS},
+    pace::Pace,
+    skew::Guard,
     sweep,
     wake_ups::Deadlines,
 };
@@ -24,8 +25,15 @@ use crate::{
 /// Wake-ups taken at once; folding one costs nothing.
 const BATCH_MAX: usize = 1000;
 
-/// How often clocks are compared and the overdue counted.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often the clocks are compared and the server's writes counted: how long flips may go on (late,
+/// never early) after a clock was put wrong, and stay away after it was put right.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often the overdue are counted, which reads as many index entries.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
+
+/// Far longer than a commit takes from the binlog to the tables; see [`Deadlines::look_twice`].
+const SECOND_LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// The wait where MySQL's clock is behind ours: a fraction of the lateness that goes unnoticed.
 const TOO_EARLY_WAIT: TimeDelta = TimeDelta::milliseconds(10);
@@ -45,15 +53,15 @@ pub(crate) struct Worker {
     pub(crate) pool: MySqlPool,
     pub(crate) clock: Clock,
     pub(crate) deadlines: Deadlines,
-    /// Whether the clocks agree well enough; nothing is flipped before the first comparison.
-    pub(crate) may_flip: bool,
+    /// Nothing is flipped before the clocks were compared.
+    pub(crate) guard: Guard,
+    pub(crate) pace: Pace,
     pub(crate) sweep_every: Duration,
+    pub(crate) lost_after: Duration,
     /// Ready once the group has dealt its partitions out.
     pub(crate) partitions: Part,
     /// Ready while MySQL answers.
     pub(crate) mysql: Part,
-    /// Ready while our clock and MySQL's agree.
-    pub(crate) clock_part: Part,
 }
 
 impl Worker {
@@ -66,6 +74,8 @@ impl Worker {
     ) -> anyhow::Result<()> {
         let mut rebalances = consumer.rebalances();
         let mut looks = every(LOOK_EVERY);
+        let mut counts = every(COUNT_EVERY);
+        let mut second_looks = every(SECOND_LOOK_EVERY);
         let mut sweeps = every(self.sweep_every);
         // A start looks at every shard anyway.
         sweeps.reset();
@@ -83,6 +93,11 @@ impl Worker {
                 }
                 // Rare, so they never hold a drain up.
                 _ = looks.tick() => self.look().await,
+                _ = counts.tick() => self.count_overdue().await,
+                _ = second_looks.tick() => {
+                    self.deadlines.look_twice();
+                    Ok(())
+                }
                 _ = sweeps.tick() => self.sweep().await,
                 () = tokio::time::sleep_until(not_before.max(self.next_look())) => {
                     let drained = self.drain().await;
@@ -90,7 +105,7 @@ impl Worker {
                     if let Some(batch) = consumer.next_batch(BATCH_MAX).now_or_never() {
                         self.fold(consumer, &batch.context("consuming failed")?);
                     }
-                    drained
+                    drained.map(|rest| not_before = Instant::now() + rest)
                 }
                 batch = consumer.next_batch(BATCH_MAX) => {
                     self.fold(consumer, &batch.context("consuming failed")?);
@@ -133,23 +148,25 @@ impl Worker {
 
     /// When the next shard has to be looked at.
     fn next_look(&self) -> Instant {
-        let earliest = self.deadlines.earliest().filter(|_| self.may_flip);
+        let earliest = self.deadlines.earliest().filter(|_| self.guard.may_flip());
         let wait = earliest.map_or(SLEEP_MAX, |(_, deadline)| {
             (deadline - self.clock.now()).to_std().unwrap_or(Duration::ZERO).min(SLEEP_MAX)
         });
         Instant::now() + wait
     }
 
-    /// One chunk of the shard with the earliest deadline.
-    async fn drain(&mut self) -> anyhow::Result<()> {
-        let earliest = self.deadlines.earliest().filter(|_| self.may_flip);
-        let Some((shard, deadline)) = earliest else { return Ok(()) };
+    /// One chunk of the shard with the earliest deadline; how long to rest then.
+    async fn drain(&mut self) -> anyhow::Result<Duration> {
+        let earliest = self.deadlines.earliest().filter(|_| self.guard.may_flip());
+        let Some((shard, deadline)) = earliest else { return Ok(Duration::ZERO) };
         if deadline > self.clock.now() {
-            return Ok(());
+            return Ok(Duration::ZERO);
         }
         let mut connection = self.pool.acquire().await.context("MySQL")?;
-        match drain::step(&mut connection, shard, &self.clock).await {
-            Ok(Drained::More) => {}
+        let mut rest = Duration::ZERO;
+        let step = drain::step(&mut connection, shard, &self.clock, &mut self.pace);
+        match connect::within(step).await {
+            Ok(Drained::More(after)) => rest = after,
             Ok(Drained::Until(next)) => self.deadlines.set(shard, next),
             Ok(Drained::TooEarly(next)) => {
                 let again = next.max(self.clock.now()) + TOO_EARLY_WAIT;
@@ -160,49 +177,35 @@ impl Worker {
             Err(error) => return Err(error.into()),
         }
         self.mysql.ready();
-        Ok(())
+        Ok(rest)
     }
 
     async fn sweep(&mut self) -> anyhow::Result<()> {
-        if !self.may_flip {
+        // By a wrong clock, what is on its way would look old.
+        if !self.guard.may_flip() {
             return Ok(());
         }
         let now = self.clock.now();
         let mut connection = self.pool.acquire().await.context("MySQL")?;
-        sweep::sweep(&mut connection, &mut self.deadlines, now).await?;
+        let swept = sweep::sweep(&mut connection, &mut self.deadlines, now, self.lost_after);
+        connect::within(swept).await?;
         Ok(())
     }
 
-    /// Compares the clocks and counts the overdue.
+    /// Compares the clocks, and looks what else the server does.
     async fn look(&mut self) -> anyhow::Result<()> {
         let mut connection = self.pool.acquire().await.context("MySQL")?;
-        self.compare_clocks(&mut connection).await?;
-        let now = self.clock.now();
-        sweep::count_overdue(&mut connection, &self.deadlines, now).await?;
+        connect::within(self.guard.compare(&mut connection, &self.clock)).await?;
+        let writes = connect::within(settings::writes(&mut connection)).await?;
+        self.pace.count_writes(writes, Instant::now());
         self.mysql.ready();
         Ok(())
     }
 
-    async fn compare_clocks(&mut self, connection: &mut MySqlConnection) -> Result<(), StoreError> {
-        let skew = skew::measure(connection, &self.clock).await?;
-        gauge!(SKEW).set(skew.as_seconds_f64());
-        let ms = skew.num_milliseconds();
-        let could_flip = std::mem::replace(&mut self.may_flip, true);
-        match Verdict::of(skew) {
-            Verdict::Fine => self.clock_part.ready(),
-            Verdict::Unready => {
-                self.clock_part.not_ready(format!("our clock is {ms} ms ahead of MySQL's"));
-            }
-            Verdict::Stop => {
-                self.may_flip = false;
-                let why = format!("our clock is {ms} ms ahead of MySQL's: nothing is flipped");
-                error!(clock.skew_ms = ms, "{why}; set the clocks right");
-                self.clock_part.not_ready(why);
-            }
-        }
-        if self.may_flip && !could_flip {
-            info!(clock.skew_ms = ms, "the clocks agree: flipping");
-        }
+    async fn count_overdue(&mut self) -> anyhow::Result<()> {
+        let mut connection = self.pool.acquire().await.context("MySQL")?;
+        let counted = sweep::count_overdue(&mut connection, &self.deadlines, self.clock.now());
+        connect::within(counted).await?;
         Ok(())
     }
 

@@ -66,8 +66,7 @@ impl Harness {
         let servers = &scope.endpoints;
         mysql_store::migrate::run(&servers.database_url).await.unwrap();
         let names = TopicNames::new(&scope.topic_prefix);
-        let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
-        ensure_topics(&servers.kafka_brokers, &names, &layout).await.unwrap();
+        ensure(&servers.kafka_brokers, &names).await;
         let options = ProducerOptions::default();
         let producer = Producer::connect(&servers.kafka_brokers, options).await.unwrap();
         let connection = connect::single(&servers.database_url).await.unwrap();
@@ -80,6 +79,13 @@ impl Harness {
 
     pub(crate) fn start_with(&self, change: impl FnOnce(&mut Config)) -> Running {
         self.spawn(Clock::system(), change)
+    }
+
+    /// A worker on topics of its own, which never held a message.
+    pub(crate) async fn start_on_emptied_topics(&self) -> Running {
+        let prefix = format!("{}_emptied", self.scope.topic_prefix);
+        ensure(&self.scope.endpoints.kafka_brokers, &TopicNames::new(&prefix)).await;
+        self.start_with(|config| config.topic_prefix = prefix)
     }
 
     /// A worker whose clock stands still at `now`.
@@ -128,6 +134,21 @@ impl Harness {
             (first..first + count).map(|id| values(id, SHARD.into(), valid_until)).collect();
         let sql = format!("insert into user_coupon values {}", rows.join(", "));
         verify::execute(&mut self.connection, &sql).await.unwrap();
+    }
+
+    /// Inserts a coupon of [`SHARD`] without committing it yet; `commit` does.
+    pub(crate) async fn insert_slowly(
+        &self,
+        id: i64,
+        valid_until: DateTime<Utc>,
+    ) -> MySqlConnection {
+        let mut slow = connect::single(&self.scope.endpoints.database_url).await.unwrap();
+        let sql = format!(
+            "begin; insert into user_coupon values {}",
+            values(id, SHARD.into(), valid_until)
+        );
+        verify::execute(&mut slow, &sql).await.unwrap();
+        slow
     }
 
     pub(crate) async fn wake(&self, shard: u8, deadline: DateTime<Utc>) {
@@ -193,6 +214,11 @@ impl Harness {
         let now = self.now().await;
         assert_eq!(verify::bad_ends(&mut self.connection, now).await.unwrap(), []);
     }
+}
+
+async fn ensure(brokers: &str, names: &TopicNames) {
+    let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
+    ensure_topics(brokers, names, &layout).await.unwrap();
 }
 
 fn values(id: i64, shard: i64, valid_until: DateTime<Utc>) -> String {

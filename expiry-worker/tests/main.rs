@@ -5,6 +5,7 @@ mod harness;
 
 use chrono::TimeDelta;
 use harness::{Harness, SHARD};
+use mysql_store::verify;
 use topic::ExpiryWakeUp;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,6 +100,75 @@ async fn what_no_wake_up_led_to_is_found_by_the_sweep() {
     test.insert(1, now - TimeDelta::days(1)).await;
     test.until_expired(1).await;
     worker.stop().await.unwrap();
+}
+
+/// A change is in the binlog a moment before it is in the tables.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wake_up_that_is_faster_than_its_coupon_is_not_lost() {
+    let mut test = Harness::new("fast wake up").await;
+    let worker = test.start();
+    test.until_assigned(&worker).await;
+    let now = test.now().await;
+    let mut slow = test.insert_slowly(1, now).await;
+    test.insert(2, now).await;
+    test.wake(SHARD, now).await;
+    // The wake-up has been heeded: the shard's index was read, without the first coupon.
+    test.until_expired(1).await;
+    verify::execute(&mut slow, "commit").await.unwrap();
+    test.until_expired(2).await;
+    worker.stop().await.unwrap();
+    test.nothing_ended_wrongly().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_wake_ups_and_an_emptied_topic_are_made_good_by_a_start() {
+    let mut test = Harness::new("emptied").await;
+    let worker = test.start();
+    test.until_assigned(&worker).await;
+    // Weeks ahead for one: the known deadline of the shard, which the lost one comes before.
+    let far = test.now().await + TimeDelta::weeks(6);
+    test.insert(1, far).await;
+    test.wake(SHARD, far).await;
+    let deadline = test.now().await + TimeDelta::milliseconds(300);
+    for id in 2..=64 {
+        test.insert_of(id, id % 64, deadline).await;
+    }
+    worker.kill().await;
+    let worker = test.start_on_emptied_topics().await;
+    test.until_expired(63).await;
+    worker.stop().await.unwrap();
+    assert_eq!(test.counts().await, (1, 63));
+    test.nothing_ended_wrongly().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_that_come_and_go_while_deadlines_pass_end_each_coupon_once() {
+    let mut test = Harness::new("come and go").await;
+    let mut workers = vec![test.start()];
+    test.until_assigned(&workers[0]).await;
+    let now = test.now().await;
+    for id in 1..=640 {
+        let deadline = now + TimeDelta::milliseconds(5 * id);
+        test.insert_of(id, id % 64, deadline).await;
+        test.wake(u8::try_from(id % 64).unwrap(), deadline).await;
+    }
+    for round in 0..4 {
+        let fresh = test.start();
+        test.until_assigned(&fresh).await;
+        let old = workers.remove(0);
+        // Half of them have no time to give their shards up.
+        if round % 2 == 0 {
+            old.kill().await
+        } else {
+            old.stop().await.unwrap()
+        }
+        workers.push(fresh);
+    }
+    test.until_expired(640).await;
+    for worker in workers {
+        worker.stop().await.unwrap();
+    }
+    test.nothing_ended_wrongly().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

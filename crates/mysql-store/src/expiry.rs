@@ -6,9 +6,14 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus};
-use sqlx::{Connection, MySqlConnection, Row};
+use sqlx::{MySqlConnection, Row};
 
 use crate::{StoreError, datetime::datetime, rows};
+
+/// Coupons of one flipping statement, at most. Its flush to disk then counts for little, and its row
+/// locks are gone before a use of one of them notices. Below the 1,000 from which MariaDB turns a
+/// list into a subquery.
+pub const FLIP_MAX: usize = 512;
 
 /// A coupon whose deadline has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +72,11 @@ pub async fn due(
         .map_err(StoreError::query("read the coupons that are due"))
 }
 
-/// Turns those of `ids` that are unused and due by both clocks to `expired`, in one transaction;
-/// returns how many. A coupon used meanwhile stays used, one flipped meanwhile stays as it is.
+/// Turns those of `ids` that are unused and due by both clocks to `expired`; returns how many. A
+/// coupon used meanwhile stays used, one flipped meanwhile stays as it is.
+///
+/// Each [`FLIP_MAX`] of them are one statement and a transaction of its own: a caller that is stopped
+/// between two statements holds no lock that a use would wait for.
 ///
 /// # Errors
 /// A statement fails; then it is unknown whether they were flipped, and the same call finds out.
@@ -80,29 +88,60 @@ pub async fn flip(
     let mut ids = ids.to_vec();
     // Every writer locks in the order of the primary key, so that flips and uses cannot deadlock.
     ids.sort_unstable();
-    let mut transaction = connection.begin().await.map_err(StoreError::query("begin the flip"))?;
     let mut flipped = 0;
-    for run in rows::runs(&ids) {
+    for chunk in ids.chunks(FLIP_MAX) {
+        // A few fixed sizes: a server keeps every prepared statement. The last id fills a size up.
+        let size = chunk.len().next_power_of_two();
+        let filled = chunk.iter().chain(std::iter::repeat(&chunk[chunk.len() - 1])).take(size);
         let sql = rows::repeat(
             "update user_coupon set status = ?, version = version + 1, changed_at = ? where id in (",
             "?",
             ", ",
-            run.len(),
+            size,
             ") and status = ? and valid_until <= least(cast(? as datetime(3)), utc_timestamp(3))",
         );
         let statement = sqlx::query(sqlx::AssertSqlSafe(sql));
         let statement = statement.bind(CouponStatus::Expired.code()).bind(datetime(now));
-        let statement = run.iter().fold(statement, |statement, id| statement.bind(id.0));
+        let statement = filled.fold(statement, |statement, id| statement.bind(id.0));
         flipped += statement
             .bind(CouponStatus::Unused.code())
             .bind(datetime(now))
-            .execute(&mut *transaction)
+            .execute(&mut *connection)
             .await
             .map_err(StoreError::query("flip the coupons that are due"))?
             .rows_affected();
     }
-    transaction.commit().await.map_err(StoreError::query("commit the flip"))?;
     Ok(flipped)
+}
+
+/// How many unused coupons of a shard end before `ends_before` (absent: whenever) although their rows
+/// are as old as `changed_by` or older; counts to `most` only. For a shard whose earliest known
+/// deadline is `ends_before`, these are the ones that nobody was told of.
+///
+/// # Errors
+/// The statement fails.
+pub async fn untold(
+    connection: &mut MySqlConnection,
+    shard: u8,
+    ends_before: Option<DateTime<Utc>>,
+    changed_by: DateTime<Utc>,
+    most: u32,
+) -> Result<u64, StoreError> {
+    let ends_before = ends_before.map(datetime);
+    let count: i64 = sqlx::query_scalar(
+        "select count(*) from (select 1 from user_coupon where expiry_shard = ? and status = ? \
+         and valid_until < coalesce(cast(? as datetime(3)), '9999-12-31') and changed_at <= ? \
+         limit ?) as untold",
+    )
+    .bind(shard)
+    .bind(CouponStatus::Unused.code())
+    .bind(ends_before)
+    .bind(datetime(changed_by))
+    .bind(most)
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::query("count the coupons that nobody was told of"))?;
+    Ok(count.unsigned_abs())
 }
 
 /// How many unused coupons of a shard had their deadline at or before `at`; counts to `most` only.

@@ -160,6 +160,20 @@ pub async fn server_time(connection: &mut MySqlConnection) -> Result<DateTime<Ut
         .map_err(StoreError::query("read the server's clock"))
 }
 
+/// How many statements have inserted or updated rows since the server started, by anybody: the pulse
+/// of what else it does.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn writes(connection: &mut MySqlConnection) -> Result<u64, StoreError> {
+    let rows: Vec<(String, String)> =
+        sqlx::query_as("show global status where variable_name in ('com_insert', 'com_update')")
+            .fetch_all(connection)
+            .await
+            .map_err(StoreError::query("count the server's writes"))?;
+    Ok(rows.iter().filter_map(|(_, count)| count.parse::<u64>().ok()).sum())
+}
+
 async fn variables(
     connection: &mut MySqlConnection,
 ) -> Result<HashMap<String, String>, StoreError> {

@@ -2,10 +2,14 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::CouponId;
-use mysql_store::{MySqlConnection, expiry, settings};
+use mysql_store::{
+    MySqlConnection,
+    expiry::{self, FLIP_MAX},
+    settings,
+};
 use sqlx::Row;
 
-use crate::harness::{Store, execute, number};
+use crate::harness::{Store, execute, id_of, number, waits_for_a_row};
 
 /// Shard of every coupon here.
 const SHARD: u8 = 6;
@@ -106,6 +110,50 @@ async fn a_large_chunk_is_flipped_whole() {
     assert_eq!(expiry::overdue(connection, SHARD, now, 10_000).await.unwrap(), 1_000);
 }
 
+#[tokio::test]
+async fn a_flip_that_waits_for_one_coupon_holds_none_of_the_statements_before() {
+    let mut store = Store::new("no lock kept").await;
+    let now = settings::server_time(&mut store.connection).await.unwrap();
+    let count = i64::try_from(FLIP_MAX).unwrap() * 2;
+    insert(&mut store.connection, 1, &vec![now; FLIP_MAX * 2]).await;
+    let (mut user, mut worker) = (store.another().await, store.another().await);
+    execute(&mut user, "begin").await;
+    execute(&mut user, &format!("select id from user_coupon where id = {count} for update")).await;
+    let worker_id = id_of(&mut worker).await;
+    let ids: Vec<_> = (1..=count).map(CouponId).collect();
+    let flip = tokio::spawn(async move { expiry::flip(&mut worker, &ids, now).await.unwrap() });
+    waits_for_a_row(&mut store.connection, worker_id).await;
+    // Whoever uses a coupon of the first statement waits for nobody.
+    let flipped = format!("select count(*) from user_coupon where status = 2 and id <= {FLIP_MAX}");
+    assert_eq!(number(&mut store.connection, &flipped).await, count / 2);
+    let lock = format!("select id from user_coupon where id < {FLIP_MAX} for update nowait");
+    execute(&mut store.connection, &lock).await;
+    execute(&mut user, "rollback").await;
+    assert_eq!(flip.await.unwrap(), count.unsigned_abs());
+}
+
+#[tokio::test]
+async fn untold_are_those_that_end_before_all_that_is_known_and_changed_long_ago() {
+    let mut store = Store::new("untold").await;
+    let connection = &mut store.connection;
+    let now = settings::server_time(connection).await.unwrap();
+    let hour = TimeDelta::hours(1);
+    insert(connection, 1, &[now - hour, now + hour, now + hour * 2, now + hour * 3]).await;
+    execute(
+        connection,
+        "update user_coupon set changed_at = utc_timestamp(3), version = 2 where id = 2",
+    )
+    .await;
+    let untold = async |connection: &mut MySqlConnection, known| {
+        expiry::untold(connection, SHARD, known, now - hour, 10).await.unwrap()
+    };
+    assert_eq!(untold(connection, None).await, 3, "nothing is known: all but the young one");
+    assert_eq!(untold(connection, Some(now + hour * 3)).await, 2);
+    assert_eq!(untold(connection, Some(now - hour)).await, 0);
+    assert_eq!(expiry::untold(connection, SHARD, None, now, 2).await.unwrap(), 2, "at most");
+    assert_eq!(expiry::untold(connection, SHARD + 1, None, now, 2).await.unwrap(), 0);
+}
+
 /// The plans of the statements as [`expiry`] words them.
 #[tokio::test]
 async fn looking_goes_by_the_deadline_index_and_flipping_by_the_primary_key() {
@@ -132,7 +180,15 @@ async fn looking_goes_by_the_deadline_index_and_flipping_by_the_primary_key() {
     let plan = explain(connection, &next).await;
     assert!(plan.extra.contains("optimized away"), "one seek: {plan:?}");
 
-    let ids: Vec<String> = (1..=256).map(|id| id.to_string()).collect();
+    let untold = format!(
+        "select 1 from user_coupon where expiry_shard = {SHARD} and status = 0 \
+         and valid_until < coalesce(cast('2026-01-01' as datetime(3)), '9999-12-31') \
+         and changed_at <= '2026-01-01' limit 1000"
+    );
+    let plan = explain(connection, &untold).await;
+    assert_eq!(plan.key.as_deref(), Some("ix_deadline"), "{plan:?}");
+
+    let ids: Vec<String> = (1..=512).map(|id| id.to_string()).collect();
     let flip = format!(
         "update user_coupon set status = 2, version = version + 1 where id in ({}) and status = 0 \
          and valid_until <= {least}",
