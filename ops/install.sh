@@ -39,6 +39,7 @@ missing_packages() {
   want redis-server 'Redis, for the gate and the view' have redis-server
   want redis-tools 'redis-cli, to look into both' have redis-cli
   want default-jre-headless 'Java, which Kafka runs on' have java
+  want faketime 'libfaketime: tests put the clock of one process wrong' have faketime
   if [[ ! -d $kafka ]]; then want maven "fetches Kafka's jars" have mvn; fi
 }
 
