@@ -32,6 +32,10 @@ const FETCH_WAIT_MS: &str = "100";
 /// Bytes of messages fetched ahead: enough to never starve, small enough for a lean process.
 const FETCH_AHEAD_KBYTES: &str = "16384";
 
+/// How soon it fetches again once that many lie ready. The client's default of a second is long enough
+/// to consume them all and then stand still: 4 MiB a second at most, whatever the broker gives.
+pub(crate) const FETCH_AGAIN_MS: &str = "10";
+
 /// How a consumer behaves in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConsumerOptions {
@@ -94,7 +98,8 @@ impl Consumer {
             .set("auto.commit.interval.ms", COMMIT_INTERVAL_MS)
             .set("fetch.min.bytes", "1")
             .set("fetch.wait.max.ms", FETCH_WAIT_MS)
-            .set("queued.max.messages.kbytes", FETCH_AHEAD_KBYTES);
+            .set("queued.max.messages.kbytes", FETCH_AHEAD_KBYTES)
+            .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
         let inner = StreamConsumer::from_config_and_context(&config, Member { sender })
             .map_err(TopicError::Client)?;
         let (address, topics) = (brokers.to_owned(), topics.to_vec());

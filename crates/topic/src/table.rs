@@ -11,7 +11,10 @@ use rdkafka::{
     topic_partition_list::TopicPartitionList,
 };
 
-use crate::{Message, TopicError, client, consumer::wait_out};
+use crate::{
+    Message, TopicError, client,
+    consumer::{FETCH_AGAIN_MS, wait_out},
+};
 
 /// Reads all partitions of one topic, without a group: every reader sees every message. Messages of
 /// transactions that were aborted or are still open do not come.
@@ -35,7 +38,8 @@ impl TableReader {
             .set("auto.offset.reset", "earliest")
             .set("fetch.min.bytes", "1")
             .set("fetch.wait.max.ms", "100")
-            .set("queued.max.messages.kbytes", "4096");
+            .set("queued.max.messages.kbytes", "4096")
+            .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
         let inner = StreamConsumer::from_config_and_context(&config, DefaultConsumerContext)
             .map_err(TopicError::Client)?;
         let (address, topic) = (brokers.to_owned(), topic.to_owned());
