@@ -168,7 +168,8 @@ pub(crate) async fn use_coupon(
     let now = app.clock.now();
     let mut connection = connect::acquire(&app.pool).await?;
     let order_ref = &request.order_ref;
-    match user_coupon::use_for_order(&mut connection, user, id, order_ref, now).await? {
+    let used = user_coupon::use_for_order(&mut connection, user, id, order_ref, now);
+    match connect::within(used).await? {
         Use::Used(coupon) => Ok(Json(CouponJson::of(&coupon, now))),
         Use::UsedElsewhere(_) => Err(Problem::conflict(
             "COUPON_USED",

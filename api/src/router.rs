@@ -5,11 +5,12 @@ use std::time::Duration;
 use axum::{
     Router,
     extract::{DefaultBodyLimit, Request, State},
-    http::StatusCode,
+    http::{Method, StatusCode},
     middleware::{self, Next},
     response::Response,
     routing::{get, post},
 };
+use mysql_store::connect;
 use tracing::Instrument;
 
 use crate::{claims, coupons, problem::Problem, state::App, stock, stock_movements, templates};
@@ -19,6 +20,9 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// How long any request may take; every route has shorter waits of its own.
 const REQUEST_MAX: Duration = Duration::from_secs(15);
+
+/// How long one that only reads may take: a server that says nothing is not waited for any longer.
+const READ_MAX: Duration = connect::ANSWER_MAX;
 
 pub(crate) fn router(app: App) -> Router {
     Router::new()
@@ -59,7 +63,8 @@ async fn bounded(
     let method = request.method().clone();
     let span =
         tracing::debug_span!("request", http.method = %method, http.path = request.uri().path());
-    let answered = tokio::time::timeout(REQUEST_MAX, next.run(request).instrument(span)).await;
+    let most = if method == Method::GET { READ_MAX } else { REQUEST_MAX };
+    let answered = tokio::time::timeout(most, next.run(request).instrument(span)).await;
     let seconds = (app.clock.now() - started).as_seconds_f64();
     let status = answered.as_ref().map_or(503, |response| response.status().as_u16());
     metrics::histogram!("api_request_seconds", "method" => method.to_string(), "status" => status.to_string())

@@ -175,7 +175,7 @@ async fn watch_health(context: Context, pool: MySqlPool, gate: Gate) -> anyhow::
     let (mysql, redis) = (context.health.part("mysql"), context.health.part("gate"));
     loop {
         match connect::acquire(&pool).await {
-            Ok(mut connection) => match connect::ping(&mut connection).await {
+            Ok(mut connection) => match connect::within(connect::ping(&mut connection)).await {
                 Ok(()) => mysql.ready(),
                 Err(error) => mysql.not_ready(runtime::report(&error)),
             },

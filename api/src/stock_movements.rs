@@ -74,7 +74,8 @@ pub(crate) async fn create(
     let MovementRequest { delta, reason } = request;
     let new = NewMovement { request_id: &request_id, delta, reason: &reason, actor: ACTOR };
     let mut connection = connect::acquire(&app.pool).await?;
-    let moved = stock::add_movement(&mut connection, id, &new, app.clock.now()).await?;
+    let moved = stock::add_movement(&mut connection, id, &new, app.clock.now());
+    let moved = connect::within(moved).await?;
     drop(connection);
     let (recorded, replayed) = recorded(moved)?;
     info!(template.id = %id, seq = recorded.seq, delta, replayed, "moved a template's stock");

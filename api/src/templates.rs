@@ -33,7 +33,8 @@ pub(crate) async fn create(
     let total = new.total_stock;
     let draft = new.into_draft(app.ids.template()?, operator.merchant_id)?;
     let mut connection = connect::acquire(&app.pool).await?;
-    template::create(&mut connection, &draft, total, ACTOR, app.clock.now()).await?;
+    let created = template::create(&mut connection, &draft, total, ACTOR, app.clock.now());
+    connect::within(created).await?;
     info!(template.id = %draft.id, "created a template");
     let mut response = (StatusCode::CREATED, Json(TemplateJson::from(&draft))).into_response();
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/templates/{}", draft.id)) {
@@ -121,7 +122,8 @@ async fn apply(
     next: TemplateState,
 ) -> Result<Template, Problem> {
     let mut connection = connect::acquire(&app.pool).await?;
-    if !template::change_state(&mut connection, &before, next, app.clock.now()).await? {
+    let changed = template::change_state(&mut connection, &before, next, app.clock.now());
+    if !connect::within(changed).await? {
         let detail = "Somebody changed the template at the same time. Look at it and try again.";
         return Err(Problem::conflict("CHANGED_MEANWHILE", "Changed meanwhile", detail));
     }

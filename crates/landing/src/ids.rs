@@ -116,8 +116,8 @@ impl Ids {
         self.leased.write().unwrap_or_else(PoisonError::into_inner).until = Instant::now();
         if let Ok(mut connection) = connect::acquire(&self.pool).await {
             let last = id_clock_ms();
-            let released = worker_lease::release(&mut connection, worker, &self.holder, last).await;
-            drop(released);
+            let released = worker_lease::release(&mut connection, worker, &self.holder, last);
+            drop(connect::within(released).await);
         }
     }
 
@@ -148,8 +148,8 @@ impl Ids {
 async fn take(pool: &MySqlPool, holder: &str) -> Result<Leased, IdError> {
     let mut connection = connect::acquire(pool).await?;
     let asked = Instant::now();
-    let lease =
-        worker_lease::take(&mut connection, holder, LEASE).await?.ok_or(IdError::NoWorker)?;
+    let lease = connect::within(worker_lease::take(&mut connection, holder, LEASE));
+    let lease = lease.await?.ok_or(IdError::NoWorker)?;
     // An earlier holder that crashed may have made ids up to the end of its lease; one that ended in
     // order, up to its end. A clock behind that waits.
     while id_clock_ms() <= lease.last_ms {
@@ -178,7 +178,7 @@ async fn record(
     holder: &str,
 ) -> Result<bool, StoreError> {
     let last_ms = id_clock_ms() + i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
-    worker_lease::renew(connection, worker, holder, LEASE, last_ms).await
+    connect::within(worker_lease::renew(connection, worker, holder, LEASE, last_ms)).await
 }
 
 /// The clock that ids are made by, in milliseconds since 1970: the wall clock at the process's start,

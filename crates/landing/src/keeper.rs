@@ -83,9 +83,11 @@ impl Keeper {
     /// # Errors
     /// MySQL failed. A gate that fails is logged and keeps no other from being looked at.
     pub async fn look(&mut self, now: DateTime<Utc>) -> Result<(), RebuildError> {
-        let mut connection = connect::acquire(self.gates.pool()).await?;
-        let watched = template::watched(&mut connection, now + PRELOAD, now - TAIL).await?;
-        drop(connection);
+        let watched = connect::within(async {
+            let mut connection = connect::acquire(self.gates.pool()).await?;
+            template::watched(&mut connection, now + PRELOAD, now - TAIL).await
+        });
+        let watched = watched.await?;
         let ids: HashSet<TemplateId> = watched.iter().map(|one| one.template.id).collect();
         self.unwanted.retain(|id, _| ids.contains(id));
         for watched in watched {

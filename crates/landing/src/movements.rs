@@ -5,7 +5,7 @@
 //! effect once, however many of them meet.
 
 use coupon::TemplateId;
-use mysql_store::{MySqlConnection, stock};
+use mysql_store::{MySqlConnection, connect, stock};
 use redis_gate::{Gate, Meta, Moved};
 use tracing::info;
 
@@ -29,7 +29,8 @@ pub async fn catch_up(
         let meta = gate.meta(template).await?;
         let Some(meta) = meta.filter(Meta::is_open) else { return Ok(()) };
         let mut caught_up = true;
-        for movement in stock::movements_after(connection, template, meta.movement).await? {
+        let missing = stock::movements_after(connection, template, meta.movement);
+        for movement in connect::within(missing).await? {
             let (seq, delta) = (movement.seq, movement.delta);
             match gate.apply_movement(template, meta.epoch, seq, delta).await? {
                 Moved::Applied(left) => {

@@ -74,8 +74,9 @@ pub enum ResolveError {
 impl Resolver {
     /// Looks until `stop`.
     pub async fn run(self, clock: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
+        let mut watched = Vec::new();
         while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
-            let look = stop.run_until_cancelled(self.look(clock()));
+            let look = stop.run_until_cancelled(self.look_again(&mut watched, clock()));
             if let Some(Err(error)) = look.await {
                 warn!(error = %error, cause = ?error, "the resolver could not look");
             }
@@ -87,64 +88,98 @@ impl Resolver {
     /// # Errors
     /// MySQL or the gate failed; what was done stays done.
     pub async fn look(&self, now: DateTime<Utc>) -> Result<Resolved, ResolveError> {
-        let mut connection = connect::acquire(&self.pool).await?;
-        let watched = template::watched(&mut connection, now + PRELOAD, now - TAIL).await?;
-        drop(connection);
+        self.look_again(&mut Vec::new(), now).await
+    }
+
+    /// The same for who looks again and again: `watched` are the templates that MySQL told of at the look
+    /// before. While it is away what is stuck in their gates is still counted.
+    ///
+    /// # Errors
+    /// As of [`Resolver::look`].
+    pub async fn look_again(
+        &self,
+        watched: &mut Vec<TemplateId>,
+        now: DateTime<Utc>,
+    ) -> Result<Resolved, ResolveError> {
+        let told = self.watched(now).await.map(|templates| *watched = templates);
         let mut resolved = Resolved::default();
+        let mut flights = Vec::new();
         let mut first_error = None;
-        for watched in watched {
-            let template = watched.template.id;
-            if let Err(error) = self.look_at(template, now, &mut resolved).await {
+        for template in watched.iter().copied() {
+            match self.flight(template, now).await {
+                Ok(flight) => flights.extend(flight),
                 // One template that fails keeps no other from being looked at.
-                warn!(template.id = %template, error = %error, cause = ?error, "not resolved");
-                first_error.get_or_insert(error);
+                Err(error) => note(&mut first_error, template, error.into()),
             }
         }
-        metrics::gauge!(metric::STUCK).set(resolved.stuck as f64);
-        if resolved.stuck > 0 {
-            let admissions = resolved.stuck;
-            warn!(admissions, "admissions were in flight for more than a minute");
+        report_stuck(&flights, now, &mut resolved);
+        told?;
+        for flight in flights {
+            match self.resolve_all(&flight, now, &mut resolved).await {
+                Ok(()) => {}
+                Err(ResolveError::Store(error)) if error.is_unavailable() => {
+                    return Err(error.into());
+                }
+                Err(error) => note(&mut first_error, flight.template, error),
+            }
         }
         first_error.map_or(Ok(resolved), Err)
     }
 
-    async fn look_at(
+    /// The templates that may have admissions in flight.
+    async fn watched(&self, now: DateTime<Utc>) -> Result<Vec<TemplateId>, StoreError> {
+        let watched = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            template::watched(&mut connection, now + PRELOAD, now - TAIL).await
+        });
+        Ok(watched.await?.into_iter().map(|watched| watched.template.id).collect())
+    }
+
+    async fn flight(
         &self,
         template: TemplateId,
         now: DateTime<Utc>,
+    ) -> Result<Option<Flight>, GateError> {
+        let Some(meta) = self.gate.meta(template).await? else { return Ok(None) };
+        let before = now - self.grace;
+        let admissions = self.gate.in_flight(template, meta.epoch, before, LOOK_MAX).await?;
+        Ok(Some(Flight { template, epoch: meta.epoch, admissions }))
+    }
+
+    async fn resolve_all(
+        &self,
+        flight: &Flight,
+        now: DateTime<Utc>,
         resolved: &mut Resolved,
     ) -> Result<(), ResolveError> {
-        let Some(meta) = self.gate.meta(template).await? else { return Ok(()) };
-        let before = now - self.grace;
-        let entries = self.gate.in_flight(template, meta.epoch, before, LOOK_MAX).await?;
-        resolved.stuck += entries.iter().filter(|e| e.admitted_at + STUCK_AFTER < now).count();
-        for entry in entries {
-            self.resolve(template, meta.epoch, entry, now, resolved).await?;
+        for admission in &flight.admissions {
+            self.resolve(flight, admission, now, resolved).await?;
         }
         Ok(())
     }
 
     async fn resolve(
         &self,
-        template: TemplateId,
-        epoch: Epoch,
-        entry: InFlight,
+        &Flight { template, epoch, .. }: &Flight,
+        &InFlight { user, id, .. }: &InFlight,
         now: DateTime<Utc>,
         resolved: &mut Resolved,
     ) -> Result<(), ResolveError> {
         self.points.reach("resolver.before_fence").await?;
-        let mut connection = connect::acquire(&self.pool).await?;
-        let fence = claim::fence(&mut connection, template, entry.user, entry.id, now).await;
-        let action = match fence {
+        let fence = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            claim::fence(&mut connection, template, user, id, now).await
+        });
+        let action = match fence.await {
             Ok(claim::Fence::Landed) => {
                 self.points.reach("resolver.before_settle").await?;
-                self.gate.settle(template, epoch, &[(entry.user, entry.id)]).await?;
+                self.gate.settle(template, epoch, &[(user, id)]).await?;
                 resolved.settled += 1;
                 "settled"
             }
             Ok(claim::Fence::Stands) => {
                 self.points.reach("resolver.before_release").await?;
-                self.gate.release(template, epoch, entry.user, entry.id).await?;
+                self.gate.release(template, epoch, user, id).await?;
                 resolved.released += 1;
                 "released"
             }
@@ -152,8 +187,30 @@ impl Resolver {
             Err(error) if error.is_conflict() => "busy",
             Err(error) => return Err(error.into()),
         };
-        debug!(claim.id = %entry.id, action, "resolved an admission");
+        debug!(claim.id = %id, action, "resolved an admission");
         metrics::counter!(metric::RESOLVED, "action" => action).increment(1);
         Ok(())
     }
+}
+
+/// The admissions of one gate that have been in flight for longer than the grace.
+struct Flight {
+    template: TemplateId,
+    epoch: Epoch,
+    admissions: Vec<InFlight>,
+}
+
+fn report_stuck(flights: &[Flight], now: DateTime<Utc>, resolved: &mut Resolved) {
+    let all = flights.iter().flat_map(|flight| &flight.admissions);
+    resolved.stuck = all.filter(|one| one.admitted_at + STUCK_AFTER < now).count();
+    metrics::gauge!(metric::STUCK).set(resolved.stuck as f64);
+    if resolved.stuck > 0 {
+        let admissions = resolved.stuck;
+        warn!(admissions, "admissions were in flight for more than a minute");
+    }
+}
+
+fn note(first: &mut Option<ResolveError>, template: TemplateId, error: ResolveError) {
+    warn!(template.id = %template, error = %error, cause = ?error, "not resolved");
+    first.get_or_insert(error);
 }

@@ -1,11 +1,29 @@
 //! Servers that die, hang and come back while claims are on their way.
 
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use chrono::TimeDelta;
 use coupon::UserId;
-use futures::future::join_all;
-use landing::claims::{Answer, CLAIMS_MAX, Unavailable};
+use futures::{future::join_all, join};
+use landing::{
+    claims::{Answer, CLAIMS_MAX, Unavailable},
+    gates::Gates,
+    metric,
+    rebuild::RebuildError,
+    resolver::{ResolveError, Resolver},
+};
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use mysql_store::{StoreError, connect, stock};
 
 use crate::{
-    harness::{Process, Rows, TEMPLATE, USER, World, again, claim, until},
+    harness::{Process, Rows, TEMPLATE, USER, World, again, claim, now, number, until},
     private,
 };
 
@@ -108,6 +126,80 @@ async fn a_mysql_that_dies_or_hangs_gets_the_same_batch_when_it_is_back() {
     }
 }
 
+/// Everything that asks MySQL gives up within [`connect::ANSWER_MAX`], if it is silent from the moment on
+/// when the connection had just been found to answer.
+#[tokio::test]
+async fn a_mysql_that_falls_silent_keeps_nobody_waiting_and_what_is_stuck_is_counted() {
+    let mut servers = private::servers().await;
+    let world = private::world(&servers, "mysql_silent", 10, 2).await;
+    let gauges = Gauges::default();
+    let _recorded = metrics::set_default_local_recorder(&gauges);
+    let lost = claim(USER, "a", 1);
+    let epoch = world.meta().await.epoch;
+    world.gate.claim(&lost, epoch, now()).await.unwrap();
+    let patient = Resolver { grace: Duration::from_secs(10), ..world.resolver() };
+    let mut watched = Vec::new();
+    patient.look_again(&mut watched, now()).await.unwrap();
+    assert_eq!((gauges.value(metric::STUCK), &watched[..]), (0.0, &[TEMPLATE][..]));
+
+    let pool = connect::pool(&world.url, 1).await.unwrap();
+    let mut checked_out = connect::acquire(&pool).await.unwrap();
+    let before = number(&mut checked_out, "select connection_id()").await;
+    servers.database.pause().unwrap();
+    let later = now() + TimeDelta::minutes(2);
+    let silent = async {
+        let asked = connect::within(stock::get(&mut checked_out, TEMPLATE)).await;
+        let error = asked.unwrap_err();
+        assert!(error.is_unavailable() && matches!(error, StoreError::Silent), "{error:?}");
+        drop(checked_out);
+        // Closed, though the server says nothing to that either.
+        until(async || pool.size() == 0).await;
+    };
+    let (_gates, mut keeper) = Gates::new(world.pool.clone(), world.gate.clone(), "silent");
+    let (resolved, kept, ()) =
+        join!(patient.look_again(&mut watched, later), keeper.look(later), silent);
+    assert!(matches!(resolved, Err(ResolveError::Store(error)) if error.is_unavailable()));
+    assert!(matches!(kept, Err(RebuildError::Store(error)) if error.is_unavailable()));
+    assert_eq!(gauges.value(metric::STUCK), 1.0);
+
+    servers.database.resume().unwrap();
+    let mut next = connect::acquire(&pool).await.unwrap();
+    assert_ne!(number(&mut next, "select connection_id()").await, before);
+    assert_eq!(patient.look_again(&mut watched, later).await.unwrap().released, 1);
+    patient.look_again(&mut watched, later).await.unwrap();
+    assert_eq!(gauges.value(metric::STUCK), 0.0);
+    world.assert_gate_equals_mysql().await;
+}
+
+/// The gauges that were set under this recorder.
+#[derive(Default)]
+struct Gauges(Mutex<HashMap<String, Arc<AtomicU64>>>);
+
+impl Gauges {
+    fn value(&self, name: &str) -> f64 {
+        f64::from_bits(self.0.lock().unwrap()[name].load(Ordering::Relaxed))
+    }
+}
+
+impl Recorder for Gauges {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        let mut gauges = self.0.lock().unwrap();
+        Gauge::from_arc(Arc::clone(gauges.entry(key.name().to_owned()).or_default()))
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn while_mysql_is_down_claims_queue_up_to_a_bound_and_more_are_shed() {
     const ALL: i64 = CLAIMS_MAX as i64;
@@ -119,7 +211,9 @@ async fn while_mysql_is_down_claims_queue_up_to_a_bound_and_more_are_shed() {
     servers.database.kill().unwrap();
     let users = 1_000..1_000 + ALL;
     let waiting: Vec<_> = users.map(|user| process.begin(&claim(UserId(user), "a", 1))).collect();
-    until(async || process.claims.count() == CLAIMS_MAX).await;
+    let epoch = world.meta().await.epoch;
+    let in_flight = async || world.gate.in_flight_count(TEMPLATE, epoch).await.unwrap();
+    until(async || in_flight().await == CLAIMS_MAX as u64).await;
     let shed = process.claim(&claim(UserId(1), "a", 1)).await;
     assert_eq!(shed, Answer::Unavailable(Unavailable::Overloaded));
     servers.database.start().await.unwrap();

@@ -1,18 +1,34 @@
 //! Connections: pools for reads and operators, single ones for landers.
+//!
+//! Nobody waits for ever for a MySQL that is stopped or gone without a word: a pool gives up soon, a row
+//! that is held is given up by the server, and [`within`] gives up the answer to a statement. What it
+//! gave up is unknown, as after any lost connection.
 
-use std::{str::FromStr, time::Duration};
+use std::{io, str::FromStr, time::Duration};
 
 use sqlx::{
     ConnectOptions, Connection, Executor, MySql, MySqlConnection, MySqlPool,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
     pool::PoolConnection,
 };
+use tokio::time::timeout;
 
 use crate::StoreError;
 
 /// How long a caller waits for a pooled connection: longer than a checkpoint stall, shorter than a
 /// handler's deadline.
 const ACQUIRE_MAX: Duration = Duration::from_secs(3);
+
+/// How long a caller waits for what it asks of MySQL by a pooled connection: longer than for any row.
+pub const ANSWER_MAX: Duration = Duration::from_secs(8);
+
+/// A pooled statement gives up waiting for a row after this: longer than a stopped lander can hold one
+/// ([`LANDER_IDLE_SECONDS`]), so that whoever waits for it hears how it ended.
+const POOL_LOCK_WAIT_SECONDS: u32 = 6;
+
+/// How long a connection that comes back to the pool may take to end what was left undone by it, a
+/// rollback or the answer to a statement that its caller gave up.
+const RELEASE_MAX: Duration = Duration::from_secs(1);
 
 /// Distinct statements of one connection: every fixed one, and the sizes of the batched ones.
 const STATEMENTS_CACHED: usize = 200;
@@ -65,17 +81,38 @@ pub async fn pool(url: &str, connections: u32) -> Result<MySqlPool, StoreError> 
     MySqlPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE_MAX)
-        .after_connect(|connection, _| {
-            Box::pin(async move {
-                connection
-                    .execute("set session transaction isolation level read committed")
-                    .await?;
-                Ok(())
-            })
-        })
+        .after_connect(|connection, _| Box::pin(prepare(connection)))
+        .after_release(|connection, _| Box::pin(is_fit(connection)))
         .connect_with(options(url)?)
         .await
         .map_err(StoreError::query("connect"))
+}
+
+async fn prepare(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+    let lock_wait = format!("set session innodb_lock_wait_timeout = {POOL_LOCK_WAIT_SECONDS}");
+    connection.execute("set session transaction isolation level read committed").await?;
+    connection.execute(sqlx::AssertSqlSafe(lock_wait)).await?;
+    Ok(())
+}
+
+/// Whether a connection that comes back can be used again. The driver reads the rest of what was asked
+/// before its ping; one that stays silent is closed.
+async fn is_fit(connection: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
+    match timeout(RELEASE_MAX, connection.ping()).await {
+        Ok(answered) => answered.map(|()| true),
+        Err(_) => Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+/// Waits for what is asked of MySQL by a pooled connection, at most [`ANSWER_MAX`]. A connection on which
+/// it gave up must not be used again; dropped, it is closed unless the answer comes soon.
+///
+/// # Errors
+/// No answer came, and what it would have been is unknown; else whatever `work` says.
+pub async fn within<T, E: From<StoreError>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    timeout(ANSWER_MAX, work).await.unwrap_or_else(|_| Err(StoreError::Silent.into()))
 }
 
 /// A connection of the pool.

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::connect::ANSWER_MAX;
+
 /// A statement or connection failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -14,6 +16,9 @@ pub enum StoreError {
         #[source]
         source: sqlx::Error,
     },
+    /// The database said nothing for as long as a caller waits.
+    #[error("mysql said nothing for {} s", ANSWER_MAX.as_secs())]
+    Silent,
     /// A stored value is not one that this version writes.
     #[error("mysql holds an unreadable value: {what}")]
     Unreadable {
@@ -81,11 +86,11 @@ impl StoreError {
         match self {
             Self::Query { source, .. } => match source {
                 sqlx::Error::Database(_) => {
-                    // Connection limits, shutdown, read-only, killed connections.
+                    // Connection limits, shutdown, read-only, killed and silent connections.
                     matches!(
                         self.number(),
                         Some(1040 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1203 | 1290)
-                            | Some(1317 | 1927 | 2006 | 2013 | 3024)
+                            | Some(1317 | 1927 | 2006 | 2013 | 3024 | 4031)
                     )
                 }
                 sqlx::Error::Io(_)
@@ -96,6 +101,7 @@ impl StoreError {
                 | sqlx::Error::WorkerCrashed => true,
                 _ => false,
             },
+            Self::Silent => true,
             Self::Unreadable { .. } | Self::Settings(_) | Self::Url { .. } => false,
         }
     }

@@ -77,6 +77,42 @@ async fn a_pinged_lander_outlives_its_idle_time() {
 }
 
 #[tokio::test]
+async fn a_pooled_statement_hears_how_a_stopped_landing_ended_before_its_caller_gives_up() {
+    let store = Store::new("pooled").await;
+    let pool = connect::pool(&store.url, 1).await.unwrap();
+    let mut pooled = connect::acquire(&pool).await.unwrap();
+    let seconds = number(&mut pooled, "select @@session.innodb_lock_wait_timeout").await;
+    let seconds = seconds.unsigned_abs();
+    assert!(seconds > connect::LANDER_IDLE_SECONDS.into());
+    assert!(Duration::from_secs(seconds) < connect::ANSWER_MAX);
+}
+
+#[tokio::test]
+async fn a_pooled_connection_is_used_again_after_a_transaction_or_a_statement_was_dropped() {
+    let store = Store::with_template("let go", 10).await;
+    let pool = connect::pool(&store.url, 1).await.unwrap();
+    let mut pooled = connect::acquire(&pool).await.unwrap();
+    let id = id_of(&mut pooled).await;
+    let mut transaction = pooled.begin().await.unwrap();
+    execute(&mut transaction, TAKE_ONE).await;
+    drop(transaction);
+    drop(pooled);
+    let mut pooled = connect::acquire(&pool).await.unwrap();
+    assert_eq!(stock::get(&mut pooled, TEMPLATE).await.unwrap().unwrap().stock, 10);
+    assert_eq!(id_of(&mut pooled).await, id);
+    // Given up as soon as it waits for the server; the answer is nobody else's.
+    tokio::select! {
+        biased;
+        _ = stock::get(&mut pooled, TEMPLATE) => panic!("answered at once"),
+        () = std::future::ready(()) => {}
+    }
+    drop(pooled);
+    let mut pooled = connect::acquire(&pool).await.unwrap();
+    assert_eq!(id_of(&mut pooled).await, id);
+    assert_eq!(stock::get(&mut pooled, TEMPLATE).await.unwrap().unwrap().stock, 10);
+}
+
+#[tokio::test]
 async fn a_killed_connection_is_unavailable() {
     let mut store = Store::with_template("killed", 10).await;
     let mut victim = connect::lander(&store.url).await.unwrap();

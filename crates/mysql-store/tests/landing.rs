@@ -180,7 +180,8 @@ async fn the_guard_join_reads_the_demands_first_and_the_stock_by_its_key() {
     }
     execute(&mut store.connection, "analyze table template_stock").await;
     for count in [2, 16] {
-        let sql = format!("explain {}", landing::guard_join(count));
+        // MySQL's own default is a tree.
+        let sql = format!("explain format=traditional {}", landing::guard_join(count));
         let mut explain = sqlx::query(AssertSqlSafe(sql));
         for id in 1..=count as i64 {
             explain = explain.bind(id).bind(EPOCH.0).bind(1_i64);

@@ -15,7 +15,7 @@ use coupon::{Claim, LandedClaim, PayloadHash, RequestId, Template, TemplateId, U
 use mysql_store::MySqlPool;
 use redis_gate::Refusal;
 use runtime::FailPoints;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use crate::{gates::Gates, lander::Landers, settler::Settler};
@@ -100,15 +100,14 @@ impl Claims {
     /// Answers a claim. Dropping the future cancels nothing.
     pub async fn claim(&self, template: Arc<Template>, claim: Claim) -> Answer {
         let key = (claim.template_id, claim.user_id, claim.request_id.clone());
-        let (mut pending, first) = match self.under_way.join(&key, claim.payload_hash) {
+        let joined = self.under_way.join(&key, claim.payload_hash, &self.permits);
+        let (mut pending, first) = match joined {
+            Joined::Full => return Answer::Unavailable(Unavailable::Overloaded),
             // The draft's answer to a key that is still being worked on for another payload.
             Joined::Other(hash, _) if hash != claim.payload_hash => return Answer::InProgress,
             Joined::Other(_, pending) => (pending, false),
-            Joined::First(sender, pending) => {
+            Joined::First { sender, pending, permit } => {
                 let turn = Turn { key, under_way: Arc::clone(&self.under_way) };
-                let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
-                    return Answer::Unavailable(Unavailable::Overloaded);
-                };
                 let work = Arc::clone(&self.work);
                 self.tasks.spawn(async move {
                     let answer = work.run(&template, claim).await;
@@ -135,22 +134,20 @@ impl Claims {
         self.tasks.close();
         self.tasks.wait().await;
     }
-
-    /// How many claims are under way.
-    pub fn count(&self) -> usize {
-        self.tasks.len()
-    }
 }
 
 enum Joined {
-    /// Nobody was at it: the caller is, and says so by the sender.
-    First(watch::Sender<Option<Answer>>, Pending),
+    /// Nobody was at it: the caller is, by this permit, and answers all by the sender.
+    First { sender: watch::Sender<Option<Answer>>, pending: Pending, permit: OwnedSemaphorePermit },
     /// Somebody is at it, for this payload.
     Other(PayloadHash, Pending),
+    /// Nobody was at it, and too many claims are under way.
+    Full,
 }
 
 impl UnderWay {
-    fn join(&self, key: &Key, payload_hash: PayloadHash) -> Joined {
+    /// The permit is taken under the lock: nobody can wait for one who then gets none.
+    fn join(&self, key: &Key, payload_hash: PayloadHash, permits: &Arc<Semaphore>) -> Joined {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match map.entry(key.clone()) {
             Entry::Occupied(entry) => {
@@ -158,9 +155,12 @@ impl UnderWay {
                 Joined::Other(*hash, pending.clone())
             }
             Entry::Vacant(entry) => {
+                let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
+                    return Joined::Full;
+                };
                 let (sender, pending) = watch::channel(None);
                 entry.insert((payload_hash, pending.clone()));
-                Joined::First(sender, pending)
+                Joined::First { sender, pending, permit }
             }
         }
     }
