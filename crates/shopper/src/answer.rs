@@ -1,6 +1,6 @@
 //! An answer as it came: status, body byte for byte, and the headers that the contract names.
 
-use reqwest::{Response, header::HeaderMap};
+use hyper::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
 use crate::ShopperError;
@@ -23,21 +23,16 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub(crate) async fn of(response: Response) -> Result<Self, reqwest::Error> {
-        let header = |headers: &HeaderMap, name: &str| {
-            headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
-        };
-        let headers = response.headers();
-        let mut answer = Self {
-            status: response.status().as_u16(),
-            body: String::new(),
-            replayed: header(headers, "idempotency-replayed").as_deref() == Some("true"),
-            location: header(headers, "location"),
-            retry_after: header(headers, "retry-after").and_then(|text| text.parse().ok()),
-            content_type: header(headers, "content-type").unwrap_or_default(),
-        };
-        answer.body = response.text().await?;
-        Ok(answer)
+    pub(crate) fn new(status: StatusCode, headers: &HeaderMap, body: String) -> Self {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        Self {
+            status: status.as_u16(),
+            body,
+            replayed: header("idempotency-replayed") == Some("true"),
+            location: header("location").map(str::to_owned),
+            retry_after: header("retry-after").and_then(|text| text.parse().ok()),
+            content_type: header("content-type").unwrap_or_default().to_owned(),
+        }
     }
 
     /// The body, read.

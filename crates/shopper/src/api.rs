@@ -4,19 +4,21 @@ use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
+use http_body_util::Full;
+use hyper::{Request, body::Bytes};
 use jsonwebtoken::EncodingKey;
 use reqwest::{Client, Method, RequestBuilder};
 use runtime::Clock;
 use serde::de::DeserializeOwned;
 
-use crate::{Answer, NewTemplate, Shopper, ShopperError, Stock, Template, token};
+use crate::{Answer, NewTemplate, Shopper, ShopperError, Stock, Template, lines::Lines, token};
 
 /// How long an answer is waited for: above the five seconds after which the api sends a claim's
 /// client to poll.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// How long connecting may take on one machine.
-const CONNECT_MAX: Duration = Duration::from_secs(3);
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(3);
 
 /// How long a token is good: longer than any run.
 const TOKEN_LIFE: TimeDelta = TimeDelta::hours(12);
@@ -29,6 +31,7 @@ pub struct Api {
 
 struct Inner {
     client: Client,
+    lines: Lines,
     base_url: String,
     signing_key: EncodingKey,
     operator_key: String,
@@ -56,6 +59,7 @@ impl Api {
             .map_err(ShopperError::Client)?;
         let inner = Inner {
             client,
+            lines: Lines::new(base_url),
             base_url: base_url.trim_end_matches('/').to_owned(),
             signing_key: EncodingKey::from_secret(jwt_secret.as_bytes()),
             operator_key: operator_key.to_owned(),
@@ -146,11 +150,27 @@ impl Api {
         let (client, request) = request.build_split();
         let request = request.map_err(ShopperError::Client)?;
         let name = format!("{} {}", request.method(), request.url().path());
-        let no_answer = |source| ShopperError::NoAnswer { request: name, source };
-        match client.execute(request).await {
-            Ok(response) => Answer::of(response).await.map_err(no_answer),
-            Err(source) => Err(no_answer(source)),
-        }
+        let answer = async {
+            let response = client.execute(request).await?;
+            let (status, headers) = (response.status(), response.headers().clone());
+            Ok(Answer::new(status, &headers, response.text().await?))
+        };
+        answer.await.map_err(|source: reqwest::Error| ShopperError::NoAnswer {
+            request: name,
+            source: source.into(),
+        })
+    }
+
+    /// Sends a request on one of the lines that are kept for claims.
+    pub(crate) async fn send_on_line(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Answer, ShopperError> {
+        let path = request.uri().path().to_owned();
+        let no_answer = |source| ShopperError::NoAnswer { request: format!("POST {path}"), source };
+        let (head, body) = self.inner.lines.send(request).await.map_err(no_answer)?.into_parts();
+        let body = String::from_utf8_lossy(&body).into_owned();
+        Ok(Answer::new(head.status, &head.headers, body))
     }
 
     /// Sends a request whose answer must have `status`, and reads its body.

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::lines::NoAnswer;
+
 /// A call did not give what it was made for.
 #[derive(Debug, Error)]
 pub enum ShopperError {
@@ -11,7 +13,7 @@ pub enum ShopperError {
         /// Method and path.
         request: String,
         /// Why not.
-        source: reqwest::Error,
+        source: NoAnswer,
     },
     /// The answer is not the one that the call needs.
     #[error("{request} was answered {status}: {body}")]
@@ -34,6 +36,9 @@ pub enum ShopperError {
     /// The HTTP client cannot be set up.
     #[error("the HTTP client cannot be set up")]
     Client(#[source] reqwest::Error),
+    /// The request cannot be written down: a key that no header holds.
+    #[error("the request cannot be made")]
+    Request(#[source] hyper::http::Error),
     /// The secret cannot sign tokens.
     #[error("a token cannot be signed")]
     Token(#[source] jsonwebtoken::errors::Error),

@@ -10,6 +10,7 @@ mod api;
 mod crowd;
 mod error;
 mod latency;
+mod lines;
 mod tally;
 mod token;
 mod user;

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use coupon::{ClaimId, CouponId, TemplateId, UserId};
+use http_body_util::Full;
+use hyper::Request;
 use reqwest::{Method, RequestBuilder, header};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -59,11 +61,15 @@ impl Shopper {
         quantity: u32,
     ) -> Result<Answer, ShopperError> {
         let path = format!("/v1/templates/{template}/claims");
-        let mut request = self.request(Method::POST, &path).json(&json!({ "quantity": quantity }));
+        let body = format!(r#"{{"quantity":{quantity}}}"#);
+        let mut request = Request::post(path)
+            .header(header::AUTHORIZATION, &self.authorization)
+            .header(header::CONTENT_TYPE, "application/json");
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
-        self.api.send(request).await
+        let request = request.body(Full::from(body)).map_err(ShopperError::Request)?;
+        self.api.send_on_line(request).await
     }
 
     /// Asks what became of a claim.

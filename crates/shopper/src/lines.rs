@@ -1,0 +1,96 @@
+//! [`Lines`]: keep-alive connections to one api, for claims by the hundred thousand. A general client
+//! spends on a request about what the api does, and a crowd shares its machine with the api.
+
+use std::{
+    error::Error,
+    sync::{Mutex, PoisonError},
+};
+
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    client::conn::http1::{self, SendRequest},
+    header::{HOST, HeaderValue},
+};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, time::timeout};
+
+use crate::api::{ANSWER_MAX, CONNECT_MAX};
+
+/// Why there is no answer.
+pub(crate) type NoAnswer = Box<dyn Error + Send + Sync>;
+
+type Line = SendRequest<Full<Bytes>>;
+
+/// Connections to one api; as many as there are requests at a time.
+pub(crate) struct Lines {
+    authority: String,
+    idle: Mutex<Vec<Line>>,
+}
+
+impl Lines {
+    /// Lines to an `http://` URL; they are opened when they are used.
+    pub(crate) fn new(base_url: &str) -> Self {
+        let behind = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
+        let authority = behind.split('/').next().unwrap_or_default().to_owned();
+        Self { authority, idle: Mutex::default() }
+    }
+
+    /// Sends a request and reads its answer to the end. Dropped before that, it hangs up.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, NoAnswer> {
+        request.headers_mut().insert(HOST, HeaderValue::from_str(&self.authority)?);
+        timeout(ANSWER_MAX, self.ask(request)).await?
+    }
+
+    async fn ask(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Bytes>, NoAnswer> {
+        let (response, line) = loop {
+            let (mut line, used) = match self.free() {
+                Some(line) => (line, true),
+                None => (self.open().await?, false),
+            };
+            match line.try_send_request(request).await {
+                Ok(response) => break (response, line),
+                // The api closed a line that lay idle, before anything was said on it.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) if used => request = unsent,
+                    _ => return Err(error.into_error().into()),
+                },
+            }
+        };
+        let response = whole(response).await?;
+        self.idle().push(line);
+        Ok(response)
+    }
+
+    fn free(&self) -> Option<Line> {
+        let mut idle = self.idle();
+        while let Some(line) = idle.pop() {
+            if line.is_ready() {
+                return Some(line);
+            }
+        }
+        None
+    }
+
+    async fn open(&self) -> Result<Line, NoAnswer> {
+        let stream = timeout(CONNECT_MAX, TcpStream::connect(&self.authority)).await??;
+        stream.set_nodelay(true)?;
+        let (line, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        // It ends when the line is dropped, or the api closes it; then its requests say so.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(line)
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Line>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn whole(response: Response<Incoming>) -> Result<Response<Bytes>, hyper::Error> {
+    let (head, body) = response.into_parts();
+    Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
+}
