@@ -1,4 +1,4 @@
-#!lua flags=no-writes
+#!lua flags=allow-oom
 -- A page of a user's unused coupons, the newest first, without those whose validity has ended.
 --
 -- KEYS    1 list (ZSet), 2 coupons (hash)
@@ -10,21 +10,40 @@
 --         ('' and '': there is none)
 --
 -- Atomic, because a page is only as good as the sentinels read with it.
+-- It writes nothing, and yet is not declared so: then a replica, and a master that has lost its
+-- replicas and must not write, refuse it. Either may lack what the view was told.
 -- @include view_state.lua
 local list, coupons = KEYS[1], KEYS[2]
 local now, limit, looks = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local known, from_score, from_member = ARGV[5], ARGV[6], ARGV[7]
+local known, from_score, from_member = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 
--- Whether `member` comes behind the cursor's among members of one score. Byte by byte as the ZSet
--- sorts them: Lua's own comparison follows the server's locale.
-local function is_behind(member, cursor)
-  for i = 1, math.min(#member, #cursor) do
-    local left, right = string.byte(member, i), string.byte(cursor, i)
-    if left ~= right then
-      return left < right
+-- Whether `left` comes before `right` among members of one score, which the ZSet sorts by their
+-- bytes: Lua's own comparison follows the server's locale.
+local function is_less(left, right)
+  for i = 1, math.min(#left, #right) do
+    local a, b = string.byte(left, i), string.byte(right, i)
+    if a ~= b then
+      return a < b
     end
   end
-  return #member < #cursor
+  return #left < #right
+end
+
+-- The rank of the first of `count` members behind the cursor, by halves: its own member may be gone,
+-- and any number may share its score.
+local function rank_behind_cursor(count)
+  local low, high = 0, count
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local member, score = unpack(redis.call('ZREVRANGE', list, middle, middle, 'WITHSCORES'))
+    score = tonumber(score)
+    if score < from_score or (score == from_score and is_less(member, from_member)) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  return low
 end
 
 if view_state(list, coupons, ARGV[1]) ~= 'complete' then
@@ -34,33 +53,35 @@ if known ~= '' and redis.call('HEXISTS', coupons, known) == 0 then
   return {2}
 end
 
-local page, count, offset = {1, '', ''}, 0, 0
-local max = from_score == '' and '+inf' or from_score
-while true do
-  local found =
-    redis.call('ZREVRANGEBYSCORE', list, max, 0, 'WITHSCORES', 'LIMIT', offset, limit + 1)
+-- The sentinel has the last rank.
+local count = redis.call('ZCARD', list) - 1
+local rank = from_score and rank_behind_cursor(count) or 0
+local stop = math.min(rank + looks, count)
+local page, shown = {1, '', ''}, 0
+while rank < stop and shown < limit do
+  local last = math.min(rank + limit - shown, stop) - 1
+  local found, ids = redis.call('ZREVRANGE', list, rank, last, 'WITHSCORES'), {}
   for i = 1, #found, 2 do
-    local member, score = found[i], found[i + 1]
-    if score ~= from_score or is_behind(member, from_member) then
-      if count == limit or looks == 0 then
-        return page
-      end
-      local id = string.match(member, '_(%d+)$')
-      local entry = id and redis.call('HGET', coupons, id)
-      if not entry then
-        return {3}
-      end
-      if tonumber(string.match(entry, '(%d+)$')) > now then
-        page[#page + 1] = id
-        page[#page + 1] = entry
-        count = count + 1
-      end
-      page[2], page[3], looks = score, member, looks - 1
+    ids[#ids + 1] = string.match(found[i], '_(%d+)$')
+  end
+  if 2 * #ids < #found then
+    return {3}
+  end
+  local entries = redis.call('HMGET', coupons, unpack(ids))
+  for i = 1, #ids do
+    if not entries[i] then
+      return {3}
+    end
+    if tonumber(string.match(entries[i], '(%d+)$')) > now then
+      page[#page + 1] = ids[i]
+      page[#page + 1] = entries[i]
+      shown = shown + 1
     end
   end
-  if #found < 2 * (limit + 1) then
-    page[2], page[3] = '', ''
-    return page
-  end
-  offset = offset + limit + 1
+  page[2], page[3] = found[#found], found[#found - 1]
+  rank = last + 1
 end
+if rank == count then
+  page[2], page[3] = '', ''
+end
+return page

@@ -55,6 +55,13 @@ impl TestServers {
         Self { endpoints: servers.endpoints() }
     }
 
+    /// The same servers with another view's Redis.
+    #[must_use]
+    pub fn with_view(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.endpoints.view_redis_url);
+        self
+    }
+
     /// Where they are.
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints

@@ -117,12 +117,16 @@ impl Connection {
                     | ServerErrorKind::BusyLoading
             )
         );
-        if !(refused || error.is_io_error() || error.is_unrecoverable_error()) {
-            return;
+        if refused || error.is_io_error() || error.is_unrecoverable_error() {
+            self.give_up(live, &error.to_string());
         }
+    }
+
+    /// Gives a connection up; whoever needs the next one finds out the generation again.
+    pub(crate) fn give_up(&self, live: &Live, reason: &str) {
         let mut current = self.live.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|current| current.serial == live.serial) {
-            warn!(error = %error, "connection to the view's Redis given up");
+            warn!(reason, "connection to the view's Redis given up");
             *current = None;
         }
     }
@@ -153,7 +157,8 @@ impl Connection {
 }
 
 /// Run and replication id: the first changes when the server restarts, the second when another one
-/// becomes the master.
+/// becomes the master. A replica has none of its own: it follows, and may lack what its master
+/// acknowledged.
 async fn run_id(commands: &mut MultiplexedConnection) -> Result<String, ViewError> {
     let (server, replication): (InfoDict, InfoDict) = redis::pipe()
         .cmd("INFO")
@@ -165,6 +170,9 @@ async fn run_id(commands: &mut MultiplexedConnection) -> Result<String, ViewErro
         .map_err(ViewError::Connect)?;
     let run: Option<String> = server.get("run_id");
     let master: Option<String> = replication.get("master_replid");
+    if replication.get("role").is_some_and(|role: String| role != "master") {
+        return Err(ViewError::Replica);
+    }
     match (run, master) {
         (Some(run), Some(master)) => Ok(format!("{run}/{master}")),
         _ => Err(ViewError::unreadable("INFO without run_id or master_replid")),

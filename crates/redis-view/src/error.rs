@@ -21,6 +21,10 @@ pub enum ViewError {
     #[error("the view's Redis cannot be reached")]
     Connect(#[source] redis::RedisError),
 
+    /// The server is a replica, which may lack what its master acknowledged.
+    #[error("the view's Redis is a replica; point VIEW_REDIS_URL at the master")]
+    Replica,
+
     /// The view generation of this server could not be found out.
     #[error("the view generation could not be read")]
     Generation(#[source] Box<dyn Error + Send + Sync>),

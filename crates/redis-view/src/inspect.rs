@@ -40,14 +40,14 @@ impl ViewStore {
     /// See [`ViewError`].
     pub async fn users(&self) -> Result<Vec<UserId>, ViewError> {
         let mut live = self.live().await?;
-        let failed = |source| ViewError::Command { operation: "scan the views", source };
         let (mut users, mut cursor) = (Vec::new(), 0u64);
         loop {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(keys::lists(self.prefix()));
             scan.arg("COUNT").arg(SCAN_COUNT);
-            let (next, found): (u64, Vec<String>) =
-                scan.query_async(&mut live.commands).await.map_err(failed)?;
+            let answer: Result<(u64, Vec<String>), _> = scan.query_async(&mut live.commands).await;
+            let (next, found) =
+                answer.map_err(|source| self.failed_for_all("scan the views", &live, source))?;
             users.extend(found.iter().filter_map(|key| keys::user_of_list(self.prefix(), key)));
             if next == 0 {
                 users.sort_unstable();
@@ -76,7 +76,7 @@ impl ViewStore {
             .arg(coupons)
             .query_async(&mut live.commands)
             .await
-            .map_err(|source| ViewError::Command { operation: "read a whole view", source })?;
+            .map_err(|source| self.failed_for_all("read a whole view", &live, source))?;
         let (sentinels, list): (BTreeMap<_, _>, _) =
             list.into_iter().partition(|(_, score)| *score < 0);
         let token = coupons.remove("~token").unwrap_or_default();

@@ -42,7 +42,7 @@ pub enum Begun {
     Busy,
     /// The view is complete.
     Complete,
-    /// A view of a later generation stands; this connection is out of date.
+    /// A view of a later generation stands: this connection was out of date, and is given up.
     Outdated,
 }
 
@@ -68,11 +68,15 @@ impl ViewStore {
             NONCE_YOUNG.as_millis().to_string(),
             UNFINISHED_LIFE.as_millis().to_string(),
         ];
+        let live = call.live.clone();
         match call.run(&self.inner.scripts.begin).await? {
             0 => Ok(Begun::Busy),
             1 => Ok(Begun::Begun(nonce)),
             2 => Ok(Begun::Complete),
-            3 => Ok(Begun::Outdated),
+            3 => {
+                self.inner.connection.give_up(&live, "a view of a later generation stands");
+                Ok(Begun::Outdated)
+            }
             code => Err(ViewError::unreadable(format!("view_begin answered {code}"))),
         }
     }

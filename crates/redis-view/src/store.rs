@@ -16,6 +16,9 @@ use crate::{
 /// two hundred take well under a millisecond.
 pub const CHANGES_PER_CALL: usize = 200;
 
+/// Views dropped by one pipeline of [`ViewStore::drop_all`]: other commands get their turn between two.
+const DROPS_PER_CALL: usize = 1_000;
+
 /// The view. Clones share one connection.
 #[derive(Clone)]
 pub struct ViewStore {
@@ -24,7 +27,7 @@ pub struct ViewStore {
 
 pub(crate) struct Inner {
     prefix: String,
-    connection: Connection,
+    pub(crate) connection: Connection,
     pub(crate) scripts: Scripts,
 }
 
@@ -113,6 +116,25 @@ impl ViewStore {
         self.command("drop a user's view", user, &command).await
     }
 
+    /// Drops every view that stands when this is called, and tells how many. Each is cold once this
+    /// is done, unless a reader rebuilt it from MySQL meanwhile.
+    ///
+    /// # Errors
+    /// See [`ViewError`]; the same call may be repeated.
+    pub async fn drop_all(&self) -> Result<usize, ViewError> {
+        let users = self.users().await?;
+        for some in users.chunks(DROPS_PER_CALL) {
+            let mut live = self.live().await?;
+            let mut command = redis::pipe();
+            for user in some {
+                command.cmd("UNLINK").arg(&self.keys(*user)).ignore();
+            }
+            let dropped: Result<(), _> = command.query_async(&mut live.commands).await;
+            dropped.map_err(|source| self.failed_for_all("drop all views", &live, source))?;
+        }
+        Ok(users.len())
+    }
+
     async fn scores(
         &self,
         user: UserId,
@@ -184,6 +206,16 @@ impl ViewStore {
         if source.code() == Some("WRONGTYPE") {
             return ViewError::WrongType { user };
         }
+        self.failed_for_all(operation, live, source)
+    }
+
+    /// A failure that is nobody's in particular.
+    pub(crate) fn failed_for_all(
+        &self,
+        operation: &'static str,
+        live: &Live,
+        source: redis::RedisError,
+    ) -> ViewError {
         self.inner.connection.judge(live, &source);
         ViewError::Command { operation, source }
     }

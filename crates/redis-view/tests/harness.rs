@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicI64, Ordering},
     },
 };
@@ -39,12 +39,16 @@ pub(crate) struct TestView {
 impl TestView {
     pub(crate) async fn new(name: &str) -> Self {
         let scope = TestServers::shared().scope(name);
+        Self::on(scope.endpoints.view_redis_url, scope.key_prefix).await
+    }
+
+    /// A view on any Redis.
+    pub(crate) async fn on(url: String, prefix: String) -> Self {
         let generation = Arc::new(AtomicI64::new(1));
-        let url = scope.endpoints.view_redis_url;
         let redis = redis::Client::open(url.as_str()).unwrap();
         let redis = redis.get_multiplexed_async_connection().await.unwrap();
-        let store = connect(&url, &scope.key_prefix, &generation).await;
-        Self { store, redis, generation, url, prefix: scope.key_prefix }
+        let store = connect(&url, &prefix, &generation).await;
+        Self { store, redis, generation, url, prefix }
     }
 
     /// Another process with the same view.
@@ -55,8 +59,7 @@ impl TestView {
     /// Another process, on a connection that the test can cut.
     pub(crate) async fn through_a_wire(&self) -> (ViewStore, Wire) {
         let wire = Wire::to(self.url.trim_start_matches("redis://").to_owned()).await;
-        let url = format!("redis://{}", wire.address);
-        (connect(&url, &self.prefix, &self.generation).await, wire)
+        (connect(&wire.url(), &self.prefix, &self.generation).await, wire)
     }
 
     pub(crate) fn list(&self) -> String {
@@ -67,13 +70,14 @@ impl TestView {
         keys::coupons(&self.prefix, USER)
     }
 
+    /// Both keys of any user.
+    pub(crate) fn keys_of(&self, user: UserId) -> [String; 2] {
+        [keys::list(&self.prefix, user), keys::coupons(&self.prefix, user)]
+    }
+
     /// Sends any command.
     pub(crate) async fn send(&self, words: &[&str]) {
-        let mut command = redis::cmd(words[0]);
-        for word in &words[1..] {
-            command.arg(word);
-        }
-        let _: redis::Value = command.query_async(&mut self.redis.clone()).await.unwrap();
+        send(&mut self.redis.clone(), words).await;
     }
 
     /// A key as the server would dump it; `None`: it is not there.
@@ -81,13 +85,28 @@ impl TestView {
         redis::cmd("DUMP").arg(key).query_async(&mut self.redis.clone()).await.unwrap()
     }
 
+    /// What a server of this test alone has done so far.
+    pub(crate) async fn costs(&self) -> Costs {
+        let info: redis::InfoDict =
+            redis::cmd("INFO").arg("all").query_async(&mut self.redis.clone()).await.unwrap();
+        // `calls=7,usec=…`
+        let calls = |command: &str| {
+            let found: Option<String> = info.get(&format!("cmdstat_{command}"));
+            let calls = found.and_then(|text| {
+                text.strip_prefix("calls=")?.split(',').next()?.parse::<u64>().ok()
+            });
+            calls.unwrap_or_default()
+        };
+        Costs {
+            list_reads: calls("zrevrange") + calls("zrangebyscore") + calls("zrevrangebyscore"),
+            hash_reads: calls("hget") + calls("hmget"),
+            bytes_sent: info.get("total_net_output_bytes").unwrap_or_default(),
+        }
+    }
+
     /// Makes the user's view whole with these rows.
     pub(crate) async fn rebuild(&self, rows: &[Change]) {
-        let Begun::Begun(nonce) = self.store.begin(USER, now()).await.unwrap() else {
-            panic!("the view is not cold");
-        };
-        assert!(self.store.load(USER, nonce, rows).await.unwrap());
-        assert!(self.store.complete(USER, nonce).await.unwrap());
+        rebuild(&self.store, rows).await;
     }
 
     pub(crate) async fn ask(&self) -> PageAnswer {
@@ -103,23 +122,34 @@ impl TestView {
     }
 }
 
+/// What a server has done.
+pub(crate) struct Costs {
+    pub(crate) list_reads: u64,
+    pub(crate) hash_reads: u64,
+    pub(crate) bytes_sent: u64,
+}
+
 /// Passes bytes on to a server, until it is cut.
 pub(crate) struct Wire {
     address: SocketAddr,
+    server: Arc<Mutex<String>>,
     cuts: watch::Sender<()>,
     listening: AbortHandle,
 }
 
 impl Wire {
-    async fn to(server: String) -> Self {
+    pub(crate) async fn to(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (cuts, _) = watch::channel(());
         let sender = cuts.clone();
+        let server = Arc::new(Mutex::new(server));
+        let leads_to = Arc::clone(&server);
         let listening = tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
                 let mut cut = sender.subscribe();
-                let mut far = TcpStream::connect(&server).await.unwrap();
+                let server = leads_to.lock().unwrap().clone();
+                let mut far = TcpStream::connect(server).await.unwrap();
                 tokio::spawn(async move {
                     tokio::select! {
                         _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
@@ -128,7 +158,16 @@ impl Wire {
                 });
             }
         });
-        Self { address, cuts, listening: listening.abort_handle() }
+        Self { address, server, cuts, listening: listening.abort_handle() }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// New connections lead to another server; those that stand stay.
+    pub(crate) fn lead_to(&self, server: String) {
+        *self.server.lock().unwrap() = server;
     }
 
     /// Ends every connection and takes no new one.
@@ -150,6 +189,24 @@ async fn connect(url: &str, prefix: &str, generation: &Arc<AtomicI64>) -> ViewSt
         Box::pin(async move { Ok(generation) })
     });
     ViewStore::connect(url, prefix, generation_of).await.unwrap()
+}
+
+/// Sends any command.
+pub(crate) async fn send(redis: &mut MultiplexedConnection, words: &[&str]) -> redis::Value {
+    let mut command = redis::cmd(words[0]);
+    for word in &words[1..] {
+        command.arg(word);
+    }
+    command.query_async(redis).await.unwrap()
+}
+
+/// Makes the user's view whole with these rows.
+pub(crate) async fn rebuild(store: &ViewStore, rows: &[Change]) {
+    let Begun::Begun(nonce) = store.begin(USER, now()).await.unwrap() else {
+        panic!("the view is not cold");
+    };
+    assert!(store.load(USER, nonce, rows).await.unwrap());
+    assert!(store.complete(USER, nonce).await.unwrap());
 }
 
 pub(crate) fn now() -> DateTime<Utc> {

@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod apply;
+mod failover;
 mod harness;
+mod interleavings;
 mod page;
 mod reader;
 mod rebuild;

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use coupon::CouponId;
+use coupon::{CouponId, UserId};
 use redis_view::{MyCouponsError, Origin, PageRequest, ViewReader};
 
 use crate::harness::{TestView, USER, first, unused, used};
@@ -35,6 +35,39 @@ async fn a_cold_view_is_rebuilt_once_by_a_thousand_readers() {
     }
     assert_eq!(reads.load(Ordering::SeqCst), 1);
     assert_eq!(view.shown().await, [1]);
+}
+
+#[tokio::test]
+async fn rebuilds_of_many_users_are_bounded_and_everybody_is_answered() {
+    let view = TestView::new("bounded").await;
+    let reader = Arc::new(ViewReader::new(view.store.clone()));
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let readers: Vec<_> = (1..=200)
+        .map(|user| {
+            let (reader, now, most) = (Arc::clone(&reader), Arc::clone(&now), Arc::clone(&most));
+            tokio::spawn(async move {
+                let rows = async || {
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    // Whoever else may read begins now.
+                    for _ in 0..100 {
+                        tokio::task::yield_now().await;
+                    }
+                    now.fetch_sub(1, Ordering::SeqCst);
+                    Ok::<_, Infallible>(vec![unused(user)])
+                };
+                reader.my_coupons(UserId(user), &first(10), rows).await.unwrap()
+            })
+        })
+        .collect();
+    for (user, reader) in (1..=200).zip(readers) {
+        let answer = reader.await.unwrap();
+        assert_eq!(
+            (answer.origin, answer.page.coupons),
+            (Origin::Rebuild, vec![unused(user).coupon])
+        );
+    }
+    let most = most.load(Ordering::SeqCst);
+    assert!((2..=8).contains(&most), "{most} at a time");
 }
 
 #[tokio::test]

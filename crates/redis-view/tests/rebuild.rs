@@ -149,3 +149,22 @@ async fn a_member_without_details_makes_the_view_cold_once_and_for_all() {
     view.rebuild(&[unused(1)]).await;
     assert_eq!(view.shown().await, [1]);
 }
+
+#[tokio::test]
+async fn dropping_all_views_makes_each_cold_and_leaves_other_keys() {
+    let view = TestView::new("drop all").await;
+    view.rebuild(&[unused(1)]).await;
+    let other = coupon::UserId(8);
+    let Begun::Begun(nonce) = view.store.begin(other, now()).await.unwrap() else { panic!() };
+    let [list, _] = view.keys_of(coupon::UserId(9));
+    view.send(&["SET", &list, "of another type"]).await;
+    let not_ours = format!("{}x", view.list());
+    view.send(&["SET", &not_ours, "x"]).await;
+
+    assert_eq!(view.store.drop_all().await.unwrap(), 3);
+    assert_eq!(view.ask().await, PageAnswer::Cold);
+    assert!(!view.store.complete(other, nonce).await.unwrap(), "it read MySQL before the drop");
+    assert_eq!(view.store.users().await.unwrap(), []);
+    assert!(view.dump(&not_ours).await.is_some());
+    view.send(&["DEL", &not_ours]).await;
+}

@@ -29,7 +29,7 @@ pub use event::{DecodeError, Event, MAX_EVENT_BYTES, Op, SCHEMA_VERSION, Source,
 pub use fenced::FencedWriter;
 pub use message::{HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Message};
 pub use names::TopicNames;
-pub use offsets::{PartitionOffsets, committed_lag, partitions, topic_offsets};
+pub use offsets::{PartitionOffsets, committed_lag, committed_offsets, partitions, topic_offsets};
 pub use ordered::{Enqueued, OrderedProducer, Record};
 pub use producer::{Delivered, Producer, ProducerOptions};
 pub use row::{ExpiryWakeUp, StockMovementRow, TemplateRow, UserCouponRow};

@@ -1,6 +1,10 @@
 //! Ends of topics and how far groups are behind, for metrics, tests and the verifier.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    slice,
+    time::{Duration, Instant},
+};
 
 use rdkafka::{
     Offset,
@@ -68,25 +72,52 @@ pub async fn committed_lag(brokers: &str, group: &str, topic: &str) -> Result<i6
     client::blocking(move || {
         let consumer = reader(&brokers, &group)?;
         let ends = watermarks(&consumer, &brokers, &topic)?;
-        let mut asked = TopicPartitionList::new();
-        for end in &ends {
-            asked.add_partition(&topic, end.partition);
-        }
-        let committed = consumer
-            .committed_offsets(asked, REQUEST_WAIT)
-            .map_err(|source| TopicError::Offsets { topic: topic.clone(), source })?;
-        Ok(ends.iter().map(|end| behind(end, &committed, &topic)).sum())
+        let committed = committed(&consumer, &topic, ends.iter().map(|end| end.partition))?;
+        Ok(ends.iter().map(|end| behind(end, &committed)).sum())
     })
     .await
 }
 
+/// Of each partition of `topic` that `group` has committed, the offset of the next message it wants.
+/// Fails when no broker answers within 15 s.
+pub async fn committed_offsets(
+    brokers: &str,
+    group: &str,
+    topic: &str,
+) -> Result<HashMap<i32, i64>, TopicError> {
+    let (brokers, group, topic) = (brokers.to_owned(), group.to_owned(), topic.to_owned());
+    client::blocking(move || {
+        let consumer = reader(&brokers, &group)?;
+        client::await_topics(consumer.client(), &brokers, slice::from_ref(&topic))?;
+        let partitions = client::partitions_of(consumer.client(), &topic)?;
+        committed(&consumer, &topic, 0..partitions)
+    })
+    .await
+}
+
+fn committed(
+    consumer: &BaseConsumer,
+    topic: &str,
+    partitions: impl Iterator<Item = i32>,
+) -> Result<HashMap<i32, i64>, TopicError> {
+    let mut asked = TopicPartitionList::new();
+    for partition in partitions {
+        asked.add_partition(topic, partition);
+    }
+    let answer = consumer
+        .committed_offsets(asked, REQUEST_WAIT)
+        .map_err(|source| TopicError::Offsets { topic: topic.to_owned(), source })?;
+    let known = answer.elements().into_iter().filter_map(|element| match element.offset() {
+        Offset::Offset(offset) => Some((element.partition(), offset)),
+        _ => None,
+    });
+    Ok(known.collect())
+}
+
 /// A partition never committed is behind by all it holds.
-fn behind(end: &PartitionOffsets, committed: &TopicPartitionList, topic: &str) -> i64 {
-    let offset = committed.find_partition(topic, end.partition).map(|found| found.offset());
-    let position = match offset {
-        Some(Offset::Offset(offset)) => offset.max(end.start),
-        _ => end.start,
-    };
+fn behind(end: &PartitionOffsets, committed: &HashMap<i32, i64>) -> i64 {
+    let position =
+        committed.get(&end.partition).map_or(end.start, |offset| *offset.max(&end.start));
     end.end - position
 }
 

@@ -1,0 +1,43 @@
+//! [`OwnView`]: a view's Redis of one test alone.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::{Error, Options, Process, Result, paths, redis};
+
+/// A view's Redis that a test may stop, fill, flush or promote. Dropped, it is gone with its data.
+#[derive(Debug)]
+pub struct OwnView {
+    /// The server.
+    pub server: Process,
+    dir: PathBuf,
+}
+
+impl OwnView {
+    /// Starts one; its folder bears `name`, which no other running test may use. `settings` are
+    /// arguments of `redis-server` that win over ours.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn start(name: &str, settings: &[&str]) -> Result<Self> {
+        let dir = paths::project_root().join(".dev/test/own").join(name);
+        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        let server = redis::prepare_view(&dir, &Options::default())?;
+        let mut server = server.arguments(settings.iter().copied());
+        server.start().await?;
+        Ok(Self { server, dir })
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.server.address())
+    }
+}
+
+impl Drop for OwnView {
+    fn drop(&mut self) {
+        // Nobody is left to tell; what stays is overwritten by the next run.
+        drop(self.server.kill());
+        drop(fs::remove_dir_all(&self.dir));
+    }
+}

@@ -1,0 +1,181 @@
+//! A Redis that failed over, or started again, may lack what it acknowledged: views from before are
+//! worth nothing, whatever they hold.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use devstack::{OwnView, TestServers};
+use redis::aio::MultiplexedConnection;
+use redis_view::{Applied, GenerationFuture, PageAnswer, ViewError, ViewStore};
+
+use crate::harness::{USER, Wire, first, rebuild, send, unused, used};
+
+/// Longest wait for a server that is there.
+const AT_LAST: Duration = Duration::from_secs(30);
+
+/// As MySQL keeps it: another server than the last one raises it.
+#[derive(Default)]
+struct Generation {
+    run_id: String,
+    number: i64,
+}
+
+/// What all processes of a platform go by.
+#[derive(Clone, Default)]
+struct Platform {
+    generation: Arc<Mutex<Generation>>,
+}
+
+impl Platform {
+    /// Another process, on connections that follow the wire.
+    async fn process(&self, url: &str) -> Result<ViewStore, ViewError> {
+        let stored = Arc::clone(&self.generation);
+        let generation_of = Box::new(move |run_id| -> GenerationFuture {
+            let mut stored = stored.lock().unwrap();
+            if stored.run_id != run_id {
+                *stored = Generation { run_id, number: stored.number + 1 };
+            }
+            let number = stored.number;
+            Box::pin(async move { Ok(number) })
+        });
+        ViewStore::connect(url, "", generation_of).await
+    }
+
+    fn number(&self) -> i64 {
+        self.generation.lock().unwrap().number
+    }
+}
+
+async fn own(name: &str, settings: &[&str]) -> (OwnView, MultiplexedConnection) {
+    let server = OwnView::start(&TestServers::shared().scope(name).database, settings).await;
+    let server = server.unwrap();
+    let redis = redis::Client::open(server.url()).unwrap();
+    let redis = redis.get_multiplexed_async_connection().await.unwrap();
+    (server, redis)
+}
+
+/// A master and its replica, which has seen all that the master holds by now.
+struct Pair {
+    master: (OwnView, MultiplexedConnection),
+    replica: (OwnView, MultiplexedConnection),
+}
+
+impl Pair {
+    async fn start(name: &str) -> Self {
+        let master = own(name, &["--repl-diskless-sync-delay", "0"]).await;
+        let replica = own(name, &[]).await;
+        let mut pair = Self { master, replica };
+        let (host, port) = pair.address_of_master();
+        send(&mut pair.replica.1, &["REPLICAOF", &host, &port]).await;
+        pair
+    }
+
+    fn address_of_master(&self) -> (String, String) {
+        let address = self.master.0.server.address();
+        (address.ip().to_string(), address.port().to_string())
+    }
+
+    /// Waits until the replica has acknowledged every write so far.
+    async fn in_step(&mut self) {
+        let caught_up = async {
+            // A write of this very connection is what WAIT waits for.
+            send(&mut self.master.1, &["SET", "mark", "1"]).await;
+            while send(&mut self.master.1, &["WAIT", "1", "100"]).await != redis::Value::Int(1) {}
+        };
+        tokio::time::timeout(AT_LAST, caught_up).await.unwrap();
+    }
+}
+
+/// Asks until the answer is a view's: the first call may meet the dead connection, and those after it
+/// the pause between two attempts to connect.
+async fn ask(store: &ViewStore) -> PageAnswer {
+    let asking = async {
+        loop {
+            match store.page(USER, &first(10)).await {
+                Ok(answer) => return answer,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    tokio::time::timeout(AT_LAST, asking).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_promoted_replica_that_lacks_a_write_shows_nobody_the_used_coupon() {
+    let mut pair = Pair::start("promoted").await;
+    let wire = Wire::to(pair.master.0.server.address().to_string()).await;
+    let platform = Platform::default();
+    let store = platform.process(&wire.url()).await.unwrap();
+    rebuild(&store, &[unused(1)]).await;
+    pair.in_step().await;
+    send(&mut pair.replica.1, &["REPLICAOF", "NO", "ONE"]).await;
+    // Acknowledged by the old master alone.
+    assert_eq!(store.apply(USER, &[used(1)]).await.unwrap(), [Applied::Applied]);
+
+    wire.lead_to(pair.replica.0.server.address().to_string());
+    wire.cut();
+    assert_eq!(ask(&store).await, PageAnswer::Cold);
+    assert_eq!(platform.number(), 2);
+    let contents = store.contents(USER).await.unwrap();
+    assert!(!contents.trusted && contents.list.contains_key("1_1"), "it is there, not believed");
+    // A consumer that replays what it can does not bring it back to life either.
+    assert_eq!(store.apply(USER, &[unused(1)]).await.unwrap(), [Applied::Cold]);
+    rebuild(&store, &[used(1)]).await;
+    assert!(matches!(ask(&store).await, PageAnswer::Page(page) if page.coupons.is_empty()));
+}
+
+#[tokio::test]
+async fn a_master_that_became_a_replica_answers_no_page_on_connections_that_stand() {
+    let mut pair = Pair::start("demoted").await;
+    let wire = Wire::to(pair.master.0.server.address().to_string()).await;
+    let platform = Platform::default();
+    let store = platform.process(&wire.url()).await.unwrap();
+    rebuild(&store, &[unused(1)]).await;
+    pair.in_step().await;
+    send(&mut pair.replica.1, &["REPLICAOF", "NO", "ONE"]).await;
+    let new = pair.replica.0.server.address();
+    let (host, port) = (new.ip().to_string(), new.port().to_string());
+    send(&mut pair.master.1, &["REPLICAOF", &host, &port]).await;
+
+    let error = store.page(USER, &first(10)).await.unwrap_err();
+    assert!(matches!(error, ViewError::Command { .. }), "{error:?}");
+    // As long as the way leads there, nobody takes it for the view, or raises the generation.
+    let error = platform.process(&wire.url()).await.err().unwrap();
+    assert!(error.to_string().contains("point VIEW_REDIS_URL at the master"), "{error}");
+    assert_eq!(platform.number(), 1);
+    wire.lead_to(new.to_string());
+    assert_eq!(ask(&store).await, PageAnswer::Cold);
+    assert_eq!(platform.number(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_started_again_is_another_generation_even_with_all_its_data() {
+    let kept = ["--appendonly", "yes", "--appendfsync", "always"];
+    let (mut own, _) = own("started again", &kept).await;
+    let platform = Platform::default();
+    let store = platform.process(&own.url()).await.unwrap();
+    rebuild(&store, &[unused(1)]).await;
+    own.server.kill().unwrap();
+    own.server.start().await.unwrap();
+    assert_eq!(ask(&store).await, PageAnswer::Cold);
+    assert_eq!(platform.number(), 2);
+    assert!(store.contents(USER).await.unwrap().list.contains_key("1_1"));
+}
+
+/// Whoever heard of the new generation late must not stay with the old one.
+#[tokio::test]
+async fn a_reader_that_meets_a_view_of_a_later_generation_asks_for_it_again() {
+    let (own, _) = own("late reader", &[]).await;
+    let platform = Platform::default();
+    let late = platform.process(&own.url()).await.unwrap();
+    platform.generation.lock().unwrap().number = 2;
+    let other = platform.process(&own.url()).await.unwrap();
+    rebuild(&other, &[unused(1)]).await;
+    let request = first(10);
+    assert_eq!(late.page(USER, &request).await.unwrap(), PageAnswer::Cold);
+    let begun = late.begin(USER, crate::harness::now()).await.unwrap();
+    assert_eq!(begun, redis_view::Begun::Outdated);
+    assert!(matches!(late.page(USER, &request).await.unwrap(), PageAnswer::Page(_)));
+}
