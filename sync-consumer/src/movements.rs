@@ -154,7 +154,8 @@ impl Movements {
         last: i64,
     ) -> anyhow::Result<()> {
         let mut connection = connect::acquire(&self.pool).await?;
-        for missing in stock::movements_after(&mut connection, template, last).await? {
+        let missing = stock::movements_after(&mut connection, template, last);
+        for missing in connect::within(missing).await? {
             let moved = self.gate.apply_movement(template, epoch, missing.seq, missing.delta);
             moved.await.context("gate")?;
         }
