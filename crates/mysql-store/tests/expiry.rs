@@ -205,7 +205,8 @@ struct Plan {
 }
 
 async fn explain(connection: &mut MySqlConnection, statement: &str) -> Plan {
-    let sql = format!("explain {statement}");
+    // MySQL's own default is a tree.
+    let sql = format!("explain format=traditional {statement}");
     let row = sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).fetch_one(connection).await.unwrap();
     let extra: Option<String> = row.try_get("Extra").unwrap();
     Plan { key: row.try_get("key").unwrap(), extra: extra.unwrap_or_default().to_lowercase() }
