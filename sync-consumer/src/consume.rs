@@ -9,13 +9,14 @@ use metrics::{counter, gauge, histogram};
 use redis_view::{Applied, Change, ViewError, ViewStore};
 use runtime::{Clock, Part};
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, ExpiryWakeUp, Producer, TopicNames};
+use topic::{Consumer, ExpiryWakeUp, Message, Producer, TopicNames};
 use tracing::{error, warn};
 
 use crate::{
     apply::{Undecodable, Work},
     dead_letter,
-    metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, LAG, REPAIRS, WAKE_UPS},
+    gap::{Gap, Positions},
+    metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, GAPS, LAG, REPAIRS, WAKE_UPS},
     retry::Retry,
     wake_up::{self, Held},
 };
@@ -34,6 +35,7 @@ const SENDS_AT_ONCE: usize = 128;
 pub(crate) struct Consume {
     pub(crate) view: ViewStore,
     pub(crate) producer: Producer,
+    pub(crate) brokers: String,
     pub(crate) names: TopicNames,
     pub(crate) expiry_partitions: i32,
     pub(crate) clock: Clock,
@@ -51,7 +53,7 @@ impl Consume {
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
         let mut rebalances = consumer.rebalances();
-        let mut held = Held::default();
+        let (mut positions, mut held) = (Positions::default(), Held::default());
         loop {
             let batch = tokio::select! {
                 biased;
@@ -67,15 +69,19 @@ impl Consume {
             if !batch.is_empty() {
                 let work = Work::of(&batch);
                 histogram!(BATCH).record(count(batch.len()));
-                if !self.until_applied(&work, stop).await {
+                let Some(gaps) = self.until_placed(&mut positions, &batch, stop).await else {
+                    break;
+                };
+                if self.until_done(stop, || self.step(&work, &gaps)).await.is_none() {
                     break;
                 }
+                positions.pass(&batch);
                 self.measure(&work);
                 let wake_ups = work.wake_ups;
                 held.add(wake_ups, batch, self.clock.now());
             }
             if held.is_due() {
-                if !self.until_sent(&held, stop).await {
+                if self.until_done(stop, || self.wake(&held)).await.is_none() {
                     break;
                 }
                 held.take().iter().for_each(|message| consumer.store(message));
@@ -88,32 +94,64 @@ impl Consume {
         Ok(())
     }
 
-    /// Repeats the batch until it is done, however long a store is down; false: stopped before.
-    async fn until_applied(&self, work: &Work<'_>, stop: &CancellationToken) -> bool {
-        let mut retry = Retry::new(&self.stores, stop);
-        while let Err(failure) = self.step(work).await {
-            if !retry.after(&failure, "batch not done").await {
-                return false;
-            }
+    /// Finds what is missing before and within the batch; absent: stopped before the broker said what
+    /// is committed.
+    async fn until_placed(
+        &self,
+        positions: &mut Positions,
+        batch: &[Message],
+        stop: &CancellationToken,
+    ) -> Option<Vec<Gap>> {
+        if positions.gaps(batch).is_empty() {
+            return Some(Vec::new());
         }
-        retry.done();
-        true
+        // A partition that came from another consumer goes on where that one stopped.
+        let (group, topic) = (crate::group(&self.names), self.names.user_coupon());
+        let committed = || async {
+            let committed = topic::committed_offsets(&self.brokers, &group, &topic).await;
+            committed.context("committed offsets")
+        };
+        positions.learn(&self.until_done(stop, committed).await?);
+        Some(positions.gaps(batch))
     }
 
-    /// Repeats the wake-ups until they are sent; false: stopped before.
-    async fn until_sent(&self, held: &Held, stop: &CancellationToken) -> bool {
+    /// Repeats an attempt until it succeeds, however long a server is down; absent: stopped before.
+    async fn until_done<T, F>(
+        &self,
+        stop: &CancellationToken,
+        mut attempt: impl FnMut() -> F,
+    ) -> Option<T>
+    where
+        F: Future<Output = anyhow::Result<T>>,
+    {
         let mut retry = Retry::new(&self.stores, stop);
-        while let Err(failure) = self.wake(held).await {
-            if !retry.after(&failure, "batch not done").await {
-                return false;
+        loop {
+            match attempt().await {
+                Ok(done) => {
+                    retry.done();
+                    return Some(done);
+                }
+                Err(failure) => {
+                    if !retry.after(&failure, "batch not done").await {
+                        return None;
+                    }
+                }
             }
         }
-        retry.done();
-        true
     }
 
     /// One attempt at a batch but for its wake-ups. All of it may be repeated.
-    async fn step(&self, work: &Work<'_>) -> anyhow::Result<()> {
+    ///
+    /// Views that lack a change go before any later one is applied: who asks for the list `after` that
+    /// later one must not be answered by them.
+    async fn step(&self, work: &Work<'_>, gaps: &[Gap]) -> anyhow::Result<()> {
+        if !gaps.is_empty() {
+            self.drop_all(gaps).await.context("view")?;
+        }
+        for user in work.undecodable.iter().filter_map(|undecodable| undecodable.user) {
+            self.view.drop_view(user).await.context("view")?;
+            counter!(DROPPED_VIEWS, "reason" => "undecodable").increment(1);
+        }
         stream::iter(&work.users)
             .map(Ok)
             .try_for_each_concurrent(USERS_AT_ONCE, |(user, changes)| self.apply(*user, changes))
@@ -122,6 +160,23 @@ impl Consume {
         for undecodable in &work.undecodable {
             self.put_aside(undecodable).await?;
         }
+        Ok(())
+    }
+
+    /// Nobody can tell what the missing messages changed, so all views go; each user's next reader
+    /// rebuilds it from the truth.
+    async fn drop_all(&self, gaps: &[Gap]) -> Result<(), ViewError> {
+        for Gap { partition, from, to } in gaps {
+            error!(
+                topic.partition = partition,
+                topic.offset = to,
+                missing = to - from,
+                "the topic forgot messages before they were read: all views are dropped"
+            );
+        }
+        let dropped = self.view.drop_all().await?;
+        counter!(GAPS).increment(gaps.len() as u64);
+        counter!(DROPPED_VIEWS, "reason" => "gap").increment(dropped as u64);
         Ok(())
     }
 
@@ -184,14 +239,9 @@ impl Consume {
         Ok(())
     }
 
-    /// Nobody can tell what an undecodable message changed, so the user's view goes; the next reader
-    /// rebuilds it from the truth.
+    /// Nobody can tell what an undecodable message changed; its user's view has gone already.
     async fn put_aside(&self, undecodable: &Undecodable<'_>) -> anyhow::Result<()> {
         let message = undecodable.message;
-        if let Some(user) = undecodable.user {
-            self.view.drop_view(user).await.context("view")?;
-            counter!(DROPPED_VIEWS, "reason" => "undecodable").increment(1);
-        }
         dead_letter::send(&self.producer, &self.names.dead_letter(), undecodable)
             .await
             .context("dead letter topic")?;

@@ -4,10 +4,18 @@ use topic::{Delivered, Producer, TopicError};
 
 use crate::apply::Undecodable;
 
-/// Longest payload that is kept: brokers refuse a message over 1 MiB, and headers come on top.
+/// Longest payload that is kept: the producer refuses a message over 1,000,000 bytes, and key and
+/// headers come on top.
 const PAYLOAD_BYTES_MAX: usize = 900 * 1024;
 
-/// Sends the message to the dead letter topic: key and payload as they were, cut if it is oversized.
+/// Longest key that is kept: ours are ids.
+const KEY_BYTES_MAX: usize = 1024;
+
+/// Longest reason that is kept: it may repeat what was in the message.
+const REASON_BYTES_MAX: usize = 4096;
+
+/// Sends the message to the dead letter topic: key and payload as they were, cut where they are
+/// oversized. A letter that no broker takes would be tried for ever.
 pub(crate) async fn send(
     producer: &Producer,
     topic: &str,
@@ -15,7 +23,6 @@ pub(crate) async fn send(
 ) -> Result<Delivered, TopicError> {
     let message = undecodable.message;
     let payload = message.payload.as_deref().unwrap_or_default();
-    let kept = &payload[..payload.len().min(PAYLOAD_BYTES_MAX)];
     let (partition, offset) = (message.partition.to_string(), message.offset.to_string());
     let (bytes, reason) = (payload.len().to_string(), format!("{:#}", undecodable.reason));
     let headers: [(&str, &[u8]); 5] = [
@@ -23,7 +30,12 @@ pub(crate) async fn send(
         ("source-partition", partition.as_bytes()),
         ("source-offset", offset.as_bytes()),
         ("payload-bytes", bytes.as_bytes()),
-        ("reason", reason.as_bytes()),
+        ("reason", cut(reason.as_bytes(), REASON_BYTES_MAX)),
     ];
-    producer.send(topic, None, &message.key, kept, &headers).await
+    let (key, payload) = (cut(&message.key, KEY_BYTES_MAX), cut(payload, PAYLOAD_BYTES_MAX));
+    producer.send(topic, None, key, payload, &headers).await
+}
+
+fn cut(bytes: &[u8], longest: usize) -> &[u8] {
+    &bytes[..bytes.len().min(longest)]
 }

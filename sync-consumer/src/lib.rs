@@ -10,12 +10,14 @@
 //! ```
 //! The guarantee: an offset is stored only after everything its message asks for was done, so each
 //! change reaches the view at least once, one user's in order. All effects bear repetition. What
-//! cannot be read is put aside loudly; a store that is down is waited for, with the same batch.
+//! cannot be read is put aside loudly; a store that is down is waited for, with the same batch. Where the
+//! topic forgot messages before they were read, no view can be trusted: all are dropped.
 
 mod apply;
 mod config;
 mod consume;
 mod dead_letter;
+mod gap;
 mod metrics;
 mod movements;
 mod retry;
@@ -75,6 +77,7 @@ pub async fn run(
     let consume = consume::Consume {
         view,
         producer,
+        brokers: brokers.clone(),
         names,
         expiry_partitions,
         clock: clock.clone(),
@@ -109,7 +112,8 @@ fn generation_of(pool: MySqlPool) -> GenerationOf {
         let pool = pool.clone();
         Box::pin(async move {
             let mut connection = pool.acquire().await?;
-            Ok(mysql_store::user_view::generation_of(&mut connection, &run_id).await?)
+            let found = mysql_store::user_view::generation_of(&mut connection, &run_id);
+            Ok(mysql_store::connect::within(found).await?)
         })
     })
 }

@@ -10,7 +10,9 @@ pub(crate) const BATCH: &str = "sync_consumer_batch_size";
 pub(crate) const CHANGES: &str = "sync_consumer_changes_total";
 /// Members that a read after their write did not find.
 pub(crate) const REPAIRS: &str = "sync_consumer_read_back_repairs_total";
-/// Views dropped, by `reason`: undecodable, `wrong_type`.
+/// Times that messages were missing: the topic forgot them before they were read.
+pub(crate) const GAPS: &str = "sync_consumer_gaps_total";
+/// Views dropped, by `reason`: undecodable, `wrong_type`, gap.
 pub(crate) const DROPPED_VIEWS: &str = "sync_consumer_dropped_views_total";
 /// Messages put aside.
 pub(crate) const DEAD_LETTERS: &str = "sync_consumer_dead_letters_total";
@@ -29,6 +31,7 @@ pub(crate) fn describe() {
     metrics::describe_histogram!(BATCH, "messages of one batch");
     metrics::describe_counter!(CHANGES, "changes by outcome");
     metrics::describe_counter!(REPAIRS, "members written again after a read did not find them");
+    metrics::describe_counter!(GAPS, "places where messages were missing from the topic");
     metrics::describe_counter!(DROPPED_VIEWS, "views dropped, by reason");
     metrics::describe_counter!(DEAD_LETTERS, "messages that could not be decoded");
     metrics::describe_counter!(WAKE_UPS, "expiry wake-ups sent");

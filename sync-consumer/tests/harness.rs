@@ -1,27 +1,38 @@
 //! A consumer of its own for each test, in this process, and the topics around it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
 use chrono::DateTime;
 use clap::Parser as _;
 use coupon::UserId;
 use devstack::{Scope, TestServers};
 use futures::future::join_all;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use rdkafka::{
+    ClientConfig, Offset, TopicPartitionList, admin::AdminClient, admin::AdminOptions,
+    client::DefaultClientContext,
+};
+use redis::aio::MultiplexedConnection;
 use redis_view::{Begun, GenerationFuture, ViewStore, keys};
 use runtime::{Clock, Health};
 use sync_consumer::Config;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use topic::{
-    Event, ExpiryWakeUp, Message, Op, Producer, ProducerOptions, Source, TableReader, TopicLayout,
-    TopicNames, UserCouponRow, committed_lag, ensure_topics,
+    Consumer, ConsumerOptions, Event, ExpiryWakeUp, Message, Op, Producer, ProducerOptions, Source,
+    TableReader, TopicLayout, TopicNames, UserCouponRow, committed_lag, ensure_topics,
+    topic_offsets,
 };
 
 /// The longest wait for a state; everything here takes a second or two.
-const AT_LAST: Duration = Duration::from_secs(30);
+pub(crate) const AT_LAST: Duration = Duration::from_secs(30);
 
 /// How often a state is looked at.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// The counters of all consumers of this process.
+static METRICS: LazyLock<PrometheusHandle> =
+    LazyLock::new(|| PrometheusBuilder::new().install_recorder().unwrap());
 
 pub(crate) struct Harness {
     pub(crate) names: TopicNames,
@@ -53,6 +64,7 @@ impl Running {
 
 impl Harness {
     pub(crate) async fn new(name: &str) -> Self {
+        LazyLock::force(&METRICS);
         let scope = TestServers::shared().scope(name);
         let servers = &scope.endpoints;
         mysql_store::migrate::run(&servers.database_url).await.unwrap();
@@ -118,12 +130,79 @@ impl Harness {
         assert!(self.view.complete(user, nonce).await.unwrap());
     }
 
-    /// Puts something of another type in the place of a user's hash.
-    pub(crate) async fn spoil(&self, user: UserId) {
+    /// Puts something of another type in the place of one of a user's keys.
+    pub(crate) async fn spoil(&self, key: fn(&str, UserId) -> String, user: UserId) {
+        let key = key(&self.scope.key_prefix, user);
+        redis::cmd("SET").arg(key).arg("x").exec_async(&mut self.redis().await).await.unwrap();
+    }
+
+    /// Takes a member off a user's list, past everybody.
+    pub(crate) async fn lose_member(&self, user: UserId, member: &str) {
+        let key = keys::list(&self.scope.key_prefix, user);
+        redis::cmd("ZREM").arg(key).arg(member).exec_async(&mut self.redis().await).await.unwrap();
+    }
+
+    /// Every key of the view, as the server would dump it.
+    pub(crate) async fn dump(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut redis = self.redis().await;
+        let mut dump = BTreeMap::new();
+        for user in self.view.users().await.unwrap() {
+            for key in [keys::list, keys::coupons].map(|key| key(&self.scope.key_prefix, user)) {
+                let bytes = redis::cmd("DUMP").arg(&key).query_async(&mut redis).await.unwrap();
+                dump.insert(key, bytes);
+            }
+        }
+        dump
+    }
+
+    async fn redis(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.scope.endpoints.view_redis_url.as_str()).unwrap();
-        let mut redis = client.get_multiplexed_async_connection().await.unwrap();
-        let key = keys::coupons(&self.scope.key_prefix, user);
-        redis::cmd("SET").arg(key).arg("x").exec_async(&mut redis).await.unwrap();
+        client.get_multiplexed_async_connection().await.unwrap()
+    }
+
+    /// What a counter stands at, over all its labels that hold `label`.
+    pub(crate) fn counted(name: &str, label: &str) -> u64 {
+        let text = METRICS.render();
+        let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    }
+
+    /// Sets the group back to the first message of every partition, while no consumer runs.
+    pub(crate) async fn rewind(&self) {
+        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
+        let group = sync_consumer::group(&self.names);
+        let topics = [topic.clone()];
+        let options = ConsumerOptions::default();
+        let member = Consumer::join(brokers, &group, &topics, options).await.unwrap();
+        let mut rebalances = member.rebalances();
+        let partitions = topic_offsets(brokers, &topic).await.unwrap();
+        tokio::select! {
+            assigned = rebalances.wait_for(|held| held.all().len() == partitions.len()) => {
+                assigned.unwrap();
+            }
+            batch = member.next_batch(1) => panic!("{batch:?}: caught up before"),
+        }
+        for held in &partitions {
+            // "Done" is all up to this offset; so the next one is the first there is.
+            let mut before_all = message(&topic, held.partition);
+            before_all.offset = held.start - 1;
+            member.store(&before_all);
+        }
+        member.close().await.unwrap();
+    }
+
+    /// The broker forgets every message that it holds by now.
+    pub(crate) async fn forget_messages(&self) {
+        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
+        let mut ends = TopicPartitionList::new();
+        for held in topic_offsets(brokers, &topic).await.unwrap() {
+            ends.add_partition_offset(&topic, held.partition, Offset::Offset(held.end)).unwrap();
+        }
+        let admin: AdminClient<DefaultClientContext> =
+            ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
+        admin.delete_records(&ends, &AdminOptions::new()).await.unwrap();
+        let starts = topic_offsets(brokers, &topic).await.unwrap();
+        assert!(starts.iter().all(|held| held.start == held.end), "{starts:?}");
     }
 
     /// The members of a user's list, which must be trusted.
@@ -206,6 +285,18 @@ impl Harness {
             messages.extend(reader.next_batch(1_000).await.unwrap());
         }
         messages
+    }
+}
+
+fn message(topic: &str, partition: i32) -> Message {
+    Message {
+        topic: topic.to_owned(),
+        partition,
+        offset: 0,
+        key: Vec::new(),
+        payload: None,
+        headers: Vec::new(),
+        timestamp_ms: None,
     }
 }
 

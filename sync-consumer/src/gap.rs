@@ -1,0 +1,103 @@
+//! Whether messages are missing: the topic forgot them before this group saw them.
+//!
+//! A consumer whose offset is out of range begins again at the earliest message that is left, without
+//! a word. What was between is lost to every view that stood meanwhile; so each message must follow on
+//! from the one before it, and the first one of a partition from what the group has committed.
+
+use std::collections::HashMap;
+
+use topic::Message;
+
+/// Of each partition, the offset of the next message.
+#[derive(Debug, Default)]
+pub(crate) struct Positions {
+    next: HashMap<i32, i64>,
+}
+
+/// Messages that are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// In which partition.
+    pub(crate) partition: i32,
+    /// The first one missing.
+    pub(crate) from: i64,
+    /// The first one that is there again.
+    pub(crate) to: i64,
+}
+
+impl Positions {
+    /// What is missing before and within a batch. A partition that nothing is known of begins at 0.
+    pub(crate) fn gaps(&self, batch: &[Message]) -> Vec<Gap> {
+        let mut next = self.next.clone();
+        let mut gaps = Vec::new();
+        for &Message { partition, offset: to, .. } in batch {
+            let from = next.insert(partition, to + 1).unwrap_or_default();
+            if to > from {
+                gaps.push(Gap { partition, from, to });
+            }
+        }
+        gaps
+    }
+
+    /// What the group has committed, perhaps by another consumer that had the partition meanwhile.
+    pub(crate) fn learn(&mut self, committed: &HashMap<i32, i64>) {
+        for (&partition, &offset) in committed {
+            let next = self.next.entry(partition).or_default();
+            *next = offset.max(*next);
+        }
+    }
+
+    /// A batch is done.
+    pub(crate) fn pass(&mut self, batch: &[Message]) {
+        self.next.extend(batch.iter().map(|message| (message.partition, message.offset + 1)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(messages: &[(i32, i64)]) -> Vec<Message> {
+        let message = |&(partition, offset)| Message {
+            topic: "t".to_owned(),
+            partition,
+            offset,
+            key: Vec::new(),
+            payload: None,
+            headers: Vec::new(),
+            timestamp_ms: None,
+        };
+        messages.iter().map(message).collect()
+    }
+
+    #[test]
+    fn what_follows_on_or_comes_again_is_no_gap() {
+        let mut positions = Positions::default();
+        let first = batch(&[(0, 0), (1, 0), (0, 1)]);
+        assert_eq!(positions.gaps(&first), []);
+        positions.pass(&first);
+        assert_eq!(positions.gaps(&batch(&[(0, 2), (1, 1)])), []);
+        assert_eq!(positions.gaps(&batch(&[(0, 0), (0, 1), (0, 2)])), []);
+    }
+
+    #[test]
+    fn a_jump_is_a_gap_before_a_batch_and_within_it() {
+        let mut positions = Positions::default();
+        positions.pass(&batch(&[(0, 4)]));
+        let found = positions.gaps(&batch(&[(0, 7), (1, 0), (1, 2)]));
+        let gap = |partition, from, to| Gap { partition, from, to };
+        assert_eq!(found, [gap(0, 5, 7), gap(1, 1, 2)]);
+    }
+
+    #[test]
+    fn what_another_consumer_did_meanwhile_is_no_gap() {
+        let mut positions = Positions::default();
+        positions.pass(&batch(&[(0, 4)]));
+        positions.learn(&HashMap::from([(0, 7), (1, 3)]));
+        assert_eq!(positions.gaps(&batch(&[(0, 7), (1, 3)])), []);
+        assert_eq!(positions.gaps(&batch(&[(1, 4)])), [Gap { partition: 1, from: 3, to: 4 }]);
+        // What is committed lags behind what is done.
+        positions.learn(&HashMap::from([(0, 2)]));
+        assert_eq!(positions.gaps(&batch(&[(0, 7)])), []);
+    }
+}
