@@ -48,12 +48,12 @@ impl Guard {
         self.may_flip == Some(true)
     }
 
-    /// Compares the clocks.
+    /// Compares the clocks; whether it is allowed to flip has changed by that.
     pub(crate) async fn compare(
         &mut self,
         connection: &mut MySqlConnection,
         clock: &Clock,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let skew = measure(connection, clock).await?;
         let ms = skew.num_milliseconds();
         let verdict = Verdict::of(skew);
@@ -77,7 +77,7 @@ impl Guard {
         if may_flip && changed {
             info!(clock.skew_ms = ms, "the clocks agree: flipping");
         }
-        Ok(())
+        Ok(changed)
     }
 }
 

@@ -92,7 +92,7 @@ impl Worker {
                     Ok(())
                 }
                 // Rare, so they never hold a drain up.
-                _ = looks.tick() => self.look().await,
+                _ = looks.tick() => self.look(consumer).await,
                 _ = counts.tick() => self.count_overdue().await,
                 _ = second_looks.tick() => {
                     self.deadlines.look_twice();
@@ -193,9 +193,13 @@ impl Worker {
     }
 
     /// Compares the clocks, and looks what else the server does.
-    async fn look(&mut self) -> anyhow::Result<()> {
+    async fn look(&mut self, consumer: &Consumer) -> anyhow::Result<()> {
         let mut connection = self.pool.acquire().await.context("MySQL")?;
-        connect::within(self.guard.compare(&mut connection, &self.clock)).await?;
+        if connect::within(self.guard.compare(&mut connection, &self.clock)).await? {
+            // The Kafka client sleeps by the time of day: after a clock was put back it sleeps until
+            // that time comes again, unless it is asked something. The answer does not matter.
+            drop(tokio::time::timeout(LOOK_EVERY, consumer.commit()).await);
+        }
         let writes = connect::within(settings::writes(&mut connection)).await?;
         self.pace.count_writes(writes, Instant::now());
         self.mysql.ready();

@@ -158,9 +158,9 @@ async fn workers_that_come_and_go_while_deadlines_pass_end_each_coupon_once() {
         let old = workers.remove(0);
         // Half of them have no time to give their shards up.
         if round % 2 == 0 {
-            old.kill().await
+            old.kill().await;
         } else {
-            old.stop().await.unwrap()
+            old.stop().await.unwrap();
         }
         workers.push(fresh);
     }

@@ -8,7 +8,7 @@ use std::{fmt, fs, time::Duration};
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
-use devstack::{Platform, PlatformOptions, Scope, TestServers};
+use devstack::{Platform, PlatformOptions, Process, Scope, TestServers};
 use mysql_store::{
     connect,
     verify::{self as store, CouponCounts},
@@ -134,16 +134,33 @@ impl World {
         }
     }
 
+    /// What a metric of a process says now; absent: it does not answer, or has no such metric.
+    pub async fn metric(&self, process: &Process, name: &str) -> Option<f64> {
+        let url = format!("http://{}/metrics", process.address());
+        let text = reqwest::get(url).await.ok()?.text().await.ok()?;
+        let value = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
+        text.lines().find_map(value)
+    }
+
+    /// How many coupons the expiry worker's sweep has found since its start; 0 if it does not run.
+    pub async fn sweep_finds(&self) -> f64 {
+        let worker = &self.platform.expiry_worker;
+        self.metric(worker, "expiry_worker_sweep_finds_total").await.unwrap_or(0.0)
+    }
+
     /// Waits for rest, and checks every invariant.
     ///
     /// # Panics
-    /// The platform does not come to rest, or an invariant is violated.
+    /// The platform does not come to rest, an invariant is violated, or a wake-up of the expiry worker
+    /// was lost.
     pub async fn assert_sound(&self, history: Option<&History>) -> Report {
         if let Err(unrest) = settled(&self.sources, &self.clock, REST_MAX).await {
             panic!("{unrest}");
         }
         let report = verify(&self.sources, history, self.clock.now()).await.unwrap();
         assert!(report.holds(), "\n{report}");
+        let finds = self.sweep_finds().await;
+        assert!(finds < 1.0, "the sweep found {finds} coupons that no wake-up told of");
         report
     }
 

@@ -8,6 +8,8 @@ mod bad_input;
 mod boot;
 mod campaign;
 mod epochs;
+mod expiry;
+mod expiry_clocks;
 mod faults;
 mod happy;
 mod kills;

@@ -19,11 +19,11 @@ pub struct FakeClock {
 }
 
 impl FakeClock {
-    /// A clock that is right for now, with its file in `folder`, which must be there.
+    /// A clock that is right for now; `file` says how far it is off, and lies in a folder that is there.
     ///
     /// # Errors
     /// libfaketime is not installed, or the file cannot be written.
-    pub fn new(folder: &Path) -> Result<Self> {
+    pub fn new(file: &Path) -> Result<Self> {
         let library = fs::read_dir("/usr/lib")
             .map_err(Error::file("read", Path::new("/usr/lib")))?
             .filter_map(|entry| Some(entry.ok()?.path().join(LIBRARY)))
@@ -32,8 +32,7 @@ impl FakeClock {
                 program: "faketime".to_owned(),
                 by: paths::INSTALLER,
             })?;
-        let file = paths::absolute(&folder.join("clock-offset"))?;
-        let clock = Self { file, library };
+        let clock = Self { file: paths::absolute(file)?, library };
         clock.set(0)?;
         Ok(clock)
     }

@@ -1,0 +1,195 @@
+//! A clock that is a day off, on the worker, on the api, on MySQL: nothing ends early by the true
+//! clock, nothing is used after its end, what can go on goes on, and a clock put right mends the rest.
+
+use std::fs;
+
+use chrono::{DateTime, Utc};
+use coupon::{CouponId, TemplateId, UserId};
+use devstack::{FakeClock, Options, Process, Servers, TestServers, project_root};
+use mysql_store::{connect, verify as store};
+use pipeline_tests::{World, until};
+use shopper::{Claimed, CouponQuery, NewTemplate, Shopper};
+
+/// How far a clock is off.
+const DAY: i64 = 24 * 60 * 60;
+
+/// How long tokens are good: longer than any clock is off.
+const TOKEN_DAYS: i64 = 3;
+
+/// A month, for coupons that outlive every timer.
+const MONTH_MS: i64 = 30 * DAY * 1_000;
+
+/// A template whose coupons end within the test, one whose coupons would end if a wrong clock counted,
+/// and a user for each jump.
+struct Sale {
+    brief: TemplateId,
+    lasting: TemplateId,
+}
+
+#[tokio::test]
+async fn a_worker_whose_clock_jumps_by_a_day_stops_flipping_says_so_and_goes_on_when_it_is_right() {
+    let mut world = World::start("worker clock").await;
+    let clock = FakeClock::new(&world.platform.options.dir.join("worker-clock")).unwrap();
+    clock.give(&mut world.platform.expiry_worker);
+    world.platform.expiry_worker.restart().await.unwrap();
+    let sale = Sale::open(&world).await;
+    for (user, jump) in [(1, DAY), (2, -DAY)] {
+        let shopper = user_of(&world, user);
+        clock.set(jump).unwrap();
+        until_flipping(&world, false).await;
+        assert_says_so(&world.platform.expiry_worker).await;
+        // Serving does not need the worker.
+        let [used, kept, ended] = sale.serve(&shopper).await;
+        sale.until_ended(&world, &shopper, ended).await;
+        assert_eq!(world.count(sale.brief).await.expired, user - 1, "the worker does not flip");
+        assert_shown(&shopper, &[kept]).await;
+        assert_eq!(shopper.use_coupon(ended, "late").await.unwrap().status, 409);
+
+        clock.set(0).unwrap();
+        world.until(sale.brief, |counts| counts.expired == user).await;
+        assert_eq!(shopper.coupon(used).await.unwrap().status, "used");
+    }
+    assert_eq!(world.count(sale.lasting).await.expired, 0);
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_api_whose_clock_jumps_by_a_day_lets_nothing_be_used_after_its_end() {
+    let mut world = World::start("api clock").await;
+    let clock = FakeClock::new(&world.platform.options.dir.join("api-clock")).unwrap();
+    clock.give(&mut world.platform.apis[0]);
+    world.platform.apis[0].restart().await.unwrap();
+    let sale = Sale::open(&world).await;
+    for (user, jump) in [(1, DAY), (2, -DAY)] {
+        // No worker hides by its flip what the law does.
+        world.platform.expiry_worker.stop().await.unwrap();
+        let shopper = user_of(&world, user);
+        let [used, kept, ended] = sale.serve(&shopper).await;
+        sale.until_ended(&world, &shopper, ended).await;
+        clock.set(jump).unwrap();
+        let late = shopper.use_coupon(ended, "late").await.unwrap();
+        assert_eq!(late.status, 409, "{}", late.body);
+        // It answers on; ahead, it takes the other one for ended as well, which is the safe side.
+        assert_eq!(shopper.coupon(used).await.unwrap().status, "used");
+        let other = shopper.use_coupon(kept, "order").await.unwrap();
+        assert_eq!(other.status, 409, "{}", other.body);
+        world.platform.expiry_worker.start().await.unwrap();
+        world.until(sale.brief, |counts| counts.expired == user).await;
+
+        clock.set(0).unwrap();
+        let other = shopper.use_coupon(kept, "order").await.unwrap();
+        assert_eq!(other.status, 200, "nothing has ended early: {}", other.body);
+    }
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_mysql_whose_clock_jumps_ends_nothing_early_and_a_month_passes_without_a_message() {
+    let dir = project_root().join(".dev/test/mysql-clock");
+    drop(fs::remove_dir_all(&dir));
+    let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
+    let clock = FakeClock::new(&dir.join("mysql-clock")).unwrap();
+    clock.give(&mut servers.database);
+    servers.database.restart().await.unwrap();
+    let mut world =
+        World::start_on(&TestServers::private(&servers), "mysql clock", |options| options).await;
+    let sale = Sale::open(&world).await;
+    for (user, jump) in [(1, DAY), (2, -DAY)] {
+        let shopper = user_of(&world, user);
+        clock.set(jump).unwrap();
+        until_flipping(&world, false).await;
+        assert_says_so(&world.platform.expiry_worker).await;
+        let kept = claim(&shopper, sale.lasting).await;
+        let ended = claim(&shopper, sale.brief).await;
+        sale.until_ended(&world, &shopper, ended).await;
+        assert_shown(&shopper, &[kept]).await;
+        assert_eq!(shopper.use_coupon(ended, "late").await.unwrap().status, 409);
+        assert_eq!(world.count(sale.brief).await.expired, user - 1, "the worker does not flip");
+        assert_eq!(world.count(sale.lasting).await.expired, 0);
+
+        clock.set(0).unwrap();
+        world.until(sale.brief, |counts| counts.expired == user).await;
+    }
+    assert_eq!(world.count(sale.lasting).await.expired, 0);
+    world.assert_sound(None).await;
+
+    // Both clocks agree that a month has passed: only the index knows of the coupon by then.
+    let month = world.template(1, |new| NewTemplate { valid_for_ms: MONTH_MS, ..new }).await;
+    claim(&user_of(&world, 3), month).await;
+    world.assert_sound(None).await;
+    clock.give(&mut world.platform.expiry_worker);
+    world.platform.expiry_worker.restart().await.unwrap();
+    clock.set(29 * DAY).unwrap();
+    world.until(sale.lasting, |counts| counts.unused == 0).await;
+    assert_eq!(world.count(month).await.expired, 0);
+    clock.set(31 * DAY).unwrap();
+    world.until(month, |counts| counts.expired == 1).await;
+    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    assert_eq!(store::bad_ends(&mut connection, world.clock.now()).await.unwrap(), []);
+    drop(connection);
+    clock.set(0).unwrap();
+    until_flipping(&world, true).await;
+    world.end().await;
+    servers.stop().await.unwrap();
+    fs::remove_dir_all(dir).unwrap();
+}
+
+impl Sale {
+    async fn open(world: &World) -> Self {
+        let brief = world.template(10, |new| NewTemplate { valid_for_ms: 1_000, ..new }).await;
+        let many = |new| NewTemplate { per_user_limit: 2, ..new };
+        Self { brief, lasting: world.template(10, many).await }
+    }
+
+    /// A user claims and uses: a coupon that was used, one that was not, and one that ends soon.
+    async fn serve(&self, shopper: &Shopper) -> [CouponId; 3] {
+        let used = claim(shopper, self.lasting).await;
+        let answer = shopper.use_coupon(used, "order").await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        [used, claim(shopper, self.lasting).await, claim(shopper, self.brief).await]
+    }
+
+    /// Waits until a coupon has ended by the true clock.
+    async fn until_ended(&self, world: &World, shopper: &Shopper, id: CouponId) {
+        let deadline: DateTime<Utc> = shopper.coupon(id).await.unwrap().valid_until;
+        until(async || world.clock.now(), |now| *now >= deadline).await;
+    }
+}
+
+fn user_of(world: &World, user: i64) -> Shopper {
+    let life = chrono::TimeDelta::days(TOKEN_DAYS);
+    world.api().shopper_until(UserId(user), life).unwrap()
+}
+
+async fn claim(shopper: &Shopper, template: TemplateId) -> CouponId {
+    let key = fastrand::u64(..).to_string();
+    let answer = shopper.claim(template, Some(&key), 1).await.unwrap();
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    answer.json::<Claimed>().unwrap().coupons[0].id
+}
+
+async fn assert_shown(shopper: &Shopper, expected: &[CouponId]) {
+    let query = CouponQuery { after: expected.first().copied(), ..CouponQuery::default() };
+    let shown = shopper.coupons(&query).await.unwrap().data;
+    assert_eq!(shown.iter().map(|coupon| coupon.id).collect::<Vec<_>>(), expected);
+}
+
+/// Waits until the worker says by its metric whether it flips.
+async fn until_flipping(world: &World, flipping: bool) {
+    let worker = &world.platform.expiry_worker;
+    let said = async || world.metric(worker, "expiry_worker_flipping").await;
+    until(said, |said| said.is_some_and(|said| (said > 0.5) == flipping)).await;
+}
+
+/// The worker says in its log and in `/readyz` that it does not flip.
+async fn assert_says_so(worker: &Process) {
+    let url = format!("http://{}/readyz", worker.address());
+    let answer = reqwest::get(url).await.unwrap();
+    assert_eq!(answer.status(), 503);
+    let body = answer.text().await.unwrap();
+    assert!(body.contains("ms ahead of MySQL's: nothing is flipped"), "{body}");
+    let log = fs::read_to_string(worker.log()).unwrap();
+    assert!(log.contains("nothing is flipped; set the clocks right"), "{log}");
+}
