@@ -9,10 +9,12 @@
 --   3 NOT_LOADED                   4 OTHER_EPOCH epoch
 --   5 NOT_OPEN look starts_ms      6 PAUSED look   7 CLOSED look   8 ENDED look
 --   9 LIMIT look taken             10 SOLD_OUT look   11 INSUFFICIENT look left
+--   12 TOO_OLD: this id or a later one was dropped from the entry, so it may have landed
 --   look = 1: the refusal is not final before MySQL has been asked for the key
 -- include entry
 local ADMITTED, REPLAY, KEY_REUSED, NOT_LOADED, OTHER_EPOCH = 0, 1, 2, 3, 4
 local NOT_OPEN, PAUSED, CLOSED, ENDED, LIMIT, SOLD_OUT, INSUFFICIENT = 5, 6, 7, 8, 9, 10, 11
+local TOO_OLD = 12
 
 local epoch, run, now, user = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local key, hash, id, quantity = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
@@ -26,7 +28,7 @@ if redis.call('HLEN', KEYS[2]) < tonumber(users) then return { NOT_LOADED } end
 
 local limit, stock = tonumber(meta[8]), tonumber(meta[9])
 local text = redis.call('HGET', KEYS[2], user)
-local entry = text and decode(text) or { flags = 0, taken = '', requests = {} }
+local entry = text and decode(text) or { flags = 0, taken = '', floor = '', requests = {} }
 for _, request in ipairs(entry.requests) do
     if request.key == key then
         if request.hash ~= hash then return { KEY_REUSED } end
@@ -61,6 +63,7 @@ if limit > 0 then
 end
 if stock <= 0 then return { SOLD_OUT, look } end
 if stock < quantity then return { INSUFFICIENT, look, stock } end
+if not is_above(id, entry.floor) then return { TOO_OLD } end
 
 numbers = table.concat(numbers)
 table.insert(entry.requests,

@@ -16,8 +16,9 @@ local function trim(entry)
     local at = 1
     while #entry.requests > REQUESTS_KEPT and at <= #entry.requests do
         if entry.requests[at].state == 'l' then
-            table.remove(entry.requests, at)
+            local dropped = table.remove(entry.requests, at)
             entry.flags = LOOK_IN_MYSQL
+            if is_above(dropped.id, entry.floor) then entry.floor = dropped.id end
         else
             at = at + 1
         end

@@ -1,16 +1,29 @@
 -- A user's entry: one field of the users hash, so that count and marker cannot be lost apart.
 -- Layout 1, each part length-prefixed or of fixed size:
 --   format byte 1 | flags byte | taken | request...
+-- Layout 2, of an entry that has dropped requests, which only those without a limit do:
+--   format byte 2 | flags byte | taken | floor | request...
 --   flags    1: not every request of this user is here (loaded from MySQL, or dropped): look in MySQL
 --   taken    one character 0 or 1 per number 1..limit; empty where there is no limit
 --   request  key digest (16) | payload hash (16) | state p(ending) or l(anded) | quantity byte
 --            | id as decimal text | numbers, one byte each
-local FORMAT, LOOK_IN_MYSQL = 1, 1
+--   floor    the highest id that was dropped, as decimal text; no id up to it is admitted any more: a
+--            packet that is so late that its own request was dropped would else be admitted again
+local FORMAT, FORMAT_WITH_FLOOR, LOOK_IN_MYSQL = 1, 2, 1
+
+-- Ids are longer than Lua's numbers are exact; the shorter text is the smaller number.
+local function is_above(id, floor)
+    if #id ~= #floor then return #id > #floor end
+    return id > floor
+end
 
 local function decode(text)
     local format, flags, taken, at = struct.unpack('>BBBc0', text)
-    assert(format == FORMAT, 'entry of an unknown format')
-    local entry = { flags = flags, taken = taken, requests = {} }
+    assert(format == FORMAT or format == FORMAT_WITH_FLOOR, 'entry of an unknown format')
+    local entry = { flags = flags, taken = taken, floor = '', requests = {} }
+    if format == FORMAT_WITH_FLOOR then
+        entry.floor, at = struct.unpack('>Bc0', text, at)
+    end
     while at <= #text do
         local key, hash, state, quantity, id, numbers
         key, hash, state, quantity, id, numbers, at = struct.unpack('>c16c16c1BBc0Bc0', text, at)
@@ -22,7 +35,11 @@ local function decode(text)
 end
 
 local function encode(entry)
-    local parts = { struct.pack('>BBBc0', FORMAT, entry.flags, #entry.taken, entry.taken) }
+    local format = entry.floor == '' and FORMAT or FORMAT_WITH_FLOOR
+    local parts = { struct.pack('>BBBc0', format, entry.flags, #entry.taken, entry.taken) }
+    if format == FORMAT_WITH_FLOOR then
+        table.insert(parts, struct.pack('>Bc0', #entry.floor, entry.floor))
+    end
     for _, r in ipairs(entry.requests) do
         table.insert(parts, struct.pack('>c16c16c1BBc0Bc0', r.key, r.hash, r.state, r.quantity,
             #r.id, r.id, #r.numbers, r.numbers))

@@ -2,10 +2,13 @@
 
 use chrono::TimeDelta;
 use coupon::{Claim, TemplateId, TemplateState, UserId};
-use landing::claims::Answer;
-use redis_gate::{Refusal, Unloaded};
+use landing::claims::{Answer, Unavailable};
+use redis_gate::{Refusal, Unloaded, Verdict};
 
 use crate::harness::{Process, Rows, TEMPLATE, USER, World, again, claim, now, template};
+
+/// How many requests an entry without a limit keeps; a constant of `settle.lua`.
+const REQUESTS_KEPT: usize = 32;
 
 fn landed(answer: Answer) -> coupon::LandedClaim {
     match answer {
@@ -68,7 +71,7 @@ async fn no_limit_gives_to_every_key_until_nothing_is_left() {
         world.settled().await;
     }
     assert_eq!(world.rows().await, Rows { landed: 50, fences: 0, coupons: 100 });
-    assert!(world.entry(USER).await.requests.len() <= 32);
+    assert!(world.entry(USER).await.requests.len() <= REQUESTS_KEPT);
     let sold_out = Answer::Refused(Refusal::SoldOut);
     assert_eq!(process.claim(&claim(USER, "new", 1)).await, sold_out);
     let replay = Answer::Landed { claim: first, replayed: true };
@@ -194,6 +197,33 @@ async fn ended_after_a_rebuild_looks_the_key_up_first() {
     after.world.change_state(TEMPLATE, TemplateState::Ended).await;
     after.world.rebuild().await;
     after.assert_winner(Refusal::Ended, STRANGER).await;
+}
+
+/// Without a limit the gate forgets old requests. A packet of one of them that arrives only then, under an
+/// id that has landed, is let through no more: nobody would give its coupon back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_so_late_that_the_gate_dropped_it_is_answered_by_mysql_and_costs_no_coupon() {
+    let world = World::open("too late", 100, 0).await;
+    let process = Process::start(&world, "a").await;
+    let unsent = claim(USER, "unsent", 1);
+    let first = claim(USER, "first", 1);
+    let landed = process.land(&first).await;
+    world.settled().await;
+    for n in 0..REQUESTS_KEPT {
+        process.land(&claim(USER, &format!("later-{n}"), 1)).await;
+    }
+    world.settled().await;
+    let epoch = world.meta().await.epoch;
+    assert_eq!(world.entry(USER).await.floor, Some(first.id));
+    assert_eq!(world.gate.claim(&first, epoch, now()).await.unwrap(), Verdict::TooOld);
+    let replay = Answer::Landed { claim: landed, replayed: true };
+    assert_eq!(process.claim(&first).await, replay);
+    let given_up = Answer::Unavailable(Unavailable::GivenUp);
+    assert_eq!(process.claim(&unsent).await, given_up, "older than what was dropped");
+    process.land(&again(&unsent)).await;
+    world.settled().await;
+    // Without numbers: the stock is all that the gate could have wrong.
+    assert_eq!(world.meta().await.stock, world.left().await);
 }
 
 /// A version of the template that the gate has not seen.

@@ -46,6 +46,8 @@ pub enum Bug {
     RefusalBeforeReplay,
     /// `settle.lua` drops the oldest requests, pending ones too.
     PendingDropped,
+    /// `claim.lua` admits again what the entry has dropped.
+    DroppedAdmittedAgain,
     /// A claim whose ended template has no gate any more is told to wait for the gate.
     EndedWithoutGateUnanswered,
     /// `move.lua` does not compare the movement's number.

@@ -4,8 +4,9 @@
 use coupon::{ClaimId, PayloadHash};
 use thiserror::Error;
 
-/// The version of the layout.
+/// The layouts: of an entry that holds all its requests, and of one that has dropped some.
 const FORMAT: u8 = 1;
+const FORMAT_WITH_FLOOR: u8 = 2;
 
 /// The flag of an entry that does not hold every request of its user.
 const LOOK_IN_MYSQL: u8 = 1;
@@ -17,6 +18,8 @@ pub struct Entry {
     pub look_in_mysql: bool,
     /// The numbers that the user holds, pending ones included, ascending.
     pub taken: Vec<u8>,
+    /// The highest admission that was dropped; none up to it is admitted any more.
+    pub floor: Option<ClaimId>,
     /// The requests that the gate remembers, the oldest first.
     pub requests: Vec<Request>,
 }
@@ -77,27 +80,27 @@ impl Entry {
     pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
         let mut rest = bytes;
         let [format, flags] = take(&mut rest)?;
-        if format != FORMAT {
+        if !matches!(format, FORMAT | FORMAT_WITH_FLOOR) {
             return Err(EntryError);
         }
         let marks = take_prefixed(&mut rest)?;
         let taken = (1..).zip(marks).filter(|(_, mark)| **mark == b'1').map(|(n, _)| n).collect();
+        let floor = (format == FORMAT_WITH_FLOOR).then(|| take_id(&mut rest)).transpose()?;
         let mut requests = Vec::new();
         while !rest.is_empty() {
             let key = take(&mut rest)?;
             let payload_hash = PayloadHash(take(&mut rest)?);
             let [state, quantity] = take(&mut rest)?;
-            let id = std::str::from_utf8(take_prefixed(&mut rest)?).map_err(|_| EntryError)?;
             requests.push(Request {
                 key,
                 payload_hash,
                 state: RequestState::from_byte(state).ok_or(EntryError)?,
                 quantity,
-                id: id.parse().map_err(|_| EntryError)?,
+                id: take_id(&mut rest)?,
                 numbers: take_prefixed(&mut rest)?.to_vec(),
             });
         }
-        Ok(Self { look_in_mysql: flags == LOOK_IN_MYSQL, taken, requests })
+        Ok(Self { look_in_mysql: flags == LOOK_IN_MYSQL, taken, floor, requests })
     }
 }
 
@@ -105,6 +108,11 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], EntryError> {
     let (head, tail) = rest.split_first_chunk::<N>().ok_or(EntryError)?;
     *rest = tail;
     Ok(*head)
+}
+
+fn take_id(rest: &mut &[u8]) -> Result<ClaimId, EntryError> {
+    let text = std::str::from_utf8(take_prefixed(rest)?).map_err(|_| EntryError)?;
+    text.parse().map_err(|_| EntryError)
 }
 
 fn take_prefixed<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], EntryError> {
@@ -123,7 +131,7 @@ mod tests {
     #[test]
     fn a_loaded_entry_marks_its_numbers_and_points_to_mysql() {
         let entry = Entry::decode(&Entry::loaded(&[2, 5])).unwrap();
-        let expected = Entry { look_in_mysql: true, taken: vec![2, 5], requests: Vec::new() };
+        let expected = Entry { look_in_mysql: true, taken: vec![2, 5], ..Entry::default() };
         assert_eq!(entry, expected);
     }
 

@@ -41,6 +41,9 @@ pub enum Verdict {
     NotLoaded,
     /// The caller knows another epoch than the gate: nothing was done.
     OtherEpoch(Epoch),
+    /// This admission, or a later one of the user, was dropped from the entry: it may have landed, and
+    /// nothing was done. Only MySQL knows; a claim made now has a later id.
+    TooOld,
     /// Refused.
     Refused {
         /// Why.
@@ -226,6 +229,7 @@ fn verdict(answer: &[Value]) -> Option<Verdict> {
         9 => refused(Refusal::Limit { taken: u32::try_from(int(2)?).ok()? }),
         10 => refused(Refusal::SoldOut),
         11 => refused(Refusal::Insufficient { left: int(2)? }),
+        12 => Some(Verdict::TooOld),
         _ => None,
     }
 }

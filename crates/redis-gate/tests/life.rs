@@ -125,6 +125,19 @@ async fn without_a_limit_the_newest_requests_are_kept_and_a_pending_one_always()
         landed[landed.len() - kept.len()..].iter().map(|claim| claim.id).collect();
     assert_eq!(kept, newest);
     assert!(entry.look_in_mysql, "older requests are known to MySQL only");
+
+    // A packet of a claim that was dropped meanwhile, and of one still older: neither is admitted.
+    let dropped = &landed[landed.len() - kept.len() - 1];
+    assert_eq!(entry.floor, Some(dropped.id));
+    let stock = gate.gate.meta(TEMPLATE).await.unwrap().unwrap().stock;
+    for late in [dropped, &landed[0]] {
+        assert_eq!(gate.claim(late).await, Verdict::TooOld);
+    }
+    assert_eq!(gate.entry(USER).await, entry);
+    assert_eq!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().stock, stock);
+    assert_eq!(gate.gate.in_flight_count(TEMPLATE, EPOCH).await.unwrap(), 1, "the pending one");
+    // The key itself may be used again; MySQL's row decides about it.
+    assert!(matches!(gate.claim(&again(dropped)).await, Verdict::Admitted { .. }));
 }
 
 #[tokio::test]

@@ -354,6 +354,7 @@ fn real_verdict(verdict: model::Verdict) -> Verdict {
         model::Verdict::KeyReused => Verdict::KeyReused,
         model::Verdict::NotLoaded => Verdict::NotLoaded,
         model::Verdict::OtherEpoch(epoch) => Verdict::OtherEpoch(real(epoch)),
+        model::Verdict::TooOld => Verdict::TooOld,
         model::Verdict::Refused { refusal, look_in_mysql } => {
             Verdict::Refused { refusal: real_refusal(refusal), look_in_mysql }
         }
@@ -407,7 +408,8 @@ fn remembered(entry: &Entry) -> model::Entry<{ CLAIMS_MAX + 1 }> {
         });
     }
     let taken = entry.taken.iter().copied().collect();
-    model::Entry { look_in_mysql: entry.look_in_mysql, taken, requests }
+    let floor = entry.floor.map_or(0, |id| u8::try_from(id.0 - FIRST_ID).unwrap() + 1);
+    model::Entry { look_in_mysql: entry.look_in_mysql, taken, floor, requests }
 }
 
 fn live(limit: u8, stock: i16, commands: Vec<Command>) {

@@ -107,6 +107,10 @@ impl Walk {
                     }
                 }
                 Verdict::KeyReused => return Ok(Answer::KeyReused),
+                Verdict::TooOld => {
+                    let stored = self.stored_answer(claim).await?;
+                    return Ok(stored.unwrap_or(Answer::Unavailable(Unavailable::GivenUp)));
+                }
                 Verdict::NotLoaded => {
                     self.gates.ask_look(template.id);
                     return Ok(Answer::Unavailable(Unavailable::GateLoading));
@@ -266,9 +270,13 @@ impl Walk {
         template: &Template,
         decision: Decision,
     ) -> Result<Answer, Stop> {
-        let mut connection = connect::acquire(&self.pool).await?;
-        let current = template::get(&mut connection, template.id).await?;
-        let stock = stock::get(&mut connection, template.id).await?.map_or(0, |row| row.stock);
+        let (current, stock) = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            let current = template::get(&mut connection, template.id).await?;
+            Ok::<_, StoreError>((current, stock::get(&mut connection, template.id).await?))
+        })
+        .await?;
+        let stock = stock.map_or(0, |row| row.stock);
         let ended = current.is_none_or(|current| current.state == TemplateState::Ended);
         Ok(Answer::Refused(match decision {
             Decision::NotOpen if ended => Refusal::Ended,
@@ -296,14 +304,16 @@ impl Walk {
     /// Fences the admission and releases it. If it had landed after all: its answer.
     async fn fence(&self, claim: &Claim, epoch: Epoch) -> Result<Option<Answer>, Stop> {
         self.points.reach("claims.before_fence").await?;
-        let mut connection = connect::acquire(&self.pool).await?;
-        match fence(&mut connection, claim, (self.clock)()).await? {
+        let fence = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            fence(&mut connection, claim, (self.clock)()).await
+        });
+        match fence.await? {
             claim::Fence::Stands => {
                 self.release(claim, epoch).await;
                 Ok(None)
             }
             claim::Fence::Landed => {
-                drop(connection);
                 let landed = self.stored_claim(claim).await?;
                 Ok(landed.map(|landed| self.landed(claim, epoch, landed)))
             }
@@ -323,9 +333,12 @@ impl Walk {
     }
 
     async fn stored_claim(&self, claim: &Claim) -> Result<Option<LandedClaim>, StoreError> {
-        let mut connection = connect::acquire(&self.pool).await?;
         let (template, user) = (claim.template_id, claim.user_id);
-        claim::landed_under_key(&mut connection, template, user, &claim.request_id).await
+        connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            claim::landed_under_key(&mut connection, template, user, &claim.request_id).await
+        })
+        .await
     }
 
     /// What the key's landed claim answers to this request, if there is one.
@@ -363,6 +376,7 @@ fn word(verdict: &Verdict) -> &'static str {
         Verdict::KeyReused => "key_reused",
         Verdict::NotLoaded => "not_loaded",
         Verdict::OtherEpoch(_) => "other_epoch",
+        Verdict::TooOld => "too_old",
         Verdict::Refused { refusal, .. } => match refusal {
             Refusal::NotOpen { .. } => "not_open",
             Refusal::Paused => "paused",

@@ -19,8 +19,6 @@ const ALL_LATE: &[LateKind] = &[
     LateKind::Move,
     LateKind::SetState,
 ];
-const LATE_BUT_CLAIMS: &[LateKind] =
-    &[LateKind::Settle, LateKind::Release, LateKind::Landing, LateKind::Move, LateKind::SetState];
 const LATE_CALLS: &[LateKind] = &[LateKind::Claim, LateKind::Settle, LateKind::Release];
 
 const PAUSE_RESUME: &[Change] = &[Change::Pause, Change::Resume];
@@ -146,6 +144,18 @@ pub const SMALL: &[Configuration] = &[
             total: 2,
             resolvers: 0,
             crashes: 1,
+            ..Bounds::CALM
+        },
+    ),
+    (
+        "no limit: two keys of one user, a late claim",
+        Bounds {
+            attempts: &[ONE, OWN, ONE],
+            limit: 0,
+            total: 3,
+            late: 1,
+            late_kinds: &[LateKind::Claim],
+            resolvers: 1,
             ..Bounds::CALM
         },
     ),
@@ -276,13 +286,13 @@ pub const LARGE: &[Configuration] = &[
         },
     ),
     (
-        "no limit: any late packet but a claim, a top-up, a rebuild",
+        "no limit: any late packet, a top-up, a rebuild",
         Bounds {
             attempts: &[ONE, OWN],
             limit: 0,
             changes: &[Change::Move(1)],
             late: 1,
-            late_kinds: LATE_BUT_CLAIMS,
+            late_kinds: ALL_LATE,
             ..USUAL
         },
     ),

@@ -13,21 +13,6 @@ const REBUILT: Bounds = Bounds { rebuilders: 1, rebuilds: 1, ..Bounds::CALM };
 /// Bounds without the mistake.
 pub type Planted = (Bug, Promise, Bounds);
 
-/// A weakness that is there and known: without a limit an entry drops old requests, and a `claim.lua` that
-/// is so late that its own request was dropped is admitted again under an id that has landed. The
-/// resolver settles it, and the gate holds one coupon too few until its next epoch. Nothing is oversold.
-pub const KNOWN: (Promise, Bounds) = (
-    Promise::GateAccountsForStock,
-    Bounds {
-        attempts: &[ONE, OWN],
-        limit: 0,
-        total: 3,
-        late: 1,
-        late_kinds: &[LateKind::Claim],
-        ..Bounds::CALM
-    },
-);
-
 /// Every mistake in the claim protocol.
 pub const PLANTED: &[Planted] = &[
     (
@@ -134,6 +119,18 @@ pub const PLANTED: &[Planted] = &[
         Bug::PendingDropped,
         Promise::GateAccountsForStock,
         Bounds { attempts: &[ONE, OWN], limit: 0, total: 2, ..Bounds::CALM },
+    ),
+    (
+        Bug::DroppedAdmittedAgain,
+        Promise::GateAccountsForStock,
+        Bounds {
+            attempts: &[ONE, OWN],
+            limit: 0,
+            total: 3,
+            late: 1,
+            late_kinds: &[LateKind::Claim],
+            ..Bounds::CALM
+        },
     ),
     (
         Bug::EndedWithoutGateUnanswered,

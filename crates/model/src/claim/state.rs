@@ -299,8 +299,9 @@ impl fmt::Display for State {
         writeln!(f, "gate:  {phase:?}, epoch {epoch}, stock {stock}, {state:?} v{version}")?;
         write!(f, "       movement {movement}; in flight {:?}, {users} users", self.gate.inflight)?;
         for (user, entry) in self.gate.users.iter().enumerate() {
-            let Some(Entry { look_in_mysql, taken, requests }) = entry else { continue };
+            let Some(Entry { look_in_mysql, taken, floor, requests }) = entry else { continue };
             write!(f, "\n       user {user}: {taken:?}, look in MySQL: {look_in_mysql}, ")?;
+            write!(f, "none below {floor}, ")?;
             f.debug_list().entries(requests.as_slice()).finish()?;
         }
         if run != self.gate.run { write!(f, "\n       of another run") } else { Ok(()) }

@@ -92,6 +92,11 @@ impl Protocol {
                 asked.end(id, At::Done);
                 "claim.lua: not loaded, or behind, 503"
             }
+            // 201 if MySQL knows the key, else 503: the next request has another id.
+            Verdict::TooOld => {
+                asked.end(id, At::Done);
+                "claim.lua: TOO_OLD; MySQL answers, or 503"
+            }
             Verdict::Refused { look_in_mysql: true, .. } => {
                 asked.walks[usize::from(id)] = Walk::ended(At::Lookup);
                 "claim.lua refuses; not final"

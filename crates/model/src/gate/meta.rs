@@ -55,6 +55,8 @@ pub struct Entry<const REQUESTS: usize> {
     pub look_in_mysql: bool,
     /// The numbers that the user holds, pending ones included.
     pub taken: Numbers,
+    /// One more than the highest admission that was dropped; 0: none was.
+    pub floor: u8,
     /// The requests that the gate remembers, the oldest first.
     pub requests: Few<Request, REQUESTS>,
 }
@@ -105,10 +107,11 @@ impl<const REQUESTS: usize> Entry<REQUESTS> {
         while self.requests.as_slice().len() > rules.requests_kept
             && at < self.requests.as_slice().len()
         {
-            let landed = self.requests.as_slice()[at].state == RequestState::Landed;
-            if landed || rules.has(Bug::PendingDropped) {
+            let oldest = self.requests.as_slice()[at];
+            if oldest.state == RequestState::Landed || rules.has(Bug::PendingDropped) {
                 self.requests.remove(at);
                 self.look_in_mysql = true;
+                self.floor = self.floor.max(oldest.id + 1);
             } else {
                 at += 1;
             }

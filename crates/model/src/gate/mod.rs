@@ -14,7 +14,7 @@ pub use self::{
     sets::{Ids, Numbers},
     verdict::{Claim, Moved, Refusal, Unloaded, Verdict},
 };
-use crate::{Bug, few::Few};
+use crate::Bug;
 
 /// A gate of at most `USERS` users with `REQUESTS` remembered requests each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -103,6 +103,9 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         if let Some(refused) = refused {
             return refused;
         }
+        if claim.id < entry.floor && !rules.has(Bug::DroppedAdmittedAgain) {
+            return Verdict::TooOld;
+        }
         let numbers = if facts.limit == 0 {
             Numbers::default()
         } else if rules.has(Bug::CountInsteadOfNumbers) {
@@ -187,7 +190,7 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         let is_new = self.users[usize::from(user)].is_none();
         let Some(meta) = self.loading(rules, epoch) else { return false };
         meta.users += u8::from(is_new);
-        let entry = Entry { look_in_mysql: true, taken, requests: Few::default() };
+        let entry = Entry { look_in_mysql: true, taken, ..Entry::default() };
         self.users[usize::from(user)] = Some(entry);
         true
     }

@@ -42,6 +42,8 @@ pub enum Verdict {
     NotLoaded,
     /// The gate's epoch is another: nothing was done.
     OtherEpoch(u8),
+    /// The user's entry has dropped this admission or a later one: it may have landed, nothing was done.
+    TooOld,
     /// Refused.
     Refused {
         /// Why.
