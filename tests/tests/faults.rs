@@ -77,7 +77,8 @@ async fn change_state(world: &World, template: TemplateId, state: TemplateState)
     assert!(changed.await.unwrap());
 }
 
-fn is_stopped(process: &Process) -> bool {
+/// Whether a process is stopped as a whole.
+pub(crate) fn is_stopped(process: &Process) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid().unwrap())).unwrap();
     stat.contains(") T ")
 }
@@ -88,12 +89,16 @@ async fn an_api_killed_or_stopped_at_each_point_of_a_claims_way_loses_and_double
     let template = world.template(100, several).await;
     let mut user = 0;
     let points = [
-        "claims.after_gate",
-        "landing.before_begin",
-        "landing.after_commit",
-        "settler.before_settle",
+        ("claims.after_gate", 0),
+        ("landing.before_begin", 0),
+        ("landing.after_insert", 0),
+        ("landing.after_guard", 0),
+        ("landing.before_commit", 0),
+        ("landing.after_commit", 1),
+        ("settler.before_settle", 1),
     ];
-    for point in points {
+    let mut landed = 0;
+    for (point, lands) in points {
         user += 1;
         start_with(&mut world.platform.apis[1], "FAIL_POINTS", &format!("{point}=kill")).await;
         let shopper = world.apis[1].shopper(UserId(user)).unwrap();
@@ -101,6 +106,12 @@ async fn an_api_killed_or_stopped_at_each_point_of_a_claims_way_loses_and_double
         // Settling comes after the answer, which may just have left.
         assert!(answer.is_err() || point == "settler.before_settle", "{point}: {answer:?}");
         world.platform.apis[1].wait_exit(STATE_MAX).await.unwrap();
+        // What was open went with its connection: nothing of it is there, and the hot row is free.
+        user += 1;
+        let other = world.apis[0].shopper(UserId(user)).unwrap();
+        assert_eq!(insist(&other, template).await.status, 201, "{point}");
+        landed += lands + 1;
+        assert_eq!(world.count(template).await.all(), landed, "{point}");
     }
     for point in ["claims.before_fence", "claims.before_release"] {
         user += 1;

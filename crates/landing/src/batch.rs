@@ -90,8 +90,8 @@ impl<T> Batch<T> {
         Self { done: Vec::new(), groups: vec![Group::new(jobs)], points: FailPoints::default() }
     }
 
-    /// The batch with fail points `landing.before_begin`, `landing.after_commit` (before the answer
-    /// is heard of) and `landing.before_reread`.
+    /// The batch with fail points `landing.before_begin`, those of [`landing::land_by_way_of`],
+    /// `landing.after_commit` (before the answer is heard of) and `landing.before_reread`.
     #[must_use]
     pub fn with_fail_points(self, points: FailPoints) -> Self {
         Self { points, ..self }
@@ -137,7 +137,9 @@ impl<T> Batch<T> {
         group.tries += 1;
         self.points.reach("landing.before_begin").await?;
         let landings = group.landings();
-        match timeout(SILENCE_MAX, landing::land(connection, &landings)).await? {
+        let points = &self.points;
+        let landing = landing::land_by_way_of(connection, &landings, |point| points.reach(point));
+        match timeout(SILENCE_MAX, landing).await? {
             Ok(Attempt::Landed) => {
                 self.points.reach("landing.after_commit").await?;
                 let landed = group.jobs.drain(..);

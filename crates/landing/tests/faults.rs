@@ -111,6 +111,24 @@ async fn connections_killed_inside_the_transaction_leave_nothing_and_the_batch_l
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_error_at_any_point_inside_the_transaction_leaves_nothing_and_the_batch_lands() {
+    for point in ["landing.after_insert", "landing.after_guard", "landing.before_commit"] {
+        let world = World::open("error inside", TOTAL, 2).await;
+        let process = Process::start(&world, "a").await;
+        let first = claim(USER, "a", 1);
+        process.points.fail(point);
+        let mut held = process.points.hold(point);
+        let answer = process.begin(&first);
+        // The second time, on another connection; what the first one had written is gone.
+        held.reached(1).await;
+        assert_eq!(world.rows().await, Rows::default());
+        held.let_go();
+        assert_eq!(landed(answer.await.unwrap()).id, first.id, "{point}");
+        assert_landed_once(&world, &process, &first, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_connection_killed_after_commit_was_sent_leaves_everything() {
     let world = World::open("killed after", TOTAL, 2).await;
     let (process, proxy) = behind_proxy(&world).await;

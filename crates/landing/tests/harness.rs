@@ -50,7 +50,7 @@ pub(crate) struct World {
 }
 
 /// What MySQL holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Rows {
     /// Landed claims.
     pub(crate) landed: i64,
@@ -124,7 +124,7 @@ impl World {
     }
 
     pub(crate) async fn rebuild_gate_of(&self, id: TemplateId) -> Epoch {
-        match rebuild(&self.pool, &self.gate, id, "test").await.unwrap() {
+        match rebuild(&self.pool, &self.gate, id, "test", &FailPoints::default()).await.unwrap() {
             Rebuilt::Open(epoch) => epoch,
             other => panic!("{other:?}"),
         }
@@ -264,7 +264,7 @@ impl Process {
         for worker in workers {
             spawn(tokio::spawn(worker.run(CancellationToken::new())));
         }
-        let (gates, keeper) = Gates::new(pool.clone(), gate.clone(), holder);
+        let (gates, keeper) = Gates::new(pool.clone(), gate.clone(), holder, points.clone());
         if keeps {
             spawn(tokio::spawn(keeper.run(now, CancellationToken::new())));
         }

@@ -3,7 +3,11 @@
 //! Order of the statements: the claims, the coupons, and last, next to the commit, the guard, because
 //! the stock row is what everybody waits for. COMMIT is sent only after the guard's answer.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    future::ready,
+    io,
+};
 
 use coupon::{
     Admission, ClaimId, ClaimRow, ClaimState, CouponStatus, FoundRows, LandedClaim, MerchantId,
@@ -48,8 +52,22 @@ pub async fn land(
     connection: &mut MySqlConnection,
     landings: &[Landing],
 ) -> Result<Attempt, StoreError> {
+    land_by_way_of(connection, landings, |_| ready(Ok(()))).await
+}
+
+/// The same by way of `reach`, which is told where in the transaction it is: `landing.after_insert`,
+/// `landing.after_guard` (whatever that said), `landing.before_commit`. There a test lets the process end, wait, or
+/// lose its connection.
+///
+/// # Errors
+/// As of [`land`]; an error of `reach` counts as a lost connection.
+pub async fn land_by_way_of<F: Future<Output = io::Result<()>>>(
+    connection: &mut MySqlConnection,
+    landings: &[Landing],
+    reach: impl Fn(&'static str) -> F,
+) -> Result<Attempt, StoreError> {
     let mut transaction = connection.begin().await.map_err(StoreError::query("begin a landing"))?;
-    match write(&mut transaction, landings).await {
+    match write(&mut transaction, landings, &reach).await {
         Ok(Attempt::Landed) => {
             transaction.commit().await.map_err(StoreError::query("commit a landing"))?;
             Ok(Attempt::Landed)
@@ -67,17 +85,24 @@ pub async fn land(
 }
 
 /// Everything between begin and commit.
-async fn write(
+async fn write<F: Future<Output = io::Result<()>>>(
     connection: &mut MySqlConnection,
     landings: &[Landing],
+    reach: &impl Fn(&'static str) -> F,
 ) -> Result<Attempt, StoreError> {
+    let stopped = |error| StoreError::query("go on with a landing")(sqlx::Error::Io(error));
     if let Some(refused) = insert_all(connection, landings).await? {
         return Ok(refused);
     }
+    reach("landing.after_insert").await.map_err(stopped)?;
     let templates = demand(landings);
     let matched = guard(connection, &templates).await?;
-    let all = matched == templates.len() as u64;
-    Ok(if all { Attempt::Landed } else { Attempt::GuardRefused })
+    reach("landing.after_guard").await.map_err(stopped)?;
+    if matched < templates.len() as u64 {
+        return Ok(Attempt::GuardRefused);
+    }
+    reach("landing.before_commit").await.map_err(stopped)?;
+    Ok(Attempt::Landed)
 }
 
 async fn insert_all(
