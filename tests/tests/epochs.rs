@@ -16,13 +16,15 @@ use mysql_store::{
 };
 use pipeline_tests::{REST_MAX, STATE_MAX, World, histories, until};
 use redis_gate::Meta;
-use shopper::Wish;
+use shopper::{Crowd, NewTemplate, Wish};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::Instant,
 };
 use verifier::settled;
+
+use crate::{faults::is_stopped, proxy::server_of};
 
 /// Coupons of one prepared transaction.
 const CHUNK: i64 = 1_000;
@@ -116,6 +118,55 @@ async fn a_gate_restarted_from_an_old_file_is_noticed_with_and_without_traffic()
     assert_eq!(world.count(template).await.all(), 400);
     world.assert_sound(Some(&histories(runs))).await;
     end(world, &mut servers).await;
+}
+
+/// DESIGN's C3 with a real process: it comes back holding a snapshot that is older than the gate.
+#[tokio::test]
+async fn a_process_stopped_in_a_rebuild_wakes_and_replaces_no_newer_gate() {
+    let two_apis = |options| PlatformOptions { apis: 2, ..options };
+    let mut world = World::start_with("woken", two_apis).await;
+    let template = world.template(100, |new| new).await;
+    let mut runs = vec![world.crowd().run(wave(template, 1, 10)).await.unwrap()];
+    let stopped = &mut world.platform.apis[1];
+    stopped.kill().unwrap();
+    stopped.set_env("FAIL_POINTS", "rebuild.before_open=stop");
+    stopped.start().await.unwrap();
+    // Only the one that will stop sees the gate lost.
+    world.platform.apis[0].pause().unwrap();
+    lose_gate(&world, template).await;
+    until(async || is_stopped(&world.platform.apis[1]), |stopped| *stopped).await;
+    let loading = world.sources.gate.meta(template).await.unwrap().unwrap();
+    assert!(!loading.is_open(), "{loading:?}");
+
+    world.platform.apis[0].resume().unwrap();
+    open_again(&world, template, 10).await;
+    let crowd = Crowd::new(vec![world.apis[0].clone()], 8, STATE_MAX);
+    runs.push(crowd.run(wave(template, 11, 10)).await.unwrap());
+    let newer = world.sources.gate.meta(template).await.unwrap().unwrap();
+    assert!(newer.epoch > loading.epoch, "{newer:?}");
+
+    world.platform.apis[1].resume().unwrap();
+    // Its gates are kept one after the other: the one of a new template is loaded after that rebuild.
+    let new = NewTemplate::simple("Another sale", 1, world.clock.now(), TimeDelta::hours(1));
+    world.apis[1].publish_new(&new).await.unwrap();
+    let now = world.sources.gate.meta(template).await.unwrap().unwrap();
+    assert_eq!((now.epoch, now.is_open(), now.stock), (newer.epoch, true, 80));
+    runs.push(world.crowd().run(wave(template, 11, 90)).await.unwrap());
+    assert!(runs.iter().all(|run| run.given_up == 0));
+    assert_eq!(world.count(template).await.all(), 100);
+    world.assert_sound(Some(&histories(runs))).await;
+    world.end().await;
+}
+
+/// Redis takes a command as a plain line.
+async fn lose_gate(world: &World, template: TemplateId) {
+    let meta = format!("{}gate:1:{{{template}:0}}:meta", world.scope.key_prefix);
+    let mut gate =
+        TcpStream::connect(server_of(&world.scope.endpoints.gate_redis_url)).await.unwrap();
+    gate.write_all(format!("DEL {meta}\r\n").as_bytes()).await.unwrap();
+    let mut answer = [0; 4];
+    gate.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b":1\r\n", "{meta}");
 }
 
 fn wave(template: TemplateId, first: i64, users: i64) -> Vec<Wish> {

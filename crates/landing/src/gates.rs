@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use coupon::{Epoch, Template, TemplateId, TemplateState};
 use mysql_store::{MySqlPool, connect};
 use redis_gate::{Gate, Phase};
+use runtime::FailPoints;
 use tokio::sync::{Mutex, MutexGuard, Notify, mpsc};
 use tracing::debug;
 
@@ -42,6 +43,7 @@ pub struct Gates {
     pool: MySqlPool,
     gate: Gate,
     holder: Arc<str>,
+    points: FailPoints,
     epochs: Arc<Lock<HashMap<TemplateId, Epoch>>>,
     requests: mpsc::Sender<Request>,
     /// Notified after every look.
@@ -60,13 +62,15 @@ pub(crate) struct Request {
 }
 
 impl Gates {
-    /// The gates, and the task that keeps them; `holder` names this process.
-    pub fn new(pool: MySqlPool, gate: Gate, holder: &str) -> (Self, Keeper) {
+    /// The gates, and the task that keeps them; `holder` names this process. The fail points are those of
+    /// [`rebuild`].
+    pub fn new(pool: MySqlPool, gate: Gate, holder: &str, points: FailPoints) -> (Self, Keeper) {
         let (requests, queue) = mpsc::channel(REQUESTS_MAX);
         let gates = Self {
             pool,
             gate,
             holder: holder.into(),
+            points,
             epochs: Arc::default(),
             requests,
             looked: Arc::default(),
@@ -185,7 +189,7 @@ impl Gates {
 
     /// Rebuilds the gate, unless another process is at it, and learns its epoch.
     pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
-        let rebuilt = rebuild(&self.pool, &self.gate, template, &self.holder).await?;
+        let rebuilt = rebuild(&self.pool, &self.gate, template, &self.holder, &self.points).await?;
         if let Rebuilt::Open(epoch) = rebuilt {
             self.learn(template, epoch);
         }

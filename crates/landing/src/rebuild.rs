@@ -9,11 +9,15 @@
 //!
 //! Each step alone keeps a rebuilder that was paused from replacing a newer gate by an older snapshot.
 
-use std::time::{Duration, Instant};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use coupon::{Epoch, TemplateId, UserId};
 use mysql_store::{MySqlConnection, MySqlPool, StoreError, connect, lease, stock, template};
 use redis_gate::{Gate, GateError, LOAD_USERS_MAX, OpenFacts};
+use runtime::FailPoints;
 use thiserror::Error;
 use tracing::info;
 
@@ -45,9 +49,13 @@ pub enum RebuildError {
     /// The gate failed.
     #[error("a gate could not be brought to what MySQL says: the gate failed")]
     Gate(#[from] GateError),
+    /// A fail point was armed.
+    #[error("a gate could not be brought to what MySQL says: interrupted")]
+    FailPoint(#[from] io::Error),
 }
 
-/// Rebuilds the gate of `template` on behalf of `holder`, unless another process is at it.
+/// Rebuilds the gate of `template` on behalf of `holder`, unless another process is at it. The fail points
+/// are `rebuild.before_begin`, `rebuild.before_read` and `rebuild.before_open`.
 ///
 /// # Errors
 /// MySQL or the gate failed.
@@ -56,6 +64,7 @@ pub async fn rebuild(
     gate: &Gate,
     template: TemplateId,
     holder: &str,
+    points: &FailPoints,
 ) -> Result<Rebuilt, RebuildError> {
     let started = Instant::now();
     let name = format!("rebuild:{template}");
@@ -63,7 +72,7 @@ pub async fn rebuild(
     if !connect::within(lease::take(&mut connection, &name, holder, LEASE)).await? {
         return Ok(Rebuilt::Elsewhere);
     }
-    let rebuilt = run(&mut connection, gate, template, holder, &name).await;
+    let rebuilt = run(&mut connection, gate, template, (&name, holder), points).await;
     // A connection that failed is used no more; the lease lapses.
     if !matches!(rebuilt, Err(RebuildError::Store(_))) {
         connect::within(lease::release(&mut connection, &name, holder)).await?;
@@ -86,15 +95,17 @@ async fn run(
     connection: &mut MySqlConnection,
     gate: &Gate,
     template_id: TemplateId,
-    holder: &str,
-    lease_name: &str,
+    lease: (&str, &str),
+    points: &FailPoints,
 ) -> Result<Rebuilt, RebuildError> {
     let Some(epoch) = connect::within(stock::next_epoch(connection, template_id)).await? else {
         return Ok(Rebuilt::NoTemplate);
     };
+    points.reach("rebuild.before_begin").await?;
     if !gate.begin(template_id, epoch).await? {
         return Ok(Rebuilt::Overtaken);
     }
+    points.reach("rebuild.before_read").await?;
     // After `begin`: a change of the template's state from here on reaches the gate by its version.
     let template = connect::within(template::get(connection, template_id)).await?;
     let stock = connect::within(stock::get(connection, template_id)).await?;
@@ -103,11 +114,8 @@ async fn run(
         return Ok(Rebuilt::Overtaken);
     }
     // Without a limit there are no numbers to load: every refusal looks in MySQL instead.
-    if template.per_user_limit > 0 {
-        let lease = (lease_name, holder);
-        if !load(connection, gate, template_id, epoch, lease).await? {
-            return Ok(Rebuilt::Overtaken);
-        }
+    if template.per_user_limit > 0 && !load(connection, gate, template_id, epoch, lease).await? {
+        return Ok(Rebuilt::Overtaken);
     }
     let facts = OpenFacts {
         version: template.version,
@@ -118,6 +126,7 @@ async fn run(
         stock: stock.stock,
         movement: stock.movement,
     };
+    points.reach("rebuild.before_open").await?;
     if !gate.open(template_id, epoch, &facts).await? {
         return Ok(Rebuilt::Overtaken);
     }

@@ -11,6 +11,7 @@ use landing::{
 };
 use mysql_store::stock::{self, Moved, NewMovement};
 use redis_gate::{Phase, Refusal, Verdict};
+use runtime::FailPoints;
 
 use crate::harness::{
     Process, TEMPLATE, USER, World, claim, execute, now, somebody_waits_for_a_table, template,
@@ -18,7 +19,8 @@ use crate::harness::{
 
 /// A keeper that unloads at once; it looks when it is told to.
 fn keeper(world: &World) -> (Gates, Keeper) {
-    let (gates, mut keeper) = Gates::new(world.pool.clone(), world.gate.clone(), "keeper");
+    let (gates, mut keeper) =
+        Gates::new(world.pool.clone(), world.gate.clone(), "keeper", FailPoints::default());
     keeper.unload_after = Duration::ZERO;
     (gates, keeper)
 }
@@ -174,7 +176,9 @@ async fn what_changes_while_a_gate_loads_is_in_it_when_it_is_open() {
     execute(&mut locker, "lock tables user_coupon write").await;
     let (pool, gate) = (world.pool.clone(), world.gate.clone());
     let rebuilding = tokio::spawn(async move {
-        landing::rebuild::rebuild(&pool, &gate, TEMPLATE, "slow").await.unwrap()
+        landing::rebuild::rebuild(&pool, &gate, TEMPLATE, "slow", &FailPoints::default())
+            .await
+            .unwrap()
     });
     somebody_waits_for_a_table(&world).await;
     move_stock(&world, "up", 7).await;
@@ -250,7 +254,8 @@ async fn a_gate_lives_from_before_its_window_to_its_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gate_stays_for_a_while_after_its_end() {
     let world = World::open("stays", 10, 1).await;
-    let (_gates, mut keeper) = Gates::new(world.pool.clone(), world.gate.clone(), "patient");
+    let (_gates, mut keeper) =
+        Gates::new(world.pool.clone(), world.gate.clone(), "patient", FailPoints::default());
     world.change_state(TEMPLATE, TemplateState::Ended).await;
     for _ in 0..3 {
         look(&mut keeper, now()).await;

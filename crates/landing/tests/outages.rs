@@ -21,6 +21,7 @@ use landing::{
 };
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use mysql_store::{StoreError, connect, stock};
+use runtime::FailPoints;
 
 use crate::{
     harness::{Process, Rows, TEMPLATE, USER, World, again, claim, now, number, until},
@@ -155,7 +156,8 @@ async fn a_mysql_that_falls_silent_keeps_nobody_waiting_and_what_is_stuck_is_cou
         // Closed, though the server says nothing to that either.
         until(async || pool.size() == 0).await;
     };
-    let (_gates, mut keeper) = Gates::new(world.pool.clone(), world.gate.clone(), "silent");
+    let points = FailPoints::default();
+    let (_gates, mut keeper) = Gates::new(world.pool.clone(), world.gate.clone(), "silent", points);
     let (resolved, kept, ()) =
         join!(patient.look_again(&mut watched, later), keeper.look(later), silent);
     assert!(matches!(resolved, Err(ResolveError::Store(error)) if error.is_unavailable()));

@@ -4,6 +4,7 @@ use coupon::{Epoch, TemplateId, UserId};
 use landing::rebuild::{Rebuilt, rebuild};
 use mysql_store::{lease, stock};
 use redis_gate::Phase;
+use runtime::FailPoints;
 
 use crate::harness::{Process, TEMPLATE, USER, World, claim, execute, somebody_waits_for_a_table};
 
@@ -29,7 +30,8 @@ async fn rebuilds_at_the_same_time_end_with_one_open_gate_that_equals_mysql() {
     process.land(&claim(USER, "a", 2)).await;
     for _ in 0..5 {
         // One name passes the lease any number of times, so that they really meet.
-        let one = || rebuild(&world.pool, &world.gate, TEMPLATE, "same");
+        let points = FailPoints::default();
+        let one = || rebuild(&world.pool, &world.gate, TEMPLATE, "same", &points);
         let (a, b, c) = tokio::join!(one(), one(), one());
         let ends = [a.unwrap(), b.unwrap(), c.unwrap()];
         assert!(ends.iter().any(|end| matches!(end, Rebuilt::Open(_))), "{ends:?}");
@@ -46,7 +48,8 @@ async fn a_rebuild_that_another_process_is_at_is_left_to_it() {
     let long = std::time::Duration::from_secs(600);
     let name = format!("rebuild:{TEMPLATE}");
     assert!(lease::take(&mut connection, &name, "other", long).await.unwrap());
-    let ended = rebuild(&world.pool, &world.gate, TEMPLATE, "mine").await.unwrap();
+    let ended =
+        rebuild(&world.pool, &world.gate, TEMPLATE, "mine", &FailPoints::default()).await.unwrap();
     assert_eq!(ended, Rebuilt::Elsewhere);
     let stock = stock::get(&mut connection, TEMPLATE).await.unwrap().unwrap();
     assert_eq!((world.meta().await.epoch, stock.epoch), (epoch, epoch));
@@ -56,7 +59,8 @@ async fn a_rebuild_that_another_process_is_at_is_left_to_it() {
 async fn a_template_that_does_not_exist_has_no_gate() {
     let world = World::open("no template", 10, 1).await;
     let nowhere = TemplateId(99);
-    let ended = rebuild(&world.pool, &world.gate, nowhere, "mine").await.unwrap();
+    let ended =
+        rebuild(&world.pool, &world.gate, nowhere, "mine", &FailPoints::default()).await.unwrap();
     assert_eq!(ended, Rebuilt::NoTemplate);
     assert_eq!(world.gate.meta(nowhere).await.unwrap(), None);
 }
@@ -66,7 +70,8 @@ async fn a_rebuild_whose_gate_knows_a_later_epoch_does_not_begin() {
     let world = World::open("later epoch", 10, 1).await;
     let later = Epoch(1_000);
     assert!(world.gate.begin(TEMPLATE, later).await.unwrap());
-    let ended = rebuild(&world.pool, &world.gate, TEMPLATE, "mine").await.unwrap();
+    let ended =
+        rebuild(&world.pool, &world.gate, TEMPLATE, "mine", &FailPoints::default()).await.unwrap();
     assert_eq!(ended, Rebuilt::Overtaken);
     let meta = world.meta().await;
     assert_eq!((meta.epoch, meta.phase), (later, Phase::Loading));
@@ -77,8 +82,9 @@ async fn overtaken_at(world: &World, table: &str, meanwhile: impl AsyncFnOnce(Ep
     let mut locker = world.connection().await;
     execute(&mut locker, &format!("lock tables {table} write")).await;
     let (pool, gate) = (world.pool.clone(), world.gate.clone());
-    let paused =
-        tokio::spawn(async move { rebuild(&pool, &gate, TEMPLATE, "paused").await.unwrap() });
+    let paused = tokio::spawn(async move {
+        rebuild(&pool, &gate, TEMPLATE, "paused", &FailPoints::default()).await.unwrap()
+    });
     somebody_waits_for_a_table(world).await;
     let mut connection = world.connection().await;
     let next = stock::next_epoch(&mut connection, TEMPLATE).await.unwrap().unwrap();
