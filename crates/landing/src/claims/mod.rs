@@ -3,6 +3,7 @@
 //! A claim is handed over before the first byte goes to the gate and lives on when its client hangs
 //! up. Requests with the same key in this process wait for the same answer.
 
+mod label;
 mod walk;
 
 use std::{

@@ -9,7 +9,7 @@ use redis_gate::{GateError, Refusal, RequestState, Verdict};
 use runtime::FailPoints;
 use tracing::warn;
 
-use super::{Answer, Unavailable};
+use super::{Answer, Unavailable, label};
 use crate::{
     batch::Outcome,
     gates::{Gates, PRELOAD},
@@ -168,7 +168,7 @@ impl Walk {
         loop {
             match self.gates.gate().claim(claim, epoch, (self.clock)()).await {
                 Ok(verdict) => {
-                    let outcome = word(&verdict);
+                    let outcome = label::verdict(&verdict);
                     metrics::counter!(metric::GATE_VERDICTS, "outcome" => outcome).increment(1);
                     return Ok(verdict);
                 }
@@ -228,7 +228,7 @@ impl Walk {
         epoch: Epoch,
         decision: Decision,
     ) -> Result<Next, Stop> {
-        let word = decision_word(decision);
+        let word = label::decision(decision);
         metrics::counter!(metric::GUARD_REJECTIONS, "decision" => word).increment(1);
         match decision {
             Decision::Landed => {
@@ -366,38 +366,5 @@ async fn fence(
             Err(error) if error.is_conflict() && tries < FENCE_TRIES => tries += 1,
             fence => return fence,
         }
-    }
-}
-
-fn word(verdict: &Verdict) -> &'static str {
-    match verdict {
-        Verdict::Admitted { .. } => "admitted",
-        Verdict::Replay { .. } => "replay",
-        Verdict::KeyReused => "key_reused",
-        Verdict::NotLoaded => "not_loaded",
-        Verdict::OtherEpoch(_) => "other_epoch",
-        Verdict::TooOld => "too_old",
-        Verdict::Refused { refusal, .. } => match refusal {
-            Refusal::NotOpen { .. } => "not_open",
-            Refusal::Paused => "paused",
-            Refusal::Closed => "closed",
-            Refusal::Ended => "ended",
-            Refusal::Limit { .. } => "limit",
-            Refusal::SoldOut => "sold_out",
-            Refusal::Insufficient { .. } => "insufficient",
-        },
-    }
-}
-
-fn decision_word(decision: Decision) -> &'static str {
-    match decision {
-        Decision::Landed => "landed",
-        Decision::LandedElsewhere { .. } => "landed_elsewhere",
-        Decision::Fenced => "fenced",
-        Decision::StaleEpoch { .. } => "stale_epoch",
-        Decision::NumberTaken => "number_taken",
-        Decision::NotOpen => "not_open",
-        Decision::Short => "short",
-        Decision::Retry => "retry",
     }
 }

@@ -1,0 +1,39 @@
+//! The words by which metrics tell the gate's answers and the decisions apart.
+
+use coupon::Decision;
+use redis_gate::{Refusal, Verdict};
+
+/// The word of a gate's answer.
+pub(super) fn verdict(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Admitted { .. } => "admitted",
+        Verdict::Replay { .. } => "replay",
+        Verdict::KeyReused => "key_reused",
+        Verdict::NotLoaded => "not_loaded",
+        Verdict::OtherEpoch(_) => "other_epoch",
+        Verdict::TooOld => "too_old",
+        Verdict::Refused { refusal, .. } => match refusal {
+            Refusal::NotOpen { .. } => "not_open",
+            Refusal::Paused => "paused",
+            Refusal::Closed => "closed",
+            Refusal::Ended => "ended",
+            Refusal::Limit { .. } => "limit",
+            Refusal::SoldOut => "sold_out",
+            Refusal::Insufficient { .. } => "insufficient",
+        },
+    }
+}
+
+/// The word of a decision.
+pub(super) fn decision(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Landed => "landed",
+        Decision::LandedElsewhere { .. } => "landed_elsewhere",
+        Decision::Fenced => "fenced",
+        Decision::StaleEpoch { .. } => "stale_epoch",
+        Decision::NumberTaken => "number_taken",
+        Decision::NotOpen => "not_open",
+        Decision::Short => "short",
+        Decision::Retry => "retry",
+    }
+}
