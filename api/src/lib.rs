@@ -9,6 +9,7 @@ mod claims;
 mod config;
 mod coupons;
 mod cursor;
+mod expiry;
 mod headers;
 mod problem;
 mod router;

@@ -13,7 +13,9 @@ use axum::{
 use mysql_store::connect;
 use tracing::Instrument;
 
-use crate::{claims, coupons, problem::Problem, state::App, stock, stock_movements, templates};
+use crate::{
+    claims, coupons, expiry, problem::Problem, state::App, stock, stock_movements, templates,
+};
 
 /// Largest body, in bytes: a template with every field filled is a tenth of this.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -32,6 +34,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/templates/{id}/stock-movements", post(stock_movements::create))
         .route("/v1/templates/{id}/claims", post(claims::create))
         .route("/v1/templates/{id}/{verb}", post(templates::change_state))
+        .route("/v1/expiry", get(expiry::get))
         .route("/v1/claims/{id}", get(claims::get))
         .route("/v1/me/coupons", get(coupons::list))
         .route("/v1/me/coupons/{id}", get(coupons::get))

@@ -1,0 +1,136 @@
+//! How expiry does, for operators: what is overdue, how late flips were, what ends in the next day.
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use mysql_store::{
+    MySqlConnection, StoreError, connect,
+    expiry_report::{self, COUNT_MAX},
+};
+use serde::Serialize;
+
+use crate::{auth::Operator, problem::Problem, state::App};
+
+/// Hours of the histogram.
+const HOURS: i32 = 24;
+
+/// `GET /v1/expiry`'s answer.
+#[derive(Serialize)]
+pub(crate) struct ExpiryJson {
+    /// When it was asked, by the api's clock.
+    now: String,
+    overdue: Overdue,
+    lateness: Lateness,
+    /// The deadlines of the next day, hour by hour from now.
+    next_24_hours: Vec<Hour>,
+}
+
+/// Unused coupons whose deadline has passed. They are expired for everybody already; only their rows
+/// do not say so yet.
+#[derive(Serialize)]
+struct Overdue {
+    #[serde(flatten)]
+    count: Count,
+    /// How long ago the oldest deadline of them was; absent: nothing is overdue.
+    oldest_age_ms: Option<i64>,
+}
+
+/// Of the latest flips, at most a hundred of each shard, within a day.
+#[derive(Serialize)]
+struct Lateness {
+    flips: usize,
+    p50_ms: Option<i64>,
+    p99_ms: Option<i64>,
+    max_ms: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct Hour {
+    from: String,
+    #[serde(flatten)]
+    count: Count,
+}
+
+#[derive(Serialize)]
+struct Count {
+    coupons: u64,
+    /// Whether there are more than `coupons`: it counts to a hundred thousand.
+    more: bool,
+}
+
+/// `GET /v1/expiry`
+pub(crate) async fn get(State(app): State<App>, _: Operator) -> Result<Json<ExpiryJson>, Problem> {
+    let now = app.clock.now();
+    let mut connection = connect::acquire(&app.pool).await?;
+    let json = connect::within(look(&mut connection, now)).await?;
+    Ok(Json(json))
+}
+
+async fn look(
+    connection: &mut MySqlConnection,
+    now: DateTime<Utc>,
+) -> Result<ExpiryJson, StoreError> {
+    let earliest = expiry_report::earliest_deadline(connection).await?;
+    let oldest = earliest.filter(|deadline| *deadline <= now);
+    let overdue = match oldest {
+        // A deadline of this very moment has come.
+        Some(oldest) => {
+            let until = now + TimeDelta::milliseconds(1);
+            expiry_report::ending_between(connection, oldest, until).await?
+        }
+        None => 0,
+    };
+    let late = expiry_report::lateness(connection, now).await?;
+    let mut next_24_hours = Vec::new();
+    for hour in 0..HOURS {
+        let from = now + TimeDelta::hours(1) * hour;
+        let until = from + TimeDelta::hours(1);
+        let count = expiry_report::ending_between(connection, from, until).await?;
+        next_24_hours.push(Hour { from: instant(from), count: Count::of(count) });
+    }
+    Ok(ExpiryJson {
+        now: instant(now),
+        overdue: Overdue {
+            count: Count::of(overdue),
+            oldest_age_ms: oldest.map(|oldest| (now - oldest).num_milliseconds()),
+        },
+        lateness: Lateness {
+            flips: late.len(),
+            p50_ms: at(&late, 50),
+            p99_ms: at(&late, 99),
+            max_ms: at(&late, 100),
+        },
+        next_24_hours,
+    })
+}
+
+impl Count {
+    fn of(count: u64) -> Self {
+        Self { coupons: count.min(COUNT_MAX), more: count > COUNT_MAX }
+    }
+}
+
+/// The value that `percent` of all are not above.
+fn at(sorted: &[TimeDelta], percent: usize) -> Option<i64> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.checked_sub(1)?).map(TimeDelta::num_milliseconds)
+}
+
+fn instant(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_a_value_that_was_seen() {
+        let sorted: Vec<_> = (1..=200).map(TimeDelta::milliseconds).collect();
+        assert_eq!(
+            [50, 99, 100].map(|percent| at(&sorted, percent)),
+            [Some(100), Some(198), Some(200)]
+        );
+        assert_eq!(at(&sorted[..1], 50), Some(1));
+        assert_eq!(at(&[], 50), None);
+    }
+}

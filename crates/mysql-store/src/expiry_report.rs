@@ -1,0 +1,93 @@
+//! What operators ask about expiry: bounded reads of the deadline index, all shards together.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{CouponStatus, limit::EXPIRY_SHARDS};
+use sqlx::MySqlConnection;
+
+use crate::{StoreError, datetime::datetime, expiry, rows};
+
+/// What is counted is counted to this only: index entries read for one count.
+pub const COUNT_MAX: u64 = 100_000;
+
+/// The latest flips of each shard whose lateness is told.
+const FLIPS_PER_SHARD: u32 = 100;
+
+/// How old the deadline of such a flip may be.
+const FLIPS_OF: TimeDelta = TimeDelta::hours(24);
+
+/// The earliest deadline of all unused coupons, overdue ones included.
+///
+/// # Errors
+/// A statement fails.
+pub async fn earliest_deadline(
+    connection: &mut MySqlConnection,
+) -> Result<Option<DateTime<Utc>>, StoreError> {
+    let mut earliest = None;
+    for shard in shards() {
+        let next = expiry::next_deadline(connection, shard).await?;
+        earliest = earliest.into_iter().chain(next).min();
+    }
+    Ok(earliest)
+}
+
+/// How many unused coupons end at or after `from` and before `until`; [`COUNT_MAX`] + 1: more.
+///
+/// # Errors
+/// The statement fails.
+pub async fn ending_between(
+    connection: &mut MySqlConnection,
+    from: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> Result<u64, StoreError> {
+    // Each shard by name: then the deadlines are ranges of the index and nothing else is read.
+    let sql = rows::repeat(
+        "select count(*) from (select 1 from user_coupon where expiry_shard in (",
+        "?",
+        ", ",
+        usize::from(u8::try_from(EXPIRY_SHARDS).unwrap_or(u8::MAX)),
+        ") and status = ? and valid_until >= ? and valid_until < ? limit ?) as ending",
+    );
+    let statement = sqlx::query_scalar(sqlx::AssertSqlSafe(sql));
+    let count: i64 = shards()
+        .fold(statement, sqlx::query::QueryScalar::bind)
+        .bind(CouponStatus::Unused.code())
+        .bind(datetime(from))
+        .bind(datetime(until))
+        .bind(COUNT_MAX + 1)
+        .fetch_one(connection)
+        .await
+        .map_err(StoreError::query("count the coupons that end in a time"))?;
+    Ok(count.unsigned_abs())
+}
+
+/// How late the latest flips of each shard were, by their deadlines: those of the last day, at most
+/// a hundred of each shard; the least late first.
+///
+/// # Errors
+/// A statement fails.
+pub async fn lateness(
+    connection: &mut MySqlConnection,
+    now: DateTime<Utc>,
+) -> Result<Vec<TimeDelta>, StoreError> {
+    let mut late = Vec::new();
+    for shard in shards() {
+        let flips: Vec<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(
+            "select valid_until, changed_at from user_coupon where expiry_shard = ? \
+             and status = ? and valid_until > ? order by valid_until desc, id desc limit ?",
+        )
+        .bind(shard)
+        .bind(CouponStatus::Expired.code())
+        .bind(datetime(now - FLIPS_OF))
+        .bind(FLIPS_PER_SHARD)
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(StoreError::query("read the latest flips"))?;
+        late.extend(flips.into_iter().map(|(valid_until, changed_at)| changed_at - valid_until));
+    }
+    late.sort_unstable();
+    Ok(late)
+}
+
+fn shards() -> impl Iterator<Item = u8> {
+    0..u8::try_from(EXPIRY_SHARDS).unwrap_or(u8::MAX)
+}
