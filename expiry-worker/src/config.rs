@@ -1,6 +1,6 @@
 //! The worker's configuration.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use clap::Parser;
 use runtime::{ProcessConfig, Secret};
@@ -12,6 +12,12 @@ const SWEEP_SECONDS: u32 = 600;
 /// Seconds after which a wake-up must have come: a coupon that changed longer ago and that nobody told
 /// of counts as lost. As long as the platform may take to come to rest after a fault.
 const LOST_AFTER_SECONDS: u32 = 60;
+
+/// A day: whoever is told in the morning can still go shopping.
+const EXPIRING_LEADS: &str = "86400";
+
+/// Each lead time costs one look at the index for each shard and round.
+const LEADS_MAX: usize = 8;
 
 /// Turns coupons whose validity has ended to expired.
 #[derive(Debug, Clone, Parser)]
@@ -39,9 +45,30 @@ pub struct Config {
     #[arg(long, env = "LOST_AFTER_SECONDS", default_value_t = LOST_AFTER_SECONDS)]
     pub lost_after_seconds: u32,
 
+    /// How long before their ends coupons are announced on the topic `expiring`: seconds, separated by
+    /// commas; empty: never.
+    #[arg(long, env = "EXPIRING_LEADS", default_value = EXPIRING_LEADS, value_parser = leads)]
+    pub expiring_leads: Leads,
+
     /// What every process takes.
     #[command(flatten)]
     pub process: ProcessConfig,
+}
+
+/// Lead times in seconds, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leads(pub BTreeSet<u32>);
+
+fn leads(text: &str) -> Result<Leads, String> {
+    let leads = text.split(',').map(str::trim).filter(|lead| !lead.is_empty());
+    let leads: BTreeSet<u32> = leads
+        .map(|lead| lead.parse().ok().filter(|seconds| *seconds > 0))
+        .collect::<Option<_>>()
+        .ok_or("lead times are whole seconds above 0, separated by commas: 86400,3600")?;
+    if leads.len() > LEADS_MAX {
+        return Err(format!("at most {LEADS_MAX} lead times"));
+    }
+    Ok(Leads(leads))
 }
 
 impl Config {
@@ -65,7 +92,17 @@ mod tests {
         let config = Config::try_parse_from(arguments).unwrap();
         assert_eq!(config.sweep_every(), Duration::from_secs(600));
         assert_eq!(config.lost_after(), Duration::from_secs(60));
+        assert_eq!(config.expiring_leads, Leads([86_400].into()));
         assert!(!format!("{config:?}").contains("hunter2"));
         assert!(Config::try_parse_from(arguments.iter().chain(&["--sweep-seconds=0"])).is_err());
+    }
+
+    #[test]
+    fn lead_times_are_whole_seconds_each_once_or_none() {
+        assert_eq!(leads("3600, 60,3600").unwrap(), Leads([60, 3600].into()));
+        assert_eq!(leads("").unwrap(), Leads(BTreeSet::new()));
+        for wrong in ["1h", "0", "-5", "1.5", "1,2,3,4,5,6,7,8,9"] {
+            assert!(leads(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -19,6 +19,7 @@
 //! guarded by status and by both clocks, and is one statement, so a worker that is stopped holds no
 //! lock. Nothing is kept in memory but one deadline for each shard, however many coupons wait.
 
+mod announce;
 mod config;
 mod drain;
 mod metrics;
@@ -31,14 +32,14 @@ mod worker;
 use anyhow::Context as _;
 use runtime::{Clock, Health};
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, ConsumerOptions, TopicNames};
+use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
 
 use crate::wake_ups::Deadlines;
 
-pub use config::Config;
+pub use config::{Config, Leads};
 
-/// Connections to MySQL: the loop does one thing at a time.
-const MYSQL_CONNECTIONS: u32 = 1;
+/// Connections to MySQL: the loop does one thing at a time, and so do the announcements.
+const MYSQL_CONNECTIONS: u32 = 2;
 
 /// The consumer group's name under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
@@ -66,17 +67,29 @@ pub async fn run(
             .context("MySQL cannot be used (DATABASE_URL)")?,
         clock: clock.clone(),
         deadlines: Deadlines::default(),
+        drain: drain::Drain::default(),
         pace: pace::Pace::default(),
         sweep_every: config.sweep_every(),
         lost_after: config.lost_after(),
     };
-    let topic = TopicNames::new(&config.topic_prefix);
-    let (group, topic) = (group(&topic), topic.expiry());
+    let names = TopicNames::new(&config.topic_prefix);
+    let topic = names.expiry();
     let partitions = topic::partitions(&config.kafka_brokers, &topic).await?;
     worker.deadlines = Deadlines::new(partitions);
-    let topics = [topic];
+    let announcer = announce::Announcer {
+        pool: worker.pool.clone(),
+        producer: Producer::connect(&config.kafka_brokers, ProducerOptions::default()).await?,
+        topic: names.expiring(),
+        clock: clock.clone(),
+        leads: config.expiring_leads.0.clone(),
+        dealt_by: (topic.clone(), partitions),
+    };
+    let (brokers, topics) = (&config.kafka_brokers, [topic]);
     let consumer =
-        Consumer::join(&config.kafka_brokers, &group, &topics, ConsumerOptions::default()).await?;
-    worker.run(&consumer, &topics[0], &stop).await?;
+        Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
+    tokio::select! {
+        worked = worker.run(&consumer, &topics[0], &stop) => worked?,
+        () = announcer.run(consumer.rebalances()) => {}
+    }
     consumer.close().await.context("the last offsets were not committed; they will repeat")
 }

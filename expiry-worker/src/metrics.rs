@@ -18,6 +18,8 @@ pub(crate) const OLDEST_OVERDUE: &str = "expiry_worker_oldest_overdue_seconds";
 pub(crate) const SKEW: &str = "expiry_worker_clock_skew_seconds";
 /// 1 while flips are allowed, 0 while the clocks are too far apart for them.
 pub(crate) const FLIPPING: &str = "expiry_worker_flipping";
+/// Coupons announced as ending soon.
+pub(crate) const ANNOUNCED: &str = "expiry_worker_announced_total";
 /// Shards owned.
 pub(crate) const SHARDS: &str = "expiry_worker_shards";
 /// Attempts that failed because MySQL was down.
@@ -34,6 +36,7 @@ pub(crate) fn describe() {
     metrics::describe_gauge!(OLDEST_OVERDUE, "age of the oldest overdue coupon");
     metrics::describe_gauge!(SKEW, "how far our clock is ahead of MySQL's");
     metrics::describe_gauge!(FLIPPING, "1 while the clocks agree well enough to flip, else 0");
+    metrics::describe_counter!(ANNOUNCED, "coupons announced as ending soon");
     metrics::describe_gauge!(SHARDS, "shards owned");
     metrics::describe_counter!(RETRIES, "attempts that failed and were repeated");
     // Present from the start: a counter that is missing is not one that is zero.

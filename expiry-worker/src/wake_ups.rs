@@ -33,9 +33,7 @@ impl Deadlines {
     /// The owned partitions have changed. Shards that are new are to be looked at now: what their
     /// former owner knew is gone, the index knows it all.
     pub(crate) fn assign(&mut self, owned: &[i32]) {
-        let shards = (0..EXPIRY_SHARDS).filter_map(|shard| u8::try_from(shard).ok());
-        self.next = shards
-            .filter(|shard| owned.contains(&(i32::from(*shard) % self.partitions.max(1))))
+        self.next = shards_of(owned, self.partitions)
             .map(|shard| {
                 (shard, self.next.get(&shard).copied().unwrap_or(Some(DateTime::UNIX_EPOCH)))
             })
@@ -91,6 +89,12 @@ impl Deadlines {
     pub(crate) fn shards(&self) -> Vec<(u8, Option<DateTime<Utc>>)> {
         self.next.iter().map(|(shard, next)| (*shard, *next)).collect()
     }
+}
+
+/// The shards of the owned partitions: shard s belongs to partition s modulo their number.
+pub(crate) fn shards_of(owned: &[i32], partitions: i32) -> impl Iterator<Item = u8> {
+    let shards = (0..EXPIRY_SHARDS).filter_map(|shard| u8::try_from(shard).ok());
+    shards.filter(move |shard| owned.contains(&(i32::from(*shard) % partitions.max(1))))
 }
 
 #[cfg(test)]

@@ -1,16 +1,23 @@
 //! Workers in this process, on a database and topics of their own.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser as _;
 use devstack::{Scope, TestServers};
 use expiry_worker::Config;
-use mysql_store::{MySqlConnection, connect, settings, verify};
+use mysql_store::{
+    MySqlConnection, connect,
+    expiring::{self, Cursor},
+    settings, verify,
+};
 use runtime::{Clock, Health};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use topic::{ExpiryWakeUp, Producer, ProducerOptions, TopicLayout, TopicNames, ensure_topics};
+use topic::{
+    ExpiringSoon, ExpiryWakeUp, Message, Producer, ProducerOptions, TableReader, TopicLayout,
+    TopicNames, decode, ensure_topics,
+};
 
 /// The longest wait for a state; everything here takes a second or two.
 const AT_LAST: Duration = Duration::from_secs(30);
@@ -126,6 +133,48 @@ impl Harness {
     pub(crate) async fn insert_of(&mut self, id: i64, shard: i64, valid_until: DateTime<Utc>) {
         let sql = format!("insert into user_coupon values {}", values(id, shard, valid_until));
         verify::execute(&mut self.connection, &sql).await.unwrap();
+    }
+
+    /// A coupon of [`SHARD`] that was claimed at `claimed_at`.
+    pub(crate) async fn insert_claimed(
+        &mut self,
+        id: i64,
+        claimed_at: DateTime<Utc>,
+        valid_until: DateTime<Utc>,
+    ) {
+        self.insert(id, valid_until).await;
+        let claimed_at = claimed_at.format("%Y-%m-%d %H:%M:%S%.3f");
+        let sql = format!(
+            "update user_coupon set claimed_at = '{claimed_at}', version = version + 1 where id = {id}"
+        );
+        verify::execute(&mut self.connection, &sql).await.unwrap();
+    }
+
+    /// Waits until the announcements of a shard and lead time have come to exactly this coupon.
+    pub(crate) async fn until_announced_up_to(&mut self, shard: u8, lead: u32, at: Cursor) {
+        let reached = async {
+            while expiring::cursor(&mut self.connection, shard, lead).await.unwrap() != Some(at) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let reached = tokio::time::timeout(AT_LAST, reached).await;
+        let now_at = expiring::cursor(&mut self.connection, shard, lead).await.unwrap();
+        assert!(reached.is_ok(), "{now_at:?}");
+    }
+
+    /// All announcements: coupon, lead time and deadline; none of them twice.
+    pub(crate) async fn announced(&self) -> BTreeSet<(i64, u32, DateTime<Utc>)> {
+        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.expiring());
+        let all = TableReader::open(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
+        let read = |message: &Message| {
+            let soon: ExpiringSoon = decode(message.payload.as_deref().unwrap()).unwrap();
+            assert_eq!(message.key, soon.user_id.to_string().into_bytes());
+            let until = DateTime::from_timestamp_millis(soon.valid_until_ms).unwrap();
+            (soon.coupon_id, soon.lead_seconds, until)
+        };
+        let each: BTreeSet<_> = all.iter().map(read).collect();
+        assert_eq!(each.len(), all.len(), "{all:?}");
+        each
     }
 
     /// Coupons of [`SHARD`] with ids from `first` on.

@@ -1,6 +1,7 @@
 //! The worker against a real MariaDB and a real Kafka: `./dev test`, or `./dev servers up` first.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
+mod announce;
 mod harness;
 
 use chrono::TimeDelta;

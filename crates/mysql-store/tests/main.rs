@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod connection;
+mod expiring;
 mod expiry;
+mod expiry_report;
 mod fence;
 mod harness;
 mod landing;

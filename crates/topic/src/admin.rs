@@ -120,6 +120,7 @@ fn wanted(names: &TopicNames, layout: &TopicLayout) -> Vec<Wanted> {
         topic(names.user_coupon(), layout.partitions, false),
         topic(names.stock_movement(), layout.partitions, false),
         topic(names.expiry(), layout.partitions, false),
+        topic(names.expiring(), layout.partitions, false),
         topic(names.template(), 1, true),
         topic(names.checkpoint(), 1, true),
         topic(names.dead_letter(), 1, false),

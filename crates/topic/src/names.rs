@@ -37,6 +37,11 @@ impl TopicNames {
         self.named("expiry")
     }
 
+    /// Coupons that end soon; key: user id in decimal.
+    pub fn expiring(&self) -> String {
+        self.named("expiring")
+    }
+
     /// The tailer's position; key: database name; compacted.
     pub fn checkpoint(&self) -> String {
         self.named("checkpoint")

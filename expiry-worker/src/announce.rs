@@ -1,0 +1,124 @@
+//! Tells whoever reminds people that coupons end soon: each unused coupon once for each lead time, at
+//! least, when no more than that is left.
+//!
+//! A cursor over the deadline index remembers in MySQL how far this has come, so a restart announces
+//! what ended up unannounced and nothing else; only what was sent just before a crash comes twice. It
+//! runs beside the flips on a connection of its own: a million reminders hold no flip up.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::Context as _;
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::CouponId;
+use futures::future::try_join_all;
+use metrics::counter;
+use mysql_store::{
+    MySqlConnection, MySqlPool, connect,
+    expiring::{self, Cursor, Expiring},
+};
+use runtime::Clock;
+use tokio::{sync::watch, time::MissedTickBehavior};
+use topic::{Assignment, ExpiringSoon, Producer};
+use tracing::warn;
+
+use crate::{metrics::ANNOUNCED, wake_ups::shards_of};
+
+/// How often it is looked: a lead time is minutes to days.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Coupons announced at once, between two moves of a cursor: what comes twice after a crash, at most.
+const CHUNK: u32 = 500;
+
+/// A coupon whose whole life is hardly longer than a lead time ends soon from its claim on: its owner
+/// knows. And one that lands late, this long after it was claimed, is not behind the cursor yet.
+const NEWS_AFTER: TimeDelta = TimeDelta::minutes(1);
+
+/// What announcements are made with.
+pub(crate) struct Announcer {
+    pub(crate) pool: MySqlPool,
+    pub(crate) producer: Producer,
+    /// The topic of the announcements.
+    pub(crate) topic: String,
+    pub(crate) clock: Clock,
+    /// Lead times in seconds.
+    pub(crate) leads: BTreeSet<u32>,
+    /// The topic of the wake-ups, whose partitions deal the shards out, and their number.
+    pub(crate) dealt_by: (String, i32),
+}
+
+impl Announcer {
+    /// Announces for ever.
+    pub(crate) async fn run(&self, mut assignment: watch::Receiver<Assignment>) {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (topic, partitions) = &self.dealt_by;
+        loop {
+            tokio::select! {
+                _ = looks.tick() => {}
+                Ok(()) = assignment.changed() => {}
+            }
+            let owned = assignment.borrow_and_update().of(topic);
+            for shard in shards_of(&owned, *partitions) {
+                if let Err(error) = self.announce(shard).await {
+                    let error = format!("{error:#}");
+                    warn!(error, "coupons that end soon not announced, it is tried again");
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Announces what is due of a shard.
+    async fn announce(&self, shard: u8) -> anyhow::Result<()> {
+        for lead in &self.leads {
+            let mut connection = connect::acquire(&self.pool).await?;
+            let known = connect::within(expiring::cursor(&mut connection, shard, *lead)).await?;
+            let now = self.clock.now();
+            // The first time, what has ended already is no news.
+            let mut at = known.unwrap_or(Cursor { valid_until: now, id: CouponId(0) });
+            let until = now + TimeDelta::seconds(i64::from(*lead));
+            while let Some(to) = self.chunk(&mut connection, (shard, *lead), at, until).await? {
+                let moved = expiring::advance(&mut connection, shard, *lead, to);
+                connect::within(moved).await?;
+                at = to;
+            }
+        }
+        Ok(())
+    }
+
+    /// Announces the coupons behind `after`; where that ended, if there were any.
+    async fn chunk(
+        &self,
+        connection: &mut MySqlConnection,
+        (shard, lead): (u8, u32),
+        after: Cursor,
+        until: DateTime<Utc>,
+    ) -> anyhow::Result<Option<Cursor>> {
+        let behind = expiring::behind(connection, shard, after, until, CHUNK);
+        let coupons = connect::within(behind).await?;
+        let Some(last) = coupons.last() else { return Ok(None) };
+        let life = TimeDelta::seconds(i64::from(lead)) + NEWS_AFTER;
+        let now = self.clock.now();
+        let is_news = |coupon: &&Expiring| {
+            coupon.valid_until > now && coupon.valid_until - coupon.claimed_at > life
+        };
+        let news: Vec<_> = coupons.iter().filter(is_news).collect();
+        try_join_all(news.iter().map(|coupon| self.send(coupon, lead))).await?;
+        counter!(ANNOUNCED).increment(news.len() as u64);
+        Ok(Some(Cursor { valid_until: last.valid_until, id: last.id }))
+    }
+
+    async fn send(&self, coupon: &Expiring, lead_seconds: u32) -> anyhow::Result<()> {
+        let message = ExpiringSoon {
+            coupon_id: coupon.id.0,
+            user_id: coupon.user_id.0,
+            template_id: coupon.template_id.0,
+            valid_until_ms: coupon.valid_until.timestamp_millis(),
+            lead_seconds,
+        };
+        let payload = serde_json::to_vec(&message).context("an announcement")?;
+        let key = coupon.user_id.to_string();
+        self.producer.send(&self.topic, None, key.as_bytes(), &payload, &[]).await?;
+        Ok(())
+    }
+}
