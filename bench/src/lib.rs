@@ -4,7 +4,11 @@
 
 pub mod hardware;
 pub mod hot;
+pub mod lone;
+pub mod metric;
+pub mod pending;
 pub mod stage;
+pub mod storm;
 pub mod tailer;
 pub mod thin;
 pub mod visible;

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use metrics::{counter, histogram};
 use mysql_store::{
     MySqlConnection, StoreError,
-    expiry::{self, FLIP_MAX},
+    expiry::{self, Due, FLIP_MAX},
 };
 use runtime::Clock;
 use tokio::time::Instant;
@@ -16,10 +16,23 @@ use crate::{
     pace::Pace,
 };
 
+/// Coupons read at once, for so many flips: a look at the index passes over all that was flipped a
+/// moment ago, until the server has purged it.
+const READ_MAX: usize = 8 * FLIP_MAX;
+
+/// A shard on its way: what of it is due and not flipped yet. Another worker may have been faster by
+/// then; the flip's own guard knows.
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    shard: u8,
+    /// At most [`READ_MAX`], the earliest last.
+    due: Vec<Due>,
+}
+
 /// What a step left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drained {
-    /// A full chunk was flipped: there may be more, after this rest.
+    /// A chunk was flipped, and there may be more, after this rest.
     More(Duration),
     /// Nothing is due any more; the next deadline of the shard.
     Until(Option<DateTime<Utc>>),
@@ -27,33 +40,59 @@ pub(crate) enum Drained {
     TooEarly(DateTime<Utc>),
 }
 
-/// Flips at most a chunk, one statement, of what is due in `shard`.
-pub(crate) async fn step(
-    connection: &mut MySqlConnection,
-    shard: u8,
-    clock: &Clock,
-    pace: &mut Pace,
-) -> Result<Drained, StoreError> {
-    let now = clock.now();
-    let chunk = u32::try_from(FLIP_MAX).unwrap_or(u32::MAX);
-    let due = expiry::due(connection, shard, now, chunk).await?;
-    if !due.is_empty() {
-        let ids: Vec<_> = due.iter().map(|due| due.id).collect();
+impl Drain {
+    /// Flips at most a chunk, one statement, of what is due in `shard`.
+    pub(crate) async fn step(
+        &mut self,
+        connection: &mut MySqlConnection,
+        shard: u8,
+        clock: &Clock,
+        pace: &mut Pace,
+    ) -> Result<Drained, StoreError> {
+        let now = clock.now();
+        let mut all = false;
+        if self.shard != shard || self.due.is_empty() {
+            let most = u32::try_from(READ_MAX).unwrap_or(u32::MAX);
+            self.due = expiry::due(connection, shard, now, most).await?;
+            self.due.reverse();
+            self.shard = shard;
+            all = self.due.len() <= FLIP_MAX;
+        }
+        let rest = self.flip(connection, now, clock, pace).await?;
+        if !all {
+            return Ok(Drained::More(rest.unwrap_or_default()));
+        }
+        Ok(match expiry::next_deadline(connection, shard).await? {
+            Some(next) if next <= now && rest.is_none() => Drained::TooEarly(next),
+            next => Drained::Until(next),
+        })
+    }
+
+    /// Flips the next chunk; how long to rest then, if there was one.
+    async fn flip(
+        &mut self,
+        connection: &mut MySqlConnection,
+        now: DateTime<Utc>,
+        clock: &Clock,
+        pace: &mut Pace,
+    ) -> Result<Option<Duration>, StoreError> {
+        let left = self.due.len().saturating_sub(FLIP_MAX);
+        let chunk = &self.due[left..];
+        if chunk.is_empty() {
+            return Ok(None);
+        }
+        let ids: Vec<_> = chunk.iter().map(|due| due.id).collect();
         let began = Instant::now();
         let flipped = expiry::flip(connection, &ids, now).await?;
-        let rest = pace.rest_after(due.len(), began.elapsed());
+        let rest = pace.rest_after(chunk.len(), began.elapsed());
         counter!(FLIPS).increment(flipped);
         let done = clock.now();
-        for due in &due {
+        for due in chunk {
             let late = (done - due.valid_until).to_std().unwrap_or_default();
             histogram!(LATENESS).record(late.as_secs_f64());
         }
-        if due.len() == FLIP_MAX {
-            return Ok(Drained::More(rest));
-        }
+        // Only now: after a failure the same chunk comes again.
+        self.due.truncate(left);
+        Ok(Some(rest))
     }
-    Ok(match expiry::next_deadline(connection, shard).await? {
-        Some(next) if next <= now && due.is_empty() => Drained::TooEarly(next),
-        next => Drained::Until(next),
-    })
 }

@@ -40,7 +40,8 @@ pub(crate) struct Pace {
     own: u64,
     /// When the writes were counted, and to what.
     counted: Option<(Instant, u64)>,
-    others_write: bool,
+    /// Absent: it is not known yet, and could be.
+    others_write: Option<bool>,
 }
 
 impl Pace {
@@ -49,7 +50,7 @@ impl Pace {
         let own = std::mem::take(&mut self.own);
         let Some((since, before)) = self.counted.replace((at, all)) else { return };
         let others = all.saturating_sub(before).saturating_sub(own) as f64;
-        self.others_write = others >= OTHERS_PER_SECOND * (at - since).as_secs_f64();
+        self.others_write = Some(others >= OTHERS_PER_SECOND * (at - since).as_secs_f64());
     }
 
     /// A statement has flipped `coupons` in `took`: how long to rest now.
@@ -60,7 +61,7 @@ impl Pace {
         self.quickest = Some(quickest);
         let rest = if each > SLOW * quickest { self.rest * 2.0 } else { self.rest * REST_SHRINKS };
         self.rest = rest.clamp(REST_MIN, REST_MAX);
-        if self.others_write { took.mul_f64(self.rest) } else { Duration::ZERO }
+        if self.others_write == Some(false) { Duration::ZERO } else { took.mul_f64(self.rest) }
     }
 }
 
@@ -108,6 +109,7 @@ mod tests {
     fn our_own_flips_are_nobody_elses_writes() {
         let mut pace = Pace::default();
         let at = Instant::now();
+        assert_eq!(pace.rest_after(512, QUICK), QUICK, "nothing is known yet");
         pace.count_writes(1_000, at);
         for _ in 0..100 {
             pace.rest_after(512, QUICK);

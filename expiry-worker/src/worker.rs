@@ -14,7 +14,7 @@ use topic::{Consumer, ExpiryWakeUp, Message};
 use tracing::{error, warn};
 
 use crate::{
-    drain::{self, Drained},
+    drain::{Drain, Drained},
     metrics::{RETRIES, SHARDS, WAKE_UPS},
     pace::Pace,
     skew::Guard,
@@ -55,6 +55,7 @@ pub(crate) struct Worker {
     pub(crate) deadlines: Deadlines,
     /// Nothing is flipped before the clocks were compared.
     pub(crate) guard: Guard,
+    pub(crate) drain: Drain,
     pub(crate) pace: Pace,
     pub(crate) sweep_every: Duration,
     pub(crate) lost_after: Duration,
@@ -164,7 +165,7 @@ impl Worker {
         }
         let mut connection = self.pool.acquire().await.context("MySQL")?;
         let mut rest = Duration::ZERO;
-        let step = drain::step(&mut connection, shard, &self.clock, &mut self.pace);
+        let step = self.drain.step(&mut connection, shard, &self.clock, &mut self.pace);
         match connect::within(step).await {
             Ok(Drained::More(after)) => rest = after,
             Ok(Drained::Until(next)) => self.deadlines.set(shard, next),

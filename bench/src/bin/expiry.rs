@@ -1,0 +1,223 @@
+//! `expiry`: a million coupons that share one second, alone and beside claims; lone deadlines; millions
+//! that wait. Exit code 1: something failed, or a coupon ended wrongly.
+#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
+#![expect(clippy::print_stderr, reason = "and fails on standard error")]
+
+use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use bench::{
+    hardware::Hardware,
+    hot, lone, pending,
+    stage::{Ground, Stage},
+    storm::{self, Claims},
+};
+use clap::Parser;
+use coupon::UserId;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use mysql_store::{connect, verify::bad_ends};
+use serde::Serialize;
+use shopper::{CouponQuery, Latency};
+
+/// How long claims alone are measured before a storm beside them.
+const BASELINE: Duration = Duration::from_secs(10);
+
+/// The first user of the storms: beyond those of the warm-up.
+const FIRST: i64 = 10_000_000;
+
+/// Lists opened at a time.
+const CONNECTIONS: usize = 64;
+
+/// The storm's flips a second beside the raw update, lateness, memory, start.
+#[derive(Parser)]
+struct Cli {
+    /// Also writes the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Coupons that share one second, rounded up to whole ten thousands.
+    #[arg(long, default_value_t = 1_000_000)]
+    coupons: i64,
+    /// Of each storm, so many users have a view that the storm must clean.
+    #[arg(long, default_value_t = 100_000)]
+    views: i64,
+    /// Claims a second beside the second storm.
+    #[arg(long, default_value_t = 500.0)]
+    claims_per_s: f64,
+    /// Coupons that wait for weeks, for memory and start; 0: not measured.
+    #[arg(long, default_value_t = 10_000_000)]
+    pending: i64,
+}
+
+/// What was measured, and on what.
+#[derive(Serialize)]
+struct Figures {
+    cores: usize,
+    cpu: String,
+    fsync_p50_ms: f64,
+    fsync_p99_ms: f64,
+    coupons: i64,
+    ceiling_per_s: f64,
+    flips_per_s: f64,
+    flips_over_ceiling: f64,
+    clean_after_s: f64,
+    claims_per_s: f64,
+    claims_p99_alone_ms: f64,
+    claims_p99_beside_ms: f64,
+    claims_p99_ratio: f64,
+    beside_flips_per_s: f64,
+    beside_clean_after_s: f64,
+    lone_p50_ms: f64,
+    lone_p99_ms: f64,
+    pending: Option<Waiting>,
+}
+
+#[derive(Serialize)]
+struct Waiting {
+    coupons: i64,
+    resident_before_mib: f64,
+    resident_mib: f64,
+    first_flip_s: f64,
+    all_shards_s: f64,
+    kernel_caches_dropped: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Cli::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("expiry: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<()> {
+    let mut ground = Ground::start().await?;
+    let hardware = Hardware::probe(ground.servers.dir())?;
+    println!("{} cores of {}", hardware.cores, hardware.cpu);
+    row("4 KiB made durable", &quantiles(&hardware.fsync));
+    let ceiling_url = ground.servers.endpoints().url_of_database("ceiling");
+    let ceiling_per_s = storm::ceiling(&ceiling_url, cli.coupons).await?;
+    row("raw chunked updates", &format!("{ceiling_per_s:.0}/s, trigger and indexes included"));
+
+    let mut stage = ground.platform().await?;
+    // The broker compiles what it runs in its first seconds.
+    hot::measure(&stage).await?;
+    let lone = lone::measure(&stage).await?;
+    row("a lone deadline, how late", &quantiles(&lone));
+
+    open_lists(&stage, FIRST, cli.views).await?;
+    let prepared = storm::prepare(&mut stage, FIRST, cli.coupons).await?;
+    let flipped = storm::run(&mut stage, &prepared).await?;
+    let alone = storm::until_view_is_clean(&stage, &prepared, flipped).await?;
+    let ratio = alone.flips_per_s / ceiling_per_s;
+    row("a storm alone", &format!("{:.0} flips/s, {ratio:.2} of raw", alone.flips_per_s));
+    row("  view clean after", &format!("{:.1} s", alone.clean_after.as_secs_f64()));
+
+    let baseline = Claims::start(&stage, cli.claims_per_s).await?;
+    tokio::time::sleep(BASELINE).await;
+    let baseline = baseline.end().await?;
+    row("claims alone", &quantiles(&baseline));
+    let second = FIRST + storm::rounded(cli.coupons);
+    open_lists(&stage, second, cli.views).await?;
+    let (beside, claims) = storm_beside(&mut stage, second, &cli).await?;
+    row("claims beside a storm", &quantiles(&claims));
+    row("  that flips", &format!("{:.0}/s", beside.flips_per_s));
+    row("  view clean after", &format!("{:.1} s", beside.clean_after.as_secs_f64()));
+
+    let waiting = match cli.pending {
+        0 => None,
+        coupons => {
+            let first = second + storm::rounded(cli.coupons);
+            Some(wait(&mut ground, &mut stage, first, coupons).await?)
+        }
+    };
+    let mut connection = connect::acquire(&stage.sources.pool).await?;
+    let bad = bad_ends(&mut connection, stage.clock.now()).await?;
+    drop(connection);
+    stage.platform.stop().await?;
+    ground.end().await?;
+    ensure!(bad.is_empty(), "coupons ended wrongly: {bad:?}");
+
+    let (p99, p99_beside) = (baseline.ms(0.99), claims.ms(0.99));
+    let figures = Figures {
+        cores: hardware.cores,
+        cpu: hardware.cpu,
+        fsync_p50_ms: hardware.fsync.ms(0.5),
+        fsync_p99_ms: hardware.fsync.ms(0.99),
+        coupons: storm::rounded(cli.coupons),
+        ceiling_per_s,
+        flips_per_s: alone.flips_per_s,
+        flips_over_ceiling: ratio,
+        clean_after_s: alone.clean_after.as_secs_f64(),
+        claims_per_s: cli.claims_per_s,
+        claims_p99_alone_ms: p99,
+        claims_p99_beside_ms: p99_beside,
+        claims_p99_ratio: p99_beside / p99,
+        beside_flips_per_s: beside.flips_per_s,
+        beside_clean_after_s: beside.clean_after.as_secs_f64(),
+        lone_p50_ms: lone.ms(0.5),
+        lone_p99_ms: lone.ms(0.99),
+        pending: waiting,
+    };
+    row("  p99, over p99 alone", &format!("{:.2}", figures.claims_p99_ratio));
+    if let Some(file) = &cli.json {
+        let json = serde_json::to_string_pretty(&figures)? + "\n";
+        fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Opens the lists of `views` users from `first` on, so that the view keeps them.
+async fn open_lists(stage: &Stage, first: i64, views: i64) -> Result<()> {
+    stream::iter(first..first + views)
+        .map(async |user| {
+            let shopper = stage.api.shopper(UserId(user))?;
+            shopper.coupons(&CouponQuery::default()).await.map(drop)
+        })
+        .buffer_unordered(CONNECTIONS)
+        .try_for_each(async |()| Ok(()))
+        .await?;
+    Ok(())
+}
+
+async fn storm_beside(stage: &mut Stage, first: i64, cli: &Cli) -> Result<(storm::Storm, Latency)> {
+    let prepared = storm::prepare(stage, first, cli.coupons).await?;
+    let claims = Claims::start(stage, cli.claims_per_s).await?;
+    let storm = storm::run(stage, &prepared).await;
+    let claims = claims.end().await?;
+    let storm = storm::until_view_is_clean(stage, &prepared, storm?).await?;
+    Ok((storm, claims))
+}
+
+async fn wait(ground: &mut Ground, stage: &mut Stage, first: i64, coupons: i64) -> Result<Waiting> {
+    let waiting = pending::measure(ground, stage, first, coupons).await?;
+    let [first_flip_s, all_shards_s] =
+        [waiting.first_flip, waiting.all_shards].map(|took| took.as_secs_f64());
+    let (before, with) = (waiting.resident_before_mib, waiting.resident_mib);
+    row("coupons that wait", &format!("{coupons}"));
+    row("  the worker's memory", &format!("{with:.1} MiB ({before:.1} with few)"));
+    let caches = if waiting.cold { "cold caches" } else { "MySQL's cache cold" };
+    row(
+        "  from start to work",
+        &format!("first flip {first_flip_s:.2} s, all shards {all_shards_s:.2} s, {caches}"),
+    );
+    Ok(Waiting {
+        coupons: storm::rounded(coupons),
+        resident_before_mib: before,
+        resident_mib: with,
+        first_flip_s,
+        all_shards_s,
+        kernel_caches_dropped: waiting.cold,
+    })
+}
+
+fn row(name: &str, figure: &str) {
+    println!("  {name:<28} {figure}");
+}
+
+fn quantiles(latency: &Latency) -> String {
+    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| latency.ms(quantile));
+    format!("p50 {p50:.2}, p99 {p99:.2}, p99.9 {p999:.2} ms ({} times)", latency.count())
+}

@@ -1,0 +1,82 @@
+//! A worker before millions of coupons that wait: its memory, and how soon it works after a start.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context as _, Result};
+use chrono::TimeDelta;
+use coupon::limit::EXPIRY_SHARDS;
+use mysql_store::verify::BULK_ROWS;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    metric,
+    stage::{Ground, Stage},
+    storm,
+};
+
+/// Pause between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How long a start may take before the measurement is given up.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Pending {
+    /// The worker's memory with hardly a coupon waiting, in MiB.
+    pub resident_before_mib: f64,
+    /// With all of them waiting, in MiB.
+    pub resident_mib: f64,
+    /// From the process's start to the first flip, which stands behind a look at some shard.
+    pub first_flip: Duration,
+    /// To the last of the coupons that were due, a few in each shard: every shard was looked at.
+    pub all_shards: Duration,
+    /// Whether the kernel's caches could be emptied before, beside MySQL's own.
+    pub cold: bool,
+}
+
+/// Inserts `coupons` coupons that end in a month and a bulk that is due, restarts MySQL with cold
+/// caches, and starts the worker.
+///
+/// # Errors
+/// The platform fails.
+pub async fn measure(
+    ground: &mut Ground,
+    stage: &mut Stage,
+    first: i64,
+    coupons: i64,
+) -> Result<Pending> {
+    let worker = &stage.platform.expiry_worker;
+    let resident_before_mib = metric::resident_mib(worker)?;
+    // The rows themselves are what counts: nobody has to publish ten million of them.
+    stage.platform.stop().await?;
+    let url = stage.platform.endpoints.database_url.clone();
+    let month = stage.clock.now() + TimeDelta::days(30);
+    let waiting = storm::insert(&url, first, coupons, month).await?;
+    let due = storm::insert(&url, first + waiting, BULK_ROWS, stage.clock.now()).await?;
+    // Killed: a server that ends in order writes down what it had cached.
+    ground.servers.database.kill()?;
+    let cold = fs::write("/proc/sys/vm/drop_caches", "3").is_ok();
+    ground.servers.database.start().await?;
+    let began = Instant::now();
+    let worker = &mut stage.platform.expiry_worker;
+    worker.spawn()?;
+    let watch = async {
+        let mut first_flip = None;
+        loop {
+            let flips = metric::of(worker, "expiry_worker_flips_total").await.unwrap_or(0.0);
+            if flips > 0.0 {
+                first_flip.get_or_insert(began.elapsed());
+            }
+            if let Some(first_flip) = first_flip.filter(|_| flips >= due as f64) {
+                return (first_flip, began.elapsed());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    };
+    let watched = timeout(START_MAX, watch).await;
+    let (first_flip, all_shards) = watched.context("the worker did not start to flip")?;
+    debug_assert!(due >= EXPIRY_SHARDS, "a bulk has users of every shard");
+    let resident_mib = metric::resident_mib(&stage.platform.expiry_worker)?;
+    Ok(Pending { resident_before_mib, resident_mib, first_flip, all_shards, cold })
+}
