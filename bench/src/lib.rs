@@ -2,8 +2,10 @@
 //!
 //! Each module measures one thing; the binaries in `bin/` say what is measured together.
 
+pub mod bare;
 pub mod hardware;
 pub mod hot;
+pub mod lists;
 pub mod lone;
 pub mod metric;
 pub mod pending;

@@ -27,7 +27,8 @@ const MEDIA: [(&str, &[&str]); 5] = [
     ("rdkafka", &["topic"]),
     ("redis", &["redis-gate", "redis-view"]),
     ("mysql_cdc", &["cdc-tailer"]),
-    ("axum", &["api", "runtime"]),
+    // What an api is measured beside is a bare route.
+    ("axum", &["api", "runtime", "bench"]),
 ];
 
 fn packages() -> Vec<Package> {

@@ -105,6 +105,14 @@ impl ViewStore {
         Ok(repaired)
     }
 
+    /// The generation of all views on the server that it speaks to.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
+    pub async fn generation(&self) -> Result<i64, ViewError> {
+        Ok(self.live().await?.generation)
+    }
+
     /// Drops the user's view; the next reader rebuilds it.
     ///
     /// # Errors

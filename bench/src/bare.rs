@@ -1,0 +1,132 @@
+//! The baseline of "my coupons": an axum route that does the same reads of Redis, and nothing else. No
+//! token, no limits, no measuring; a process of its own, as the api is.
+
+use std::{env, net::SocketAddr, process::Stdio, sync::Arc};
+
+use anyhow::{Context as _, Result};
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::StatusCode,
+    routing::get,
+};
+use coupon::UserId;
+use redis_view::{GenerationFuture, PageAnswer, PageRequest, ViewStore};
+use runtime::Clock;
+use serde::Serialize;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    net::TcpListener,
+    process::{Child, Command},
+};
+
+use crate::stage::Stage;
+
+/// Coupons of a page, as the api's default.
+const LIMIT: usize = 20;
+
+/// What the process is told: the view, and the generation that its views are of.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// The view's Redis.
+    #[arg(long)]
+    view_redis_url: String,
+    /// Stands before every key.
+    #[arg(long)]
+    key_prefix: String,
+    /// The view generation.
+    #[arg(long)]
+    generation: i64,
+}
+
+/// A running process; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Bare {
+    /// Where it answers, e.g. `http://127.0.0.1:40123`.
+    pub url: String,
+    _process: Child,
+}
+
+/// A coupon, with as many fields as the api's.
+#[derive(Serialize)]
+struct Entry {
+    id: i64,
+    template_id: i64,
+    claim_id: i64,
+    claimed_at: i64,
+    valid_from: i64,
+    valid_until: i64,
+}
+
+#[derive(Clone)]
+struct Lists {
+    view: ViewStore,
+    clock: Arc<Clock>,
+}
+
+impl Bare {
+    /// Starts this very program again, as `bare`, on the stage's view.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn start(stage: &Stage) -> Result<Self> {
+        let generation = stage.sources.view.generation().await?;
+        let mut process = Command::new(env::current_exe()?)
+            .arg("bare")
+            .args(["--view-redis-url", &stage.platform.endpoints.view_redis_url])
+            .args(["--key-prefix", &stage.platform.options.key_prefix])
+            .args(["--generation", &generation.to_string()])
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("the bare route's process does not start")?;
+        let output = process.stdout.take().context("it has no standard output")?;
+        let line = BufReader::new(output).lines().next_line().await?;
+        let address = line.context("the bare route's process ended")?;
+        Ok(Self { url: format!("http://{address}"), _process: process })
+    }
+}
+
+/// Answers `/{user}` until the process is killed; its first line on standard output is its address.
+///
+/// # Errors
+/// The view cannot be reached.
+#[expect(clippy::print_stdout, reason = "it tells its parent where it listens")]
+pub async fn serve(options: Options) -> Result<()> {
+    let generation = options.generation;
+    let generation_of =
+        Box::new(move |_| -> GenerationFuture { Box::pin(async move { Ok(generation) }) });
+    let view =
+        ViewStore::connect(&options.view_redis_url, options.key_prefix, generation_of).await?;
+    let lists = Lists { view, clock: Arc::new(Clock::system()) };
+    let router = Router::new().route("/{user}", get(list)).with_state(lists);
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    println!("{}", listener.local_addr()?);
+    axum::serve(listener, router).await?;
+    Ok(())
+}
+
+async fn list(
+    State(lists): State<Lists>,
+    Path(user): Path<i64>,
+) -> Result<Json<Vec<Entry>>, StatusCode> {
+    let now = lists.clock.now();
+    let request = PageRequest { limit: LIMIT, cursor: None, after: None, now };
+    match lists.view.page(UserId(user), &request).await {
+        Ok(PageAnswer::Page(page)) => Ok(Json(page.coupons.iter().map(Entry::of).collect())),
+        _ => Err(StatusCode::SERVICE_UNAVAILABLE),
+    }
+}
+
+impl Entry {
+    fn of(coupon: &redis_view::ViewCoupon) -> Self {
+        Self {
+            id: coupon.id.0,
+            template_id: coupon.template_id.0,
+            claim_id: coupon.claim_id.0,
+            claimed_at: coupon.claimed_at.timestamp_millis(),
+            valid_from: coupon.valid_from.timestamp_millis(),
+            valid_until: coupon.valid_until.timestamp_millis(),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `view`: how soon a coupon shows, how many lists a second, how fast lost views come back. Exit code 1:
+//! something failed, or an invariant is broken afterwards.
+#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
+#![expect(clippy::print_stderr, reason = "and fails on standard error")]
+
+use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use bench::{
+    bare,
+    hardware::Hardware,
+    hot, lists,
+    stage::{Ground, Stage},
+    visible,
+};
+use clap::{Parser, Subcommand};
+use serde::Serialize;
+use shopper::Latency;
+use verifier::{settled, verify};
+
+/// How long the platform may take to come to rest.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+
+/// Commit to visible at a quarter and half of capacity, lists beside a bare route, rebuilds a second.
+#[derive(Parser)]
+struct Cli {
+    /// Also writes the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+#[derive(Subcommand)]
+enum Part {
+    /// The bare route, as a process of its own.
+    #[command(hide = true)]
+    Bare(bare::Options),
+}
+
+/// The keys of DESIGN §11, and what they were measured on.
+#[derive(Serialize)]
+struct Figures {
+    cores: usize,
+    cpu: String,
+    fsync_p50_ms: f64,
+    fsync_p99_ms: f64,
+    landed_per_s: f64,
+    quarter_load_per_s: f64,
+    visible_quarter_p50_ms: f64,
+    visible_quarter_p99_ms: f64,
+    visible_quarter_p999_ms: f64,
+    half_load_per_s: f64,
+    visible_p50_ms: f64,
+    visible_p99_ms: f64,
+    visible_p999_ms: f64,
+    my_coupons_per_s: f64,
+    bare_per_s: f64,
+    my_coupons_over_bare: f64,
+    rebuilds_per_s: f64,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.part {
+        Some(Part::Bare(options)) => bare::serve(options).await,
+        None => run(cli.json).await,
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("view: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(json: Option<PathBuf>) -> Result<()> {
+    let ground = Ground::start().await?;
+    let hardware = Hardware::probe(ground.servers.dir())?;
+    println!("{} cores of {}", hardware.cores, hardware.cpu);
+    row("4 KiB made durable", &quantiles(&hardware.fsync));
+    let mut stage = ground.platform().await?;
+    let landed_per_s = hot::measure(&stage).await?.landed_per_s;
+    row("claims landed, one template", &format!("{landed_per_s:.0}/s over HTTP"));
+    let quarter = visible_at(&stage, "quarter", landed_per_s / 4.0).await?;
+    let half = visible_at(&stage, "half", landed_per_s / 2.0).await?;
+    let lists = lists::measure(&stage).await?;
+    let ratio = lists.per_s / lists.bare_per_s;
+    row("my coupons", &format!("{:.0}/s, {ratio:.2} of a bare route", lists.per_s));
+    row("  a bare route, same reads", &format!("{:.0}/s", lists.bare_per_s));
+    row("views rebuilt", &format!("{:.0}/s", lists.rebuilds_per_s));
+    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    let report = verify(&stage.sources, None, stage.clock.now()).await?;
+    println!("\n{report}");
+    stage.platform.stop().await?;
+    ground.end().await?;
+
+    let figures = Figures {
+        cores: hardware.cores,
+        cpu: hardware.cpu,
+        fsync_p50_ms: hardware.fsync.ms(0.5),
+        fsync_p99_ms: hardware.fsync.ms(0.99),
+        landed_per_s,
+        quarter_load_per_s: landed_per_s / 4.0,
+        visible_quarter_p50_ms: quarter.ms(0.5),
+        visible_quarter_p99_ms: quarter.ms(0.99),
+        visible_quarter_p999_ms: quarter.ms(0.999),
+        half_load_per_s: landed_per_s / 2.0,
+        visible_p50_ms: half.ms(0.5),
+        visible_p99_ms: half.ms(0.99),
+        visible_p999_ms: half.ms(0.999),
+        my_coupons_per_s: lists.per_s,
+        bare_per_s: lists.bare_per_s,
+        my_coupons_over_bare: ratio,
+        rebuilds_per_s: lists.rebuilds_per_s,
+    };
+    if let Some(file) = &json {
+        let json = serde_json::to_string_pretty(&figures)? + "\n";
+        fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    ensure!(report.holds(), "an invariant is broken");
+    Ok(())
+}
+
+/// From a quiet platform on, so that no backlog of the figure before is measured.
+async fn visible_at(stage: &Stage, share: &str, claims_per_s: f64) -> Result<Latency> {
+    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    let visible = visible::measure(stage, claims_per_s).await?;
+    row(&format!("201 to visible, {share} load"), &quantiles(&visible));
+    Ok(visible)
+}
+
+fn row(name: &str, figure: &str) {
+    println!("  {name:<28} {figure}");
+}
+
+fn quantiles(latency: &Latency) -> String {
+    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| latency.ms(quantile));
+    format!("p50 {p50:.2}, p99 {p99:.2}, p99.9 {p999:.2} ms ({} times)", latency.count())
+}
