@@ -1,9 +1,11 @@
 //! What "my coupons" reads of the truth.
 
-use chrono::TimeDelta;
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponId, CouponStatus};
 use mysql_store::{
-    user_coupon,
+    MySqlConnection, user_coupon,
     user_view::{self, Ended},
 };
 
@@ -40,14 +42,22 @@ async fn a_rebuild_reads_what_is_unused_and_whatever_changed_lately() {
     assert_eq!(found, [(ids[0], unused), (ids[2], used), (ids[4], unused)]);
 }
 
+/// A page's ids.
+async fn page(
+    connection: &mut MySqlConnection,
+    ended: Ended,
+    before: Option<CouponId>,
+    limit: u32,
+    at: DateTime<Utc>,
+) -> Vec<CouponId> {
+    let rows = user_view::ended_page(connection, USER, ended, before, limit, at).await.unwrap();
+    rows.iter().map(|row| row.id).collect()
+}
+
 #[tokio::test]
 async fn ended_coupons_are_paged_the_newest_first() {
     let (mut store, ids) = five("ended pages").await;
     let connection = &mut store.connection;
-    let page = async |connection: &mut _, ended, before, limit, at| {
-        let rows = user_view::ended_page(connection, USER, ended, before, limit, at).await.unwrap();
-        rows.iter().map(|row| row.id).collect::<Vec<_>>()
-    };
     assert_eq!(page(connection, Ended::Used, None, 10, now()).await, [ids[2], ids[1]]);
     assert_eq!(page(connection, Ended::Used, None, 1, now()).await, [ids[2]]);
     assert_eq!(page(connection, Ended::Used, Some(ids[2]), 10, now()).await, [ids[1]]);
@@ -86,4 +96,48 @@ async fn processes_that_meet_a_new_run_at_once_agree_on_its_generation() {
         assert_eq!(generations, vec![expected; 6]);
     }
     assert_eq!(user_view::generation_of(&mut store.connection, "c").await.unwrap(), 3);
+}
+
+/// Coupons are used, and due ones flipped, while somebody walks over the pages.
+#[tokio::test]
+async fn a_walk_over_ended_coupons_sees_each_that_was_there_throughout_exactly_once() {
+    let mut store = Store::with_template("ended walks", 100).await;
+    let landing = landing("a", &(1..=60).collect::<Vec<u8>>());
+    let ids: Vec<CouponId> = landing.landed.coupons.iter().map(|coupon| coupon.id).collect();
+    store.land(&[landing]).await;
+    let seed = fastrand::u64(..);
+    println!("walks of the seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut unused = ids;
+    rng.shuffle(&mut unused);
+    let connection = &mut store.connection;
+    let due = now() + TimeDelta::days(1);
+    for round in 0..6 {
+        let ended = if round % 2 == 0 { Ended::Used } else { Ended::Expired };
+        let throughout = page(connection, ended, None, 100, due).await;
+        let (limit, mut seen, mut before) = (rng.u32(1..7), Vec::new(), None);
+        loop {
+            let found = page(connection, ended, before, limit, due).await;
+            seen.extend(found.iter().copied());
+            before = found.last().copied();
+            if found.len() < limit as usize {
+                break;
+            }
+            let Some(id) = unused.pop() else { continue };
+            if ended == Ended::Used || rng.u8(0..4) == 0 {
+                user_coupon::use_for_order(connection, USER, id, "o", now()).await.unwrap();
+            } else {
+                let flip = "update user_coupon set status = 2, version = version + 1 where id";
+                execute(connection, &format!("{flip} = {id}")).await;
+            }
+        }
+        let distinct: BTreeSet<CouponId> = seen.iter().copied().collect();
+        assert_eq!(distinct.len(), seen.len(), "seed {seed}: {seen:?}");
+        // Used meanwhile, it is not among the expired any more.
+        let still: BTreeSet<_> =
+            page(connection, ended, None, 100, due).await.into_iter().collect();
+        let missing: Vec<_> =
+            throughout.iter().filter(|id| still.contains(id) && !distinct.contains(id)).collect();
+        assert_eq!(missing, [] as [&CouponId; 0], "seed {seed}");
+    }
 }
