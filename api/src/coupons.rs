@@ -19,6 +19,9 @@ use crate::{
     state::App,
 };
 
+/// Lists of usable coupons, by where they came from: view, rebuild, truth.
+const MY_COUPONS: &str = "api_my_coupons_total";
+
 #[derive(Deserialize)]
 pub(crate) struct ListParams {
     status: Option<String>,
@@ -94,6 +97,7 @@ async fn usable(
             Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again.")
         }
     })?;
+    metrics::counter!(MY_COUPONS, "origin" => page.origin.word()).increment(1);
     let next = page.page.next.map(|cursor| cursor.to_string());
     Ok(Page::new(page.page.coupons.iter().map(CouponJson::usable).collect(), next))
 }

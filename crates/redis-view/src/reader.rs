@@ -54,6 +54,17 @@ pub enum Origin {
     Truth,
 }
 
+impl Origin {
+    /// One word for it, for metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::View => "view",
+            Self::Rebuild => "rebuild",
+            Self::Truth => "truth",
+        }
+    }
+}
+
 /// Why there is no page.
 #[derive(Debug, Error)]
 pub enum MyCouponsError<E> {
