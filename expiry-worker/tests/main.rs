@@ -107,16 +107,18 @@ async fn what_no_wake_up_led_to_is_found_by_the_sweep() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wake_up_that_is_faster_than_its_coupon_is_not_lost() {
     let mut test = Harness::new("fast wake up").await;
-    let worker = test.start();
-    test.until_assigned(&worker).await;
     let now = test.now().await;
+    test.insert(3, now).await;
+    let worker = test.start();
+    // The start has looked at the shard; from here on only wake-ups lead there.
+    test.until_expired(1).await;
     let mut slow = test.insert_slowly(1, now).await;
     test.insert(2, now).await;
     test.wake(SHARD, now).await;
     // The wake-up has been heeded: the shard's index was read, without the first coupon.
-    test.until_expired(1).await;
-    verify::execute(&mut slow, "commit").await.unwrap();
     test.until_expired(2).await;
+    verify::execute(&mut slow, "commit").await.unwrap();
+    test.until_expired(3).await;
     worker.stop().await.unwrap();
     test.nothing_ended_wrongly().await;
 }

@@ -50,6 +50,7 @@ async fn a_worker_whose_clock_jumps_by_a_day_stops_flipping_says_so_and_goes_on_
         assert_eq!(shopper.coupon(used).await.unwrap().status, "used");
     }
     assert_eq!(world.count(sale.lasting).await.expired, 0);
+    kill_and_start(&mut world.platform.expiry_worker).await;
     world.assert_sound(None).await;
     world.end().await;
 }
@@ -130,7 +131,7 @@ async fn a_mysql_whose_clock_jumps_ends_nothing_early_and_a_month_passes_without
     assert_eq!(store::bad_ends(&mut connection, world.clock.now()).await.unwrap(), []);
     drop(connection);
     clock.set(0).unwrap();
-    until_flipping(&world, true).await;
+    kill_and_start(&mut world.platform.expiry_worker).await;
     world.end().await;
     servers.stop().await.unwrap();
     fs::remove_dir_all(dir).unwrap();
@@ -174,6 +175,13 @@ async fn assert_shown(shopper: &Shopper, expected: &[CouponId]) {
     let query = CouponQuery { after: expected.first().copied(), ..CouponQuery::default() };
     let shown = shopper.coupons(&query).await.unwrap().data;
     assert_eq!(shown.iter().map(|coupon| coupon.id).collect::<Vec<_>>(), expected);
+}
+
+/// After its clock was wrong a worker works on, but may not end in order: Kafka clients that sleep by the
+/// time of day keep it.
+async fn kill_and_start(worker: &mut Process) {
+    worker.kill().unwrap();
+    worker.start().await.unwrap();
 }
 
 /// Waits until the worker says by its metric whether it flips.
