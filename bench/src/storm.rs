@@ -48,7 +48,7 @@ const FLIPS: &str = "expiry_worker_flips_total";
 const FIRST_CLAIMER: i64 = 1 << 40;
 
 /// Raw chunked updates a second: the same change to the same schema, trigger and indexes included, by
-/// the primary key in its order, nothing read, on a database of its own. The best of [`CHUNKS`].
+/// the primary key in its order, nothing read, on a database of its own. The best of `CHUNKS`.
 ///
 /// # Errors
 /// The database fails.

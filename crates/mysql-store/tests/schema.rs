@@ -8,10 +8,12 @@ use crate::harness::{Store, execute, landing, number, try_execute};
 #[tokio::test]
 async fn migrations_apply_once_however_often_they_are_run() {
     let mut store = Store::new("migrate twice").await;
+    let applied = "select count(*) from _sqlx_migrations where success";
+    let once = number(&mut store.connection, applied).await;
+    assert!(once > 0);
     migrate::run(&store.url).await.unwrap();
     migrate::check(&mut store.connection).await.unwrap();
-    let applied = "select count(*) from _sqlx_migrations where success";
-    assert_eq!(number(&mut store.connection, applied).await, 4);
+    assert_eq!(number(&mut store.connection, applied).await, once);
 }
 
 #[tokio::test]
