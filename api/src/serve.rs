@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use chrono::TimeDelta;
 use landing::{
     claims::{CLAIMS_MAX, Claims},
     gates::Gates,
@@ -12,10 +13,11 @@ use landing::{
     resolver::{GRACE, Resolver},
     settler::Settler,
 };
-use mysql_store::{MySqlPool, connect, migrate, user_view};
+use metrics::gauge;
+use mysql_store::{MySqlPool, StoreError, connect, migrate, settings, user_view};
 use redis_gate::{Gate, GateRedis};
 use redis_view::{GenerationOf, ViewReader, ViewStore};
-use runtime::{Backoff, Context};
+use runtime::{Backoff, Clock, Context};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -30,6 +32,12 @@ const CONNECT_FOR: Duration = Duration::from_secs(15);
 
 /// How often the readiness of MySQL and the gate is looked at.
 const HEALTH_EVERY: Duration = Duration::from_secs(1);
+
+/// From here on a clock is told to be wrong: those kept by NTP are within a few milliseconds.
+const SKEW_MAX: TimeDelta = TimeDelta::milliseconds(250);
+
+/// How far our clock is ahead of MySQL's.
+const CLOCK_SKEW: &str = "api_clock_skew_seconds";
 
 /// Serves until the process shall stop.
 ///
@@ -170,15 +178,23 @@ async fn follow_templates(templates: TemplateCache, config: Config) -> anyhow::R
     }
 }
 
-/// Keeps `/readyz` true.
+/// Keeps `/readyz` true. A clock that is not MySQL's is told and no more: if MySQL's own is wrong, every
+/// api would be taken away, and what the clocks decide is safe by both (a use) or passes (a window).
 async fn watch_health(context: Context, pool: MySqlPool, gate: Gate) -> anyhow::Result<()> {
     let (mysql, redis) = (context.health.part("mysql"), context.health.part("gate"));
+    let mut agreed = true;
     loop {
-        match connect::acquire(&pool).await {
-            Ok(mut connection) => match connect::within(connect::ping(&mut connection)).await {
-                Ok(()) => mysql.ready(),
-                Err(error) => mysql.not_ready(runtime::report(&error)),
-            },
+        match skew(&pool, &context.clock).await {
+            Ok(skew) => {
+                mysql.ready();
+                gauge!(CLOCK_SKEW).set(skew.as_seconds_f64());
+                let agrees = skew.abs() <= SKEW_MAX;
+                if agreed && !agrees {
+                    let ms = skew.num_milliseconds();
+                    warn!(clock.skew_ms = ms, "our clock is not MySQL's: set the clocks right");
+                }
+                agreed = agrees;
+            }
             Err(error) => mysql.not_ready(runtime::report(&error)),
         }
         match gate.redis().run().await {
@@ -187,4 +203,10 @@ async fn watch_health(context: Context, pool: MySqlPool, gate: Gate) -> anyhow::
         }
         tokio::time::sleep(HEALTH_EVERY).await;
     }
+}
+
+/// How far our clock is ahead of MySQL's.
+async fn skew(pool: &MySqlPool, clock: &Clock) -> Result<TimeDelta, StoreError> {
+    let mut connection = connect::acquire(pool).await?;
+    connect::within(settings::skew(&mut connection, || clock.now())).await
 }

@@ -54,7 +54,7 @@ impl Guard {
         connection: &mut MySqlConnection,
         clock: &Clock,
     ) -> Result<bool, StoreError> {
-        let skew = measure(connection, clock).await?;
+        let skew = settings::skew(connection, || clock.now()).await?;
         let ms = skew.num_milliseconds();
         let verdict = Verdict::of(skew);
         let may_flip = verdict != Verdict::Stop;
@@ -79,20 +79,6 @@ impl Guard {
         }
         Ok(changed)
     }
-}
-
-/// Our clock less MySQL's; zero if the question's round trip covers the difference.
-async fn measure(connection: &mut MySqlConnection, clock: &Clock) -> Result<TimeDelta, StoreError> {
-    let before = clock.now();
-    let theirs = settings::server_time(connection).await?;
-    let after = clock.now();
-    Ok(if theirs < before {
-        before - theirs
-    } else if theirs > after {
-        after - theirs
-    } else {
-        TimeDelta::zero()
-    })
 }
 
 impl Verdict {

@@ -69,6 +69,7 @@ async fn an_api_whose_clock_jumps_by_a_day_lets_nothing_be_used_after_its_end() 
         let [used, kept, ended] = sale.serve(&shopper).await;
         sale.until_ended(&world, &shopper, ended).await;
         clock.set(jump).unwrap();
+        until_skew(&world, jump).await;
         let late = shopper.use_coupon(ended, "late").await.unwrap();
         assert_eq!(late.status, 409, "{}", late.body);
         // It answers on; ahead, it takes the other one for ended as well, which is the safe side.
@@ -84,6 +85,13 @@ async fn an_api_whose_clock_jumps_by_a_day_lets_nothing_be_used_after_its_end() 
     }
     world.assert_sound(None).await;
     world.end().await;
+}
+
+/// Waits until the api says that its clock is so many seconds ahead of MySQL's.
+async fn until_skew(world: &World, seconds: i64) {
+    let skew = async || world.metric(&world.platform.apis[0], "api_clock_skew_seconds").await;
+    let told = |skew: &Option<f64>| skew.is_some_and(|skew| (skew - seconds as f64).abs() < 60.0);
+    until(skew, told).await;
 }
 
 #[tokio::test]

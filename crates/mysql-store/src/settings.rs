@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{Executor, MySqlConnection, Row};
 
 use crate::StoreError;
@@ -158,6 +158,26 @@ pub async fn server_time(connection: &mut MySqlConnection) -> Result<DateTime<Ut
         .fetch_one(connection)
         .await
         .map_err(StoreError::query("read the server's clock"))
+}
+
+/// How far a clock is ahead of the server's; zero if the question's round trip covers the difference.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn skew(
+    connection: &mut MySqlConnection,
+    clock: impl Fn() -> DateTime<Utc>,
+) -> Result<TimeDelta, StoreError> {
+    let before = clock();
+    let theirs = server_time(connection).await?;
+    let after = clock();
+    Ok(if theirs < before {
+        before - theirs
+    } else if theirs > after {
+        after - theirs
+    } else {
+        TimeDelta::zero()
+    })
 }
 
 /// How many statements have inserted or updated rows since the server started, by anybody: the pulse

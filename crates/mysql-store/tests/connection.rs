@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use mysql_store::{MySqlConnection, StoreError, connect, stock};
+use chrono::TimeDelta;
+use mysql_store::{MySqlConnection, StoreError, connect, settings, stock};
 use sqlx::{Connection, Row};
 
 use crate::harness::{
@@ -184,9 +185,23 @@ async fn times_are_stored_to_the_millisecond_in_utc() {
     let row = sqlx::raw_sql(sql).fetch_one(&mut store.connection).await.unwrap();
     let stored: String = row.try_get_unchecked(0).unwrap();
     assert_eq!(stored, now().format("%Y-%m-%d %H:%M:%S%.3f").to_string());
-    let server = mysql_store::settings::server_time(&mut store.connection).await.unwrap();
+    let server = settings::server_time(&mut store.connection).await.unwrap();
     let seconds = unix_time(&mut store.connection).await - server.timestamp();
     assert!(seconds.abs() <= 1, "{seconds}");
+}
+
+#[tokio::test]
+async fn a_clock_is_ahead_or_behind_by_what_no_round_trip_explains() {
+    let mut store = Store::new("skew").await;
+    let connection = &mut store.connection;
+    let offset = settings::server_time(connection).await.unwrap();
+    let elapsed = std::time::Instant::now();
+    let theirs = || offset + TimeDelta::from_std(elapsed.elapsed()).unwrap();
+    let hour = TimeDelta::hours(1);
+    for (by, size) in [(hour, hour), (-hour, -hour)] {
+        let skew = settings::skew(connection, || theirs() + by).await.unwrap();
+        assert!((skew - size).abs() < TimeDelta::minutes(1), "{skew}");
+    }
 }
 
 async fn unix_time(connection: &mut MySqlConnection) -> i64 {
