@@ -13,7 +13,7 @@ use redis_gate::RequestState;
 use reqwest::Method;
 use serde_json::Value;
 use shopper::{Answer, NewTemplate, Shopper};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::proxy::{COMMIT, Proxy, server_of};
 
@@ -214,11 +214,25 @@ async fn a_gate_whose_answer_is_lost_costs_the_client_nothing_or_is_said_to_be_u
 
 #[tokio::test]
 async fn while_mysql_is_away_the_client_is_told_where_to_look_and_the_claim_lands_later() {
-    let dir = project_root().join(".dev/test/fault-servers");
+    mysql_away("mysql away", Duration::ZERO).await;
+}
+
+/// Longer than an api holds the lease of its worker number.
+const MINUTES: Duration = Duration::from_secs(100);
+
+#[tokio::test]
+#[ignore = "four minutes; ./dev soak while_mysql_is_away_for_minutes"]
+async fn while_mysql_is_away_for_minutes_nothing_is_lost_and_claims_land_when_it_is_back() {
+    mysql_away("mysql away for minutes", MINUTES).await;
+}
+
+/// MySQL dies, and hangs, for `longer` than a claim's client waits.
+async fn mysql_away(name: &str, longer: Duration) {
+    let dir = project_root().join(".dev/test").join(name.replace(' ', "-"));
     drop(fs::remove_dir_all(&dir));
     let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
     let shared = TestServers::private(&servers);
-    let world = World::start_on(&shared, "mysql away", two_apis).await;
+    let world = World::start_on(&shared, name, two_apis).await;
     let template = world.template(100, several).await;
     let opener = world.api().shopper(UserId(1)).unwrap();
     assert_eq!(insist(&opener, template).await.status, 201);
@@ -232,6 +246,7 @@ async fn while_mysql_is_away_the_client_is_told_where_to_look_and_the_claim_land
         let poll = answer.json::<Value>().unwrap()["poll"].as_str().unwrap().to_owned();
         let look = async || shopper.send(shopper.request(Method::GET, &poll)).await.unwrap();
         assert_eq!(look().await.status, 503, "nothing is known");
+        sleep(longer).await;
         if dies {
             servers.database.start().await.unwrap();
         } else {
