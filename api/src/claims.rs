@@ -9,7 +9,6 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use chrono::SecondsFormat;
 use coupon::{Claim, ClaimId, LandedClaim, PayloadHash, Template, TemplateId, UserId, limit};
 use landing::claims::{Answer, Unavailable};
 use mysql_store::{claim, connect};
@@ -20,6 +19,7 @@ use crate::{
     auth::User,
     body::{Body, Params, PathId},
     headers,
+    instant::instant,
     problem::Problem,
     state::App,
 };
@@ -167,7 +167,7 @@ fn refused(refusal: Refusal) -> Problem {
     let problem = |code, title, detail: &str| Problem::conflict(code, title, detail);
     match refusal {
         Refusal::NotOpen { starts_at } => {
-            let at = starts_at.to_rfc3339_opts(SecondsFormat::Millis, true);
+            let at = instant(starts_at);
             problem("NOT_OPEN", "Not open yet", &format!("Claims open at {at}."))
                 .with("opens_at", at)
         }
@@ -232,17 +232,15 @@ pub(crate) fn unknown_template() -> Problem {
 
 impl ClaimBody {
     fn of(claim: &LandedClaim) -> Self {
-        let time =
-            |at: chrono::DateTime<chrono::Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
         let numbered = i64::from(limit::PER_USER_MAX);
         Self {
             id: claim.id.to_string(),
             template_id: claim.template_id.to_string(),
             user_id: claim.user_id.to_string(),
             quantity: claim.coupons.len(),
-            claimed_at: time(claim.claimed_at),
-            valid_from: time(claim.valid_from),
-            valid_until: time(claim.valid_until),
+            claimed_at: instant(claim.claimed_at),
+            valid_from: instant(claim.valid_from),
+            valid_until: instant(claim.valid_until),
             coupons: claim
                 .coupons
                 .iter()

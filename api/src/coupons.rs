@@ -1,7 +1,7 @@
 //! "My coupons": list, get, use.
 
 use axum::{Json, extract::State};
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponId, CouponStatus, UserId, limit};
 use mysql_store::{
     StoreError, connect,
@@ -15,6 +15,7 @@ use crate::{
     auth::User,
     body::{Body, Params, PathId},
     cursor::{self, Page},
+    instant::instant,
     problem::Problem,
     state::App,
 };
@@ -183,24 +184,20 @@ pub(crate) async fn use_coupon(
         Use::Expired(coupon) => Err(Problem::conflict(
             "COUPON_EXPIRED",
             "The coupon has expired",
-            format!("The coupon was valid until {}.", time(coupon.valid_until)),
+            format!("The coupon was valid until {}.", instant(coupon.valid_until)),
         )),
         Use::NotYetValid(coupon) => Err(Problem::conflict(
             "COUPON_NOT_YET_VALID",
             "The coupon is not valid yet",
-            format!("The coupon is valid from {}.", time(coupon.valid_from)),
+            format!("The coupon is valid from {}.", instant(coupon.valid_from)),
         )
-        .with("valid_from", time(coupon.valid_from))),
+        .with("valid_from", instant(coupon.valid_from))),
         Use::NotFound => Err(not_found()),
     }
 }
 
 fn not_found() -> Problem {
     Problem::not_found("COUPON_NOT_FOUND", "You have no such coupon.")
-}
-
-fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 impl CouponJson {
@@ -210,9 +207,9 @@ impl CouponJson {
             template_id: coupon.template_id.to_string(),
             claim_id: coupon.claim_id.to_string(),
             status: CouponStatus::Unused.word(),
-            claimed_at: time(coupon.claimed_at),
-            valid_from: time(coupon.valid_from),
-            valid_until: time(coupon.valid_until),
+            claimed_at: instant(coupon.claimed_at),
+            valid_from: instant(coupon.valid_from),
+            valid_until: instant(coupon.valid_until),
             used_at: None,
             order_ref: None,
         }
@@ -225,10 +222,10 @@ impl CouponJson {
             template_id: row.template_id.to_string(),
             claim_id: row.claim_id.to_string(),
             status: row.status.at(row.valid_until, now).word(),
-            claimed_at: time(row.claimed_at),
-            valid_from: time(row.valid_from),
-            valid_until: time(row.valid_until),
-            used_at: row.used_at.map(time),
+            claimed_at: instant(row.claimed_at),
+            valid_from: instant(row.valid_from),
+            valid_until: instant(row.valid_until),
+            used_at: row.used_at.map(instant),
             order_ref: row.order_ref.clone(),
         }
     }

@@ -1,14 +1,14 @@
 //! How expiry does, for operators: what is overdue, how late flips were, what ends in the next day.
 
 use axum::{Json, extract::State};
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use mysql_store::{
     MySqlConnection, StoreError, connect,
     expiry_report::{self, COUNT_MAX},
 };
 use serde::Serialize;
 
-use crate::{auth::Operator, problem::Problem, state::App};
+use crate::{auth::Operator, instant::instant, problem::Problem, state::App};
 
 /// Hours of the histogram.
 const HOURS: i32 = 24;
@@ -113,10 +113,6 @@ impl Count {
 fn at(sorted: &[TimeDelta], percent: usize) -> Option<i64> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.checked_sub(1)?).map(TimeDelta::num_milliseconds)
-}
-
-fn instant(time: DateTime<Utc>) -> String {
-    time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 #[cfg(test)]

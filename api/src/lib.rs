@@ -11,6 +11,7 @@ mod coupons;
 mod cursor;
 mod expiry;
 mod headers;
+mod instant;
 mod problem;
 mod router;
 mod serve;

@@ -1,13 +1,13 @@
 //! Templates on the wire.
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{
     Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
     limit,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::problem::Problem;
+use crate::{instant::instant, problem::Problem};
 
 /// What an operator sends to create a template.
 #[derive(Deserialize)]
@@ -110,9 +110,8 @@ impl NewTemplate {
 
 impl From<&Template> for TemplateJson {
     fn from(template: &Template) -> Self {
-        let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
         let (valid_from, valid_until, valid_for_ms) = match template.validity {
-            Validity::Absolute { from, until } => (Some(time(from)), Some(time(until)), None),
+            Validity::Absolute { from, until } => (Some(instant(from)), Some(instant(until)), None),
             Validity::Relative { valid_for } => (None, None, Some(valid_for.num_milliseconds())),
         };
         Self {
@@ -129,8 +128,8 @@ impl From<&Template> for TemplateJson {
             },
             per_user_limit: template.per_user_limit,
             max_per_claim: template.max_per_claim,
-            claim_starts_at: time(template.window.starts_at),
-            claim_ends_at: time(template.window.ends_at),
+            claim_starts_at: instant(template.window.starts_at),
+            claim_ends_at: instant(template.window.ends_at),
             valid_from,
             valid_until,
             valid_for_ms,

@@ -9,7 +9,6 @@ use mysql_store::verify::BULK_ROWS;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    metric,
     stage::{Ground, Stage},
     storm,
 };
@@ -47,7 +46,7 @@ pub async fn measure(
     coupons: i64,
 ) -> Result<Pending> {
     let worker = &stage.platform.expiry_worker;
-    let resident_before_mib = metric::resident_mib(worker)?;
+    let resident_before_mib = worker.resident_mib().context("the worker does not run")?;
     // The rows themselves are what counts: nobody has to publish ten million of them.
     stage.platform.stop().await?;
     let url = stage.platform.endpoints.database_url.clone();
@@ -64,7 +63,7 @@ pub async fn measure(
     let watch = async {
         let mut first_flip = None;
         loop {
-            let flips = metric::of(worker, "expiry_worker_flips_total").await.unwrap_or(0.0);
+            let flips = worker.metric("expiry_worker_flips_total").await.unwrap_or(0.0);
             if flips > 0.0 {
                 first_flip.get_or_insert(began.elapsed());
             }
@@ -77,6 +76,7 @@ pub async fn measure(
     let watched = timeout(START_MAX, watch).await;
     let (first_flip, all_shards) = watched.context("the worker did not start to flip")?;
     debug_assert!(due >= EXPIRY_SHARDS, "a bulk has users of every shard");
-    let resident_mib = metric::resident_mib(&stage.platform.expiry_worker)?;
+    let resident_mib =
+        stage.platform.expiry_worker.resident_mib().context("the worker does not run")?;
     Ok(Pending { resident_before_mib, resident_mib, first_flip, all_shards, cold })
 }

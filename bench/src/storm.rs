@@ -24,7 +24,7 @@ use tokio::{
 };
 use topic::{committed_lag, topic_offsets};
 
-use crate::{metric, stage::Stage};
+use crate::stage::Stage;
 
 /// Coupons of one raw update, tried in turn: around the worker's own.
 const CHUNKS: [i64; 2] = [512, 2_048];
@@ -124,7 +124,7 @@ pub async fn run(stage: &mut Stage, prepared: &Prepared) -> Result<Flipped> {
     let watch = async {
         let mut began = None;
         loop {
-            let flips = metric::of(&stage.platform.expiry_worker, FLIPS).await.unwrap_or(0.0);
+            let flips = stage.platform.expiry_worker.metric(FLIPS).await.unwrap_or(0.0);
             let now = Instant::now();
             if flips > 0.0 && began.is_none() {
                 began = Some((now, flips));

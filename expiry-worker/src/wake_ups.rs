@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use coupon::limit::EXPIRY_SHARDS;
+use coupon::limit::expiry_shards;
 use topic::ExpiryWakeUp;
 
 /// The next deadline of each owned shard. It may be too early, never too late: whoever looks too
@@ -93,8 +93,7 @@ impl Deadlines {
 
 /// The shards of the owned partitions: shard s belongs to partition s modulo their number.
 pub(crate) fn shards_of(owned: &[i32], partitions: i32) -> impl Iterator<Item = u8> {
-    let shards = (0..EXPIRY_SHARDS).filter_map(|shard| u8::try_from(shard).ok());
-    shards.filter(move |shard| owned.contains(&(i32::from(*shard) % partitions.max(1))))
+    expiry_shards().filter(move |shard| owned.contains(&(i32::from(*shard) % partitions.max(1))))
 }
 
 #[cfg(test)]

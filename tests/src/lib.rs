@@ -8,7 +8,7 @@ use std::{fmt, fs, time::Duration};
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
-use devstack::{Platform, PlatformOptions, Process, Scope, TestServers};
+use devstack::{Platform, PlatformOptions, Scope, TestServers};
 use mysql_store::{
     connect,
     verify::{self as store, CouponCounts},
@@ -134,18 +134,10 @@ impl World {
         }
     }
 
-    /// What a metric of a process says now; absent: it does not answer, or has no such metric.
-    pub async fn metric(&self, process: &Process, name: &str) -> Option<f64> {
-        let url = format!("http://{}/metrics", process.address());
-        let text = reqwest::get(url).await.ok()?.text().await.ok()?;
-        let value = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
-        text.lines().find_map(value)
-    }
-
     /// How many coupons the expiry worker's sweep has found since its start; 0 if it does not run.
     pub async fn sweep_finds(&self) -> f64 {
         let worker = &self.platform.expiry_worker;
-        self.metric(worker, "expiry_worker_sweep_finds_total").await.unwrap_or(0.0)
+        worker.metric("expiry_worker_sweep_finds_total").await.unwrap_or(0.0)
     }
 
     /// Waits for rest, and checks every invariant.

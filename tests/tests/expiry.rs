@@ -231,7 +231,7 @@ async fn finds(world: &World) -> i64 {
 /// Waits for two more sweeps: the first may be under way already.
 async fn until_swept(world: &World) {
     let worker = &world.platform.expiry_worker;
-    let sweeps = async || world.metric(worker, "expiry_worker_sweeps_total").await.unwrap_or(0.0);
+    let sweeps = async || worker.metric("expiry_worker_sweeps_total").await.unwrap_or(0.0);
     let before = sweeps().await;
     until(sweeps, |now| *now >= before + 2.0).await;
 }

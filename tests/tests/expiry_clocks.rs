@@ -89,7 +89,7 @@ async fn an_api_whose_clock_jumps_by_a_day_lets_nothing_be_used_after_its_end() 
 
 /// Waits until the api says that its clock is so many seconds ahead of MySQL's.
 async fn until_skew(world: &World, seconds: i64) {
-    let skew = async || world.metric(&world.platform.apis[0], "api_clock_skew_seconds").await;
+    let skew = async || world.platform.apis[0].metric("api_clock_skew_seconds").await;
     let told = |skew: &Option<f64>| skew.is_some_and(|skew| (skew - seconds as f64).abs() < 60.0);
     until(skew, told).await;
 }
@@ -195,7 +195,7 @@ async fn kill_and_start(worker: &mut Process) {
 /// Waits until the worker says by its metric whether it flips.
 async fn until_flipping(world: &World, flipping: bool) {
     let worker = &world.platform.expiry_worker;
-    let said = async || world.metric(worker, "expiry_worker_flipping").await;
+    let said = async || worker.metric("expiry_worker_flipping").await;
     until(said, |said| said.is_some_and(|said| (said > 0.5) == flipping)).await;
 }
 

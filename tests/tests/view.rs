@@ -70,7 +70,7 @@ async fn whatever_the_view_loses_each_answer_is_whole_and_shows_nothing_that_end
     let mut origins = Vec::new();
     for origin in ["view", "rebuild", "truth"] {
         let name = format!("api_my_coupons_total{{origin=\"{origin}\"}}");
-        origins.push((origin, world.metric(api, &name).await.unwrap_or(0.0)));
+        origins.push((origin, api.metric(&name).await.unwrap_or(0.0)));
     }
     println!("{} answers by {origins:?}; {happened}", progress.answers.load(Ordering::SeqCst));
     // Nothing is proved by views that were never trusted, or never lost.

@@ -1,14 +1,13 @@
 //! `expiry`: a million coupons that share one second, alone and beside claims; lone deadlines; millions
 //! that wait. Exit code 1: something failed, or a coupon ended wrongly.
-#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use bench::{
-    hardware::Hardware,
     hot, lone, pending,
+    report::{self, Machine, quantiles, row, write_json},
     stage::{Ground, Stage},
     storm::{self, Claims},
 };
@@ -51,10 +50,8 @@ struct Cli {
 /// What was measured, and on what.
 #[derive(Serialize)]
 struct Figures {
-    cores: usize,
-    cpu: String,
-    fsync_p50_ms: f64,
-    fsync_p99_ms: f64,
+    #[serde(flatten)]
+    machine: Machine,
     coupons: i64,
     ceiling_per_s: f64,
     flips_per_s: f64,
@@ -94,9 +91,7 @@ async fn main() -> ExitCode {
 
 async fn run(cli: Cli) -> Result<()> {
     let mut ground = Ground::start().await?;
-    let hardware = Hardware::probe(ground.servers.dir())?;
-    println!("{} cores of {}", hardware.cores, hardware.cpu);
-    row("4 KiB made durable", &quantiles(&hardware.fsync));
+    let machine = report::machine(&ground)?;
     let ceiling_url = ground.servers.endpoints().url_of_database("ceiling");
     let ceiling_per_s = storm::ceiling(&ceiling_url, cli.coupons).await?;
     row("raw chunked updates", &format!("{ceiling_per_s:.0}/s, trigger and indexes included"));
@@ -142,10 +137,7 @@ async fn run(cli: Cli) -> Result<()> {
 
     let (p99, p99_beside) = (baseline.ms(0.99), claims.ms(0.99));
     let figures = Figures {
-        cores: hardware.cores,
-        cpu: hardware.cpu,
-        fsync_p50_ms: hardware.fsync.ms(0.5),
-        fsync_p99_ms: hardware.fsync.ms(0.99),
+        machine,
         coupons: storm::rounded(cli.coupons),
         ceiling_per_s,
         flips_per_s: alone.flips_per_s,
@@ -162,10 +154,7 @@ async fn run(cli: Cli) -> Result<()> {
         pending: waiting,
     };
     row("  p99, over p99 alone", &format!("{:.2}", figures.claims_p99_ratio));
-    if let Some(file) = &cli.json {
-        let json = serde_json::to_string_pretty(&figures)? + "\n";
-        fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
-    }
+    write_json(cli.json.as_deref(), &figures)?;
     Ok(())
 }
 
@@ -211,13 +200,4 @@ async fn wait(ground: &mut Ground, stage: &mut Stage, first: i64, coupons: i64) 
         all_shards_s,
         kernel_caches_dropped: waiting.cold,
     })
-}
-
-fn row(name: &str, figure: &str) {
-    println!("  {name:<28} {figure}");
-}
-
-fn quantiles(latency: &Latency) -> String {
-    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| latency.ms(quantile));
-    format!("p50 {p50:.2}, p99 {p99:.2}, p99.9 {p999:.2} ms ({} times)", latency.count())
 }

@@ -3,14 +3,18 @@
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
-use bench::{hardware::Hardware, hot, stage::Ground, tailer, thin, visible};
+use anyhow::{Result, ensure};
+use bench::{
+    hot,
+    report::{self, Machine, quantiles, row, write_json},
+    stage::Ground,
+    tailer, thin, visible,
+};
 use clap::Parser;
 use runtime::Clock;
 use serde::Serialize;
-use shopper::Latency;
 use verifier::{settled, verify};
 
 /// How long the platform may take to come to rest.
@@ -27,10 +31,8 @@ struct Cli {
 /// The keys of DESIGN §11, and what they were measured on.
 #[derive(Serialize)]
 struct Figures {
-    cores: usize,
-    cpu: String,
-    fsync_p50_ms: f64,
-    fsync_p99_ms: f64,
+    #[serde(flatten)]
+    machine: Machine,
     thin_per_s: f64,
     landed_per_s: f64,
     landed_over_thin: f64,
@@ -54,9 +56,7 @@ async fn main() -> ExitCode {
 
 async fn run(cli: Cli) -> Result<()> {
     let ground = Ground::start().await?;
-    let hardware = Hardware::probe(ground.servers.dir())?;
-    println!("{} cores of {}", hardware.cores, hardware.cpu);
-    row("4 KiB made durable", &quantiles(&hardware.fsync));
+    let machine = report::machine(&ground)?;
     let thin_url = ground.servers.endpoints().url_of_database("thin");
     let thin_per_s = thin::per_second(&thin_url, Clock::system().now()).await?;
     row("thin transactions", &format!("{thin_per_s:.0}/s, one claim each, 64 connections"));
@@ -70,18 +70,15 @@ async fn run(cli: Cli) -> Result<()> {
     let visible = visible::measure(&stage, hot.landed_per_s / 2.0).await?;
     row("201 to visible, half load", &quantiles(&visible));
     settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
-    let report = verify(&stage.sources, None, stage.clock.now()).await?;
+    let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
     let tailer_rows_per_s = tailer::rows_per_second(&mut stage).await?;
     row("tailer into Kafka", &format!("{tailer_rows_per_s:.0} rows/s, a backlog of bulk rows"));
-    println!("\n{report}");
+    println!("\n{invariants}");
     stage.platform.stop().await?;
     ground.end().await?;
 
     let figures = Figures {
-        cores: hardware.cores,
-        cpu: hardware.cpu,
-        fsync_p50_ms: hardware.fsync.ms(0.5),
-        fsync_p99_ms: hardware.fsync.ms(0.99),
+        machine,
         thin_per_s,
         landed_per_s: hot.landed_per_s,
         landed_over_thin: ratio,
@@ -91,19 +88,7 @@ async fn run(cli: Cli) -> Result<()> {
         visible_p99_ms: visible.ms(0.99),
         tailer_rows_per_s,
     };
-    if let Some(file) = &cli.json {
-        let json = serde_json::to_string_pretty(&figures)? + "\n";
-        fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    ensure!(report.holds(), "an invariant is broken");
+    write_json(cli.json.as_deref(), &figures)?;
+    ensure!(invariants.holds(), "an invariant is broken");
     Ok(())
-}
-
-fn row(name: &str, figure: &str) {
-    println!("  {name:<28} {figure}");
-}
-
-fn quantiles(latency: &Latency) -> String {
-    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| latency.ms(quantile));
-    format!("p50 {p50:.2}, p99 {p99:.2}, p99.9 {p999:.2} ms ({} times)", latency.count())
 }

@@ -3,13 +3,12 @@
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use bench::{
-    bare,
-    hardware::Hardware,
-    hot, lists,
+    bare, hot, lists,
+    report::{self, Machine, quantiles, row, write_json},
     stage::{Ground, Stage},
     visible,
 };
@@ -41,10 +40,8 @@ enum Part {
 /// The keys of DESIGN §11, and what they were measured on.
 #[derive(Serialize)]
 struct Figures {
-    cores: usize,
-    cpu: String,
-    fsync_p50_ms: f64,
-    fsync_p99_ms: f64,
+    #[serde(flatten)]
+    machine: Machine,
     landed_per_s: f64,
     quarter_load_per_s: f64,
     visible_quarter_p50_ms: f64,
@@ -78,9 +75,7 @@ async fn main() -> ExitCode {
 
 async fn run(json: Option<PathBuf>) -> Result<()> {
     let ground = Ground::start().await?;
-    let hardware = Hardware::probe(ground.servers.dir())?;
-    println!("{} cores of {}", hardware.cores, hardware.cpu);
-    row("4 KiB made durable", &quantiles(&hardware.fsync));
+    let machine = report::machine(&ground)?;
     let mut stage = ground.platform().await?;
     let landed_per_s = hot::measure(&stage).await?.landed_per_s;
     row("claims landed, one template", &format!("{landed_per_s:.0}/s over HTTP"));
@@ -92,16 +87,13 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     row("  a bare route, same reads", &format!("{:.0}/s", lists.bare_per_s));
     row("views rebuilt", &format!("{:.0}/s", lists.rebuilds_per_s));
     settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
-    let report = verify(&stage.sources, None, stage.clock.now()).await?;
-    println!("\n{report}");
+    let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
+    println!("\n{invariants}");
     stage.platform.stop().await?;
     ground.end().await?;
 
     let figures = Figures {
-        cores: hardware.cores,
-        cpu: hardware.cpu,
-        fsync_p50_ms: hardware.fsync.ms(0.5),
-        fsync_p99_ms: hardware.fsync.ms(0.99),
+        machine,
         landed_per_s,
         quarter_load_per_s: landed_per_s / 4.0,
         visible_quarter_p50_ms: quarter.ms(0.5),
@@ -116,11 +108,8 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
         my_coupons_over_bare: ratio,
         rebuilds_per_s: lists.rebuilds_per_s,
     };
-    if let Some(file) = &json {
-        let json = serde_json::to_string_pretty(&figures)? + "\n";
-        fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    ensure!(report.holds(), "an invariant is broken");
+    write_json(json.as_deref(), &figures)?;
+    ensure!(invariants.holds(), "an invariant is broken");
     Ok(())
 }
 
@@ -130,13 +119,4 @@ async fn visible_at(stage: &Stage, share: &str, claims_per_s: f64) -> Result<Lat
     let visible = visible::measure(stage, claims_per_s).await?;
     row(&format!("201 to visible, {share} load"), &quantiles(&visible));
     Ok(visible)
-}
-
-fn row(name: &str, figure: &str) {
-    println!("  {name:<28} {figure}");
-}
-
-fn quantiles(latency: &Latency) -> String {
-    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| latency.ms(quantile));
-    format!("p50 {p50:.2}, p99 {p99:.2}, p99.9 {p999:.2} ms ({} times)", latency.count())
 }

@@ -16,6 +16,7 @@ mod endpoints;
 mod env_file;
 mod error;
 mod fake_clock;
+mod figures;
 mod kafka;
 mod mariadb;
 mod mysql;

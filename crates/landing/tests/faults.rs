@@ -391,14 +391,20 @@ async fn a_landed_admission_that_nobody_settled_is_settled_by_the_resolver() {
     assert_landed_once(&world, &process, &first, 0).await;
 }
 
+/// A process whose calls of the gate go by a proxy, once it has looked at the gates.
+async fn behind_gate_proxy(world: &World) -> (Process, Proxy) {
+    let proxy = Proxy::start(server_of(&world.gate_url)).await;
+    let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
+    let process = Process::start_with(world, |setup: &mut Setup| setup.gate = gate).await;
+    process.gates.next_look().await;
+    (process, proxy)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gate_whose_answer_is_lost_is_asked_again_and_admits_once() {
     for answered in [true, false] {
         let world = World::open("gate lost", TOTAL, 2).await;
-        let proxy = Proxy::start(server_of(&world.gate_url)).await;
-        let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
-        let process = Process::start_with(&world, |setup: &mut Setup| setup.gate = gate).await;
-        process.gates.next_look().await;
+        let (process, proxy) = behind_gate_proxy(&world).await;
         let first = claim(USER, "a", 1);
         let key = first.request_id.digest();
         let mut held = match answered {
@@ -417,10 +423,7 @@ async fn a_gate_whose_answer_is_lost_is_asked_again_and_admits_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_reaches_the_gate_after_a_rebuild_is_admitted_under_the_new_epoch_only() {
     let world = World::open("late packet", TOTAL, 2).await;
-    let proxy = Proxy::start(server_of(&world.gate_url)).await;
-    let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
-    let process = Process::start_with(&world, |setup: &mut Setup| setup.gate = gate).await;
-    process.gates.next_look().await;
+    let (process, proxy) = behind_gate_proxy(&world).await;
     let first = claim(USER, "a", 1);
     let mut held = proxy.hold_request(&first.request_id.digest());
     let answer = process.begin(&first);
@@ -436,10 +439,7 @@ async fn a_claim_that_reaches_the_gate_after_a_rebuild_is_admitted_under_the_new
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gate_that_never_answers_is_unknown_and_the_resolver_ends_what_it_admitted() {
     let world = World::open("gate silent", TOTAL, 2).await;
-    let proxy = Proxy::start(server_of(&world.gate_url)).await;
-    let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
-    let process = Process::start_with(&world, |setup: &mut Setup| setup.gate = gate).await;
-    process.gates.next_look().await;
+    let (process, proxy) = behind_gate_proxy(&world).await;
     let first = claim(USER, "a", 1);
     let tries: Vec<_> = (0..3).map(|_| proxy.hold_answer(&first.request_id.digest())).collect();
     let answer = process.begin(&first);

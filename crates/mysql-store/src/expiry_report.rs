@@ -1,7 +1,7 @@
 //! What operators ask about expiry: bounded reads of the deadline index, all shards together.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{CouponStatus, limit::EXPIRY_SHARDS};
+use coupon::{CouponStatus, limit::expiry_shards};
 use sqlx::MySqlConnection;
 
 use crate::{StoreError, datetime::datetime, expiry, rows};
@@ -23,7 +23,7 @@ pub async fn earliest_deadline(
     connection: &mut MySqlConnection,
 ) -> Result<Option<DateTime<Utc>>, StoreError> {
     let mut earliest = None;
-    for shard in shards() {
+    for shard in expiry_shards() {
         let next = expiry::next_deadline(connection, shard).await?;
         earliest = earliest.into_iter().chain(next).min();
     }
@@ -44,11 +44,11 @@ pub async fn ending_between(
         "select count(*) from (select 1 from user_coupon where expiry_shard in (",
         "?",
         ", ",
-        usize::from(u8::try_from(EXPIRY_SHARDS).unwrap_or(u8::MAX)),
+        expiry_shards().count(),
         ") and status = ? and valid_until >= ? and valid_until < ? limit ?) as ending",
     );
     let statement = sqlx::query_scalar(sqlx::AssertSqlSafe(sql));
-    let count: i64 = shards()
+    let count: i64 = expiry_shards()
         .fold(statement, sqlx::query::QueryScalar::bind)
         .bind(CouponStatus::Unused.code())
         .bind(datetime(from))
@@ -70,7 +70,7 @@ pub async fn lateness(
     now: DateTime<Utc>,
 ) -> Result<Vec<TimeDelta>, StoreError> {
     let mut late = Vec::new();
-    for shard in shards() {
+    for shard in expiry_shards() {
         let flips: Vec<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(
             "select valid_until, changed_at from user_coupon where expiry_shard = ? \
              and status = ? and valid_until > ? order by valid_until desc, id desc limit ?",
@@ -86,8 +86,4 @@ pub async fn lateness(
     }
     late.sort_unstable();
     Ok(late)
-}
-
-fn shards() -> impl Iterator<Item = u8> {
-    0..u8::try_from(EXPIRY_SHARDS).unwrap_or(u8::MAX)
 }

@@ -102,15 +102,22 @@ async fn ask(store: &ViewStore) -> PageAnswer {
     tokio::time::timeout(AT_LAST, asking).await.unwrap()
 }
 
-#[tokio::test]
-async fn a_promoted_replica_that_lacks_a_write_shows_nobody_the_used_coupon() {
-    let mut pair = Pair::start("promoted").await;
+/// A view with one unused coupon on a master, and a replica that has it too and was just promoted; the
+/// way still leads to the old master.
+async fn promoted(platform: &Platform, name: &str) -> (Pair, Wire, ViewStore) {
+    let mut pair = Pair::start(name).await;
     let wire = Wire::to(pair.master.0.server.address().to_string()).await;
-    let platform = Platform::default();
     let store = platform.process(&wire.url()).await.unwrap();
     rebuild(&store, &[unused(1)]).await;
     pair.in_step().await;
     send(&mut pair.replica.1, &["REPLICAOF", "NO", "ONE"]).await;
+    (pair, wire, store)
+}
+
+#[tokio::test]
+async fn a_promoted_replica_that_lacks_a_write_shows_nobody_the_used_coupon() {
+    let platform = Platform::default();
+    let (pair, wire, store) = promoted(&platform, "promoted").await;
     // Acknowledged by the old master alone.
     assert_eq!(store.apply(USER, &[used(1)]).await.unwrap(), [Applied::Applied]);
 
@@ -128,13 +135,8 @@ async fn a_promoted_replica_that_lacks_a_write_shows_nobody_the_used_coupon() {
 
 #[tokio::test]
 async fn a_master_that_became_a_replica_answers_no_page_on_connections_that_stand() {
-    let mut pair = Pair::start("demoted").await;
-    let wire = Wire::to(pair.master.0.server.address().to_string()).await;
     let platform = Platform::default();
-    let store = platform.process(&wire.url()).await.unwrap();
-    rebuild(&store, &[unused(1)]).await;
-    pair.in_step().await;
-    send(&mut pair.replica.1, &["REPLICAOF", "NO", "ONE"]).await;
+    let (mut pair, wire, store) = promoted(&platform, "demoted").await;
     let new = pair.replica.0.server.address();
     let (host, port) = (new.ip().to_string(), new.port().to_string());
     send(&mut pair.master.1, &["REPLICAOF", &host, &port]).await;

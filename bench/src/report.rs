@@ -1,0 +1,51 @@
+//! What every bench says: the machine first, then a row for each figure, and the same figures as JSON.
+#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+use shopper::Latency;
+
+use crate::{hardware::Hardware, stage::Ground};
+
+/// What the figures were measured on, as it stands in the JSON.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    cores: usize,
+    cpu: String,
+    fsync_p50_ms: f64,
+    fsync_p99_ms: f64,
+}
+
+/// Looks at the machine, probes the disk of the servers, and says both.
+///
+/// # Errors
+/// The probe's file cannot be written.
+pub fn machine(ground: &Ground) -> Result<Machine> {
+    let Hardware { cores, cpu, fsync } = Hardware::probe(ground.servers.dir())?;
+    println!("{cores} cores of {cpu}");
+    row("4 KiB made durable", &quantiles(&fsync));
+    Ok(Machine { cores, cpu, fsync_p50_ms: fsync.ms(0.5), fsync_p99_ms: fsync.ms(0.99) })
+}
+
+/// Says one figure.
+pub fn row(name: &str, figure: &str) {
+    println!("  {name:<28} {figure}");
+}
+
+/// Median, 99th and 99.9th percentile in words.
+pub fn quantiles(latency: &Latency) -> String {
+    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| latency.ms(quantile));
+    format!("p50 {p50:.2}, p99 {p99:.2}, p99.9 {p999:.2} ms ({} times)", latency.count())
+}
+
+/// Writes the figures to the file that was asked for, if one was.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_json(file: Option<&Path>, figures: &impl Serialize) -> Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let json = serde_json::to_string_pretty(figures)? + "\n";
+    fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))
+}

@@ -1,0 +1,30 @@
+//! What a process says of itself, and what the system says of it: a metric, its memory.
+
+use std::fs;
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::Process;
+
+impl Process {
+    /// What a metric says now, labels included in its name; absent: the process does not answer, or has
+    /// no such metric.
+    pub async fn metric(&self, name: &str) -> Option<f64> {
+        let mut stream = TcpStream::connect(self.address()).await.ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.ok()?;
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    }
+
+    /// The memory that it holds, in MiB; absent: it does not run.
+    pub fn resident_mib(&self) -> Option<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
+        Some(kib / 1024.0)
+    }
+}
