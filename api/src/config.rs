@@ -1,8 +1,9 @@
 //! Flags and environment of the api.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
 
 use clap::Parser;
+use landing::gates;
 use runtime::{FailPoints, ProcessConfig, Secret};
 
 /// Shortest secret for tokens, in bytes: HMAC-SHA256's own block of security.
@@ -10,6 +11,9 @@ const JWT_SECRET_BYTES_MIN: usize = 32;
 
 /// Shortest operator key, in bytes: beyond guessing.
 const OPERATOR_KEY_BYTES_MIN: usize = 24;
+
+/// A gate of a million users takes 4 seconds to load; a day ahead, its memory is better used otherwise.
+const PRELOAD_SECONDS: RangeInclusive<u64> = 10..=86_400;
 
 /// The api: claims, "my coupons", use, templates.
 #[derive(Debug, Clone, Parser)]
@@ -73,6 +77,10 @@ pub struct Config {
     #[arg(long, env = "DATABASE_CONNECTIONS", default_value_t = 16)]
     pub database_connections: u32,
 
+    /// How many seconds before its window opens a template's gate is loaded; the same in every api.
+    #[arg(long, env = "PRELOAD_SECONDS", default_value_t = gates::PRELOAD.as_secs())]
+    pub preload_seconds: u64,
+
     /// For tests of faults: `runtime::fail_point` says how; refused by a release build.
     #[arg(long, env = "FAIL_POINTS", hide = true, default_value = "")]
     pub fail_points: FailPoints,
@@ -83,6 +91,10 @@ pub struct Config {
 }
 
 impl Config {
+    pub(crate) fn preload(&self) -> Duration {
+        Duration::from_secs(self.preload_seconds)
+    }
+
     /// Checks what single flags cannot say.
     ///
     /// # Errors
@@ -103,6 +115,12 @@ impl Config {
         anyhow::ensure!(
             self.database_connections >= 4,
             "DATABASE_CONNECTIONS must be at least 4: lists, rebuilds and the resolver share them"
+        );
+        anyhow::ensure!(
+            PRELOAD_SECONDS.contains(&self.preload_seconds),
+            "PRELOAD_SECONDS must be {} to {}: a gate takes seconds to load, and rests in memory until it opens",
+            PRELOAD_SECONDS.start(),
+            PRELOAD_SECONDS.end()
         );
         Ok(())
     }

@@ -65,7 +65,8 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     }
     let (settler, settling) = Settler::new(gate.clone(), points.clone());
     let settling = tokio::spawn(settling);
-    let (gates, keeper) = Gates::new(pool.clone(), gate.clone(), &holder, points.clone());
+    let (gates, keeper) =
+        Gates::new(pool.clone(), gate.clone(), &holder, config.preload(), points.clone());
     let clock = context.clock.clone();
     let now = move || clock.now();
     let claims = Claims::new(pool.clone(), gates.clone(), landers, settler, now, points.clone());

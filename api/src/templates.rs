@@ -7,7 +7,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use coupon::{Template, TemplateId, TemplateState};
-use landing::gates::wants_gate;
 use mysql_store::{connect, template};
 use tracing::{info, warn};
 
@@ -135,7 +134,8 @@ async fn apply(
 /// The guard row is exact already: the gate's state is the fast path. A gate that gives something is
 /// waited for; of one that does not, or that cannot be reached now, the keeper takes care.
 async fn show_gate(app: &App, template: &Template) -> Result<(), Problem> {
-    let gives = template.state == TemplateState::Published && wants_gate(template, app.clock.now());
+    let wanted = app.gates.wants(template, app.clock.now());
+    let gives = template.state == TemplateState::Published && wanted;
     let shown = if gives {
         app.gates.show(template).await
     } else {

@@ -22,7 +22,8 @@ use crate::{
     rebuild::{RebuildError, Rebuilt, rebuild},
 };
 
-/// How long before its window opens a template's gate is loaded.
+/// How long before its window opens a template's gate is loaded, unless somebody says otherwise: a
+/// million users take seconds to load, and an outage right then takes minutes.
 pub const PRELOAD: Duration = Duration::from_mins(5);
 
 /// How long a change of a template waits for its gate, and how often it looks while another process
@@ -43,6 +44,7 @@ pub struct Gates {
     pool: MySqlPool,
     gate: Gate,
     holder: Arc<str>,
+    preload: Duration,
     points: FailPoints,
     epochs: Arc<Lock<HashMap<TemplateId, Epoch>>>,
     requests: mpsc::Sender<Request>,
@@ -63,13 +65,21 @@ pub(crate) struct Request {
 
 impl Gates {
     /// The gates, and the task that keeps them; `holder` names this process. The fail points are those of
-    /// [`rebuild`].
-    pub fn new(pool: MySqlPool, gate: Gate, holder: &str, points: FailPoints) -> (Self, Keeper) {
+    /// [`rebuild`]. A gate is loaded `preload` before its window opens ([`PRELOAD`]), the same in all
+    /// processes: one with less unloads what another loads.
+    pub fn new(
+        pool: MySqlPool,
+        gate: Gate,
+        holder: &str,
+        preload: Duration,
+        points: FailPoints,
+    ) -> (Self, Keeper) {
         let (requests, queue) = mpsc::channel(REQUESTS_MAX);
         let gates = Self {
             pool,
             gate,
             holder: holder.into(),
+            preload,
             points,
             epochs: Arc::default(),
             requests,
@@ -108,6 +118,14 @@ impl Gates {
     /// Says that the gate of this epoch holds something that MySQL contradicts.
     pub fn report_wrong(&self, template: TemplateId, epoch: Epoch) {
         self.request(Request { template, wrong: Some(epoch) });
+    }
+
+    /// Whether a template's gate should be loaded at `now`: published or paused, and its window near or
+    /// open. Whoever asks for anything else is answered from the template itself.
+    pub fn wants(&self, template: &Template, now: DateTime<Utc>) -> bool {
+        matches!(template.state, TemplateState::Published | TemplateState::Paused)
+            && template.window.starts_at <= now + self.preload
+            && now < template.window.ends_at
     }
 
     /// Resolves after the next look at the gates.
@@ -178,6 +196,10 @@ impl Gates {
         self.rebuilding.lock().await
     }
 
+    pub(crate) fn preload(&self) -> Duration {
+        self.preload
+    }
+
     pub(crate) fn pool(&self) -> &MySqlPool {
         &self.pool
     }
@@ -202,12 +224,4 @@ impl Gates {
             debug!(template.id = %request.template, "a look at the gates is due already");
         }
     }
-}
-
-/// Whether a template's gate should be loaded at `now`: published or paused, and its window near or
-/// open. Whoever asks for anything else is answered from the template itself.
-pub fn wants_gate(template: &Template, now: DateTime<Utc>) -> bool {
-    matches!(template.state, TemplateState::Published | TemplateState::Paused)
-        && template.window.starts_at <= now + PRELOAD
-        && now < template.window.ends_at
 }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    gates::{Gates, PRELOAD, REQUESTS_MAX, Request, wants_gate},
+    gates::{Gates, REQUESTS_MAX, Request},
     movements,
     rebuild::RebuildError,
 };
@@ -83,16 +83,17 @@ impl Keeper {
     /// # Errors
     /// MySQL failed. A gate that fails is logged and keeps no other from being looked at.
     pub async fn look(&mut self, now: DateTime<Utc>) -> Result<(), RebuildError> {
+        let near = now + self.gates.preload();
         let watched = connect::within(async {
             let mut connection = connect::acquire(self.gates.pool()).await?;
-            template::watched(&mut connection, now + PRELOAD, now - TAIL).await
+            template::watched(&mut connection, near, now - TAIL).await
         });
         let watched = watched.await?;
         let ids: HashSet<TemplateId> = watched.iter().map(|one| one.template.id).collect();
         self.unwanted.retain(|id, _| ids.contains(id));
         for watched in watched {
             let id = watched.template.id;
-            let looked = if wants_gate(&watched.template, now) {
+            let looked = if self.gates.wants(&watched.template, now) {
                 self.unwanted.remove(&id);
                 self.keep(&watched).await
             } else {

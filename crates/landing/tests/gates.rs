@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use coupon::{Epoch, TemplateState};
-use landing::gates::{PRELOAD, wants_gate};
+use landing::gates::PRELOAD;
 use mysql_store::template;
 use redis_gate::Phase;
 
@@ -78,8 +78,10 @@ async fn a_changed_template_is_shown_by_its_gate() {
     assert!(world.meta().await.epoch > before.epoch);
 }
 
-#[test]
-fn a_gate_is_wanted_from_before_the_window_to_its_end() {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_is_wanted_from_before_the_window_to_its_end() {
+    let world = World::without_gate("wanted", 10, 1).await;
+    let gates = Process::start(&world, "a").await.gates.clone();
     let template = published(TEMPLATE, 1);
     let tick = TimeDelta::milliseconds(1);
     let opens = template.window.starts_at - PRELOAD;
@@ -90,13 +92,13 @@ fn a_gate_is_wanted_from_before_the_window_to_its_end() {
         (template.window.ends_at - tick, true),
         (template.window.ends_at, false),
     ] {
-        assert_eq!(wants_gate(&template, at), wanted, "{at}");
+        assert_eq!(gates.wants(&template, at), wanted, "{at}");
     }
     for (state, wanted) in [
         (TemplateState::Draft, false),
         (TemplateState::Paused, true),
         (TemplateState::Ended, false),
     ] {
-        assert_eq!(wants_gate(&coupon::Template { state, ..template.clone() }, now()), wanted);
+        assert_eq!(gates.wants(&coupon::Template { state, ..template.clone() }, now()), wanted);
     }
 }

@@ -16,7 +16,7 @@ use coupon::{
 use devstack::{Endpoints, TestServers};
 use landing::{
     claims::{Answer, CLAIMS_MAX, Claims, Unavailable},
-    gates::Gates,
+    gates::{Gates, PRELOAD},
     ids::Ids,
     lander,
     rebuild::{Rebuilt, rebuild},
@@ -264,7 +264,8 @@ impl Process {
         for worker in workers {
             spawn(tokio::spawn(worker.run(CancellationToken::new())));
         }
-        let (gates, keeper) = Gates::new(pool.clone(), gate.clone(), holder, points.clone());
+        let (gates, keeper) =
+            Gates::new(pool.clone(), gate.clone(), holder, PRELOAD, points.clone());
         if keeps {
             spawn(tokio::spawn(keeper.run(now, CancellationToken::new())));
         }

@@ -19,8 +19,13 @@ use crate::harness::{
 
 /// A keeper that unloads at once; it looks when it is told to.
 fn keeper(world: &World) -> (Gates, Keeper) {
-    let (gates, mut keeper) =
-        Gates::new(world.pool.clone(), world.gate.clone(), "keeper", FailPoints::default());
+    let (gates, mut keeper) = Gates::new(
+        world.pool.clone(),
+        world.gate.clone(),
+        "keeper",
+        PRELOAD,
+        FailPoints::default(),
+    );
     keeper.unload_after = Duration::ZERO;
     (gates, keeper)
 }
@@ -252,10 +257,28 @@ async fn a_gate_lives_from_before_its_window_to_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gate_is_loaded_as_early_as_asked_for() {
+    let world = World::without_gate("early", 10, 1).await;
+    let hour = Duration::from_hours(1);
+    let (pool, gate) = (world.pool.clone(), world.gate.clone());
+    let (_gates, mut keeper) = Gates::new(pool, gate, "early", hour, FailPoints::default());
+    let opens = template(TEMPLATE, 1).window.starts_at - hour;
+    look(&mut keeper, opens - TimeDelta::milliseconds(1)).await;
+    assert!(!is_loaded(&world).await);
+    look(&mut keeper, opens).await;
+    assert!(is_loaded(&world).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_gate_stays_for_a_while_after_its_end() {
     let world = World::open("stays", 10, 1).await;
-    let (_gates, mut keeper) =
-        Gates::new(world.pool.clone(), world.gate.clone(), "patient", FailPoints::default());
+    let (_gates, mut keeper) = Gates::new(
+        world.pool.clone(),
+        world.gate.clone(),
+        "patient",
+        PRELOAD,
+        FailPoints::default(),
+    );
     world.change_state(TEMPLATE, TemplateState::Ended).await;
     for _ in 0..3 {
         look(&mut keeper, now()).await;

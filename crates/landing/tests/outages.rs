@@ -14,7 +14,7 @@ use coupon::UserId;
 use futures::{future::join_all, join};
 use landing::{
     claims::{Answer, CLAIMS_MAX, Unavailable},
-    gates::Gates,
+    gates::{Gates, PRELOAD},
     metric,
     rebuild::RebuildError,
     resolver::{ResolveError, Resolver},
@@ -157,7 +157,8 @@ async fn a_mysql_that_falls_silent_keeps_nobody_waiting_and_what_is_stuck_is_cou
         until(async || pool.size() == 0).await;
     };
     let points = FailPoints::default();
-    let (_gates, mut keeper) = Gates::new(world.pool.clone(), world.gate.clone(), "silent", points);
+    let (_gates, mut keeper) =
+        Gates::new(world.pool.clone(), world.gate.clone(), "silent", PRELOAD, points);
     let (resolved, kept, ()) =
         join!(patient.look_again(&mut watched, later), keeper.look(later), silent);
     assert!(matches!(resolved, Err(ResolveError::Store(error)) if error.is_unavailable()));

@@ -10,13 +10,7 @@ use runtime::FailPoints;
 use tracing::warn;
 
 use super::{Answer, Unavailable, label};
-use crate::{
-    batch::Outcome,
-    gates::{Gates, PRELOAD},
-    lander::Landers,
-    metric,
-    settler::Settler,
-};
+use crate::{batch::Outcome, gates::Gates, lander::Landers, metric, settler::Settler};
 
 /// How often the gate is asked again when no answer came: the first call may have been admitted, and
 /// the same claim then replays it. Then the client is told that nothing definite can be said.
@@ -152,7 +146,7 @@ impl Walk {
             return self.refused(claim, Refusal::Ended, true).await.map(Some);
         }
         let (now, window) = ((self.clock)(), template.window);
-        if now + PRELOAD < window.starts_at {
+        if now + self.gates.preload() < window.starts_at {
             let starts_at = window.starts_at;
             return Ok(Some(Answer::Refused(Refusal::NotOpen { starts_at })));
         }
