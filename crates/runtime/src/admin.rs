@@ -1,4 +1,4 @@
-//! The admin listener: `/livez`, `/readyz`, `/metrics`.
+//! The admin listener: `/livez`, `/readyz`, `/status`, `/metrics`.
 
 use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -18,6 +18,7 @@ pub(crate) async fn serve(
     let router = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
+        .route("/status", get(status))
         .with_state(health)
         .route("/metrics", get(move || std::future::ready(metrics.render())));
     axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
@@ -30,5 +31,10 @@ async fn readyz(State(health): State<Health>) -> impl IntoResponse {
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "not ready")
     };
-    (status, Json(serde_json::json!({ "status": word, "not_ready": unready })))
+    let roles = health.roles();
+    (status, Json(serde_json::json!({ "status": word, "not_ready": unready, "roles": roles })))
+}
+
+async fn status(State(health): State<Health>) -> impl IntoResponse {
+    Json(health.status())
 }

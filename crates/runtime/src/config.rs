@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 /// Flags and environment variables common to every process.
 #[derive(Debug, Clone, Args)]
 pub struct ProcessConfig {
-    /// Address of the admin listener: /livez, /readyz and /metrics. Keep it off the public network.
+    /// Address of the admin listener: /livez, /readyz, /status and /metrics. Keep it off the public network.
     #[arg(long, env = "ADMIN_LISTEN", default_value = "127.0.0.1:0")]
     pub admin_listen: SocketAddr,
 
