@@ -42,11 +42,14 @@ pub struct ConsumerOptions {
     /// After how long without a heartbeat the group gives a dead member's partitions to others.
     /// 6 s is the least that brokers allow by default.
     pub session_timeout: Duration,
+    /// How often it shows that it is alive, and hears of a rebalance: members of a group that changes
+    /// hear of it this late.
+    pub heartbeat: Duration,
 }
 
 impl Default for ConsumerOptions {
     fn default() -> Self {
-        Self { session_timeout: Duration::from_secs(6) }
+        Self { session_timeout: Duration::from_secs(6), heartbeat: Duration::from_millis(1_500) }
     }
 }
 
@@ -90,7 +93,7 @@ impl Consumer {
         config
             .set("group.id", group)
             .set("session.timeout.ms", options.session_timeout.as_millis().to_string())
-            .set("heartbeat.interval.ms", (options.session_timeout.as_millis() / 4).to_string())
+            .set("heartbeat.interval.ms", options.heartbeat.as_millis().to_string())
             .set("partition.assignment.strategy", "cooperative-sticky")
             .set("auto.offset.reset", "earliest")
             .set("enable.auto.offset.store", "false")

@@ -129,7 +129,7 @@ fn reader(brokers: &str, group: &str) -> Result<BaseConsumer, TopicError> {
         .map_err(TopicError::Client)
 }
 
-fn watermarks(
+pub(crate) fn watermarks(
     consumer: &BaseConsumer,
     brokers: &str,
     topic: &str,

@@ -18,12 +18,25 @@ use rdkafka::{
     producer::{BaseRecord, DeliveryResult, Producer as _, ProducerContext, ThreadedProducer},
     types::RDKafkaErrorCode,
 };
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::{ProducerOptions, TopicError, client, producer::owned, watermark::Watermark};
 
 /// A full queue is tried again after one part in so many of it is acknowledged.
 const ROOM_SHARE: u64 = 8;
+
+/// The last acknowledged message of each partition, by topic.
+pub type Acknowledged = BTreeMap<String, BTreeMap<i32, Place>>;
+
+/// A message's place in its partition, and what tells it from another at the same place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Offset.
+    pub offset: i64,
+    /// When it was produced, milliseconds since 1970; brokers keep it.
+    pub time_ms: i64,
+}
 
 /// A message to enqueue.
 #[derive(Debug, Clone, Copy)]
@@ -147,9 +160,16 @@ impl OrderedProducer {
         }
     }
 
+    /// Where the last acknowledged message of each partition is.
+    pub fn places(&self) -> Acknowledged {
+        self.acks.lock().places.clone()
+    }
+
     /// The last acknowledged offset of each partition, by topic.
     pub fn acknowledged_offsets(&self) -> BTreeMap<String, BTreeMap<i32, i64>> {
-        self.acks.lock().offsets.clone()
+        let offset = |(partition, place): (i32, Place)| (partition, place.offset);
+        let topics = self.places().into_iter();
+        topics.map(|(topic, all)| (topic, all.into_iter().map(offset).collect())).collect()
     }
 
     /// Messages and requests the client holds.
@@ -172,7 +192,7 @@ struct State {
 #[derive(Default)]
 struct Inner {
     watermark: Watermark,
-    offsets: BTreeMap<String, BTreeMap<i32, i64>>,
+    places: Acknowledged,
     refused: Option<(String, KafkaError)>,
 }
 
@@ -202,14 +222,15 @@ impl ProducerContext for Acks {
         let mut inner = self.0.lock();
         let moved = match result {
             Ok(message) => {
-                let (partition, offset) = (message.partition(), message.offset());
-                match inner.offsets.get_mut(message.topic()) {
+                let time_ms = message.timestamp().to_millis().unwrap_or_default();
+                let place = Place { offset: message.offset(), time_ms };
+                match inner.places.get_mut(message.topic()) {
                     Some(partitions) => {
-                        partitions.insert(partition, offset);
+                        partitions.insert(message.partition(), place);
                     }
                     None => {
-                        let partitions = BTreeMap::from([(partition, offset)]);
-                        inner.offsets.insert(message.topic().to_owned(), partitions);
+                        let partitions = BTreeMap::from([(message.partition(), place)]);
+                        inner.places.insert(message.topic().to_owned(), partitions);
                     }
                 }
                 inner.watermark.acknowledge(*number)

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use devstack::TestServers;
 use topic::{
-    Consumer, ConsumerOptions, FencedWriter, HEADER_TRACE_PARENT, Message, OrderedProducer,
-    Producer, ProducerOptions, Record, TableReader, TopicError, TopicLayout, TopicNames,
-    committed_lag, ensure_topics, topic_offsets,
+    Consumer, ConsumerOptions, FencedWriter, Found, HEADER_TRACE_PARENT, Message, OrderedProducer,
+    Place, Producer, ProducerOptions, Record, TableReader, TopicError, TopicLayout, TopicNames,
+    committed_lag, ensure_topics, messages_at, topic_offsets,
 };
 
 /// How long anything may take before the test fails.
@@ -191,11 +191,24 @@ async fn a_stream_of_messages_is_acknowledged_in_order_through_a_small_queue() {
     tokio::time::timeout(PATIENCE, producer.drained()).await.unwrap().unwrap();
     assert_eq!(producer.acknowledged().unwrap(), COUNT);
     let held = topic_offsets(&test.brokers, &topic).await.unwrap();
-    for (partition, offset) in &producer.acknowledged_offsets()[&topic] {
+    let places = producer.places().remove(&topic).unwrap();
+    for (partition, place) in &places {
         let held = held.iter().find(|held| held.partition == *partition).unwrap();
-        assert_eq!(held.end, offset + 1);
+        assert_eq!(held.end, place.offset + 1);
     }
     assert_eq!(held.iter().map(|held| held.end).sum::<i64>(), COUNT.cast_signed());
+
+    let found = messages_at(&test.brokers, &topic, &places).await.unwrap();
+    assert!(found.values().all(|found| matches!(found, Found::Same(_))), "{found:?}");
+    let moved = |by: i64, later: i64| {
+        let place =
+            |place: &Place| Place { offset: place.offset + by, time_ms: place.time_ms + later };
+        places.iter().map(|(partition, known)| (*partition, place(known))).collect()
+    };
+    let found = messages_at(&test.brokers, &topic, &moved(0, 1)).await.unwrap();
+    assert!(found.values().all(|found| *found == Found::Other), "{found:?}");
+    let found = messages_at(&test.brokers, &topic, &moved(1, 0)).await.unwrap();
+    assert!(found.values().all(|found| *found == Found::Nothing), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

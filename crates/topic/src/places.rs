@@ -1,0 +1,136 @@
+//! Whether messages that were acknowledged are still there: the identity of a topic.
+//!
+//! A topic that was deleted, made anew or cut off has the same name and other messages. Brokers give
+//! topics an id, but the client library does not tell it; so a message is known by its offset and the
+//! moment it was produced.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use rdkafka::{
+    Message as _, Offset,
+    consumer::{BaseConsumer, Consumer as _},
+    error::KafkaError,
+    topic_partition_list::TopicPartitionList,
+    types::RDKafkaErrorCode,
+};
+
+use crate::{
+    Message, Place, TopicError, client,
+    consumer::wait_out,
+    offsets::{self, PartitionOffsets},
+};
+
+/// How long the messages of one topic may take.
+const READ_MAX: Duration = Duration::from_secs(15);
+
+/// How long one look for a message takes.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Bytes fetched of a partition of which one message is wanted.
+const FETCH_BYTES: &str = "65536";
+
+/// What is found at a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// The message that was acknowledged.
+    Same(Box<Message>),
+    /// It is gone as messages go, by retention or compaction, and later ones are there or were.
+    Passed,
+    /// Another message.
+    Other,
+    /// The partition ends before it, or is not there.
+    Nothing,
+}
+
+/// Looks at each place of a topic. Fails when no broker answers within 15 s or the topic is missing.
+pub async fn messages_at(
+    brokers: &str,
+    topic: &str,
+    places: &BTreeMap<i32, Place>,
+) -> Result<BTreeMap<i32, Found>, TopicError> {
+    let (brokers, topic, places) = (brokers.to_owned(), topic.to_owned(), places.clone());
+    client::blocking(move || {
+        let consumer: BaseConsumer = client::base_config(&brokers)
+            .set("group.id", "place-reader")
+            .set("enable.auto.commit", "false")
+            .set("enable.partition.eof", "true")
+            .set("auto.offset.reset", "earliest")
+            .set("fetch.wait.max.ms", "10")
+            .set("max.partition.fetch.bytes", FETCH_BYTES)
+            .set("queued.min.messages", "1")
+            .create()
+            .map_err(TopicError::Client)?;
+        let held = offsets::watermarks(&consumer, &brokers, &topic)?;
+        let mut found = BTreeMap::new();
+        let mut wanted = BTreeMap::new();
+        for (partition, place) in places {
+            match from_span(place, held.iter().find(|held| held.partition == partition)) {
+                Some(known) => drop(found.insert(partition, known)),
+                None => drop(wanted.insert(partition, place)),
+            }
+        }
+        read(&consumer, &topic, wanted, &mut found)?;
+        Ok(found)
+    })
+    .await
+}
+
+/// What the partition's ends alone say; `None`: the message must be looked at.
+fn from_span(place: Place, held: Option<&PartitionOffsets>) -> Option<Found> {
+    match held {
+        Some(held) if held.end > place.offset => {
+            (held.start > place.offset).then_some(Found::Passed)
+        }
+        Some(_) | None => Some(Found::Nothing),
+    }
+}
+
+fn read(
+    consumer: &BaseConsumer,
+    topic: &str,
+    mut wanted: BTreeMap<i32, Place>,
+    found: &mut BTreeMap<i32, Found>,
+) -> Result<(), TopicError> {
+    let mut list = TopicPartitionList::new();
+    for (partition, place) in &wanted {
+        list.add_partition_offset(topic, *partition, Offset::Offset(place.offset))
+            .map_err(TopicError::Consume)?;
+    }
+    consumer.assign(&list).map_err(TopicError::Consume)?;
+    let deadline = Instant::now() + READ_MAX;
+    while !wanted.is_empty() {
+        match consumer.poll(LOOK) {
+            Some(Ok(message)) => {
+                if let Some(place) = wanted.remove(&message.partition()) {
+                    found.insert(message.partition(), compared(place, Message::detach(&message)));
+                }
+            }
+            // Whatever was there has been compacted, up to the end.
+            Some(Err(KafkaError::PartitionEOF(partition))) => {
+                if wanted.remove(&partition).is_some() {
+                    found.insert(partition, Found::Passed);
+                }
+            }
+            Some(Err(error)) => wait_out(error)?,
+            None => {}
+        }
+        if Instant::now() >= deadline {
+            let source = KafkaError::MessageConsumption(RDKafkaErrorCode::OperationTimedOut);
+            return Err(TopicError::Offsets { topic: topic.to_owned(), source });
+        }
+    }
+    Ok(())
+}
+
+fn compared(place: Place, message: Message) -> Found {
+    if message.offset > place.offset {
+        Found::Passed
+    } else if message.timestamp_ms == Some(place.time_ms) {
+        Found::Same(Box::new(message))
+    } else {
+        Found::Other
+    }
+}
