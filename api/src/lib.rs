@@ -21,6 +21,7 @@ mod stock_movements;
 mod template_cache;
 mod template_json;
 mod templates;
+mod validity;
 
 use std::process::ExitCode;
 

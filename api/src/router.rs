@@ -15,6 +15,7 @@ use tracing::Instrument;
 
 use crate::{
     claims, coupons, expiry, problem::Problem, state::App, stock, stock_movements, templates,
+    validity,
 };
 
 /// Largest body, in bytes: a template with every field filled is a tenth of this.
@@ -29,7 +30,8 @@ const READ_MAX: Duration = connect::ANSWER_MAX;
 pub(crate) fn router(app: App) -> Router {
     Router::new()
         .route("/v1/templates", post(templates::create).get(templates::list))
-        .route("/v1/templates/{id}", get(templates::get))
+        .route("/v1/templates/{id}", get(templates::get).patch(validity::change))
+        .route("/v1/templates/{id}/validity-move", get(validity::progress))
         .route("/v1/templates/{id}/stock", get(stock::get))
         .route("/v1/templates/{id}/stock-movements", post(stock_movements::create))
         .route("/v1/templates/{id}/claims", post(claims::create))

@@ -1,6 +1,6 @@
 //! Templates on the wire.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{
     Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
     limit,
@@ -49,6 +49,13 @@ pub(crate) struct TemplateJson {
     max_per_claim: u32,
     claim_starts_at: String,
     claim_ends_at: String,
+    #[serde(flatten)]
+    validity: ValidityJson,
+}
+
+/// A validity: two instants, or a time from the claim on.
+#[derive(Serialize)]
+pub(crate) struct ValidityJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     valid_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,23 +71,10 @@ impl NewTemplate {
         id: TemplateId,
         merchant_id: MerchantId,
     ) -> Result<Template, Problem> {
-        let invalid = |field: &str, problem: String| {
-            Problem::invalid("INVALID_TEMPLATE", format!("{field}: {problem}."))
-                .with("field", field)
-        };
         if !(0..=limit::STOCK_MAX).contains(&self.total_stock) {
             return Err(invalid("total_stock", format!("use 0 to {}", limit::STOCK_MAX)));
         }
-        let validity = match (self.valid_for_ms, self.valid_from, self.valid_until) {
-            (Some(ms), None, None) => TimeDelta::try_milliseconds(ms)
-                .map(|valid_for| Validity::Relative { valid_for })
-                .ok_or_else(|| invalid("valid_for_ms", "use a smaller number".to_owned()))?,
-            (None, Some(from), Some(until)) => Validity::Absolute { from, until },
-            _ => {
-                let problem = "use either valid_for_ms, or valid_from and valid_until".to_owned();
-                return Err(invalid("valid_for_ms", problem));
-            }
-        };
+        let validity = validity(self.valid_from, self.valid_until, self.valid_for_ms)?;
         let kind = DiscountKind::from_word(&self.discount.kind).ok_or_else(|| {
             let problem = "use amount_off, percent_off or free_shipping".to_owned();
             invalid("discount.kind", problem)
@@ -103,17 +97,43 @@ impl NewTemplate {
             state: TemplateState::Draft,
             version: 1,
         };
-        template.validate().map_err(|error| invalid(error.field, error.problem))?;
+        validate(&template)?;
         Ok(template)
     }
 }
 
+/// The validity that these fields describe, to the millisecond, as it is stored.
+pub(crate) fn validity(
+    from: Option<DateTime<Utc>>,
+    until: Option<DateTime<Utc>>,
+    for_ms: Option<i64>,
+) -> Result<Validity, Problem> {
+    match (for_ms, from, until) {
+        (Some(ms), None, None) => TimeDelta::try_milliseconds(ms)
+            .map(|valid_for| Validity::Relative { valid_for })
+            .ok_or_else(|| invalid("valid_for_ms", "use a smaller number".to_owned())),
+        (None, Some(from), Some(until)) => {
+            let (from, until) = (from.trunc_subsecs(3), until.trunc_subsecs(3));
+            Ok(Validity::Absolute { from, until })
+        }
+        _ => {
+            let problem = "use either valid_for_ms, or valid_from and valid_until".to_owned();
+            Err(invalid("valid_for_ms", problem))
+        }
+    }
+}
+
+/// Says which field of a template is not acceptable.
+pub(crate) fn validate(template: &Template) -> Result<(), Problem> {
+    template.validate().map_err(|error| invalid(error.field, error.problem))
+}
+
+fn invalid(field: &str, problem: String) -> Problem {
+    Problem::invalid("INVALID_TEMPLATE", format!("{field}: {problem}.")).with("field", field)
+}
+
 impl From<&Template> for TemplateJson {
     fn from(template: &Template) -> Self {
-        let (valid_from, valid_until, valid_for_ms) = match template.validity {
-            Validity::Absolute { from, until } => (Some(instant(from)), Some(instant(until)), None),
-            Validity::Relative { valid_for } => (None, None, Some(valid_for.num_milliseconds())),
-        };
         Self {
             id: template.id.to_string(),
             name: template.name.clone(),
@@ -130,9 +150,24 @@ impl From<&Template> for TemplateJson {
             max_per_claim: template.max_per_claim,
             claim_starts_at: instant(template.window.starts_at),
             claim_ends_at: instant(template.window.ends_at),
-            valid_from,
-            valid_until,
-            valid_for_ms,
+            validity: ValidityJson::from(&template.validity),
+        }
+    }
+}
+
+impl From<&Validity> for ValidityJson {
+    fn from(validity: &Validity) -> Self {
+        match *validity {
+            Validity::Absolute { from, until } => Self {
+                valid_from: Some(instant(from)),
+                valid_until: Some(instant(until)),
+                valid_for_ms: None,
+            },
+            Validity::Relative { valid_for } => Self {
+                valid_from: None,
+                valid_until: None,
+                valid_for_ms: Some(valid_for.num_milliseconds()),
+            },
         }
     }
 }

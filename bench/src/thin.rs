@@ -120,5 +120,5 @@ fn landing(number: i64, now: DateTime<Utc>) -> Landing {
         coupons: vec![LandedCoupon { id: CouponId(number), claim_no: 1 }],
     };
     let admission = Admission { claim, epoch: Epoch(1), numbers: vec![1] };
-    Landing { admission, merchant_id: MerchantId(1), landed }
+    Landing { admission, merchant_id: MerchantId(1), terms: 1, landed }
 }

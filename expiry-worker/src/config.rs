@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use clap::Parser;
-use runtime::{ProcessConfig, Secret};
+use runtime::{FailPoints, ProcessConfig, Secret};
 
 /// Seconds between sweeps: the wake-up path needs none, so this is how long a defect of it can stay
 /// unseen; a sweep costs one seek for each shard.
@@ -49,6 +49,10 @@ pub struct Config {
     /// commas; empty: never.
     #[arg(long, env = "EXPIRING_LEADS", default_value = EXPIRING_LEADS, value_parser = leads)]
     pub expiring_leads: Leads,
+
+    /// For tests of faults: `runtime::fail_point` says how; refused by a release build.
+    #[arg(long, env = "FAIL_POINTS", hide = true, default_value = "")]
+    pub fail_points: FailPoints,
 
     /// What every process takes.
     #[command(flatten)]

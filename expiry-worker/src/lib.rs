@@ -18,11 +18,15 @@
 //! Two workers on one shard, one of them paused and back, cannot flip twice or early: each flip is
 //! guarded by status and by both clocks, and is one statement, so a worker that is stopped holds no
 //! lock. Nothing is kept in memory but one deadline for each shard, however many coupons wait.
+//!
+//! Beside it two more loops work on the same coupons: `announce.rs` tells who ends soon, `mover.rs` moves
+//! issued coupons to their template's new validity.
 
 mod announce;
 mod config;
 mod drain;
 mod metrics;
+mod mover;
 mod pace;
 mod skew;
 mod sweep;
@@ -84,12 +88,14 @@ pub async fn run(
         leads: config.expiring_leads.0.clone(),
         dealt_by: (topic.clone(), partitions),
     };
+    let mover = mover::Mover::new(config.database_url.clone(), config.fail_points.clone());
     let (brokers, topics) = (&config.kafka_brokers, [topic]);
     let consumer =
         Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
     tokio::select! {
         worked = worker.run(&consumer, &topics[0], &stop) => worked?,
         () = announcer.run(consumer.rebalances()) => {}
+        () = mover.run() => {}
     }
     consumer.close().await.context("the last offsets were not committed; they will repeat")
 }

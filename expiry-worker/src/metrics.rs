@@ -20,6 +20,8 @@ pub(crate) const SKEW: &str = "expiry_worker_clock_skew_seconds";
 pub(crate) const FLIPPING: &str = "expiry_worker_flipping";
 /// Coupons announced as ending soon.
 pub(crate) const ANNOUNCED: &str = "expiry_worker_announced_total";
+/// Coupons moved to their template's new validity.
+pub(crate) const MOVED: &str = "expiry_worker_moved_total";
 /// Shards owned.
 pub(crate) const SHARDS: &str = "expiry_worker_shards";
 /// Attempts that failed because MySQL was down.
@@ -37,9 +39,11 @@ pub(crate) fn describe() {
     metrics::describe_gauge!(SKEW, "how far our clock is ahead of MySQL's");
     metrics::describe_gauge!(FLIPPING, "1 while the clocks agree well enough to flip, else 0");
     metrics::describe_counter!(ANNOUNCED, "coupons announced as ending soon");
+    metrics::describe_counter!(MOVED, "coupons moved to their template's new validity");
     metrics::describe_gauge!(SHARDS, "shards owned");
     metrics::describe_counter!(RETRIES, "attempts that failed and were repeated");
     // Present from the start: a counter that is missing is not one that is zero.
     metrics::counter!(FLIPS).absolute(0);
     metrics::counter!(SWEEP_FINDS).absolute(0);
+    metrics::counter!(MOVED).absolute(0);
 }

@@ -53,6 +53,11 @@ impl Pace {
         self.others_write = Some(others >= OTHERS_PER_SECOND * (at - since).as_secs_f64());
     }
 
+    /// So many other writing statements were ours.
+    pub(crate) fn wrote(&mut self, statements: u64) {
+        self.own += statements;
+    }
+
     /// A statement has flipped `coupons` in `took`: how long to rest now.
     pub(crate) fn rest_after(&mut self, coupons: usize, took: Duration) -> Duration {
         self.own += 1;

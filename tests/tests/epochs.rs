@@ -217,7 +217,7 @@ async fn hold_coupons(world: &World, template: TemplateId, count: i64) {
             coupons: vec![LandedCoupon { id: CouponId(FIRST_ID + user), claim_no: 1 }],
         };
         let admission = Admission { claim, epoch, numbers: vec![1] };
-        Landing { admission, merchant_id: MerchantId(1), landed }
+        Landing { admission, merchant_id: MerchantId(1), terms: 1, landed }
     };
     let epoch = stock::get(&mut connection, template).await.unwrap().unwrap().epoch;
     for first in (1..=count).step_by(usize::try_from(CHUNK).unwrap()) {

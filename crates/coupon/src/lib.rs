@@ -17,5 +17,6 @@ pub use id::{ClaimId, CouponId, Epoch, IdError, MerchantId, TemplateId, UserId};
 pub use outcome::{ClaimRow, Decision, FoundRows, StockRow, decide};
 pub use status::CouponStatus;
 pub use template::{
-    Discount, DiscountKind, Template, TemplateError, TemplateState, UnknownCode, Validity, Window,
+    Discount, DiscountKind, MoveState, Template, TemplateError, TemplateState, UnknownCode,
+    Validity, Window,
 };

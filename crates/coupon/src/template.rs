@@ -120,6 +120,50 @@ impl Validity {
     }
 }
 
+/// Where the move of issued coupons to a template's new validity stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MoveState {
+    /// Coupons are still to be looked at.
+    UnderWay,
+    /// Every coupon was looked at.
+    Finished,
+    /// A later change's move took over before the end.
+    Superseded,
+}
+
+impl MoveState {
+    /// The stored code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::UnderWay => 0,
+            Self::Finished => 1,
+            Self::Superseded => 2,
+        }
+    }
+
+    /// The state of a stored code.
+    ///
+    /// # Errors
+    /// A code that this version does not know.
+    pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
+        match code {
+            0 => Ok(Self::UnderWay),
+            1 => Ok(Self::Finished),
+            2 => Ok(Self::Superseded),
+            _ => Err(UnknownCode { what: "validity move state", code }),
+        }
+    }
+
+    /// The word of the API.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::UnderWay => "under_way",
+            Self::Finished => "finished",
+            Self::Superseded => "superseded",
+        }
+    }
+}
+
 /// What kind of discount a coupon gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiscountKind {

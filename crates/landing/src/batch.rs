@@ -187,11 +187,15 @@ impl<T> Batch<T> {
                 decided => self.done.push((tag, Outcome::Decided(decided))),
             }
         }
-        if rest.len() < landings.len() {
+        let fewer = rest.len() < landings.len();
+        group.jobs = rest;
+        // Perhaps the template's validity has changed: what lands from now on has the new one.
+        let again = group.jobs.iter_mut().map(|(_, landing)| landing);
+        let renewed = timeout(SILENCE_MAX, landing::renew(connection, again)).await??;
+        if fewer || renewed {
             group.tries = 0;
             group.conflicts = 0;
         }
-        group.jobs = rest;
         Ok(())
     }
 

@@ -93,7 +93,8 @@ impl Landers {
         admission: Admission,
     ) -> Result<Option<Outcome>, IdError> {
         let landed = self.answer_if_landed(template, &admission)?;
-        let landing = Landing { merchant_id: template.merchant_id, landed, admission };
+        let (merchant_id, terms) = (template.merchant_id, template.version);
+        let landing = Landing { admission, merchant_id, terms, landed };
         let share = template.id.0.unsigned_abs() % self.queues.len() as u64;
         let (answer, outcome) = oneshot::channel();
         let queue = &self.queues[usize::try_from(share).unwrap_or(0)];

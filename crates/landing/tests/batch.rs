@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use chrono::TimeDelta;
 use coupon::{
     Admission, Claim, CouponId, Decision, Epoch, LandedClaim, LandedCoupon, MerchantId, TemplateId,
-    TemplateState, UserId,
+    TemplateState, UserId, Validity,
 };
 use landing::{
     batch::{Batch, Outcome, RunError},
@@ -14,13 +15,19 @@ use mysql_store::{
     claim as claims, connect,
     landing::{self as store, Attempt, Landing},
     stock,
+    validity::{self, Changed},
 };
 use sqlx::Connection;
 
-use crate::harness::{TEMPLATE, USER, World, again, claim, execute, now, number, waits_for_a_row};
+use crate::harness::{
+    TEMPLATE, USER, World, again, claim, execute, now, number, template, waits_for_a_row,
+};
 
 /// The epoch of a template that was just created.
 const EPOCH: Epoch = Epoch(1);
+
+/// The version of a template that was just published.
+const TERMS: i64 = 2;
 
 const CLOSED: TemplateId = TemplateId(11);
 const SHORT: TemplateId = TemplateId(12);
@@ -52,11 +59,11 @@ impl Bench {
             payload_hash: claim.payload_hash,
             claimed_at: claim.claimed_at,
             valid_from: now(),
-            valid_until: now() + chrono::TimeDelta::days(1),
+            valid_until: now() + TimeDelta::days(1),
             coupons,
         };
         let admission = Admission { claim, epoch: EPOCH, numbers: numbers.to_vec() };
-        Landing { admission, merchant_id: MerchantId(1), landed }
+        Landing { admission, merchant_id: MerchantId(1), terms: TERMS, landed }
     }
 
     /// A fresh admission of `user`.
@@ -165,6 +172,30 @@ async fn a_mixed_batch_decides_each_and_lands_exactly_the_fresh_ones() {
     let mut connection = bench.world.connection().await;
     let short = stock::get(&mut connection, SHORT).await.unwrap().unwrap();
     assert_eq!(short.stock, 0);
+}
+
+#[tokio::test]
+async fn a_batch_of_older_terms_lands_whole_with_the_new_validity() {
+    let bench = Bench::new("older terms", 1_000).await;
+    let until = now() + TimeDelta::hours(2);
+    let (to, published) = (Validity::Absolute { from: now(), until }, template(TEMPLATE, 5));
+    let mut connection = bench.world.connection().await;
+    let changed = validity::change(&mut connection, &published, &to, false, now()).await;
+    assert_eq!(changed.unwrap(), Changed::Done);
+    let mut jobs: Vec<_> = (1..=20).map(|user| ("old", bench.fresh(user))).collect();
+    jobs.push(("new", Landing { terms: TERMS + 1, ..bench.fresh(21) }));
+    let mut batch = Batch::new(jobs);
+    let mut lander = connect::lander(&bench.world.url).await.unwrap();
+    batch.run(&mut lander, &bench.ids).await.unwrap();
+    for (tag, outcome) in batch.take_done() {
+        let Outcome::Landed(landed) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(landed.valid_until == until, tag == "old", "{landed:?}");
+    }
+    assert_eq!(bench.landed_counts().await, (21, 21, 21));
+    let old = "select count(*) from user_coupon c join claim on claim.id = c.claim_id \
+               where c.valid_until = claim.valid_until and c.user_id <= 20 \
+               and c.valid_until = (select valid_until from coupon_template)";
+    assert_eq!(bench.world.number(old).await, 20);
 }
 
 #[tokio::test]

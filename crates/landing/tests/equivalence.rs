@@ -143,7 +143,7 @@ impl Side<'_> {
         }
         let epoch = if wish.stale { Epoch(epoch.0 - 1) } else { epoch };
         let admission = Admission { claim, epoch, numbers: wish.numbers.clone() };
-        Landing { admission, merchant_id: MerchantId(1), landed }
+        Landing { admission, merchant_id: MerchantId(1), terms: 2, landed }
     }
 
     async fn fence(&self, user: UserId, template: TemplateId, id: ClaimId) {

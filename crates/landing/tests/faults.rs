@@ -3,17 +3,21 @@
 
 use std::sync::Arc;
 
-use coupon::{Claim, RequestId, TemplateId, TemplateState, UserId};
+use chrono::TimeDelta;
+use coupon::{Claim, RequestId, TemplateId, TemplateState, UserId, Validity};
 use futures::future::join_all;
 use landing::claims::{Answer, Unavailable};
-use mysql_store::stock::{self, NewMovement};
+use mysql_store::{
+    stock::{self, NewMovement},
+    validity::{self, Changed},
+};
 use redis_gate::{Refusal, RequestState};
 use sqlx::{Connection, Row};
 
 use crate::{
     harness::{
-        Process, Rows, Setup, TEMPLATE, USER, World, again, claim, execute, now, template, until,
-        waits_for_a_row,
+        Process, Rows, Setup, TEMPLATE, USER, World, again, claim, execute, now, number, template,
+        until, waits_for_a_row,
     },
     proxy::{COMMIT, Proxy, server_of},
 };
@@ -287,6 +291,46 @@ async fn a_pause_or_an_end_in_flight_refuses_and_gives_back() {
             assert_eq!(process.retry(&first).await, Answer::Refused(refusal));
             assert_eq!(world.rows().await.landed, 0);
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_validity_in_flight_lands_with_the_new_one_or_is_waited_for() {
+    let until = now() + TimeDelta::hours(2);
+    for (point, expected) in [
+        (AFTER_GATE, until),
+        (BEFORE_BEGIN, until),
+        ("landing.after_insert", until),
+        ("landing.after_guard", now() + TimeDelta::days(1)),
+        ("landing.before_commit", now() + TimeDelta::days(1)),
+    ] {
+        let world = World::open("terms", TOTAL, 2).await;
+        let process = Process::start(&world, "a").await;
+        let epoch = world.meta().await.epoch;
+        let first = claim(USER, "a", 1);
+        let mut held = process.points.hold(point);
+        let answer = process.begin(&first);
+        held.reached(1).await;
+        let mut connection = world.connection().await;
+        let changer = number(&mut connection, "select connection_id()").await;
+        let change = tokio::spawn(async move {
+            let to = Validity::Absolute { from: now(), until };
+            validity::change(&mut connection, &template(TEMPLATE, 2), &to, false, now()).await
+        });
+        if expected == until {
+            assert_eq!(change.await.unwrap().unwrap(), Changed::Done);
+            held.let_go();
+        } else {
+            // The landing has the stock row: the change comes after it.
+            waits_for_a_row(&world, changer).await;
+            held.let_go();
+            assert_eq!(change.await.unwrap().unwrap(), Changed::Done);
+        }
+        assert_eq!(landed(answer.await.unwrap()).valid_until, expected, "{point}");
+        assert_landed_once(&world, &process, &first, 0).await;
+        // A process that has not heard of the change.
+        assert_eq!(process.land(&claim(UserId(71), "b", 1)).await.valid_until, until);
+        assert_eq!(world.meta().await.epoch, epoch, "no gate was loaded for it");
     }
 }
 

@@ -22,6 +22,8 @@ pub mod stock;
 pub mod template;
 pub mod user_coupon;
 pub mod user_view;
+pub mod validity;
+pub mod validity_move;
 #[cfg(feature = "verify")]
 pub mod verify;
 pub mod worker_lease;

@@ -1,6 +1,6 @@
 //! `coupon_template`: what people read and edit. Its stock lives in [`crate::stock`].
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use coupon::{
     Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
 };
@@ -34,10 +34,7 @@ async fn insert(
     template: &Template,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    let (valid_from, valid_until, valid_for_ms) = match template.validity {
-        Validity::Absolute { from, until } => (Some(from), Some(until), None),
-        Validity::Relative { valid_for } => (None, None, Some(valid_for.num_milliseconds())),
-    };
+    let (valid_from, valid_until, valid_for_ms) = validity_columns(&template.validity);
     sqlx::query(
         "insert into coupon_template (id, merchant_id, name, discount_kind, discount_value, \
          discount_cap, minimum_spend, currency, per_user_limit, max_per_claim, claim_starts_at, \
@@ -56,8 +53,8 @@ async fn insert(
     .bind(template.max_per_claim)
     .bind(datetime(template.window.starts_at))
     .bind(datetime(template.window.ends_at))
-    .bind(valid_from.map(datetime))
-    .bind(valid_until.map(datetime))
+    .bind(valid_from)
+    .bind(valid_until)
     .bind(valid_for_ms)
     .bind(template.state.code())
     .bind(template.version)
@@ -183,14 +180,6 @@ pub async fn change_state(
 pub(crate) fn from_row(row: &MySqlRow) -> Result<Template, StoreError> {
     let code = |error: coupon::UnknownCode| StoreError::unreadable(error.to_string());
     let read = || -> Result<_, sqlx::Error> {
-        let valid_for_ms: Option<i64> = row.try_get("valid_for_ms")?;
-        let validity = match valid_for_ms {
-            Some(ms) => Validity::Relative { valid_for: TimeDelta::milliseconds(ms) },
-            None => Validity::Absolute {
-                from: row.try_get("valid_from")?,
-                until: row.try_get("valid_until")?,
-            },
-        };
         Ok(Template {
             id: TemplateId(row.try_get("id")?),
             merchant_id: MerchantId(row.try_get("merchant_id")?),
@@ -208,7 +197,7 @@ pub(crate) fn from_row(row: &MySqlRow) -> Result<Template, StoreError> {
                 starts_at: row.try_get("claim_starts_at")?,
                 ends_at: row.try_get("claim_ends_at")?,
             },
-            validity,
+            validity: validity_of(row)?,
             state: TemplateState::Draft,
             version: row.try_get("version")?,
         })
@@ -218,6 +207,28 @@ pub(crate) fn from_row(row: &MySqlRow) -> Result<Template, StoreError> {
         DiscountKind::from_code(code_of(row, "discount_kind")?).map_err(code)?;
     template.state = TemplateState::from_code(code_of(row, "state")?).map_err(code)?;
     Ok(template)
+}
+
+/// The columns `valid_from`, `valid_until` and `valid_for_ms` of a validity.
+pub(crate) fn validity_columns(
+    validity: &Validity,
+) -> (Option<NaiveDateTime>, Option<NaiveDateTime>, Option<i64>) {
+    match *validity {
+        Validity::Absolute { from, until } => (Some(datetime(from)), Some(datetime(until)), None),
+        Validity::Relative { valid_for } => (None, None, Some(valid_for.num_milliseconds())),
+    }
+}
+
+/// The validity in a row's columns `valid_from`, `valid_until` and `valid_for_ms`.
+pub(crate) fn validity_of(row: &MySqlRow) -> Result<Validity, sqlx::Error> {
+    let valid_for_ms: Option<i64> = row.try_get("valid_for_ms")?;
+    Ok(match valid_for_ms {
+        Some(ms) => Validity::Relative { valid_for: TimeDelta::milliseconds(ms) },
+        None => Validity::Absolute {
+            from: row.try_get("valid_from")?,
+            until: row.try_get("valid_until")?,
+        },
+    })
 }
 
 /// A code column: a `tinyint` from 0 to 127.

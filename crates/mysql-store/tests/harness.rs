@@ -210,7 +210,7 @@ pub(crate) fn landing_of(
         coupons: numbers.iter().map(coupon).collect(),
     };
     let admission = Admission { claim, epoch: EPOCH, numbers: numbers.to_vec() };
-    Landing { admission, merchant_id: MERCHANT, landed }
+    Landing { admission, merchant_id: MERCHANT, terms: 1, landed }
 }
 
 /// The same admission under another id.

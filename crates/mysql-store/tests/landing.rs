@@ -184,7 +184,7 @@ async fn the_guard_join_reads_the_demands_first_and_the_stock_by_its_key() {
         let sql = format!("explain format=traditional {}", landing::guard_join(count));
         let mut explain = sqlx::query(AssertSqlSafe(sql));
         for id in 1..=count as i64 {
-            explain = explain.bind(id).bind(EPOCH.0).bind(1_i64);
+            explain = explain.bind(id).bind(EPOCH.0).bind(1_i64).bind(1_i64);
         }
         let plan: Vec<(String, Option<String>, Option<String>)> = explain
             .fetch_all(&mut store.connection)

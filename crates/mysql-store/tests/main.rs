@@ -15,4 +15,5 @@ mod stock;
 mod template;
 mod user_coupon;
 mod user_view;
+mod validity;
 mod worker_lease;

@@ -3,6 +3,7 @@
 //! Order of the statements: the claims, the coupons, and last, next to the commit, the guard, because
 //! the stock row is what everybody waits for. COMMIT is sent only after the guard's answer.
 
+mod renew;
 mod reread;
 
 use std::{collections::BTreeMap, future::ready, io};
@@ -13,7 +14,7 @@ use coupon::{
 };
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
-pub use self::reread::reread;
+pub use self::{renew::renew, reread::reread};
 use crate::{DuplicateKey, StoreError, datetime::datetime, rows};
 
 /// An admission with everything its rows are made of.
@@ -23,6 +24,8 @@ pub struct Landing {
     pub admission: Admission,
     /// The template's owner.
     pub merchant_id: MerchantId,
+    /// Version of the template that the validity in `landed` was read from.
+    pub terms: i64,
     /// The answer if it lands now; its coupons are the rows.
     pub landed: LandedClaim,
 }
@@ -32,7 +35,7 @@ pub struct Landing {
 pub enum Attempt {
     /// Everything is committed.
     Landed,
-    /// A stock row was not open, of another epoch, or too short.
+    /// A stock row was not open, of another epoch, of later terms, or too short.
     GuardRefused,
     /// A claim's key or id was taken.
     ClaimTaken,
@@ -209,22 +212,23 @@ async fn insert_coupons(
 struct Demand {
     template: TemplateId,
     epoch: i64,
+    /// The oldest terms in the batch.
+    terms: i64,
     quantity: i64,
 }
 
 /// One demand per template and epoch, in the order of templates. A batch that holds a template in
 /// two epochs has two demands of it; at most one of them matches.
 fn demand(landings: &[Landing]) -> Vec<Demand> {
-    let mut quantities: BTreeMap<(TemplateId, i64), i64> = BTreeMap::new();
+    let mut demands: BTreeMap<(TemplateId, i64), Demand> = BTreeMap::new();
     for landing in landings {
-        let claim = &landing.admission.claim;
-        *quantities.entry((claim.template_id, landing.admission.epoch.0)).or_default() +=
-            i64::from(claim.quantity);
+        let (template, epoch) = (landing.admission.claim.template_id, landing.admission.epoch.0);
+        let none = Demand { template, epoch, terms: landing.terms, quantity: 0 };
+        let demand = demands.entry((template, epoch)).or_insert(none);
+        demand.terms = demand.terms.min(landing.terms);
+        demand.quantity += i64::from(landing.admission.claim.quantity);
     }
-    quantities
-        .into_iter()
-        .map(|((template, epoch), quantity)| Demand { template, epoch, quantity })
-        .collect()
+    demands.into_values().collect()
 }
 
 /// Takes the stock of all templates in one statement and answers how many rows matched: sqlx asks for
@@ -233,22 +237,24 @@ async fn guard(connection: &mut MySqlConnection, demands: &[Demand]) -> Result<u
     let done = if let [one] = demands {
         sqlx::query(
             "update template_stock set stock = stock - ? \
-             where template_id = ? and epoch = ? and open = 1 and stock >= ?",
+             where template_id = ? and epoch = ? and open = 1 and terms <= ? and stock >= ?",
         )
         .bind(one.quantity)
         .bind(one.template.0)
         .bind(one.epoch)
+        .bind(one.terms)
         .bind(one.quantity)
         .execute(connection)
         .await
     } else {
         // Padded with a template that does not exist, so that few sizes are ever prepared.
         let count = demands.len().next_power_of_two();
-        let nothing = Demand { template: TemplateId(-1), epoch: 0, quantity: 0 };
+        let nothing = Demand { template: TemplateId(-1), epoch: 0, terms: 0, quantity: 0 };
         let padded = demands.iter().chain(std::iter::repeat(&nothing)).take(count);
         let mut query = sqlx::query(AssertSqlSafe(guard_join(count)));
         for demand in padded {
-            query = query.bind(demand.template.0).bind(demand.epoch).bind(demand.quantity);
+            let Demand { template, epoch, terms, quantity } = demand;
+            query = query.bind(template.0).bind(epoch).bind(terms).bind(quantity);
         }
         query.execute(connection).await
     };
@@ -262,13 +268,14 @@ pub fn guard_join(count: usize) -> String {
     rows::repeat(
         "update (",
         "select cast(? as signed) as template_id, cast(? as signed) as epoch, \
-         cast(? as signed) as quantity",
+         cast(? as signed) as terms, cast(? as signed) as quantity",
         " union all ",
         count,
         ") demand straight_join template_stock stock force index (primary) \
          on stock.template_id = demand.template_id \
          set stock.stock = stock.stock - demand.quantity \
-         where stock.epoch = demand.epoch and stock.open = 1 and stock.stock >= demand.quantity",
+         where stock.epoch = demand.epoch and stock.open = 1 and stock.terms <= demand.terms \
+         and stock.stock >= demand.quantity",
     )
 }
 

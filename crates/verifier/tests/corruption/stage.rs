@@ -213,7 +213,7 @@ impl Stage {
         });
         let admission = Admission { claim, epoch: EPOCH, numbers };
         let settled = (user, landed.id);
-        let landing = landing::Landing { admission, merchant_id: MerchantId(1), landed };
+        let landing = landing::Landing { admission, merchant_id: MerchantId(1), terms: 1, landed };
         let attempt = landing::land(&mut self.mysql().await, &[landing]).await.unwrap();
         assert_eq!(attempt, landing::Attempt::Landed);
         self.sources.gate.settle(TEMPLATE, EPOCH, &[settled]).await.unwrap();

@@ -1,0 +1,205 @@
+//! A template's validity changes: nothing lands with the old one, and issued coupons follow once.
+
+use std::{future::ready, io};
+
+use chrono::TimeDelta;
+use coupon::{MoveState, Template, TemplateState, UserId, Validity};
+use mysql_store::{
+    MySqlConnection,
+    landing::{self, Attempt, Landing},
+    template,
+    validity::{self, Changed},
+    validity_move::{self, CHUNK, CHUNK_SQL, Step},
+};
+use sqlx::{AssertSqlSafe, Connection, Row};
+
+use crate::harness::{MERCHANT, Store, TEMPLATE, execute, landing, landing_of, now, number};
+
+fn until(hours: i64) -> Validity {
+    Validity::Absolute { from: now() - TimeDelta::hours(1), until: now() + TimeDelta::hours(hours) }
+}
+
+async fn current(connection: &mut MySqlConnection) -> Template {
+    template::get(connection, TEMPLATE).await.unwrap().unwrap()
+}
+
+/// Changes the template as it is now.
+async fn change(connection: &mut MySqlConnection, to: &Validity, follow: bool) -> Changed {
+    let template = current(connection).await;
+    validity::change(connection, &template, to, follow, now()).await.unwrap()
+}
+
+async fn step(connection: &mut MySqlConnection) -> Option<Step> {
+    validity_move::step(connection, now(), || ready(Ok(()))).await.unwrap()
+}
+
+/// Steps to the end; how many coupons were looked at, and moved.
+async fn move_all(connection: &mut MySqlConnection) -> (usize, u64) {
+    let (mut looked_at, mut moved) = (0, 0);
+    while let Some(step) = step(connection).await {
+        (looked_at, moved) = (looked_at + step.looked_at, moved + step.moved);
+    }
+    (looked_at, moved)
+}
+
+/// How many coupons of this version end so many hours from now.
+async fn ending(connection: &mut MySqlConnection, hours: i64, version: i64) -> i64 {
+    let until = (now() + TimeDelta::hours(hours)).format("%Y-%m-%d %H:%M:%S%.3f");
+    let sql = format!(
+        "select count(*) from user_coupon where valid_until = '{until}' and version = {version}"
+    );
+    number(connection, &sql).await
+}
+
+#[tokio::test]
+async fn after_a_change_nothing_lands_with_the_old_validity_and_all_with_the_new() {
+    let mut store = Store::with_template("new terms", 10).await;
+    // Read when the template had just been published.
+    let version = current(&mut store.connection).await.version;
+    let old = |key: &str| Landing { terms: version, ..landing(key, &[1]) };
+    assert_eq!(store.land(&[old("a")]).await, Attempt::Landed);
+    assert_eq!(change(&mut store.connection, &until(2), false).await, Changed::Done);
+    let mut late = vec![
+        Landing { terms: version, ..landing("b", &[2]) },
+        Landing { terms: version + 1, ..landing_of(TEMPLATE, UserId(71), "b", &[1]) },
+    ];
+    assert_eq!(store.land(&late).await, Attempt::GuardRefused, "one of them is of older terms");
+    assert_eq!(store.counts().await, (1, 1));
+    assert!(landing::renew(&mut store.connection, late.iter_mut()).await.unwrap());
+    assert!(!landing::renew(&mut store.connection, late.iter_mut()).await.unwrap());
+    assert_eq!(store.land(&late).await, Attempt::Landed);
+    // A change of state does not change the terms.
+    let template = current(&mut store.connection).await;
+    for state in [TemplateState::Paused, TemplateState::Published] {
+        let template = current(&mut store.connection).await;
+        let changed = template::change_state(&mut store.connection, &template, state, now());
+        assert!(changed.await.unwrap());
+    }
+    let third = Landing { terms: template.version, ..landing("c", &[3]) };
+    assert_eq!(store.land(&[third]).await, Attempt::Landed);
+    let ends = &mut store.connection;
+    // The landings of newer terms were made up with a day, and are written as they say.
+    assert_eq!((ending(ends, 24, 1).await, ending(ends, 2, 1).await), (3, 1));
+}
+
+#[tokio::test]
+async fn coupons_that_can_be_used_are_moved_once_and_no_others() {
+    let mut store = Store::with_template("move", 2_000).await;
+    // One user has more than a chunk; the chunks end in the middle of them.
+    let many: Vec<Landing> = (0..CHUNK as i64 + 100).map(|_| unlimited(UserId(5))).collect();
+    for some in many.chunks(250) {
+        assert_eq!(store.land(some).await, Attempt::Landed);
+    }
+    let few: Vec<Landing> =
+        (1..=4).map(|user| landing_of(TEMPLATE, UserId(user), "a", &[1])).collect();
+    assert_eq!(store.land(&few).await, Attempt::Landed);
+    let others = CHUNK as i64 + 100;
+    let connection = &mut store.connection;
+    for (user, what) in [(1, "status = 1"), (2, "status = 2"), (3, "valid_until = valid_from")] {
+        let sql =
+            format!("update user_coupon set {what}, version = version + 1 where user_id = {user}");
+        execute(connection, &sql).await;
+    }
+    assert_eq!(change(connection, &until(2), true).await, Changed::Done);
+    let asked = validity_move::last(connection, TEMPLATE).await.unwrap().unwrap();
+    assert_eq!(
+        (asked.total, asked.state, asked.started_at),
+        (others + 4, MoveState::UnderWay, None)
+    );
+    let first = step(connection).await.unwrap();
+    assert_eq!((first.looked_at, first.moved, first.finished), (CHUNK, CHUNK as u64 - 3, false));
+    assert_eq!(move_all(connection).await, (104, 104));
+    assert_eq!(ending(connection, 2, 2).await, others + 1);
+    let done = validity_move::last(connection, TEMPLATE).await.unwrap().unwrap();
+    assert_eq!(
+        (done.state, done.looked_at, done.moved),
+        (MoveState::Finished, others + 4, others + 1)
+    );
+    assert_eq!((done.started_at, done.ended_at), (Some(now()), Some(now())));
+    // To the same end once more: there is nothing to do.
+    assert_eq!(change(connection, &until(2), true).await, Changed::Done);
+    assert_eq!(move_all(connection).await, (others as usize + 4, 0));
+    // Counted from each claim.
+    let week = Validity::Relative { valid_for: TimeDelta::days(7) };
+    assert_eq!(change(connection, &week, true).await, Changed::Done);
+    assert_eq!(move_all(connection).await.1, others as u64 + 1);
+    assert_eq!(ending(connection, 7 * 24, 3).await, others + 1);
+}
+
+#[tokio::test]
+async fn a_later_change_takes_over_where_it_is_followed_and_waits_where_it_is_not() {
+    let mut store = Store::with_template("supersede", 2_000).await;
+    let landings: Vec<Landing> = (0..600).map(|_| unlimited(UserId(5))).collect();
+    for some in landings.chunks(250) {
+        assert_eq!(store.land(some).await, Attempt::Landed);
+    }
+    let connection = &mut store.connection;
+    let stale = current(connection).await;
+    assert_eq!(change(connection, &until(2), true).await, Changed::Done);
+    let again = validity::change(connection, &stale, &until(3), true, now()).await.unwrap();
+    assert_eq!(again, Changed::Meanwhile);
+    let foreign =
+        Template { merchant_id: coupon::MerchantId(MERCHANT.0 + 1), ..current(connection).await };
+    let theirs = validity::change(connection, &foreign, &until(3), true, now()).await.unwrap();
+    assert_eq!(theirs, Changed::Meanwhile);
+    assert!(step(connection).await.is_some());
+    assert_eq!(change(connection, &until(3), false).await, Changed::MoveUnderWay);
+    assert_eq!(ending(connection, 2, 2).await, CHUNK as i64, "the refused change changed nothing");
+    assert_eq!(change(connection, &until(4), true).await, Changed::Done);
+    assert_eq!(move_all(connection).await, (600, 600));
+    let moved = (ending(connection, 4, 3).await, ending(connection, 4, 2).await);
+    assert_eq!(moved, (CHUNK as i64, 600 - CHUNK as i64));
+    let states = "select count(distinct state) from validity_move where state > 0";
+    assert_eq!(number(connection, states).await, 2, "one superseded, one finished");
+    let template = current(connection).await;
+    let ended = template::change_state(connection, &template, TemplateState::Ended, now());
+    assert!(ended.await.unwrap());
+    assert_eq!(change(connection, &until(5), false).await, Changed::Meanwhile, "it has ended");
+}
+
+#[tokio::test]
+async fn a_chunk_that_is_cut_short_leaves_nothing_and_one_under_way_is_nobody_elses() {
+    let mut store = Store::with_template("cut short", 10).await;
+    assert_eq!(store.land(&[landing("a", &[1, 2])]).await, Attempt::Landed);
+    assert_eq!(change(&mut store.connection, &until(2), true).await, Changed::Done);
+    let mut other = store.another().await;
+    let cut = validity_move::step(&mut store.connection, now(), async || {
+        assert_eq!(step(&mut other).await, None, "somebody is at it");
+        Err(io::Error::other("cut"))
+    });
+    assert!(cut.await.unwrap_err().is_unavailable());
+    store.connection.ping().await.unwrap();
+    assert_eq!(ending(&mut other, 2, 2).await, 0);
+    assert_eq!(move_all(&mut other).await, (2, 2));
+    assert_eq!(ending(&mut other, 2, 2).await, 2);
+}
+
+#[tokio::test]
+async fn a_chunk_is_read_by_the_numbers_index_in_its_order() {
+    let mut store = Store::with_template("chunk plan", 2_000).await;
+    let landings: Vec<Landing> =
+        (0..1_000).map(|user| landing_of(TEMPLATE, UserId(user), "a", &[1])).collect();
+    assert_eq!(store.land(&landings).await, Attempt::Landed);
+    execute(&mut store.connection, "analyze table user_coupon").await;
+    let sql = format!("explain format=traditional {CHUNK_SQL}");
+    let explain = sqlx::query(AssertSqlSafe(sql));
+    let explain = [10, 500, 0, 512].iter().fold(explain, |explain, value| explain.bind(*value));
+    let explain = [10, 500, 512].iter().fold(explain, |explain, value| explain.bind(*value));
+    let plan = explain.fetch_all(&mut store.connection).await.unwrap();
+    for row in &plan[..2] {
+        let text = |column| row.try_get_unchecked::<Option<String>, _>(column).unwrap();
+        assert_eq!(text("key").as_deref(), Some("uq_number"));
+        let extra = text("Extra").unwrap_or_default();
+        assert!(!extra.contains("filesort"), "{extra}");
+    }
+}
+
+/// A coupon of a user who may have any number of them.
+fn unlimited(user: UserId) -> Landing {
+    let mut landing = landing_of(TEMPLATE, user, "x", &[1]);
+    let id = landing.landed.id;
+    landing.admission.claim.request_id = coupon::RequestId::from_client(&id.to_string()).unwrap();
+    landing.admission.numbers.clear();
+    landing.landed.coupons[0].claim_no = id.0;
+    landing
+}

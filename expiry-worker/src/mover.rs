@@ -1,0 +1,110 @@
+//! Moves issued coupons to their template's new validity, where a change of it asks for that.
+//!
+//! A row in MySQL says where to and how far this has come (`mysql_store::validity_move`), so whoever is
+//! there goes on, from the chunk where another was killed. It goes by MySQL's clock alone. What was moved
+//! comes back through the binlog, as a wake-up for its new deadline too; so nothing else is told here.
+//!
+//! A chunk holds the rows of its coupons from one statement to the next: a connection of its own, which
+//! the server ends soon when its process is stopped, keeps uses of them from waiting for long.
+
+use std::{convert::Infallible, time::Duration};
+
+use anyhow::Context as _;
+use metrics::counter;
+use mysql_store::{MySqlConnection, StoreError, connect, settings, validity_move};
+use runtime::{Backoff, FailPoints, Secret};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::{
+    metrics::{MOVED, RETRIES},
+    pace::Pace,
+};
+
+/// How often it is looked for something to move: an operator's change can wait for a second, and an empty
+/// look is one seek. It also keeps the connection alive.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The longest rest after a chunk, for the same connection's sake.
+const REST_MAX: Duration = Duration::from_secs(2);
+
+/// First and longest wait before it is connected again.
+const RECONNECT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// Writing statements of a chunk beyond the one that [`Pace`] counts itself: how far the move has come.
+const MORE_WRITES: u64 = 1;
+
+/// What coupons are moved with.
+pub(crate) struct Mover {
+    pub(crate) database_url: Secret,
+    /// `validity_move.before_commit` and `validity_move.after_commit` of a chunk.
+    pub(crate) points: FailPoints,
+    pace: Pace,
+    /// When everybody's writes were counted.
+    counted: Option<Instant>,
+}
+
+impl Mover {
+    pub(crate) fn new(database_url: Secret, points: FailPoints) -> Self {
+        Self { database_url, points, pace: Pace::default(), counted: None }
+    }
+
+    /// Moves for ever.
+    pub(crate) async fn run(mut self) {
+        let mut backoff = Backoff::new(RECONNECT.0, RECONNECT.1);
+        loop {
+            let Err(failure) = self.work(&mut backoff).await;
+            counter!(RETRIES).increment(1);
+            warn!(error = format!("{failure:#}"), "coupons not moved, it is tried again");
+            backoff.wait().await;
+        }
+    }
+
+    /// Moves until a connection fails.
+    async fn work(&mut self, backoff: &mut Backoff) -> anyhow::Result<Infallible> {
+        let connecting = connect::lander(self.database_url.expose());
+        let mut connection = connect::within(connecting).await.context("MySQL")?;
+        loop {
+            let rest = match connect::within(self.step(&mut connection)).await {
+                Ok(Some(rest)) => {
+                    self.points.reach("validity_move.after_commit").await?;
+                    rest
+                }
+                Ok(None) => LOOK_EVERY,
+                // Somebody held one of the coupons, or the move itself; the same chunk again.
+                Err(error) if error.is_conflict() => LOOK_EVERY,
+                Err(error) => return Err(error.into()),
+            };
+            backoff.reset();
+            tokio::time::sleep(rest).await;
+        }
+    }
+
+    /// Moves a chunk; how long to rest then. Absent: there was none, or another worker is at it.
+    async fn step(
+        &mut self,
+        connection: &mut MySqlConnection,
+    ) -> Result<Option<Duration>, StoreError> {
+        if validity_move::under_way(connection).await? == 0 {
+            return Ok(None);
+        }
+        if self.counted.is_none_or(|counted| counted.elapsed() >= LOOK_EVERY) {
+            let at = Instant::now();
+            self.pace.count_writes(settings::writes(connection).await?, at);
+            self.counted = Some(at);
+        }
+        let now = settings::server_time(connection).await?;
+        let began = Instant::now();
+        let reach = || self.points.reach("validity_move.before_commit");
+        let Some(step) = validity_move::step(connection, now, reach).await? else {
+            return Ok(None);
+        };
+        counter!(MOVED).increment(step.moved);
+        if step.finished {
+            info!(template.id = %step.template_id, "issued coupons have followed their template");
+        }
+        let coupons = usize::try_from(step.moved).unwrap_or(usize::MAX);
+        self.pace.wrote(MORE_WRITES);
+        Ok(Some(self.pace.rest_after(coupons, began.elapsed()).min(REST_MAX)))
+    }
+}
