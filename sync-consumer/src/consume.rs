@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use coupon::UserId;
 use futures::{StreamExt, TryStreamExt, stream};
 use metrics::{counter, gauge, histogram};
-use redis_view::{Applied, Change, ViewError, ViewStore};
+use redis_view::{Applied, Change, UserChanges, ViewError, ViewStore};
 use runtime::{Clock, Part};
 use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ExpiryWakeUp, Message, Producer, TopicNames};
@@ -24,9 +24,11 @@ use crate::{
 /// Messages of one batch: enough for full pipelines, little to repeat after an outage.
 const BATCH_MAX: usize = 1000;
 
-/// Users whose changes are under way at once, on one connection: it bounds what the server has
-/// queued, and more does not go faster.
-const USERS_AT_ONCE: usize = 128;
+/// Users of one round trip to the view: a few hundred microseconds of the server, in which readers wait.
+const USERS_PER_CALL: usize = 64;
+
+/// Round trips under way at once: while the server answers one, the next is written.
+const CALLS_AT_ONCE: usize = 4;
 
 /// Messages to Kafka under way at once.
 const SENDS_AT_ONCE: usize = 128;
@@ -152,9 +154,9 @@ impl Consume {
             self.view.drop_view(user).await.context("view")?;
             counter!(DROPPED_VIEWS, "reason" => "undecodable").increment(1);
         }
-        stream::iter(&work.users)
+        stream::iter(work.users.chunks(USERS_PER_CALL))
             .map(Ok)
-            .try_for_each_concurrent(USERS_AT_ONCE, |(user, changes)| self.apply(*user, changes))
+            .try_for_each_concurrent(CALLS_AT_ONCE, |users| self.apply(users))
             .await
             .context("view")?;
         for undecodable in &work.undecodable {
@@ -189,22 +191,25 @@ impl Consume {
             .context("expiry topic")
     }
 
-    /// Writes a user's changes, then reads them back.
-    async fn apply(&self, user: UserId, changes: &[Change]) -> Result<(), ViewError> {
-        match self.apply_and_read_back(user, changes).await {
-            Err(error) if error.is_wrong_type() => {
-                error!(user.id = %user, "a key of the user's view is of the wrong type: view dropped");
-                self.view.drop_view(user).await?;
-                counter!(DROPPED_VIEWS, "reason" => "wrong_type").increment(1);
-                Ok(())
+    /// Writes users' changes, then reads them back.
+    async fn apply(&self, users: &[(UserId, Vec<Change>)]) -> Result<(), ViewError> {
+        loop {
+            match self.apply_and_read_back(users).await {
+                Err(ViewError::WrongType { user }) => {
+                    error!(user.id = %user, "a key of the user's view is of the wrong type: view dropped");
+                    self.view.drop_view(user).await?;
+                    counter!(DROPPED_VIEWS, "reason" => "wrong_type").increment(1);
+                }
+                outcome => return outcome,
             }
-            outcome => outcome,
         }
     }
 
-    async fn apply_and_read_back(&self, user: UserId, changes: &[Change]) -> Result<(), ViewError> {
-        let applied = self.view.apply(user, changes).await?;
-        for outcome in &applied {
+    async fn apply_and_read_back(&self, users: &[(UserId, Vec<Change>)]) -> Result<(), ViewError> {
+        let all: Vec<UserChanges<'_>> =
+            users.iter().map(|(user, changes)| (*user, changes.as_slice())).collect();
+        let applied = self.view.apply_all(&all).await?;
+        for outcome in applied.iter().flatten() {
             let word = match outcome {
                 Applied::Applied => "applied",
                 Applied::NotNewer => "not_newer",
@@ -213,16 +218,14 @@ impl Consume {
             counter!(CHANGES, "outcome" => word).increment(1);
         }
         // A change that is not newer is read back too: its first write may have been this consumer's,
-        // killed before the read.
-        let warm: Vec<Change> = changes
-            .iter()
-            .zip(&applied)
-            .filter(|(_, outcome)| **outcome != Applied::Cold)
-            .map(|(change, _)| *change)
-            .collect();
-        let repaired = self.view.read_back(user, &warm).await?;
+        // killed before the read. A view that became warm between two calls of a user is read back
+        // whole: nothing is written again that the view does not know.
+        let is_warm = |some: &Vec<Applied>| some.iter().any(|outcome| *outcome != Applied::Cold);
+        let warm = all.iter().zip(&applied).filter(|(_, some)| is_warm(some));
+        let warm: Vec<UserChanges<'_>> = warm.map(|(changes, _)| *changes).collect();
+        let repaired = self.view.read_back_all(&warm).await?;
         if repaired > 0 {
-            warn!(user.id = %user, repaired, "members missing after their write, written again");
+            warn!(repaired, "members missing after their write, written again");
             counter!(REPAIRS).increment(repaired);
         }
         Ok(())

@@ -61,48 +61,20 @@ impl ViewStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Applies changes of one user in their order, each if it is newer; the answers have the same
-    /// order. A view that is cold stays cold.
+    /// [`ViewStore::apply_all`] for one user.
     ///
     /// # Errors
-    /// See [`ViewError`]; after any but a wrong type the same call may be repeated.
+    /// See there.
     pub async fn apply(&self, user: UserId, changes: &[Change]) -> Result<Vec<Applied>, ViewError> {
-        let mut applied = Vec::with_capacity(changes.len());
-        for chunk in changes.chunks(CHANGES_PER_CALL) {
-            let mut call = self.call("apply changes", user).await?;
-            call.arguments.push(call.live.generation.to_string());
-            call.arguments.extend(chunk.iter().flat_map(Change::arguments));
-            let codes: Vec<u8> = call.run(&self.inner.scripts.apply_change).await?;
-            if codes.len() != chunk.len() {
-                return Err(ViewError::unreadable(format!("apply_change answered {codes:?}")));
-            }
-            for code in codes {
-                applied.push(Applied::from_code(code)?);
-            }
-        }
-        Ok(applied)
+        Ok(self.apply_all(&[(user, changes)]).await?.pop().unwrap_or_default())
     }
 
-    /// The read after the write: looks for each listed change's member and score, and writes what is
-    /// missing again, but only where the view still holds exactly that version. Returns how many
-    /// had to be written again.
-    ///
-    /// Leave out changes that found the view [`Applied::Cold`].
+    /// [`ViewStore::read_back_all`] for one user.
     ///
     /// # Errors
-    /// See [`ViewError`]; after any but a wrong type the same call may be repeated.
+    /// See there.
     pub async fn read_back(&self, user: UserId, changes: &[Change]) -> Result<u64, ViewError> {
-        let listed: Vec<&Change> = changes.iter().filter(|change| change.is_listed()).collect();
-        let mut repaired = 0;
-        for chunk in listed.chunks(CHANGES_PER_CALL) {
-            let scores = self.scores(user, chunk).await?;
-            for (change, score) in chunk.iter().zip(scores) {
-                if score != Some(change.coupon.score()) {
-                    repaired += self.write_again(user, change).await?;
-                }
-            }
-        }
-        Ok(repaired)
+        self.read_back_all(&[(user, changes)]).await
     }
 
     /// The generation of all views on the server that it speaks to.
@@ -143,21 +115,11 @@ impl ViewStore {
         Ok(users.len())
     }
 
-    async fn scores(
+    pub(crate) async fn write_again(
         &self,
         user: UserId,
-        changes: &[&Change],
-    ) -> Result<Vec<Option<i64>>, ViewError> {
-        let [list, _] = self.keys(user);
-        let mut command = redis::cmd("ZMSCORE");
-        command.arg(list);
-        for change in changes {
-            command.arg(change.coupon.member());
-        }
-        self.command("read back", user, &command).await
-    }
-
-    async fn write_again(&self, user: UserId, change: &Change) -> Result<u64, ViewError> {
+        change: &Change,
+    ) -> Result<u64, ViewError> {
         let mut call = self.call("write again", user).await?;
         let coupon = &change.coupon;
         call.arguments = vec![
@@ -204,7 +166,7 @@ impl ViewStore {
         answer.map_err(|source| self.failed(operation, user, &live, source))
     }
 
-    fn failed(
+    pub(crate) fn failed(
         &self,
         operation: &'static str,
         user: UserId,
@@ -253,7 +215,7 @@ impl Call<'_> {
 }
 
 impl Applied {
-    fn from_code(code: u8) -> Result<Self, ViewError> {
+    pub(crate) fn from_code(code: u8) -> Result<Self, ViewError> {
         match code {
             0 => Ok(Self::Cold),
             1 => Ok(Self::Applied),
