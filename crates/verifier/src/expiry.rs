@@ -1,4 +1,4 @@
-//! I9: the law of expiry.
+//! I9: the law of expiry, and that coupons end when they were told to.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::CouponStatus;
@@ -20,8 +20,14 @@ pub(crate) async fn is_lawful(
 ) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I9", "each coupon expires once, never early, none missed");
     let mut connection = connect::acquire(&sources.pool).await?;
-    for coupon in verify::bad_ends(&mut connection, now - FLIP_MAX).await? {
-        findings.add(offence(&coupon));
+    let overdue_at = now - FLIP_MAX;
+    for coupon in verify::bad_ends(&mut connection, overdue_at).await? {
+        findings.add(offence(&coupon, overdue_at));
+    }
+    for coupon in verify::bad_validities(&mut connection, now).await? {
+        let UserCoupon { id, version, valid_until, .. } = coupon;
+        let change = "which is not what its claim or the last change to follow says";
+        findings.add(format!("coupon {id} at version {version} ends {valid_until}, {change}"));
     }
     let counts = verify::count_coupons(&mut connection, None, now).await?;
     let expired = usize::try_from(counts.expired).unwrap_or_default();
@@ -31,17 +37,17 @@ pub(crate) async fn is_lawful(
     )))
 }
 
-fn offence(coupon: &UserCoupon) -> String {
-    let UserCoupon { id, status, version, valid_until, changed_at, .. } = coupon;
+fn offence(coupon: &UserCoupon, overdue_at: DateTime<Utc>) -> String {
+    let UserCoupon { id, status, version, valid_until, changed_at, used_at, .. } = coupon;
     match status {
-        CouponStatus::Unused if *version == 1 => {
+        CouponStatus::Unused if *valid_until <= overdue_at => {
             format!("coupon {id} is still unused, its deadline was {valid_until}")
         }
         CouponStatus::Expired if changed_at < valid_until => {
             format!("coupon {id} expired at {changed_at}, before its deadline {valid_until}")
         }
-        CouponStatus::Used if *version == 2 => {
-            format!("coupon {id} was used at {:?}, its deadline was {valid_until}", coupon.used_at)
+        CouponStatus::Used if used_at.is_none_or(|at| at >= *valid_until) => {
+            format!("coupon {id} was used at {used_at:?}, its deadline was {valid_until}")
         }
         CouponStatus::Unused | CouponStatus::Used | CouponStatus::Expired => {
             format!("coupon {id} is {} at version {version}", status.word())

@@ -1,10 +1,10 @@
-//! Waiting until a platform is at rest, by its state: nothing in flight, nothing due, every change in
-//! the topic, every topic consumed. Without new input each of these stays true once it is.
+//! Waiting until a platform is at rest, by its state: nothing in flight, due or on its way to a new
+//! validity, every change in the topic, every topic consumed. Without new input each of these stays true once it is.
 
 use std::{collections::HashMap, time::Duration};
 
 use mysql_store::{
-    connect,
+    connect, validity_move,
     verify::{self, CouponCounts},
 };
 use runtime::Clock;
@@ -53,6 +53,10 @@ async fn unrest(
     if let Some(in_flight) = in_flight(sources).await? {
         return Ok(Some(in_flight));
     }
+    let moves = validity_moves(sources).await?;
+    if moves > 0 {
+        return Ok(Some(format!("{moves} moves to a new validity are under way")));
+    }
     let counts = counts(sources, clock).await?;
     if counts.due > 0 {
         return Ok(Some(format!("{} coupons are due", counts.due)));
@@ -83,6 +87,11 @@ async fn in_flight(sources: &Sources) -> Result<Option<String>, VerifyError> {
         }
     }
     Ok(None)
+}
+
+async fn validity_moves(sources: &Sources) -> Result<i64, VerifyError> {
+    let mut connection = connect::acquire(&sources.pool).await?;
+    Ok(validity_move::under_way(&mut connection).await?)
 }
 
 async fn counts(sources: &Sources, clock: &Clock) -> Result<CouponCounts, VerifyError> {

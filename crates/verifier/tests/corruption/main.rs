@@ -150,6 +150,49 @@ async fn a_coupon_that_ended_unlawfully_breaks_i9() {
 }
 
 #[tokio::test]
+async fn a_coupon_that_followed_a_validity_wrongly_breaks_i9() {
+    let stage = Stage::new("followed").await;
+    let rewrite = |change: &str| format!("update user_coupon set {change} where user_id = 1");
+    let finding = async || match stage.outcome("I9").await.verdict {
+        Verdict::Violated { examples } => examples.join("\n"),
+        Verdict::Holds { .. } | Verdict::Skipped { .. } => String::new(),
+    };
+    stage.sql("drop trigger user_coupon_version; update user_coupon set version = version").await;
+    // Two hours instead of one, for whom is not over: a change at the template's version 3.
+    let columns = "(template_id, version, valid_for_ms, state, total, looked_at, moved, after_user, \
+                   after_number, asked_at)";
+    let row = "values (7, 3, 7200000, 0, 3, 0, 0, -1, 0, utc_timestamp(3))";
+    stage.sql(&format!("insert into validity_move {columns} {row}")).await;
+    stage.sql("update template_stock set terms = 3").await;
+    assert_eq!(finding().await, "", "nobody has followed yet");
+    assert!(matches!(
+        settled(&stage.sources, &Clock::system(), Duration::ZERO).await,
+        Err(VerifyError::NotSettled { waiting_for, .. }) if waiting_for.contains("new validity")
+    ));
+    stage.sql("update validity_move set state = 1").await;
+    assert!(finding().await.contains("coupon 1001 at version 1 ends"), "it was left behind");
+    let moved = "valid_until = claimed_at + interval 2 hour";
+    stage.sql(&rewrite(&format!("{moved}, version = 2"))).await;
+    assert_eq!(finding().await, "");
+    for wrong in [
+        "version = 1",
+        "valid_until = valid_until + interval 1 second",
+        "valid_until = valid_until - interval 1 hour",
+        "valid_from = valid_from - interval 1 hour",
+    ] {
+        stage.sql(&rewrite(wrong)).await;
+        assert!(finding().await.contains("coupon 1001 at version"), "{wrong}");
+        stage.sql(&rewrite(&format!("valid_from = claimed_at, {moved}, version = 2"))).await;
+        assert_eq!(finding().await, "");
+    }
+    stage.sql(&rewrite("version = 3")).await;
+    assert!(finding().await.contains("coupon 1001 is unused at version 3"));
+    // Whoever had ended before stays as it was.
+    stage.sql("update user_coupon set version = 4 where user_id = 3").await;
+    assert!(finding().await.contains("coupon 1003 is expired at version 4"));
+}
+
+#[tokio::test]
 async fn a_change_that_is_missing_or_early_in_the_topic_breaks_i10() {
     let stage = Stage::new("changes").await;
     let bump = "update user_coupon set version = version + 1 where user_id = 1";

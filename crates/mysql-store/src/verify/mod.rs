@@ -4,17 +4,16 @@
 //! Each function that finds offenders returns at most [`EXAMPLES`] of them: one is enough to fail, a
 //! few are enough to understand.
 
+mod ends;
+
 use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, ClaimState, CouponId, CouponStatus, Epoch, RequestId, TemplateId, UserId};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
-use crate::{
-    StoreError,
-    datetime::datetime,
-    user_coupon::{self, UserCoupon},
-};
+pub use self::ends::{bad_ends, bad_validities};
+use crate::{StoreError, datetime::datetime};
 
 /// Offenders that a query returns.
 pub const EXAMPLES: u32 = 10;
@@ -231,32 +230,6 @@ pub async fn landed_claims(
             coupons: coupons.remove(&id).unwrap_or_default(),
         })
     })
-}
-
-/// Coupons that expired early or more than once, were used after their deadline, changed without
-/// ending, or are unused although their deadline lies at or before `overdue_at`.
-///
-/// # Errors
-/// The statement fails.
-pub async fn bad_ends(
-    connection: &mut MySqlConnection,
-    overdue_at: DateTime<Utc>,
-) -> Result<Vec<UserCoupon>, StoreError> {
-    let rows = sqlx::query(
-        "select * from user_coupon where \
-         (status = ? and (changed_at < valid_until or version <> 2)) or \
-         (status = ? and (used_at is null or used_at >= valid_until or version <> 2)) or \
-         (status = ? and (valid_until <= ? or version <> 1)) limit ?",
-    )
-    .bind(CouponStatus::Expired.code())
-    .bind(CouponStatus::Used.code())
-    .bind(CouponStatus::Unused.code())
-    .bind(datetime(overdue_at))
-    .bind(EXAMPLES)
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("look for coupons that ended wrongly"))?;
-    rows.iter().map(user_coupon::from_row).collect()
 }
 
 /// How many coupons there are, by status, and how often they changed.
