@@ -14,6 +14,8 @@ pub mod process;
 mod report;
 mod telemetry;
 
+use mimalloc::MiMalloc;
+
 pub use backoff::Backoff;
 pub use clock::Clock;
 pub use config::{LogFormat, ProcessConfig, Secret};
@@ -21,3 +23,8 @@ pub use fail_point::FailPoints;
 pub use health::{Health, Part};
 pub use process::{Context, run};
 pub use report::report;
+
+/// Every process links this crate, and so has this allocator. A claim is some hundred small pieces of
+/// memory, made by one thread and freed by another; glibc's `malloc` took a fifth of the api's time.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;

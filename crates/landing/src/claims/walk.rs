@@ -201,17 +201,20 @@ impl Walk {
         let admission = Admission { claim: claim.clone(), epoch, numbers };
         let Ok(outcome) = self.landers.land(template, admission).await else {
             // No coupon id could be made: nothing was sent to MySQL.
-            return self.give_up(claim, epoch).await.map(Next::Answer);
+            return Box::pin(self.give_up(claim, epoch)).await.map(Next::Answer);
         };
         let Some(outcome) = outcome else {
             return Err(Stop::Unavailable(Unavailable::Stopping));
         };
         let decision = match outcome {
             Outcome::Landed(landed) => return Ok(Next::Answer(self.landed(claim, epoch, landed))),
-            Outcome::Undecided => return self.give_up(claim, epoch).await.map(Next::Answer),
+            Outcome::Undecided => {
+                return Box::pin(self.give_up(claim, epoch)).await.map(Next::Answer);
+            }
             Outcome::Decided(decision) => decision,
         };
-        self.follow(template, claim, epoch, decision).await
+        // Boxed: rare, and larger than all before it, so the task of every claim would have to hold it.
+        Box::pin(self.follow(template, claim, epoch, decision)).await
     }
 
     /// One arm per row of the table of decisions.
