@@ -1,0 +1,87 @@
+//! Coupons that ended wrongly, or whose end is not what they were told.
+
+use chrono::{DateTime, Utc};
+use coupon::{CouponStatus, MoveState};
+use sqlx::MySqlConnection;
+
+use super::EXAMPLES;
+use crate::{
+    StoreError,
+    datetime::datetime,
+    user_coupon::{self, UserCoupon},
+};
+
+/// Coupons that expired early or more than once, were used after their deadline, changed more often than
+/// by their end and their template's changes of validity, or are unused although their deadline lies at
+/// or before `overdue_at`.
+///
+/// # Errors
+/// The statement fails.
+pub async fn bad_ends(
+    connection: &mut MySqlConnection,
+    overdue_at: DateTime<Utc>,
+) -> Result<Vec<UserCoupon>, StoreError> {
+    let rows = sqlx::query(
+        "select coupon.* from user_coupon coupon \
+         left join (select template_id, count(*) as moves from validity_move group by template_id) \
+         followed on followed.template_id = coupon.template_id where \
+         (status = ? and (changed_at < coupon.valid_until \
+          or version not between 2 and 2 + coalesce(moves, 0))) or \
+         (status = ? and (used_at is null or used_at >= coupon.valid_until \
+          or version not between 2 and 2 + coalesce(moves, 0))) or \
+         (status = ? and (coupon.valid_until <= ? \
+          or version not between 1 and 1 + coalesce(moves, 0))) limit ?",
+    )
+    .bind(CouponStatus::Expired.code())
+    .bind(CouponStatus::Used.code())
+    .bind(CouponStatus::Unused.code())
+    .bind(datetime(overdue_at))
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("look for coupons that ended wrongly"))?;
+    rows.iter().map(user_coupon::from_row).collect()
+}
+
+/// Of the templates whose issued coupons were ever to follow a change of validity: coupons that were not
+/// moved and are not valid as they were claimed; that were moved, and are valid as no change says; or
+/// that could still be used at `now` and are not valid as the last change says, although everybody has
+/// followed it.
+///
+/// # Errors
+/// The statement fails.
+pub async fn bad_validities(
+    connection: &mut MySqlConnection,
+    now: DateTime<Utc>,
+) -> Result<Vec<UserCoupon>, StoreError> {
+    let rows = sqlx::query(
+        "select coupon.* from user_coupon coupon join claim \
+         on claim.id = coupon.claim_id and claim.template_id = coupon.template_id \
+         and claim.user_id = coupon.user_id \
+         where coupon.template_id in (select template_id from validity_move) and ( \
+         (coupon.version - (coupon.status <> ?) = 1 and (coupon.valid_from <> claim.valid_from \
+          or coupon.valid_until <> claim.valid_until)) or \
+         (coupon.version - (coupon.status <> ?) > 1 and not exists \
+          (select 1 from validity_move told where told.template_id = coupon.template_id \
+           and coupon.valid_from = coalesce(told.valid_from, coupon.claimed_at) \
+           and coupon.valid_until = coalesce(told.valid_until, \
+            coupon.claimed_at + interval told.valid_for_ms * 1000 microsecond))) or \
+         (coupon.status = ? and coupon.valid_until > ? and exists \
+          (select 1 from validity_move told join template_stock stock \
+           on stock.template_id = told.template_id and stock.terms = told.version \
+           where told.template_id = coupon.template_id and told.state = ? \
+           and (coupon.valid_from <> coalesce(told.valid_from, coupon.claimed_at) \
+            or coupon.valid_until <> coalesce(told.valid_until, \
+             coupon.claimed_at + interval told.valid_for_ms * 1000 microsecond))))) limit ?",
+    )
+    .bind(CouponStatus::Unused.code())
+    .bind(CouponStatus::Unused.code())
+    .bind(CouponStatus::Unused.code())
+    .bind(datetime(now))
+    .bind(MoveState::Finished.code())
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("look for coupons of a wrong validity"))?;
+    rows.iter().map(user_coupon::from_row).collect()
+}
