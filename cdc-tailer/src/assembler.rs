@@ -1,28 +1,32 @@
 //! From events to whole transactions.
 //!
 //! A position may be saved only between transactions, so nothing leaves before its transaction has
-//! ended. What ends one: XID, COMMIT, the single statement of a standalone GTID, the first phase of
-//! an XA transaction. What does not, although it looks like it: SAVEPOINT, the CREATE TABLE of
+//! ended. What ends one: XID, COMMIT, the single statement of a standalone GTID, either phase of an
+//! XA transaction (`xa.rs`). What does not, although it looks like it: SAVEPOINT, the CREATE TABLE of
 //! CREATE TABLE … SELECT. Rows after a savepoint are dropped by ROLLBACK TO, all rows by ROLLBACK:
 //! a server logs those when a table without transactions was involved.
 //!
-//! Foreign tables are skipped by their names, before anything of their columns is read.
+//! Foreign tables are skipped by their names, before anything of their columns is read or
+//! decompressed.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use tracing::debug;
 
 use crate::{
+    bytes::Truncated,
+    compressed::{CompressedError, Payload, inflate},
     error::TailError,
-    event::{Body, Change, HEADER_LENGTH, Header, Query},
+    event::{Body, Change, Encoding, HEADER_LENGTH, Header, Query},
+    held::{HeldRows, RowsPacket},
     position::Gtid,
+    rows,
     source::Packet,
     statement::{Statement, changes_rows_of, classify},
-    table::{Table, names},
+    table::Table,
+    tables::{Followed, Tables},
+    xa::{Prepared, Xid},
 };
-
-/// Most table ids remembered; servers give a new one at each change of a table.
-const TABLE_IDS_MAX: usize = 4096;
 
 /// What a transaction costs in a queue besides its rows.
 const TRANSACTION_OVERHEAD: usize = 256;
@@ -36,19 +40,9 @@ pub(crate) struct Transaction {
     pub(crate) end: u32,
     /// When it was committed, seconds since 1970.
     pub(crate) committed: u32,
-    pub(crate) rows: Vec<RowsPacket>,
-}
-
-/// One rows event, not decoded yet.
-#[derive(Debug)]
-pub(crate) struct RowsPacket {
-    pub(crate) table: Arc<Table>,
-    pub(crate) change: Change,
-    /// Layout of the body: 1 (MariaDB) or 2 (MySQL).
-    pub(crate) version: u8,
-    /// Offset behind the event.
-    pub(crate) end: u32,
-    packet: Packet,
+    pub(crate) rows: HeldRows,
+    /// Whether a reader may start anew behind it: no rows wait for an XA COMMIT.
+    pub(crate) resumable: bool,
 }
 
 /// What an event led to.
@@ -62,99 +56,131 @@ pub(crate) enum Assembled {
     Idle,
 }
 
-/// The tables whose rows are wanted.
+/// What one event and one transaction may cost.
 #[derive(Debug, Clone)]
-pub(crate) struct Followed {
-    pub(crate) database: String,
-    pub(crate) tables: &'static [&'static str],
+pub(crate) struct Limits {
+    /// Longest event, compressed or not.
+    pub(crate) packet_bytes_max: usize,
+    /// Where long transactions wait for their end.
+    pub(crate) spill_folder: PathBuf,
 }
 
-/// Builds transactions from one connection's events.
+/// Builds transactions from events. It lives as long as the reader: what an XA transaction prepared
+/// is needed after a reconnect.
 pub(crate) struct Assembler {
-    followed: Followed,
-    /// Table maps by id: the followed ones with their raw bytes, `None` for foreign tables.
-    tables: HashMap<u64, Option<Described>>,
+    tables: Tables,
+    limits: Limits,
     file: Arc<str>,
     open: Option<Open>,
-}
-
-/// A followed table and the raw table map it was read from.
-struct Described {
-    raw: Vec<u8>,
-    table: Arc<Table>,
+    prepared: Prepared,
 }
 
 struct Open {
     gtid: Gtid,
     /// Whether its first statement ends it; `None`: the statement tells.
     standalone: Option<bool>,
-    rows: Vec<RowsPacket>,
+    rows: HeldRows,
     /// Names of savepoints and how many rows events came before them.
     savepoints: Vec<(Vec<u8>, usize)>,
-}
-
-impl RowsPacket {
-    /// The event's body.
-    pub(crate) fn body(&self) -> &[u8] {
-        &self.packet.event()[HEADER_LENGTH..]
-    }
 }
 
 impl Transaction {
     /// What it takes in memory, about.
     pub(crate) fn bytes(&self) -> usize {
-        TRANSACTION_OVERHEAD + self.rows.iter().map(|rows| rows.packet.event().len()).sum::<usize>()
+        TRANSACTION_OVERHEAD + self.rows.bytes()
     }
 }
 
 impl Assembler {
-    pub(crate) fn new(followed: Followed) -> Self {
-        Self { followed, tables: HashMap::new(), file: "".into(), open: None }
+    pub(crate) fn new(followed: Followed, limits: Limits) -> Self {
+        Self {
+            tables: Tables::new(followed),
+            limits,
+            file: "".into(),
+            open: None,
+            prepared: Prepared::default(),
+        }
+    }
+
+    /// A new connection's events follow: they begin behind the last transaction that came out.
+    pub(crate) fn reconnected(&mut self) {
+        self.open = None;
+        self.tables.forget();
     }
 
     /// Takes the next event in.
     pub(crate) fn accept(&mut self, packet: Packet) -> Result<Assembled, TailError> {
-        let event = packet.event();
-        let short = |kind| move |source| TailError::Truncated { kind, source };
-        let header = Header::parse(event).map_err(short(0))?;
-        let body = &event[HEADER_LENGTH..];
-        match Body::parse(&header, body).map_err(short(header.kind))? {
+        let header = Header::parse(packet.event())
+            .map_err(|source| TailError::Truncated { kind: 0, source })?;
+        self.event(&header, packet)
+    }
+
+    fn event(&mut self, header: &Header, packet: Packet) -> Result<Assembled, TailError> {
+        let body = &packet.event()[HEADER_LENGTH..];
+        match Body::parse(header, body).map_err(|source| truncated(header, source))? {
             Body::Begin { gtid, standalone } => self.begin(gtid, standalone)?,
-            Body::Query(query) => return self.query(&header, query),
-            Body::Xid => return self.commit(&header),
-            Body::XaPrepare { one_phase } => return self.prepare(&header, one_phase),
-            Body::TableMap { table_id, body } => {
-                self.table_map(table_id, body).map_err(|error| match error {
-                    TailError::Truncated { source, .. } => short(header.kind)(source),
-                    other => other,
-                })?;
+            Body::Query(query) => return self.query(header, query),
+            Body::CompressedQuery(query) => {
+                let limit = self.limits.packet_bytes_max;
+                let text =
+                    inflate(query.text, limit).map_err(|source| compressed(header, source))?;
+                return self.query(header, Query { text: &text, ..query });
             }
-            Body::Rows { change, table_id, compressed } => {
-                self.rows(&header, change, table_id, compressed, packet)?;
+            Body::Xid => return self.commit(header),
+            Body::XaPrepare { one_phase: true, .. } => return self.commit(header),
+            Body::XaPrepare { one_phase: false, xid } => return self.prepare(header, xid),
+            Body::TableMap { table_id, body } => {
+                self.tables.describe(table_id, body).map_err(|error| named(header, error))?;
+            }
+            Body::Rows { change, table_id, version, encoding } => {
+                let Some(table) = self.tables.followed(table_id)? else {
+                    return Ok(Assembled::Nothing);
+                };
+                let packet = self.plain(header, &table, change, version, encoding, packet)?;
+                let end = header.end;
+                self.rows(RowsPacket { table, change, version, end, packet })?;
             }
             Body::Rotate { file, .. } => self.file = String::from_utf8_lossy(file).into(),
             Body::FormatDescription => {
                 if self.open.take().is_some() {
                     debug!("a transaction was left open by a server that crashed");
                 }
-                self.tables.clear();
+                self.tables.forget();
             }
             Body::Heartbeat => return Ok(Assembled::Idle),
             Body::Ignored => {}
+            Body::Incident => {
+                let reason = "it lost changes on their way into the binlog (incident event)".into();
+                return Err(TailError::PositionLost { reason });
+            }
             Body::Anonymous => {
                 return Err(unsupported(
                     "transactions have no GTIDs: set gtid_mode = ON on the server",
                 ));
             }
-            Body::Unknown => {
-                let kind = header.kind;
-                return Err(unsupported(format!(
-                    "the binlog holds an event of kind {kind}, which this version does not know \
-                     (MySQL: set binlog_transaction_compression = OFF and binlog_row_value_options = '')"
-                )));
-            }
+            Body::Payload => return self.payload(header, &packet),
+            Body::Unknown => return Err(unsupported(unknown(header.kind))),
         }
         Ok(Assembled::Nothing)
+    }
+
+    /// The events of a compressed transaction. What they lead to comes with the last one.
+    fn payload(&mut self, header: &Header, packet: &Packet) -> Result<Assembled, TailError> {
+        let damaged = |source| compressed(header, source);
+        let body = &packet.event()[HEADER_LENGTH..];
+        let mut payload = Payload::parse(body, self.limits.packet_bytes_max).map_err(damaged)?;
+        let mut assembled = Assembled::Nothing;
+        while let Some(packet) = payload.next_event().map_err(damaged)? {
+            let inner =
+                Header::parse(packet.event()).map_err(|source| truncated(header, source))?;
+            if matches!(assembled, Assembled::Transaction(_)) || inner.kind == header.kind {
+                let what = "a compressed transaction holds more than itself".into();
+                return Err(TailError::OutOfOrder { what });
+            }
+            // Offsets inside mean nothing outside.
+            assembled = self.event(&Header { end: header.end, ..inner }, packet)?;
+        }
+        Ok(assembled)
     }
 
     fn begin(&mut self, gtid: Gtid, standalone: Option<bool>) -> Result<(), TailError> {
@@ -162,7 +188,8 @@ impl Assembler {
             let what = format!("{gtid} begins inside {}", open.gtid);
             return Err(TailError::OutOfOrder { what });
         }
-        self.open = Some(Open { gtid, standalone, rows: Vec::new(), savepoints: Vec::new() });
+        let (rows, savepoints) = (HeldRows::default(), Vec::new());
+        self.open = Some(Open { gtid, standalone, rows, savepoints });
         Ok(())
     }
 
@@ -175,9 +202,9 @@ impl Assembler {
         let statement = classify(query.text);
         match statement {
             Statement::Begin => open.standalone = Some(false),
-            Statement::Commit | Statement::XaFinish => return self.commit(header),
+            Statement::Commit => return self.commit(header),
             Statement::Rollback => {
-                open.rows.clear();
+                open.rows = HeldRows::default();
                 return self.commit(header);
             }
             Statement::Savepoint(name) => {
@@ -185,6 +212,15 @@ impl Assembler {
                 open.savepoints.push((name.to_vec(), open.rows.len()));
             }
             Statement::RollbackTo(name) => open.roll_back_to(name)?,
+            Statement::XaCommit(name) => {
+                open.rows = self.prepared.commit(name, std::mem::take(&mut open.rows))?;
+                return self.commit(header);
+            }
+            Statement::XaRollback(name) => {
+                open.rows = HeldRows::default();
+                self.prepared.roll_back(name)?;
+                return self.commit(header);
+            }
             Statement::XaPhase | Statement::Other => {
                 if open.standalone != Some(false) && statement == Statement::Other {
                     return self.commit(header);
@@ -195,95 +231,81 @@ impl Assembler {
     }
 
     fn refuse_statement_format(&self, query: Query<'_>) -> Result<(), TailError> {
-        if query.database != self.followed.database.as_bytes() {
-            return Ok(());
-        }
-        match changes_rows_of(query.text, self.followed.tables) {
+        match changes_rows_of(query, self.tables.wanted()) {
             None => Ok(()),
             Some(table) => Err(unsupported(format!(
-                "a session changed {table} by a statement without rows in the binlog (TRUNCATE, or \
-                 binlog_format other than ROW); then start with --resnapshot"
+                "{table} was changed by a statement without rows in the binlog (TRUNCATE, DROP, RENAME, \
+                 of partitions, or binlog_format other than ROW); then start with --resnapshot"
             ))),
         }
     }
 
     fn commit(&mut self, header: &Header) -> Result<Assembled, TailError> {
-        let Some(open) = self.open.take() else {
-            return Err(TailError::OutOfOrder {
-                what: "a transaction ends that never began".into(),
-            });
-        };
+        let open = self.take_open()?;
         Ok(Assembled::Transaction(Transaction {
             gtid: open.gtid,
             file: Arc::clone(&self.file),
             end: header.end,
             committed: header.timestamp,
             rows: open.rows,
+            resumable: !self.prepared.holds_rows(),
         }))
     }
 
-    fn prepare(&mut self, header: &Header, one_phase: bool) -> Result<Assembled, TailError> {
-        let rows = self.open.as_ref().and_then(|open| open.rows.first());
-        match rows {
-            Some(rows) if !one_phase => Err(unsupported(format!(
-                "an XA transaction changed {}; XA is not followed on its tables",
-                rows.table.name
-            ))),
-            _ => self.commit(header),
-        }
+    /// The first phase is a transaction of its own, which changes nothing yet.
+    fn prepare(&mut self, header: &Header, xid: Xid) -> Result<Assembled, TailError> {
+        let open = self.take_open()?;
+        self.prepared.prepare(xid, open.rows)?;
+        self.open = Some(Open { rows: HeldRows::default(), ..open });
+        self.commit(header)
     }
 
-    fn table_map(&mut self, table_id: u64, body: &[u8]) -> Result<(), TailError> {
-        if let Some(Some(known)) = self.tables.get(&table_id)
-            && known.raw == body
-        {
-            return Ok(());
-        }
-        let (database, name) =
-            names(body).map_err(|source| TailError::Truncated { kind: 0, source })?;
-        let wanted = database == self.followed.database.as_bytes()
-            && self.followed.tables.iter().any(|table| table.as_bytes() == name);
-        if self.tables.len() >= TABLE_IDS_MAX {
-            // Each transaction maps its tables anew, so forgetting costs only time.
-            self.tables.clear();
-        }
-        let table = match wanted {
-            true => Some(Described { raw: body.to_vec(), table: Arc::new(Table::parse(body)?) }),
-            false => None,
-        };
-        self.tables.insert(table_id, table);
-        Ok(())
+    fn take_open(&mut self) -> Result<Open, TailError> {
+        let what = || "a transaction ends that never began".into();
+        self.open.take().ok_or_else(|| TailError::OutOfOrder { what: what() })
     }
 
-    fn rows(
-        &mut self,
+    /// The same event without compression.
+    fn plain(
+        &self,
         header: &Header,
+        table: &Table,
         change: Change,
-        table_id: u64,
-        compressed: bool,
+        version: u8,
+        encoding: Encoding,
         packet: Packet,
-    ) -> Result<(), TailError> {
-        let table = match self.tables.get(&table_id) {
-            Some(Some(known)) => Arc::clone(&known.table),
-            Some(None) => return Ok(()),
-            None => {
-                let what = format!("rows of table id {table_id}, which was not described");
-                return Err(TailError::OutOfOrder { what });
+    ) -> Result<Packet, TailError> {
+        match encoding {
+            Encoding::Plain => Ok(packet),
+            Encoding::Compressed => {
+                let event = packet.event();
+                let head = rows::head_length(&event[HEADER_LENGTH..], version, change)
+                    .map_err(|source| truncated(header, source))?;
+                let (head, images) = event.split_at(HEADER_LENGTH + head);
+                let images = inflate(images, self.limits.packet_bytes_max)
+                    .map_err(|source| compressed(header, source))?;
+                let plain = [head, &images].concat();
+                let end = plain.len();
+                Ok(Packet::new(plain, 0, end))
             }
-        };
-        if compressed {
-            return Err(unsupported(format!(
-                "the rows of {} are compressed: run `set global log_bin_compress = OFF`",
+            Encoding::PartialJson => Err(unsupported(format!(
+                "a change of {} was logged as a difference of JSON: run \
+                 `set global binlog_row_value_options = ''`, have clients reconnect, then start with \
+                 --resnapshot",
                 table.name
-            )));
+            ))),
         }
+    }
+
+    fn rows(&mut self, rows: RowsPacket) -> Result<(), TailError> {
         let Some(open) = &mut self.open else {
-            let what = format!("rows of {} outside a transaction", table.name);
+            let what = format!("rows of {} outside a transaction", rows.table.name);
             return Err(TailError::OutOfOrder { what });
         };
-        let version = if header.kind < 30 { 1 } else { 2 };
-        open.rows.push(RowsPacket { table, change, version, end: header.end, packet });
-        Ok(())
+        let folder = &self.limits.spill_folder;
+        open.rows
+            .push(rows, folder)
+            .map_err(|source| TailError::Spill { folder: folder.display().to_string(), source })
     }
 }
 
@@ -300,8 +322,40 @@ impl Open {
     }
 }
 
+/// A description that ends too early says of which kind of event it was.
+fn named(header: &Header, error: TailError) -> TailError {
+    match error {
+        TailError::Truncated { source, .. } => truncated(header, source),
+        other => other,
+    }
+}
+
+fn truncated(header: &Header, source: Truncated) -> TailError {
+    TailError::Truncated { kind: header.kind, source }
+}
+
+fn compressed(header: &Header, source: CompressedError) -> TailError {
+    match source {
+        CompressedError::Oversize(limit) => TailError::Oversize { limit },
+        source => TailError::Compressed { kind: header.kind, source },
+    }
+}
+
 fn unsupported(what: impl Into<String>) -> TailError {
     TailError::Unsupported { what: what.into() }
+}
+
+fn unknown(kind: u8) -> String {
+    const TAGGED_GTID: u8 = 42;
+    match kind {
+        TAGGED_GTID => "the server gave a transaction a tagged GTID, which this version does not \
+                        know: have clients leave tags out of gtid_next"
+            .to_owned(),
+        kind => format!(
+            "the binlog holds an event of kind {kind}, which this version does not know and the \
+             server does not let a replica skip"
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ const TABLE_MAP: u8 = 19;
 const WRITE_ROWS: u8 = 23;
 
 fn assembler() -> Assembler {
-    Assembler::new(Followed { database: "d".into(), tables: &["t"] })
+    let limits = Limits { packet_bytes_max: 10_000, spill_folder: std::env::temp_dir() };
+    Assembler::new(Followed { database: "d".into(), tables: &["t"] }, limits)
 }
 
 fn packet(kind: u8, body: &[u8]) -> Packet {
@@ -51,6 +52,10 @@ fn rows(id: u64, value: u8) -> Packet {
     packet(WRITE_ROWS, &body)
 }
 
+fn values(transaction: &Transaction) -> Vec<u8> {
+    transaction.rows.packets().map(|rows| rows.unwrap().body()[11]).collect()
+}
+
 /// Feeds events; returns each transaction's sequence and the values of its rows.
 fn feed(packets: impl IntoIterator<Item = Packet>) -> Result<Vec<(u64, Vec<u8>)>, TailError> {
     let mut assembler = assembler();
@@ -58,8 +63,7 @@ fn feed(packets: impl IntoIterator<Item = Packet>) -> Result<Vec<(u64, Vec<u8>)>
     for packet in packets {
         if let Assembled::Transaction(transaction) = assembler.accept(packet)? {
             let Gtid::MariaDb { sequence, .. } = transaction.gtid else { unreachable!() };
-            let values = transaction.rows.iter().map(|rows| rows.body()[11]).collect();
-            transactions.push((sequence, values));
+            transactions.push((sequence, values(&transaction)));
         }
     }
     Ok(transactions)
@@ -130,18 +134,167 @@ fn foreign_tables_are_skipped_and_their_transactions_still_count() {
 #[test]
 fn what_cannot_be_followed_stops_with_a_sentence() {
     let sentence = |packets: Vec<Packet>| feed(packets).unwrap_err().to_string();
-    let compressed = packet(166, &rows(FOLLOWED, 1).event()[19..]);
-    let said = sentence(vec![gtid(1, 0), table_map(FOLLOWED), compressed]);
-    assert!(said.contains("log_bin_compress"), "{said}");
+    let partial = packet(39, &rows(FOLLOWED, 1).event()[19..]);
+    let said = sentence(vec![gtid(1, 0), table_map(FOLLOWED), partial]);
+    assert!(said.contains("binlog_row_value_options"), "{said}");
     let said = sentence(vec![gtid(1, 0), query("update t set a = 1")]);
     assert!(said.contains("binlog_format"), "{said}");
     let said = sentence(vec![packet(200, &[])]);
     assert!(said.contains("kind 200"), "{said}");
-    let prepare = packet(38, &[0; 13]);
-    let said = sentence(vec![gtid(1, 64), table_map(FOLLOWED), rows(FOLLOWED, 1), prepare]);
-    assert!(said.contains("XA"), "{said}");
+    let said = sentence(vec![packet(42, &[])]);
+    assert!(said.contains("gtid_next"), "{said}");
+    let said = sentence(vec![packet(26, &[])]);
+    assert!(said.contains("lost changes"), "{said}");
     assert!(feed([gtid(1, 0), rows(3, 1)]).is_err());
     assert!(feed([packet(XID, &[0; 8])]).is_err());
+}
+
+fn prepare(name: u8) -> Packet {
+    packet(38, &[0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, name])
+}
+
+/// Feeds events; returns each transaction's sequence, its values, and whether it can be resumed from.
+fn resumable(
+    assembler: &mut Assembler,
+    packets: impl IntoIterator<Item = Packet>,
+) -> Vec<(u64, Vec<u8>, bool)> {
+    let mut transactions = Vec::new();
+    for packet in packets {
+        if let Assembled::Transaction(transaction) = assembler.accept(packet).unwrap() {
+            let Gtid::MariaDb { sequence, .. } = transaction.gtid else { unreachable!() };
+            transactions.push((sequence, values(&transaction), transaction.resumable));
+        }
+    }
+    transactions
+}
+
+#[test]
+fn prepared_rows_come_out_at_their_xa_commit_across_reconnects() {
+    let mut assembler = assembler();
+    let before = [
+        gtid(1, 64),
+        table_map(FOLLOWED),
+        rows(FOLLOWED, 1),
+        query("XA END X'61',X'',1"),
+        prepare(b'a'),
+        gtid(2, 64),
+        table_map(FOREIGN),
+        rows(FOREIGN, 2),
+        prepare(b'b'),
+        gtid(3, 64),
+        table_map(FOLLOWED),
+        rows(FOLLOWED, 3),
+        prepare(b'c'),
+        gtid(4, 0),
+        table_map(FOLLOWED),
+        rows(FOLLOWED, 4),
+        packet(XID, &[0; 8]),
+        gtid(5, 0),
+    ];
+    let expected =
+        [(1, vec![], false), (2, vec![], false), (3, vec![], false), (4, vec![4], false)];
+    assert_eq!(resumable(&mut assembler, before), expected);
+    assembler.reconnected();
+    let after = [
+        gtid(5, 128),
+        query("XA COMMIT X'61',X'',1"),
+        gtid(6, 128),
+        query("XA COMMIT X'62',X'',1"),
+        gtid(7, 128),
+        query("XA ROLLBACK X'63',X'',1"),
+        gtid(8, 128),
+        query("XA ROLLBACK X'64',X'',1"),
+    ];
+    let expected = [(5, vec![1], false), (6, vec![], false), (7, vec![], true), (8, vec![], true)];
+    assert_eq!(resumable(&mut assembler, after), expected);
+}
+
+#[test]
+fn an_xa_transaction_of_one_phase_is_like_any_other() {
+    let mut one_phase = prepare(b'a').event().to_vec();
+    one_phase[19] = 1;
+    let packets = [
+        gtid(1, 0),
+        query("XA START X'61',X'',1"),
+        table_map(FOLLOWED),
+        rows(FOLLOWED, 1),
+        query("XA END X'61',X'',1"),
+        packet(38, &one_phase[19..]),
+        gtid(2, 0),
+        table_map(FOLLOWED),
+        rows(FOLLOWED, 2),
+        query("XA COMMIT X'61',X'',1 ONE PHASE"),
+        gtid(3, 0),
+        table_map(FOLLOWED),
+        rows(FOLLOWED, 3),
+        query("XA ROLLBACK X'61',X'',1"),
+    ];
+    let expected = [(1, vec![1], true), (2, vec![2], true), (3, vec![], true)];
+    assert_eq!(resumable(&mut assembler(), packets), expected);
+}
+
+#[test]
+fn an_xa_commit_of_what_was_prepared_before_our_time_asks_for_a_snapshot() {
+    let error = feed([gtid(1, 128), query("XA COMMIT X'61',X'',1")]).unwrap_err();
+    assert_eq!(error.directive(), crate::error::Directive::Resnapshot);
+}
+
+#[test]
+fn a_compressed_event_gives_the_same_rows() {
+    let plain = rows(FOLLOWED, 7);
+    // Head: table id, flags, number of columns, columns present.
+    let (head, images) = plain.event()[19..].split_at(10);
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut zlib, images).unwrap();
+    let length = u8::try_from(images.len()).unwrap();
+    let body = [head, &[0x81, length], &zlib.finish().unwrap()].concat();
+    let packets = [gtid(1, 0), table_map(FOLLOWED), packet(166, &body), packet(XID, &[0; 8])];
+    assert_eq!(feed(packets).unwrap(), [(1, vec![7])]);
+}
+
+#[test]
+fn a_compressed_statement_is_read_too() {
+    let text = b"truncate t";
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut zlib, text).unwrap();
+    let mut body = query("").event()[19..].to_vec();
+    body.extend([0x81, 10]);
+    body.extend(zlib.finish().unwrap());
+    let said = feed([gtid(1, 1), packet(165, &body)]).unwrap_err().to_string();
+    assert!(said.contains("TRUNCATE"), "{said}");
+}
+
+#[test]
+fn a_compressed_transaction_gives_what_its_events_give() {
+    let payload = |events: &[Packet]| {
+        let events: Vec<u8> = events
+            .iter()
+            .flat_map(|packet| {
+                let mut event = packet.event().to_vec();
+                let length = u32::try_from(event.len()).unwrap();
+                event[9..13].copy_from_slice(&length.to_le_bytes());
+                event
+            })
+            .collect();
+        let level = ruzstd::encoding::CompressionLevel::Fastest;
+        let zstd = ruzstd::encoding::compress_to_vec(events.as_slice(), level);
+        let length = u16::try_from(events.len()).unwrap().to_le_bytes();
+        packet(40, &[&[2, 1, 0, 3, 3, 0xfc, length[0], length[1], 0], zstd.as_slice()].concat())
+    };
+    let inside = [
+        query("BEGIN"),
+        table_map(FOLLOWED),
+        rows(FOLLOWED, 1),
+        table_map(FOREIGN),
+        rows(FOREIGN, 2),
+        rows(FOLLOWED, 3),
+        packet(XID, &[0; 8]),
+    ];
+    assert_eq!(feed([gtid(1, 0), payload(&inside)]).unwrap(), [(1, vec![1, 3])]);
+    let nested = [query("BEGIN"), payload(&inside)];
+    assert!(feed([gtid(1, 0), payload(&nested)]).is_err());
+    let more = [query("BEGIN"), packet(XID, &[0; 8]), query("BEGIN")];
+    assert!(feed([gtid(1, 0), payload(&more)]).is_err());
 }
 
 #[test]

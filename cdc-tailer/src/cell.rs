@@ -5,7 +5,7 @@ use chrono::NaiveDate;
 use crate::{
     bytes::{Bytes, Truncated},
     column::Kind,
-    decimal,
+    decimal, json,
 };
 
 /// A value, borrowed from its event where it is a run of bytes.
@@ -14,17 +14,20 @@ pub(crate) enum Cell<'a> {
     Null,
     Int(i64),
     Unsigned(u64),
-    Float(f64),
+    Float(f32),
+    Double(f64),
     /// Digits with sign and point.
     Decimal(String),
     Text(&'a [u8]),
+    /// A JSON document as text.
+    Json(String),
     /// Bytes, and how many zeros the server cut off.
     Bytes(&'a [u8], usize),
     /// Microseconds since 1970 of a DATETIME, which knows no zone and is taken as UTC; `None`: a
     /// date that is none, like 0000-00-00.
     DateTime(Option<i64>),
-    /// Microseconds since 1970 of a TIMESTAMP.
-    Timestamp(i64),
+    /// Microseconds since 1970 of a TIMESTAMP; `None` as above.
+    Timestamp(Option<i64>),
     /// Days since 1970; `None` as above.
     Date(Option<i64>),
     /// Microseconds, possibly negative.
@@ -39,8 +42,8 @@ impl<'a> Cell<'a> {
                 Self::Unsigned(bytes.little_endian(width)?)
             }
             Kind::Int { bytes: width, unsigned: false } => Self::Int(signed(width, bytes)?),
-            Kind::Float => Self::Float(f64::from(f32::from_le_bytes(bytes.array()?))),
-            Kind::Double => Self::Float(f64::from_le_bytes(bytes.array()?)),
+            Kind::Float => Self::Float(f32::from_le_bytes(bytes.array()?)),
+            Kind::Double => Self::Double(f64::from_le_bytes(bytes.array()?)),
             Kind::Decimal { precision, scale } => {
                 Self::Decimal(decimal::read(precision, scale, bytes)?)
             }
@@ -53,9 +56,12 @@ impl<'a> Cell<'a> {
             Kind::DateTime { fraction } => Self::DateTime(date_time(fraction, bytes)?),
             Kind::Timestamp { fraction } => {
                 let seconds = bytes.big_endian(4)?.cast_signed();
-                Self::Timestamp(seconds * 1_000_000 + micros(fraction, bytes)?)
+                let micros = seconds * 1_000_000 + micros(fraction, bytes)?;
+                // What the server keeps for 0000-00-00 00:00:00.
+                Self::Timestamp((micros != 0).then_some(micros))
             }
             Kind::Text { length_bytes } => Self::Text(run(length_bytes, bytes)?),
+            Kind::Json { length_bytes } => Self::Json(json::read(run(length_bytes, bytes)?)?),
             Kind::Bytes { length_bytes } => Self::Bytes(run(length_bytes, bytes)?, 0),
             Kind::FixedBytes { length_bytes, length } => {
                 let run = run(length_bytes, bytes)?;
@@ -65,7 +71,7 @@ impl<'a> Cell<'a> {
                 Self::Unsigned(bytes.little_endian(width)?)
             }
             Kind::Bit { bytes: width } => Self::Unsigned(bytes.big_endian(width)?),
-            Kind::Unsupported(_) => return Ok(None),
+            Kind::OtherText { .. } | Kind::Unsupported(_) => return Ok(None),
         }))
     }
 }
@@ -176,6 +182,13 @@ mod tests {
             read(Kind::Time { fraction: 0 }, &[0x80, 0x10, 0x45]),
             Cell::Time(3_665_000_000)
         );
+    }
+
+    #[test]
+    fn timestamps_pass_2038_and_zero_is_none() {
+        let kind = Kind::Timestamp { fraction: 0 };
+        assert_eq!(read(kind, &[0x80, 0, 0, 0]), Cell::Timestamp(Some(2_147_483_648_000_000)));
+        assert_eq!(read(kind, &[0; 4]), Cell::Timestamp(None));
     }
 
     #[test]

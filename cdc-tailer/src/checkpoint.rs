@@ -4,23 +4,24 @@
 //! per database: whoever starts later fences whoever wrote before, so a tailer that was stopped for
 //! a while and wakes up cannot move the position back.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use runtime::{Backoff, Clock};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use topic::{FencedWriter, TableReader, TopicError, TopicNames};
+use topic::{Acknowledged, FencedWriter, TableReader, TopicError, TopicNames};
 use tracing::{debug, warn};
 
 use crate::{
     metrics,
     position::{Flavor, GtidSet, NotAPosition, Position},
+    snapshot::Progress,
 };
 
 /// The layout of [`Checkpoint`].
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Time between checkpoints while the position moves: what a killed tailer sends again.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -43,16 +44,22 @@ pub(crate) struct Checkpoint {
     /// The same as a file and an offset, for people.
     file: String,
     offset: u64,
-    /// The last acknowledged offset of each partition, by topic: a topic that holds less has lost
-    /// what we count on.
-    pub(crate) acknowledged: BTreeMap<String, BTreeMap<i32, i64>>,
+    /// The newest moment whose changes are all up to here, milliseconds since 1970.
+    pub(crate) as_of_ms: i64,
+    /// The last acknowledged message of each partition, by topic: a topic that does not hold them has
+    /// lost what we count on.
+    pub(crate) acknowledged: Acknowledged,
+    /// A snapshot under way: the tables are in the topics only so far.
+    pub(crate) snapshot: Option<Progress>,
 }
 
 impl Checkpoint {
     pub(crate) fn new(
         server: &str,
         position: &Position,
-        acknowledged: BTreeMap<String, BTreeMap<i32, i64>>,
+        as_of_ms: i64,
+        acknowledged: Acknowledged,
+        snapshot: Option<Progress>,
     ) -> Self {
         Self {
             version: VERSION,
@@ -61,8 +68,15 @@ impl Checkpoint {
             gtid: position.gtids.to_string(),
             file: position.file.to_string(),
             offset: position.offset,
+            as_of_ms,
             acknowledged,
+            snapshot,
         }
+    }
+
+    /// As the server writes it.
+    pub(crate) fn gtid(&self) -> &str {
+        &self.gtid
     }
 
     pub(crate) fn position(&self) -> Result<Position, NotAPosition> {
@@ -74,9 +88,40 @@ impl Checkpoint {
     }
 }
 
-/// Reads and writes the checkpoints of one database.
+/// The last checkpoint of a database. One that cannot be read counts as none, and is told about.
+pub(crate) async fn load(
+    brokers: &str,
+    names: &TopicNames,
+    database: &str,
+) -> Result<Option<Checkpoint>, TopicError> {
+    let messages = TableReader::open(brokers, &names.checkpoint()).await?.read_to_end().await?;
+    let own = messages.into_iter().rev().find(|message| message.key == database.as_bytes());
+    let Some(payload) = own.and_then(|message| message.payload) else { return Ok(None) };
+    match topic::decode::<Layout>(&payload).map(|layout| layout.version) {
+        Ok(VERSION) => {}
+        Ok(version) => {
+            warn!(checkpoint.version = version, "checkpoint has another layout, it is not used");
+            return Ok(None);
+        }
+        Err(_) => {}
+    }
+    match topic::decode(&payload) {
+        Ok(checkpoint) => Ok(Some(checkpoint)),
+        Err(error) => {
+            warn!(error = runtime::report(&error), "checkpoint is damaged, it is not used");
+            Ok(None)
+        }
+    }
+}
+
+/// What every layout has.
+#[derive(Deserialize)]
+struct Layout {
+    version: u32,
+}
+
+/// Writes the checkpoints of one database.
 pub(crate) struct Store {
-    brokers: String,
     topic: String,
     key: String,
     writer: FencedWriter,
@@ -91,29 +136,10 @@ impl Store {
     ) -> Result<Self, TopicError> {
         let id = format!("{}.cdc-tailer.{database}", names.prefix());
         Ok(Self {
-            brokers: brokers.to_owned(),
             topic: names.checkpoint(),
             key: database.to_owned(),
             writer: FencedWriter::take_over(brokers, &id).await?,
         })
-    }
-
-    /// The last checkpoint. One that cannot be read counts as none, and is told about.
-    pub(crate) async fn load(&self) -> Result<Option<Checkpoint>, TopicError> {
-        let messages = TableReader::open(&self.brokers, &self.topic).await?.read_to_end().await?;
-        let own = messages.into_iter().rev().find(|message| message.key == self.key.as_bytes());
-        let Some(payload) = own.and_then(|message| message.payload) else { return Ok(None) };
-        match topic::decode::<Checkpoint>(&payload) {
-            Ok(checkpoint) if checkpoint.version == VERSION => Ok(Some(checkpoint)),
-            Ok(checkpoint) => {
-                warn!(checkpoint.version, "checkpoint has another layout, it is not used");
-                Ok(None)
-            }
-            Err(error) => {
-                warn!(error = runtime::report(&error), "checkpoint is damaged, it is not used");
-                Ok(None)
-            }
-        }
     }
 
     /// Writes a checkpoint; waits while the broker is away.
@@ -133,10 +159,12 @@ impl Store {
     }
 }
 
-/// Writes the newest checkpoint at most every [`INTERVAL`], until `finish`, and once more then.
+/// Writes the newest checkpoint at most every [`INTERVAL`], until `finish`, and once more then; says
+/// what is written.
 pub(crate) async fn keep(
     store: Store,
     mut newest: watch::Receiver<Option<Checkpoint>>,
+    written: watch::Sender<Option<Checkpoint>>,
     clock: Clock,
     finish: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -152,6 +180,7 @@ pub(crate) async fn keep(
         debug!(binlog.gtid = checkpoint.gtid, "checkpoint written");
         let now = Duration::from_millis(clock.now().timestamp_millis().unsigned_abs());
         ::metrics::gauge!(metrics::CHECKPOINT).set(now.as_secs_f64());
+        written.send_replace(Some(checkpoint));
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
             () = finish.cancelled() => {}
@@ -161,14 +190,18 @@ pub(crate) async fn keep(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
     fn a_checkpoint_gives_its_position_back() {
         let gtids = GtidSet::parse(Flavor::MariaDb, "0-1-42").unwrap();
         let position = Position { gtids, file: "binlog.000003".into(), offset: 77 };
-        let offsets = BTreeMap::from([("t".to_owned(), BTreeMap::from([(3, 9)]))]);
-        let checkpoint = Checkpoint::new("1/uid", &position, offsets);
+        let place = topic::Place { offset: 9, time_ms: 1_700_000_000_000 };
+        let places = BTreeMap::from([("t".to_owned(), BTreeMap::from([(3, place)]))]);
+        let snapshot = Some(Progress::of_all());
+        let checkpoint = Checkpoint::new("1/uid", &position, 5, places, snapshot);
         let bytes = serde_json::to_vec(&checkpoint).unwrap();
         let read: Checkpoint = topic::decode(&bytes).unwrap();
         assert_eq!(read, checkpoint);

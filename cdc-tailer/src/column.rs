@@ -1,5 +1,7 @@
 //! How one column's cells are laid out.
 
+use std::fmt;
+
 use crate::bytes::{Bytes, Truncated};
 
 /// The collation that means bytes, not text.
@@ -35,7 +37,15 @@ pub(crate) enum Kind {
     Text {
         length_bytes: usize,
     },
-    /// VARBINARY, BLOB.
+    /// Text in another character set than UTF-8: a collation of it.
+    OtherText {
+        collation: u64,
+    },
+    /// MySQL's; MariaDB's is text.
+    Json {
+        length_bytes: usize,
+    },
+    /// VARBINARY, BLOB, geometry, vector.
     Bytes {
         length_bytes: usize,
     },
@@ -92,8 +102,10 @@ impl Kind {
                 let (bits, bytes) = (usize::from(metadata.u8()?), usize::from(metadata.u8()?));
                 Self::Bit { bytes: bytes + usize::from(bits > 0) }
             }
-            // JSON, geometry, vector, MariaDB's compressed blob: a byte; its compressed varchar: two.
-            140 | 242 | 245 | 255 => {
+            245 => Self::Json { length_bytes: usize::from(metadata.u8()?) },
+            242 | 255 => Self::Bytes { length_bytes: usize::from(metadata.u8()?) },
+            // MariaDB's compressed blob has a byte here, its compressed varchar two.
+            140 => {
                 metadata.u8()?;
                 Self::Unsupported(code)
             }
@@ -130,18 +142,77 @@ impl Kind {
 
     /// Whether the table map's list of character sets has an entry for it.
     pub(crate) fn is_character(self) -> bool {
-        matches!(self, Self::Text { .. } | Self::FixedBytes { .. } | Self::Unsupported(140 | 141))
+        matches!(
+            self,
+            // Bytes, before character sets are known, are geometries and vectors.
+            Self::Text { .. }
+                | Self::FixedBytes { .. }
+                | Self::Bytes { .. }
+                | Self::Unsupported(140 | 141)
+        )
     }
 
     /// What a character set makes of it. Without one every run of bytes counts as text.
     pub(crate) fn with_collation(self, collation: u64) -> Self {
         match self {
             Self::Text { length_bytes } if collation == BINARY => Self::Bytes { length_bytes },
+            Self::Text { .. } | Self::FixedBytes { .. }
+                if collation != BINARY && !is_utf8(collation) =>
+            {
+                Self::OtherText { collation }
+            }
             Self::FixedBytes { length_bytes, .. } if collation != BINARY => {
                 Self::Text { length_bytes }
             }
             other => other,
         }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int { bytes, unsigned } => {
+                let sign = if *unsigned { "an unsigned" } else { "a signed" };
+                write!(f, "{sign} integer of {bytes} bytes")
+            }
+            Self::Float | Self::Double => f.write_str("a floating-point number"),
+            Self::Decimal { precision, scale } => write!(f, "a decimal({precision},{scale})"),
+            Self::Year => f.write_str("a year"),
+            Self::Date => f.write_str("a date"),
+            Self::Time { fraction } => write!(f, "a time({fraction})"),
+            Self::DateTime { fraction } => write!(f, "a datetime({fraction})"),
+            Self::Timestamp { fraction } => write!(f, "a timestamp({fraction})"),
+            Self::Text { .. } => f.write_str("UTF-8 text"),
+            Self::OtherText { collation } => {
+                write!(f, "text of another character set than UTF-8 (collation {collation})")
+            }
+            Self::Json { .. } => f.write_str("json"),
+            Self::Bytes { .. } | Self::FixedBytes { .. } => f.write_str("bytes"),
+            Self::Enum { .. } => f.write_str("an enum"),
+            Self::Set { .. } => f.write_str("a set"),
+            Self::Bit { .. } => f.write_str("bits"),
+            Self::Unsupported(code) => write!(f, "of a type without decoder (code {code})"),
+        }
+    }
+}
+
+/// Whether a collation's texts are UTF-8, or its subset ASCII. The numbers are fixed in the servers'
+/// sources.
+fn is_utf8(collation: u64) -> bool {
+    /// MariaDB gives collations without padding the number of the padded one and this.
+    const NOPAD: u64 = 1024;
+    let padded =
+        if (NOPAD..2 * NOPAD).contains(&collation) { collation - NOPAD } else { collation };
+    match padded {
+        // ASCII.
+        11 | 65 => true,
+        // Three bytes a character, then four.
+        33 | 76 | 83 | 192..=215 | 223 | 576..=578 => true,
+        45 | 46 | 224..=247 | 255..=323 | 608..=610 => true,
+        // MariaDB's of UCA 14.
+        2048..=2559 => true,
+        _ => false,
     }
 }
 

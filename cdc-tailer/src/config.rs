@@ -1,14 +1,34 @@
 //! The tailer's configuration.
 
-use clap::Parser;
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Parser, builder::PossibleValuesParser};
 use runtime::{ProcessConfig, Secret};
 use topic::{DEFAULT_PARTITIONS, TopicLayout};
+
+use crate::messages::TABLES;
 
 /// Bytes of binlog between reader and publisher: keeps both busy, and memory small.
 const QUEUE_BYTES: usize = 8 * 1024 * 1024;
 
 /// Longest event: the servers' own limit for a packet.
 const PACKET_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Unlike /tmp never in memory.
+const SPILL_FOLDER: &str = "/var/tmp";
+
+/// Longest message: librdkafka takes 1,000,000 bytes with its framing, brokers 1 MiB by default.
+const MESSAGE_BYTES_MAX: usize = 990_000;
+
+/// How long a leader may be silent before another tailer leads: the least that brokers allow by default.
+const LEADER_TIMEOUT_MS: u64 = 6_000;
+
+/// Bounds of that: a second is the least for a machine that is busy; half an hour is what brokers take.
+const LEADER_TIMEOUT_MS_MIN: u64 = 1_000;
+const LEADER_TIMEOUT_MS_MAX: u64 = 1_800_000;
+
+/// What `--resnapshot` without a table means.
+const ALL_TABLES: &str = "all";
 
 /// Follows the binlog of one database and writes its changes to the topics.
 #[derive(Debug, Clone, Parser)]
@@ -20,8 +40,8 @@ pub struct Config {
     pub database_url: Secret,
 
     /// Kafka brokers, host:port, separated by commas.
-    #[arg(long, env = "KAFKA_BROKERS")]
-    pub kafka_brokers: String,
+    #[arg(long, env = "KAFKA_BROKERS", required_unless_present = "dry_run")]
+    pub kafka_brokers: Option<String>,
 
     /// Stands before every topic's name, with a dot behind it.
     #[arg(long, env = "TOPIC_PREFIX", default_value = "coupon")]
@@ -48,16 +68,65 @@ pub struct Config {
     #[arg(long, env = "PACKET_BYTES_MAX", default_value_t = PACKET_BYTES_MAX)]
     pub packet_bytes_max: usize,
 
-    /// Forget the checkpoint: read all followed tables anew, then go on from now.
+    /// Where the rows of a transaction over some megabytes wait for its end: on a disk, as large as the
+    /// longest transaction.
+    #[arg(long, env = "SPILL_FOLDER", default_value = SPILL_FOLDER)]
+    pub spill_folder: PathBuf,
+
+    /// Longest message sent, in bytes; what is longer becomes a dead letter. Not above what the brokers
+    /// take (message.max.bytes).
+    #[arg(long, env = "MESSAGE_BYTES_MAX", default_value_t = MESSAGE_BYTES_MAX)]
+    pub message_bytes_max: usize,
+
+    /// After how many milliseconds of a leader's silence another tailer of this database leads.
+    #[arg(long, env = "LEADER_TIMEOUT_MS", default_value_t = LEADER_TIMEOUT_MS,
+        value_parser = clap::value_parser!(u64).range(LEADER_TIMEOUT_MS_MIN..=LEADER_TIMEOUT_MS_MAX))]
+    pub leader_timeout_ms: u64,
+
+    /// Read a table anew through its topic and go on at the checkpoint; without a table: forget the
+    /// checkpoint, read all and go on from now. For one start: with each start it is done again.
+    #[arg(long, num_args = 0..=1, default_missing_value = ALL_TABLES, value_name = "TABLE",
+        value_parser = PossibleValuesParser::new([ALL_TABLES].iter().chain(TABLES).copied()))]
+    pub resnapshot: Option<String>,
+
+    /// Print the last checkpoint and end; a tailer that runs is not disturbed.
     #[arg(long)]
-    pub resnapshot: bool,
+    pub print_position: bool,
+
+    /// Print changes from now on as JSON lines, one event each; without brokers and checkpoint.
+    #[arg(long, conflicts_with_all = ["print_position", "resnapshot"])]
+    pub dry_run: bool,
 
     /// What every process takes.
     #[command(flatten)]
     pub process: ProcessConfig,
 }
 
+/// What [`Config::resnapshot`] asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resnapshot<'a> {
+    /// All tables, from now.
+    All,
+    /// One table.
+    Table(&'a str),
+}
+
 impl Config {
+    pub(crate) fn brokers(&self) -> &str {
+        self.kafka_brokers.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn leader_timeout(&self) -> Duration {
+        Duration::from_millis(self.leader_timeout_ms)
+    }
+
+    pub(crate) fn wanted_snapshot(&self) -> Option<Resnapshot<'_>> {
+        self.resnapshot.as_deref().map(|table| match table {
+            ALL_TABLES => Resnapshot::All,
+            table => Resnapshot::Table(table),
+        })
+    }
+
     pub(crate) fn layout(&self) -> TopicLayout {
         TopicLayout { partitions: self.topic_partitions, replication: self.topic_replication }
     }
@@ -81,5 +150,23 @@ mod tests {
         assert_eq!(config.server_id("coupon"), config.server_id("coupon"));
         assert_ne!(config.server_id("coupon"), config.server_id("other"));
         assert!(!format!("{config:?}").contains("u:p"));
+    }
+
+    #[test]
+    fn a_snapshot_is_of_one_table_or_all_and_a_dry_run_needs_no_broker() {
+        let parse = |arguments: &[&str]| {
+            let given = ["cdc-tailer", "--database-url", "mysql://u:p@h/d"];
+            Config::try_parse_from(given.iter().chain(arguments))
+        };
+        let wanted = |arguments: &[&str]| {
+            let config = parse(&[&["--kafka-brokers", "h:1"], arguments].concat()).unwrap();
+            config.wanted_snapshot().map(|wanted| format!("{wanted:?}"))
+        };
+        assert_eq!(wanted(&[]), None);
+        assert_eq!(wanted(&["--resnapshot"]).unwrap(), "All");
+        assert_eq!(wanted(&["--resnapshot", "user_coupon"]).unwrap(), "Table(\"user_coupon\")");
+        assert!(parse(&["--kafka-brokers", "h:1", "--resnapshot", "claim"]).is_err());
+        assert!(parse(&["--dry-run"]).is_ok());
+        assert!(parse(&[]).is_err());
     }
 }

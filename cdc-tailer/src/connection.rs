@@ -265,8 +265,8 @@ fn classify(code: u16, message: String) -> TailError {
     let lower = message.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| lower.contains(words));
     match code {
-        DUPLICATE_SERVER_ID => TailError::Ended { reason: message },
-        CANNOT_READ_BINLOG if says(&REPLACED) => TailError::Ended { reason: message },
+        DUPLICATE_SERVER_ID => TailError::Evicted { reason: message },
+        CANNOT_READ_BINLOG if says(&REPLACED) => TailError::Evicted { reason: message },
         CANNOT_READ_BINLOG if says(&POSITION_LOST) => TailError::PositionLost { reason: message },
         // Access denied, and lacking the privilege to replicate.
         1045 | 1227 => TailError::Denied { reason: message },
@@ -286,7 +286,7 @@ mod tests {
                     slave state is too old and required binlog files have been purged.";
         assert!(matches!(classify(1236, lost.into()), TailError::PositionLost { .. }));
         let evicted = "A slave with the same server_uuid/server_id as this slave has connected";
-        assert!(matches!(classify(1236, evicted.into()), TailError::Ended { .. }));
+        assert!(matches!(classify(1236, evicted.into()), TailError::Evicted { .. }));
         let too_long = "log event entry exceeded max_allowed_packet";
         assert!(matches!(classify(1236, too_long.into()), TailError::Server { .. }));
     }

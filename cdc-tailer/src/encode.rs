@@ -2,8 +2,10 @@
 //!
 //! Encodings: integers as numbers; DATETIME up to 3 digits of a second as milliseconds since 1970,
 //! beyond that as microseconds; TIMESTAMP as ISO 8601 in UTC; DATE as days since 1970; TIME as
-//! microseconds; DECIMAL as text; ENUM and SET as their numbers; binary columns as base64; dates
-//! that are none (0000-00-00) as null. What `topic::Event` reads is a subset of this.
+//! microseconds; DECIMAL as text; ENUM and SET as their labels; JSON as text that holds it; BIT as a
+//! number; binary columns as base64; dates that are none (0000-00-00) as null. What `topic::Event` reads is a subset of this.
+
+use std::borrow::Cow;
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
@@ -11,6 +13,7 @@ use thiserror::Error;
 use topic::Op;
 
 use crate::{
+    base64,
     cell::Cell,
     column::Kind,
     event::Change,
@@ -101,7 +104,7 @@ fn image(out: &mut Vec<u8>, table: &Table, cells: Option<&[Cell<'_>]>) -> Result
     for (column, cell) in table.columns.iter().zip(cells) {
         out.push(separator);
         separator = b',';
-        out.extend(column.label.as_bytes());
+        out.extend(column.key.as_bytes());
         value(out, column, cell)
             .ok_or_else(|| NotUtf8 { table: table.name.clone(), column: column.name.clone() })?;
     }
@@ -112,18 +115,28 @@ fn image(out: &mut Vec<u8>, table: &Table, cells: Option<&[Cell<'_>]>) -> Result
 /// `None`: a text that is not UTF-8.
 fn value(out: &mut Vec<u8>, column: &Column, cell: &Cell<'_>) -> Option<()> {
     match cell {
-        Cell::Null | Cell::DateTime(None) | Cell::Date(None) => out.extend(b"null"),
+        Cell::Null | Cell::DateTime(None) | Cell::Timestamp(None) | Cell::Date(None) => {
+            out.extend(b"null");
+        }
         Cell::Int(number) | Cell::Time(number) | Cell::Date(Some(number)) => json(out, number),
-        Cell::Unsigned(number) => json(out, number),
+        Cell::Unsigned(number) => match label(column, *number) {
+            Some(label) => json(out, &label),
+            None => json(out, number),
+        },
         Cell::Float(number) => json(out, number),
-        Cell::Decimal(digits) => json(out, digits),
+        Cell::Double(number) => json(out, number),
+        Cell::Decimal(text) | Cell::Json(text) => json(out, text),
         Cell::Text(bytes) => json(out, std::str::from_utf8(bytes).ok()?),
-        Cell::Bytes(bytes, zeros) => base64(out, bytes, *zeros),
+        Cell::Bytes(bytes, zeros) => {
+            out.push(b'"');
+            base64::append(out, bytes.iter().copied().chain(std::iter::repeat_n(0, *zeros)));
+            out.push(b'"');
+        }
         Cell::DateTime(Some(micros)) => match column.kind {
             Kind::DateTime { fraction: 4.. } => json(out, micros),
             _ => json(out, &micros.div_euclid(1000)),
         },
-        Cell::Timestamp(micros) => {
+        Cell::Timestamp(Some(micros)) => {
             let time = DateTime::from_timestamp_micros(*micros).unwrap_or_default();
             json(out, &time.to_rfc3339_opts(SecondsFormat::AutoSi, true));
         }
@@ -131,24 +144,29 @@ fn value(out: &mut Vec<u8>, column: &Column, cell: &Cell<'_>) -> Option<()> {
     Some(())
 }
 
-fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(&mut *out, value).expect("numbers and texts always fit into a vector");
+/// The label of an ENUM's number, or those of a SET's, as the server shows them. `None`: the column
+/// has no labels, or not this one.
+fn label(column: &Column, number: u64) -> Option<Cow<'_, str>> {
+    let labels = &column.labels;
+    match column.kind {
+        Kind::Enum { .. } if number == 0 => Some("".into()),
+        Kind::Enum { .. } => {
+            let index = usize::try_from(number - 1).ok()?;
+            labels.get(index).map(|label| label.as_str().into())
+        }
+        Kind::Set { .. }
+            if number.checked_shr(u32::try_from(labels.len()).ok()?).unwrap_or(0) == 0 =>
+        {
+            let chosen = labels.iter().enumerate().filter(|(bit, _)| number >> bit & 1 == 1);
+            let chosen: Vec<_> = chosen.map(|(_, label)| label.as_str()).collect();
+            Some(chosen.join(",").into())
+        }
+        _ => None,
+    }
 }
 
-/// Appends `bytes` and `zeros` more zero bytes as a base64 string, with padding.
-fn base64(out: &mut Vec<u8>, bytes: &[u8], zeros: usize) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut all = bytes.iter().copied().chain(std::iter::repeat_n(0, zeros));
-    out.push(b'"');
-    while let Some(first) = all.next() {
-        let (second, third) = (all.next(), all.next());
-        let [a, b, c] = [first, second.unwrap_or(0), third.unwrap_or(0)].map(usize::from);
-        out.push(DIGITS[a >> 2]);
-        out.push(DIGITS[(a << 4 | b >> 4) & 63]);
-        out.push(second.map_or(b'=', |_| DIGITS[(b << 2 | c >> 6) & 63]));
-        out.push(third.map_or(b'=', |_| DIGITS[c & 63]));
-    }
-    out.push(b'"');
+fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(&mut *out, value).expect("numbers and texts always fit into a vector");
 }
 
 #[cfg(test)]
@@ -206,10 +224,29 @@ mod tests {
 
     #[test]
     fn bytes_are_base64_with_the_zeros_the_server_cut_off() {
+        let column = Column::new("b".into(), Kind::FixedBytes { length_bytes: 1, length: 4 });
         let mut out = Vec::new();
-        base64(&mut out, b"ab", 2);
-        base64(&mut out, b"", 0);
-        base64(&mut out, b"abc", 0);
-        assert_eq!(out, br#""YWIAAA==""""YWJj""#);
+        value(&mut out, &column, &Cell::Bytes(b"ab", 2)).unwrap();
+        assert_eq!(out, br#""YWIAAA==""#);
+    }
+
+    #[test]
+    fn labels_stand_for_their_numbers() {
+        let labels = || vec!["one".to_owned(), "t\"wo".to_owned(), "three".to_owned()];
+        let written = |kind, number| {
+            let column = Column { labels: labels(), ..Column::new("e".into(), kind) };
+            let mut out = Vec::new();
+            value(&mut out, &column, &Cell::Unsigned(number)).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(written(Kind::Enum { bytes: 1 }, 2), r#""t\"wo""#);
+        assert_eq!(
+            written(Kind::Enum { bytes: 1 }, 0),
+            r#""""#,
+            "what the server makes of no label"
+        );
+        assert_eq!(written(Kind::Enum { bytes: 1 }, 9), "9", "a label that is not described");
+        assert_eq!(written(Kind::Set { bytes: 1 }, 0b101), r#""one,three""#);
+        assert_eq!(written(Kind::Set { bytes: 1 }, 0), r#""""#);
     }
 }

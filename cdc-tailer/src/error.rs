@@ -5,7 +5,8 @@ use std::io;
 use thiserror::Error;
 
 use crate::{
-    bytes::Truncated, encode::NotUtf8, position::NotAPosition, rows::RowsError, table::TableError,
+    bytes::Truncated, compressed::CompressedError, encode::NotUtf8, position::NotAPosition,
+    rows::RowsError, table::TableError,
 };
 
 /// A failure between the server and the publisher.
@@ -29,7 +30,16 @@ pub(crate) enum TailError {
     /// The connection broke.
     #[error("the binlog connection was lost")]
     Lost(#[source] io::Error),
-    /// The server ended the stream: it stops, or another replica came under our server id.
+    /// Another replica came under our server id.
+    #[error(
+        "another replica has our server id and takes our place on the server: give one of the two \
+         another SERVER_ID: {reason}"
+    )]
+    Evicted {
+        /// The server's words.
+        reason: String,
+    },
+    /// The server ended the stream: it stops.
     #[error("the server ended the binlog stream: {reason}")]
     Ended {
         /// The server's words.
@@ -67,6 +77,14 @@ pub(crate) enum TailError {
         /// How.
         source: Truncated,
     },
+    /// A compressed event cannot be read.
+    #[error("a binlog event of kind {kind} {source}")]
+    Compressed {
+        /// The event's kind.
+        kind: u8,
+        /// How.
+        source: CompressedError,
+    },
     /// Events come in an order that no server writes.
     #[error("the binlog is out of order: {what}")]
     OutOfOrder {
@@ -84,6 +102,14 @@ pub(crate) enum TailError {
     Unsupported {
         /// What, and the way out.
         what: String,
+    },
+    /// A transaction's rows cannot be put aside.
+    #[error("a long transaction's rows cannot be written to {folder} (see --spill-folder)")]
+    Spill {
+        /// Where.
+        folder: String,
+        /// Why.
+        source: io::Error,
     },
     /// A followed table's description is of no use.
     #[error(transparent)]
@@ -104,6 +130,8 @@ pub(crate) enum TailError {
 pub(crate) enum Directive {
     /// Connect again, as long as it takes.
     Reconnect,
+    /// Connect again, but not for ever: the other one would be thrown off by us in turn.
+    GiveWay,
     /// Connect again, but the same place must not fail many times.
     Suspect,
     /// Read the tables anew and go on from now.
@@ -117,14 +145,17 @@ impl TailError {
     pub(crate) fn directive(&self) -> Directive {
         match self {
             Self::Connect { .. } | Self::Lost(_) | Self::Ended { .. } => Directive::Reconnect,
-            Self::Checksum { .. } | Self::Truncated { .. } | Self::OutOfOrder { .. } => {
-                Directive::Suspect
-            }
+            Self::Evicted { .. } => Directive::GiveWay,
+            Self::Checksum { .. }
+            | Self::Truncated { .. }
+            | Self::Compressed { .. }
+            | Self::OutOfOrder { .. } => Directive::Suspect,
             Self::PositionLost { .. } => Directive::Resnapshot,
             Self::Denied { .. }
             | Self::Server { .. }
             | Self::Oversize { .. }
             | Self::Unsupported { .. }
+            | Self::Spill { .. }
             | Self::Table(_)
             | Self::Rows(_)
             | Self::Text(_)

@@ -3,6 +3,7 @@
 use crate::{
     bytes::{Bytes, Truncated},
     position::Gtid,
+    xa::Xid,
 };
 
 /// Length of the header before every event.
@@ -36,8 +37,18 @@ pub(crate) enum Change {
     Delete,
 }
 
-/// An event's body, as far as the assembler must know it.
+/// How a rows event's images are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Plain,
+    /// Bytes behind the head are compressed as MariaDB does.
+    Compressed,
+    /// JSON columns come as differences (MySQL).
+    PartialJson,
+}
+
+/// An event's body, as far as the assembler must know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Body<'a> {
     /// A transaction begins. `standalone`: its single statement also ends it; `None`: the
     /// statement tells (MySQL).
@@ -48,11 +59,16 @@ pub(crate) enum Body<'a> {
     /// MySQL without GTIDs.
     Anonymous,
     Query(Query<'a>),
+    /// The same, its text compressed as MariaDB does.
+    CompressedQuery(Query<'a>),
+    /// A whole transaction behind its GTID, compressed (MySQL).
+    Payload,
     /// The transaction is committed.
     Xid,
     /// The end of an XA transaction's first phase, or of a one-phase one.
     XaPrepare {
         one_phase: bool,
+        xid: Xid,
     },
     TableMap {
         table_id: u64,
@@ -61,7 +77,9 @@ pub(crate) enum Body<'a> {
     Rows {
         change: Change,
         table_id: u64,
-        compressed: bool,
+        /// Layout of the body: 1 or 2.
+        version: u8,
+        encoding: Encoding,
     },
     /// The stream goes on in another file.
     Rotate {
@@ -72,6 +90,8 @@ pub(crate) enum Body<'a> {
     FormatDescription,
     /// Nothing to send: we have everything.
     Heartbeat,
+    /// The server lost changes on their way into the binlog.
+    Incident,
     /// Of no effect on rows.
     Ignored,
     /// May have an effect on rows that we do not understand.
@@ -111,16 +131,25 @@ impl<'a> Body<'a> {
             15 => Self::FormatDescription,
             16 => Self::Xid,
             19 => Self::TableMap { table_id: bytes.little_endian(6)?, body },
-            23 | 30 => rows(Change::Insert, bytes, false)?,
-            24 | 31 => rows(Change::Update, bytes, false)?,
-            25 | 32 => rows(Change::Delete, bytes, false)?,
-            166 | 169 => rows(Change::Insert, bytes, true)?,
-            167 | 170 => rows(Change::Update, bytes, true)?,
-            168 | 171 => rows(Change::Delete, bytes, true)?,
+            23 => rows(Change::Insert, 1, Encoding::Plain, bytes)?,
+            24 => rows(Change::Update, 1, Encoding::Plain, bytes)?,
+            25 => rows(Change::Delete, 1, Encoding::Plain, bytes)?,
+            30 => rows(Change::Insert, 2, Encoding::Plain, bytes)?,
+            31 => rows(Change::Update, 2, Encoding::Plain, bytes)?,
+            32 => rows(Change::Delete, 2, Encoding::Plain, bytes)?,
+            39 => rows(Change::Update, 2, Encoding::PartialJson, bytes)?,
+            166 => rows(Change::Insert, 1, Encoding::Compressed, bytes)?,
+            167 => rows(Change::Update, 1, Encoding::Compressed, bytes)?,
+            168 => rows(Change::Delete, 1, Encoding::Compressed, bytes)?,
+            169 => rows(Change::Insert, 2, Encoding::Compressed, bytes)?,
+            170 => rows(Change::Update, 2, Encoding::Compressed, bytes)?,
+            171 => rows(Change::Delete, 2, Encoding::Compressed, bytes)?,
+            26 => Self::Incident,
             27 | 41 => Self::Heartbeat,
             33 => mysql_gtid(bytes)?,
             34 => Self::Anonymous,
-            38 => Self::XaPrepare { one_phase: bytes.u8()? != 0 },
+            38 => Self::XaPrepare { one_phase: bytes.u8()? != 0, xid: Xid::parse(&mut bytes)? },
+            40 => Self::Payload,
             162 => mariadb_gtid(header, bytes)?,
             // Stop, intvar, rand, user variable, ignorable, rows query, previous GTIDs, transaction
             // context, view change, load-file pieces; MariaDB: annotate, binlog checkpoint, GTID
@@ -128,8 +157,7 @@ impl<'a> Body<'a> {
             3 | 5 | 9 | 11 | 13 | 14 | 17 | 28 | 29 | 35..=37 | 160 | 161 | 163 | 164 => {
                 Self::Ignored
             }
-            // Compressed statements are over 256 bytes: none that begins or ends a transaction.
-            165 => Self::Query(Query { database: b"", text: b"" }),
+            165 => Self::CompressedQuery(query(bytes, 0)?),
             _ if header.flags & IGNORABLE != 0 => Self::Ignored,
             _ => Self::Unknown,
         })
@@ -148,8 +176,13 @@ fn query(mut bytes: Bytes<'_>, extra: usize) -> Result<Query<'_>, Truncated> {
     Ok(Query { database, text: bytes.rest() })
 }
 
-fn rows<'a>(change: Change, mut bytes: Bytes<'a>, compressed: bool) -> Result<Body<'a>, Truncated> {
-    Ok(Body::Rows { change, table_id: bytes.little_endian(6)?, compressed })
+fn rows<'a>(
+    change: Change,
+    version: u8,
+    encoding: Encoding,
+    mut bytes: Bytes<'a>,
+) -> Result<Body<'a>, Truncated> {
+    Ok(Body::Rows { change, table_id: bytes.little_endian(6)?, version, encoding })
 }
 
 fn mariadb_gtid<'a>(header: &Header, mut bytes: Bytes<'a>) -> Result<Body<'a>, Truncated> {

@@ -10,28 +10,47 @@
 
 mod address;
 mod assembler;
+mod base64;
+mod begin;
+mod binlog_files;
 mod bytes;
 mod cell;
 mod checkpoint;
 mod column;
+mod compressed;
 mod config;
 mod connection;
 mod decimal;
+mod dry_run;
 mod encode;
 mod error;
 mod event;
+mod fit;
+mod held;
+mod json;
+mod leadership;
+mod messages;
 mod metrics;
+mod outlet;
 mod position;
 mod preflight;
 mod publish;
 mod queue;
 mod reader;
 mod rows;
+mod schema;
 mod snapshot;
 mod source;
+mod standing;
 mod statement;
 mod table;
+mod tables;
 mod tailer;
+mod term;
+mod xa;
+
+#[cfg(test)]
+mod tests;
 
 pub use config::Config;
-pub use tailer::run;
+pub use tailer::{position, run};

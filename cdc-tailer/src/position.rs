@@ -93,6 +93,7 @@ impl fmt::Display for Gtid {
 
 impl GtidSet {
     /// The position before the first transaction.
+    #[cfg(test)]
     pub(crate) fn empty(flavor: Flavor) -> Self {
         match flavor {
             Flavor::MariaDb => Self::MariaDb(BTreeMap::new()),

@@ -1,5 +1,4 @@
-//! What must be right before the first event: the server's settings, and that the checkpoint still
-//! fits the server and the topics.
+//! What must be right before the first event: the server's settings, and what this user may do there.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use mysql_store::{
     settings::{self, BinlogSettings},
 };
 
-use crate::{checkpoint::Checkpoint, position::Flavor};
+use crate::position::Flavor;
 
 /// How long the server may take to answer at the start.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
@@ -27,10 +26,16 @@ pub(crate) async fn connect(url: &str) -> anyhow::Result<MySqlConnection> {
 /// Reads the settings and refuses those under which changes would be lost.
 pub(crate) async fn settings(connection: &mut MySqlConnection) -> anyhow::Result<BinlogSettings> {
     let settings = settings::binlog(connection).await.context("binlog settings")?;
-    match wrong(&settings) {
-        Some(sentence) => bail!(sentence),
-        None => Ok(settings),
+    if let Some(sentence) = wrong(&settings) {
+        bail!(sentence);
     }
+    if !settings::may_replicate(connection).await.context("grants")? {
+        bail!(
+            "the user of DATABASE_URL may not read the binlog: run `grant select, replication slave, \
+             replication client on *.* to` it as an administrator"
+        );
+    }
+    Ok(settings)
 }
 
 /// The first setting that is wrong, and the statement that mends it.
@@ -53,13 +58,6 @@ fn wrong(settings: &BinlogSettings) -> Option<String> {
     if settings.row_metadata != "FULL" {
         return Some(global("binlog_row_metadata", &settings.row_metadata, "FULL"));
     }
-    if settings.compressed {
-        let variable = match flavor(settings) {
-            Flavor::MariaDb => "log_bin_compress",
-            Flavor::MySql => "binlog_transaction_compression",
-        };
-        return Some(global(variable, "ON", "OFF"));
-    }
     None
 }
 
@@ -69,30 +67,6 @@ pub(crate) fn flavor(settings: &BinlogSettings) -> Flavor {
         settings::Flavor::MariaDb => Flavor::MariaDb,
         settings::Flavor::MySql => Flavor::MySql,
     }
-}
-
-/// Why the checkpoint cannot be used, if so.
-pub(crate) async fn mismatch(
-    checkpoint: &Checkpoint,
-    settings: &BinlogSettings,
-    brokers: &str,
-) -> anyhow::Result<Option<String>> {
-    if checkpoint.flavor != flavor(settings) || checkpoint.server != settings.server_identity {
-        let (was, is) = (&checkpoint.server, &settings.server_identity);
-        return Ok(Some(format!("it is of server {was}, this one is {is}")));
-    }
-    for (topic, partitions) in &checkpoint.acknowledged {
-        let held = topic::topic_offsets(brokers, topic).await?;
-        for (partition, offset) in partitions {
-            let end = held.iter().find(|held| held.partition == *partition).map(|held| held.end);
-            if end.is_none_or(|end| end <= *offset) {
-                return Ok(Some(format!(
-                    "{topic} partition {partition} held offset {offset} and does not any more"
-                )));
-            }
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]
@@ -116,6 +90,7 @@ mod tests {
     #[test]
     fn each_wrong_setting_is_refused_with_the_statement_that_mends_it() {
         assert_eq!(wrong(&good()), None);
+        assert_eq!(wrong(&BinlogSettings { compressed: true, ..good() }), None);
         let cases = [
             (BinlogSettings { log_bin: false, ..good() }, "--log-bin"),
             (
@@ -124,7 +99,6 @@ mod tests {
             ),
             (BinlogSettings { row_image: "MINIMAL".into(), ..good() }, "binlog_row_image = 'FULL'"),
             (BinlogSettings { row_metadata: "NO_LOG".into(), ..good() }, "row_metadata = 'FULL'"),
-            (BinlogSettings { compressed: true, ..good() }, "log_bin_compress = 'OFF'"),
         ];
         for (settings, statement) in cases {
             let sentence = wrong(&settings).unwrap();

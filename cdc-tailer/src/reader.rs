@@ -5,25 +5,36 @@
 
 use std::{
     convert::Infallible,
+    path::PathBuf,
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use runtime::Backoff;
 use tracing::{info, warn};
 
 use crate::{
-    assembler::{Assembled, Assembler, Followed, Transaction},
+    assembler::{Assembled, Assembler, Limits, Transaction},
     connection::{Connection, HEARTBEAT},
     error::{Directive, TailError},
     metrics,
     queue::{Closed, Sender},
     source::{BinlogSource, Origin, Packet},
+    tables::Followed,
 };
 
 /// Waits between connection attempts.
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+/// Waits after another replica took our place: long enough for a tailer that was stopped and woke to
+/// hear that it leads no more.
+const GIVE_WAY_MIN: Duration = Duration::from_millis(500);
+const GIVE_WAY_MAX: Duration = Duration::from_secs(4);
+
+/// How often our place may be taken before we stop, and after how long in peace the count is forgotten.
+const EVICTIONS_MAX: u32 = 5;
+const PEACE: Duration = Duration::from_secs(60);
 
 /// How often the same place may look damaged before it is damaged.
 const STRIKES_MAX: u32 = 3;
@@ -45,15 +56,18 @@ pub(crate) enum Incoming {
 pub(crate) fn spawn(
     origin: Origin,
     followed: Followed,
+    spill_folder: PathBuf,
     sender: Sender<Incoming>,
 ) -> std::io::Result<JoinHandle<Result<(), TailError>>> {
-    let reader = Reader { origin, followed, sender, strikes: 0 };
+    let limits = Limits { packet_bytes_max: origin.server.packet_bytes_max, spill_folder };
+    let assembler = Assembler::new(followed, limits);
+    let reader = Reader { origin, assembler, sender, strikes: 0 };
     thread::Builder::new().name("binlog-reader".to_owned()).spawn(|| reader.run())
 }
 
 struct Reader {
     origin: Origin,
-    followed: Followed,
+    assembler: Assembler,
     sender: Sender<Incoming>,
     /// Suspect failures since the last transaction.
     strikes: u32,
@@ -80,6 +94,8 @@ impl From<TailError> for End {
 impl Reader {
     fn run(mut self) -> Result<(), TailError> {
         let mut backoff = Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
+        let mut giving_way = Backoff::new(GIVE_WAY_MIN, GIVE_WAY_MAX);
+        let (mut evictions, mut opened) = (0, Instant::now());
         loop {
             let before = self.origin.after.clone();
             let error = match self.stream() {
@@ -90,14 +106,22 @@ impl Reader {
                 backoff.reset();
                 self.strikes = 0;
             }
-            self.strikes += u32::from(error.directive() == Directive::Suspect);
-            match error.directive() {
-                Directive::Reconnect => {}
-                Directive::Suspect if self.strikes < STRIKES_MAX => {}
-                Directive::Suspect | Directive::Resnapshot | Directive::Stop => return Err(error),
+            if opened.elapsed() >= PEACE {
+                giving_way.reset();
+                evictions = 0;
             }
+            self.strikes += u32::from(error.directive() == Directive::Suspect);
+            evictions += u32::from(error.directive() == Directive::GiveWay);
+            let wait = match error.directive() {
+                Directive::Reconnect => backoff.next_wait(),
+                Directive::GiveWay if evictions < EVICTIONS_MAX => giving_way.next_wait(),
+                Directive::Suspect if self.strikes < STRIKES_MAX => backoff.next_wait(),
+                Directive::GiveWay
+                | Directive::Suspect
+                | Directive::Resnapshot
+                | Directive::Stop => return Err(error),
+            };
             let reason = runtime::report(&error);
-            let wait = backoff.next_wait();
             warn!(error = reason, wait_ms = wait.as_millis(), "binlog stream broke");
             ::metrics::counter!(metrics::RECONNECTS).increment(1);
             if self.sender.send(Incoming::Disconnected(reason), 0).is_err()
@@ -105,6 +129,7 @@ impl Reader {
             {
                 return Ok(());
             }
+            opened = Instant::now();
         }
     }
 
@@ -136,10 +161,12 @@ impl Reader {
         first: Packet,
         source: &mut impl BinlogSource,
     ) -> Result<Infallible, End> {
-        let mut assembler = Assembler::new(self.followed.clone());
+        self.assembler.reconnected();
+        let events = ::metrics::counter!(metrics::EVENTS);
         let mut packet = first;
         loop {
-            match assembler.accept(packet)? {
+            events.increment(1);
+            match self.assembler.accept(packet)? {
                 Assembled::Nothing => {}
                 Assembled::Idle => self.sender.send(Incoming::Idle, 0)?,
                 Assembled::Transaction(transaction) => {

@@ -40,14 +40,17 @@ pub(crate) enum RowsError {
         table: String,
     },
     /// A column's type has no decoder.
-    #[error("column {table}.{column} has a type that cannot be followed (code {code})")]
+    #[error(
+        "column {table}.{column} is {found}, which cannot be followed: give it another type, or \
+         utf8mb4, then start with --resnapshot"
+    )]
     Unsupported {
         /// Which table.
         table: String,
         /// Which column.
         column: String,
-        /// Its type, as the binlog numbers them.
-        code: u8,
+        /// What it is.
+        found: String,
     },
 }
 
@@ -80,8 +83,7 @@ impl<'a> Rows<'a> {
         if found != expected || found == 0 {
             return Err(RowsError::Columns { table: table.name.clone(), found, expected });
         }
-        let images = if change == Change::Update { 2 } else { 1 };
-        for _ in 0..images {
+        for _ in 0..images(change) {
             let present =
                 bytes.take(found.div_ceil(8)).map_err(|source| truncated(table, source))?;
             if (0..found).any(|column| !bit(present, column)) {
@@ -123,6 +125,18 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Bytes before the first image: what MariaDB leaves uncompressed.
+pub(crate) fn head_length(body: &[u8], version: u8, change: Change) -> Result<usize, Truncated> {
+    let mut bytes = Bytes::new(body);
+    let columns = head(&mut bytes, version)?;
+    bytes.take(columns.div_ceil(8) * images(change))?;
+    Ok(body.len() - bytes.rest().len())
+}
+
+fn images(change: Change) -> usize {
+    if change == Change::Update { 2 } else { 1 }
+}
+
 /// Table id, flags and, in version 2, extra data; returns the number of columns.
 fn head(bytes: &mut Bytes<'_>, version: u8) -> Result<usize, Truncated> {
     bytes.take(8)?;
@@ -140,11 +154,8 @@ fn truncated(table: &Table, source: Truncated) -> RowsError {
 
 fn unsupported(table: &Table, index: usize) -> RowsError {
     let column = &table.columns[index];
-    let code = match column.kind {
-        crate::column::Kind::Unsupported(code) => code,
-        _ => 0,
-    };
-    RowsError::Unsupported { table: table.name.clone(), column: column.name.clone(), code }
+    let found = column.kind.to_string();
+    RowsError::Unsupported { table: table.name.clone(), column: column.name.clone(), found }
 }
 
 #[cfg(test)]

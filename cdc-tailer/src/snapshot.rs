@@ -2,91 +2,138 @@
 //!
 //! The binlog position is taken first and the stream goes on from there, so every change that a
 //! chunk has missed comes afterwards, and one that a chunk has seen comes again. Versions make that
-//! converge. Nothing is locked; each chunk is one short read by primary key.
+//! converge. Nothing is locked; each chunk is one short read by primary key. How far it came is part
+//! of the checkpoint: a tailer that is killed goes on behind the last chunk that was acknowledged.
 
+use anyhow::bail;
 use chrono::{DateTime, Utc};
 use coupon::Validity;
 use mysql_store::{MySqlConnection, snapshot as store, user_coupon::UserCoupon};
 use runtime::Clock;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use topic::{
-    Event, HEADER_SCHEMA, Op, OrderedProducer, Record, SCHEMA_VERSION, Source, StockMovementRow,
-    TemplateRow, TopicNames, UserCouponRow,
+    Event, HEADER_SCHEMA, Op, Record, SCHEMA_VERSION, Source, StockMovementRow, TemplateRow,
+    TopicNames, UserCouponRow,
 };
-use tracing::info;
 
-use crate::metrics;
+use crate::{metrics, outlet::Outlet};
 
 /// Rows read at a time: under 1 MB, and under 10 ms for the server.
 const CHUNK: u32 = 2_000;
 
-/// Sends every row of the followed tables. What is enqueued may not be acknowledged yet.
-pub(crate) async fn send(
-    connection: &mut MySqlConnection,
-    producer: &mut OrderedProducer,
-    names: &TopicNames,
-    database: &str,
-    clock: &Clock,
-) -> anyhow::Result<()> {
-    let mut snapshot = Snapshot { connection, producer, names, database, clock, rows: 0 };
-    // Templates first: readers of coupons and movements may want to know them.
-    snapshot.templates().await?;
-    snapshot.movements().await?;
-    snapshot.coupons().await?;
-    info!(snapshot.rows = snapshot.rows, "snapshot sent");
-    Ok(())
-}
+/// Templates first: readers of coupons and movements may want to know them.
+const ORDER: [&str; 3] = ["coupon_template", "stock_movement", "user_coupon"];
 
-struct Snapshot<'a> {
-    connection: &'a mut MySqlConnection,
-    producer: &'a mut OrderedProducer,
-    names: &'a TopicNames,
-    database: &'a str,
-    clock: &'a Clock,
+/// How far a snapshot has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    /// The tables that are not read whole yet; of the first one a part may be.
+    tables: Vec<String>,
+    /// The primary key of the last row that was sent of the first table; empty: none was.
+    after: Vec<i64>,
+    /// Rows sent.
     rows: u64,
 }
 
-impl Snapshot<'_> {
-    async fn templates(&mut self) -> anyhow::Result<()> {
-        let mut after = i64::MIN;
-        let topic = self.names.template();
-        loop {
-            let chunk = store::template_after(self.connection, after, CHUNK).await?;
-            let Some(last) = chunk.last() else { return Ok(()) };
-            after = last.template.id.0;
-            for row in &chunk {
-                let id = row.template.id.0;
-                self.row(&topic, "coupon_template", id, template(row)).await?;
-            }
-        }
+impl Progress {
+    /// Nothing is read yet, and all tables shall be.
+    pub(crate) fn of_all() -> Self {
+        let tables = ORDER.map(str::to_owned).to_vec();
+        Self { tables, after: Vec::new(), rows: 0 }
     }
 
-    async fn movements(&mut self) -> anyhow::Result<()> {
-        let mut after = (i64::MIN, i64::MIN);
-        let topic = self.names.stock_movement();
-        loop {
-            let chunk = store::movement_after(self.connection, after.0, after.1, CHUNK).await?;
-            let Some(last) = chunk.last() else { return Ok(()) };
-            after = (last.template_id.0, last.seq);
-            for row in &chunk {
-                let key = row.template_id.0;
-                self.row(&topic, "stock_movement", key, movement(row)).await?;
-            }
-        }
+    /// Nothing is read yet, and one table shall be.
+    pub(crate) fn of(table: &str) -> Self {
+        Self { tables: vec![table.to_owned()], after: Vec::new(), rows: 0 }
     }
 
-    async fn coupons(&mut self) -> anyhow::Result<()> {
-        let mut after = i64::MIN;
-        let topic = self.names.user_coupon();
-        loop {
-            let chunk = store::user_coupon_after(self.connection, after, CHUNK).await?;
-            let Some(last) = chunk.last() else { return Ok(()) };
-            after = last.id.0;
-            for row in &chunk {
-                let key = row.user_id.0;
-                self.row(&topic, "user_coupon", key, coupon(row)).await?;
-            }
+    /// The same, and `table` too, if it is not being read anyway.
+    pub(crate) fn and(mut self, table: &str) -> Self {
+        if !self.tables.iter().any(|known| known == table) {
+            self.tables.push(table.to_owned());
         }
+        self
+    }
+
+    /// Tables not read whole yet.
+    pub(crate) fn tables(&self) -> &[String] {
+        &self.tables
+    }
+
+    /// Rows sent.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    fn table_done(&mut self) {
+        self.tables.remove(0);
+        self.after.clear();
+    }
+
+    /// One part of the key that the next chunk begins behind.
+    fn key(&self, part: usize) -> i64 {
+        self.after.get(part).copied().unwrap_or(i64::MIN)
+    }
+}
+
+/// Where rows go and what their events say.
+pub(crate) struct Snapshot<'a, O> {
+    pub(crate) outlet: &'a mut O,
+    pub(crate) names: &'a TopicNames,
+    pub(crate) database: &'a str,
+    pub(crate) clock: &'a Clock,
+}
+
+impl<O: Outlet> Snapshot<'_, O> {
+    /// Sends the chunk behind `progress`. Returns how far it is then, once all of it is acknowledged.
+    pub(crate) async fn chunk(
+        &mut self,
+        connection: &mut MySqlConnection,
+        progress: &Progress,
+    ) -> anyhow::Result<Progress> {
+        let mut next = progress.clone();
+        let Some(table) = progress.tables.first() else { return Ok(next) };
+        let last = match table.as_str() {
+            "coupon_template" => {
+                let chunk = store::template_after(connection, progress.key(0), CHUNK).await?;
+                let topic = self.names.template();
+                for row in &chunk {
+                    self.row(&topic, table, row.template.id.0, template(row)).await?;
+                }
+                next.rows += number(chunk.len());
+                chunk.last().map(|row| vec![row.template.id.0])
+            }
+            "stock_movement" => {
+                let (template, seq) = (progress.key(0), progress.key(1));
+                let chunk = store::movement_after(connection, template, seq, CHUNK).await?;
+                let topic = self.names.stock_movement();
+                for row in &chunk {
+                    self.row(&topic, table, row.template_id.0, movement(row)).await?;
+                }
+                next.rows += number(chunk.len());
+                chunk.last().map(|row| vec![row.template_id.0, row.seq])
+            }
+            "user_coupon" => {
+                let chunk = store::user_coupon_after(connection, progress.key(0), CHUNK).await?;
+                let topic = self.names.user_coupon();
+                for row in &chunk {
+                    self.row(&topic, table, row.user_id.0, coupon(row)).await?;
+                }
+                next.rows += number(chunk.len());
+                chunk.last().map(|row| vec![row.id.0])
+            }
+            other => bail!("the checkpoint tells of a snapshot of {other}, which is not followed"),
+        };
+        ::metrics::counter!(metrics::SNAPSHOT_ROWS).increment(next.rows - progress.rows);
+        match last {
+            Some(key) => next.after = key,
+            None => next.table_done(),
+        }
+        Ok(next)
     }
 
     async fn row<R: Serialize>(
@@ -109,11 +156,12 @@ impl Snapshot<'_> {
         let headers: [(&str, &[u8]); 1] = [(HEADER_SCHEMA, SCHEMA_VERSION.as_bytes())];
         let key = key.to_string();
         let record = Record { topic, key: key.as_bytes(), payload: &payload, headers: &headers };
-        self.producer.enqueue(&record).await?;
-        self.rows += 1;
-        ::metrics::counter!(metrics::SNAPSHOT_ROWS).increment(1);
-        Ok(())
+        self.outlet.put(&record).await
     }
+}
+
+fn number(rows: usize) -> u64 {
+    u64::try_from(rows).unwrap_or(u64::MAX)
 }
 
 fn millis(time: DateTime<Utc>) -> i64 {

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// One binlog event as it came, its checksum verified and cut off.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Packet {
     bytes: Vec<u8>,
     /// The event within the bytes: behind the status byte, before the checksum.

@@ -1,5 +1,7 @@
 //! The few statements a row-format binlog holds, and those that should not be in one.
 
+use crate::{event::Query, tables::Followed};
+
 /// What a statement means for the transaction it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statement<'a> {
@@ -11,8 +13,10 @@ pub(crate) enum Statement<'a> {
     Savepoint(&'a [u8]),
     /// Undoes what came after the place of that name.
     RollbackTo(&'a [u8]),
-    /// `XA COMMIT`, `XA ROLLBACK` of a prepared transaction.
-    XaFinish,
+    /// `XA COMMIT` and the transaction's name.
+    XaCommit(&'a [u8]),
+    /// `XA ROLLBACK` and the transaction's name.
+    XaRollback(&'a [u8]),
     /// `XA END`, `XA PREPARE`: the event that ends the phase follows.
     XaPhase,
     /// DDL, or anything else.
@@ -28,6 +32,12 @@ pub(crate) fn classify(text: &[u8]) -> Statement<'_> {
     if let Some(rest) = after(text, b"ROLLBACK TO ") {
         return Statement::RollbackTo(unquoted(after(rest, b"SAVEPOINT ").unwrap_or(rest)));
     }
+    if let Some(name) = after(text, b"XA COMMIT ") {
+        return Statement::XaCommit(name);
+    }
+    if let Some(name) = after(text, b"XA ROLLBACK ") {
+        return Statement::XaRollback(name);
+    }
     let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
     let begins = |words: &[u8]| after(text, words).is_some();
     if is(b"BEGIN") || begins(b"XA START ") {
@@ -36,8 +46,6 @@ pub(crate) fn classify(text: &[u8]) -> Statement<'_> {
         Statement::Commit
     } else if is(b"ROLLBACK") {
         Statement::Rollback
-    } else if begins(b"XA COMMIT ") || begins(b"XA ROLLBACK ") {
-        Statement::XaFinish
     } else if begins(b"XA ") {
         Statement::XaPhase
     } else {
@@ -45,18 +53,79 @@ pub(crate) fn classify(text: &[u8]) -> Statement<'_> {
     }
 }
 
-/// Whether a statement changes rows of one of these tables without saying which: a session in
-/// statement format, or TRUNCATE.
-pub(crate) fn changes_rows_of<'t>(text: &[u8], tables: &[&'t str]) -> Option<&'t str> {
-    let text = String::from_utf8_lossy(text).to_ascii_lowercase();
-    let text = without_comments(text.trim_start());
-    let verb = text.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-    if !matches!(verb, "insert" | "update" | "delete" | "replace" | "load" | "truncate" | "with") {
+/// Whether a statement changes rows of a followed table without saying which: a session in statement
+/// format, TRUNCATE, or a change of what table has the name.
+pub(crate) fn changes_rows_of(query: Query<'_>, followed: &Followed) -> Option<&'static str> {
+    let text = String::from_utf8_lossy(query.text).to_ascii_lowercase();
+    let text = without_texts(without_comments(text.trim_start()));
+    let words: Vec<&str> = text.split(|c: char| !of_name(c)).filter(|w| !w.is_empty()).collect();
+    if !changes_rows(&words) {
         return None;
     }
-    let of_name = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-    let mut words = text.split(|c: char| !of_name(c));
-    words.find_map(|word| tables.iter().find(|table| **table == word)).copied()
+    let current = query.database == followed.database.as_bytes();
+    let database = followed.database.to_ascii_lowercase();
+    let named = |word: &str, table: &str| match word.split_once('.') {
+        None => current && word == table,
+        // A table of some database, or a column of a table of the current one.
+        Some((first, rest)) => {
+            current && first == table || first == database && rest.split('.').next() == Some(table)
+        }
+    };
+    let mut words = words.into_iter();
+    words.find_map(|word| followed.tables.iter().find(|table| named(word, table))).copied()
+}
+
+/// Whether a statement of these words, all in lower case, changes rows of the tables that it names.
+fn changes_rows(words: &[&str]) -> bool {
+    let has = |word: &str| words.contains(&word);
+    match words {
+        [
+            "insert" | "update" | "delete" | "replace" | "load" | "truncate" | "with" | "import",
+            ..,
+        ] => true,
+        // The server itself drops a session's temporary tables.
+        ["drop", "table" | "tables", ..] | ["rename", "table" | "tables", ..] => true,
+        ["create", "or", "replace", "table", ..] => true,
+        ["alter", ..] => {
+            let renamed = words.windows(2).any(|pair| {
+                pair[0] == "rename" && !matches!(pair[1], "column" | "index" | "key" | "constraint")
+            });
+            let emptied = ["truncate", "drop", "exchange"]
+                .into_iter()
+                .any(|verb| words.windows(2).any(|pair| pair == [verb, "partition"]));
+            renamed || emptied || has("tablespace")
+        }
+        _ => false,
+    }
+}
+
+/// Names may hold more, but not those of followed tables; the dot joins a table to its database.
+fn of_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$' | '.')
+}
+
+/// The statement without its quoted texts, which may say anything, and without the quotes of names.
+fn without_texts(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\'' | '"' => {
+                out.push(' ');
+                while let Some(inside) = rest.next() {
+                    match inside {
+                        '\\' => drop(rest.next()),
+                        // A doubled quote begins the next text.
+                        end if end == c => break,
+                        _ => {}
+                    }
+                }
+            }
+            '`' => {}
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// The text behind any leading comments.
@@ -79,6 +148,8 @@ fn unquoted(name: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -89,17 +160,58 @@ mod tests {
         assert_eq!(classify(b"ROLLBACK TO `x`"), Statement::RollbackTo(b"x"));
         assert_eq!(classify(b"rollback to savepoint x"), Statement::RollbackTo(b"x"));
         assert_eq!(classify(b"ROLLBACK"), Statement::Rollback);
-        assert_eq!(classify(b"XA COMMIT X'61'"), Statement::XaFinish);
+        assert_eq!(classify(b"XA COMMIT X'61',X'',1"), Statement::XaCommit(b"X'61',X'',1"));
+        assert_eq!(classify(b"xa rollback X'61',X'',1"), Statement::XaRollback(b"X'61',X'',1"));
         assert_eq!(classify(b"XA END X'61'"), Statement::XaPhase);
         assert_eq!(classify(b"create table beginning (a int)"), Statement::Other);
     }
 
+    fn found(database: &str, text: &str) -> Option<&'static str> {
+        let followed = Followed { database: "shop".into(), tables: &["user_coupon"] };
+        let query = Query { database: database.as_bytes(), text: text.as_bytes() };
+        changes_rows_of(query, &followed)
+    }
+
     #[test]
-    fn only_row_changes_of_followed_tables_alarm() {
-        let found = |text: &str| changes_rows_of(text.as_bytes(), &["user_coupon"]);
-        assert_eq!(found("update `User_Coupon` set status = 1"), Some("user_coupon"));
-        assert_eq!(found("/* hi */ TRUNCATE TABLE shop.user_coupon"), Some("user_coupon"));
-        assert_eq!(found("insert into user_coupon_copy values (1)"), None);
-        assert_eq!(found("alter table user_coupon add column x int"), None);
+    fn statements_that_change_rows_of_followed_tables_alarm() {
+        for text in [
+            "update `User_Coupon` set status = 1",
+            "/* hi */ TRUNCATE TABLE shop.user_coupon",
+            "update t, user_coupon set user_coupon.status = t.status",
+            "DROP TABLE `user_coupon` /* generated by server */",
+            "rename table user_coupon to old, new to user_coupon",
+            "alter table user_coupon rename to old",
+            "alter table `user_coupon` truncate partition p1",
+            "create or replace table user_coupon (a int)",
+        ] {
+            assert_eq!(found("shop", text), Some("user_coupon"), "{text}");
+        }
+        assert_eq!(found("other", "truncate `shop`.`user_coupon`"), Some("user_coupon"));
+        assert_eq!(found("", "delete from Shop.user_coupon where id = 1"), Some("user_coupon"));
+    }
+
+    #[test]
+    fn statements_that_change_none_of_their_rows_do_not() {
+        for text in [
+            "insert into user_coupon_copy values (1)",
+            "insert into audit values ('user_coupon', \"user_coupon\", 'it''s \\' user_coupon')",
+            "insert into elsewhere.user_coupon values (1)",
+            "alter table user_coupon add column x int, rename index a to b",
+            "create table user_coupon (id int)",
+            "create index i on user_coupon (status)",
+            "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `user_coupon`",
+            "analyze table user_coupon",
+        ] {
+            assert_eq!(found("shop", text), None, "{text}");
+        }
+        assert_eq!(found("other", "truncate user_coupon"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _statement = classify(&text);
+            let _found = found("shop", &String::from_utf8_lossy(&text));
+        }
     }
 }

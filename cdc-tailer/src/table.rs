@@ -15,6 +15,8 @@ const SIGNEDNESS: u8 = 1;
 const DEFAULT_COLLATION: u8 = 2;
 const COLLATIONS: u8 = 3;
 const NAMES: u8 = 4;
+const SET_LABELS: u8 = 5;
+const ENUM_LABELS: u8 = 6;
 
 /// A table map.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,13 +32,15 @@ pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     /// The name as it stands in a JSON object, with its colon.
-    pub(crate) label: String,
+    pub(crate) key: String,
+    /// The texts that the numbers of an ENUM or SET stand for.
+    pub(crate) labels: Vec<String>,
 }
 
 impl Column {
     pub(crate) fn new(name: String, kind: Kind) -> Self {
-        let label = format!("{}:", serde_json::Value::from(name.as_str()));
-        Self { name, kind, label }
+        let key = format!("{}:", serde_json::Value::from(name.as_str()));
+        Self { name, kind, key, labels: Vec::new() }
     }
 }
 
@@ -47,8 +51,23 @@ pub(crate) enum TableError {
     #[error("table map {0}")]
     Truncated(#[from] Truncated),
     /// A text in it is not UTF-8.
-    #[error("table map holds a name that is not UTF-8")]
+    #[error("table map holds a name or label that is not UTF-8")]
     Name,
+    /// What its events need is not there, or not as it was.
+    #[error(
+        "column {table}.{column} is {found}; its events need {needed}: change the table back, then \
+         start with --resnapshot"
+    )]
+    Column {
+        /// Which table.
+        table: String,
+        /// Which column.
+        column: String,
+        /// What it is.
+        found: String,
+        /// What it should be.
+        needed: &'static str,
+    },
     /// The server did not write the columns' names.
     #[error(
         "table {table} comes without column names: run `set global binlog_row_metadata = 'FULL'`, \
@@ -86,11 +105,19 @@ impl Table {
         }
         bytes.take(count.div_ceil(8))?;
         let table = text(table)?;
-        let names = optional(bytes, &mut kinds)?;
+        let Optional { names, enums, sets } = optional(bytes, &mut kinds)?;
         if names.len() != count {
             return Err(TableError::NoNames { table });
         }
-        let columns = names.into_iter().zip(kinds).map(|(name, kind)| Column::new(name, kind));
+        let (mut enums, mut sets) = (enums.into_iter(), sets.into_iter());
+        let columns = names.into_iter().zip(kinds).map(|(name, kind)| {
+            let labels = match kind {
+                Kind::Enum { .. } => enums.next(),
+                Kind::Set { .. } => sets.next(),
+                _ => None,
+            };
+            Column { labels: labels.unwrap_or_default(), ..Column::new(name, kind) }
+        });
         Ok(Self { database: text(database)?, name: table, columns: columns.collect() })
     }
 
@@ -100,9 +127,19 @@ impl Table {
     }
 }
 
-/// Applies the optional metadata to the kinds and returns the columns' names, if they are there.
-fn optional(mut bytes: Bytes<'_>, kinds: &mut [Kind]) -> Result<Vec<String>, TableError> {
-    let mut names = Vec::new();
+/// What the optional metadata says beside the kinds.
+#[derive(Default)]
+struct Optional {
+    names: Vec<String>,
+    /// The labels of each ENUM column, in their order.
+    enums: Vec<Vec<String>>,
+    /// The same of each SET column.
+    sets: Vec<Vec<String>>,
+}
+
+/// Reads the optional metadata and applies it to the kinds.
+fn optional(mut bytes: Bytes<'_>, kinds: &mut [Kind]) -> Result<Optional, TableError> {
+    let mut optional = Optional::default();
     while !bytes.is_empty() {
         let field = bytes.u8()?;
         let mut value = Bytes::new(bytes.counted()?);
@@ -134,13 +171,26 @@ fn optional(mut bytes: Bytes<'_>, kinds: &mut [Kind]) -> Result<Vec<String>, Tab
             }
             NAMES => {
                 while !value.is_empty() {
-                    names.push(text(value.counted()?)?);
+                    optional.names.push(text(value.counted()?)?);
                 }
             }
+            ENUM_LABELS => optional.enums = labels(value)?,
+            SET_LABELS => optional.sets = labels(value)?,
             _ => {}
         }
     }
-    Ok(names)
+    Ok(optional)
+}
+
+/// For each column the number of its labels, then the labels.
+fn labels(mut bytes: Bytes<'_>) -> Result<Vec<Vec<String>>, TableError> {
+    let mut columns = Vec::new();
+    while !bytes.is_empty() {
+        let count = bytes.count()?;
+        let labels = (0..count).map(|_| text(bytes.counted()?));
+        columns.push(labels.collect::<Result<_, _>>()?);
+    }
+    Ok(columns)
 }
 
 /// The list has one entry for each character column, in their order.

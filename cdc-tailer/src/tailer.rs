@@ -1,45 +1,38 @@
-//! The one loop: where to begin, follow, and what to do when following ends.
+//! The life of a tailer: look at the ground, stand by, lead, and stand by again when another leads.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
-use mysql_store::settings::BinlogSettings;
-use runtime::{Clock, Part};
-use tokio::{sync::watch, task::JoinHandle, time::MissedTickBehavior};
+use anyhow::Context as _;
+use runtime::{Backoff, Clock, Part};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use topic::{OrderedProducer, ProducerOptions, TopicNames};
-use tracing::{info, warn};
+use topic::{TopicError, TopicNames};
+use tracing::warn;
 
 use crate::{
-    address::Address,
-    assembler::Followed,
-    checkpoint::{self, Checkpoint, Store},
-    config::Config,
-    error::{Directive, TailError},
-    metrics,
-    position::{GtidSet, Position},
-    preflight,
-    publish::{Publisher, TABLES, count},
-    queue::{self, Receiver},
-    reader::{self, Incoming},
-    snapshot,
-    source::{Origin, Server},
+    address::Address, checkpoint, config::Config, dry_run, leadership::Leadership, metrics,
+    preflight, term,
 };
 
-/// Bytes of messages that the producer holds for the broker.
-const PRODUCER_BYTES: usize = 16 * 1024 * 1024;
+/// Waits before a fenced tailer stands by again.
+const STAND_BY_MIN: Duration = Duration::from_millis(200);
+const STAND_BY_MAX: Duration = Duration::from_secs(10);
 
-/// How often acknowledgements are looked at when no new input comes.
-const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
+/// What every term stands on.
+pub(crate) struct Ground<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) clock: &'a Clock,
+    pub(crate) part: &'a Part,
+    pub(crate) names: TopicNames,
+    pub(crate) database: String,
+    pub(crate) address: Address,
+}
 
-/// How long a stopping tailer waits for acknowledgements before it leaves the rest to its successor.
-const DRAIN_WAIT: Duration = Duration::from_secs(10);
-
-/// Follows the binlog until `stop`, then drains and writes a last checkpoint. Says in `part` whether
-/// it is following.
+/// Follows the binlog until `stop`, then drains and writes a last checkpoint; stands by while another
+/// tailer of this database does that. Says in `part` what it is doing.
 ///
 /// # Errors
-/// What somebody must look at: settings, grants, a table that cannot be followed, being fenced.
+/// What somebody must look at: settings, grants, a table that cannot be followed.
 pub async fn run(
     config: &Config,
     clock: &Clock,
@@ -47,253 +40,99 @@ pub async fn run(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     metrics::describe();
-    let started = tokio::select! {
+    let url = config.database_url.expose();
+    let ground = Ground {
+        config,
+        clock,
+        part,
+        names: TopicNames::new(&config.topic_prefix),
+        database: mysql_store::connect::database_of(url)?,
+        address: Address::parse(url)?,
+    };
+    if config.dry_run {
+        return dry_run::run(&ground, stop).await;
+    }
+    tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),
-        started = Tailer::start(config, clock) => started?,
+        checked = check(&ground) => checked?,
+    }
+    let mut backoff = Backoff::new(STAND_BY_MIN, STAND_BY_MAX);
+    loop {
+        let ended = serve(&ground, &stop).await;
+        match ended {
+            Err(error) if is_fenced(&error) => {
+                let reason = runtime::report(error.as_ref());
+                warn!(error = reason, "another tailer leads: this one stands by");
+            }
+            ended => return ended,
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            () = backoff.wait() => {}
+        }
+    }
+}
+
+/// A standby that could not lead should say so before it is needed.
+async fn check(ground: &Ground<'_>) -> anyhow::Result<()> {
+    let config = ground.config;
+    let mut connection = preflight::connect(config.database_url.expose()).await?;
+    preflight::settings(&mut connection).await?;
+    let brokers = config.brokers();
+    topic::ensure_topics(brokers, &ground.names, &config.layout()).await.context("topics")
+}
+
+/// Stands by, then leads until `stop` or an end by itself.
+async fn serve(ground: &Ground<'_>, stop: &CancellationToken) -> anyhow::Result<()> {
+    let (config, part) = (ground.config, ground.part);
+    ::metrics::gauge!(metrics::LEADS).set(0.0);
+    part.tell(json!({ "role": "standby" }));
+    let joining = Leadership::join(
+        config.brokers(),
+        &ground.names,
+        &ground.database,
+        config.leader_timeout(),
+    );
+    let mut leadership = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Ok(()),
+        joined = joining => joined.context("leadership")?,
     };
-    started.run(part, stop).await
+    let elected = tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        elected = leadership.elected(part) => Some(elected),
+    };
+    let ended = match elected {
+        None => Ok(()),
+        Some(Ok(())) => {
+            part.not_ready("elected");
+            term::lead(ground, &leadership, stop).await
+        }
+        Some(failed) => failed,
+    };
+    leadership.leave().await;
+    ended
 }
 
-struct Tailer<'a> {
-    config: &'a Config,
-    clock: &'a Clock,
-    database: String,
-    names: TopicNames,
-    server: Arc<Server>,
-    identity: String,
-    publisher: Publisher,
-    store: Option<Store>,
-    checkpoints: watch::Sender<Option<Checkpoint>>,
-    /// Whether the safe position has moved since the last checkpoint.
-    moved: bool,
+fn is_fenced(error: &anyhow::Error) -> bool {
+    let fenced = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(TopicError::Fenced { .. }))
+    };
+    error.chain().any(fenced)
 }
 
-/// Where to begin.
-enum Begin {
-    Resume(Position),
-    Snapshot(String),
-}
-
-impl<'a> Tailer<'a> {
-    /// Checks everything that can be wrong, and reads the checkpoint.
-    async fn start(config: &'a Config, clock: &'a Clock) -> anyhow::Result<Self> {
-        let url = config.database_url.expose();
-        let database = mysql_store::connect::database_of(url)?;
-        let address = Address::parse(url)?;
-        let mut connection = preflight::connect(url).await?;
-        let settings = preflight::settings(&mut connection).await?;
-        let (brokers, names) = (&config.kafka_brokers, TopicNames::new(&config.topic_prefix));
-        topic::ensure_topics(brokers, &names, &config.layout()).await.context("topics")?;
-        let topics = [names.user_coupon(), names.template(), names.stock_movement()];
-        let options = ProducerOptions { queue_bytes: PRODUCER_BYTES, ..ProducerOptions::default() };
-        let producer = OrderedProducer::connect(brokers, &topics, options).await?;
-        // From here on an earlier tailer's checkpoints are refused.
-        let store = Store::take_over(brokers, &names, &database).await?;
-        let server = Arc::new(Server {
-            flavor: preflight::flavor(&settings),
-            server_id: config.server_id(&database),
-            packet_bytes_max: config.packet_bytes_max,
-            address,
-        });
-        let nowhere = Position { gtids: GtidSet::empty(server.flavor), file: "".into(), offset: 0 };
-        let mut tailer = Self {
-            config,
-            clock,
-            database,
-            server,
-            identity: settings.server_identity.clone(),
-            publisher: Publisher::new(producer, &names, nowhere),
-            names,
-            store: None,
-            checkpoints: watch::Sender::new(None),
-            moved: false,
-        };
-        match tailer.begin(&store, &settings).await? {
-            Begin::Resume(position) => {
-                info!(binlog.gtid = %position.gtids, "resuming from the checkpoint");
-                tailer.publisher.restart(position);
-            }
-            Begin::Snapshot(reason) => tailer.snapshot(&store, &reason).await?,
-        }
-        tailer.store = Some(store);
-        Ok(tailer)
+/// The last checkpoint as JSON text; `None`: there is none. Disturbs no tailer that runs.
+///
+/// # Errors
+/// No broker answers.
+pub async fn position(config: &Config) -> anyhow::Result<Option<String>> {
+    let database = mysql_store::connect::database_of(config.database_url.expose())?;
+    let names = TopicNames::new(&config.topic_prefix);
+    match checkpoint::load(config.brokers(), &names, &database).await? {
+        Some(checkpoint) => Ok(Some(serde_json::to_string_pretty(&checkpoint)?)),
+        None => Ok(None),
     }
-
-    async fn begin(&self, store: &Store, settings: &BinlogSettings) -> anyhow::Result<Begin> {
-        if self.config.resnapshot {
-            return Ok(Begin::Snapshot("asked for by --resnapshot".into()));
-        }
-        let Some(checkpoint) = store.load().await? else {
-            return Ok(Begin::Snapshot("there is no checkpoint".into()));
-        };
-        let brokers = &self.config.kafka_brokers;
-        match preflight::mismatch(&checkpoint, settings, brokers).await? {
-            Some(reason) => Ok(Begin::Snapshot(format!("the checkpoint does not fit: {reason}"))),
-            None => Ok(Begin::Resume(checkpoint.position()?)),
-        }
-    }
-
-    /// Reads the tables through the topics and saves the position from before that.
-    async fn snapshot(&mut self, store: &Store, reason: &str) -> anyhow::Result<()> {
-        let mut connection = preflight::connect(self.config.database_url.expose()).await?;
-        let settings = preflight::settings(&mut connection).await?;
-        let position =
-            mysql_store::settings::readable_position(&mut connection, settings.flavor).await?;
-        let gtids = GtidSet::parse(self.server.flavor, &position)?;
-        warn!(binlog.gtid = %gtids, reason, "reading all followed tables");
-        let (names, database) = (&self.names, &self.database);
-        let producer = self.publisher.producer_mut();
-        snapshot::send(&mut connection, producer, names, database, self.clock)
-            .await
-            .context("snapshot")?;
-        producer.drained().await?;
-        self.identity = settings.server_identity;
-        self.publisher.restart(Position { gtids, file: "".into(), offset: 0 });
-        store.save(&self.checkpoint()).await
-    }
-
-    async fn run(mut self, part: &Part, stop: CancellationToken) -> anyhow::Result<()> {
-        let finish = CancellationToken::new();
-        let mut store = self.store.take();
-        loop {
-            let own = store.take().ok_or_else(|| anyhow!("the checkpoint store was lost"))?;
-            let keeper = checkpoint::keep(
-                own,
-                self.checkpoints.subscribe(),
-                self.clock.clone(),
-                finish.clone(),
-            );
-            let mut keeper = tokio::spawn(keeper);
-            let ended = tokio::select! {
-                biased;
-                () = stop.cancelled() => None,
-                kept = &mut keeper => return kept?.and(Err(anyhow!("checkpoints ended"))),
-                error = self.follow(part) => Some(error?),
-            };
-            part.not_ready("stopping");
-            let Some(reason) = ended else {
-                self.drain().await?;
-                finish.cancel();
-                return last_checkpoint(keeper).await;
-            };
-            keeper.abort();
-            part.not_ready(format!("reading all tables: {reason}"));
-            self.publisher.producer().drained().await?;
-            let brokers = &self.config.kafka_brokers;
-            let own = Store::take_over(brokers, &self.names, &self.database).await?;
-            self.snapshot(&own, &reason).await?;
-            store = Some(own);
-        }
-    }
-
-    /// Follows from the safe position. Returns why the position was lost; other ends are errors.
-    async fn follow(&mut self, part: &Part) -> anyhow::Result<String> {
-        let (sender, mut receiver) = queue::bounded(self.config.queue_bytes);
-        let origin =
-            Origin { server: Arc::clone(&self.server), after: self.publisher.safe().gtids.clone() };
-        let followed = Followed { database: self.database.clone(), tables: TABLES };
-        let reader = reader::spawn(origin, followed, sender).context("reader thread")?;
-        self.forward(&mut receiver, part).await?;
-        let error = match tokio::task::spawn_blocking(|| reader.join()).await? {
-            Ok(Err(error)) => error,
-            Ok(Ok(())) => return Err(anyhow!("the binlog reader ended by itself")),
-            Err(_) => return Err(anyhow!("the binlog reader panicked")),
-        };
-        match error.directive() {
-            Directive::Resnapshot => Ok(runtime::report(&error)),
-            Directive::Reconnect | Directive::Suspect | Directive::Stop => {
-                Err(stopped(error, &self.publisher))
-            }
-        }
-    }
-
-    /// Publishes what the reader hands over, until it has ended.
-    async fn forward(
-        &mut self,
-        receiver: &mut Receiver<Incoming>,
-        part: &Part,
-    ) -> anyhow::Result<()> {
-        let mut tick = tokio::time::interval(SETTLE_INTERVAL);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                // Acknowledgements before new input: they move the checkpoint.
-                _ = tick.tick() => {
-                    self.settle()?;
-                    self.offer_checkpoint();
-                }
-                some = receiver.recv_some() => {
-                    let Some(some) = some else { return Ok(()) };
-                    for incoming in some {
-                        self.incoming(incoming, part).await?;
-                    }
-                    self.settle()?;
-                    ::metrics::gauge!(metrics::QUEUE_BYTES).set(count(receiver.bytes()));
-                }
-            }
-        }
-    }
-
-    async fn incoming(&mut self, incoming: Incoming, part: &Part) -> anyhow::Result<()> {
-        match incoming {
-            Incoming::Connected => part.ready(),
-            Incoming::Disconnected(reason) => part.not_ready(reason),
-            Incoming::Idle => self.publisher.idle(),
-            Incoming::Transaction(transaction) => {
-                let now_ms = self.clock.now().timestamp_millis();
-                self.publisher.publish(&transaction, now_ms).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves the safe position.
-    fn settle(&mut self) -> anyhow::Result<()> {
-        self.moved |= self.publisher.settle(self.clock.now().timestamp_millis())?;
-        Ok(())
-    }
-
-    /// Hands the safe position to the keeper, if it has moved since.
-    fn offer_checkpoint(&mut self) {
-        if std::mem::take(&mut self.moved) {
-            let checkpoint = self.checkpoint();
-            self.checkpoints.send_replace(Some(checkpoint));
-        }
-    }
-
-    fn checkpoint(&self) -> Checkpoint {
-        let offsets = self.publisher.producer().acknowledged_offsets();
-        Checkpoint::new(&self.identity, self.publisher.safe(), offsets)
-    }
-
-    /// Waits, bounded, for what is under way.
-    async fn drain(&mut self) -> anyhow::Result<()> {
-        let drained = tokio::time::timeout(DRAIN_WAIT, self.publisher.producer().drained()).await;
-        match drained {
-            Ok(drained) => drained?,
-            Err(_) => warn!("the broker did not acknowledge everything; it will be sent again"),
-        }
-        self.settle()?;
-        self.offer_checkpoint();
-        Ok(())
-    }
-}
-
-/// Waits, bounded, for the keeper to write the last checkpoint. Without it the successor sends a
-/// little more again, so a broker that is away is no reason to fail.
-async fn last_checkpoint(keeper: JoinHandle<anyhow::Result<()>>) -> anyhow::Result<()> {
-    match tokio::time::timeout(DRAIN_WAIT, keeper).await {
-        Ok(kept) => kept?,
-        Err(_) => {
-            warn!("the last checkpoint could not be written in time");
-            Ok(())
-        }
-    }
-}
-
-fn stopped(error: TailError, publisher: &Publisher) -> anyhow::Error {
-    let position = publisher.safe().gtids.to_string();
-    anyhow::Error::new(error).context(format!("the tailer stops; published up to {position:?}"))
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 pub mod campaign;
+pub mod tail;
 
 use std::{fmt, fs, time::Duration};
 

@@ -18,5 +18,8 @@ mod movements;
 mod proxy;
 mod races;
 mod redelivery;
+mod tailer;
+mod tailer_refused;
 mod tidy;
+mod validity;
 mod view;

@@ -88,7 +88,8 @@ fn cached(template: &str, initialise: fn(&Path, &Path) -> Result<()>) -> Result<
     Ok(whole)
 }
 
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+/// Copies a folder with all it holds; what `to` held is gone.
+pub(crate) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to).map_err(Error::file("remove", to))?;
     }

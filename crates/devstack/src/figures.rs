@@ -13,11 +13,17 @@ impl Process {
     /// What a metric says now, labels included in its name; absent: the process does not answer, or has
     /// no such metric.
     pub async fn metric(&self, name: &str) -> Option<f64> {
+        let text = self.answer("/metrics").await?;
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    }
+
+    /// What the process answers on its admin address, head and body; absent: nothing.
+    pub async fn answer(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address()).await.ok()?;
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.ok()?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await.ok()?;
-        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        Some(text)
     }
 
     /// The memory that it holds, in MiB; absent: it does not run.

@@ -133,6 +133,14 @@ impl Platform {
         })
     }
 
+    /// One more tailer, with everything as the first has it but its name; not started.
+    ///
+    /// # Errors
+    /// The binary is not built.
+    pub fn another_tailer(&self, name: &str) -> Result<Process> {
+        process(name, "cdc-tailer", &self.options, &environment(&self.endpoints, &self.options))
+    }
+
     /// Base URL of the first api.
     pub fn api_url(&self) -> &str {
         self.api_urls.first().map_or("", String::as_str)
@@ -202,6 +210,9 @@ fn ignore_not_running(error: Error) -> Result<()> {
 /// on a small machine to create at once.
 const PARTITIONS: &str = "8";
 
+/// How long a killed tailer's place stays taken: the least that our own broker allows.
+const LEADER_TIMEOUT_MS: &str = "1000";
+
 fn environment(endpoints: &Endpoints, options: &PlatformOptions) -> BTreeMap<String, String> {
     // The tailer registers as a replica: two with one number throw each other off the server.
     let server_id = fastrand::u32(1_000..=2_000_000_000).to_string();
@@ -212,6 +223,7 @@ fn environment(endpoints: &Endpoints, options: &PlatformOptions) -> BTreeMap<Str
         ("JWT_SECRET", &options.jwt_secret),
         ("OPERATOR_KEY", &options.operator_key),
         ("SERVER_ID", &server_id),
+        ("LEADER_TIMEOUT_MS", LEADER_TIMEOUT_MS),
     ];
     let mut environment: BTreeMap<String, String> = endpoints
         .variables()

@@ -1,11 +1,17 @@
 //! What the server must be set to, and the statement that mends what is not.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{Executor, MySqlConnection, Row};
+use sqlx::{Executor, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::StoreError;
+
+/// How often it is looked whether a position can be read: it takes as long as a commit.
+const SNAPSHOT_LOOK: Duration = Duration::from_millis(5);
+
+/// How long that may take.
+const SNAPSHOT_MAX: Duration = Duration::from_secs(10);
 
 /// Which family of servers; their GTIDs and some variables differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,60 +70,132 @@ pub async fn binlog(connection: &mut MySqlConnection) -> Result<BinlogSettings, 
     })
 }
 
-/// A GTID position whose every transaction can be read: a snapshot that begins after this call sees
-/// them all.
-///
-/// MariaDB's `gtid_binlog_pos` may be ahead of what can be read, since a transaction is in the binlog
-/// before it is in the tables; so the position is that of a consistent snapshot, which belongs to
-/// REPEATABLE READ.
+/// The binlog as the server holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BinlogFiles {
+    /// Names and bytes of the files, the oldest first.
+    pub files: Vec<(String, u64)>,
+    /// How long a file is kept after its last event; absent: for ever.
+    pub expiry: Option<Duration>,
+}
+
+/// Lists the binlog files. Needs REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
 ///
 /// # Errors
 /// A statement fails.
+pub async fn binlog_files(connection: &mut MySqlConnection) -> Result<BinlogFiles, StoreError> {
+    let failed = || StoreError::query("list the binlog files");
+    let variables = variables(connection).await?;
+    let number = |name: &str| variables.get(name).and_then(|text| text.parse::<f64>().ok());
+    // The first is of both families, the second an older one of MariaDB's, in days.
+    let seconds = number("binlog_expire_logs_seconds").filter(|seconds| *seconds > 0.0);
+    let days = number("expire_logs_days").filter(|days| *days > 0.0);
+    let expiry = seconds.or(days.map(|days| days * 86_400.0)).map(Duration::from_secs_f64);
+    let rows = connection.fetch_all("show binary logs").await.map_err(failed())?;
+    let file = |row: &MySqlRow| Ok((row.try_get::<String, _>(0)?, bytes(row)?));
+    let files: Result<_, sqlx::Error> = rows.iter().map(file).collect();
+    Ok(BinlogFiles { files: files.map_err(failed())?, expiry })
+}
+
+/// MySQL sends sizes as signed numbers, MariaDB as unsigned ones.
+fn bytes(row: &MySqlRow) -> Result<u64, sqlx::Error> {
+    row.try_get::<u64, _>(1).or_else(|_| Ok(row.try_get::<i64, _>(1)?.unsigned_abs()))
+}
+
+/// Whether this user may read the binlog, as far as its grants tell: a role may say more.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn may_replicate(connection: &mut MySqlConnection) -> Result<bool, StoreError> {
+    let grants = grants(connection).await?;
+    // Privileges stand between `grant` and `on *.*`; a role is granted without `on`.
+    let enough = |grant: &String| match grant.to_ascii_uppercase().split_once(" ON *.* ") {
+        Some((privileges, _)) => ["ALL PRIVILEGES", "REPLICATION SLAVE", "REPLICA"]
+            .iter()
+            .any(|p| privileges.contains(p)),
+        None => !grant.to_ascii_uppercase().contains(" ON "),
+    };
+    Ok(grants.iter().any(enough))
+}
+
+async fn grants(connection: &mut MySqlConnection) -> Result<Vec<String>, StoreError> {
+    sqlx::query_scalar("show grants")
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("read the grants"))
+}
+
+/// A GTID position whose every transaction can be read: what is read after this call sees them all.
+///
+/// MariaDB's `gtid_binlog_pos` may be ahead of what can be read, since a transaction is in the binlog
+/// before it is in the tables; so the position is waited for, until a consistent snapshot (which belongs
+/// to REPEATABLE READ) has reached it. `binlog_gtid_pos` would tell a snapshot's position at once, but
+/// gives nothing once a file holds an event above `max_allowed_packet`.
+///
+/// # Errors
+/// A statement fails, or snapshots do not get there within 10 s.
 pub async fn readable_position(
     connection: &mut MySqlConnection,
     flavor: Flavor,
 ) -> Result<String, StoreError> {
     let failed = || StoreError::query("read the binlog position");
     let position: String = match flavor {
-        Flavor::MySql => sqlx::query_scalar("select cast(@@global.gtid_executed as char)")
-            .fetch_one(&mut *connection)
-            .await
-            .map_err(failed())?,
-        Flavor::MariaDb => {
-            // Text protocol: MariaDB does not prepare the first two.
-            connection
-                .execute("set transaction isolation level repeatable read")
-                .await
-                .map_err(failed())?;
-            connection
-                .execute("start transaction with consistent snapshot")
-                .await
-                .map_err(failed())?;
-            let position = snapshot_position(connection).await;
-            connection.execute("rollback").await.map_err(failed())?;
-            position?
-        }
-    };
+        Flavor::MySql => sqlx::query_scalar("select cast(@@global.gtid_executed as char)"),
+        Flavor::MariaDb => sqlx::query_scalar("select cast(@@global.gtid_binlog_pos as char)"),
+    }
+    .fetch_one(&mut *connection)
+    .await
+    .map_err(failed())?;
+    if flavor == Flavor::MariaDb {
+        let end = binlog_end(connection).await?;
+        let reached = async {
+            while snapshot_end(connection).await? < end {
+                tokio::time::sleep(SNAPSHOT_LOOK).await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(SNAPSHOT_MAX, reached).await.unwrap_or(Err(StoreError::Silent))?;
+    }
     Ok(position.split_whitespace().collect())
 }
 
-async fn snapshot_position(connection: &mut MySqlConnection) -> Result<String, StoreError> {
-    let failed = || StoreError::query("read the snapshot's position");
-    let rows: Vec<(String, String)> = sqlx::query_as("show status like 'binlog_snapshot_%'")
-        .fetch_all(&mut *connection)
-        .await
-        .map_err(failed())?;
+/// A place in the binlog; places of one server are in order.
+type BinlogPlace = (u64, u64);
+
+/// Where the binlog ends.
+async fn binlog_end(connection: &mut MySqlConnection) -> Result<BinlogPlace, StoreError> {
+    let failed = || StoreError::query("read the end of the binlog");
+    let row = connection.fetch_one("show master status").await.map_err(failed())?;
+    let file: String = row.try_get(0).map_err(failed())?;
+    Ok((file_number(&file), bytes(&row).map_err(failed())?))
+}
+
+/// Where the binlog ends as far as a transaction that begins now can read.
+async fn snapshot_end(connection: &mut MySqlConnection) -> Result<BinlogPlace, StoreError> {
+    let failed = || StoreError::query("read a snapshot's position");
+    // Text protocol: MariaDB does not prepare the first two.
+    let begin = [
+        "set transaction isolation level repeatable read",
+        "start transaction with consistent snapshot",
+    ];
+    for statement in begin {
+        connection.execute(statement).await.map_err(failed())?;
+    }
+    let rows: Result<Vec<(String, String)>, _> =
+        sqlx::query_as("show status like 'binlog_snapshot_%'").fetch_all(&mut *connection).await;
+    connection.execute("rollback").await.map_err(failed())?;
+    let rows = rows.map_err(failed())?;
     let value = |name: &str| {
         let found = rows.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map_or("", |(_, value)| value).to_owned()
+        found.map_or("", |(_, value)| value)
     };
-    let offset: i64 = value("binlog_snapshot_position").parse().unwrap_or(0);
-    sqlx::query_scalar("select cast(binlog_gtid_pos(?, ?) as char)")
-        .bind(value("binlog_snapshot_file"))
-        .bind(offset)
-        .fetch_one(connection)
-        .await
-        .map_err(failed())
+    let offset = value("binlog_snapshot_position").parse().unwrap_or(0);
+    Ok((file_number(value("binlog_snapshot_file")), offset))
+}
+
+/// The number of `binlog.000042`.
+fn file_number(file: &str) -> u64 {
+    file.rsplit('.').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
 /// Checks that this user may create the version trigger.
@@ -131,10 +209,7 @@ pub async fn check_triggers_allowed(connection: &mut MySqlConnection) -> Result<
     if !on("log_bin") || on("log_bin_trust_function_creators") {
         return Ok(());
     }
-    let grants: Vec<String> = sqlx::query_scalar("show grants")
-        .fetch_all(connection)
-        .await
-        .map_err(StoreError::query("read the grants"))?;
+    let grants = grants(connection).await?;
     let all = |grant: &String| {
         let grant = grant.to_ascii_uppercase();
         grant.contains(" ON *.* ") && (grant.contains("ALL PRIVILEGES") || grant.contains("SUPER"))
@@ -201,7 +276,8 @@ async fn variables(
         "show global variables where variable_name in \
          ('version', 'server_id', 'server_uid', 'server_uuid', 'log_bin', 'binlog_format', \
           'binlog_row_image', 'binlog_row_metadata', 'log_bin_compress', \
-          'binlog_transaction_compression', 'log_bin_trust_function_creators')",
+          'binlog_transaction_compression', 'log_bin_trust_function_creators', \
+          'binlog_expire_logs_seconds', 'expire_logs_days')",
     )
     .fetch_all(connection)
     .await

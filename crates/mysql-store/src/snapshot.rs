@@ -37,6 +37,26 @@ pub struct TemplateRow {
     pub changed_at: DateTime<Utc>,
 }
 
+/// About how many rows a table of this connection's database holds, by the server's estimate.
+///
+/// # Errors
+/// The statement fails.
+pub async fn estimated_rows(
+    connection: &mut MySqlConnection,
+    table: &str,
+) -> Result<u64, StoreError> {
+    let rows: Option<u64> = sqlx::query_scalar(
+        "select cast(table_rows as unsigned) from information_schema.tables \
+         where table_schema = database() and table_name = ?",
+    )
+    .bind(table)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("estimate a table's rows"))?
+    .flatten();
+    Ok(rows.unwrap_or(0))
+}
+
 /// Coupons with ids above `after`, at most `limit`, by id.
 ///
 /// # Errors
@@ -53,6 +73,21 @@ pub async fn user_coupon_after(
         .await
         .map_err(StoreError::query("read a chunk of coupons"))?;
     rows.iter().map(user_coupon::from_row).collect()
+}
+
+/// The version of a coupon; `None`: there is none.
+///
+/// # Errors
+/// The statement fails.
+pub async fn user_coupon_version(
+    connection: &mut MySqlConnection,
+    id: i64,
+) -> Result<Option<i64>, StoreError> {
+    sqlx::query_scalar("select version from user_coupon where id = ?")
+        .bind(id)
+        .fetch_optional(connection)
+        .await
+        .map_err(StoreError::query("read a coupon's version"))
 }
 
 /// Templates with ids above `after`, at most `limit`, by id.

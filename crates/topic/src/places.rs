@@ -109,11 +109,12 @@ fn read(
                 }
             }
             // Whatever was there has been compacted, up to the end.
-            Some(Err(KafkaError::PartitionEOF(partition))) => {
-                if wanted.remove(&partition).is_some() {
-                    found.insert(partition, Found::Passed);
-                }
+            Some(Err(KafkaError::PartitionEOF(partition)))
+                if wanted.remove(&partition).is_some() =>
+            {
+                found.insert(partition, Found::Passed);
             }
+            Some(Err(KafkaError::PartitionEOF(_))) => {}
             Some(Err(error)) => wait_out(error)?,
             None => {}
         }

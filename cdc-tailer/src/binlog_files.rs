@@ -1,0 +1,85 @@
+//! What the server holds of its binlog, looked at beside the stream: how much lies before us, and how
+//! long the server keeps it.
+
+use std::{sync::Arc, time::Duration};
+
+use mysql_store::settings::{self, BinlogFiles};
+use runtime::Secret;
+use tokio::{sync::watch, time::MissedTickBehavior};
+use tracing::debug;
+
+use crate::position::Position;
+
+/// Pause between two looks. They cost the server a listing of its files.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// How long one look may take.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
+/// What was seen last; `None`: the server does not answer, or does not let us look.
+pub(crate) type Seen = watch::Receiver<Option<Arc<BinlogFiles>>>;
+
+/// Looks until nobody listens. A server that is away is looked for again; whether it is away is said
+/// by the stream.
+pub(crate) fn watch(database_url: Secret) -> Seen {
+    let (sender, seen) = watch::channel(None);
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut connection = None;
+        loop {
+            tokio::select! {
+                () = sender.closed() => return,
+                _ = ticks.tick() => {}
+            }
+            let look = async {
+                let mut own = match connection.take() {
+                    Some(own) => own,
+                    None => mysql_store::connect::single(database_url.expose()).await?,
+                };
+                let files = settings::binlog_files(&mut own).await?;
+                connection = Some(own);
+                Ok::<_, mysql_store::StoreError>(files)
+            };
+            let files = match tokio::time::timeout(LOOK_MAX, look).await {
+                Ok(Ok(files)) => Some(Arc::new(files)),
+                Ok(Err(error)) => {
+                    debug!(error = runtime::report(&error), "binlog files not seen");
+                    None
+                }
+                Err(_) => None,
+            };
+            sender.send_replace(files);
+        }
+    });
+    seen
+}
+
+/// Bytes of binlog behind `position`; `None`: its file is not known, or not there.
+pub(crate) fn bytes_behind(files: &BinlogFiles, position: &Position) -> Option<u64> {
+    let own = files.files.iter().position(|(name, _)| **name == *position.file)?;
+    let all: u64 = files.files[own..].iter().map(|(_, bytes)| bytes).sum();
+    Some(all.saturating_sub(position.offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::position::{Flavor, GtidSet};
+
+    #[test]
+    fn bytes_behind_are_the_rest_of_our_file_and_all_later_ones() {
+        let files = BinlogFiles {
+            files: vec![("b.1".into(), 100), ("b.2".into(), 50), ("b.3".into(), 7)],
+            expiry: None,
+        };
+        let at = |file: &str, offset| Position {
+            gtids: GtidSet::empty(Flavor::MariaDb),
+            file: file.into(),
+            offset,
+        };
+        assert_eq!(bytes_behind(&files, &at("b.1", 30)), Some(127));
+        assert_eq!(bytes_behind(&files, &at("b.3", 7)), Some(0));
+        assert_eq!(bytes_behind(&files, &at("b.0", 7)), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! `--dry-run`: changes from now on as lines on standard output, without broker and checkpoint.
+
+use std::{
+    io::{BufWriter, Write as _},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, anyhow};
+use mysql_store::settings;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    messages::{Messages, TABLES},
+    outlet::Lines,
+    position::GtidSet,
+    preflight, queue,
+    reader::{self, Incoming},
+    source::{Origin, Server},
+    tables::Followed,
+    tailer::Ground,
+};
+
+/// Prints until `stop`.
+pub(crate) async fn run(ground: &Ground<'_>, stop: CancellationToken) -> anyhow::Result<()> {
+    let config = ground.config;
+    let mut connection = preflight::connect(config.database_url.expose()).await?;
+    let settings = preflight::settings(&mut connection).await?;
+    let position = settings::readable_position(&mut connection, settings.flavor).await?;
+    let flavor = preflight::flavor(&settings);
+    let server = Server {
+        flavor,
+        // A tailer that runs has the configured one, and would be thrown off the server.
+        server_id: config.server_id(&ground.database) ^ std::process::id(),
+        packet_bytes_max: config.packet_bytes_max,
+        address: ground.address.clone(),
+    };
+    let origin = Origin { server: Arc::new(server), after: GtidSet::parse(flavor, &position)? };
+    let followed = Followed { database: ground.database.clone(), tables: TABLES };
+    let (sender, mut receiver) = queue::bounded(config.queue_bytes);
+    let reader = reader::spawn(origin, followed, config.spill_folder.clone(), sender)
+        .context("reader thread")?;
+    let mut messages = Messages::new(&ground.names);
+    let mut lines = Lines(BufWriter::new(std::io::stdout()));
+    loop {
+        let some = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            some = receiver.recv_some() => some,
+        };
+        let Some(some) = some else { break };
+        for incoming in some {
+            match incoming {
+                Incoming::Connected => ground.part.ready_as("dry run"),
+                Incoming::Disconnected(reason) => ground.part.not_ready(reason),
+                Incoming::Idle => {}
+                Incoming::Transaction(transaction) => {
+                    let now_ms = ground.clock.now().timestamp_millis();
+                    messages.put_out(&transaction, now_ms, &mut lines).await?;
+                }
+            }
+        }
+        lines.0.flush().context("standard output")?;
+    }
+    match tokio::task::spawn_blocking(|| reader.join()).await? {
+        Ok(Err(error)) => Err(error.into()),
+        Ok(Ok(())) | Err(_) => Err(anyhow!("the binlog reader ended")),
+    }
+}

@@ -1,0 +1,125 @@
+//! From rows to messages: which topic, which key, which headers.
+
+use anyhow::{Context as _, anyhow};
+use topic::{
+    HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Record, SCHEMA_VERSION, TopicNames,
+};
+
+use crate::{
+    assembler::Transaction,
+    cell::Cell,
+    encode::{self, Place},
+    held::RowsPacket,
+    outlet::Outlet,
+    rows::Rows,
+    table::Table,
+};
+
+/// The tables that are followed.
+pub(crate) const TABLES: &[&str] = &["user_coupon", "coupon_template", "stock_movement"];
+
+/// Makes messages of rows.
+pub(crate) struct Messages {
+    routes: Vec<Route>,
+    /// Reused from row to row.
+    event: Vec<u8>,
+    key: Vec<u8>,
+    position: Vec<u8>,
+}
+
+/// Where a table's rows go.
+struct Route {
+    table: &'static str,
+    topic: String,
+    /// The column whose value keeps changes in order.
+    key: &'static str,
+}
+
+impl Messages {
+    pub(crate) fn new(names: &TopicNames) -> Self {
+        let route = |table, topic, key| Route { table, topic, key };
+        let routes = vec![
+            route("user_coupon", names.user_coupon(), "user_id"),
+            route("coupon_template", names.template(), "id"),
+            route("stock_movement", names.stock_movement(), "template_id"),
+        ];
+        Self { routes, event: Vec::new(), key: Vec::new(), position: Vec::new() }
+    }
+
+    /// Puts out a transaction's rows; waits while there is no room. Returns their number.
+    pub(crate) async fn put_out<O: Outlet>(
+        &mut self,
+        transaction: &Transaction,
+        now_ms: i64,
+        outlet: &mut O,
+    ) -> anyhow::Result<u32> {
+        let mut number = 0;
+        if transaction.rows.is_empty() {
+            return Ok(number);
+        }
+        let gtid = transaction.gtid.to_string();
+        for rows in transaction.rows.packets() {
+            let rows = rows.context("a long transaction cannot be read back")?;
+            let place = Place {
+                gtid: &gtid,
+                file: &transaction.file,
+                end: rows.end,
+                committed_ms: i64::from(transaction.committed) * 1000,
+                now_ms,
+            };
+            self.rows(&rows, &place, &mut number, outlet)
+                .await
+                .with_context(|| format!("transaction {gtid} cannot be published"))?;
+        }
+        Ok(number)
+    }
+
+    async fn rows<O: Outlet>(
+        &mut self,
+        packet: &RowsPacket,
+        place: &Place<'_>,
+        number: &mut u32,
+        outlet: &mut O,
+    ) -> anyhow::Result<()> {
+        let table: &Table = &packet.table;
+        let route = self
+            .routes
+            .iter()
+            .find(|route| route.table == table.name)
+            .ok_or_else(|| anyhow!("table {} is followed without a topic", table.name))?;
+        let key = table.column(route.key).ok_or_else(|| {
+            anyhow!("table {} has lost its column {}; its events need it", table.name, route.key)
+        })?;
+        let trace = table.column("trace_parent");
+        let mut rows = Rows::new(table, packet.change, packet.version, packet.body())?;
+        while let Some(row) = rows.next_row()? {
+            self.event.clear();
+            encode::event(&mut self.event, table, packet.change, &row, place, *number)?;
+            let Some(image) = row.after.as_ref().or(row.before.as_ref()) else { continue };
+            self.key.clear();
+            encode::key(&mut self.key, &image[key]);
+            self.position.clear();
+            self.position.extend(place.gtid.as_bytes());
+            self.position.push(b'/');
+            encode::key(&mut self.position, &Cell::Unsigned(u64::from(*number)));
+            let headers: [(&str, &[u8]); 3] = [
+                (HEADER_SCHEMA, SCHEMA_VERSION.as_bytes()),
+                (HEADER_POSITION, &self.position),
+                match trace.map(|column| &image[column]) {
+                    Some(Cell::Text(trace)) => (HEADER_TRACE_PARENT, trace),
+                    _ => ("", b""),
+                },
+            ];
+            let present = if headers[2].0.is_empty() { &headers[..2] } else { &headers[..] };
+            let record = Record {
+                topic: &route.topic,
+                key: &self.key,
+                payload: &self.event,
+                headers: present,
+            };
+            outlet.put(&record).await?;
+            *number += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! How the leader stands: as metrics, as `/status`, and as a warning before the server removes binlog
+//! that the checkpoint needs.
+
+use std::{path::Path, time::Duration};
+
+use runtime::{Part, Secret};
+use serde_json::json;
+use tokio::sync::watch;
+use tracing::{error, info};
+
+use crate::{
+    binlog_files::{self, Seen},
+    checkpoint::Checkpoint,
+    metrics,
+    position::Position,
+    publish::count,
+    snapshot::Progress,
+};
+
+/// The share of the binlog's expiry at which the checkpoint's age is warned of: half is left to act.
+const WARN_SHARE: u32 = 2;
+
+/// Reports about one term.
+pub(crate) struct Standing {
+    files: Seen,
+    written: watch::Receiver<Option<Checkpoint>>,
+    /// Rows that the server guesses the snapshot's tables to hold.
+    pub(crate) rows_guessed: u64,
+    warned: bool,
+}
+
+/// What is to be reported.
+pub(crate) struct Facts<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) server_id: u32,
+    /// Up to here everything is acknowledged.
+    pub(crate) safe: &'a Position,
+    /// When nothing was missing there.
+    pub(crate) as_of_ms: i64,
+    pub(crate) now_ms: i64,
+    pub(crate) unacknowledged: usize,
+    pub(crate) queue_bytes: usize,
+    pub(crate) snapshot: Option<&'a Progress>,
+    pub(crate) holds_seat: bool,
+}
+
+impl Standing {
+    pub(crate) fn new(database_url: Secret, written: watch::Receiver<Option<Checkpoint>>) -> Self {
+        let files = binlog_files::watch(database_url);
+        Self { files, written, rows_guessed: 0, warned: false }
+    }
+
+    /// Reports.
+    pub(crate) fn report(&mut self, facts: &Facts<'_>, part: &Part) {
+        let files = self.files.borrow().clone();
+        let behind = files.as_ref().and_then(|seen| binlog_files::bytes_behind(seen, facts.safe));
+        let expiry = files.as_ref().and_then(|seen| seen.expiry);
+        let gtid = facts.safe.gtids.to_string();
+        let age = self.checkpoint_age(facts, &gtid);
+        self.warn_in_time(age, expiry);
+
+        ::metrics::gauge!(metrics::LEADS).set(1.0);
+        if let Some(bytes) = behind {
+            ::metrics::gauge!(metrics::LAG_BYTES).set(number(bytes));
+        }
+        ::metrics::gauge!(metrics::POSITION).set(number(facts.safe.offset));
+        ::metrics::gauge!(metrics::POSITION_FILE).set(number(file_number(&facts.safe.file)));
+        ::metrics::gauge!(metrics::CHECKPOINT_AGE).set(age.map_or(0.0, |age| age.as_secs_f64()));
+        let kept = expiry.unwrap_or_default();
+        ::metrics::gauge!(metrics::BINLOG_EXPIRY).set(kept.as_secs_f64());
+        let left = facts.snapshot.map_or(0, |progress| progress.tables().len());
+        ::metrics::gauge!(metrics::SNAPSHOT_TABLES_LEFT).set(count(left));
+        let progress = facts.snapshot.map_or(1.0, |progress| self.ratio(progress));
+        ::metrics::gauge!(metrics::SNAPSHOT_PROGRESS).set(progress);
+
+        part.tell(json!({
+            "role": "leader",
+            "holds_seat": facts.holds_seat,
+            "server": facts.server,
+            "server_id": facts.server_id,
+            "gtid": gtid,
+            "file": *facts.safe.file,
+            "offset": facts.safe.offset,
+            "as_of_ms": facts.as_of_ms,
+            "lag_bytes": behind,
+            "unacknowledged_transactions": facts.unacknowledged,
+            "queue_bytes": facts.queue_bytes,
+            "checkpoint": {
+                "gtid": self.written.borrow().as_ref().map(|written| written.gtid().to_owned()),
+                "age_seconds": age.map(|age| age.as_secs()),
+            },
+            "binlog_expiry_seconds": expiry.map(|expiry| expiry.as_secs()),
+            "snapshot": facts.snapshot.map(|progress| json!({
+                "tables_left": progress.tables(),
+                "rows": progress.rows(),
+                "rows_guessed": self.rows_guessed,
+            })),
+        }));
+    }
+
+    /// How old the binlog is that a successor would begin with; `None`: no checkpoint is written yet.
+    fn checkpoint_age(&self, facts: &Facts<'_>, gtid: &str) -> Option<Duration> {
+        let written = self.written.borrow();
+        let written = written.as_ref()?;
+        // An idle server's position does not grow old.
+        let as_of_ms = if written.gtid() == gtid { facts.as_of_ms } else { written.as_of_ms };
+        Some(Duration::from_millis((facts.now_ms - as_of_ms).max(0).unsigned_abs()))
+    }
+
+    fn warn_in_time(&mut self, age: Option<Duration>, expiry: Option<Duration>) {
+        let (Some(age), Some(expiry)) = (age, expiry) else { return };
+        let is_old = age >= expiry / WARN_SHARE;
+        if is_old && !self.warned {
+            error!(
+                checkpoint.age_seconds = age.as_secs(),
+                binlog.expiry_seconds = expiry.as_secs(),
+                "the checkpoint is older than half of what the server keeps of its binlog; if the \
+                 server removes what comes after it, all tables will be read anew: raise \
+                 binlog_expire_logs_seconds, and see why this tailer does not get on"
+            );
+        } else if self.warned && !is_old {
+            info!(checkpoint.age_seconds = age.as_secs(), "the checkpoint is young again");
+        }
+        self.warned = is_old;
+    }
+
+    fn ratio(&self, progress: &Progress) -> f64 {
+        let guessed = self.rows_guessed.max(progress.rows()).max(1);
+        number(progress.rows()) / number(guessed)
+    }
+}
+
+/// The number of `binlog.000042`.
+fn file_number(file: &str) -> u64 {
+    let extension = Path::new(file).extension().and_then(|extension| extension.to_str());
+    extension.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+/// Exact up to 2^53.
+fn number(number: u64) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binlog_file_has_its_number_behind_the_dot() {
+        assert_eq!(file_number("my.binlog.000042"), 42);
+        assert_eq!(file_number(""), 0);
+    }
+}

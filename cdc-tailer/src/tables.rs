@@ -1,0 +1,90 @@
+//! Which table the rows of an event belong to, and whether it is followed.
+//!
+//! A foreign table is known by its name alone: nothing of its columns is ever read.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    error::TailError,
+    schema,
+    table::{Table, names},
+};
+
+/// Most table ids remembered; servers give a new one at each change of a table.
+const TABLE_IDS_MAX: usize = 4096;
+
+/// The tables whose rows are wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct Followed {
+    pub(crate) database: String,
+    pub(crate) tables: &'static [&'static str],
+}
+
+/// The table maps of one connection.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    wanted: Followed,
+    /// `None`: a foreign table.
+    by_id: HashMap<u64, Option<Described>>,
+}
+
+/// A followed table and the raw table map it was read from.
+#[derive(Debug)]
+struct Described {
+    raw: Vec<u8>,
+    table: Arc<Table>,
+}
+
+impl Tables {
+    pub(crate) fn new(wanted: Followed) -> Self {
+        Self { wanted, by_id: HashMap::new() }
+    }
+
+    pub(crate) fn wanted(&self) -> &Followed {
+        &self.wanted
+    }
+
+    /// Forgets what was described: another connection or file describes its tables itself.
+    pub(crate) fn forget(&mut self) {
+        self.by_id.clear();
+    }
+
+    /// Takes in the body of a table map.
+    pub(crate) fn describe(&mut self, id: u64, body: &[u8]) -> Result<(), TailError> {
+        if let Some(Some(known)) = self.by_id.get(&id)
+            && known.raw == body
+        {
+            return Ok(());
+        }
+        let (database, name) =
+            names(body).map_err(|source| TailError::Truncated { kind: 0, source })?;
+        let Followed { database: wanted, tables } = &self.wanted;
+        let wanted =
+            database == wanted.as_bytes() && tables.iter().any(|table| table.as_bytes() == name);
+        if self.by_id.len() >= TABLE_IDS_MAX {
+            // Each statement maps its tables anew, so forgetting costs only time.
+            self.by_id.clear();
+        }
+        let described = match wanted {
+            true => {
+                let table = Table::parse(body)?;
+                schema::check(&table)?;
+                Some(Described { raw: body.to_vec(), table: Arc::new(table) })
+            }
+            false => None,
+        };
+        self.by_id.insert(id, described);
+        Ok(())
+    }
+
+    /// The followed table with this id; `None`: it is foreign.
+    pub(crate) fn followed(&self, id: u64) -> Result<Option<Arc<Table>>, TailError> {
+        match self.by_id.get(&id) {
+            Some(known) => Ok(known.as_ref().map(|known| Arc::clone(&known.table))),
+            None => {
+                let what = format!("rows of table id {id}, which was not described");
+                Err(TailError::OutOfOrder { what })
+            }
+        }
+    }
+}

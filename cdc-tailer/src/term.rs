@@ -1,0 +1,376 @@
+//! One term of a leader: where to begin, a snapshot if there must be one, then following.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, anyhow};
+use mysql_store::MySqlConnection;
+use runtime::Backoff;
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+use topic::{Acknowledged, OrderedProducer, ProducerOptions};
+use tracing::{info, warn};
+
+use crate::{
+    begin::{self, Begin},
+    checkpoint::{self, Checkpoint, Store},
+    error::{Directive, TailError},
+    leadership::Leadership,
+    messages::TABLES,
+    metrics,
+    outlet::Broker,
+    position::Position,
+    preflight,
+    publish::{Publisher, count},
+    queue::{self, Receiver},
+    reader::{self, Incoming},
+    snapshot::{Progress, Snapshot},
+    source::{Origin, Server},
+    standing::{Facts, Standing},
+    tables::Followed,
+    tailer::Ground,
+};
+
+/// Bytes of messages that the producer holds for the broker.
+const PRODUCER_BYTES: usize = 16 * 1024 * 1024;
+
+/// How often acknowledgements are looked at when no new input comes.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often the tailer reports how it stands.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a stopping tailer waits for acknowledgements before it leaves the rest to its successor.
+const DRAIN_WAIT: Duration = Duration::from_secs(10);
+
+/// Waits between attempts while a snapshot's connection is away.
+const RETRY_MIN: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// Leads until `stop`, or until it cannot: fenced, or something that somebody must look at.
+pub(crate) async fn lead(
+    ground: &Ground<'_>,
+    leadership: &Leadership,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let (term, store, begin) = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Ok(()),
+        started = Term::start(ground, leadership) => started?,
+    };
+    term.run(store, begin, stop).await
+}
+
+struct Term<'a> {
+    ground: &'a Ground<'a>,
+    leadership: &'a Leadership,
+    server: Arc<Server>,
+    /// The server that the position is of.
+    identity: String,
+    publisher: Publisher,
+    /// What earlier terms have heard acknowledged.
+    inherited: Acknowledged,
+    /// A snapshot under way, as far as it is acknowledged.
+    snapshot: Option<Progress>,
+    checkpoints: watch::Sender<Option<Checkpoint>>,
+    written: watch::Sender<Option<Checkpoint>>,
+    /// Whether there is more to save than the last checkpoint offered.
+    moved: bool,
+    standing: Standing,
+    reported: Instant,
+}
+
+impl<'a> Term<'a> {
+    async fn start(
+        ground: &'a Ground<'a>,
+        leadership: &'a Leadership,
+    ) -> anyhow::Result<(Self, Store, Begin)> {
+        let (config, names) = (ground.config, &ground.names);
+        let mut connection = preflight::connect(config.database_url.expose()).await?;
+        let settings = preflight::settings(&mut connection).await?;
+        let topics =
+            [names.user_coupon(), names.template(), names.stock_movement(), names.dead_letter()];
+        let options = ProducerOptions { queue_bytes: PRODUCER_BYTES, ..ProducerOptions::default() };
+        let producer = OrderedProducer::connect(config.brokers(), &topics, options).await?;
+        let broker = Broker {
+            producer,
+            dead_letter: names.dead_letter(),
+            message_bytes_max: config.message_bytes_max,
+        };
+        // From here on an earlier leader's checkpoints are refused.
+        let store = Store::take_over(config.brokers(), names, &ground.database).await?;
+        let begin = begin::decide(ground, &settings, &mut connection).await?;
+        let server = Server {
+            flavor: preflight::flavor(&settings),
+            server_id: config.server_id(&ground.database),
+            packet_bytes_max: config.packet_bytes_max,
+            address: ground.address.clone(),
+        };
+        let written = watch::Sender::new(None);
+        let standing = Standing::new(config.database_url.clone(), written.subscribe());
+        let publisher = Publisher::new(broker, names, begin.position.clone(), begin.as_of_ms);
+        let term = Self {
+            ground,
+            leadership,
+            server: Arc::new(server),
+            identity: begin.server.clone(),
+            publisher,
+            inherited: begin.acknowledged.clone(),
+            snapshot: None,
+            checkpoints: watch::Sender::new(None),
+            written,
+            moved: false,
+            standing,
+            reported: Instant::now(),
+        };
+        Ok((term, store, begin))
+    }
+
+    async fn run(
+        mut self,
+        store: Store,
+        begin: Begin,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let finish = CancellationToken::new();
+        let mut keeper = tokio::spawn(checkpoint::keep(
+            store,
+            self.checkpoints.subscribe(),
+            self.written.clone(),
+            self.ground.clock.clone(),
+            finish.clone(),
+        ));
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            kept = &mut keeper => return kept?.and(Err(anyhow!("checkpoints ended"))),
+            worked = self.work(begin) => return worked.map(|never| match never {}),
+        }
+        self.ground.part.not_ready("stopping");
+        self.drain().await?;
+        finish.cancel();
+        last_checkpoint(keeper).await
+    }
+
+    /// Reads tables where it must and follows from there, again and again. Ends with an error only.
+    async fn work(&mut self, mut begin: Begin) -> anyhow::Result<Infallible> {
+        loop {
+            self.identity.clone_from(&begin.server);
+            if let Some(progress) = begin.snapshot {
+                self.read_tables(progress, &begin.reason).await?;
+            } else {
+                info!(binlog.gtid = %begin.position.gtids, "resuming from the checkpoint");
+            }
+            let reason = self.follow().await?;
+            self.publisher.producer().drained().await?;
+            begin = begin::anew(self.ground, reason).await?;
+            self.publisher.restart(begin.position.clone(), begin.as_of_ms);
+        }
+    }
+
+    /// Sends tables through the topics. One chunk is read while the one before is acknowledged.
+    async fn read_tables(&mut self, mut next: Progress, reason: &str) -> anyhow::Result<()> {
+        let gtids = &self.publisher.safe().gtids;
+        warn!(binlog.gtid = %gtids, tables = ?next.tables(), rows = next.rows(), reason, "reading tables");
+        self.ground.part.not_ready(format!("reading {:?}: {reason}", next.tables()));
+        let mut connection = None;
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        self.acknowledged_so_far(next.clone());
+        while !next.is_done() {
+            let before = self.publisher.producer().next_number();
+            let after = match self.chunk(&mut connection, &next).await {
+                Ok(after) => after,
+                Err(error) if is_unavailable(&error) => {
+                    warn!(error = runtime::report(error.as_ref()), "reading tables is interrupted");
+                    connection = None;
+                    backoff.wait().await;
+                    continue;
+                }
+                Err(error) => return Err(error.context("snapshot")),
+            };
+            backoff.reset();
+            if let Some(last) = before.checked_sub(1) {
+                self.publisher.producer().changed(last).await?;
+            }
+            self.acknowledged_so_far(next);
+            next = after;
+        }
+        self.publisher.producer().drained().await?;
+        info!(snapshot.rows = next.rows(), "tables are read");
+        self.snapshot = None;
+        self.offer_checkpoint();
+        Ok(())
+    }
+
+    async fn chunk(
+        &mut self,
+        connection: &mut Option<MySqlConnection>,
+        progress: &Progress,
+    ) -> anyhow::Result<Progress> {
+        let url = self.ground.config.database_url.expose();
+        let connection = match connection {
+            Some(open) => open,
+            none => {
+                let open = none.insert(mysql_store::connect::single(url).await?);
+                self.standing.rows_guessed =
+                    progress.rows() + begin::guess_rows(open, progress).await?;
+                open
+            }
+        };
+        let Ground { names, database, clock, .. } = self.ground;
+        let outlet = self.publisher.broker_mut();
+        Snapshot { outlet, names, database, clock }.chunk(connection, progress).await
+    }
+
+    fn acknowledged_so_far(&mut self, progress: Progress) {
+        self.snapshot = Some(progress);
+        self.offer_checkpoint();
+        self.report(0);
+    }
+
+    /// Follows from the safe position. Returns why the position was lost; other ends are errors.
+    async fn follow(&mut self) -> anyhow::Result<String> {
+        let config = self.ground.config;
+        let (sender, mut receiver) = queue::bounded(config.queue_bytes);
+        let origin =
+            Origin { server: Arc::clone(&self.server), after: self.publisher.safe().gtids.clone() };
+        let followed = Followed { database: self.ground.database.clone(), tables: TABLES };
+        let reader = reader::spawn(origin, followed, config.spill_folder.clone(), sender)
+            .context("reader thread")?;
+        self.forward(&mut receiver).await?;
+        let error = match tokio::task::spawn_blocking(|| reader.join()).await? {
+            Ok(Err(error)) => error,
+            Ok(Ok(())) => return Err(anyhow!("the binlog reader ended by itself")),
+            Err(_) => return Err(anyhow!("the binlog reader panicked")),
+        };
+        match error.directive() {
+            Directive::Resnapshot => Ok(runtime::report(&error)),
+            Directive::Reconnect | Directive::GiveWay | Directive::Suspect | Directive::Stop => {
+                Err(stopped(error, self.publisher.safe()))
+            }
+        }
+    }
+
+    /// Publishes what the reader hands over, until it has ended.
+    async fn forward(&mut self, receiver: &mut Receiver<Incoming>) -> anyhow::Result<()> {
+        let mut tick = tokio::time::interval(SETTLE_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                // Acknowledgements before new input: they move the checkpoint.
+                _ = tick.tick() => {
+                    self.settle()?;
+                    // In doubt whether it leads still, the broker is asked by a checkpoint.
+                    if self.moved || !self.leadership.holds() {
+                        self.offer_checkpoint();
+                    }
+                    if self.reported.elapsed() >= REPORT_INTERVAL {
+                        self.report(receiver.bytes());
+                    }
+                }
+                some = receiver.recv_some() => {
+                    let Some(some) = some else { return Ok(()) };
+                    for incoming in some {
+                        self.incoming(incoming).await?;
+                    }
+                    self.settle()?;
+                    ::metrics::gauge!(metrics::QUEUE_BYTES).set(count(receiver.bytes()));
+                }
+            }
+        }
+    }
+
+    async fn incoming(&mut self, incoming: Incoming) -> anyhow::Result<()> {
+        match incoming {
+            Incoming::Connected => self.ground.part.ready(),
+            Incoming::Disconnected(reason) => self.ground.part.not_ready(reason),
+            Incoming::Idle => self.publisher.idle(self.now_ms()),
+            Incoming::Transaction(transaction) => {
+                let now_ms = self.now_ms();
+                self.publisher.publish(&transaction, now_ms).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the safe position.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        self.moved |= self.publisher.settle(self.now_ms())?;
+        Ok(())
+    }
+
+    /// Hands the safe position to the keeper.
+    fn offer_checkpoint(&mut self) {
+        self.moved = false;
+        let mut acknowledged = self.inherited.clone();
+        for (topic, places) in self.publisher.producer().places() {
+            acknowledged.entry(topic).or_default().extend(places);
+        }
+        self.checkpoints.send_replace(Some(Checkpoint::new(
+            &self.identity,
+            self.publisher.safe(),
+            self.publisher.as_of_ms(),
+            acknowledged,
+            self.snapshot.clone(),
+        )));
+    }
+
+    fn report(&mut self, queue_bytes: usize) {
+        self.reported = Instant::now();
+        let facts = Facts {
+            server: &self.identity,
+            server_id: self.server.server_id,
+            safe: self.publisher.safe(),
+            as_of_ms: self.publisher.as_of_ms(),
+            now_ms: self.ground.clock.now().timestamp_millis(),
+            unacknowledged: self.publisher.unacknowledged(),
+            queue_bytes,
+            snapshot: self.snapshot.as_ref(),
+            holds_seat: self.leadership.holds(),
+        };
+        self.standing.report(&facts, self.ground.part);
+    }
+
+    /// Waits, bounded, for what is under way.
+    async fn drain(&mut self) -> anyhow::Result<()> {
+        let drained = tokio::time::timeout(DRAIN_WAIT, self.publisher.producer().drained()).await;
+        match drained {
+            Ok(drained) => drained?,
+            Err(_) => warn!("the broker did not acknowledge everything; it will be sent again"),
+        }
+        self.settle()?;
+        if self.moved || self.snapshot.is_some() {
+            self.offer_checkpoint();
+        }
+        Ok(())
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.ground.clock.now().timestamp_millis()
+    }
+}
+
+/// Waits, bounded, for the keeper to write the last checkpoint. Without it the successor sends a
+/// little more again, so a broker that is away is no reason to fail.
+async fn last_checkpoint(keeper: JoinHandle<anyhow::Result<()>>) -> anyhow::Result<()> {
+    match tokio::time::timeout(DRAIN_WAIT, keeper).await {
+        Ok(kept) => kept?,
+        Err(_) => {
+            warn!("the last checkpoint could not be written in time");
+            Ok(())
+        }
+    }
+}
+
+fn is_unavailable(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(mysql_store::StoreError::is_unavailable)
+}
+
+fn stopped(error: TailError, safe: &Position) -> anyhow::Error {
+    let position = safe.gtids.to_string();
+    anyhow::Error::new(error).context(format!("the tailer stops; published up to {position:?}"))
+}

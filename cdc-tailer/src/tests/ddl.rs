@@ -1,0 +1,108 @@
+//! Changes of a followed table's columns while its rows are read.
+
+use super::{servers::Database, tap::Tap};
+use crate::error::Directive;
+
+#[test]
+fn columns_are_known_by_name_whatever_becomes_of_the_table() {
+    for server in Database::all() {
+        let mut tap = Tap::on(&server);
+        tap.sql(
+            "create table t (id int primary key, a int, b varchar(10));
+             insert into t values (1, 10, 'b1');
+             alter table t add column first_one datetime(3) null first;
+             insert into t values ('2026-01-02 03:04:05.006', 2, 20, 'b2');
+             alter table t modify column b varchar(10) after first_one;
+             insert into t values (null, 'b3', 3, 30);
+             alter table t drop column a;
+             insert into t values (null, 'b4', 4);
+             alter table t change column b c varchar(300);
+             insert into t values (null, 'c5', 5);
+             alter table t modify column id bigint unsigned, add column a tinyint default -1;
+             insert into t values (null, 'c6', 18446744073709551615, -6);
+             update t set c = 'c1' where id = 1;",
+        );
+        let rows = tap.rows();
+        let shown: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                let after = row.after.as_ref().unwrap();
+                let get = |name: &str| {
+                    let value = after.get(name)?.clone();
+                    Some(value.unwrap_or_else(|| "NULL".to_owned()))
+                };
+                ["id", "a", "b", "c", "first_one"].map(|name| get(name).unwrap_or("–".into()))
+            })
+            .collect();
+        let expected = [
+            ["1", "10", "b1", "–", "–"],
+            ["2", "20", "b2", "–", "2026-01-02 03:04:05.006000"],
+            ["3", "30", "b3", "–", "NULL"],
+            ["4", "–", "b4", "–", "NULL"],
+            ["5", "–", "–", "c5", "NULL"],
+            ["18446744073709551615", "-6", "–", "c6", "NULL"],
+            ["1", "-1", "–", "c1", "NULL"],
+        ];
+        assert_eq!(shown, expected);
+    }
+}
+
+#[test]
+fn a_change_that_the_events_cannot_follow_stops_with_the_columns_name() {
+    let create = "create table stock_movement (template_id bigint not null, seq bigint not null, \
+        delta bigint not null, reason varchar(200) not null, actor varchar(100) not null, \
+        created_at datetime(3) not null, primary key (template_id, seq));
+        insert into stock_movement values (1, 1, 1, 'r', 'a', '2026-01-01');";
+    let changes = [
+        ("alter table stock_movement rename column delta to difference", "stock_movement.delta"),
+        ("alter table stock_movement drop column actor", "stock_movement.actor"),
+        ("alter table stock_movement modify column seq varchar(20)", "stock_movement.seq"),
+        (
+            "alter table stock_movement modify column created_at datetime(6)",
+            "stock_movement.created_at",
+        ),
+        (
+            "alter table stock_movement modify reason varchar(200) character set latin1",
+            "stock_movement.reason",
+        ),
+    ];
+    for server in Database::all() {
+        for (change, column) in changes {
+            let mut tap = Tap::on(&server);
+            tap.sql(create);
+            tap.sql("alter table stock_movement add column extra point null first");
+            tap.sql("insert into stock_movement values (null, 1, 2, -5, 'r', 'a', '2026-01-01')");
+            assert_eq!(tap.rows().len(), 2, "a new column is no hindrance");
+            tap.sql(change);
+            assert_eq!(tap.rows().len(), 0, "nor is a change that no row has met yet");
+            tap.sql("update stock_movement set extra = point(1, 1)");
+            let error = tap.try_transactions().unwrap_err();
+            assert_eq!(error.directive(), Directive::Stop);
+            assert!(error.to_string().contains(column), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_table_that_takes_the_place_of_a_followed_one_stops() {
+    for server in Database::all() {
+        for change in [
+            "rename table t to old, v to t",
+            "drop table t",
+            "alter table t rename to old",
+            "alter table t truncate partition p0",
+            "truncate table t",
+        ] {
+            let mut tap = Tap::on(&server);
+            tap.sql(
+                "create table t (id int primary key) partition by range (id)
+                 (partition p0 values less than (10)); create table v (id int);
+                 insert into t values (1)",
+            );
+            assert_eq!(tap.rows().len(), 1);
+            tap.sql(change);
+            let text = tap.try_transactions().unwrap_err().to_string();
+            assert!(text.contains("t was changed") && text.contains("--resnapshot"), "{text}");
+        }
+    }
+}

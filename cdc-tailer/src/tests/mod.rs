@@ -1,0 +1,12 @@
+//! The way from the binlog to cells against real servers: MariaDB and, where it is installed, MySQL.
+//! What a server says in a SELECT is what must come out of its binlog.
+
+mod cells;
+mod compression;
+mod ddl;
+mod foreign;
+mod packets;
+mod row;
+mod servers;
+mod tap;
+mod xa;

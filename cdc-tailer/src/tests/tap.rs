@@ -1,0 +1,146 @@
+//! A test's own database, and its binlog from the moment it was made.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use super::{row::Row, servers::Database};
+use crate::{
+    address::Address,
+    assembler::{Assembled, Assembler, Limits, Transaction},
+    connection::Connection,
+    error::TailError,
+    position::{Flavor, GtidSet},
+    rows::Rows,
+    source::{BinlogSource as _, Origin, Server},
+    tables::Followed,
+};
+
+/// What taps follow; `tap_end` tells them that they have seen everything before.
+const TABLES: &[&str] = &["t", "u", "stock_movement", "tap_end"];
+
+/// Longest event that a tap accepts unless told otherwise.
+const PACKET_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Random characters of a database's name.
+const RANDOM_CHARACTERS: usize = 10;
+
+/// Distinguishes the replicas of this process, and ends of taps.
+static NUMBER: AtomicU32 = AtomicU32::new(1);
+
+pub(super) struct Tap {
+    pub(super) database: Database,
+    /// The next connection begins behind this.
+    pub(super) origin: Origin,
+    pub(super) assembler: Assembler,
+    connection: Option<Connection>,
+}
+
+/// One committed transaction's rows.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Committed {
+    pub(super) gtid: String,
+    pub(super) rows: Vec<Row>,
+    pub(super) resumable: bool,
+}
+
+impl Tap {
+    /// A tap on a new database of that server.
+    pub(super) fn on(server: &Database) -> Self {
+        Self::with_limit(server, PACKET_BYTES_MAX)
+    }
+
+    pub(super) fn with_limit(server: &Database, packet_bytes_max: usize) -> Self {
+        let random = std::iter::repeat_with(|| fastrand::char('a'..='z'));
+        let name: String = "t_tap_".chars().chain(random.take(RANDOM_CHARACTERS)).collect();
+        let database = server.with(&name);
+        database.sql("create table tap_end (number bigint primary key)");
+        let (flavor, position) = match database.is_mariadb {
+            true => (Flavor::MariaDb, "select @@global.gtid_binlog_pos"),
+            false => (Flavor::MySql, "select replace(@@global.gtid_executed, '\n', '')"),
+        };
+        let after = GtidSet::parse(flavor, database.sql(position).trim()).unwrap();
+        let own = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let server = Server {
+            address: Address::parse(&database.url).unwrap(),
+            flavor,
+            server_id: 1 << 31 | (std::process::id() << 8) & 0x7fff_ff00 | own & 0xff,
+            packet_bytes_max,
+        };
+        let origin = Origin { server: Arc::new(server), after };
+        let limits = Limits { packet_bytes_max, spill_folder: std::env::temp_dir() };
+        let assembler = Assembler::new(Followed { database: name, tables: TABLES }, limits);
+        Self { database, origin, assembler, connection: None }
+    }
+
+    pub(super) fn sql(&self, text: &str) -> String {
+        self.database.sql(text)
+    }
+
+    /// Leaves the connection and what it was in the middle of.
+    pub(super) fn disconnect(&mut self) {
+        self.connection = None;
+    }
+
+    /// Every transaction with followed rows, and each end of an XA phase, since the last call.
+    pub(super) fn transactions(&mut self) -> Vec<Committed> {
+        self.try_transactions().unwrap()
+    }
+
+    /// The rows alone.
+    pub(super) fn rows(&mut self) -> Vec<Row> {
+        self.transactions().into_iter().flat_map(|committed| committed.rows).collect()
+    }
+
+    pub(super) fn try_transactions(&mut self) -> Result<Vec<Committed>, TailError> {
+        let end = i64::from(NUMBER.fetch_add(1, Ordering::Relaxed));
+        self.sql(&format!("insert into tap_end values ({end})"));
+        let mut transactions = Vec::new();
+        loop {
+            let transaction = self.next_transaction()?;
+            let committed = Committed {
+                gtid: transaction.gtid.to_string(),
+                rows: rows(&transaction)?,
+                resumable: transaction.resumable,
+            };
+            if committed.rows.iter().any(|row| row.is_end(end)) {
+                return Ok(transactions);
+            }
+            if committed.rows.iter().any(|row| row.table != "tap_end") {
+                transactions.push(committed);
+            }
+        }
+    }
+
+    /// The next transaction, followed or not.
+    pub(super) fn next_transaction(&mut self) -> Result<Transaction, TailError> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => {
+                self.assembler.reconnected();
+                none.insert(Connection::open(&self.origin)?)
+            }
+        };
+        loop {
+            let packet = connection.next_packet()?;
+            if let Assembled::Transaction(transaction) = self.assembler.accept(packet)? {
+                self.origin.after.add(&transaction.gtid);
+                return Ok(transaction);
+            }
+        }
+    }
+}
+
+/// Decodes a transaction's rows.
+pub(super) fn rows(transaction: &Transaction) -> Result<Vec<Row>, TailError> {
+    let mut all = Vec::new();
+    for packet in transaction.rows.packets() {
+        let packet = packet.unwrap();
+        let mut rows = Rows::new(&packet.table, packet.change, packet.version, packet.body())?;
+        while let Some(change) = rows.next_row()? {
+            all.push(Row::new(&packet.table, &change));
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,150 @@
+//! XA transactions between their two phases.
+//!
+//! XA PREPARE puts a transaction's rows into the binlog; whether they count is said later, by an XA
+//! COMMIT or XA ROLLBACK under a GTID of its own, perhaps after other transactions, a reconnect or a
+//! restart. So the rows wait here. Meanwhile no position may be saved that lies behind the XA
+//! PREPARE: a tailer that starts again reads the rows again.
+//!
+//! What was prepared before the first event we read (by a snapshot's position) cannot be known, so
+//! its XA COMMIT leads to a snapshot, which sees the rows. Its XA ROLLBACK changes nothing.
+
+use std::collections::HashMap;
+
+use crate::{
+    bytes::{Bytes, Truncated},
+    error::TailError,
+    held::HeldRows,
+};
+
+/// Most XA transactions between their phases; beyond that somebody forgets to end them.
+const PREPARED_MAX: usize = 10_000;
+
+/// Longest part of an XA transaction's name, by the standard.
+const PART_MAX: usize = 64;
+
+/// The name of an XA transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Xid {
+    format: u32,
+    global: Vec<u8>,
+    branch: Vec<u8>,
+}
+
+/// What waits for its second phase. Outlives connections.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    /// Foreign tables' transactions are here too, without rows: their XA COMMIT is no surprise.
+    waiting: HashMap<Xid, HeldRows>,
+}
+
+impl Xid {
+    /// Reads it behind the first byte of an XA PREPARE event.
+    pub(crate) fn parse(bytes: &mut Bytes<'_>) -> Result<Self, Truncated> {
+        let format = bytes.u32()?;
+        let mut length = || usize::try_from(bytes.u32()?).map_err(|_| Truncated);
+        let (global, branch) = (length()?, length()?);
+        if global > PART_MAX || branch > PART_MAX {
+            return Err(Truncated);
+        }
+        let (global, branch) = (bytes.take(global)?.to_vec(), bytes.take(branch)?.to_vec());
+        Ok(Self { format, global, branch })
+    }
+
+    /// Reads it as servers write it into statements: `X'61',X'',1`, perhaps with more behind.
+    pub(crate) fn from_statement(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let mut parts = text.split(',');
+        let (global, branch) = (hexadecimal(parts.next()?)?, hexadecimal(parts.next()?)?);
+        let format = parts.next()?.split_ascii_whitespace().next()?;
+        // The standard's type is signed, and MariaDB writes it so.
+        let format = format.parse().or_else(|_| format.parse().map(i32::cast_unsigned)).ok()?;
+        Some(Self { format, global, branch })
+    }
+}
+
+impl Prepared {
+    /// Whether rows wait, so that no position may be saved.
+    pub(crate) fn holds_rows(&self) -> bool {
+        self.waiting.values().any(|rows| !rows.is_empty())
+    }
+
+    /// Takes the rows of a first phase.
+    pub(crate) fn prepare(&mut self, xid: Xid, rows: HeldRows) -> Result<(), TailError> {
+        if self.waiting.len() >= PREPARED_MAX && !self.waiting.contains_key(&xid) {
+            return Err(TailError::Unsupported {
+                what: format!(
+                    "over {PREPARED_MAX} XA transactions are prepared and not ended: see \
+                     `xa recover`"
+                ),
+            });
+        }
+        self.waiting.insert(xid, rows);
+        Ok(())
+    }
+
+    /// Gives the rows that an XA COMMIT makes true. `own` came in the same transaction: one phase was
+    /// enough.
+    pub(crate) fn commit(&mut self, name: &[u8], own: HeldRows) -> Result<HeldRows, TailError> {
+        match self.waiting.remove(&xid(name)?) {
+            Some(rows) => Ok(rows),
+            None if !own.is_empty() => Ok(own),
+            None => Err(TailError::PositionLost {
+                reason: "an XA transaction is committed whose rows were prepared before our \
+                         position"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    /// Drops what an XA ROLLBACK undoes.
+    pub(crate) fn roll_back(&mut self, name: &[u8]) -> Result<(), TailError> {
+        self.waiting.remove(&xid(name)?);
+        Ok(())
+    }
+}
+
+fn xid(name: &[u8]) -> Result<Xid, TailError> {
+    Xid::from_statement(name).ok_or_else(|| TailError::OutOfOrder {
+        what: format!("{} names no XA transaction", String::from_utf8_lossy(name)),
+    })
+}
+
+/// The bytes of `X'6162'`.
+fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let digits = text.trim().strip_prefix(['X', 'x'])?.strip_prefix('\'')?.strip_suffix('\'')?;
+    if digits.len() % 2 != 0 || !digits.is_ascii() {
+        return None;
+    }
+    let pairs = (0..digits.len()).step_by(2);
+    pairs.map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_event_and_a_statement_name_the_same_transaction() {
+        let mut body = vec![7, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0];
+        body.extend(b"aJb");
+        let xid = Xid::parse(&mut Bytes::new(&body)).unwrap();
+        assert_eq!(Xid::from_statement(b"X'614A',X'62',7"), Some(xid.clone()));
+        assert_eq!(Xid::from_statement(b"x'614a', X'62',7 ONE PHASE"), Some(xid.clone()));
+        assert_ne!(Xid::from_statement(b"X'614a',X'62',8"), Some(xid));
+        let negative = Xid::from_statement(b"X'',X'',-1").unwrap();
+        assert_eq!(negative.format, u32::MAX);
+        for text in ["", "X'6',X'',1", "X'61',X''", "'61',X'',1", "X'zz',X'',1", "X'é',X'',1"] {
+            assert_eq!(Xid::from_statement(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _read = Xid::parse(&mut Bytes::new(&bytes));
+            let _read = Xid::from_statement(&bytes);
+        }
+    }
+}

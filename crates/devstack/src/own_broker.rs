@@ -1,0 +1,59 @@
+//! [`OwnBroker`]: a Kafka node of one test alone.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::datadir::copy_folder;
+use crate::{Error, Options, Process, Result, kafka, paths};
+
+/// Its data, and the same as they were before its first start.
+const DATA: &str = "kafka/data";
+const FORMATTED: &str = "kafka/formatted";
+
+/// A broker that a test may stop, pause or empty. Dropped, it is gone with its data.
+#[derive(Debug)]
+pub struct OwnBroker {
+    /// The server.
+    pub server: Process,
+    dir: PathBuf,
+}
+
+impl OwnBroker {
+    /// Starts one without data; its folder bears `name`, which no other running test may use.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn start(name: &str) -> Result<Self> {
+        let dir = paths::project_root().join(".dev/test/own").join(name);
+        // What a run that was killed has left.
+        drop(fs::remove_dir_all(&dir));
+        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        let mut server = kafka::prepare(&dir, &Options::default())?;
+        copy_folder(&dir.join(DATA), &dir.join(FORMATTED))?;
+        server.start().await?;
+        Ok(Self { server, dir })
+    }
+
+    /// Ends it and starts it without any data: no topics, no groups.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn empty(&mut self) -> Result<()> {
+        self.server.kill()?;
+        copy_folder(&self.dir.join(FORMATTED), &self.dir.join(DATA))?;
+        self.server.start().await
+    }
+
+    /// Where it is.
+    pub fn brokers(&self) -> String {
+        self.server.address().to_string()
+    }
+}
+
+impl Drop for OwnBroker {
+    fn drop(&mut self) {
+        // Nobody is left to tell; what stays is removed by the next run.
+        drop(self.server.kill());
+        drop(fs::remove_dir_all(&self.dir));
+    }
+}

@@ -1,0 +1,215 @@
+//! A tailer alone: a database and topics of its own, without the rest of the platform.
+
+use std::{
+    collections::HashMap,
+    fs,
+    io::Write as _,
+    ops::RangeInclusive,
+    process::{Command, Stdio},
+};
+
+use devstack::{Platform, PlatformOptions, Process, Scope, TestServers};
+use runtime::Clock;
+use topic::{Event, Message, Op, TableReader, TopicNames, UserCouponRow, decode, ensure_topics};
+use topic::{TopicLayout, topic_offsets};
+use verifier::{Settings, Sources, Verdict, verify};
+
+use crate::until;
+
+/// Partitions of the keyed topics, as the tailer makes them too.
+const PARTITIONS: i32 = 8;
+
+/// Rows of one statement.
+const ROWS: usize = 5_000;
+
+/// What a tailer needs, and tailers.
+pub struct Tail {
+    /// The first tailer, with what others of its kind are made of.
+    pub platform: Platform,
+    /// The test's names.
+    pub scope: Scope,
+    /// Its topics.
+    pub names: TopicNames,
+}
+
+/// What the topic tells of a coupon.
+pub type Told = (Op, i64, i64);
+
+impl Tail {
+    /// Migrates a database and describes a tailer; starts nothing.
+    pub async fn prepare(
+        scope: Scope,
+        change: impl FnOnce(PlatformOptions) -> PlatformOptions,
+    ) -> Self {
+        mysql_store::migrate::run(&scope.endpoints.database_url).await.unwrap();
+        let options = change(PlatformOptions::of_test(&scope));
+        let platform = Platform::prepare(scope.endpoints.clone(), options).unwrap();
+        let names = TopicNames::new(scope.topic_prefix.clone());
+        Self { platform, scope, names }
+    }
+
+    /// The same on the shared servers.
+    pub async fn on_shared_servers(name: &str) -> Self {
+        Self::prepare(TestServers::shared().scope(name), |options| options).await
+    }
+
+    /// The first tailer.
+    pub fn tailer(&mut self) -> &mut Process {
+        &mut self.platform.cdc_tailer
+    }
+
+    /// Makes the topics, for a test that reads them before a tailer runs.
+    pub async fn make_topics(&self) {
+        let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
+        ensure_topics(self.brokers(), &self.names, &layout).await.unwrap();
+    }
+
+    /// The broker.
+    pub fn brokers(&self) -> &str {
+        &self.scope.endpoints.kafka_brokers
+    }
+
+    /// Runs statements in one session; returns what they print.
+    pub fn sql(&self, text: &str) -> String {
+        let mut client = client(&self.scope.endpoints.database_url).spawn().unwrap();
+        client.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = client.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors} in: {text:.200}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Inserts coupons, many in one transaction; each of its own user.
+    pub fn insert(&self, ids: RangeInclusive<i64>) {
+        let ids: Vec<i64> = ids.collect();
+        for some in ids.chunks(ROWS) {
+            let rows: Vec<String> = some.iter().map(|id| row(*id)).collect();
+            self.sql(&format!("insert into user_coupon values {}", rows.join(",")));
+        }
+    }
+
+    /// What the topic tells of coupons, partition by partition.
+    pub async fn told(&self) -> Vec<Told> {
+        self.coupon_messages().await.iter().map(told).collect()
+    }
+
+    /// The messages of the coupons' topic.
+    pub async fn coupon_messages(&self) -> Vec<Message> {
+        self.messages(&self.names.user_coupon()).await
+    }
+
+    /// All messages of a topic.
+    pub async fn messages(&self, topic: &str) -> Vec<Message> {
+        TableReader::open(self.brokers(), topic).await.unwrap().read_to_end().await.unwrap()
+    }
+
+    /// Messages in the coupons' topic.
+    pub async fn count(&self) -> i64 {
+        let held = topic_offsets(self.brokers(), &self.names.user_coupon()).await.unwrap();
+        held.iter().map(|partition| partition.end - partition.start).sum()
+    }
+
+    /// Waits until the topic tells of all coupons as MySQL holds them.
+    pub async fn until_complete(&self) {
+        let held = self.sql("select id, version from user_coupon");
+        let held: Vec<(i64, i64)> = held.lines().map(pair).collect();
+        let missing = async || {
+            let mut newest = HashMap::new();
+            for (_, id, version) in self.told().await {
+                let known = newest.entry(id).or_insert(version);
+                *known = version.max(*known);
+            }
+            held.iter().filter(|(id, version)| newest.get(id).is_none_or(|n| n < version)).count()
+        };
+        until(missing, |missing| *missing == 0).await;
+    }
+
+    /// The topic holds every committed change, in order (I10).
+    ///
+    /// # Panics
+    /// It does not.
+    pub async fn assert_complete(&self) {
+        let endpoints = &self.scope.endpoints;
+        let settings = Settings {
+            database_url: endpoints.database_url.parse().unwrap(),
+            gate_redis_url: endpoints.gate_redis_url.parse().unwrap(),
+            view_redis_url: endpoints.view_redis_url.parse().unwrap(),
+            kafka_brokers: endpoints.kafka_brokers.clone(),
+            key_prefix: self.scope.key_prefix.clone(),
+            topic_prefix: self.scope.topic_prefix.clone(),
+        };
+        let sources = Sources::connect(&settings).await.unwrap();
+        let report = verify(&sources, None, Clock::system().now()).await.unwrap();
+        let changes = report.outcomes.iter().find(|outcome| outcome.invariant == "I10").unwrap();
+        assert!(matches!(changes.verdict, Verdict::Holds { .. }), "{changes}");
+    }
+
+    /// Removes its logs.
+    pub fn end(mut self) {
+        drop(self.platform.cdc_tailer.kill());
+        fs::remove_dir_all(&self.platform.options.dir).unwrap();
+    }
+}
+
+/// Waits until the process says that it leads and follows.
+pub async fn until_leading(process: &Process) {
+    until(
+        async || (role(process).await, process.is_ready().await),
+        |seen| *seen == ("leader", true),
+    )
+    .await;
+}
+
+/// Waits until the process says that it stands by.
+pub async fn until_standby(process: &Process) {
+    let ready = async || process.answer("/readyz").await.unwrap_or_default();
+    until(ready, |text| text.contains(r#""binlog":"standby""#)).await;
+}
+
+async fn role(process: &Process) -> &'static str {
+    let text = process.answer("/status").await.unwrap_or_default();
+    if text.contains(r#""role":"leader""#) { "leader" } else { "another" }
+}
+
+/// What a process has written.
+pub fn log(process: &Process) -> String {
+    fs::read_to_string(process.log()).unwrap_or_default()
+}
+
+/// What a message tells.
+pub fn told(message: &Message) -> Told {
+    let event: Event<UserCouponRow> = decode(message.payload.as_ref().unwrap()).unwrap();
+    let row = event.after.unwrap();
+    (event.op, row.id, row.version)
+}
+
+/// A coupon's row, as SQL.
+pub fn row(id: i64) -> String {
+    format!(
+        "({id}, 7, {id}, {id}, 9, 1, 0, 1, {}, utc_timestamp(3), utc_timestamp(3), utc_timestamp(3), \
+         '2027-02-01', null, null, null)",
+        id % 64
+    )
+}
+
+/// A client of the database, ready to be spawned.
+pub fn client(database_url: &str) -> Command {
+    let rest = database_url.strip_prefix("mysql://").unwrap();
+    let (login, rest) = rest.split_once('@').unwrap();
+    let (user, password) = login.split_once(':').unwrap();
+    let (host, rest) = rest.split_once(':').unwrap();
+    let (port, database) = rest.split_once('/').unwrap();
+    let mut client = Command::new("mariadb");
+    client
+        .args(["--default-character-set=utf8mb4", "-NB", "-h", host, "-P", port, "-u", user])
+        .args([&format!("-p{password}"), database])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    client
+}
+
+fn pair(line: &str) -> (i64, i64) {
+    let (id, version) = line.split_once('\t').unwrap();
+    (id.parse().unwrap(), version.parse().unwrap())
+}
