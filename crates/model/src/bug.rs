@@ -38,6 +38,10 @@ pub enum Bug {
     ResolverDecidesBySelect,
     /// The guard does not compare the epoch.
     GuardWithoutEpoch,
+    /// The guard does not ask whether the validity has changed since the coupons were made.
+    GuardWithoutTerms,
+    /// A landing that was rolled back runs again with the validity it had.
+    NotRenewed,
     /// The gate counts instead of handing out numbers.
     CountInsteadOfNumbers,
     /// `release.lua` gives a coupon back whether or not it finds the request.

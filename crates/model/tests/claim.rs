@@ -63,6 +63,7 @@ holds! {
     a_pause_and_a_top_up_redis_goes_back_in_time_a_rebuild_hold: "a pause and a top-up, Redis goes back in time, a rebuild"
     the_end_the_gate_goes_a_crash_a_late_claim_a_rebuild_hold: "the end, the gate goes; a crash, a late claim, a rebuild"
     a_top_up_a_cut_the_keeper_looks_twice_a_crash_a_rebuild_hold: "a top-up, a cut, the keeper looks twice; a crash, a rebuild"
+    validity_pause_resume_validity_a_late_landing_the_reread_in_steps_hold: "validity, pause, resume, validity; a late landing, the reread in steps"
     no_limit_two_keys_of_one_user_redis_forgets_a_crash_a_rebuild_hold: "no limit: two keys of one user, Redis forgets, a crash, a rebuild"
     no_limit_three_keys_of_one_user_none_but_one_remembered_hold: "no limit: three keys of one user, none but one remembered"
     no_limit_two_keys_of_one_user_a_late_claim_hold: "no limit: two keys of one user, a late claim"
@@ -86,6 +87,8 @@ is_caught! {
     a_pipelined_commit_is_caught: PipelinedCommit
     a_resolver_that_decides_by_select_is_caught: ResolverDecidesBySelect
     a_guard_without_epoch_is_caught: GuardWithoutEpoch
+    a_guard_that_ignores_a_change_of_validity_is_caught: GuardWithoutTerms
+    a_landing_that_runs_again_with_its_old_validity_is_caught: NotRenewed
     a_count_instead_of_numbers_is_caught: CountInsteadOfNumbers
     a_release_that_is_not_idempotent_is_caught: ReleaseNotIdempotent
     a_refusal_before_the_replay_check_is_caught: RefusalBeforeReplay

@@ -79,6 +79,8 @@ pub enum Change {
     End,
     /// Tops the stock up, or cuts it.
     Move(i16),
+    /// Changes what coupons claimed from now on are worth: from when until when.
+    Validity,
 }
 
 /// What a late packet may carry.

@@ -23,6 +23,8 @@ const LATE_CALLS: &[LateKind] = &[LateKind::Claim, LateKind::Settle, LateKind::R
 
 const PAUSE_RESUME: &[Change] = &[Change::Pause, Change::Resume];
 const PAUSE_RESUME_PAUSE: &[Change] = &[Change::Pause, Change::Resume, Change::Pause];
+const VALIDITY_TWICE: &[Change] =
+    &[Change::Validity, Change::Pause, Change::Resume, Change::Validity];
 const UP_AND_CUT: &[Change] = &[Change::Move(1), Change::Move(-1)];
 
 /// One resolver, one rebuilder: what most bounds have.
@@ -131,6 +133,18 @@ pub const SMALL: &[Configuration] = &[
     (
         "a top-up, a cut, the keeper looks twice; a crash, a rebuild",
         Bounds { attempts: &[ONE], total: 2, changes: UP_AND_CUT, crashes: 1, looks: 2, ..USUAL },
+    ),
+    (
+        "validity, pause, resume, validity; a late landing, the reread in steps",
+        Bounds {
+            attempts: &[ONE, ONE],
+            changes: VALIDITY_TWICE,
+            late: 1,
+            late_kinds: &[LateKind::Landing],
+            reread_in_steps: true,
+            resolvers: 1,
+            ..Bounds::CALM
+        },
     ),
     (
         "no limit: two keys of one user, Redis forgets, a crash, a rebuild",
@@ -275,15 +289,24 @@ pub const LARGE: &[Configuration] = &[
         },
     ),
     (
-        "no limit: three keys of two users, Redis forgets, a crash, a rebuild",
+        "validity, pause, resume, validity; a late landing, a crash, Redis forgets, a rebuild",
         Bounds {
-            attempts: &[ONE, ONE, OWN, OTHER],
-            limit: 0,
-            total: 2,
-            losses: 1,
+            attempts: &[ONE, OTHER],
+            changes: VALIDITY_TWICE,
+            late: 1,
+            late_kinds: &[LateKind::Landing],
             crashes: 1,
+            losses: 1,
             ..USUAL
         },
+    ),
+    (
+        "no limit: three keys of two users, a crash, a rebuild",
+        Bounds { attempts: &[ONE, ONE, OWN, OTHER], limit: 0, total: 2, crashes: 1, ..USUAL },
+    ),
+    (
+        "no limit: three claims of two users, Redis forgets, a crash, a rebuild",
+        Bounds { attempts: &[ONE, OWN, OTHER], limit: 0, total: 2, losses: 1, crashes: 1, ..USUAL },
     ),
     (
         "no limit: any late packet, a top-up, a rebuild",

@@ -22,12 +22,18 @@ impl Protocol {
             Change::Resume => after.truth.change_state(TemplateState::Published),
             Change::End => after.truth.change_state(TemplateState::Ended),
             Change::Move(delta) => after.truth.add_movement(*delta),
+            // The gate knows nothing of it; the keeper tells it the version.
+            Change::Validity => {
+                after.truth.change_validity();
+                false
+            }
         };
         let what = match change {
             Change::Pause => "pauses in MySQL",
             Change::Resume => "resumes in MySQL",
             Change::End => "ends in MySQL",
             Change::Move(_) => "moves the stock in MySQL",
+            Change::Validity => "changes the validity in MySQL",
         };
         next.push((Step { who: Who::Operator, what }, after));
     }

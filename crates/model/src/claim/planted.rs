@@ -101,6 +101,16 @@ pub const PLANTED: &[Planted] = &[
     (Bug::ResolverDecidesBySelect, Promise::GateAccountsForStock, RESOLVED),
     (Bug::GuardWithoutEpoch, Promise::GateAccountsForStock, REBUILT),
     (
+        Bug::GuardWithoutTerms,
+        Promise::LandsUnderTheLastValidity,
+        Bounds { changes: &[Change::Validity], ..Bounds::CALM },
+    ),
+    (
+        Bug::NotRenewed,
+        Promise::FinalAnswerInTheEnd,
+        Bounds { changes: &[Change::Validity], ..Bounds::CALM },
+    ),
+    (
         Bug::CountInsteadOfNumbers,
         Promise::GateAccountsForNumbers,
         Bounds { attempts: &[ONE, OWN], limit: 3, total: 3, ..RESOLVED },

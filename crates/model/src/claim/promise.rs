@@ -36,6 +36,9 @@ pub enum Promise {
     FinalAnswerInTheEnd,
     /// A claim is not refused for what MySQL does not say.
     RefusedOnlyForATrueReason,
+    /// What lands after a change of validity has the new one, so whoever moves the coupons issued before
+    /// finds them all.
+    LandsUnderTheLastValidity,
     /// A new epoch is costly: none begins for a short stock while the books balance.
     NoNeedlessEpoch,
 }
@@ -57,6 +60,9 @@ impl fmt::Display for Promise {
             Self::QuietGateKnowsItsState => "all is quiet, and the gate's state is not MySQL's",
             Self::FinalAnswerInTheEnd => "a client that asks again and again gets no final answer",
             Self::RefusedOnlyForATrueReason => "refused for what MySQL does not say",
+            Self::LandsUnderTheLastValidity => {
+                "it landed with a validity that had been changed before"
+            }
             Self::NoNeedlessEpoch => "the books balance, and a new epoch is asked for",
         })
     }

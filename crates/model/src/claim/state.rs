@@ -58,6 +58,8 @@ pub struct Walk {
     pub epoch: u8,
     /// The admission's numbers.
     pub numbers: Numbers,
+    /// The last change of validity in the template it has; at first its process has heard of none.
+    pub terms: u8,
     /// How often it passed the gate.
     pub admissions: u8,
     /// What the reread's earlier statements saw.

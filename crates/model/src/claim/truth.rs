@@ -18,6 +18,8 @@ pub struct Truth {
     pub version: u8,
     /// `coupon_template.state`; `template_stock.open` changes in the same transaction.
     pub state: TemplateState,
+    /// `template_stock.terms`: the version at which the validity last changed; 0: it never has.
+    pub terms: u8,
     /// The last `stock_movement.seq`; 0 stands for the one that made the template.
     pub movement: u8,
     /// `stock_movement.delta`, from seq 1 on.
@@ -58,6 +60,8 @@ pub struct Landing {
     pub epoch: u8,
     /// Its numbers.
     pub numbers: Numbers,
+    /// The last change of validity in the template that its coupons are made from.
+    pub terms: u8,
     /// Only with [`Bug::FenceOnClientsKey`]: the fence to take over, as id + 1.
     pub over: u8,
 }
@@ -84,6 +88,7 @@ impl Truth {
             epoch: 1,
             version: 1,
             state: TemplateState::Published,
+            terms: 0,
             movement: 0,
             deltas: [0; MOVEMENTS_MAX],
             claims: [Row::Absent; ATTEMPTS_MAX + 1],
@@ -122,7 +127,7 @@ impl Truth {
 
     /// The landing, whole: unique keys, then the guard, then the commit. False: rolled back.
     pub(super) fn land(&mut self, claims: Claims<'_>, landing: Landing, bug: Option<Bug>) -> bool {
-        let Landing { id, epoch, numbers, over } = landing;
+        let Landing { id, epoch, numbers, terms, over } = landing;
         let Attempt { user, key, quantity } = claims.of(id);
         let fence = self.fences_on_keys[usize::from(key)];
         let in_the_way = fence != 0 && (fence != over || fence == id + 1);
@@ -134,6 +139,9 @@ impl Truth {
             return false;
         }
         let epoch_differs = epoch != self.epoch && bug != Some(Bug::GuardWithoutEpoch);
+        if self.terms > terms && bug != Some(Bug::GuardWithoutTerms) {
+            return false;
+        }
         if epoch_differs || !self.is_open() || self.stock < i16::from(quantity) {
             return false;
         }
@@ -188,6 +196,12 @@ impl Truth {
             self.version += 1;
         }
         may
+    }
+
+    /// Validity, version and `terms` in one transaction.
+    pub(super) fn change_validity(&mut self) {
+        self.version += 1;
+        self.terms = self.version;
     }
 
     /// The deltas of the movements after `seq`, in order, each with its number.

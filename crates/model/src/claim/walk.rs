@@ -129,8 +129,8 @@ impl Protocol {
     }
 
     fn land(&self, state: &State, id: u8, next: &mut Next) {
-        let Walk { epoch, numbers, over, .. } = state.walks[usize::from(id)];
-        let landing = Landing { id, epoch, numbers, over };
+        let Walk { epoch, numbers, terms, over, .. } = state.walks[usize::from(id)];
+        let landing = Landing { id, epoch, numbers, terms, over };
         let mut landed = *state;
         if self.landing(&mut landed, landing) {
             next.push((claim(id, "lands: 201"), landed.with_walk(id, At::Settle)));
@@ -148,6 +148,9 @@ impl Protocol {
     /// The landing's transaction, whoever sent it and when.
     pub(super) fn landing(&self, state: &mut State, landing: Landing) -> bool {
         let landed = state.truth.land(self.claims(), landing, self.bounds.bug);
+        if landed && landing.terms < state.truth.terms {
+            state.broken = Some(Promise::LandsUnderTheLastValidity);
+        }
         if landed && state.walks[usize::from(landing.id)].at == At::Refused {
             state.broken = Some(Promise::NothingLandsAfterItsRefusal);
         }
@@ -274,8 +277,11 @@ impl Protocol {
                 "decides: stock short"
             }
             Decision::Retry => {
-                let again = state.with_walk(id, At::Land);
-                next.push((claim(id, "decides: nothing in the way, runs again"), again));
+                let mut again = state.with_walk(id, At::Land);
+                if !self.bounds.has(Bug::NotRenewed) {
+                    again.walks[usize::from(id)].terms = state.truth.terms;
+                }
+                next.push((claim(id, "decides: nothing in the way; renews, runs again"), again));
                 after = after.with_walk(id, At::Fence(Ending::Other));
                 "decides: nothing in the way, but tried often enough; gives up"
             }
