@@ -11,10 +11,7 @@ use mysql_store::{
 use runtime::Clock;
 use tokio::time::Instant;
 
-use crate::{
-    metrics::{FLIPS, LATENESS},
-    pace::Pace,
-};
+use crate::metrics::{FLIPS, LATENESS};
 
 /// Coupons read at once, for so many flips: a look at the index passes over all that was flipped a
 /// moment ago, until the server has purged it.
@@ -24,7 +21,6 @@ const READ_MAX: usize = 8 * FLIP_MAX;
 /// then; the flip's own guard knows.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    shard: u8,
     /// At most [`READ_MAX`], the earliest last.
     due: Vec<Due>,
 }
@@ -32,50 +28,57 @@ pub(crate) struct Drain {
 /// What a step left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drained {
-    /// A chunk was flipped, and there may be more, after this rest.
-    More(Duration),
+    /// There may be more.
+    More,
     /// Nothing is due any more; the next deadline of the shard.
     Until(Option<DateTime<Utc>>),
     /// Something is due by our clock and not by MySQL's, which is behind.
     TooEarly(DateTime<Utc>),
 }
 
+/// A statement that flipped, for the pace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flip {
+    /// How many coupons it was given.
+    pub(crate) coupons: usize,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
+
 impl Drain {
-    /// Flips at most a chunk, one statement, of what is due in `shard`.
+    /// Flips at most a chunk, one statement, of what is due in `shard`, which is always the same.
     pub(crate) async fn step(
         &mut self,
         connection: &mut MySqlConnection,
         shard: u8,
         clock: &Clock,
-        pace: &mut Pace,
-    ) -> Result<Drained, StoreError> {
+    ) -> Result<(Drained, Option<Flip>), StoreError> {
         let now = clock.now();
         let mut all = false;
-        if self.shard != shard || self.due.is_empty() {
+        if self.due.is_empty() {
             let most = u32::try_from(READ_MAX).unwrap_or(u32::MAX);
             self.due = expiry::due(connection, shard, now, most).await?;
             self.due.reverse();
-            self.shard = shard;
             all = self.due.len() <= FLIP_MAX;
         }
-        let rest = self.flip(connection, now, clock, pace).await?;
+        let flip = self.flip(connection, now, clock).await?;
         if !all {
-            return Ok(Drained::More(rest.unwrap_or_default()));
+            return Ok((Drained::More, flip));
         }
-        Ok(match expiry::next_deadline(connection, shard).await? {
-            Some(next) if next <= now && rest.is_none() => Drained::TooEarly(next),
+        let drained = match expiry::next_deadline(connection, shard).await? {
+            Some(next) if next <= now && flip.is_none() => Drained::TooEarly(next),
             next => Drained::Until(next),
-        })
+        };
+        Ok((drained, flip))
     }
 
-    /// Flips the next chunk; how long to rest then, if there was one.
+    /// Flips the next chunk, if there is one.
     async fn flip(
         &mut self,
         connection: &mut MySqlConnection,
         now: DateTime<Utc>,
         clock: &Clock,
-        pace: &mut Pace,
-    ) -> Result<Option<Duration>, StoreError> {
+    ) -> Result<Option<Flip>, StoreError> {
         let left = self.due.len().saturating_sub(FLIP_MAX);
         let chunk = &self.due[left..];
         if chunk.is_empty() {
@@ -84,7 +87,7 @@ impl Drain {
         let ids: Vec<_> = chunk.iter().map(|due| due.id).collect();
         let began = Instant::now();
         let flipped = expiry::flip(connection, &ids, now).await?;
-        let rest = pace.rest_after(chunk.len(), began.elapsed());
+        let flip = Flip { coupons: chunk.len(), took: began.elapsed() };
         counter!(FLIPS).increment(flipped);
         let done = clock.now();
         for due in chunk {
@@ -93,6 +96,6 @@ impl Drain {
         }
         // Only now: after a failure the same chunk comes again.
         self.due.truncate(left);
-        Ok(Some(rest))
+        Ok(Some(flip))
     }
 }

@@ -33,7 +33,10 @@ mod sweep;
 mod wake_ups;
 mod worker;
 
+use std::collections::HashMap;
+
 use anyhow::Context as _;
+use mysql_store::MySqlPool;
 use runtime::{Clock, Health};
 use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
@@ -42,8 +45,8 @@ use crate::wake_ups::Deadlines;
 
 pub use config::{Config, Leads};
 
-/// Connections to MySQL: the loop does one thing at a time, and so do the announcements.
-const MYSQL_CONNECTIONS: u32 = 2;
+/// Connections to MySQL: the loop's, and one for the announcements.
+const MYSQL_CONNECTIONS: u32 = worker::SHARDS_AT_ONCE as u32 + 1;
 
 /// The consumer group's name under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
@@ -71,11 +74,12 @@ pub async fn run(
             .context("MySQL cannot be used (DATABASE_URL)")?,
         clock: clock.clone(),
         deadlines: Deadlines::default(),
-        drain: drain::Drain::default(),
+        drains: HashMap::new(),
         pace: pace::Pace::default(),
         sweep_every: config.sweep_every(),
         lost_after: config.lost_after(),
     };
+    check_schema(&worker.pool).await?;
     let names = TopicNames::new(&config.topic_prefix);
     let topic = names.expiry();
     let partitions = topic::partitions(&config.kafka_brokers, &topic).await?;
@@ -98,4 +102,10 @@ pub async fn run(
         () = mover.run() => {}
     }
     consumer.close().await.context("the last offsets were not committed; they will repeat")
+}
+
+/// Refuses a schema that is not ours.
+async fn check_schema(pool: &MySqlPool) -> anyhow::Result<()> {
+    let mut connection = mysql_store::connect::acquire(pool).await?;
+    Ok(mysql_store::migrate::check(&mut connection).await?)
 }

@@ -6,6 +6,8 @@ pub(crate) const LATENESS: &str = "expiry_worker_lateness_seconds";
 pub(crate) const FLIPS: &str = "expiry_worker_flips_total";
 /// Wake-ups received.
 pub(crate) const WAKE_UPS: &str = "expiry_worker_wake_ups_total";
+/// Wake-ups that could not be read, and were passed over.
+pub(crate) const UNREADABLE: &str = "expiry_worker_unreadable_wake_ups_total";
 /// Coupons that only a sweep found: a defect of the wake-up path if not 0.
 pub(crate) const SWEEP_FINDS: &str = "expiry_worker_sweep_finds_total";
 /// Sweeps done.
@@ -27,23 +29,33 @@ pub(crate) const SHARDS: &str = "expiry_worker_shards";
 /// Attempts that failed because MySQL was down.
 pub(crate) const RETRIES: &str = "expiry_worker_retries_total";
 
-/// Describes them once, for `/metrics`.
+/// Describes them once, for `/metrics`. Counters are there from the start: one that appears with its
+/// first step shows no step.
 pub(crate) fn describe() {
+    for (name, text) in [
+        (FLIPS, "coupons flipped to expired"),
+        (WAKE_UPS, "wake-ups received"),
+        (UNREADABLE, "wake-ups that could not be read"),
+        (SWEEP_FINDS, "coupons that no wake-up told of"),
+        (SWEEPS, "sweeps done"),
+        (ANNOUNCED, "coupons announced as ending soon"),
+        (MOVED, "coupons moved to their template's new validity"),
+        (RETRIES, "attempts that failed and were repeated"),
+    ] {
+        metrics::describe_counter!(name, text);
+        metrics::counter!(name).absolute(0);
+    }
+    for (name, text) in [
+        (OVERDUE, "unused coupons past their deadline in the owned shards"),
+        (OLDEST_OVERDUE, "age of the oldest overdue coupon"),
+        (SKEW, "how far our clock is ahead of MySQL's"),
+        (FLIPPING, "1 while the clocks agree well enough to flip, else 0"),
+        (SHARDS, "shards owned"),
+    ] {
+        metrics::describe_gauge!(name, text);
+    }
+    metrics::gauge!(SHARDS).set(0.0);
     metrics::describe_histogram!(LATENESS, "from a coupon's deadline to its committed flip");
-    metrics::describe_counter!(FLIPS, "coupons flipped to expired");
-    metrics::describe_counter!(WAKE_UPS, "wake-ups received");
-    metrics::describe_counter!(SWEEP_FINDS, "coupons that no wake-up told of");
-    metrics::describe_counter!(SWEEPS, "sweeps done");
-    metrics::describe_gauge!(OVERDUE, "unused coupons past their deadline in the owned shards");
-    metrics::describe_gauge!(OLDEST_OVERDUE, "age of the oldest overdue coupon");
-    metrics::describe_gauge!(SKEW, "how far our clock is ahead of MySQL's");
-    metrics::describe_gauge!(FLIPPING, "1 while the clocks agree well enough to flip, else 0");
-    metrics::describe_counter!(ANNOUNCED, "coupons announced as ending soon");
-    metrics::describe_counter!(MOVED, "coupons moved to their template's new validity");
-    metrics::describe_gauge!(SHARDS, "shards owned");
-    metrics::describe_counter!(RETRIES, "attempts that failed and were repeated");
-    // Present from the start: a counter that is missing is not one that is zero.
-    metrics::counter!(FLIPS).absolute(0);
-    metrics::counter!(SWEEP_FINDS).absolute(0);
-    metrics::counter!(MOVED).absolute(0);
+    // Known from now on, with nothing in it.
+    drop(metrics::histogram!(LATENESS));
 }

@@ -58,6 +58,11 @@ impl Pace {
         self.own += statements;
     }
 
+    /// Whether nobody else writes, as far as is known.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.others_write == Some(false)
+    }
+
     /// A statement has flipped `coupons` in `took`: how long to rest now.
     pub(crate) fn rest_after(&mut self, coupons: usize, took: Duration) -> Duration {
         self.own += 1;
@@ -66,7 +71,7 @@ impl Pace {
         self.quickest = Some(quickest);
         let rest = if each > SLOW * quickest { self.rest * 2.0 } else { self.rest * REST_SHRINKS };
         self.rest = rest.clamp(REST_MIN, REST_MAX);
-        if self.others_write == Some(false) { Duration::ZERO } else { took.mul_f64(self.rest) }
+        if self.is_alone() { Duration::ZERO } else { took.mul_f64(self.rest) }
     }
 }
 

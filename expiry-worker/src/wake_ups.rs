@@ -81,8 +81,18 @@ impl Deadlines {
 
     /// The shard to be looked at first, and when.
     pub(crate) fn earliest(&self) -> Option<(u8, DateTime<Utc>)> {
-        let known = self.next.iter().filter_map(|(shard, next)| Some((*shard, (*next)?)));
-        known.min_by_key(|(_, deadline)| *deadline)
+        self.known().min_by_key(|(_, deadline)| *deadline)
+    }
+
+    /// The shards to be looked at by `now`, at most `most`, the earliest first.
+    pub(crate) fn due(&self, now: DateTime<Utc>, most: usize) -> Vec<u8> {
+        let mut due: Vec<_> = self.known().filter(|(_, deadline)| *deadline <= now).collect();
+        due.sort_by_key(|(_, deadline)| *deadline);
+        due.into_iter().map(|(shard, _)| shard).take(most).collect()
+    }
+
+    fn known(&self) -> impl Iterator<Item = (u8, DateTime<Utc>)> {
+        self.next.iter().filter_map(|(shard, next)| Some((*shard, (*next)?)))
     }
 
     /// The owned shards and what is known of each.
@@ -122,6 +132,18 @@ mod tests {
         assert_eq!(deadlines.earliest(), Some((3, at(500))));
         deadlines.assign(&[]);
         assert_eq!(deadlines.earliest(), None);
+    }
+
+    #[test]
+    fn the_shards_that_are_due_come_in_the_order_of_their_deadlines() {
+        let mut deadlines = Deadlines::new(64);
+        deadlines.assign(&[1, 2, 3, 4]);
+        for (shard, deadline) in [(1, Some(300)), (2, Some(100)), (3, None), (4, Some(200))] {
+            deadlines.set(shard, deadline.map(at));
+        }
+        assert!(deadlines.due(at(99), 4).is_empty());
+        assert_eq!(deadlines.due(at(200), 4), [2, 4]);
+        assert_eq!(deadlines.due(at(300), 2), [2, 4]);
     }
 
     #[test]

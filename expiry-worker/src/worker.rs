@@ -1,10 +1,10 @@
 //! The one loop: it sleeps until the earliest next deadline, or until somebody says something.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use anyhow::Context as _;
 use chrono::TimeDelta;
-use futures::FutureExt;
+use futures::{FutureExt, future::join_all};
 use metrics::{counter, gauge};
 use mysql_store::{MySqlPool, connect, settings};
 use runtime::{Backoff, Clock, Part};
@@ -14,8 +14,8 @@ use topic::{Consumer, ExpiryWakeUp, Message};
 use tracing::{error, warn};
 
 use crate::{
-    drain::{Drain, Drained},
-    metrics::{RETRIES, SHARDS, WAKE_UPS},
+    drain::{Drain, Drained, Flip},
+    metrics::{RETRIES, SHARDS, UNREADABLE, WAKE_UPS},
     pace::Pace,
     skew::Guard,
     sweep,
@@ -48,6 +48,14 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 /// The longest wait: how late a server that is back is noticed.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
+/// Shards that are drained side by side while nobody else writes: their flips share a flush, and the
+/// server's part of the machine does not shrink while tailer, broker and consumer follow. More would only
+/// keep a use of one of the coupons waiting for longer.
+pub(crate) const SHARDS_AT_ONCE: usize = 2;
+
+/// What a step did.
+type Step = (Drained, Option<Flip>);
+
 /// What the loop works with.
 pub(crate) struct Worker {
     pub(crate) pool: MySqlPool,
@@ -55,7 +63,8 @@ pub(crate) struct Worker {
     pub(crate) deadlines: Deadlines,
     /// Nothing is flipped before the clocks were compared.
     pub(crate) guard: Guard,
-    pub(crate) drain: Drain,
+    /// Shards on their way; of the others nothing is known but a deadline.
+    pub(crate) drains: HashMap<u8, Drain>,
     pub(crate) pace: Pace,
     pub(crate) sweep_every: Duration,
     pub(crate) lost_after: Duration,
@@ -135,12 +144,15 @@ impl Worker {
         for message in batch {
             match topic::decode::<ExpiryWakeUp>(message.payload.as_deref().unwrap_or_default()) {
                 Ok(wake_up) => self.deadlines.fold(wake_up),
-                Err(error) => error!(
-                    topic.partition = message.partition,
-                    topic.offset = message.offset,
-                    error = runtime::report(&error),
-                    "wake-up cannot be read: passed over, a sweep would find its coupons"
-                ),
+                Err(error) => {
+                    counter!(UNREADABLE).increment(1);
+                    error!(
+                        topic.partition = message.partition,
+                        topic.offset = message.offset,
+                        error = runtime::report(&error),
+                        "wake-up cannot be read: passed over, a sweep would find its coupons"
+                    );
+                }
             }
             consumer.store(message);
         }
@@ -156,29 +168,61 @@ impl Worker {
         Instant::now() + wait
     }
 
-    /// One chunk of the shard with the earliest deadline; how long to rest then.
+    /// One chunk of each of the shards with the earliest deadlines; how long to rest then.
     async fn drain(&mut self) -> anyhow::Result<Duration> {
-        let earliest = self.deadlines.earliest().filter(|_| self.guard.may_flip());
-        let Some((shard, deadline)) = earliest else { return Ok(Duration::ZERO) };
-        if deadline > self.clock.now() {
+        if !self.guard.may_flip() {
             return Ok(Duration::ZERO);
         }
-        let mut connection = self.pool.acquire().await.context("MySQL")?;
+        let at_once = if self.pace.is_alone() { SHARDS_AT_ONCE } else { 1 };
+        let due = self.deadlines.due(self.clock.now(), at_once);
+        let mut drains = std::mem::take(&mut self.drains);
+        let steps = due.into_iter().map(|shard| {
+            let drain = drains.remove(&shard).unwrap_or_default();
+            self.step(shard, drain)
+        });
         let mut rest = Duration::ZERO;
-        let step = self.drain.step(&mut connection, shard, &self.clock, &mut self.pace);
-        match connect::within(step).await {
-            Ok(Drained::More(after)) => rest = after,
-            Ok(Drained::Until(next)) => self.deadlines.set(shard, next),
-            Ok(Drained::TooEarly(next)) => {
+        let mut failure = None;
+        for (shard, drain, done) in join_all(steps).await {
+            match done {
+                Ok((drained, flip)) => {
+                    if let Some(Flip { coupons, took }) = flip {
+                        rest = rest.max(self.pace.rest_after(coupons, took));
+                    }
+                    self.drained(shard, drain, drained);
+                }
+                Err(error) => {
+                    self.drains.insert(shard, drain);
+                    failure = Some(error);
+                }
+            }
+        }
+        failure.map_or(Ok(rest), Err)
+    }
+
+    async fn step(&self, shard: u8, mut drain: Drain) -> (u8, Drain, anyhow::Result<Step>) {
+        let step = async {
+            let mut connection = self.pool.acquire().await.context("MySQL")?;
+            match connect::within(drain.step(&mut connection, shard, &self.clock)).await {
+                Ok(done) => Ok(done),
+                // A use of one of the coupons was in the way; the same chunk again.
+                Err(error) if error.is_conflict() => Ok((Drained::More, None)),
+                Err(error) => Err(error.into()),
+            }
+        };
+        let done = step.await;
+        (shard, drain, done)
+    }
+
+    fn drained(&mut self, shard: u8, drain: Drain, drained: Drained) {
+        self.mysql.ready();
+        match drained {
+            Drained::More => drop(self.drains.insert(shard, drain)),
+            Drained::Until(next) => self.deadlines.set(shard, next),
+            Drained::TooEarly(next) => {
                 let again = next.max(self.clock.now()) + TOO_EARLY_WAIT;
                 self.deadlines.set(shard, Some(again));
             }
-            // A use of one of the coupons was in the way; the same chunk again.
-            Err(error) if error.is_conflict() => {}
-            Err(error) => return Err(error.into()),
         }
-        self.mysql.ready();
-        Ok(rest)
     }
 
     async fn sweep(&mut self) -> anyhow::Result<()> {

@@ -287,6 +287,20 @@ impl Walk {
     }
 }
 
+impl State {
+    /// With the next step of one claim.
+    pub(super) fn with_walk(&self, id: u8, at: At) -> Self {
+        let mut with = *self;
+        with.walks[usize::from(id)].at = at;
+        with
+    }
+
+    /// One claim is at its end.
+    pub(super) fn end(&mut self, id: u8, at: At) {
+        self.walks[usize::from(id)] = Walk::ended(at);
+    }
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Truth { total, stock, epoch, version, state, movement, .. } = self.truth;

@@ -374,16 +374,6 @@ impl Protocol {
 }
 
 impl State {
-    fn with_walk(&self, id: u8, at: At) -> Self {
-        let mut with = *self;
-        with.walks[usize::from(id)].at = at;
-        with
-    }
-
-    fn end(&mut self, id: u8, at: At) {
-        self.walks[usize::from(id)] = Walk::ended(at);
-    }
-
     /// Passes the gate once more under the same id, if it may.
     fn admit_again(&mut self, id: u8, known: u8) {
         let walk = &mut self.walks[usize::from(id)];
