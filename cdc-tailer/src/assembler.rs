@@ -80,8 +80,8 @@ struct Open {
     /// Whether its first statement ends it; `None`: the statement tells.
     standalone: Option<bool>,
     rows: HeldRows,
-    /// Names of savepoints and how many rows events came before them.
-    savepoints: Vec<(Vec<u8>, usize)>,
+    /// Savepoints, as [`savepoint`] knows them, and how many rows events came before them.
+    savepoints: Vec<(String, usize)>,
 }
 
 impl Transaction {
@@ -208,8 +208,9 @@ impl Assembler {
                 return self.commit(header);
             }
             Statement::Savepoint(name) => {
-                open.savepoints.retain(|(known, _)| known != name);
-                open.savepoints.push((name.to_vec(), open.rows.len()));
+                let name = savepoint(name);
+                open.savepoints.retain(|(known, _)| *known != name);
+                open.savepoints.push((name, open.rows.len()));
             }
             Statement::RollbackTo(name) => open.roll_back_to(name)?,
             Statement::XaCommit(name) => {
@@ -312,7 +313,15 @@ impl Assembler {
 impl Open {
     /// Drops the rows since the savepoint, and the savepoints after it.
     fn roll_back_to(&mut self, name: &[u8]) -> Result<(), TailError> {
-        let Some(index) = self.savepoints.iter().position(|(known, _)| known == name) else {
+        let name = savepoint(name);
+        if self.savepoints.len() > 1 && self.savepoints.iter().any(|(known, _)| !known.is_ascii()) {
+            return Err(unsupported(format!(
+                "{} rolls back to one of several savepoints, and which names are the same to the server \
+                 is not known beyond ASCII: rename them, then start with --resnapshot",
+                self.gtid
+            )));
+        }
+        let Some(index) = self.savepoints.iter().position(|(known, _)| *known == name) else {
             let what = format!("rollback to unknown savepoint in {}", self.gtid);
             return Err(TailError::OutOfOrder { what });
         };
@@ -320,6 +329,11 @@ impl Open {
         self.savepoints.truncate(index + 1);
         Ok(())
     }
+}
+
+/// What the server takes for one savepoint: upper and lower case make no difference.
+fn savepoint(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).to_lowercase()
 }
 
 /// A description that ends too early says of which kind of event it was.

@@ -120,6 +120,29 @@ fn rolled_back_rows_do_not_come_out() {
 }
 
 #[test]
+fn savepoints_of_one_name_are_one_whatever_their_case() {
+    let packets = |back_to: &str, first: &str| {
+        [
+            gtid(8, 0),
+            table_map(FOLLOWED),
+            query(first),
+            rows(FOLLOWED, 1),
+            query("SAVEPOINT `Place`"),
+            rows(FOLLOWED, 2),
+            query(back_to),
+            rows(FOLLOWED, 3),
+            packet(XID, &[0; 8]),
+        ]
+    };
+    assert_eq!(
+        feed(packets("ROLLBACK TO `PLACE`", "SAVEPOINT `place`")).unwrap(),
+        [(8, vec![1, 3])]
+    );
+    let said = feed(packets("ROLLBACK TO `place`", "SAVEPOINT `plàce`")).unwrap_err().to_string();
+    assert!(said.contains("savepoints"), "{said}");
+}
+
+#[test]
 fn foreign_tables_are_skipped_and_their_transactions_still_count() {
     let packets = [
         gtid(10, 0),
@@ -351,3 +374,6 @@ proptest! {
         }
     }
 }
+
+#[path = "assembler_properties.rs"]
+mod properties;

@@ -103,6 +103,16 @@ pub(crate) enum Body<'a> {
 pub(crate) struct Query<'a> {
     pub(crate) database: &'a [u8],
     pub(crate) text: &'a [u8],
+    pub(crate) quoting: Quoting,
+}
+
+/// What the session's `sql_mode` makes of quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Quoting {
+    /// Double quotes stand around names, not around texts (`ANSI_QUOTES`).
+    pub(crate) double_quoted_names: bool,
+    /// A backslash is a character like any other (`NO_BACKSLASH_ESCAPES`).
+    pub(crate) plain_backslashes: bool,
 }
 
 impl Header {
@@ -170,10 +180,33 @@ fn query(mut bytes: Bytes<'_>, extra: usize) -> Result<Query<'_>, Truncated> {
     bytes.take(2)?;
     let variables_length = usize::from(bytes.u16()?);
     bytes.take(extra)?;
-    bytes.take(variables_length)?;
+    let quoting = quoting(bytes.take(variables_length)?);
     let database = bytes.take(database_length)?;
     bytes.u8()?;
-    Ok(Query { database, text: bytes.rest() })
+    Ok(Query { database, text: bytes.rest(), quoting })
+}
+
+/// Reads the session's `sql_mode`. Servers write it first, behind their flags; where it is not, quotes
+/// mean what they do by default.
+fn quoting(variables: &[u8]) -> Quoting {
+    const FLAGS: u8 = 0;
+    const SQL_MODE: u8 = 1;
+    const ANSI_QUOTES: u64 = 1 << 2;
+    const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
+    let mode = || {
+        let mut bytes = Bytes::new(variables);
+        let mut code = bytes.u8()?;
+        if code == FLAGS {
+            bytes.u32()?;
+            code = bytes.u8()?;
+        }
+        if code == SQL_MODE { bytes.u64() } else { Ok(0) }
+    };
+    let mode = mode().unwrap_or(0);
+    Quoting {
+        double_quoted_names: mode & ANSI_QUOTES != 0,
+        plain_backslashes: mode & NO_BACKSLASH_ESCAPES != 0,
+    }
 }
 
 fn rows<'a>(
@@ -220,5 +253,24 @@ mod tests {
             |flags| Header { timestamp: 0, kind: 200, server_id: 1, length: 19, end: 0, flags };
         assert_eq!(Body::parse(&header(0x80), b""), Ok(Body::Ignored));
         assert_eq!(Body::parse(&header(0), b""), Ok(Body::Unknown));
+    }
+    #[test]
+    fn a_statement_tells_what_quotes_meant_in_its_session() {
+        let statement = |mode: u64| {
+            let mut body = vec![0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 14, 0, 0, 9, 9, 9, 9, 1];
+            body.extend(mode.to_le_bytes());
+            body.extend(b"d\0begin");
+            body
+        };
+        let quoting = |body: &[u8]| {
+            let query = query(Bytes::new(body), 0).unwrap();
+            assert_eq!((query.database, query.text), (&b"d"[..], &b"begin"[..]));
+            (query.quoting.double_quoted_names, query.quoting.plain_backslashes)
+        };
+        assert_eq!(quoting(&statement(0)), (false, false));
+        assert_eq!(quoting(&statement(1 << 2)), (true, false));
+        assert_eq!(quoting(&statement(1 << 20 | 1)), (false, true));
+        // Without variables.
+        assert_eq!(quoting(b"\0\0\0\0\0\0\0\0\x01\0\0\0\0d\0begin"), (false, false));
     }
 }

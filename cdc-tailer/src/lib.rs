@@ -26,6 +26,8 @@ mod encode;
 mod error;
 mod event;
 mod fit;
+#[doc(hidden)]
+pub mod fuzz;
 mod held;
 mod json;
 mod leadership;

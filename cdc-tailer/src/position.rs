@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
+    str::FromStr,
     sync::Arc,
 };
 
@@ -17,6 +18,9 @@ pub(crate) enum Flavor {
     /// `uuid:number`; a position is the set of all that were executed.
     MySql,
 }
+
+/// The highest number of a MySQL transaction: the server's own limit.
+const NUMBER_MAX: u64 = i64::MAX.cast_unsigned();
 
 /// Ascending and separate, both ends included.
 type Intervals = Vec<(u64, u64)>;
@@ -166,9 +170,9 @@ impl fmt::Display for GtidSet {
 
 fn mariadb_entry(entry: &str) -> Option<(u32, (u32, u64))> {
     let mut parts = entry.split('-');
-    let domain = parts.next()?.parse().ok()?;
-    let server = parts.next()?.parse().ok()?;
-    let sequence = parts.next()?.parse().ok()?;
+    let domain = number(parts.next()?)?;
+    let server = number(parts.next()?)?;
+    let sequence = number(parts.next()?)?;
     parts.next().is_none().then_some((domain, (server, sequence)))
 }
 
@@ -181,8 +185,8 @@ fn mysql_entries<'a>(
         let own = servers.entry(parse_uuid(uuid)?).or_default();
         for interval in intervals.split(':') {
             let (first, last) = interval.split_once('-').unwrap_or((interval, interval));
-            let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-            if first == 0 || last < first {
+            let (first, last) = (number(first.trim())?, number(last.trim())?);
+            if first == 0 || last < first || last > NUMBER_MAX {
                 return None;
             }
             add_interval(own, (first, last));
@@ -207,9 +211,14 @@ fn add_interval(intervals: &mut Intervals, (first, last): (u64, u64)) {
     intervals.splice(from..to, [joined]);
 }
 
+/// Digits alone; the standard library takes a sign too.
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: Vec<u8> = text.trim().bytes().filter(|byte| *byte != b'-').collect();
-    if digits.len() != 32 {
+    if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
     let mut uuid = [0; 16];
@@ -249,10 +258,13 @@ mod tests {
 
     #[test]
     fn what_is_not_a_position_is_refused() {
-        for text in ["0-1", "0-1-2-3", "a-1-2", &format!("{UUID}:1-5")] {
+        for text in ["0-1", "0-1-2-3", "a-1-2", "0-+1-2", &format!("{UUID}:1-5")] {
             assert!(GtidSet::parse(Flavor::MariaDb, text).is_err(), "{text}");
         }
-        for text in ["0-1-2", &format!("{UUID}:5-1"), &format!("{UUID}:tag:1"), "zz:1"] {
+        let beyond = format!("{UUID}:1-9223372036854775808");
+        let signs = format!("{}:1", UUID.replace("d4", "+4"));
+        let mysql = [format!("{UUID}:5-1"), format!("{UUID}:tag:1"), beyond, signs];
+        for text in mysql.iter().map(String::as_str).chain(["0-1-2", "zz:1"]) {
             assert!(GtidSet::parse(Flavor::MySql, text).is_err(), "{text}");
         }
     }

@@ -1,7 +1,5 @@
 //! What must be right before the first event: the server's settings, and what this user may do there.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, bail};
 use mysql_store::{
     MySqlConnection, connect,
@@ -10,17 +8,10 @@ use mysql_store::{
 
 use crate::position::Flavor;
 
-/// How long the server may take to answer at the start.
-const CONNECT_WAIT: Duration = Duration::from_secs(10);
-
 /// Connects for queries; bounded.
 pub(crate) async fn connect(url: &str) -> anyhow::Result<MySqlConnection> {
-    tokio::time::timeout(CONNECT_WAIT, connect::single(url))
-        .await
-        .map_err(|_| {
-            anyhow::anyhow!("mysql did not answer within {CONNECT_WAIT:?} (DATABASE_URL)")
-        })?
-        .context("mysql cannot be used (DATABASE_URL)")
+    let connected = connect::within(connect::single(url)).await;
+    connected.context("mysql cannot be used (DATABASE_URL)")
 }
 
 /// Reads the settings and refuses those under which changes would be lost.

@@ -1,6 +1,9 @@
 //! The few statements a row-format binlog holds, and those that should not be in one.
 
-use crate::{event::Query, tables::Followed};
+use crate::{
+    event::{Query, Quoting},
+    tables::Followed,
+};
 
 /// What a statement means for the transaction it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,17 +56,20 @@ pub(crate) fn classify(text: &[u8]) -> Statement<'_> {
     }
 }
 
-/// Whether a statement changes rows of a followed table without saying which: a session in statement
+/// What a statement changes of the followed tables without saying which rows: a session in statement
 /// format, TRUNCATE, or a change of what table has the name.
-pub(crate) fn changes_rows_of(query: Query<'_>, followed: &Followed) -> Option<&'static str> {
+pub(crate) fn changes_rows_of<'a>(query: Query<'_>, followed: &'a Followed) -> Option<&'a str> {
     let text = String::from_utf8_lossy(query.text).to_ascii_lowercase();
-    let text = without_texts(without_comments(text.trim_start()));
+    let text = joined_at_dots(&plain(&text, query.quoting));
     let words: Vec<&str> = text.split(|c: char| !of_name(c)).filter(|w| !w.is_empty()).collect();
+    let database = one_word(&followed.database.to_ascii_lowercase());
+    if let ["drop", "database" | "schema", names @ ..] = words.as_slice() {
+        return names.contains(&database.as_str()).then_some(followed.database.as_str());
+    }
     if !changes_rows(&words) {
         return None;
     }
     let current = query.database == followed.database.as_bytes();
-    let database = followed.database.to_ascii_lowercase();
     let named = |word: &str, table: &str| match word.split_once('.') {
         None => current && word == table,
         // A table of some database, or a column of a table of the current one.
@@ -90,10 +96,11 @@ fn changes_rows(words: &[&str]) -> bool {
             let renamed = words.windows(2).any(|pair| {
                 pair[0] == "rename" && !matches!(pair[1], "column" | "index" | "key" | "constraint")
             });
-            let emptied = ["truncate", "drop", "exchange"]
+            let emptied = ["truncate", "drop", "exchange", "convert"]
                 .into_iter()
                 .any(|verb| words.windows(2).any(|pair| pair == [verb, "partition"]));
-            renamed || emptied || has("tablespace")
+            let filled = words.windows(2).any(|pair| pair == ["convert", "table"]);
+            renamed || emptied || filled || has("tablespace")
         }
         _ => false,
     }
@@ -104,36 +111,91 @@ fn of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$' | '.')
 }
 
-/// The statement without its quoted texts, which may say anything, and without the quotes of names.
-fn without_texts(text: &str) -> String {
+/// `a . b` is `a.b`.
+fn joined_at_dots(text: &str) -> String {
+    let parts: Vec<&str> = text.split('.').map(str::trim).collect();
+    parts.join(".")
+}
+
+/// The statement without comments, without its quoted texts, which may say anything, and without the
+/// quotes of names. What a server runs although it stands in a comment stays.
+fn plain(text: &str, quoting: Quoting) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '\'' | '"' => {
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let behind = &rest[c.len_utf8()..];
+        rest = match c {
+            '/' if behind.starts_with('*') => {
                 out.push(' ');
-                while let Some(inside) = rest.next() {
-                    match inside {
-                        '\\' => drop(rest.next()),
-                        // A doubled quote begins the next text.
-                        end if end == c => break,
-                        _ => {}
-                    }
-                }
+                behind_comment(&behind[1..])
             }
-            '`' => {}
-            c => out.push(c),
-        }
+            // The end of a comment whose inside is run.
+            '*' if behind.starts_with('/') => {
+                out.push(' ');
+                &behind[1..]
+            }
+            '#' => behind_line(behind),
+            '-' if is_line_comment(behind) => behind_line(behind),
+            '\'' => {
+                out.push(' ');
+                behind_text(behind, c, quoting)
+            }
+            '"' if !quoting.double_quoted_names => {
+                out.push(' ');
+                behind_text(behind, c, quoting)
+            }
+            '"' | '`' => behind_name(behind, c, &mut out),
+            c => {
+                out.push(c);
+                behind
+            }
+        };
     }
     out
 }
 
-/// The text behind any leading comments.
-fn without_comments(mut text: &str) -> &str {
-    while let Some((_, rest)) = text.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {
-        text = rest.trim_start();
+/// Behind the quote before a name: what follows the name, which goes out without its quotes and with an
+/// underscore for each character that would end a word.
+fn behind_name<'a>(text: &'a str, quote: char, out: &mut String) -> &'a str {
+    let (name, rest) = text.split_once(quote).unwrap_or((text, ""));
+    out.push_str(&one_word(name));
+    rest
+}
+
+fn one_word(name: &str) -> String {
+    name.chars().map(|c| if of_name(c) && c != '.' { c } else { '_' }).collect()
+}
+
+/// Behind `/*`: what follows the comment, or its inside if the server runs that.
+fn behind_comment(text: &str) -> &str {
+    if let Some(inside) = text.strip_prefix("m!").or_else(|| text.strip_prefix('!')) {
+        // The version from which on it is run.
+        return inside.trim_start_matches(|c: char| c.is_ascii_digit());
     }
-    text
+    text.split_once("*/").map_or("", |(_, rest)| rest)
+}
+
+/// Behind `-`: whether that begins a comment.
+fn is_line_comment(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix('-') else { return false };
+    rest.chars().next().is_none_or(|c| c.is_whitespace() || c.is_control())
+}
+
+fn behind_line(text: &str) -> &str {
+    text.find('\n').map_or("", |end| &text[end..])
+}
+
+/// Behind a quote: what follows the text. A doubled quote begins the next text.
+fn behind_text(text: &str, quote: char, quoting: Quoting) -> &str {
+    let mut characters = text.char_indices();
+    while let Some((at, c)) = characters.next() {
+        match c {
+            '\\' if !quoting.plain_backslashes => drop(characters.next()),
+            end if end == quote => return &text[at + quote.len_utf8()..],
+            _ => {}
+        }
+    }
+    ""
 }
 
 fn after<'a>(text: &'a [u8], words: &[u8]) -> Option<&'a [u8]> {
@@ -143,7 +205,8 @@ fn after<'a>(text: &'a [u8], words: &[u8]) -> Option<&'a [u8]> {
 
 fn unquoted(name: &[u8]) -> &[u8] {
     let name = name.trim_ascii();
-    name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`")).unwrap_or(name)
+    let inside = |quote: &[u8]| name.strip_prefix(quote)?.strip_suffix(quote);
+    inside(b"`").or_else(|| inside(b"\"")).unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -166,17 +229,28 @@ mod tests {
         assert_eq!(classify(b"create table beginning (a int)"), Statement::Other);
     }
 
-    fn found(database: &str, text: &str) -> Option<&'static str> {
-        let followed = Followed { database: "shop".into(), tables: &["user_coupon"] };
-        let query = Query { database: database.as_bytes(), text: text.as_bytes() };
-        changes_rows_of(query, &followed)
+    fn found(database: &str, text: &str) -> Option<String> {
+        found_with(Quoting::default(), database, text)
+    }
+
+    fn found_with(quoting: Quoting, database: &str, text: &str) -> Option<String> {
+        let followed = Followed { database: "My-Shop".into(), tables: &["user_coupon"] };
+        let query = Query { database: database.as_bytes(), text: text.as_bytes(), quoting };
+        changes_rows_of(query, &followed).map(str::to_owned)
     }
 
     #[test]
     fn statements_that_change_rows_of_followed_tables_alarm() {
         for text in [
             "update `User_Coupon` set status = 1",
-            "/* hi */ TRUNCATE TABLE shop.user_coupon",
+            "/* hi */ TRUNCATE TABLE `my-shop`.user_coupon",
+            "-- why\n# and\n TRUNCATE user_coupon",
+            "truncate -- it's\n user_coupon",
+            "/*!50000 truncate */ user_coupon",
+            "/*M!100100 truncate user_coupon */",
+            "rename /* 'a */ table user_coupon to old",
+            "truncate `My-Shop` . `user_coupon`",
+            "alter table user_coupon convert partition p1 to table other",
             "update t, user_coupon set user_coupon.status = t.status",
             "DROP TABLE `user_coupon` /* generated by server */",
             "rename table user_coupon to old, new to user_coupon",
@@ -184,10 +258,26 @@ mod tests {
             "alter table `user_coupon` truncate partition p1",
             "create or replace table user_coupon (a int)",
         ] {
-            assert_eq!(found("shop", text), Some("user_coupon"), "{text}");
+            assert_eq!(found("My-Shop", text).as_deref(), Some("user_coupon"), "{text}");
         }
-        assert_eq!(found("other", "truncate `shop`.`user_coupon`"), Some("user_coupon"));
-        assert_eq!(found("", "delete from Shop.user_coupon where id = 1"), Some("user_coupon"));
+        let coupons = Some("user_coupon");
+        assert_eq!(found("other", "truncate `my-shop`.`user_coupon`").as_deref(), coupons);
+        assert_eq!(found("", "delete from `My-Shop`.user_coupon where id = 1").as_deref(), coupons);
+        assert_eq!(found("", "drop schema if exists `my-shop`").as_deref(), Some("My-Shop"));
+    }
+
+    #[test]
+    fn quotes_mean_what_the_session_made_of_them() {
+        let ansi = Quoting { double_quoted_names: true, ..Quoting::default() };
+        let truncate = r#"truncate "user_coupon""#;
+        assert_eq!(found_with(ansi, "My-Shop", truncate).as_deref(), Some("user_coupon"));
+        assert_eq!(found("My-Shop", truncate), None, "a text cannot be truncated");
+        let plain = Quoting { plain_backslashes: true, ..Quoting::default() };
+        let update = r"update t, user_coupon set a = '\', b = 'user_coupon'";
+        assert!(found_with(plain, "My-Shop", update).is_some());
+        let insert = r"insert into t select '\', a from user_coupon -- '";
+        assert!(found_with(plain, "My-Shop", insert).is_some());
+        assert_eq!(found("My-Shop", insert), None, "the text goes on to the end");
     }
 
     #[test]
@@ -196,13 +286,16 @@ mod tests {
             "insert into user_coupon_copy values (1)",
             "insert into audit values ('user_coupon', \"user_coupon\", 'it''s \\' user_coupon')",
             "insert into elsewhere.user_coupon values (1)",
+            "# truncate user_coupon\nanalyze table t",
+            "insert into t -- user_coupon\nvalues (1)",
+            "drop database `shop`",
             "alter table user_coupon add column x int, rename index a to b",
             "create table user_coupon (id int)",
             "create index i on user_coupon (status)",
             "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `user_coupon`",
             "analyze table user_coupon",
         ] {
-            assert_eq!(found("shop", text), None, "{text}");
+            assert_eq!(found("My-Shop", text), None, "{text}");
         }
         assert_eq!(found("other", "truncate user_coupon"), None);
     }
@@ -211,7 +304,7 @@ mod tests {
         #[test]
         fn any_text_is_read(text in prop::collection::vec(any::<u8>(), 0..80)) {
             let _statement = classify(&text);
-            let _found = found("shop", &String::from_utf8_lossy(&text));
+            let _found = found("My-Shop", &String::from_utf8_lossy(&text));
         }
     }
 }

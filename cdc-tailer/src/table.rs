@@ -17,6 +17,11 @@ const COLLATIONS: u8 = 3;
 const NAMES: u8 = 4;
 const SET_LABELS: u8 = 5;
 const ENUM_LABELS: u8 = 6;
+/// Which columns `select *` shows: MySQL writes it wherever it writes names, MariaDB never does.
+const VISIBILITY: u8 = 12;
+
+/// The code of a geometry. MariaDB lists its character set, MySQL does not.
+const GEOMETRY: u8 = 255;
 
 /// A table map.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +110,7 @@ impl Table {
         }
         bytes.take(count.div_ceil(8))?;
         let table = text(table)?;
-        let Optional { names, enums, sets } = optional(bytes, &mut kinds)?;
+        let Optional { names, enums, sets } = optional(bytes, codes, &mut kinds)?;
         if names.len() != count {
             return Err(TableError::NoNames { table });
         }
@@ -138,8 +143,14 @@ struct Optional {
 }
 
 /// Reads the optional metadata and applies it to the kinds.
-fn optional(mut bytes: Bytes<'_>, kinds: &mut [Kind]) -> Result<Optional, TableError> {
+fn optional(
+    mut bytes: Bytes<'_>,
+    codes: &[u8],
+    kinds: &mut [Kind],
+) -> Result<Optional, TableError> {
     let mut optional = Optional::default();
+    let mut collations = Vec::new();
+    let mut lists_geometries = true;
     while !bytes.is_empty() {
         let field = bytes.u8()?;
         let mut value = Bytes::new(bytes.counted()?);
@@ -154,20 +165,17 @@ fn optional(mut bytes: Bytes<'_>, kinds: &mut [Kind]) -> Result<Optional, TableE
             }
             DEFAULT_COLLATION => {
                 let default = value.length_encoded()?;
-                let mut collations = vec![default; kinds.len()];
+                collations = vec![default; kinds.len()];
                 while !value.is_empty() {
                     let index = value.count()?;
                     let collation = value.length_encoded()?;
                     *collations.get_mut(index).ok_or(Truncated)? = collation;
                 }
-                apply_collations(kinds, &collations);
             }
             COLLATIONS => {
-                let mut collations = Vec::with_capacity(kinds.len());
                 while !value.is_empty() {
                     collations.push(value.length_encoded()?);
                 }
-                apply_collations(kinds, &collations);
             }
             NAMES => {
                 while !value.is_empty() {
@@ -176,8 +184,17 @@ fn optional(mut bytes: Bytes<'_>, kinds: &mut [Kind]) -> Result<Optional, TableE
             }
             ENUM_LABELS => optional.enums = labels(value)?,
             SET_LABELS => optional.sets = labels(value)?,
+            VISIBILITY => lists_geometries = false,
             _ => {}
         }
+    }
+    // One entry for each character column, in their order.
+    let listed = kinds
+        .iter_mut()
+        .zip(codes)
+        .filter(|(kind, code)| kind.is_character() && (lists_geometries || **code != GEOMETRY));
+    for ((kind, _), collation) in listed.zip(collations) {
+        *kind = kind.with_collation(collation);
     }
     Ok(optional)
 }
@@ -191,14 +208,6 @@ fn labels(mut bytes: Bytes<'_>) -> Result<Vec<Vec<String>>, TableError> {
         columns.push(labels.collect::<Result<_, _>>()?);
     }
     Ok(columns)
-}
-
-/// The list has one entry for each character column, in their order.
-fn apply_collations(kinds: &mut [Kind], collations: &[u64]) {
-    let characters = kinds.iter_mut().filter(|kind| kind.is_character());
-    for (kind, collation) in characters.zip(collations) {
-        *kind = kind.with_collation(*collation);
-    }
 }
 
 fn name<'a>(bytes: &mut Bytes<'a>) -> Result<&'a [u8], Truncated> {
@@ -245,6 +254,23 @@ mod tests {
         ];
         assert_eq!(kinds, expected);
         assert_eq!(table.column("e"), Some(4));
+    }
+
+    #[test]
+    fn a_geometry_has_a_character_set_in_mariadb_and_none_in_mysql() {
+        // A geometry, a varchar and a varbinary.
+        let mut mysql = vec![7, 0, 0, 0, 0, 0, 1, 0, 1, b'd', 0, 1, b't', 0];
+        mysql.extend([3, GEOMETRY, 15, 15, 5, 4, 9, 0, 9, 0, 0]);
+        mysql.extend([NAMES, 6, 1, b'g', 1, b'c', 1, b'b']);
+        let mut mariadb = mysql.clone();
+        mysql.extend([COLLATIONS, 2, 45, 63, VISIBILITY, 1, 0]);
+        mariadb.extend([COLLATIONS, 3, 63, 45, 63]);
+        let kinds = [4, 1, 1].map(|length_bytes| Kind::Bytes { length_bytes });
+        let kinds = [kinds[0], Kind::Text { length_bytes: 1 }, kinds[2]];
+        for body in [mysql, mariadb] {
+            let columns = Table::parse(&body).unwrap().columns;
+            assert_eq!(columns.iter().map(|column| column.kind).collect::<Vec<_>>(), kinds);
+        }
     }
 
     #[test]

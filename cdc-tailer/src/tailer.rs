@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use mysql_store::StoreError;
 use runtime::{Backoff, Clock, Part};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -65,6 +66,12 @@ pub async fn run(
                 let reason = runtime::report(error.as_ref());
                 warn!(error = reason, "another tailer leads: this one stands by");
             }
+            // It was there at the start, so it is only away: between being elected and leading.
+            Err(error) if is_unavailable(&error) => {
+                let reason = runtime::report(error.as_ref());
+                warn!(error = reason, "mysql is away: this tailer stands by");
+                part.not_ready(reason);
+            }
             ended => return ended,
         }
         tokio::select! {
@@ -122,6 +129,14 @@ fn is_fenced(error: &anyhow::Error) -> bool {
         matches!(cause.downcast_ref(), Some(TopicError::Fenced { .. }))
     };
     error.chain().any(fenced)
+}
+
+/// Whether MySQL did not answer.
+pub(crate) fn is_unavailable(error: &anyhow::Error) -> bool {
+    let unavailable = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref().is_some_and(StoreError::is_unavailable)
+    };
+    error.chain().any(unavailable)
 }
 
 /// The last checkpoint as JSON text; `None`: there is none. Disturbs no tailer that runs.

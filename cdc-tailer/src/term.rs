@@ -31,11 +31,11 @@ use crate::{
     source::{Origin, Server},
     standing::{Facts, Standing},
     tables::Followed,
-    tailer::Ground,
+    tailer::{Ground, is_unavailable},
 };
 
-/// Bytes of messages that the producer holds for the broker.
-const PRODUCER_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of messages that the producer holds for the broker; it takes as much again to keep account of them.
+const PRODUCER_BYTES: usize = 8 * 1024 * 1024;
 
 /// How often acknowledgements are looked at when no new input comes.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
@@ -364,10 +364,6 @@ async fn last_checkpoint(keeper: JoinHandle<anyhow::Result<()>>) -> anyhow::Resu
             Ok(())
         }
     }
-}
-
-fn is_unavailable(error: &anyhow::Error) -> bool {
-    error.downcast_ref().is_some_and(mysql_store::StoreError::is_unavailable)
 }
 
 fn stopped(error: TailError, safe: &Position) -> anyhow::Error {

@@ -1,5 +1,6 @@
 //! The tailer against a real MariaDB and a real Kafka: `./dev test`, or `./dev servers up` first.
 
+mod golden;
 mod harness;
 
 use harness::{Harness, coupon};
@@ -139,6 +140,27 @@ async fn a_second_tailer_stands_by_until_the_first_one_leaves() {
     test.sql(&coupon(2, 1));
     assert_eq!(test.coupon_ids_until(2).await, [1, 2]);
     second.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_grants_are_enough() {
+    let mut test = Harness::new("grants").await;
+    test.sql(&coupon(1, 70));
+    // Users belong to the whole server, so this one is named after the test's own topics.
+    let user = test.names.prefix();
+    test.sql(&format!(
+        "create user '{user}'@'%' identified by 'documented'; \
+         grant select on {user}.* to '{user}'@'%'; \
+         grant replication slave, replication client on *.* to '{user}'@'%';"
+    ));
+    let url = test.config.database_url.expose();
+    let url = url.replacen("coupon:coupon@", &format!("{user}:documented@"), 1);
+    test.config.database_url = url.parse().unwrap();
+    let tailer = test.start().await;
+    test.sql(&coupon(2, 70));
+    assert_eq!(test.coupon_ids_until(2).await, [1, 2]);
+    tailer.stop().await.unwrap();
+    test.sql(&format!("drop user '{}'@'%'", test.names.prefix()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,9 +4,11 @@
 mod cells;
 mod compression;
 mod ddl;
+mod encodings;
 mod foreign;
 mod packets;
 mod row;
+mod savepoints;
 mod servers;
 mod tap;
 mod xa;

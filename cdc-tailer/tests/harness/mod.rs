@@ -174,7 +174,8 @@ impl Harness {
         writer.write(&topic, key, changed.as_bytes()).await.unwrap();
     }
 
-    async fn messages_until(
+    /// A topic's messages, as soon as they are enough.
+    pub(crate) async fn messages_until(
         &self,
         topic: &str,
         enough: impl Fn(&[Message]) -> bool,

@@ -117,39 +117,44 @@ impl TopicError {
 /// Failures of the network or of a broker on its way down or up. An allow-list: what is not known
 /// to pass does not pass.
 pub(crate) fn is_passing(error: &KafkaError) -> bool {
-    if let KafkaError::Transaction(error) = error {
-        return error.is_retriable();
+    match error {
+        // What must be aborted first is aborted by the next attempt, under the same id.
+        KafkaError::Transaction(error) => {
+            error.is_retriable() || error.txn_requires_abort() && passes(error.code())
+        }
+        error => error.rdkafka_error_code().is_some_and(passes),
     }
+}
+
+fn passes(code: Code) -> bool {
     matches!(
-        error.rdkafka_error_code(),
-        Some(
-            Code::BrokerTransportFailure
-                | Code::AllBrokersDown
-                | Code::Resolve
-                | Code::OperationTimedOut
-                | Code::TimedOutQueue
-                | Code::MessageTimedOut
-                | Code::QueueFull
-                | Code::Retry
-                | Code::WaitingForCoordinator
-                | Code::RequestTimedOut
-                | Code::NetworkException
-                | Code::BrokerNotAvailable
-                | Code::LeaderNotAvailable
-                | Code::NotLeaderForPartition
-                | Code::ReplicaNotAvailable
-                | Code::NotEnoughReplicas
-                | Code::NotEnoughReplicasAfterAppend
-                | Code::CoordinatorLoadInProgress
-                | Code::CoordinatorNotAvailable
-                | Code::NotCoordinator
-                | Code::RebalanceInProgress
-                | Code::IllegalGeneration
-                | Code::UnknownMemberId
-                | Code::PollExceeded
-                | Code::FencedLeaderEpoch
-                | Code::UnknownLeaderEpoch
-        )
+        code,
+        Code::BrokerTransportFailure
+            | Code::AllBrokersDown
+            | Code::Resolve
+            | Code::OperationTimedOut
+            | Code::TimedOutQueue
+            | Code::MessageTimedOut
+            | Code::QueueFull
+            | Code::Retry
+            | Code::WaitingForCoordinator
+            | Code::RequestTimedOut
+            | Code::NetworkException
+            | Code::BrokerNotAvailable
+            | Code::LeaderNotAvailable
+            | Code::NotLeaderForPartition
+            | Code::ReplicaNotAvailable
+            | Code::NotEnoughReplicas
+            | Code::NotEnoughReplicasAfterAppend
+            | Code::CoordinatorLoadInProgress
+            | Code::CoordinatorNotAvailable
+            | Code::NotCoordinator
+            | Code::RebalanceInProgress
+            | Code::IllegalGeneration
+            | Code::UnknownMemberId
+            | Code::PollExceeded
+            | Code::FencedLeaderEpoch
+            | Code::UnknownLeaderEpoch
     )
 }
 

@@ -19,7 +19,7 @@ use rdkafka::{
 
 use crate::{
     Message, Place, TopicError, client,
-    consumer::wait_out,
+    consumer::{FETCH_AGAIN_MS, wait_out},
     offsets::{self, PartitionOffsets},
 };
 
@@ -61,6 +61,7 @@ pub async fn messages_at(
             .set("fetch.wait.max.ms", "10")
             .set("max.partition.fetch.bytes", FETCH_BYTES)
             .set("queued.min.messages", "1")
+            .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS)
             .create()
             .map_err(TopicError::Client)?;
         let held = offsets::watermarks(&consumer, &brokers, &topic)?;
@@ -104,8 +105,14 @@ fn read(
     while !wanted.is_empty() {
         match consumer.poll(LOOK) {
             Some(Ok(message)) => {
-                if let Some(place) = wanted.remove(&message.partition()) {
-                    found.insert(message.partition(), compared(place, Message::detach(&message)));
+                let partition = message.partition();
+                if let Some(place) = wanted.remove(&partition) {
+                    found.insert(partition, compared(place, Message::detach(&message)));
+                    // A broker exceeds FETCH_BYTES for one partition of a request alone, and a batch may
+                    // be larger: what comes behind this message would keep the others waiting.
+                    let mut done = TopicPartitionList::new();
+                    done.add_partition(topic, partition);
+                    consumer.pause(&done).map_err(TopicError::Consume)?;
                 }
             }
             // Whatever was there has been compacted, up to the end.

@@ -212,6 +212,40 @@ async fn a_stream_of_messages_is_acknowledged_in_order_through_a_small_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn places_are_found_at_once_however_large_the_batches_behind_them_are() {
+    const ROUNDS: u64 = 20_000;
+    /// Of a read that fails after 15 s.
+    const AT_ONCE: Duration = Duration::from_secs(5);
+    let test = Test::new("places").await;
+    let names = TopicNames::new(format!("{}.wide", test.names.prefix()));
+    let layout = TopicLayout { partitions: 16, replication: 1 };
+    ensure_topics(&test.brokers, &names, &layout).await.unwrap();
+    let topic = names.user_coupon();
+    let mut producer = OrderedProducer::connect(
+        &test.brokers,
+        std::slice::from_ref(&topic),
+        ProducerOptions::default(),
+    )
+    .await
+    .unwrap();
+    let mut places = None;
+    for number in 0..ROUNDS {
+        let (key, payload) = ((number % 50).to_string(), [b'x'; 1_000]);
+        let record = Record { topic: &topic, key: key.as_bytes(), payload: &payload, headers: &[] };
+        producer.enqueue(&record).await.unwrap();
+        if number == ROUNDS / 10 {
+            producer.drained().await.unwrap();
+            places = producer.places().remove(&topic);
+        }
+    }
+    tokio::time::timeout(PATIENCE, producer.drained()).await.unwrap().unwrap();
+    let begun = Instant::now();
+    let found = messages_at(&test.brokers, &topic, &places.unwrap()).await.unwrap();
+    assert!(found.values().all(|found| matches!(found, Found::Same(_))), "{found:?}");
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_message_between_idle_ends_takes_milliseconds() {
     const ROUNDS: usize = 200;
     let test = Test::new("latency").await;

@@ -1,0 +1,191 @@
+//! Every decoder of ours for bytes from outside, for `fuzz/` and the test that runs its corpus; nobody
+//! else may call it. Each takes any bytes, and fails only where a promise is broken: what is read can be
+//! written, what is written is JSON, nothing grows beyond its limit.
+
+use crate::{
+    assembler::{Assembled, Assembler, Limits, Transaction},
+    bytes::Bytes,
+    cell::Cell,
+    checkpoint::Checkpoint,
+    column::Kind,
+    compressed::{Payload, inflate},
+    decimal,
+    encode::{self, Place},
+    event::{Change, Query, Quoting},
+    json,
+    position::{Flavor, GtidSet},
+    rows::{RowChange, Rows},
+    source::Packet,
+    statement,
+    table::{Column, Table},
+    tables::Followed,
+    xa::Xid,
+};
+
+/// Longest event that is read, compressed or not.
+const EVENT_BYTES_MAX: usize = 64 * 1024;
+
+/// Most events taken out of one compressed transaction: a bomb would hold any number.
+const PAYLOAD_EVENTS_MAX: usize = 1_000;
+
+/// The tables that are followed here, in database `d`.
+const TABLES: &[&str] = &["t", "stock_movement"];
+
+const PLACE: Place<'_> =
+    Place { gtid: "0-1-42", file: "binlog.000002", end: 815, committed_ms: 0, now_ms: 0 };
+
+/// A stream of events, each a kind, the low byte of its flags, the length of its body in two bytes with
+/// the low one first, and the body. What cannot be read ends the connection, and another one begins.
+pub fn binlog(data: &[u8]) {
+    let limits = Limits { packet_bytes_max: EVENT_BYTES_MAX, spill_folder: std::env::temp_dir() };
+    let mut assembler = Assembler::new(Followed { database: "d".into(), tables: TABLES }, limits);
+    let mut bytes = Bytes::new(data);
+    while let Some(packet) = packet(&mut bytes) {
+        match assembler.accept(packet) {
+            Ok(Assembled::Transaction(transaction)) => publish(&transaction),
+            Ok(Assembled::Nothing | Assembled::Idle) => {}
+            Err(_) => assembler.reconnected(),
+        }
+    }
+}
+
+fn packet(bytes: &mut Bytes<'_>) -> Option<Packet> {
+    let (kind, flags) = (bytes.u8().ok()?, bytes.u8().ok()?);
+    let length = usize::from(bytes.u16().ok()?);
+    let mut event = vec![0, 0, 0, 0, kind, 1, 0, 0, 0, 0, 0, 0, 0, 50, 0, 0, 0, flags, 0];
+    event.extend(bytes.take(length).ok()?);
+    let end = event.len();
+    Some(Packet::new(event, 0, end))
+}
+
+fn publish(transaction: &Transaction) {
+    let mut out = Vec::new();
+    for packet in transaction.rows.packets() {
+        let packet = packet.expect("the folder for temporary files can be read");
+        all_rows(&packet.table, packet.change, packet.version, packet.body(), &mut out);
+    }
+}
+
+/// A change and version, the length of a table map in two bytes, the table map, a rows event.
+pub fn rows(data: &[u8]) {
+    let mut bytes = Bytes::new(data);
+    let (Ok(choice), Ok(length)) = (bytes.u8(), bytes.u16()) else { return };
+    let Ok(map) = bytes.take(usize::from(length)) else { return };
+    let Ok(table) = Table::parse(map) else { return };
+    let change = match choice % 3 {
+        0 => Change::Insert,
+        1 => Change::Update,
+        _ => Change::Delete,
+    };
+    all_rows(&table, change, 1 + choice / 3 % 2, bytes.rest(), &mut Vec::new());
+}
+
+fn all_rows(table: &Table, change: Change, version: u8, body: &[u8], out: &mut Vec<u8>) {
+    let Ok(mut rows) = Rows::new(table, change, version, body) else { return };
+    while let Ok(Some(row)) = rows.next_row() {
+        written(out, table, change, &row);
+    }
+}
+
+/// Writes a row's event. Text that is not UTF-8 is refused; everything else becomes JSON.
+fn written(out: &mut Vec<u8>, table: &Table, change: Change, row: &RowChange<'_>) {
+    out.clear();
+    if encode::event(out, table, change, row, &PLACE, 7).is_ok() {
+        let read = serde_json::from_slice::<serde::de::IgnoredAny>(out);
+        assert!(read.is_ok(), "an event is not JSON: {}", String::from_utf8_lossy(out));
+    }
+}
+
+/// A column's type, the two bytes of its metadata, its collation, and a cell.
+pub fn cell(data: &[u8]) {
+    let mut bytes = Bytes::new(data);
+    let Ok([code, first, second, collation]) = bytes.array::<4>() else { return };
+    let Ok(kind) = Kind::parse(code, &mut Bytes::new(&[first, second])) else { return };
+    let kind = kind.with_collation(u64::from(collation));
+    let Ok(Some(cell)) = Cell::read(kind, &mut bytes) else { return };
+    let labels = vec!["small".to_owned(), "\"large\"".to_owned()];
+    let column = Column { labels, ..Column::new("c".to_owned(), kind) };
+    let table = Table { database: "d".into(), name: "t".into(), columns: vec![column] };
+    let row = RowChange { before: None, after: Some(vec![cell]) };
+    written(&mut Vec::new(), &table, Change::Insert, &row);
+}
+
+/// A table map's body.
+pub fn table_map(data: &[u8]) {
+    if let Ok(table) = Table::parse(data) {
+        let keys = table.columns.iter().map(|column| column.key.len()).sum::<usize>();
+        // A control character of a name takes six bytes, quotes and colon three.
+        assert!(keys <= 6 * data.len() + 3 * table.columns.len(), "names grew to {keys} bytes");
+    }
+}
+
+/// What MariaDB compresses: a part of one event.
+pub fn compressed_event(data: &[u8]) {
+    if let Ok(inflated) = inflate(data, EVENT_BYTES_MAX) {
+        assert!(inflated.len() <= EVENT_BYTES_MAX, "{} bytes came out", inflated.len());
+    }
+}
+
+/// What MySQL compresses: the events of a transaction.
+pub fn compressed_transaction(data: &[u8]) {
+    let Ok(mut payload) = Payload::parse(data, EVENT_BYTES_MAX) else { return };
+    for _ in 0..PAYLOAD_EVENTS_MAX {
+        let Ok(Some(packet)) = payload.next_event() else { return };
+        let length = packet.event().len();
+        assert!(length <= EVENT_BYTES_MAX, "an event of {length} bytes came out");
+    }
+}
+
+/// MySQL's binary JSON.
+pub fn json_document(data: &[u8]) {
+    if let Ok(text) = json::read(data) {
+        let read = serde_json::from_str::<serde::de::IgnoredAny>(&text);
+        assert!(read.is_ok(), "a document is not JSON: {text}");
+    }
+}
+
+/// Precision, scale, a DECIMAL.
+pub fn decimal_number(data: &[u8]) {
+    let mut bytes = Bytes::new(data);
+    let Ok([precision, scale]) = bytes.array::<2>() else { return };
+    if let Ok(text) = decimal::read(usize::from(precision), usize::from(scale), &mut bytes) {
+        let digits = text.strip_prefix('-').unwrap_or(&text);
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+        let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        assert!(number(whole) && number(fraction), "{text} is not a number");
+    }
+}
+
+/// A byte for the session's quotes, a statement.
+pub fn statement_text(data: &[u8]) {
+    let Some((quotes, text)) = data.split_first() else { return };
+    let quoting =
+        Quoting { double_quoted_names: quotes & 1 == 1, plain_backslashes: quotes & 2 == 2 };
+    let _read = statement::classify(text);
+    let _read = Xid::from_statement(text);
+    let followed = Followed { database: "d".into(), tables: TABLES };
+    for database in ["d", "other"] {
+        let query = Query { database: database.as_bytes(), text, quoting };
+        let _found = statement::changes_rows_of(query, &followed);
+    }
+}
+
+/// A GTID position of either flavor. One that is read means the same when it is written.
+pub fn gtid_position(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    for flavor in [Flavor::MariaDb, Flavor::MySql] {
+        if let Ok(set) = GtidSet::parse(flavor, text) {
+            let again = GtidSet::parse(flavor, &set.to_string());
+            assert_eq!(again.as_ref(), Ok(&set), "{text:?} is not what it was");
+        }
+    }
+}
+
+/// A record of the checkpoint's topic. One that is read means the same when it is written.
+pub fn checkpoint_record(data: &[u8]) {
+    let Ok(checkpoint) = topic::decode::<Checkpoint>(data) else { return };
+    let _position = checkpoint.position();
+    let written = serde_json::to_vec(&checkpoint).expect("numbers and texts can be written");
+    let again = topic::decode::<Checkpoint>(&written).ok();
+    assert_eq!(again.as_ref(), Some(&checkpoint), "a checkpoint is not what it was");
+}

@@ -1,0 +1,39 @@
+//! What ROLLBACK TO undoes does not come out, also where the server logs it: because a table without
+//! transactions was involved.
+
+use super::{servers::Database, tap::Tap};
+
+/// `{}`: something that makes the server log all of it, or nothing.
+const LOAD: &str = "
+    begin;
+        insert into t values (1);
+        savepoint Place;
+        {}
+        insert into t values (2);
+        savepoint PLACE;
+        insert into t values (3);
+        rollback to place;
+        insert into t values (4);
+        savepoint `odd ``name`;
+        insert into t values (5);
+        rollback to `ODD ``NAME`;
+        insert into t values (6);
+    commit;";
+
+#[test]
+fn savepoints_are_those_of_the_server_whatever_their_names_case() {
+    for server in Database::all() {
+        let mut tap = Tap::on(&server);
+        tap.sql(
+            "create table t (id int primary key); create table elsewhere (id int) engine = myisam;",
+        );
+        // MySQL refuses the mixture as long as it has GTIDs.
+        let involved = if server.is_mariadb { "insert into elsewhere values (1);" } else { "" };
+        tap.sql(&LOAD.replace("{}", involved));
+        let held = tap.sql("select id from t order by id");
+        let rows = tap.rows();
+        let told: Vec<&str> = rows.iter().map(|row| row.after("id")).collect();
+        assert_eq!(told, held.lines().collect::<Vec<_>>());
+        assert_eq!(told, ["1", "2", "4", "6"]);
+    }
+}
