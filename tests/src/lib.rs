@@ -3,7 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 pub mod campaign;
+pub mod heard;
+pub mod mixed_load;
+pub mod server_binlog;
 pub mod tail;
+pub mod tail_campaign;
 
 use std::{fmt, fs, time::Duration};
 

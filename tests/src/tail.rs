@@ -71,12 +71,13 @@ impl Tail {
 
     /// Runs statements in one session; returns what they print.
     pub fn sql(&self, text: &str) -> String {
-        let mut client = client(&self.scope.endpoints.database_url).spawn().unwrap();
-        client.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        let output = client.wait_with_output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{errors} in: {text:.200}");
-        String::from_utf8(output.stdout).unwrap()
+        sql(&self.scope.endpoints.database_url, text)
+    }
+
+    /// Has the server begin its next binlog file; returns its name.
+    pub fn next_binlog_file(&self) -> String {
+        let files = self.sql("flush binary logs; show binary logs");
+        files.lines().last().unwrap().split('\t').next().unwrap().to_owned()
     }
 
     /// Inserts coupons, many in one transaction; each of its own user.
@@ -192,13 +193,41 @@ pub fn row(id: i64) -> String {
     )
 }
 
-/// A client of the database, ready to be spawned.
-pub fn client(database_url: &str) -> Command {
+/// Runs statements in one session; returns what they print.
+///
+/// # Panics
+/// One fails.
+pub fn sql(database_url: &str, text: &str) -> String {
+    let mut client = client(database_url).spawn().unwrap();
+    client.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = client.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors} in: {text:.200}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The parts of a database's URL.
+pub(crate) struct Address<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) password: &'a str,
+    pub(crate) host: &'a str,
+    pub(crate) port: &'a str,
+    pub(crate) database: &'a str,
+}
+
+/// Takes a database's URL apart.
+pub(crate) fn address(database_url: &str) -> Address<'_> {
     let rest = database_url.strip_prefix("mysql://").unwrap();
     let (login, rest) = rest.split_once('@').unwrap();
     let (user, password) = login.split_once(':').unwrap();
     let (host, rest) = rest.split_once(':').unwrap();
     let (port, database) = rest.split_once('/').unwrap();
+    Address { user, password, host, port, database }
+}
+
+/// A client of the database, ready to be spawned.
+pub fn client(database_url: &str) -> Command {
+    let Address { user, password, host, port, database } = address(database_url);
     let mut client = Command::new("mariadb");
     client
         .args(["--default-character-set=utf8mb4", "-NB", "-h", host, "-P", port, "-u", user])

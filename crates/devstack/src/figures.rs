@@ -28,8 +28,17 @@ impl Process {
 
     /// The memory that it holds, in MiB; absent: it does not run.
     pub fn resident_mib(&self) -> Option<f64> {
+        self.memory_mib("VmRSS:")
+    }
+
+    /// The most memory that it has held, in MiB; absent: it does not run.
+    pub fn peak_mib(&self) -> Option<f64> {
+        self.memory_mib("VmHWM:")
+    }
+
+    fn memory_mib(&self, name: &str) -> Option<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
         Some(kib / 1024.0)
     }

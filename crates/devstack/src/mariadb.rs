@@ -52,6 +52,11 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     Ok(process)
 }
 
+/// The reader of binlogs that comes with the server.
+pub(crate) fn binlog_reader() -> Result<Command> {
+    Ok(Command::new(paths::program("mariadb-binlog")?))
+}
+
 /// `10.11.6-MariaDB-0+deb12u1`: data folders of two versions are not the same.
 fn version(mariadbd: &Path) -> Result<String> {
     let output = Command::new(mariadbd)

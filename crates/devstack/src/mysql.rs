@@ -14,6 +14,9 @@ const VERSION: &str = "9.7";
 /// Its process, record, log and folder.
 const NAME: &str = Flavor::Mysql.name();
 
+/// Where the server lies in that folder.
+const SERVER: &str = "usr/sbin/mysqld";
+
 /// What the tailer and the trigger need, and what makes a commit durable; rows are logged whole by default.
 const SETTINGS: &[&str] = &[
     "--server-id=1",
@@ -43,7 +46,7 @@ const SETTINGS: &[&str] = &[
 
 /// The server of the stack in `dir`, with its data folder made if it is not there yet.
 pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
-    let (loader, program) = program()?;
+    let (loader, program) = program(SERVER)?;
     let home = dir.join(NAME);
     let data = datadir::prepare(&home, &format!("mysql-{VERSION}-data"), initialise)?;
     let init = datadir::write_init_sql(&home)?;
@@ -58,14 +61,22 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     Ok(process)
 }
 
-/// The loader, and its arguments up to mysqld.
-fn program() -> Result<(PathBuf, Vec<String>)> {
+/// The reader of binlogs that comes with the server.
+pub(crate) fn binlog_reader() -> Result<Command> {
+    let (loader, program) = program("usr/bin/mysqlbinlog")?;
+    let mut reader = Command::new(loader);
+    reader.args(program);
+    Ok(reader)
+}
+
+/// The loader, and its arguments up to the program.
+fn program(program: &str) -> Result<(PathBuf, Vec<String>)> {
     let root = root()?;
     let libraries = root.join("usr/lib/x86_64-linux-gnu");
     let arguments = vec![
         "--library-path".to_owned(),
         format!("{}:{}", libraries.display(), root.join("usr/lib/mysql/private").display()),
-        root.join("usr/sbin/mysqld").display().to_string(),
+        root.join(program).display().to_string(),
     ];
     Ok((libraries.join("ld-linux-x86-64.so.2"), arguments))
 }
@@ -82,7 +93,7 @@ fn installation() -> Result<[String; 4]> {
 }
 
 fn initialise(data: &Path, log: &Path) -> Result<()> {
-    let (loader, program) = program()?;
+    let (loader, program) = program(SERVER)?;
     let mut mysqld = Command::new(loader);
     mysqld
         .args(program)

@@ -44,6 +44,24 @@ impl OwnBroker {
         self.server.start().await
     }
 
+    /// Ends it and starts it without a topic's messages: the topic is there, and empty.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn lose(&mut self, topic: &str) -> Result<()> {
+        self.server.kill()?;
+        let data = self.dir.join(DATA);
+        for entry in fs::read_dir(&data).map_err(Error::file("read", &data))? {
+            let path = entry.map_err(Error::file("read", &data))?.path();
+            // A folder for each partition: `<topic>-<number>`.
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.rsplit_once('-').is_some_and(|(of, _)| of == topic) {
+                fs::remove_dir_all(&path).map_err(Error::file("remove", &path))?;
+            }
+        }
+        self.server.start().await
+    }
+
     /// Where it is.
     pub fn brokers(&self) -> String {
         self.server.address().to_string()

@@ -1,7 +1,7 @@
 //! [`OwnView`]: a view's Redis of one test alone.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{Error, Options, Process, Result, paths, redis};
 
@@ -24,6 +24,18 @@ impl OwnView {
         fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
         let server = redis::prepare_view(&dir, &Options::default())?;
         let mut server = server.arguments(settings.iter().copied());
+        server.start().await?;
+        Ok(Self { server, dir })
+    }
+
+    /// Starts one that is set by a configuration file, as a gate perhaps; only its port and folder are ours.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn by_file(name: &str, file: &Path) -> Result<Self> {
+        let dir = paths::project_root().join(".dev/test/own").join(name);
+        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        let mut server = redis::prepare_by_file(name, file, &dir)?;
         server.start().await?;
         Ok(Self { server, dir })
     }

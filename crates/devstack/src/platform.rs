@@ -9,11 +9,6 @@ use crate::probe::Probe;
 use crate::process::{Process, tail};
 use crate::{Endpoints, Error, Result, Scope, Tie, paths, ports};
 
-/// Secret of a private platform's tokens unless another is given; `./dev up` makes its own.
-const JWT_SECRET: &str = "a-private-platform-signs-with-this";
-/// Key of a private platform's operator unless another is given.
-const OPERATOR_KEY: &str = "a-private-platform-is-run-with-this";
-
 /// What may differ between platforms.
 #[derive(Clone, Debug)]
 pub struct PlatformOptions {
@@ -36,7 +31,7 @@ pub struct PlatformOptions {
 }
 
 impl PlatformOptions {
-    /// One api, no prefix, the topics of the default prefix; logs in `dir`.
+    /// One api, no prefix, the topics of the default prefix, secrets of its own; logs in `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -44,8 +39,8 @@ impl PlatformOptions {
             key_prefix: String::new(),
             topic_prefix: "coupon".to_owned(),
             apis: 1,
-            jwt_secret: JWT_SECRET.to_owned(),
-            operator_key: OPERATOR_KEY.to_owned(),
+            jwt_secret: random_key(),
+            operator_key: random_key(),
             environment: BTreeMap::new(),
         }
     }
@@ -199,6 +194,11 @@ impl Platform {
     }
 }
 
+/// 256 bits, for a platform on a private address; `./dev up` takes its keys from the system.
+fn random_key() -> String {
+    format!("{:032x}{:032x}", fastrand::u128(..), fastrand::u128(..))
+}
+
 fn ignore_not_running(error: Error) -> Result<()> {
     match error {
         Error::NotRunning { .. } => Ok(()),
@@ -213,6 +213,10 @@ const PARTITIONS: &str = "8";
 /// How long a killed tailer's place stays taken: the least that our own broker allows.
 const LEADER_TIMEOUT_MS: &str = "1000";
 
+/// Claims a minute of one user. Crowds are few users who claim as fast as they can: nobody shall meet a
+/// limit that is meant for people, but every claim is counted.
+const CLAIMS_PER_USER: &str = "1000000";
+
 fn environment(endpoints: &Endpoints, options: &PlatformOptions) -> BTreeMap<String, String> {
     // The tailer registers as a replica: two with one number throw each other off the server.
     let server_id = fastrand::u32(1_000..=2_000_000_000).to_string();
@@ -222,6 +226,8 @@ fn environment(endpoints: &Endpoints, options: &PlatformOptions) -> BTreeMap<Str
         ("TOPIC_PARTITIONS", PARTITIONS),
         ("JWT_SECRET", &options.jwt_secret),
         ("OPERATOR_KEY", &options.operator_key),
+        ("CLAIMS_PER_USER_SECOND", CLAIMS_PER_USER),
+        ("CLAIMS_PER_USER_MINUTE", CLAIMS_PER_USER),
         ("SERVER_ID", &server_id),
         ("LEADER_TIMEOUT_MS", LEADER_TIMEOUT_MS),
     ];

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::probe::Probe;
 use crate::process::Process;
-use crate::{Error, Options, Result, paths, ports};
+use crate::{Error, Options, Result, Tie, paths, ports};
 
 /// Memory of each: far above what demo and tests hold, far below a small machine's.
 const MAX_MEMORY: &str = "256mb";
@@ -24,6 +24,19 @@ pub(crate) fn prepare_gate(dir: &Path, options: &Options) -> Result<Process> {
 /// The view of the stack in `dir`.
 pub(crate) fn prepare_view(dir: &Path, options: &Options) -> Result<Process> {
     prepare("redis-view", VIEW, dir, options)
+}
+
+/// A server that is set by a configuration file; only its port and folder are ours.
+pub(crate) fn prepare_by_file(name: &str, file: &Path, dir: &Path) -> Result<Process> {
+    let program = paths::program("redis-server")?;
+    let home = dir.join(name);
+    fs::create_dir_all(&home).map_err(Error::file("create", &home))?;
+    let port = ports::free()?;
+    let (file, home, number) =
+        (file.display().to_string(), home.display().to_string(), port.to_string());
+    let arguments = [&file, "--port", &number, "--dir", &home].map(str::to_owned);
+    let process = Process::new(name, program, dir, port, Probe::Redis, Tie::Owner);
+    Ok(process.arguments(arguments))
 }
 
 fn prepare(name: &str, settings: &[&str], dir: &Path, options: &Options) -> Result<Process> {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::datadir::{DATABASE, PASSWORD, USER};
 use crate::{Endpoints, Error, Process, Result, Tie, kafka, mariadb, mysql, paths, redis};
@@ -22,6 +23,18 @@ impl Flavor {
         match self {
             Self::Mariadb => "mariadb",
             Self::Mysql => "mysql",
+        }
+    }
+
+    /// The program by which the server's makers print a binlog as text (`mariadb-binlog`, `mysqlbinlog`),
+    /// without arguments.
+    ///
+    /// # Errors
+    /// [`Error::NotInstalled`].
+    pub fn binlog_reader(self) -> Result<Command> {
+        match self {
+            Self::Mariadb => mariadb::binlog_reader(),
+            Self::Mysql => mysql::binlog_reader(),
         }
     }
 }

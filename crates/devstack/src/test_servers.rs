@@ -55,6 +55,11 @@ impl TestServers {
         Self { endpoints: servers.endpoints() }
     }
 
+    /// Servers at these addresses.
+    pub fn at(endpoints: Endpoints) -> Self {
+        Self { endpoints }
+    }
+
     /// The same servers with another view's Redis.
     #[must_use]
     pub fn with_view(mut self, url: &str) -> Self {

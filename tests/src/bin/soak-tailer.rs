@@ -1,0 +1,43 @@
+//! `soak-tailer`: the tailer's kill campaign for as many rounds as wanted; `./dev soak tailer`. Ends with
+//! exit code 101 and the difference as soon as the topics tell otherwise than the server.
+#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
+#![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
+
+use std::fs;
+
+use clap::Parser;
+use devstack::{Flavor, Options, Servers, TestServers, project_root};
+use pipeline_tests::tail_campaign;
+
+/// Kills and stops tailers under load, round after round, and holds them against the server's own words.
+#[derive(Parser)]
+struct Cli {
+    /// Rounds.
+    #[arg(long, default_value_t = 100)]
+    rounds: u32,
+    /// What faults and moments follow from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Which server is tailed.
+    #[arg(long, value_enum, default_value_t)]
+    flavor: Flavor,
+}
+
+#[tokio::main]
+async fn main() {
+    let cli = Cli::parse();
+    let dir = project_root().join(format!(".dev/soak-tailer-{}-{}", cli.flavor.name(), cli.seed));
+    drop(fs::remove_dir_all(&dir));
+    let options = Options { flavor: cli.flavor, ..Options::default() };
+    let mut servers = Servers::start(&dir, &options).await.unwrap();
+    let scope = TestServers::private(&servers).scope("soaktailer");
+    println!("seed {}, {} rounds on {}", cli.seed, cli.rounds, cli.flavor.name());
+    let totals = tail_campaign::run(scope, cli.rounds, cli.seed, |line| println!("{line}")).await;
+    println!(
+        "seed {}: {} rounds, {} faults; {} committed changes are told, each and in order, nothing else \
+         is; {} messages came again, {} leaders were fenced",
+        cli.seed, cli.rounds, totals.strikes, totals.changes, totals.duplicates, totals.fenced,
+    );
+    servers.stop().await.unwrap();
+    fs::remove_dir_all(&dir).unwrap();
+}

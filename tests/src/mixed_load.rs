@@ -1,0 +1,197 @@
+//! A load for the tailer: writers side by side, each with a session of its own, and everything that a
+//! transaction can be.
+//!
+//! Statements follow from the seed; how the sessions mix does not. Nobody keeps account of what of it
+//! was committed: the server's binlog says so.
+
+use std::{fmt::Write as _, io::Write as _, process::Stdio, thread};
+
+use fastrand::Rng;
+
+use crate::tail::client;
+
+/// Sessions side by side.
+const WRITERS: i64 = 4;
+
+/// Users of all coupons: each writer changes coupons of all of them.
+const USERS: i64 = 50;
+
+/// Statements and transactions of a session. With them a load lasts a second or two.
+const STEPS: usize = 200;
+
+/// Most rows of an ordinary statement.
+const ROWS_MAX: i64 = 40;
+
+/// The large transaction: statements, and rows of each. More than two megabytes, so that the tailer keeps
+/// its rows on disk until it ends.
+const LARGE: (i64, i64) = (4, 6_000);
+
+/// One load in so many has one: it takes as long as all the rest.
+const LOADS_TO_LARGE: i64 = 3;
+
+/// Ids of one load, and of one writer in it.
+const IDS_OF_LOAD: i64 = 1_000_000;
+const IDS_OF_WRITER: i64 = 100_000;
+
+/// A table without followed rows. In MariaDB one without transactions: it makes the server log rows that
+/// are rolled back to a savepoint.
+pub const DIARY: &str = "create table diary (number int)";
+
+/// What differs between loads.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// Where to.
+    pub database_url: String,
+    /// What the statements follow from.
+    pub seed: u64,
+    /// No two loads of a database have one number, which begins with 1.
+    pub number: i64,
+    /// Whether rows are deleted too, as the platform never does.
+    pub deletes: bool,
+}
+
+impl Load {
+    /// Runs it to its end. A session that loses its server goes no further.
+    pub fn run(&self) {
+        thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                scope.spawn(move || self.session(writer));
+            }
+        });
+    }
+
+    fn session(&self, writer: i64) {
+        let mut client = client(&self.database_url)
+            // A statement that another session is in the way of is not the end.
+            .arg("--force")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut input = client.stdin.take().unwrap();
+        let first = self.number * IDS_OF_LOAD + writer * IDS_OF_WRITER;
+        let random = Rng::with_seed(self.seed ^ first.unsigned_abs());
+        let mut statements = Statements { random, first, next: first, mark: first };
+        let has_large = writer == 0 && self.number % LOADS_TO_LARGE == 1;
+        for step in 0..STEPS {
+            let text = if has_large && step == STEPS / 2 {
+                statements.large()
+            } else {
+                statements.any(self.deletes)
+            };
+            if input.write_all(text.as_bytes()).is_err() {
+                break;
+            }
+        }
+        drop(input);
+        client.wait().unwrap();
+    }
+}
+
+/// One session's statements.
+struct Statements {
+    random: Rng,
+    /// Its first coupon.
+    first: i64,
+    /// Its next.
+    next: i64,
+    /// Its last mark: each statement leaves another one in its rows.
+    mark: i64,
+}
+
+impl Statements {
+    fn any(&mut self, deletes: bool) -> String {
+        let rows = self.random.i64(1..=ROWS_MAX);
+        match self.random.u8(0..14) {
+            0..=2 => self.insert(rows),
+            3..=5 => self.update(),
+            6 => format!(
+                "begin; {} {} {} commit;\n",
+                self.insert(rows),
+                self.update(),
+                self.insert(1)
+            ),
+            7 => format!("begin; {} {} rollback;\n", self.insert(rows), self.update()),
+            8 | 9 => self.savepoints(),
+            10 => self.xa(),
+            11 if deletes => format!("delete from user_coupon where id = {};\n", self.one()),
+            11 | 12 => "insert into diary values (1);\n".to_owned(),
+            _ => self.movement(),
+        }
+    }
+
+    fn insert(&mut self, rows: i64) -> String {
+        self.mark += 1;
+        let mark = self.mark;
+        let mut text = "insert into user_coupon values ".to_owned();
+        for id in self.next..self.next + rows {
+            let user = 1 + self.random.i64(0..USERS);
+            let comma = if id == self.next { "" } else { "," };
+            write!(
+                text,
+                "{comma}({id}, 7, {user}, {id}, 9, 1, 0, 1, {user}, utc_timestamp(3), \
+                 utc_timestamp(3), utc_timestamp(3), '2027-02-01', null, '{mark}', null)"
+            )
+            .unwrap();
+        }
+        self.next += rows;
+        text + ";\n"
+    }
+
+    fn update(&mut self) -> String {
+        self.mark += 1;
+        let (mark, from) = (self.mark, self.one());
+        let to = (from + self.random.i64(0..10)).min(self.next - 1);
+        format!(
+            "update user_coupon set version = version + 1, order_ref = '{mark}' \
+             where id between {from} and {to};\n"
+        )
+    }
+
+    /// A coupon of its own, which may be there or not.
+    fn one(&mut self) -> i64 {
+        self.random.i64(self.first..self.next.max(self.first + 1))
+    }
+
+    fn savepoints(&mut self) -> String {
+        let diary = if self.random.bool() { "insert into diary values (2);" } else { "" };
+        let end = if self.random.u8(0..4) == 0 { "rollback" } else { "commit" };
+        format!(
+            "begin; {} savepoint one; {} {diary} savepoint two; {} rollback to one; {} {} {end};\n",
+            self.insert(2),
+            self.insert(3),
+            self.update(),
+            self.insert(1),
+            self.update(),
+        )
+    }
+
+    fn xa(&mut self) -> String {
+        let name = format!("'x{}'", self.next);
+        let rows = format!("{} {}", self.insert(2), self.update());
+        match self.random.u8(0..3) {
+            0 => format!("xa start {name}; {rows} xa end {name}; xa commit {name} one phase;\n"),
+            kind => {
+                let end = if kind == 1 { "commit" } else { "rollback" };
+                format!(
+                    "xa start {name}; {rows} xa end {name}; xa prepare {name}; xa {end} {name};\n"
+                )
+            }
+        }
+    }
+
+    fn movement(&mut self) -> String {
+        self.mark += 1;
+        let (template, mark) = (self.random.i64(1..10), self.mark);
+        format!(
+            "insert into stock_movement values ({template}, {mark}, {mark}, 'more', 'nobody', \
+             utc_timestamp(3));\n"
+        )
+    }
+
+    fn large(&mut self) -> String {
+        let (statements, rows) = LARGE;
+        let inserts: String = (0..statements).map(|_| self.insert(rows)).collect();
+        format!("begin; {inserts} {} commit;\n", self.update())
+    }
+}

@@ -1,0 +1,41 @@
+//! The tailer's kill campaign in short; `./dev soak tailer` runs it for as long as wanted.
+
+use std::io::Write as _;
+
+use devstack::{Error, Flavor, OwnDatabase, TestServers};
+use pipeline_tests::tail_campaign;
+
+/// Rounds of the test.
+const ROUNDS: u32 = 10;
+
+#[tokio::test]
+async fn tailers_killed_and_stopped_under_load_tell_exactly_what_the_server_has_committed() {
+    campaign(Flavor::Mariadb, ROUNDS).await;
+}
+
+#[tokio::test]
+async fn tailers_killed_and_stopped_under_load_tell_exactly_what_a_mysql_has_committed() {
+    campaign(Flavor::Mysql, ROUNDS).await;
+}
+
+#[expect(clippy::explicit_write, reason = "past the capture of a test's output")]
+#[expect(clippy::print_stdout, reason = "a failure must say its seed")]
+async fn campaign(flavor: Flavor, rounds: u32) {
+    let name = format!("campaign-{}", flavor.name());
+    let own = match OwnDatabase::start(&name, flavor, &[]).await {
+        Ok(own) => own,
+        Err(error @ Error::NotInstalled { .. }) if flavor == Flavor::Mysql => {
+            writeln!(std::io::stderr(), "NOT TESTED ON MYSQL: {error}").unwrap();
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let mut scope = TestServers::shared().scope(&name);
+    scope.endpoints.database_url = own.url();
+    // Another one each time; a round that fails says it.
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let totals = tail_campaign::run(scope, rounds, seed, |line| println!("{line}")).await;
+    println!("{totals:?}");
+    assert!(totals.changes > 0 && totals.duplicates > 0, "no fault met the load: {totals:?}");
+}

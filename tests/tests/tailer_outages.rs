@@ -1,0 +1,187 @@
+//! The broker goes away under the tailer: it is killed, stalls, or forgets what it was given.
+
+use std::time::Duration;
+
+use devstack::{Flavor, OwnBroker, OwnDatabase, TestServers};
+use pipeline_tests::tail::{Tail, log, told, until_leading};
+use tokio::time::{Instant, sleep};
+use topic::{Op, topic_offsets};
+
+/// Rows of a wave.
+const ROWS: i64 = 200;
+
+/// How long a tailer may take to see that its topics are not there any more: the client looks for them
+/// for half a minute before it believes so.
+const NOTICED_WITHIN: Duration = Duration::from_secs(90);
+
+/// Pause between two looks at it.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Rows that wait while the broker stalls, in the short form and in the long one: both are more than the
+/// tailer's queue, the client's and the connection's buffers hold together.
+const WAITING: i64 = 300_000;
+const WAITING_LONG: i64 = 1_000_000;
+
+/// How long it stalls: in the short form a little longer than the 10 s in which a checkpoint must be
+/// written, or is given up and written again.
+const STALL: Duration = Duration::from_secs(12);
+const STALL_LONG: Duration = Duration::from_secs(600);
+
+/// How long the rows that waited may take.
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(90);
+
+/// What a tailer may hold, MiB: 64, and the limits of its queues, before publishing and behind it.
+const PEAK_MIB: f64 = 64.0 + 8.0 + 8.0;
+
+#[tokio::test]
+async fn a_broker_that_is_killed_and_comes_back_costs_nothing() {
+    let mut broker = OwnBroker::start("killed-broker").await.unwrap();
+    let mut tail = tail_on(&broker, None).await;
+    tail.tailer().start().await.unwrap();
+    until_leading(tail.tailer()).await;
+    for wave in 0..3 {
+        let first = wave * 2 * ROWS;
+        tail.insert(first + 1..=first + ROWS);
+        broker.server.kill().unwrap();
+        tail.insert(first + ROWS + 1..=first + 2 * ROWS);
+        broker.server.start().await.unwrap();
+    }
+    tail.until_complete().await;
+    tail.assert_complete().await;
+    assert_eq!(read_by_snapshots(&tail).await, 0);
+    tail.end();
+}
+
+#[tokio::test]
+async fn a_broker_that_was_emptied_gets_everything_by_a_snapshot() {
+    let mut broker = OwnBroker::start("emptied-broker").await.unwrap();
+    let mut tail = tail_on(&broker, None).await;
+    told_and_stopped(&mut tail).await;
+    broker.empty().await.unwrap();
+    tail.insert(ROWS + 1..=2 * ROWS);
+    tail.tailer().start().await.unwrap();
+    tail.until_complete().await;
+    assert_eq!(read_by_snapshots(&tail).await, 2 * ROWS);
+    tail.assert_complete().await;
+    tail.end();
+}
+
+#[tokio::test]
+async fn a_topic_that_lost_its_messages_under_a_checkpoint_gets_everything_by_a_snapshot() {
+    let mut broker = OwnBroker::start("lossy-broker").await.unwrap();
+    let mut tail = tail_on(&broker, None).await;
+    told_and_stopped(&mut tail).await;
+    broker.lose(&tail.names.user_coupon()).await.unwrap();
+    tail.insert(ROWS + 1..=2 * ROWS);
+    tail.tailer().start().await.unwrap();
+    tail.until_complete().await;
+    assert_eq!(read_by_snapshots(&tail).await, 2 * ROWS);
+    let log = log(tail.tailer());
+    assert!(log.contains("the checkpoint does not fit"), "{log}");
+    tail.assert_complete().await;
+    tail.end();
+}
+
+#[tokio::test]
+async fn a_broker_that_is_emptied_under_a_running_tailer_gets_everything_by_a_snapshot() {
+    let mut broker = OwnBroker::start("forgetful-broker").await.unwrap();
+    let mut tail = tail_on(&broker, None).await;
+    tail.tailer().start().await.unwrap();
+    tail.insert(1..=ROWS);
+    tail.until_complete().await;
+    broker.empty().await.unwrap();
+    tail.insert(ROWS + 1..=2 * ROWS);
+    // It may end because of it; whoever runs it starts it again.
+    let deadline = Instant::now() + NOTICED_WITHIN;
+    while held(&tail).await < 2 * ROWS {
+        assert!(Instant::now() < deadline, "{}", log(tail.tailer()));
+        tail.tailer().spawn().unwrap();
+        sleep(LOOK_EVERY).await;
+    }
+    tail.until_complete().await;
+    tail.assert_complete().await;
+    tail.end();
+}
+
+#[tokio::test]
+async fn a_broker_that_stalls_costs_little_memory_and_at_most_one_reconnect() {
+    stalled("stalled", WAITING, STALL).await;
+}
+
+#[tokio::test]
+#[ignore = "ten minutes of silence; ./dev soak a_broker_that_stalls_for_ten_minutes"]
+async fn a_broker_that_stalls_for_ten_minutes_costs_little_memory_and_at_most_one_reconnect() {
+    stalled("stalled-long", WAITING_LONG, STALL_LONG).await;
+}
+
+#[expect(clippy::print_stdout, reason = "figures for the one who runs it alone")]
+async fn stalled(name: &str, rows: i64, silence: Duration) {
+    let mut broker = OwnBroker::start(&format!("{name}-broker")).await.unwrap();
+    let database = OwnDatabase::start(&format!("{name}-database"), Flavor::Mariadb, &[]).await;
+    let database = database.unwrap();
+    let mut tail = tail_on(&broker, Some(&database)).await;
+    tail.tailer().start().await.unwrap();
+    until_leading(tail.tailer()).await;
+    tail.insert(1..=ROWS);
+    tail.until_complete().await;
+    broker.server.pause().unwrap();
+    tail.insert(ROWS + 1..=ROWS + rows);
+    sleep(silence).await;
+    assert!(tail.tailer().is_running(), "{}", log(tail.tailer()));
+    assert!(is_held_back(&tail), "the rows wait elsewhere than in the server");
+    broker.server.resume().unwrap();
+    let deadline = Instant::now() + CAUGHT_UP_WITHIN;
+    while held(&tail).await < ROWS + rows {
+        assert!(Instant::now() < deadline, "{}", log(tail.tailer()));
+        sleep(LOOK_EVERY).await;
+    }
+    let tailer = &tail.platform.cdc_tailer;
+    let peak = tailer.peak_mib().unwrap();
+    let reconnects = tailer.metric("cdc_tailer_reconnects_total").await.unwrap();
+    println!("{rows} rows waited {silence:?}: peak {peak:.1} MiB, {reconnects} reconnects");
+    assert!(peak <= PEAK_MIB, "{peak} MiB");
+    assert!(reconnects <= 1.0, "{reconnects} reconnects");
+    tail.assert_complete().await;
+    assert_eq!(read_by_snapshots(&tail).await, 0);
+    tail.end();
+}
+
+/// A tailer on that broker, and on the shared server unless another is given.
+async fn tail_on(broker: &OwnBroker, database: Option<&OwnDatabase>) -> Tail {
+    let mut scope = TestServers::shared().scope("outages");
+    scope.endpoints.kafka_brokers = broker.brokers();
+    if let Some(database) = database {
+        scope.endpoints.database_url = database.url();
+    }
+    Tail::prepare(scope, |options| options).await
+}
+
+/// Everything that is there is told and in the checkpoint, and no tailer runs.
+async fn told_and_stopped(tail: &mut Tail) {
+    tail.tailer().start().await.unwrap();
+    until_leading(tail.tailer()).await;
+    tail.insert(1..=ROWS);
+    tail.until_complete().await;
+    assert!(tail.tailer().stop().await.unwrap().unwrap().success());
+    assert_eq!(read_by_snapshots(tail).await, 0);
+}
+
+/// Messages that the coupons' topic holds; none while it is not there.
+async fn held(tail: &Tail) -> i64 {
+    let held = topic_offsets(tail.brokers(), &tail.names.user_coupon()).await.unwrap_or_default();
+    held.iter().map(|partition| partition.end - partition.start).sum()
+}
+
+/// Rows that the topic has from snapshots.
+async fn read_by_snapshots(tail: &Tail) -> i64 {
+    let messages = tail.coupon_messages().await;
+    let read = messages.iter().filter(|message| told(message).0 == Op::Read);
+    i64::try_from(read.count()).unwrap()
+}
+
+/// Whether the server has more for its replica than that takes.
+fn is_held_back(tail: &Tail) -> bool {
+    let states = "select state from information_schema.processlist where command = 'Binlog Dump'";
+    let states = tail.sql(states);
+    !states.is_empty() && !states.contains("waiting for")
+}

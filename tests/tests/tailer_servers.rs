@@ -1,0 +1,193 @@
+//! The server goes away under the tailer: it is killed, replaced by its replica, or purges its binlog.
+
+use std::io::Write as _;
+
+use devstack::{Error, Flavor, OwnDatabase, TestServers};
+use pipeline_tests::{
+    heard::Heard,
+    mixed_load::{DIARY, Load},
+    server_binlog::ServerBinlog,
+    tail::{Tail, log, sql, told, until_leading},
+    until,
+};
+use tokio::task::JoinHandle;
+use topic::Op;
+
+/// A server's first binlog file.
+const FIRST_FILE: &str = "binlog.000001";
+
+/// Changes of a load that are told before something happens in the middle of it.
+const SOME: usize = 500;
+
+/// How long a replica may take to have everything, in seconds.
+const REPLICA_SECONDS: u32 = 60;
+
+#[tokio::test]
+async fn a_server_that_is_killed_and_restarted_under_load_costs_nothing() {
+    let mut own = OwnDatabase::start("restarted-server", Flavor::Mariadb, &[]).await.unwrap();
+    let mut tail = tail_on(&own).await;
+    tail.make_topics().await;
+    let mut heard = Heard::open(&tail).await;
+    tail.tailer().start().await.unwrap();
+    until_leading(tail.tailer()).await;
+    for number in 1..=2 {
+        let load = load(&tail, number);
+        heard.until_more(SOME).await;
+        match number {
+            1 => own.server.kill().unwrap(),
+            _ => drop(own.server.stop().await.unwrap()),
+        }
+        load.await.unwrap();
+        own.server.start().await.unwrap();
+    }
+    load(&tail, 3).await.unwrap();
+    assert_told(&tail, &mut heard).await;
+    assert!(tail.tailer().is_running());
+    tail.end();
+}
+
+#[tokio::test]
+async fn a_replica_that_takes_its_primarys_place_is_followed_from_the_checkpoint() {
+    failover(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn a_replica_of_mysql_that_takes_its_primarys_place_is_followed_from_the_checkpoint() {
+    failover(Flavor::Mysql).await;
+}
+
+async fn failover(flavor: Flavor) {
+    let Some(mut primary) = start("primary", flavor, &[]).await else { return };
+    let settings: &[&str] = match flavor {
+        Flavor::Mariadb => &["--server-id=2", "--log-slave-updates=ON"],
+        Flavor::Mysql => &["--server-id=2"],
+    };
+    let replica = start("replica", flavor, settings).await.unwrap();
+    let mut tail = tail_on(&primary).await;
+    replicate(flavor, &primary, &replica);
+    tail.make_topics().await;
+    let mut heard = Heard::open(&tail).await;
+    tail.tailer().start().await.unwrap();
+    until_leading(tail.tailer()).await;
+    let running = load(&tail, 1);
+    heard.until_more(SOME).await;
+    // What comes now is told from the replica's binlog.
+    tail.tailer().kill().unwrap();
+    running.await.unwrap();
+    promote(flavor, &primary, &replica);
+    primary.server.kill().unwrap();
+
+    tail.scope.endpoints.database_url = replica.url();
+    tail.tailer().set_env("DATABASE_URL", &replica.url());
+    tail.tailer().start().await.unwrap();
+    load(&tail, 2).await.unwrap();
+    assert_told(&tail, &mut heard).await;
+    let log = log(tail.tailer());
+    assert!(log.contains("the server has taken another one's place"), "{log}");
+    tail.end();
+}
+
+#[tokio::test]
+async fn a_binlog_that_was_purged_while_no_tailer_ran_is_made_good_by_a_snapshot() {
+    let own = OwnDatabase::start("purged-server", Flavor::Mariadb, &[]).await.unwrap();
+    let mut tail = tail_on(&own).await;
+    tail.tailer().start().await.unwrap();
+    until_leading(tail.tailer()).await;
+    tail.insert(1..=100);
+    tail.until_complete().await;
+    assert!(tail.tailer().stop().await.unwrap().unwrap().success());
+    tail.insert(101..=200);
+    let last = tail.next_binlog_file();
+    // A file that the server still reads for the tailer that is gone stays for a moment.
+    let purge = format!("purge binary logs to '{last}'; show binary logs");
+    until(async || tail.sql(&purge), |files| files.starts_with(&last)).await;
+    tail.insert(201..=300);
+    tail.tailer().start().await.unwrap();
+    until_leading(tail.tailer()).await;
+    tail.insert(301..=400);
+    tail.until_complete().await;
+    tail.assert_complete().await;
+    let messages = tail.coupon_messages().await;
+    let read = messages.iter().filter(|message| told(message).0 == Op::Read).count();
+    assert_eq!(read, 300, "all that was there came through the same topic");
+    tail.end();
+}
+
+/// `None`: MySQL is not installed, which is said past the capture of a test's output.
+#[expect(clippy::explicit_write, reason = "past the capture of a test's output")]
+async fn start(name: &str, flavor: Flavor, settings: &[&str]) -> Option<OwnDatabase> {
+    let name = format!("{name}-{}", flavor.name());
+    match OwnDatabase::start(&name, flavor, settings).await {
+        Ok(own) => Some(own),
+        Err(error @ Error::NotInstalled { .. }) if flavor == Flavor::Mysql => {
+            writeln!(std::io::stderr(), "NOT TESTED ON MYSQL: {error}").unwrap();
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A tailer of that server, and the table of the load.
+async fn tail_on(own: &OwnDatabase) -> Tail {
+    let mut scope = TestServers::shared().scope("servers");
+    scope.endpoints.database_url = own.url();
+    let tail = Tail::prepare(scope, |options| options).await;
+    tail.sql(DIARY);
+    tail
+}
+
+/// Begins a load; ends with it, or with its server.
+fn load(tail: &Tail, number: i64) -> JoinHandle<()> {
+    let database_url = tail.scope.endpoints.database_url.clone();
+    let load = Load { database_url, seed: 1, number, deletes: false };
+    tokio::task::spawn_blocking(move || load.run())
+}
+
+/// The topics tell what is in the server's binlog, and no table was read.
+async fn assert_told(tail: &Tail, heard: &mut Heard) {
+    let mut binlog = ServerBinlog::of(tail);
+    binlog.read_from(FIRST_FILE);
+    let differences = heard.until_told(&binlog).await;
+    assert!(differences.is_empty(), "topics and binlog differ:\n{differences}");
+    assert_eq!(heard.read, 0, "tables were read anew");
+    assert!(binlog.count > SOME);
+}
+
+/// Makes one server the other's replica, with all that it has.
+fn replicate(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
+    let port = primary.server.address().port();
+    // What a server does to itself at its first start would be its own history.
+    let statements = match flavor {
+        Flavor::Mariadb => format!(
+            "reset master; change master to master_host = '127.0.0.1', master_port = {port}, \
+             master_user = 'coupon', master_password = 'coupon', master_use_gtid = slave_pos; \
+             start slave"
+        ),
+        Flavor::Mysql => format!(
+            "reset binary logs and gtids; change replication source to \
+             source_host = '127.0.0.1', source_port = {port}, source_user = 'coupon', \
+             source_password = 'coupon', source_auto_position = 1, get_source_public_key = 1; \
+             start replica"
+        ),
+    };
+    sql(&replica.url(), &statements);
+}
+
+/// Waits until the replica has everything, and makes it a server of its own.
+fn promote(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
+    let (position, wait, part) = match flavor {
+        Flavor::Mariadb => {
+            ("select @@gtid_binlog_pos", "master_gtid_wait", "stop slave; reset slave all")
+        }
+        Flavor::Mysql => (
+            "select replace(@@global.gtid_executed, '\\n', '')",
+            "wait_for_executed_gtid_set",
+            "stop replica; reset replica all",
+        ),
+    };
+    let position = sql(&primary.url(), position);
+    let waited =
+        sql(&replica.url(), &format!("select {wait}('{}', {REPLICA_SECONDS})", position.trim()));
+    assert_eq!(waited.trim(), "0", "the replica has everything");
+    sql(&replica.url(), part);
+}
