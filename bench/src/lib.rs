@@ -3,6 +3,7 @@
 //! Each module measures one thing; the binaries in `bin/` say what is measured together.
 
 pub mod bare;
+pub mod cdc;
 pub mod hardware;
 pub mod hot;
 pub mod lists;

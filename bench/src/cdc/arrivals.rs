@@ -1,0 +1,128 @@
+//! Messages in a consumer's hands: which row, and when.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use rdkafka::{Message as _, consumer::BaseConsumer};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+use super::broker::Broker;
+
+/// How long the consumer waits before it looks whether it shall end.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Pause between two looks at what has come.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A message of any contender, as far as it is looked at.
+#[derive(Deserialize)]
+struct Changed {
+    after: Row,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    id: i64,
+}
+
+/// What has come into a topic since a moment. Dropped, it looks no more.
+pub struct Arrivals {
+    state: Arc<State>,
+    reader: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    stop: AtomicBool,
+    came: Mutex<Came>,
+}
+
+#[derive(Default)]
+struct Came {
+    /// When the first message of a row came.
+    at: HashMap<i64, Instant>,
+    failed: Option<anyhow::Error>,
+}
+
+impl Arrivals {
+    /// Looks from now on.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub fn follow(broker: &Broker, topic: &str) -> Result<Self> {
+        let consumer = broker.follow(topic)?;
+        let state = Arc::new(State::default());
+        let reader = {
+            let state = Arc::clone(&state);
+            thread::spawn(move || {
+                let failed = state.read(&consumer).err();
+                state.came().failed = failed;
+            })
+        };
+        Ok(Self { state, reader: Some(reader) })
+    }
+
+    /// When a row's first message came.
+    pub fn at(&self, id: i64) -> Option<Instant> {
+        self.state.came().at.get(&id).copied()
+    }
+
+    /// Waits until all of these have come; `false`: some have not after so long.
+    ///
+    /// # Errors
+    /// What came could not be read.
+    pub async fn all(&self, ids: &[i64], within: Duration) -> Result<bool> {
+        let deadline = Instant::now() + within;
+        loop {
+            {
+                let mut came = self.state.came();
+                if let Some(error) = came.failed.take() {
+                    bail!(error);
+                }
+                if ids.iter().all(|id| came.at.contains_key(id)) {
+                    return Ok(true);
+                }
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+impl Drop for Arrivals {
+    fn drop(&mut self) {
+        self.state.stop.store(true, Ordering::Relaxed);
+        if let Some(reader) = self.reader.take() {
+            // A panic has been seen as rows that did not come.
+            drop(reader.join());
+        }
+    }
+}
+
+impl State {
+    fn came(&self) -> MutexGuard<'_, Came> {
+        self.came.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, consumer: &BaseConsumer) -> Result<()> {
+        while !self.stop.load(Ordering::Relaxed) {
+            let Some(message) = consumer.poll(POLL) else { continue };
+            let (message, at) = (message?, Instant::now());
+            let changed: Changed = serde_json::from_slice(message.payload().unwrap_or_default())
+                .context("a message without the row's id")?;
+            self.came().at.entry(changed.after.id).or_insert(at);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! What the two libraries below a tailer do alone: decoding the binlog, and producing messages.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use mysql_cdc::{
+    binlog_client::BinlogClient, binlog_options::BinlogOptions, events::binlog_event::BinlogEvent,
+    replica_options::ReplicaOptions,
+};
+use rdkafka::{
+    ClientConfig, Message as _,
+    error::KafkaError,
+    message::OwnedMessage,
+    producer::{BaseProducer, BaseRecord, Producer as _},
+    types::RDKafkaErrorCode,
+    util::Timeout,
+};
+
+use super::{broker::Broker, load::Part, peers::Site};
+
+/// Our number among the server's replicas while decoding.
+const SERVER_ID: u32 = 184_200;
+
+/// Messages that are produced over and over: their bytes fit into memory, and no cache holds them all.
+const DISTINCT: usize = 50_000;
+
+/// Messages between two looks at what was acknowledged.
+const POLL_EVERY: usize = 1_000;
+
+/// Rows a second that the bare crate's iterator decodes, with the position unused and nothing sent.
+///
+/// # Errors
+/// It fails, or ends before the part's last row.
+pub fn decode_per_s(site: &Site, part: &Part) -> Result<f64> {
+    let place = &part.from;
+    let offset = u32::try_from(place.offset)?;
+    let mut client = BinlogClient::new(ReplicaOptions {
+        hostname: site.host.clone(),
+        port: site.port,
+        username: site.user.clone(),
+        password: site.password.clone(),
+        server_id: SERVER_ID,
+        blocking: false,
+        binlog: BinlogOptions::from_position(place.file.clone(), offset),
+        ..ReplicaOptions::default()
+    });
+    let failed = |error| anyhow!("mysql_cdc: {error:?}");
+    let began = Instant::now();
+    let (mut rows, wanted) = (0, usize::try_from(part.rows)?);
+    for event in client.replicate().map_err(failed)? {
+        let (_, event) = event.map_err(failed)?;
+        rows += match event {
+            BinlogEvent::WriteRowsEvent(event) => event.rows.len(),
+            BinlogEvent::UpdateRowsEvent(event) => event.rows.len(),
+            BinlogEvent::DeleteRowsEvent(event) => event.rows.len(),
+            _ => 0,
+        };
+        if rows >= wanted {
+            return Ok(wanted as f64 / began.elapsed().as_secs_f64());
+        }
+    }
+    Err(anyhow!("mysql_cdc ended after {rows} of {wanted} rows"))
+}
+
+/// Messages a second that the bare client gets acknowledged: those of `from`, over and over, to a topic of
+/// their own, idempotent and by all replicas as the tailer does.
+///
+/// # Errors
+/// The broker refuses.
+pub async fn produce_per_s(broker: &Broker, from: &str, messages: usize) -> Result<f64> {
+    let topic = "bench.ceiling";
+    broker.create(topic).await?;
+    let distinct = broker.first(from, DISTINCT.min(messages)).await?;
+    let address = broker.address().to_owned();
+    tokio::task::spawn_blocking(move || {
+        // Twice: the first time the broker compiles what it runs.
+        produce(&address, topic, &distinct, messages / 4)?;
+        produce(&address, topic, &distinct, messages)
+    })
+    .await?
+}
+
+fn produce(address: &str, topic: &str, distinct: &[OwnedMessage], messages: usize) -> Result<f64> {
+    let producer: BaseProducer = ClientConfig::new()
+        .set("bootstrap.servers", address)
+        .set("enable.idempotence", "true")
+        .set("acks", "all")
+        .set("linger.ms", "0")
+        .set("partitioner", "murmur2_random")
+        .set("queue.buffering.max.kbytes", "16384")
+        .create()?;
+    let began = Instant::now();
+    for (number, message) in distinct.iter().cycle().take(messages).enumerate() {
+        let key = message.key().unwrap_or_default();
+        let payload = message.payload().unwrap_or_default();
+        let mut record = BaseRecord::to(topic).key(key).payload(payload);
+        record.headers = message.headers().cloned();
+        while let Err((error, back)) = producer.send(record) {
+            let full = KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull);
+            ensure!(error == full, "the client refuses a message: {error}");
+            producer.poll(Timeout::After(std::time::Duration::from_millis(1)));
+            record = back;
+        }
+        if number % POLL_EVERY == 0 {
+            producer.poll(Timeout::After(std::time::Duration::ZERO));
+        }
+    }
+    producer.flush(Timeout::Never).context("not all messages were acknowledged")?;
+    Ok(messages as f64 / began.elapsed().as_secs_f64())
+}

@@ -1,0 +1,215 @@
+//! Who brings the binlog into a topic: our tailer, or a peer. Only one of them runs at a time.
+
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use devstack::Platform;
+
+use super::{
+    child::{Child, tail},
+    lineup::{DEBEZIUM, GO_MYSQL, TAILER},
+    load::Place,
+    peers::Site,
+};
+
+/// What a start is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// To work off what waits, as fast as possible.
+    Backlog,
+    /// To bring single changes as soon as possible.
+    Idle,
+}
+
+/// One of those that are measured.
+pub struct Contender {
+    /// Who.
+    pub name: &'static str,
+    /// Where its messages go.
+    pub topic: String,
+    /// In which rounds it runs.
+    pub rounds: Range<usize>,
+    engine: Engine,
+    site: Site,
+    child: Option<Child>,
+}
+
+enum Engine {
+    Ours(Box<Platform>),
+    GoMysql { binary: PathBuf },
+    Debezium { java: PathBuf, server: PathBuf },
+}
+
+impl Contender {
+    /// Our tailer for one round; it keeps a checkpoint of its own under its topic prefix.
+    pub fn ours(platform: Platform, site: Site, round: usize) -> Self {
+        let topic = format!("{}.user_coupon", platform.options.topic_prefix);
+        let (rounds, engine) = (round..round + 1, Engine::Ours(Box::new(platform)));
+        Self { name: TAILER, topic, rounds, engine, site, child: None }
+    }
+
+    /// The one that is written by hand; it is told where to begin, so it can do so in each round.
+    pub fn go_mysql(binary: PathBuf, site: Site, rounds: usize) -> Self {
+        let (topic, engine) = ("go-mysql.user_coupon".to_owned(), Engine::GoMysql { binary });
+        Self { name: GO_MYSQL, topic, rounds: 0..rounds, engine, site, child: None }
+    }
+
+    /// Debezium Server, in one round: it keeps its position, and takes long.
+    pub fn debezium(java: PathBuf, server: PathBuf, site: Site) -> Self {
+        let topic = format!("debezium.{}.user_coupon", site.database);
+        let engine = Engine::Debezium { java, server };
+        Self { name: DEBEZIUM, topic, rounds: 0..1, engine, site, child: None }
+    }
+
+    /// Starts it without waiting; one that keeps no position begins at `from`.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn spawn(&mut self, from: &Place, mode: Mode) -> Result<()> {
+        let command = match &mut self.engine {
+            Engine::Ours(platform) => return Ok(platform.cdc_tailer.spawn()?),
+            Engine::GoMysql { binary } => self.site.go_mysql(binary, &self.topic, from, mode),
+            Engine::Debezium { java, server } => self.site.debezium(java, server, mode)?,
+        };
+        self.child = Some(Child::spawn(&command, &self.log())?);
+        Ok(())
+    }
+
+    /// Waits until it says that it is ready, if it says so.
+    ///
+    /// # Errors
+    /// It ended.
+    pub async fn ready(&mut self) -> Result<()> {
+        match &mut self.engine {
+            Engine::Ours(platform) => Ok(platform.cdc_tailer.ready().await?),
+            Engine::GoMysql { .. } | Engine::Debezium { .. } => Ok(()),
+        }
+    }
+
+    /// Its process id.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn pid(&self) -> Result<u32> {
+        match &self.engine {
+            Engine::Ours(platform) => {
+                let pid = platform.cdc_tailer.pid().context("cdc-tailer does not run")?;
+                Ok(u32::try_from(pid)?)
+            }
+            _ => Ok(self.child.as_ref().context("the peer does not run")?.pid()),
+        }
+    }
+
+    /// Fails with the end of its log if it has ended by itself.
+    ///
+    /// # Errors
+    /// It has.
+    pub fn check(&mut self) -> Result<()> {
+        let (runs, log) = match &mut self.engine {
+            Engine::Ours(platform) => (platform.cdc_tailer.is_running(), platform.cdc_tailer.log()),
+            _ => match &mut self.child {
+                Some(child) => (child.ended()?.is_none(), self.log()),
+                None => bail!("{} was not started", self.name),
+            },
+        };
+        ensure!(runs, "{} ended by itself:\n{}", self.name, tail(&log));
+        Ok(())
+    }
+
+    /// Ends it in order, so that it saves its position.
+    ///
+    /// # Errors
+    /// It cannot be signalled.
+    pub async fn stop(&mut self) -> Result<()> {
+        if let Engine::Ours(platform) = &mut self.engine {
+            platform.cdc_tailer.stop().await?;
+        }
+        match self.child.take() {
+            Some(child) => child.stop().await,
+            None => Ok(()),
+        }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.site.folder.join("peer.log")
+    }
+}
+
+impl Site {
+    fn go_mysql(&self, binary: &Path, topic: &str, from: &Place, mode: Mode) -> Command {
+        // The client's default is the faster one under load.
+        let linger = if mode == Mode::Idle { "0" } else { "10ms" };
+        let mut command = Command::new(binary);
+        let Self { host, port, user, password, .. } = self;
+        command.arg(format!("-mysql={host}:{port}"));
+        command.arg(format!("-user={user}")).arg(format!("-password={password}"));
+        command.arg(format!("-table={}.user_coupon", self.database));
+        command.arg(format!("-brokers={}", self.brokers)).arg(format!("-topic={topic}"));
+        command.arg(format!("-from={}:{}", from.file, from.offset));
+        command.arg("-position-file=position").arg(format!("-linger={linger}"));
+        command.current_dir(&self.folder);
+        command
+    }
+
+    fn debezium(&self, java: &Path, server: &Path, mode: Mode) -> Result<Command> {
+        let config = self.folder.join("config");
+        fs::create_dir_all(&config)?;
+        let properties = fs::read_to_string(&self.debezium_properties)?;
+        fs::write(config.join("application.properties"), self.filled(properties, mode))?;
+        let mut command = Command::new(java);
+        let server = server.display();
+        command.arg("-cp").arg(format!("{server}/*:config:{server}/lib/*"));
+        command.arg("io.debezium.server.Main").current_dir(&self.folder);
+        Ok(command)
+    }
+
+    /// Debezium's settings with what stands in braces filled in.
+    fn filled(&self, properties: String, mode: Mode) -> String {
+        // Debezium's default, and what makes it quick when idle.
+        let poll_interval_ms = if mode == Mode::Idle { "10" } else { "500" };
+        let values = [
+            ("brokers", self.brokers.clone()),
+            ("host", self.host.clone()),
+            ("port", self.port.to_string()),
+            ("user", self.user.clone()),
+            ("password", self.password.clone()),
+            ("topic_prefix", "debezium".to_owned()),
+            ("table", format!("{}.user_coupon", self.database)),
+            ("poll_interval_ms", poll_interval_ms.to_owned()),
+            ("http_port", self.http_port.to_string()),
+        ];
+        values
+            .iter()
+            .fold(properties, |filled, (name, value)| filled.replace(&format!("{{{name}}}"), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_stands_in_braces_in_debeziums_settings_is_filled_in() {
+        let site = Site {
+            host: "127.0.0.1".into(),
+            port: 3306,
+            user: "u".into(),
+            password: "p".into(),
+            database: "d".into(),
+            brokers: "127.0.0.1:9092".into(),
+            folder: PathBuf::new(),
+            debezium_properties: PathBuf::new(),
+            http_port: 8080,
+        };
+        let properties = include_str!("../../peers/debezium/application.properties");
+        let filled = site.filled(properties.to_owned(), Mode::Idle);
+        assert!(!filled.contains('{'), "{filled}");
+        assert!(filled.contains("table.include.list=d.user_coupon\n"));
+        assert!(filled.contains("poll.interval.ms=10\n"));
+    }
+}

@@ -1,0 +1,66 @@
+//! What a process took of the machine, as the kernel counts it.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context as _, Result};
+
+/// Clock ticks a second in `/proc`: fixed by the kernel for all programs.
+const TICKS_PER_S: f64 = 100.0;
+
+/// Fields of `/proc/<pid>/stat` behind the name that hold the time in user and in kernel mode.
+const USER_TICKS: usize = 11;
+const KERNEL_TICKS: usize = 12;
+
+/// What a process took since it began.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Usage {
+    /// Time of all its threads on a core.
+    pub cpu: Duration,
+    /// The most memory it ever held, in MiB.
+    pub peak_mib: f64,
+}
+
+impl Usage {
+    /// Of a process that runs.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn of(pid: u32) -> Result<Self> {
+        let read = |file: &str| {
+            let path = format!("/proc/{pid}/{file}");
+            fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+        };
+        let cpu = cpu(&read("stat")?).context("a stat line of another form")?;
+        let peak_mib = peak_mib(&read("status")?).context("a status without VmHWM")?;
+        Ok(Self { cpu, peak_mib })
+    }
+}
+
+/// The name may hold anything, so fields are counted behind it.
+fn cpu(stat: &str) -> Option<Duration> {
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks = |field: usize| fields.get(field)?.parse::<f64>().ok();
+    Some(Duration::from_secs_f64((ticks(USER_TICKS)? + ticks(KERNEL_TICKS)?) / TICKS_PER_S))
+}
+
+fn peak_mib(status: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_counted_behind_a_name_with_any_characters() {
+        let stat = "7 (a) b) R 1 7 7 0 -1 4194304 90 0 0 0 150 25 0 0 20 0 4 0 100 1 1";
+        assert_eq!(cpu(stat), Some(Duration::from_millis(1750)));
+    }
+
+    #[test]
+    fn this_process_has_held_some_memory() {
+        assert!(Usage::of(std::process::id()).unwrap().peak_mib > 0.5);
+    }
+}
