@@ -8,18 +8,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cache=${COUPON_CACHE:-.dev/cache}
 mysql=$cache/mysql-9.7
 log=.dev/install-mysql.log
-# What of a whole system mysqld needs: itself, libraries, plugins, messages and character sets.
-parts=(usr/sbin/mysqld usr/lib/x86_64-linux-gnu usr/lib/mysql usr/share/mysql)
+# What of a whole system mysqld needs: itself, libraries, plugins, messages and character sets; and the
+# server's own reader of binlogs, which tests hold the tailer against.
+parts=(usr/sbin/mysqld usr/bin/mysqlbinlog usr/lib/x86_64-linux-gnu usr/lib/mysql usr/share/mysql)
 
 say() { printf '  %s\n' "$*"; }
 fail() { printf 'install-mysql: %s\n' "$*" >&2; exit 1; }
 
-if [[ -d $mysql ]]; then exit 0; fi
+if [[ -x $mysql/usr/bin/mysqlbinlog ]]; then exit 0; fi
 if ((EUID != 0)); then fail 'unpacking MySQL needs root. Run this once: sudo ops/install-mysql.sh'; fi
 mkdir -p .dev "$cache"
 exec 9> "$cache/.lock"
 flock 9
-if [[ -d $mysql ]]; then exit 0; fi
+if [[ -x $mysql/usr/bin/mysqlbinlog ]]; then exit 0; fi
 
 if ! command -v debootstrap > /dev/null; then
   say 'installing debootstrap: unpacks packages of another Debian release'
@@ -40,6 +41,9 @@ tar -C "$fresh/system" -c "${parts[@]}" | tar -C "$fresh/mysql" --no-same-owner 
 version=$("$fresh/mysql/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" \
   --library-path "$fresh/mysql/usr/lib/x86_64-linux-gnu" "$fresh/mysql/usr/sbin/mysqld" --no-defaults --version)
 case $version in
-  *' 9.7.'*) mv "$fresh/mysql" "$mysql" ;;
+  *' 9.7.'*)
+    rm -rf "$mysql" # one without mysqlbinlog
+    mv "$fresh/mysql" "$mysql"
+    ;;
   *) fail "Debian sid has another version by now: $version" ;;
 esac

@@ -36,10 +36,12 @@ missing_packages() {
   want util-linux 'setpriv and setsid: servers end with their owner, or outlive it, as asked' have setpriv
   want mariadb-server-core 'MariaDB, the truth (no system service is installed)' have mariadbd
   want mariadb-client-core 'the mariadb command, to look into the truth' have mariadb
+  want mariadb-client 'mariadb-binlog: tests hold the tailer against what the server itself makes of its binlog' have mariadb-binlog
   want redis-server 'Redis, for the gate and the view' have redis-server
   want redis-tools 'redis-cli, to look into both' have redis-cli
   want default-jre-headless 'Java, which Kafka runs on' have java
   want faketime 'libfaketime: tests put the clock of one process wrong' have faketime
+  want docker-compose 'checks compose.yaml (1 MB; no container is run)' have docker-compose
   if [[ ! -d $kafka ]]; then want maven "fetches Kafka's jars" have mvn; fi
 }
 

@@ -30,6 +30,9 @@ const USERS_PER_CALL: usize = 64;
 /// Round trips under way at once: while the server answers one, the next is written.
 const CALLS_AT_ONCE: usize = 4;
 
+/// How long nothing has to come until there is no lag.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
+
 /// Messages to Kafka under way at once.
 const SENDS_AT_ONCE: usize = 128;
 
@@ -56,6 +59,7 @@ impl Consume {
     ) -> anyhow::Result<()> {
         let mut rebalances = consumer.rebalances();
         let (mut positions, mut held) = (Positions::default(), Held::default());
+        let mut lags = false;
         loop {
             let batch = tokio::select! {
                 biased;
@@ -66,6 +70,11 @@ impl Consume {
                     continue;
                 }
                 () = held.due() => Vec::new(),
+                () = tokio::time::sleep(IDLE_AFTER), if lags => {
+                    gauge!(LAG).set(0.0);
+                    lags = false;
+                    continue;
+                }
                 batch = consumer.next_batch(BATCH_MAX) => batch.context("consuming failed")?,
             };
             if !batch.is_empty() {
@@ -74,11 +83,16 @@ impl Consume {
                 let Some(gaps) = self.until_placed(&mut positions, &batch, stop).await else {
                     break;
                 };
-                if self.until_done(stop, || self.step(&work, &gaps)).await.is_none() {
+                lags = true;
+                let attempt = || {
+                    self.measure_lag(&work);
+                    self.step(&work, &gaps)
+                };
+                if self.until_done(stop, attempt).await.is_none() {
                     break;
                 }
                 positions.pass(&batch);
-                self.measure(&work);
+                self.measure_delay(&work);
                 let wake_ups = work.wake_ups;
                 held.add(wake_ups, batch, self.clock.now());
             }
@@ -259,11 +273,15 @@ impl Consume {
         Ok(())
     }
 
-    fn measure(&self, work: &Work<'_>) {
-        let Some((oldest_ms, newest_ms)) = work.handled_ms else { return };
-        let now_ms = self.clock.now().timestamp_millis();
-        gauge!(LAG).set(seconds(now_ms - oldest_ms));
-        histogram!(DELAY).record(seconds(now_ms - newest_ms));
+    /// At each attempt: while a store is down the lag is seen to grow.
+    fn measure_lag(&self, work: &Work<'_>) {
+        let Some((oldest_ms, _)) = work.handled_ms else { return };
+        gauge!(LAG).set(seconds(self.clock.now().timestamp_millis() - oldest_ms));
+    }
+
+    fn measure_delay(&self, work: &Work<'_>) {
+        let Some((_, newest_ms)) = work.handled_ms else { return };
+        histogram!(DELAY).record(seconds(self.clock.now().timestamp_millis() - newest_ms));
     }
 }
 

@@ -62,6 +62,7 @@ pub async fn run(
     let pool = mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
         .await
         .context("MySQL cannot be used (DATABASE_URL)")?;
+    check_schema(&pool).await?;
     let generation_of = generation_of(pool.clone());
     let view =
         ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generation_of)
@@ -104,6 +105,12 @@ async fn move_stock(
         Some(movements) => movements.run(&config.kafka_brokers, &names, stop).await,
         None => Ok(()),
     }
+}
+
+/// Refuses a schema that is not ours.
+async fn check_schema(pool: &MySqlPool) -> anyhow::Result<()> {
+    let mut connection = mysql_store::connect::acquire(pool).await?;
+    Ok(mysql_store::migrate::check(&mut connection).await?)
 }
 
 /// Finds the generation of the view's Redis in MySQL.

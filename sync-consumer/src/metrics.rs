@@ -1,6 +1,6 @@
 //! The consumer's metrics.
 
-/// Age of the oldest event of the last batch when the view had it, since the tailer handled it.
+/// Age of the oldest event of the batch at work, since the tailer handled it; 0 when nothing comes.
 pub(crate) const LAG: &str = "sync_consumer_lag_seconds";
 /// From the tailer's handling of a batch's last event to the view having it.
 pub(crate) const DELAY: &str = "sync_consumer_delay_seconds";
@@ -24,17 +24,40 @@ pub(crate) const MOVEMENTS: &str = "sync_consumer_movements_total";
 /// Attempts at a batch or a movement that failed because a store was down.
 pub(crate) const RETRIES: &str = "sync_consumer_retries_total";
 
-/// Describes them once, for `/metrics`.
+/// Describes them once, for `/metrics`. Counters are there from the start, with every label: one that
+/// appears with its first step shows no step.
 pub(crate) fn describe() {
-    metrics::describe_gauge!(LAG, "age of the oldest event of the last batch when it was applied");
-    metrics::describe_histogram!(DELAY, "from the tailer to the view");
-    metrics::describe_histogram!(BATCH, "messages of one batch");
-    metrics::describe_counter!(CHANGES, "changes by outcome");
-    metrics::describe_counter!(REPAIRS, "members written again after a read did not find them");
-    metrics::describe_counter!(GAPS, "places where messages were missing from the topic");
-    metrics::describe_counter!(DROPPED_VIEWS, "views dropped, by reason");
-    metrics::describe_counter!(DEAD_LETTERS, "messages that could not be decoded");
-    metrics::describe_counter!(WAKE_UPS, "expiry wake-ups sent");
-    metrics::describe_counter!(MOVEMENTS, "stock movements by outcome at the gate");
-    metrics::describe_counter!(RETRIES, "attempts at a batch that failed and were repeated");
+    metrics::describe_gauge!(LAG, "age of the oldest event of the batch at work, 0 when idle");
+    metrics::gauge!(LAG).set(0.0);
+    for (name, text) in [(DELAY, "from the tailer to the view"), (BATCH, "messages of one batch")] {
+        metrics::describe_histogram!(name, text);
+        // Known from now on, with nothing in it.
+        drop(metrics::histogram!(name));
+    }
+    for (name, text) in [
+        (REPAIRS, "members written again after a read did not find them"),
+        (GAPS, "places where messages were missing from the topic"),
+        (DEAD_LETTERS, "messages that could not be decoded"),
+        (WAKE_UPS, "expiry wake-ups sent"),
+        (RETRIES, "attempts at a batch that failed and were repeated"),
+    ] {
+        metrics::describe_counter!(name, text);
+        metrics::counter!(name).absolute(0);
+    }
+    let labelled: [(_, _, &[&'static str], _); 3] = [
+        (CHANGES, "outcome", &["applied", "not_newer", "cold"], "changes by outcome"),
+        (DROPPED_VIEWS, "reason", &["undecodable", "wrong_type", "gap"], "views dropped"),
+        (
+            MOVEMENTS,
+            "outcome",
+            &["applied", "already", "gap", "not_loaded", "unreadable"],
+            "stock movements by outcome at the gate",
+        ),
+    ];
+    for (name, label, words, text) in labelled {
+        metrics::describe_counter!(name, text);
+        for word in words {
+            metrics::counter!(name, label => *word).absolute(0);
+        }
+    }
 }

@@ -33,6 +33,9 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 /// another connection the same batch finds out what became of it.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
+/// Why a landing is run again, as its metric's label.
+pub(crate) const RETRIES: [&str; 4] = ["refused", "conflict", "coupon_id", "error"];
+
 /// What became of one admission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {

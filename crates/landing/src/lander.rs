@@ -104,6 +104,11 @@ impl Landers {
         Ok(outcome.await.ok())
     }
 
+    /// Admissions that wait for the next transaction.
+    pub(crate) fn queued(&self) -> usize {
+        self.queues.iter().map(|queue| queue.max_capacity() - queue.capacity()).sum()
+    }
+
     fn answer_if_landed(
         &self,
         template: &Template,

@@ -1,7 +1,15 @@
-//! The names of this crate's metrics.
+//! The names of this crate's metrics; docs/metrics.md says when to worry.
+
+use crate::{batch, claims::label, rebuild, resolver};
 
 /// Counter by `outcome`: what the gate said.
 pub const GATE_VERDICTS: &str = "coupon_gate_verdicts_total";
+/// Gauge: claims that this process is working on, of at most [`crate::claims::CLAIMS_MAX`].
+pub const CLAIMS_UNDER_WAY: &str = "coupon_claims_under_way";
+/// Gauge: admissions that wait for the lander's next transaction.
+pub const LANDING_QUEUE: &str = "coupon_landing_queue_admissions";
+/// Gauge: landed admissions of which the gate has not been told.
+pub const SETTLING_QUEUE: &str = "coupon_settling_queue_admissions";
 /// Histogram: coupons in one landing transaction.
 pub const BATCH_SIZE: &str = "coupon_landing_batch_size";
 /// Histogram: one landing, from the first statement to the commit's answer.
@@ -12,9 +20,47 @@ pub const LANDING_RETRIES: &str = "coupon_landing_retries_total";
 pub const GUARD_REJECTIONS: &str = "coupon_gate_db_rejections_total";
 /// Counter by `action`: what the resolver did with admissions left in flight.
 pub const RESOLVED: &str = "coupon_resolver_actions_total";
+/// Gauge: age of the oldest admission in flight beyond the resolver's grace; 0: there is none.
+pub const IN_FLIGHT_OLDEST: &str = "coupon_in_flight_oldest_seconds";
 /// Gauge: admissions in flight for more than a minute.
 pub const STUCK: &str = "coupon_in_flight_stuck";
 /// Counter by `result`: gate rebuilds.
 pub const REBUILDS: &str = "coupon_gate_rebuilds_total";
 /// Histogram: a gate rebuild, from its bump to its opening.
 pub const REBUILD_SECONDS: &str = "coupon_gate_rebuild_seconds";
+
+/// Describes them once, for `/metrics`. Counters are there from the start, with every label: one that
+/// appears with its first step shows no step.
+pub fn describe() {
+    let counters: [(_, _, &[&'static str], _); 5] = [
+        (GATE_VERDICTS, "outcome", &label::VERDICTS, "answers of the gate"),
+        (LANDING_RETRIES, "reason", &batch::RETRIES, "landings run again"),
+        (GUARD_REJECTIONS, "decision", &label::DECISIONS, "admissions that MySQL did not land"),
+        (RESOLVED, "action", &resolver::ACTIONS, "admissions left in flight, and what was done"),
+        (REBUILDS, "result", &rebuild::RESULTS, "rebuilds of gates"),
+    ];
+    for (name, label, words, text) in counters {
+        metrics::describe_counter!(name, text);
+        for word in words {
+            metrics::counter!(name, label => *word).absolute(0);
+        }
+    }
+    for (name, text) in [
+        (CLAIMS_UNDER_WAY, "claims that this process is working on"),
+        (LANDING_QUEUE, "admissions that wait for the next landing"),
+        (SETTLING_QUEUE, "landed admissions of which the gate has not been told"),
+        (IN_FLIGHT_OLDEST, "age of the oldest admission in flight for longer than 10 s, 0: none"),
+        (STUCK, "admissions in flight for more than a minute"),
+    ] {
+        metrics::describe_gauge!(name, text);
+    }
+    for (name, text) in [
+        (BATCH_SIZE, "coupons of one landing"),
+        (BATCH_SECONDS, "one landing, repetitions included"),
+        (REBUILD_SECONDS, "one rebuild of a gate"),
+    ] {
+        metrics::describe_histogram!(name, text);
+        // Known from now on, with nothing in it.
+        drop(metrics::histogram!(name));
+    }
+}

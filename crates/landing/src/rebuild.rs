@@ -26,6 +26,9 @@ use crate::{metric, movements};
 /// How long the lease lasts that keeps others from the same rebuild; renewed with every chunk.
 const LEASE: Duration = Duration::from_secs(5);
 
+/// How a rebuild ended, as its metric's label.
+pub(crate) const RESULTS: [&str; 3] = ["open", "left", "failed"];
+
 /// How a rebuild ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rebuilt {

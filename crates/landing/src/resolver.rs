@@ -34,6 +34,9 @@ const STUCK_AFTER: Duration = Duration::from_mins(1);
 /// How long after a template's window ended its gate is still looked at.
 const TAIL: Duration = Duration::from_hours(24);
 
+/// What the resolver does, as its metric's label.
+pub(crate) const ACTIONS: [&str; 3] = ["settled", "released", "busy"];
+
 /// The task that resolves.
 pub struct Resolver {
     /// Where the fences are placed.
@@ -201,8 +204,11 @@ struct Flight {
 }
 
 fn report_stuck(flights: &[Flight], now: DateTime<Utc>, resolved: &mut Resolved) {
-    let all = flights.iter().flat_map(|flight| &flight.admissions);
-    resolved.stuck = all.filter(|one| one.admitted_at + STUCK_AFTER < now).count();
+    let ages = flights.iter().flat_map(|flight| &flight.admissions);
+    let ages = ages.map(|one| (now - one.admitted_at).to_std().unwrap_or_default());
+    let oldest = ages.clone().max().unwrap_or_default();
+    resolved.stuck = ages.filter(|age| *age > STUCK_AFTER).count();
+    metrics::gauge!(metric::IN_FLIGHT_OLDEST).set(oldest.as_secs_f64());
     metrics::gauge!(metric::STUCK).set(resolved.stuck as f64);
     if resolved.stuck > 0 {
         let admissions = resolved.stuck;

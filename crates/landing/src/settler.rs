@@ -40,6 +40,11 @@ impl Settler {
         (Self { queue }, settle_all(gate, landed, points))
     }
 
+    /// Admissions that wait to be settled.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.max_capacity() - self.queue.capacity()
+    }
+
     /// Reports that an admission landed.
     pub fn landed(&self, template: TemplateId, epoch: Epoch, user: UserId, id: ClaimId) {
         if self.queue.try_send(Landed { template, epoch, user, id }).is_err() {

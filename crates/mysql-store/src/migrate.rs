@@ -1,6 +1,9 @@
 //! Schema migrations: forward only, run by command.
 
-use sqlx::{ConnectOptions, Connection, Executor, migrate::Migrator};
+use sqlx::{
+    ConnectOptions, Connection, Executor,
+    migrate::{MigrateError, Migrator},
+};
 
 use crate::{StoreError, connect, settings};
 
@@ -10,10 +13,14 @@ static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 /// How long a process waits for another one that migrates: far longer than creating every table takes.
 const LOCK_WAIT_SECONDS: i32 = 60;
 
+/// What is said of a schema that a later version has migrated.
+const NEWER: &str = "the schema is newer than this program: run the version that migrated it";
+
 /// Creates the database if it is not there and applies the migrations that are missing.
 ///
 /// # Errors
-/// The server cannot be reached, does not let this user create triggers, or a migration fails.
+/// The server cannot be reached, does not let this user create triggers, the schema is newer than this
+/// program, or a migration fails.
 pub async fn run(url: &str) -> Result<(), StoreError> {
     create_database(url, &connect::database_of(url)?).await?;
     let mut connection = connect::single(url).await?;
@@ -55,8 +62,7 @@ pub async fn check(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreEr
         return Err(StoreError::Settings("the schema is older: run `api --migrate`".to_owned()));
     }
     if applied.iter().any(|version| !known.contains(version)) {
-        let sentence = "the schema is newer than this program: run the version that migrated it";
-        return Err(StoreError::Settings(sentence.to_owned()));
+        return Err(StoreError::Settings(NEWER.to_owned()));
     }
     Ok(())
 }
@@ -81,6 +87,9 @@ pub async fn create_database(url: &str, name: &str) -> Result<(), StoreError> {
     connection.close().await.map_err(StoreError::query("close the connection"))
 }
 
-fn migration_error(error: sqlx::migrate::MigrateError) -> StoreError {
+fn migration_error(error: MigrateError) -> StoreError {
+    if matches!(error, MigrateError::VersionMissing(_)) {
+        return StoreError::Settings(NEWER.to_owned());
+    }
     StoreError::Query { operation: "apply the migrations", source: error.into() }
 }

@@ -41,6 +41,8 @@ async fn the_check_says_whether_the_schema_is_missing_older_or_newer() {
     execute(&mut connection, later).await;
     let newer = migrate::check(&mut connection).await.unwrap_err().to_string();
     assert!(newer.contains("newer than this program"), "{newer}");
+    let refused = migrate::run(&url).await.unwrap_err().to_string();
+    assert_eq!(refused, newer, "there is no way back");
 
     execute(&mut connection, "delete from _sqlx_migrations order by version desc limit 2").await;
     let older = migrate::check(&mut connection).await.unwrap_err().to_string();

@@ -3,6 +3,35 @@
 use coupon::Decision;
 use redis_gate::{Refusal, Verdict};
 
+/// Every word of [`verdict`].
+pub(crate) const VERDICTS: [&str; 13] = [
+    "admitted",
+    "replay",
+    "key_reused",
+    "not_loaded",
+    "other_epoch",
+    "too_old",
+    "not_open",
+    "paused",
+    "closed",
+    "ended",
+    "limit",
+    "sold_out",
+    "insufficient",
+];
+
+/// Every word of [`decision`].
+pub(crate) const DECISIONS: [&str; 8] = [
+    "landed",
+    "landed_elsewhere",
+    "fenced",
+    "stale_epoch",
+    "number_taken",
+    "not_open",
+    "short",
+    "retry",
+];
+
 /// The word of a gate's answer.
 pub(super) fn verdict(verdict: &Verdict) -> &'static str {
     match verdict {

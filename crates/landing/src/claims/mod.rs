@@ -3,7 +3,7 @@
 //! A claim is handed over before the first byte goes to the gate and lives on when its client hangs
 //! up. Requests with the same key in this process wait for the same answer.
 
-mod label;
+pub(crate) mod label;
 mod walk;
 
 use std::{
@@ -19,7 +19,7 @@ use runtime::FailPoints;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
-use crate::{gates::Gates, lander::Landers, settler::Settler};
+use crate::{gates::Gates, lander::Landers, metric, settler::Settler};
 
 /// Claims that may be under way in one process. It bounds every queue behind it: a claim holds about
 /// two kilobytes, and at 10,000 landed claims a second this many wait for less than two seconds.
@@ -127,6 +127,19 @@ impl Claims {
         match answer.unwrap_or(Answer::Unavailable(Unavailable::Stopping)) {
             Answer::Landed { claim, .. } if !first => Answer::Landed { claim, replayed: true },
             answer => answer,
+        }
+    }
+
+    /// Sets the gauges of how many claims are under way and where they wait. Whoever measures holds
+    /// the landers: a process that drains has to stop measuring first.
+    pub fn measure(&self) {
+        let under_way = CLAIMS_MAX - self.permits.available_permits();
+        for (name, depth) in [
+            (metric::CLAIMS_UNDER_WAY, under_way),
+            (metric::LANDING_QUEUE, self.work.landers.queued()),
+            (metric::SETTLING_QUEUE, self.work.settler.queued()),
+        ] {
+            metrics::gauge!(name).set(depth as f64);
         }
     }
 

@@ -1,0 +1,146 @@
+//! What the processes count and what docs/metrics.md says of it are the same; so what alerts and
+//! dashboards name is there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
+use coupon::UserId;
+use devstack::{Process, project_root};
+use pipeline_tests::{World, until};
+use shopper::NewTemplate;
+
+/// One row of the tables, or one metric that is exported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Metric {
+    pub(crate) kind: String,
+    pub(crate) labels: BTreeSet<String>,
+}
+
+/// Metrics by name.
+pub(crate) type Metrics = BTreeMap<String, Metric>;
+
+/// What docs/metrics.md says, by process.
+pub(crate) fn documented() -> BTreeMap<String, Metrics> {
+    let text = fs::read_to_string(project_root().join("docs/metrics.md")).unwrap();
+    let mut processes = BTreeMap::new();
+    let mut process = String::new();
+    for line in text.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            heading.clone_into(&mut process);
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, name, kind, unit, labels, _, _, _] = cells[..] else { continue };
+        let Some(name) = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')) else {
+            continue;
+        };
+        assert_unit(name, kind, unit);
+        let labels = labels.split_whitespace().filter(|label| *label != "–");
+        let labels = labels.map(|label| label.trim_matches('`').to_owned()).collect();
+        let metric = Metric { kind: kind.to_owned(), labels };
+        let metrics: &mut Metrics = processes.entry(process.clone()).or_default();
+        assert_eq!(metrics.insert(name.to_owned(), metric), None, "{name} is there twice");
+    }
+    processes
+}
+
+/// The convention: base units stand at the end of the name, and only counters end in `_total`.
+fn assert_unit(name: &str, kind: &str, unit: &str) {
+    assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
+    for base in ["seconds", "bytes", "ratio"] {
+        assert_eq!(name.ends_with(&format!("_{base}")), unit == base, "{name} is in {unit}");
+    }
+}
+
+/// What a process exports now.
+async fn exported(process: &Process) -> Metrics {
+    let text = process.answer("/metrics").await.unwrap();
+    let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let mut metrics: Metrics = kinds
+        .map(|(name, kind)| {
+            let metric = Metric { kind: kind.to_owned(), labels: BTreeSet::new() };
+            (name.to_owned(), metric)
+        })
+        .collect();
+    for sample in text.lines().filter(|line| !line.starts_with('#')) {
+        let Some((name, labels)) = sample.split_once('{') else { continue };
+        let name = histogram_of(name).filter(|name| metrics.contains_key(*name)).unwrap_or(name);
+        let labels = labels.rsplit_once('}').unwrap().0.split("\",");
+        let labels = labels.filter_map(|label| Some(label.split_once('=')?.0.to_owned()));
+        let metric = metrics.get_mut(name).unwrap();
+        metric.labels.extend(labels.filter(|label| label != "le"));
+    }
+    metrics
+}
+
+/// The histogram that a series belongs to.
+pub(crate) fn histogram_of(series: &str) -> Option<&str> {
+    ["_bucket", "_sum", "_count"].into_iter().find_map(|end| series.strip_suffix(end))
+}
+
+#[tokio::test]
+async fn what_the_processes_export_and_what_is_documented_are_the_same() {
+    let documented = documented();
+    let mut world = World::start("metrics").await;
+    assert_eq!(documented.len(), 4);
+    for process in world.platform.processes() {
+        let seen = exported(process).await;
+        for (name, metric) in &documented[process.name()] {
+            // From the start, or the first step of a counter would be no step.
+            if metric.kind == "counter" {
+                assert_eq!(seen.get(name), Some(metric), "{name} of {} at boot", process.name());
+            }
+        }
+    }
+
+    let template = world.template(5, |new| NewTemplate { valid_for_ms: 300, ..new }).await;
+    world.warm_views(1..=3).await;
+    for user in 1..=3 {
+        let shopper = world.api().shopper(UserId(user)).unwrap();
+        assert_eq!(shopper.claim(template, None, 1).await.unwrap().status, 201);
+    }
+    world.until(template, |counts| counts.expired == 3).await;
+    for process in world.platform.processes() {
+        let name = process.name().to_owned();
+        let wanted = &documented[&name];
+        until(
+            async || exported(process).await,
+            |seen| wanted.keys().all(|it| seen.contains_key(it)),
+        )
+        .await;
+        assert_eq!(&exported(process).await, wanted, "exported and documented of {name}");
+    }
+
+    let api = &world.platform.apis[0];
+    let admitted = "coupon_gate_verdicts_total{outcome=\"admitted\"}";
+    assert_eq!(api.metric(admitted).await, Some(3.0));
+    let route = "method=\"POST\",route=\"/v1/templates/{id}/claims\",status=\"201\"";
+    let claims = format!("api_request_seconds_count{{{route}}}");
+    assert_eq!(api.metric(&claims).await, Some(3.0));
+    // A lag that stayed where the last batch left it would be an alert for ever.
+    let consumer = &world.platform.sync_consumer;
+    until(async || consumer.metric("sync_consumer_lag_seconds").await, |lag| *lag == Some(0.0))
+        .await;
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn nobody_makes_up_labels_by_asking_for_odd_things() {
+    let world = World::start("odd labels").await;
+    let client = reqwest::Client::new();
+    let url = &world.platform.api_urls()[0];
+    for number in 0..50 {
+        let method = reqwest::Method::from_bytes(format!("ODD{number}").as_bytes()).unwrap();
+        let path = format!("{url}/v1/me/coupons?number={number}");
+        assert_eq!(client.request(method, path).send().await.unwrap().status(), 405);
+        let path = format!("{url}/nowhere/{number}");
+        assert_eq!(client.get(path).send().await.unwrap().status(), 404);
+    }
+    let text = world.platform.apis[0].answer("/metrics").await.unwrap();
+    let series = text.lines().filter(|line| line.starts_with("api_request_seconds_count"));
+    let series: Vec<&str> = series.collect();
+    assert!(series.len() <= 2, "{series:#?}");
+    world.end().await;
+}
