@@ -3,25 +3,19 @@
 
 use axum::{
     extract::FromRequestParts,
-    http::{header, request::Parts},
+    http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts},
 };
 use coupon::{MerchantId, UserId};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation};
-use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::{problem::Problem, state::App};
-
-/// How far a token issuer's clock may be ahead or behind, in seconds.
-const CLOCK_LEEWAY_SECONDS: u64 = 5;
+use crate::{problem::Problem, state::App, tokens::Tokens};
 
 /// The header of the operator's key.
-const API_KEY_HEADER: &str = "x-api-key";
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Checks tokens and keys.
 pub(crate) struct Auth {
-    token_key: DecodingKey,
-    validation: Validation,
+    tokens: Tokens,
     /// The operator key's digest: comparing digests takes the same time wherever keys differ.
     operator_key: [u8; 32],
 }
@@ -37,43 +31,30 @@ pub(crate) struct Operator {
     pub(crate) merchant_id: MerchantId,
 }
 
-#[derive(Deserialize)]
-struct TokenClaims {
-    sub: String,
-}
-
 impl Auth {
-    pub(crate) fn new(jwt_secret: &str, operator_key: &str) -> Self {
-        let mut validation = Validation::new(Algorithm::HS256);
-        validation.leeway = CLOCK_LEEWAY_SECONDS;
-        validation.set_required_spec_claims(&["exp", "sub"]);
-        Self {
-            token_key: DecodingKey::from_secret(jwt_secret.as_bytes()),
-            validation,
-            operator_key: Sha256::digest(operator_key.as_bytes()).into(),
-        }
+    pub(crate) fn new(tokens: Tokens, operator_key: &str) -> Self {
+        Self { tokens, operator_key: Sha256::digest(operator_key.as_bytes()).into() }
     }
 
-    fn user(&self, parts: &Parts) -> Result<User, Problem> {
-        let token = parts
-            .headers
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "))
+    /// Keeps the keys of tokens fresh, for ever.
+    pub(crate) async fn follow(&self) {
+        self.tokens.follow().await;
+    }
+
+    async fn user(&self, parts: &Parts) -> Result<User, Problem> {
+        let token = only(&parts.headers, &header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok()?.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, token)| token)
             .ok_or_else(|| {
-                Problem::unauthenticated("Send the header `Authorization: Bearer …`.")
+                Problem::unauthenticated("Send the header `Authorization: Bearer …`, once.")
             })?;
-        let decoded = jsonwebtoken::decode::<TokenClaims>(token, &self.token_key, &self.validation)
-            .map_err(|error| {
-                Problem::unauthenticated(format!("The token is not accepted: {error}."))
-            })?;
-        decoded.claims.sub.parse().map(User).map_err(|_| {
-            Problem::unauthenticated("The token's `sub` must be the user's id, a decimal number.")
-        })
+        self.tokens.user(token).await.map(User)
     }
 
     fn operator(&self, parts: &Parts) -> Result<Operator, Problem> {
-        let key = parts.headers.get(API_KEY_HEADER).ok_or_else(|| {
-            Problem::unauthenticated("Send the operator's key in the header `X-Api-Key`.")
+        let key = only(&parts.headers, &API_KEY).ok_or_else(|| {
+            Problem::unauthenticated("Send the operator's key in the header `X-Api-Key`, once.")
         })?;
         let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
         if digest != self.operator_key {
@@ -84,11 +65,17 @@ impl Auth {
     }
 }
 
+/// The value of a header that is there once: of two, a proxy before us may have read the other.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
 impl FromRequestParts<App> for User {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        app.auth.user(parts)
+        app.auth.user(parts).await
     }
 }
 

@@ -11,6 +11,9 @@ use serde::de::DeserializeOwned;
 
 use crate::{problem::Problem, state::App};
 
+/// Largest body, in bytes: a template with every field filled is a tenth of this.
+pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
+
 /// A JSON body; an empty one is `{}`.
 pub(crate) struct Body<T>(pub(crate) T);
 
@@ -28,14 +31,18 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             let kind = value.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
             kind.eq_ignore_ascii_case("application/json")
         });
+        if request.headers().get(header::CONTENT_ENCODING).is_some_and(|how| how != "identity") {
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            let detail = "Send the body as it is, without a `Content-Encoding`.";
+            return Err(Problem::new(status, "BODY_ENCODED", "The body is encoded", detail));
+        }
         let bytes = Bytes::from_request(request, app).await.map_err(|rejection| {
-            let status = rejection.status();
-            Problem::new(
-                status,
-                "BODY_UNREADABLE",
-                "The body cannot be read",
-                rejection.body_text(),
-            )
+            let (status, detail) = (rejection.status(), rejection.body_text());
+            if status == StatusCode::PAYLOAD_TOO_LARGE {
+                let detail = format!("Send a body of at most {BODY_BYTES_MAX} bytes.");
+                return Problem::new(status, "BODY_TOO_LARGE", "The body is too large", detail);
+            }
+            Problem::new(status, "BODY_UNREADABLE", "The body cannot be read", detail)
         })?;
         if bytes.is_empty() {
             return parse(b"{}");

@@ -66,9 +66,26 @@ pub(crate) async fn create(
     PathId(id): PathId<TemplateId>,
     headers: HeaderMap,
     Body(request): Body<ClaimRequest>,
+) -> Response {
+    let (left, mut answer) = match app.rate_limit.count(user) {
+        Ok(left) => (left, claimed(&app, user, id, &headers, &request).await.into_response()),
+        Err(too_many) => (Some(*too_many.left()), too_many.problem().into_response()),
+    };
+    if let Some(left) = left {
+        app.rate_limit.tell(&left, answer.headers_mut());
+    }
+    answer
+}
+
+async fn claimed(
+    app: &App,
+    user: UserId,
+    id: TemplateId,
+    headers: &HeaderMap,
+    request: &ClaimRequest,
 ) -> Result<Response, Problem> {
     let template = app.templates.published(id).await?.ok_or_else(unknown_template)?;
-    let request_id = headers::request_id(&headers, &template)?;
+    let request_id = headers::request_id(headers, &template)?;
     let quantity = quantity(request.quantity.unwrap_or(1), &template)?;
     let claim = Claim {
         id: app.ids.claim()?,
@@ -78,7 +95,7 @@ pub(crate) async fn create(
         payload_hash: PayloadHash::of_quantity(quantity),
         quantity,
         claimed_at: app.clock.now(),
-        trace_parent: headers::trace_parent(&headers),
+        trace_parent: headers::trace_parent(headers),
     };
     let claim_id = claim.id;
     // From here on the claim is owned by its own task: a client that hangs up cancels nothing.

@@ -6,11 +6,20 @@ use clap::Parser;
 use landing::gates;
 use runtime::{FailPoints, ProcessConfig, Secret};
 
-/// Shortest secret for tokens, in bytes: HMAC-SHA256's own block of security.
-const JWT_SECRET_BYTES_MIN: usize = 32;
+use crate::{cors, secrets};
 
-/// Shortest operator key, in bytes: beyond guessing.
-const OPERATOR_KEY_BYTES_MIN: usize = 24;
+/// How far a token issuer's clock may be ahead or behind: clocks kept by NTP agree far better, and a token
+/// is good for this much longer than it says.
+const LEEWAY_SECONDS: u64 = 5;
+
+/// Largest such leeway: beyond it somebody should set a clock.
+const LEEWAY_SECONDS_MAX: u64 = 300;
+
+/// Claims of one user within a second: more than anybody taps, with retries on a bad line.
+const CLAIMS_PER_SECOND: u32 = 50;
+
+/// Claims of one user within a minute: ten templates, retried once a second.
+const CLAIMS_PER_MINUTE: u32 = 600;
 
 /// A gate of a million users takes 4 seconds to load; a day ahead, its memory is better used otherwise.
 const PRELOAD_SECONDS: RangeInclusive<u64> = 10..=86_400;
@@ -61,13 +70,43 @@ pub struct Config {
     #[arg(long, env = "LISTEN", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
 
-    /// The HS256 secret of users' tokens, at least 32 bytes.
+    /// The HS256 secret of users' tokens, at least 32 random bytes. Either this or JWKS.
     #[arg(long, env = "JWT_SECRET", hide_env_values = true, default_value = "")]
     pub jwt_secret: Secret,
 
-    /// The operator's key, at least 24 bytes.
+    /// The public keys of users' tokens: a JSON Web Key Set, by path or `https://` URL. It is read again
+    /// every five minutes, and when a token names a key that is not in it.
+    #[arg(long, env = "JWKS", default_value = "")]
+    pub jwks: String,
+
+    /// How many seconds the token issuer's clock may be ahead or behind.
+    #[arg(long, env = "JWT_LEEWAY_SECONDS", default_value_t = LEEWAY_SECONDS)]
+    pub jwt_leeway_seconds: u64,
+
+    /// The `iss` that a token must have; not looked at if absent.
+    #[arg(long, env = "JWT_ISSUER")]
+    pub jwt_issuer: Option<String>,
+
+    /// The `aud` that a token must have; not looked at if absent.
+    #[arg(long, env = "JWT_AUDIENCE")]
+    pub jwt_audience: Option<String>,
+
+    /// The operator's key, at least 24 random bytes.
     #[arg(long, env = "OPERATOR_KEY", hide_env_values = true, default_value = "")]
     pub operator_key: Secret,
+
+    /// How many claims one user may send to this process within a second; 0: any number.
+    #[arg(long, env = "CLAIMS_PER_USER_SECOND", default_value_t = CLAIMS_PER_SECOND)]
+    pub claims_per_user_second: u32,
+
+    /// How many claims one user may send to this process within a minute; 0: any number.
+    #[arg(long, env = "CLAIMS_PER_USER_MINUTE", default_value_t = CLAIMS_PER_MINUTE)]
+    pub claims_per_user_minute: u32,
+
+    /// Origins whose pages may call from a browser, comma separated, e.g. `https://shop.example`. None by
+    /// default: a shop's own server calls.
+    #[arg(long, env = "ALLOWED_ORIGINS", value_delimiter = ',')]
+    pub allowed_origins: Vec<String>,
 
     /// Lander workers, each with its own connection.
     #[arg(long, env = "LANDERS", default_value_t = landing::lander::LANDERS)]
@@ -100,14 +139,20 @@ impl Config {
     /// # Errors
     /// The sentence says which setting, and what would be right.
     pub(crate) fn validate(&self) -> anyhow::Result<()> {
+        if self.jwks.is_empty() {
+            secrets::check_jwt_secret(self.jwt_secret.expose())?;
+        } else {
+            anyhow::ensure!(
+                self.jwt_secret.expose().is_empty(),
+                "JWT_SECRET and JWKS exclude each other: tokens are checked in one way"
+            );
+        }
+        secrets::check_operator_key(self.operator_key.expose())?;
         anyhow::ensure!(
-            self.jwt_secret.expose().len() >= JWT_SECRET_BYTES_MIN,
-            "JWT_SECRET must have at least {JWT_SECRET_BYTES_MIN} bytes, e.g. from `openssl rand -hex 32`"
+            self.jwt_leeway_seconds <= LEEWAY_SECONDS_MAX,
+            "JWT_LEEWAY_SECONDS must be at most {LEEWAY_SECONDS_MAX}: set the clocks right"
         );
-        anyhow::ensure!(
-            self.operator_key.expose().len() >= OPERATOR_KEY_BYTES_MIN,
-            "OPERATOR_KEY must have at least {OPERATOR_KEY_BYTES_MIN} bytes, e.g. from `openssl rand -hex 24`"
-        );
+        cors::check(&self.allowed_origins)?;
         anyhow::ensure!(
             (1..=64).contains(&self.landers),
             "LANDERS must be 1 to 64: each keeps a connection to MySQL"

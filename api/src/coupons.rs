@@ -1,11 +1,11 @@
-//! "My coupons": list, get, use.
+//! "My coupons": list and get.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{CouponId, CouponStatus, UserId, limit};
+use coupon::{CouponId, CouponStatus, UserId};
 use mysql_store::{
     StoreError, connect,
-    user_coupon::{self, Use, UserCoupon},
+    user_coupon::{self, UserCoupon},
     user_view::{self, Ended},
 };
 use redis_view::{Change, MyCouponsError, PageRequest, REBUILD_WINDOW, ViewCoupon};
@@ -13,15 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     auth::User,
-    body::{Body, Params, PathId},
+    body::{Params, PathId},
     cursor::{self, Page},
     instant::instant,
+    metrics::MY_COUPONS,
     problem::Problem,
     state::App,
 };
-
-/// Lists of usable coupons, by where they came from: view, rebuild, truth.
-const MY_COUPONS: &str = "api_my_coupons_total";
 
 #[derive(Deserialize)]
 pub(crate) struct ListParams {
@@ -46,12 +44,6 @@ pub(crate) struct CouponJson {
     used_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     order_ref: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct UseRequest {
-    order_ref: String,
 }
 
 /// `GET /v1/me/coupons`
@@ -157,46 +149,7 @@ pub(crate) async fn get(
     Ok(Json(CouponJson::of(&coupon, app.clock.now())))
 }
 
-/// `POST /v1/me/coupons/{id}/use`
-pub(crate) async fn use_coupon(
-    State(app): State<App>,
-    User(user): User,
-    PathId(id): PathId<CouponId>,
-    Body(request): Body<UseRequest>,
-) -> Result<Json<CouponJson>, Problem> {
-    let chars = request.order_ref.chars().count();
-    if request.order_ref.trim().is_empty() || chars > limit::ORDER_REF_CHARS_MAX {
-        let detail =
-            format!("Use an `order_ref` of 1 to {} characters.", limit::ORDER_REF_CHARS_MAX);
-        return Err(Problem::invalid("INVALID_ORDER_REF", detail));
-    }
-    let now = app.clock.now();
-    let mut connection = connect::acquire(&app.pool).await?;
-    let order_ref = &request.order_ref;
-    let used = user_coupon::use_for_order(&mut connection, user, id, order_ref, now);
-    match connect::within(used).await? {
-        Use::Used(coupon) => Ok(Json(CouponJson::of(&coupon, now))),
-        Use::UsedElsewhere(_) => Err(Problem::conflict(
-            "COUPON_USED",
-            "The coupon is used",
-            "The coupon was used for another order.",
-        )),
-        Use::Expired(coupon) => Err(Problem::conflict(
-            "COUPON_EXPIRED",
-            "The coupon has expired",
-            format!("The coupon was valid until {}.", instant(coupon.valid_until)),
-        )),
-        Use::NotYetValid(coupon) => Err(Problem::conflict(
-            "COUPON_NOT_YET_VALID",
-            "The coupon is not valid yet",
-            format!("The coupon is valid from {}.", instant(coupon.valid_from)),
-        )
-        .with("valid_from", instant(coupon.valid_from))),
-        Use::NotFound => Err(not_found()),
-    }
-}
-
-fn not_found() -> Problem {
+pub(crate) fn not_found() -> Problem {
     Problem::not_found("COUPON_NOT_FOUND", "You have no such coupon.")
 }
 
@@ -216,7 +169,8 @@ impl CouponJson {
     }
 
     /// The law of expiry decides what an unused row is called.
-    fn of(row: &UserCoupon, now: DateTime<Utc>) -> Self {
+    pub(crate) fn of(row: &UserCoupon, now: DateTime<Utc>) -> Self {
+        let used = row.status == CouponStatus::Used;
         Self {
             id: row.id.to_string(),
             template_id: row.template_id.to_string(),
@@ -226,7 +180,7 @@ impl CouponJson {
             valid_from: instant(row.valid_from),
             valid_until: instant(row.valid_until),
             used_at: row.used_at.map(instant),
-            order_ref: row.order_ref.clone(),
+            order_ref: row.order_ref.clone().filter(|_| used),
         }
     }
 }

@@ -10,7 +10,8 @@ const TRACE_PARENT_BYTES: usize = 55;
 
 /// The claim's key; where the limit is 1 it may be absent, the template itself is the key then.
 pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<RequestId, Problem> {
-    let Some(value) = headers.get("idempotency-key") else {
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else {
         return if template.per_user_limit == 1 {
             Ok(RequestId::absent())
         } else {
@@ -19,6 +20,10 @@ pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<Req
             Err(Problem::malformed("IDEMPOTENCY_KEY_MISSING", detail))
         };
     };
+    if values.next().is_some() {
+        let detail = "Send one `Idempotency-Key`: which of several counts, nobody can know.";
+        return Err(Problem::malformed("IDEMPOTENCY_KEY_INVALID", detail));
+    }
     let text = value.to_str().unwrap_or("");
     RequestId::from_client(text).map_err(|error| {
         let detail = format!("The `Idempotency-Key`: {error}.");

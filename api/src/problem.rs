@@ -84,6 +84,14 @@ impl Problem {
         self
     }
 
+    /// The caller has had its share for now, and may come back in so many seconds.
+    pub(crate) fn too_many(seconds: u32) -> Self {
+        let detail = format!("Too many claims in a short time. Come back in {seconds} s.");
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let problem = Self::new(status, "RATE_LIMITED", "Too many requests", detail);
+        Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }
+    }
+
     /// Adds a member to the body.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.to_owned(), value.into());
@@ -130,5 +138,47 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    /// Capital words in quotes that are no codes: methods.
+    const NO_CODES: [&str; 5] = ["GET", "POST", "PATCH", "HEAD", "OPTIONS"];
+
+    /// Whole texts between two marks that are made of capitals and underscores.
+    fn capitals(text: &str, mark: char) -> impl Iterator<Item = String> {
+        let capital = |text: &&str| {
+            text.len() > 2 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+        };
+        text.split(mark).filter(capital).map(str::to_owned).collect::<Vec<_>>().into_iter()
+    }
+
+    #[test]
+    fn every_code_is_documented_and_every_documented_one_exists() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut used = BTreeSet::new();
+        for file in fs::read_dir(here.join("src")).unwrap() {
+            let path = file.unwrap().path();
+            // Its capitals are names of settings.
+            if path.ends_with("config.rs") || path.ends_with("secrets.rs") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            used.extend(capitals(text.split("#[cfg(test)]").next().unwrap(), '"'));
+        }
+        for word in NO_CODES {
+            used.remove(word);
+        }
+        let text = fs::read_to_string(here.join("../docs/errors.md")).unwrap();
+        let rows = text.lines().filter(|line| line.starts_with("| `"));
+        let first = rows.filter_map(|line| line.split('|').nth(1));
+        let documented: BTreeSet<String> = first.flat_map(|cell| capitals(cell, '`')).collect();
+        let missing: Vec<_> = used.difference(&documented).collect();
+        assert!(missing.is_empty(), "docs/errors.md lacks {missing:?}");
+        let gone: Vec<_> = documented.difference(&used).collect();
+        assert!(gone.is_empty(), "nothing answers {gone:?} of docs/errors.md");
     }
 }

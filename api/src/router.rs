@@ -1,25 +1,23 @@
 //! Every route.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{DefaultBodyLimit, MatchedPath, Request},
     http::{Method, StatusCode},
     middleware::{self, Next},
-    response::Response,
+    response::{IntoResponse, Response},
     routing::{get, post},
 };
 use mysql_store::connect;
 use tracing::Instrument;
 
 use crate::{
-    claims, coupons, expiry, problem::Problem, state::App, stock, stock_movements, templates,
-    validity,
+    body::BODY_BYTES_MAX, claims, cors, coupon_use, coupons, expiry, front,
+    metrics::REQUEST_SECONDS, problem::Problem, shop, state::App, stock, stock_movements,
+    templates, validity,
 };
-
-/// Largest body, in bytes: a template with every field filled is a tenth of this.
-const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// How long any request may take; every route has shorter waits of its own.
 const REQUEST_MAX: Duration = Duration::from_secs(15);
@@ -27,8 +25,15 @@ const REQUEST_MAX: Duration = Duration::from_secs(15);
 /// How long one that only reads may take: a server that says nothing is not waited for any longer.
 const READ_MAX: Duration = connect::ANSWER_MAX;
 
-pub(crate) fn router(app: App) -> Router {
-    Router::new()
+/// The methods that requests are counted by.
+const METHODS: [&str; 5] = ["GET", "POST", "PATCH", "HEAD", "OPTIONS"];
+
+/// What a request to no path of ours is counted under.
+const NO_ROUTE: &str = "none";
+
+/// Every route, for callers from the pages of these origins too.
+pub(crate) fn router(app: App, allowed_origins: &[String]) -> Router {
+    let routes = Router::new()
         .route("/v1/templates", post(templates::create).get(templates::list))
         .route("/v1/templates/{id}", get(templates::get).patch(validity::change))
         .route("/v1/templates/{id}/validity-move", get(validity::progress))
@@ -40,12 +45,17 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/claims/{id}", get(claims::get))
         .route("/v1/me/coupons", get(coupons::list))
         .route("/v1/me/coupons/{id}", get(coupons::get))
-        .route("/v1/me/coupons/{id}/use", post(coupons::use_coupon))
+        .route("/v1/me/coupons/{id}/use", post(coupon_use::use_coupon))
+        .route("/v1/me/coupons/{id}/unuse", post(coupon_use::unuse_coupon))
+        .route("/v1/shop/templates/{id}", get(shop::get))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(app.clone(), bounded))
-        .with_state(app)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+    let routes = match cors::layer(allowed_origins) {
+        Some(cors) => routes.layer(cors),
+        None => routes,
+    };
+    routes.layer(middleware::from_fn(bounded)).with_state(app)
 }
 
 async fn unknown_path() -> Problem {
@@ -58,24 +68,29 @@ async fn unknown_method() -> Problem {
     Problem::new(status, "METHOD_NOT_ALLOWED", "Method not allowed", detail)
 }
 
-/// Bounds the time of a request, and counts it.
-async fn bounded(
-    State(app): State<App>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    let started = app.clock.now();
+/// Checks and bounds a request, counts it, and adds what every answer carries.
+async fn bounded(request: Request, next: Next) -> Response {
+    let started = Instant::now();
     let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let span =
         tracing::debug_span!("request", http.method = %method, http.path = request.uri().path());
     let most = if method == Method::GET { READ_MAX } else { REQUEST_MAX };
-    let answered = tokio::time::timeout(most, next.run(request).instrument(span)).await;
-    let seconds = (app.clock.now() - started).as_seconds_f64();
+    let answered = match front::check(&request) {
+        Ok(()) => tokio::time::timeout(most, next.run(request).instrument(span)).await,
+        Err(problem) => Ok(problem.into_response()),
+    };
+    let seconds = started.elapsed().as_secs_f64();
     let status = answered.as_ref().map_or(503, |response| response.status().as_u16());
-    metrics::histogram!("api_request_seconds", "method" => method.to_string(), "status" => status.to_string())
+    // Nobody can make up labels: what is not ours has one name.
+    let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str).to_owned();
+    let method = METHODS.into_iter().find(|known| *known == method.as_str()).unwrap_or("other");
+    metrics::histogram!(REQUEST_SECONDS, "method" => method, "route" => route, "status" => status.to_string())
         .record(seconds);
-    answered.map_err(|_| {
+    let mut answer = answered.unwrap_or_else(|_| {
         let detail = "The request took too long; whether it had an effect is unknown.";
-        Problem::unavailable("TIMEOUT", detail)
-    })
+        Problem::unavailable("TIMEOUT", detail).into_response()
+    });
+    front::dress(answer.headers_mut());
+    answer
 }

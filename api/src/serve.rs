@@ -23,8 +23,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    auth::Auth, config::Config, router::router, state::App, state::Parts,
+    auth::Auth,
+    config::Config,
+    listener,
+    metrics::{self as api_metrics, CLOCK_SKEW},
+    rate_limit::RateLimit,
+    router::router,
+    shop_stock::ShopStock,
+    state::App,
+    state::Parts,
     template_cache::TemplateCache,
+    tokens::{Rules, Tokens},
 };
 
 /// How long a server may be unreachable at start before the process gives up.
@@ -36,15 +45,13 @@ const HEALTH_EVERY: Duration = Duration::from_secs(1);
 /// From here on a clock is told to be wrong: those kept by NTP are within a few milliseconds.
 const SKEW_MAX: TimeDelta = TimeDelta::milliseconds(250);
 
-/// How far our clock is ahead of MySQL's.
-const CLOCK_SKEW: &str = "api_clock_skew_seconds";
-
 /// Serves until the process shall stop.
 ///
 /// # Errors
 /// A setting is wrong, or a server cannot be reached at start.
 pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     config.validate()?;
+    api_metrics::describe();
     let listener = TcpListener::bind(config.listen)
         .await
         .with_context(|| format!("the address {} cannot be used (LISTEN)", config.listen))?;
@@ -71,15 +78,18 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let now = move || clock.now();
     let claims = Claims::new(pool.clone(), gates.clone(), landers, settler, now, points.clone());
     let templates = TemplateCache::new(pool.clone());
+    let auth = Arc::new(Auth::new(tokens(&config).await?, config.operator_key.expose()));
     let app = App::new(Parts {
         clock: context.clock.clone(),
         pool: pool.clone(),
-        auth: Auth::new(config.jwt_secret.expose(), config.operator_key.expose()),
+        auth: Arc::clone(&auth),
         ids: Arc::clone(&ids),
         templates: templates.clone(),
         gates,
         claims: claims.clone(),
         view,
+        shop_stock: ShopStock::new(gate.clone()),
+        rate_limit: RateLimit::new(config.claims_per_user_second, config.claims_per_user_minute),
     });
 
     let clock = context.clock.clone();
@@ -91,11 +101,15 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let (keep, token) = (Arc::clone(&ids), last.clone());
     let keeping = tokio::spawn(async move { keep.keep(token).await });
     context.spawn("template cache", follow_templates(templates, config.clone()));
+    context.spawn("token keys", async move { ended(auth.follow()).await });
+    // It holds the landers, so it ends with the intake.
+    let measured = api_metrics::measure(claims.clone(), pool.clone(), context.stop_token());
+    context.spawn("measure", ended(measured));
     context.spawn("health", watch_health(context.clone(), pool, gate));
 
     info!(http.address = %listener.local_addr()?, "serving");
     let stop = context.stop_token();
-    axum::serve(listener, router(app)).with_graceful_shutdown(stop.cancelled_owned()).await?;
+    listener::serve(listener, router(app, &config.allowed_origins), stop).await;
     claims.drain().await;
     // The landers and the settler end when the last claim has let go of them.
     drop(claims);
@@ -123,6 +137,19 @@ async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
     migrate::check(&mut connection).await?;
     drop(connection);
     Ok(pool)
+}
+
+async fn tokens(config: &Config) -> anyhow::Result<Tokens> {
+    let rules = Rules {
+        leeway_seconds: config.jwt_leeway_seconds,
+        issuer: config.jwt_issuer.clone().filter(|issuer| !issuer.is_empty()),
+        audience: config.jwt_audience.clone().filter(|audience| !audience.is_empty()),
+    };
+    if config.jwks.is_empty() {
+        Ok(Tokens::by_secret(config.jwt_secret.expose(), &rules))
+    } else {
+        Tokens::by_keys(&config.jwks, &rules).await
+    }
 }
 
 async fn gate_redis(config: &Config) -> anyhow::Result<GateRedis> {

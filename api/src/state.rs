@@ -7,7 +7,9 @@ use mysql_store::MySqlPool;
 use redis_view::ViewReader;
 use runtime::Clock;
 
-use crate::{auth::Auth, template_cache::TemplateCache};
+use crate::{
+    auth::Auth, rate_limit::RateLimit, shop_stock::ShopStock, template_cache::TemplateCache,
+};
 
 /// The state of the api; clones share it.
 #[derive(Clone)]
@@ -17,12 +19,14 @@ pub(crate) struct App(Arc<Parts>);
 pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) pool: MySqlPool,
-    pub(crate) auth: Auth,
+    pub(crate) auth: Arc<Auth>,
     pub(crate) ids: Arc<Ids>,
     pub(crate) templates: TemplateCache,
     pub(crate) gates: Gates,
     pub(crate) claims: Claims,
     pub(crate) view: ViewReader,
+    pub(crate) shop_stock: ShopStock,
+    pub(crate) rate_limit: RateLimit,
 }
 
 impl App {

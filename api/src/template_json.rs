@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{instant::instant, problem::Problem};
 
+/// Last moment of the year 9999, in milliseconds since 1970.
+const TIME_MS_MAX: i64 = 253_402_300_799_999;
+
 /// What an operator sends to create a template.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,7 +30,7 @@ pub(crate) struct NewTemplate {
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct DiscountJson {
+pub(crate) struct DiscountJson {
     kind: String,
     #[serde(default)]
     value: i64,
@@ -92,7 +95,10 @@ impl NewTemplate {
             },
             per_user_limit: self.per_user_limit,
             max_per_claim: self.max_per_claim.unwrap_or(1),
-            window: Window { starts_at: self.claim_starts_at, ends_at: self.claim_ends_at },
+            window: Window {
+                starts_at: moment("claim_starts_at", self.claim_starts_at)?,
+                ends_at: moment("claim_ends_at", self.claim_ends_at)?,
+            },
             validity,
             state: TemplateState::Draft,
             version: 1,
@@ -113,7 +119,7 @@ pub(crate) fn validity(
             .map(|valid_for| Validity::Relative { valid_for })
             .ok_or_else(|| invalid("valid_for_ms", "use a smaller number".to_owned())),
         (None, Some(from), Some(until)) => {
-            let (from, until) = (from.trunc_subsecs(3), until.trunc_subsecs(3));
+            let (from, until) = (moment("valid_from", from)?, moment("valid_until", until)?);
             Ok(Validity::Absolute { from, until })
         }
         _ => {
@@ -121,6 +127,16 @@ pub(crate) fn validity(
             Err(invalid("valid_for_ms", problem))
         }
     }
+}
+
+/// A time to the millisecond, as it is stored: from 1970, where the view's scores begin, to the year 9999,
+/// where MySQL's times end. A leap second is in no column.
+fn moment(field: &str, at: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
+    let is_leap = at.timestamp_subsec_millis() >= 1_000;
+    if (0..=TIME_MS_MAX).contains(&at.timestamp_millis()) && !is_leap {
+        return Ok(at.trunc_subsecs(3));
+    }
+    Err(invalid(field, "use a time from 1970 to 9999".to_owned()))
 }
 
 /// Says which field of a template is not acceptable.
@@ -139,18 +155,24 @@ impl From<&Template> for TemplateJson {
             name: template.name.clone(),
             state: template.state.word(),
             version: template.version,
-            discount: DiscountJson {
-                kind: template.discount.kind.word().to_owned(),
-                value: template.discount.value,
-                cap: template.discount.cap,
-                minimum_spend: template.discount.minimum_spend,
-                currency: template.discount.currency.clone(),
-            },
+            discount: DiscountJson::from(&template.discount),
             per_user_limit: template.per_user_limit,
             max_per_claim: template.max_per_claim,
             claim_starts_at: instant(template.window.starts_at),
             claim_ends_at: instant(template.window.ends_at),
             validity: ValidityJson::from(&template.validity),
+        }
+    }
+}
+
+impl From<&Discount> for DiscountJson {
+    fn from(discount: &Discount) -> Self {
+        Self {
+            kind: discount.kind.word().to_owned(),
+            value: discount.value,
+            cap: discount.cap,
+            minimum_spend: discount.minimum_spend,
+            currency: discount.currency.clone(),
         }
     }
 }

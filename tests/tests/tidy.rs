@@ -24,9 +24,10 @@ const BUCKETS: [&str; 6] = ["utils", "util", "common", "types", "helpers", "misc
 /// A medium's client library, and the only packages that may use it.
 const MEDIA: [(&str, &[&str]); 5] = [
     ("sqlx", &["mysql-store"]),
-    ("rdkafka", &["topic"]),
+    // What a tailer is measured beside are the libraries below it.
+    ("rdkafka", &["topic", "bench"]),
     ("redis", &["redis-gate", "redis-view"]),
-    ("mysql_cdc", &["cdc-tailer"]),
+    ("mysql_cdc", &["cdc-tailer", "bench"]),
     // What an api is measured beside is a bare route.
     ("axum", &["api", "runtime", "bench"]),
 ];

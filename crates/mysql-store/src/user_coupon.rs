@@ -37,7 +37,7 @@ pub struct UserCoupon {
     pub valid_until: DateTime<Utc>,
     /// When it was used.
     pub used_at: Option<DateTime<Utc>>,
-    /// The order it was used for.
+    /// The order it was used for; of one that is not used, the last order that gave it back.
     pub order_ref: Option<String>,
     /// W3C traceparent of its claim.
     pub trace_parent: Option<String>,
@@ -50,10 +50,25 @@ pub enum Use {
     Used(UserCoupon),
     /// It was used for another order.
     UsedElsewhere(UserCoupon),
+    /// This order gave it back: a use that comes late must not take it again.
+    GivenBack(UserCoupon),
     /// Its validity has ended.
     Expired(UserCoupon),
     /// Its validity has not begun.
     NotYetValid(UserCoupon),
+    /// The user has no such coupon.
+    NotFound,
+}
+
+/// How an attempt to give a coupon back ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unuse {
+    /// This order does not use it, now or since an earlier identical call, and cannot any more.
+    GivenBack(UserCoupon),
+    /// It was used for another order.
+    UsedElsewhere(UserCoupon),
+    /// Its validity has ended: it stays as it is.
+    Expired(UserCoupon),
     /// The user has no such coupon.
     NotFound,
 }
@@ -92,7 +107,8 @@ pub async fn use_for_order(
     let used = sqlx::query(
         "update user_coupon set status = ?, version = version + 1, changed_at = ?, used_at = ?, \
          order_ref = ? where id = ? and user_id = ? and status = ? and valid_from <= ? \
-         and valid_until > greatest(cast(? as datetime(3)), utc_timestamp(3))",
+         and valid_until > greatest(cast(? as datetime(3)), utc_timestamp(3)) \
+         and (order_ref is null or cast(order_ref as binary) <> cast(? as binary))",
     )
     .bind(CouponStatus::Used.code())
     .bind(datetime(now))
@@ -103,6 +119,7 @@ pub async fn use_for_order(
     .bind(CouponStatus::Unused.code())
     .bind(datetime(now))
     .bind(datetime(now))
+    .bind(order_ref)
     .execute(&mut *connection)
     .await
     .map_err(StoreError::query("use the coupon"))?;
@@ -114,7 +131,58 @@ pub async fn use_for_order(
         CouponStatus::Used if coupon.order_ref.as_deref() == Some(order_ref) => Use::Used(coupon),
         CouponStatus::Used => Use::UsedElsewhere(coupon),
         CouponStatus::Unused if coupon.valid_from > now => Use::NotYetValid(coupon),
+        CouponStatus::Unused if coupon.order_ref.as_deref() == Some(order_ref) => {
+            Use::GivenBack(coupon)
+        }
         CouponStatus::Unused | CouponStatus::Expired => Use::Expired(coupon),
+    })
+}
+
+/// Gives a coupon back that was used for an order which is cancelled; the same order again is the same
+/// answer. By both clocks it must still be valid: what has expired stays used.
+///
+/// The order is remembered in the row, also where it has not used the coupon: its use may still be on
+/// the way, and must not come true after its cancellation. A later order that does the same replaces it.
+///
+/// # Errors
+/// A statement fails; then it is unknown whether it is given back, and the same call finds out.
+pub async fn unuse_for_order(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+    order_ref: &str,
+    now: DateTime<Utc>,
+) -> Result<Unuse, StoreError> {
+    // Bytes are compared: the column's collation takes upper for lower case.
+    let given_back = sqlx::query(
+        "update user_coupon set status = ?, version = version + 1, changed_at = ?, used_at = null, \
+         order_ref = ? where id = ? and user_id = ? and ( \
+         (status = ? and cast(order_ref as binary) = cast(? as binary)) or (status = ? \
+         and (order_ref is null or cast(order_ref as binary) <> cast(? as binary)))) \
+         and valid_until > greatest(cast(? as datetime(3)), utc_timestamp(3))",
+    )
+    .bind(CouponStatus::Unused.code())
+    .bind(datetime(now))
+    .bind(order_ref)
+    .bind(id.0)
+    .bind(user.0)
+    .bind(CouponStatus::Used.code())
+    .bind(order_ref)
+    .bind(CouponStatus::Unused.code())
+    .bind(order_ref)
+    .bind(datetime(now))
+    .execute(&mut *connection)
+    .await
+    .map_err(StoreError::query("give the coupon back"))?;
+    let Some(coupon) = get(connection, user, id).await? else { return Ok(Unuse::NotFound) };
+    if given_back.rows_affected() == 1 {
+        return Ok(Unuse::GivenBack(coupon));
+    }
+    let same_order = coupon.order_ref.as_deref() == Some(order_ref);
+    Ok(match coupon.status {
+        CouponStatus::Used if !same_order => Unuse::UsedElsewhere(coupon),
+        CouponStatus::Unused | CouponStatus::Expired if same_order => Unuse::GivenBack(coupon),
+        CouponStatus::Used | CouponStatus::Unused | CouponStatus::Expired => Unuse::Expired(coupon),
     })
 }
 

@@ -1,11 +1,11 @@
-//! Using a coupon: once, for one order, while it is valid by both clocks.
+//! Using a coupon: once, for one order, while it is valid by both clocks; and giving it back.
 
 use chrono::TimeDelta;
 use coupon::{CouponId, CouponStatus, UserId};
 use mysql_store::{
     landing::Landing,
     settings,
-    user_coupon::{self, Use, UserCoupon},
+    user_coupon::{self, Unuse, Use, UserCoupon},
 };
 
 use crate::harness::{Store, USER, landing, now};
@@ -102,4 +102,67 @@ async fn another_users_coupon_is_not_found_and_not_touched() {
         assert_eq!(user_coupon::get(&mut store.connection, user, id).await.unwrap(), None);
     }
     assert_eq!(get(&mut store, id).await.status, CouponStatus::Unused);
+}
+
+#[tokio::test]
+async fn an_order_gives_back_what_it_used_and_another_may_use_it() {
+    let mut store = Store::with_template("unuse", 10).await;
+    let id = landed(&mut store, landing("a", &[1])).await;
+    let connection = &mut store.connection;
+    for (order, version) in [("Order", 2), ("order", 4), ("order ", 6)] {
+        let used = user_coupon::use_for_order(connection, USER, id, order, now()).await.unwrap();
+        assert!(matches!(&used, Use::Used(coupon) if coupon.version == version), "{used:?}");
+        let other = user_coupon::unuse_for_order(connection, USER, id, "ORDER", now()).await;
+        assert!(matches!(other.unwrap(), Unuse::UsedElsewhere(_)), "orders differ by every byte");
+        for _ in 0..2 {
+            let back = user_coupon::unuse_for_order(connection, USER, id, order, now()).await;
+            let Unuse::GivenBack(back) = back.unwrap() else { panic!("not given back") };
+            let seen = (back.status, back.version, back.used_at);
+            assert_eq!(seen, (CouponStatus::Unused, version + 1, None));
+        }
+        let late = user_coupon::use_for_order(connection, USER, id, order, now()).await.unwrap();
+        assert!(matches!(late, Use::GivenBack(_)), "a use that comes late: {late:?}");
+    }
+    assert_eq!(get(&mut store, id).await.version, 7);
+}
+
+#[tokio::test]
+async fn a_cancellation_that_overtakes_its_use_is_not_undone_by_it() {
+    let mut store = Store::with_template("unuse first", 10).await;
+    let id = landed(&mut store, landing("a", &[1])).await;
+    let connection = &mut store.connection;
+    let back = user_coupon::unuse_for_order(connection, USER, id, "one", now()).await.unwrap();
+    assert!(matches!(&back, Unuse::GivenBack(coupon) if coupon.version == 2), "{back:?}");
+    let late = user_coupon::use_for_order(connection, USER, id, "one", now()).await.unwrap();
+    assert!(matches!(late, Use::GivenBack(_)));
+    let other = user_coupon::use_for_order(connection, USER, id, "other", now()).await.unwrap();
+    assert!(matches!(other, Use::Used(_)));
+}
+
+#[tokio::test]
+async fn what_has_expired_is_not_given_back_by_either_clock() {
+    let mut store = Store::with_template("unuse late", 10).await;
+    let id = landed(&mut store, landing("a", &[1])).await;
+    let connection = &mut store.connection;
+    let used = user_coupon::use_for_order(connection, USER, id, "o", now()).await.unwrap();
+    let Use::Used(used) = used else { panic!("{used:?}") };
+    let late = used.valid_until;
+    let back = user_coupon::unuse_for_order(connection, USER, id, "o", late).await.unwrap();
+    assert_eq!(back, Unuse::Expired(used.clone()));
+    let tick = TimeDelta::milliseconds(1);
+    let last = user_coupon::unuse_for_order(connection, USER, id, "o", late - tick).await.unwrap();
+    assert!(matches!(last, Unuse::GivenBack(_)));
+    for (user, id) in [(UserId(71), id), (USER, CouponId(1))] {
+        let back = user_coupon::unuse_for_order(connection, user, id, "o", now()).await.unwrap();
+        assert_eq!(back, Unuse::NotFound);
+    }
+
+    let server = settings::server_time(&mut store.connection).await.unwrap();
+    let mut short = landing("b", &[2]);
+    short.landed.valid_from = server - TimeDelta::hours(2);
+    short.landed.valid_until = server;
+    let id = landed(&mut store, short).await;
+    let lagging = server - TimeDelta::hours(1);
+    let back = user_coupon::unuse_for_order(&mut store.connection, USER, id, "o", lagging).await;
+    assert!(matches!(back.unwrap(), Unuse::Expired(_)));
 }

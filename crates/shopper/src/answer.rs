@@ -20,10 +20,11 @@ pub struct Answer {
     pub retry_after: Option<u64>,
     /// The body's media type.
     pub content_type: String,
+    headers: HeaderMap,
 }
 
 impl Answer {
-    pub(crate) fn new(status: StatusCode, headers: &HeaderMap, body: String) -> Self {
+    pub(crate) fn new(status: StatusCode, headers: HeaderMap, body: String) -> Self {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         Self {
             status: status.as_u16(),
@@ -32,7 +33,13 @@ impl Answer {
             location: header("location").map(str::to_owned),
             retry_after: header("retry-after").and_then(|text| text.parse().ok()),
             content_type: header("content-type").unwrap_or_default().to_owned(),
+            headers,
         }
+    }
+
+    /// A header's value, the first if there are several; absent also where it is no text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
     /// The body, read.

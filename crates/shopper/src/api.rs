@@ -132,6 +132,17 @@ impl Api {
         self.expect(200, self.operator(Method::GET, &format!("/v1/templates/{id}/stock"))).await
     }
 
+    /// Asks for a template as a shop page does, without credentials; `known` is an `ETag` that the page
+    /// has already.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn shop(&self, id: TemplateId, known: Option<&str>) -> Result<Answer, ShopperError> {
+        let request = self.anonymous(Method::GET, &format!("/v1/shop/templates/{id}"));
+        self.send(known.into_iter().fold(request, |ask, tag| ask.header("if-none-match", tag)))
+            .await
+    }
+
     /// A request without anybody's credentials.
     pub fn anonymous(&self, method: Method, path: &str) -> RequestBuilder {
         self.inner.client.request(method, format!("{}{path}", self.inner.base_url))
@@ -153,7 +164,7 @@ impl Api {
         let answer = async {
             let response = client.execute(request).await?;
             let (status, headers) = (response.status(), response.headers().clone());
-            Ok(Answer::new(status, &headers, response.text().await?))
+            Ok(Answer::new(status, headers, response.text().await?))
         };
         answer.await.map_err(|source: reqwest::Error| ShopperError::NoAnswer {
             request: name,
@@ -170,7 +181,7 @@ impl Api {
         let no_answer = |source| ShopperError::NoAnswer { request: format!("POST {path}"), source };
         let (head, body) = self.inner.lines.send(request).await.map_err(no_answer)?.into_parts();
         let body = String::from_utf8_lossy(&body).into_owned();
-        Ok(Answer::new(head.status, &head.headers, body))
+        Ok(Answer::new(head.status, head.headers, body))
     }
 
     /// Sends a request whose answer must have `status`, and reads its body.

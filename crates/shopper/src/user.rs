@@ -136,6 +136,20 @@ impl Shopper {
         self.api.send(self.request(Method::POST, &path).json(&body)).await
     }
 
+    /// Gives a coupon back whose order is cancelled.
+    ///
+    /// # Errors
+    /// No answer: the same order again finds out.
+    pub async fn unuse_coupon(
+        &self,
+        id: CouponId,
+        order_ref: &str,
+    ) -> Result<Answer, ShopperError> {
+        let path = format!("/v1/me/coupons/{id}/unuse");
+        let body = json!({ "order_ref": order_ref });
+        self.api.send(self.request(Method::POST, &path).json(&body)).await
+    }
+
     /// Sends a request of this user.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use coupon::CouponStatus;
 use mysql_store::{connect, snapshot};
 use topic::{Event, Message, Op, TableReader, UserCouponRow, decode, topic_offsets};
 
@@ -55,9 +56,15 @@ fn record(message: &Message, seen: &mut HashMap<i64, Seen>, findings: &mut Findi
     let (partition, offset) = (message.partition, message.offset);
     let event: Option<Event<UserCouponRow>> =
         message.payload.as_deref().and_then(|payload| decode(payload).ok());
-    let Some((op, row)) = event.and_then(|event| Some((event.op, event.after?))) else {
+    let Some((op, before, row)) =
+        event.and_then(|event| Some((event.op, event.before, event.after?)))
+    else {
         return findings.add(format!("partition {partition}, offset {offset} holds no change"));
     };
+    findings.expect(before.is_none_or(|before| is_lawful(&before, &row)), || {
+        let (id, version, status) = (row.id, row.version, row.status);
+        format!("coupon {id}: version {version} made it {status}, which it could not become")
+    });
     let coupon = seen.entry(row.id).or_default();
     if op == Op::Read {
         coupon.snapshot = coupon.snapshot.max(row.version);
@@ -71,6 +78,20 @@ fn record(message: &Message, seen: &mut HashMap<i64, Seen>, findings: &mut Findi
         )
     });
     coupon.versions.insert(row.version);
+}
+
+/// Whether one row may follow the other: used once until its order gives it back, and then not by that
+/// order; expired for ever.
+fn is_lawful(before: &UserCouponRow, after: &UserCouponRow) -> bool {
+    let status = |row: &UserCouponRow| CouponStatus::from_code(row.status);
+    match (status(before), status(after)) {
+        (Ok(CouponStatus::Unused), Ok(CouponStatus::Used)) => {
+            before.order_ref.is_none() || before.order_ref != after.order_ref
+        }
+        (Ok(CouponStatus::Unused), Ok(_)) => true,
+        (Ok(CouponStatus::Used), Ok(CouponStatus::Unused)) => before.order_ref == after.order_ref,
+        _ => false,
+    }
 }
 
 /// Compares with MySQL and takes out what was compared.

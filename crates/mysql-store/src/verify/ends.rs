@@ -13,7 +13,8 @@ use crate::{
 
 /// Coupons that expired early or more than once, were used after their deadline, changed more often than
 /// by their end and their template's changes of validity, or are unused although their deadline lies at
-/// or before `overdue_at`.
+/// or before `overdue_at`. Orders may use a coupon and give it back any number of times, so the changes of
+/// one that was ever used are not counted here; the topic tells whether each was lawful.
 ///
 /// # Errors
 /// The statement fails.
@@ -26,11 +27,10 @@ pub async fn bad_ends(
          left join (select template_id, count(*) as moves from validity_move group by template_id) \
          followed on followed.template_id = coupon.template_id where \
          (status = ? and (changed_at < coupon.valid_until \
-          or version not between 2 and 2 + coalesce(moves, 0))) or \
-         (status = ? and (used_at is null or used_at >= coupon.valid_until \
-          or version not between 2 and 2 + coalesce(moves, 0))) or \
-         (status = ? and (coupon.valid_until <= ? \
-          or version not between 1 and 1 + coalesce(moves, 0))) limit ?",
+          or (order_ref is null and version not between 2 and 2 + coalesce(moves, 0)))) or \
+         (status = ? and (used_at is null or used_at >= coupon.valid_until or version < 2)) or \
+         (status = ? and (used_at is not null or coupon.valid_until <= ? \
+          or (order_ref is null and version not between 1 and 1 + coalesce(moves, 0)))) limit ?",
     )
     .bind(CouponStatus::Expired.code())
     .bind(CouponStatus::Used.code())
@@ -46,7 +46,7 @@ pub async fn bad_ends(
 /// Of the templates whose issued coupons were ever to follow a change of validity: coupons that were not
 /// moved and are not valid as they were claimed; that were moved, and are valid as no change says; or
 /// that could still be used at `now` and are not valid as the last change says, although everybody has
-/// followed it.
+/// followed it. One that an order gave back keeps the validity under which it was used.
 ///
 /// # Errors
 /// The statement fails.
@@ -61,12 +61,13 @@ pub async fn bad_validities(
          where coupon.template_id in (select template_id from validity_move) and ( \
          (coupon.version - (coupon.status <> ?) = 1 and (coupon.valid_from <> claim.valid_from \
           or coupon.valid_until <> claim.valid_until)) or \
-         (coupon.version - (coupon.status <> ?) > 1 and not exists \
-          (select 1 from validity_move told where told.template_id = coupon.template_id \
+         (coupon.version - (coupon.status <> ?) > 1 and not (coupon.order_ref is not null \
+          and coupon.valid_from = claim.valid_from and coupon.valid_until = claim.valid_until) \
+          and not exists (select 1 from validity_move told where told.template_id = coupon.template_id \
            and coupon.valid_from = coalesce(told.valid_from, coupon.claimed_at) \
            and coupon.valid_until = coalesce(told.valid_until, \
             coupon.claimed_at + interval told.valid_for_ms * 1000 microsecond))) or \
-         (coupon.status = ? and coupon.valid_until > ? and exists \
+         (coupon.status = ? and coupon.order_ref is null and coupon.valid_until > ? and exists \
           (select 1 from validity_move told join template_stock stock \
            on stock.template_id = told.template_id and stock.terms = told.version \
            where told.template_id = coupon.template_id and told.state = ? \

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use runtime::Clock;
 use stage::{HOLDER, SLEEPER, SPENDER, Stage, blames, event};
+use topic::{Event, UserCouponRow};
 use verifier::{Sampler, Verdict, VerifyError, settled, verify};
 
 /// Far above what a platform at rest needs to be seen at rest.
@@ -204,6 +205,33 @@ async fn a_change_that_is_missing_or_early_in_the_topic_breaks_i10() {
     // A duplicate that comes late is no harm.
     stage.send(&event(&stage.row(SPENDER).await, 1), true).await;
     assert!(!blames(&stage.outcome("I10").await, "coupon 1002"));
+}
+
+#[tokio::test]
+async fn a_change_that_its_coupon_could_not_make_breaks_i10() {
+    let row = |event: Event<UserCouponRow>, status, order: Option<&str>| UserCouponRow {
+        status,
+        order_ref: order.map(str::to_owned),
+        ..event.after.unwrap()
+    };
+    for ((before, first), (after, second), lawful) in [
+        ((0, None), (1, Some("a")), true),
+        ((1, Some("a")), (0, Some("a")), true),
+        ((0, Some("a")), (1, Some("b")), true),
+        ((0, Some("a")), (1, Some("a")), false),
+        ((1, Some("a")), (0, Some("b")), false),
+        ((1, Some("a")), (1, Some("b")), false),
+        ((1, Some("a")), (2, Some("a")), false),
+        ((2, None), (0, None), false),
+    ] {
+        let stage = Stage::new("unlawful").await;
+        let told = event(&stage.row(HOLDER).await, 2);
+        let before = Some(row(told.clone(), before, first));
+        let after = Some(row(told.clone(), after, second));
+        stage.send(&Event { before, after, ..told }, true).await;
+        let outcome = stage.outcome("I10").await;
+        assert_eq!(blames(&outcome, "which it could not become"), !lawful, "{outcome:?}");
+    }
 }
 
 #[tokio::test]

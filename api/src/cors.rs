@@ -1,0 +1,79 @@
+//! Pages of other origins that may call from a browser. None by default.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
+use tower_http::cors::CorsLayer;
+
+/// How long a browser remembers what it was allowed: two hours, the most that Chromium keeps.
+const REMEMBERED: Duration = Duration::from_hours(2);
+
+/// Headers of requests that a page may set.
+const REQUEST_HEADERS: [HeaderName; 5] = [
+    header::AUTHORIZATION,
+    header::CONTENT_TYPE,
+    header::IF_NONE_MATCH,
+    HeaderName::from_static("idempotency-key"),
+    HeaderName::from_static("traceparent"),
+];
+
+/// Headers of answers that a page may read.
+const ANSWER_HEADERS: [HeaderName; 6] = [
+    header::ETAG,
+    header::LOCATION,
+    header::RETRY_AFTER,
+    HeaderName::from_static("idempotency-replayed"),
+    HeaderName::from_static("ratelimit"),
+    HeaderName::from_static("ratelimit-policy"),
+];
+
+/// What lets the pages of `origins` in; absent: none are let in. Tokens come in a header that a page sets
+/// itself, so no cookies or other credentials of the browser are allowed.
+pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
+    let named = origins.iter().filter(|origin| !origin.is_empty());
+    let origins: Vec<_> = named.filter_map(|origin| HeaderValue::from_str(origin).ok()).collect();
+    (!origins.is_empty()).then(|| {
+        CorsLayer::new()
+            .allow_origin(origins)
+            .allow_methods([Method::GET, Method::POST, Method::PATCH])
+            .allow_headers(REQUEST_HEADERS)
+            .expose_headers(ANSWER_HEADERS)
+            .max_age(REMEMBERED)
+    })
+}
+
+/// Checks that each is an origin as browsers send it: scheme, host and port, nothing behind.
+///
+/// # Errors
+/// One is not; `*` is none, since it would let every page in.
+pub(crate) fn check(origins: &[String]) -> anyhow::Result<()> {
+    // An empty setting is an absent one.
+    for origin in origins.iter().filter(|origin| !origin.is_empty()) {
+        let uri: Option<Uri> = origin.parse().ok();
+        let right = uri.is_some_and(|uri| {
+            let scheme = uri.scheme_str().unwrap_or_default();
+            let authority = uri.authority().map(axum::http::uri::Authority::as_str);
+            matches!(scheme, "http" | "https")
+                && authority.is_some_and(|host| *origin == format!("{scheme}://{host}"))
+        });
+        ensure!(right, "ALLOWED_ORIGINS: `{origin}` is no origin; write e.g. https://shop.example");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let check = |origin: &str| check(&[origin.to_owned()]);
+        assert!(check("https://shop.example").is_ok() && check("http://localhost:3000").is_ok());
+        for wrong in ["*", "shop.example", "https://shop.example/", "https://a/b", "ftp://a"] {
+            let error = check(wrong).unwrap_err().to_string();
+            assert!(error.contains("ALLOWED_ORIGINS"), "{error}");
+        }
+        assert!(layer(&[]).is_none() && layer(&[String::new()]).is_none());
+    }
+}

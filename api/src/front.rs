@@ -1,0 +1,104 @@
+//! What is checked of every request before anything looks at it, and what every answer carries.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
+
+use crate::problem::Problem;
+
+/// Longest path and query, in bytes: the longest of ours is a tenth of it.
+const URI_BYTES_MAX: usize = 4 * 1024;
+
+/// All header lines of a request together, in bytes: a token with many claims is a quarter of it.
+/// `listener.rs` bounds what is read at all.
+pub(crate) const HEADER_BYTES_MAX: usize = 16 * 1024;
+
+/// Keeps answers from being read as anything but what they say they are, or shown inside another page.
+/// HTTPS only (`Strict-Transport-Security`) is for whoever ends TLS to say.
+const SECURITY: [(HeaderName, HeaderValue); 3] = [
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+    ),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+];
+
+/// Answers are for who asked, unless one says otherwise.
+const PRIVATE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// Refuses what no handler should see.
+pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
+    let uri = request.uri();
+    if uri.path_and_query().is_some_and(|text| text.as_str().len() > URI_BYTES_MAX) {
+        let detail = format!("Use a path and query of at most {URI_BYTES_MAX} bytes.");
+        let status = StatusCode::URI_TOO_LONG;
+        return Err(Problem::new(status, "URI_TOO_LONG", "The address is too long", detail));
+    }
+    let bytes = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    if request.headers().iter().map(bytes).sum::<usize>() > HEADER_BYTES_MAX {
+        let detail = format!("Send headers of at most {HEADER_BYTES_MAX} bytes in all.");
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return Err(Problem::new(status, "HEADERS_TOO_LARGE", "The headers are too large", detail));
+    }
+    if !accepts_json(request.headers()) {
+        let detail = "Answers are `application/json`: accept it, or send no `Accept`.";
+        let status = StatusCode::NOT_ACCEPTABLE;
+        return Err(Problem::new(status, "NOT_ACCEPTABLE", "Not available in this form", detail));
+    }
+    Ok(())
+}
+
+/// Adds what every answer carries; what a handler has set stays.
+pub(crate) fn dress(headers: &mut HeaderMap) {
+    for (name, value) in SECURITY {
+        headers.entry(name).or_insert(value);
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(PRIVATE);
+}
+
+/// Whether the client takes JSON (RFC 9110, 12.5.1). Errors are sent whatever it takes.
+fn accepts_json(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(header::ACCEPT).iter().peekable();
+    lines.peek().is_none()
+        || lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).any(is_json)
+}
+
+fn is_json(range: &str) -> bool {
+    let mut parts = range.split(';').map(str::trim);
+    let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let refused = parts.any(|part| {
+        let weight = part.strip_prefix("q=").or_else(|| part.strip_prefix("Q="));
+        weight.is_some_and(|weight| weight.trim().parse() == Ok(0.0_f32))
+    });
+    matches!(
+        kind.as_str(),
+        "*/*" | "application/*" | "application/json" | "application/problem+json"
+    ) && !refused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_accepts_json_in_any_way_is_served() {
+        let accepts = |lines: &[&'static str]| {
+            let line = |line: &&'static str| (header::ACCEPT, HeaderValue::from_static(line));
+            accepts_json(&lines.iter().map(line).collect())
+        };
+        assert!(accepts(&[]) && accepts(&["*/*"]) && accepts(&["Application/JSON; charset=utf-8"]));
+        assert!(accepts(&["text/html, application/xml;q=0.9, */*;q=0.8"]));
+        assert!(accepts(&["text/html", "application/*;q=0.1"]));
+        assert!(
+            !accepts(&["text/html"]) && !accepts(&["application/json;q=0.0"]) && !accepts(&[""])
+        );
+    }
+
+    #[test]
+    fn what_a_handler_says_of_caching_stays() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+        dress(&mut headers);
+        assert_eq!(headers[header::CACHE_CONTROL], "public");
+        assert_eq!(headers.len(), 1 + SECURITY.len());
+    }
+}

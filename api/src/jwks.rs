@@ -1,0 +1,275 @@
+//! The public keys of whoever issues tokens: a JSON Web Key Set (RFC 7517) from a file or a URL.
+//!
+//! The set is read at the start and every few minutes, so that a withdrawn key is forgotten; and once more
+//! when a token names a key that is not in it, because keys are rotated by signing with the new one. That is
+//! done at most once in [`ASK_PAUSE`]: nobody can make us ask by inventing names. A set that cannot be read
+//! leaves the last one in place.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use jsonwebtoken::{
+    Algorithm, DecodingKey, Validation,
+    jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse},
+};
+use serde::Deserialize;
+use tokio::{sync::Mutex, time::Instant};
+use tracing::{info, warn};
+
+/// How often the set is read anew: how long a withdrawn key lives on.
+const READ_EVERY: Duration = Duration::from_mins(5);
+
+/// How long after a look for an unknown key the next one is refused.
+const ASK_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long the issuer may take to answer: the request that asks for the key waits for it.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// Largest set, in bytes: hundreds of keys.
+const SET_BYTES_MAX: usize = 256 * 1024;
+
+/// Shortest RSA modulus, in bytes: 2,048 bits (RFC 7518, 3.3).
+const MODULUS_BYTES_MIN: usize = 256;
+
+/// A key, and the rules by which tokens that name it are judged.
+pub(crate) struct Key {
+    pub(crate) decoding: DecodingKey,
+    pub(crate) validation: Validation,
+}
+
+/// The keys of an issuer.
+pub(crate) struct Jwks {
+    source: Source,
+    /// What is asked of every token; a key adds its algorithms.
+    rules: Validation,
+    keys: RwLock<Keys>,
+    asked: Mutex<Option<Instant>>,
+}
+
+/// Keys by name; one without a name is found only if it is alone.
+type Keys = HashMap<Option<String>, Arc<Key>>;
+
+enum Source {
+    File(PathBuf),
+    Url { url: String, client: reqwest::Client },
+}
+
+#[derive(Deserialize)]
+struct KeySet {
+    keys: Vec<serde_json::Value>,
+}
+
+impl Jwks {
+    /// Reads the set at `source`, a path or an `http(s)://` URL.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds no key that tokens can be checked by.
+    pub(crate) async fn read(source: &str, rules: Validation) -> anyhow::Result<Self> {
+        let source = if source.starts_with("http://") || source.starts_with("https://") {
+            let client = reqwest::Client::builder()
+                .timeout(ANSWER_MAX)
+                .redirect(reqwest::redirect::Policy::none())
+                .build()
+                .context("the HTTP client for JWKS")?;
+            Source::Url { url: source.to_owned(), client }
+        } else {
+            Source::File(source.into())
+        };
+        let keys = parse(&source.text().await?, &rules)?;
+        info!(keys = keys.len(), "read the keys of tokens");
+        Ok(Self { source, rules, keys: RwLock::new(keys), asked: Mutex::default() })
+    }
+
+    /// The key that a token names.
+    pub(crate) async fn key(&self, name: Option<&str>) -> Option<Arc<Key>> {
+        if let Some(key) = self.known(name) {
+            return Some(key);
+        }
+        // One asks; who waits for it finds the answer.
+        let mut asked = self.asked.lock().await;
+        if let Some(key) = self.known(name) {
+            return Some(key);
+        }
+        if asked.is_some_and(|at| at.elapsed() < ASK_PAUSE) {
+            return None;
+        }
+        *asked = Some(Instant::now());
+        self.read_again().await;
+        self.known(name)
+    }
+
+    /// Reads the set every few minutes, for ever.
+    pub(crate) async fn follow(&self) {
+        loop {
+            tokio::time::sleep(READ_EVERY).await;
+            self.read_again().await;
+        }
+    }
+
+    fn known(&self, name: Option<&str>) -> Option<Arc<Key>> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        match name {
+            Some(name) => keys.get(&Some(name.to_owned())).cloned(),
+            None if keys.len() == 1 => keys.values().next().cloned(),
+            None => None,
+        }
+    }
+
+    async fn read_again(&self) {
+        let read = async { parse(&self.source.text().await?, &self.rules) };
+        match read.await {
+            Ok(keys) => *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys,
+            Err(error) => {
+                warn!(
+                    error = runtime::report(error.as_ref()),
+                    "the keys of tokens stay as they are"
+                );
+            }
+        }
+    }
+}
+
+impl Source {
+    async fn text(&self) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Self::File(path) => {
+                let text = tokio::fs::read(path).await;
+                let text = text.with_context(|| format!("JWKS: {} is not read", path.display()))?;
+                ensure!(text.len() <= SET_BYTES_MAX, "JWKS has more than {SET_BYTES_MAX} bytes");
+                Ok(text)
+            }
+            Self::Url { url, client } => {
+                let get = async || {
+                    let mut answer = client.get(url).send().await?.error_for_status()?;
+                    let mut text = Vec::new();
+                    while let Some(chunk) = answer.chunk().await? {
+                        text.extend_from_slice(&chunk);
+                        if text.len() > SET_BYTES_MAX {
+                            break;
+                        }
+                    }
+                    Ok::<_, reqwest::Error>(text)
+                };
+                let text = get().await.context("JWKS: the URL does not answer with a set")?;
+                ensure!(text.len() <= SET_BYTES_MAX, "JWKS has more than {SET_BYTES_MAX} bytes");
+                Ok(text)
+            }
+        }
+    }
+}
+
+/// The keys of a set that tokens can be checked by; the others are passed over.
+fn parse(text: &[u8], rules: &Validation) -> anyhow::Result<Keys> {
+    let set: KeySet = serde_json::from_slice(text).context("JWKS is not a set of keys")?;
+    let mut keys = Keys::new();
+    for value in set.keys {
+        match key(value, rules) {
+            Ok((name, key)) => {
+                // Of two with one name neither can be trusted more: the first stays.
+                keys.entry(name).or_insert_with(|| Arc::new(key));
+            }
+            Err(error) => warn!(error = %error, "a key of JWKS is passed over"),
+        }
+    }
+    ensure!(!keys.is_empty(), "JWKS holds no public key for signatures by RS, PS, ES or EdDSA");
+    Ok(keys)
+}
+
+fn key(value: serde_json::Value, rules: &Validation) -> anyhow::Result<(Option<String>, Key)> {
+    let jwk: Jwk = serde_json::from_value(value).context("it is not a key")?;
+    let for_signatures = matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature));
+    ensure!(for_signatures, "it is not for signatures");
+    let possible = algorithms(&jwk.algorithm)?;
+    let algorithms = match jwk.common.key_algorithm {
+        None => possible,
+        Some(named) => {
+            let named = Algorithm::try_from(named).context("its algorithm is unknown")?;
+            ensure!(possible.contains(&named), "its algorithm does not fit its kind");
+            vec![named]
+        }
+    };
+    let validation = Validation { algorithms, ..rules.clone() };
+    let decoding = DecodingKey::from_jwk(&jwk).context("it cannot be read")?;
+    Ok((jwk.common.key_id, Key { decoding, validation }))
+}
+
+/// The algorithms that a kind of key serves. A secret is no public key: in a set that everybody can read
+/// it would sign whatever anybody likes.
+fn algorithms(parameters: &AlgorithmParameters) -> anyhow::Result<Vec<Algorithm>> {
+    use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
+    match parameters {
+        AlgorithmParameters::RSA(rsa) => {
+            // Four characters of base64 are three bytes.
+            let bytes = rsa.n.trim_end_matches('=').len() * 3 / 4;
+            ensure!(bytes >= MODULUS_BYTES_MIN, "its modulus is shorter than 2048 bits");
+            Ok(vec![RS256, RS384, RS512, PS256, PS384, PS512])
+        }
+        AlgorithmParameters::EllipticCurve(curve) => match curve.curve {
+            EllipticCurve::P256 => Ok(vec![ES256]),
+            EllipticCurve::P384 => Ok(vec![ES384]),
+            _ => bail!("its curve is not supported"),
+        },
+        AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => {
+            Ok(vec![EdDSA])
+        }
+        AlgorithmParameters::OctetKey(_) => bail!("it is a secret"),
+        _ => bail!("its kind is not supported"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The public keys of RFC 7517, A.1.
+    const EC_X: &str = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4";
+    const EC_Y: &str = "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM";
+    const RSA_N: &str = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw";
+
+    /// The algorithms that the keys of a set serve, or why there are none.
+    fn serves(keys: serde_json::Value) -> Result<Vec<Vec<Algorithm>>, String> {
+        let text = json!({ "keys": keys }).to_string();
+        let keys = parse(text.as_bytes(), &Validation::default()).map_err(|e| e.to_string())?;
+        Ok(keys.values().map(|key| key.validation.algorithms.clone()).collect())
+    }
+
+    #[test]
+    fn a_key_serves_the_algorithms_of_its_kind_or_the_one_it_names() {
+        let ec = json!({ "kty": "EC", "crv": "P-256", "x": EC_X, "y": EC_Y, "kid": "1" });
+        assert_eq!(serves(json!([ec])).unwrap(), [vec![Algorithm::ES256]]);
+        let rsa = json!({ "kty": "RSA", "n": RSA_N, "e": "AQAB", "kid": "2", "use": "sig" });
+        assert_eq!(serves(json!([rsa])).unwrap()[0].len(), 6);
+        let named = json!({ "kty": "RSA", "n": RSA_N, "e": "AQAB", "alg": "RS256" });
+        assert_eq!(serves(json!([named])).unwrap(), [vec![Algorithm::RS256]]);
+        assert_eq!(
+            serves(json!([rsa, rsa, ec])).unwrap().len(),
+            2,
+            "of two with one name one stays"
+        );
+    }
+
+    #[test]
+    fn what_is_no_public_key_for_signatures_is_passed_over() {
+        for none in [
+            json!({ "kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0" }),
+            json!({ "kty": "RSA", "n": RSA_N, "e": "AQAB", "alg": "HS256" }),
+            json!({ "kty": "RSA", "n": RSA_N, "e": "AQAB", "alg": "RSA-OAEP" }),
+            json!({ "kty": "RSA", "n": RSA_N, "e": "AQAB", "use": "enc" }),
+            json!({ "kty": "RSA", "n": &RSA_N[..171], "e": "AQAB" }),
+            json!({ "kty": "EC", "crv": "P-521", "x": EC_X, "y": EC_Y }),
+            json!({ "kty": "else" }),
+            json!("key"),
+        ] {
+            let error = serves(json!([none.clone()])).unwrap_err();
+            assert!(error.contains("no public key"), "{none}: {error}");
+        }
+        assert!(parse(b"{}", &Validation::default()).is_err());
+    }
+}

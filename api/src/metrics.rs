@@ -1,0 +1,47 @@
+//! The api's metrics; those of claims and gates are `landing::metric`'s.
+
+use std::time::Duration;
+
+use landing::{claims::Claims, metric};
+use mysql_store::MySqlPool;
+use redis_view::Origin;
+use tokio_util::sync::CancellationToken;
+
+/// Histogram by `method`, `route` and `status`: a request, from its head to its answer's.
+pub(crate) const REQUEST_SECONDS: &str = "api_request_seconds";
+/// Counter by `origin`: lists of coupons, by what answered them.
+pub(crate) const MY_COUPONS: &str = "api_my_coupons_total";
+/// Gauge: how far our clock is ahead of MySQL's.
+pub(crate) const CLOCK_SKEW: &str = "api_clock_skew_seconds";
+/// Gauge by `state`: connections of the read pool that are `busy`, and that may still be had (`free`).
+const POOL_CONNECTIONS: &str = "api_mysql_pool_connections";
+
+/// How often depths are measured: a scraper comes every few seconds.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
+
+/// Describes them once, for `/metrics`.
+pub(crate) fn describe() {
+    metric::describe();
+    metrics::describe_histogram!(REQUEST_SECONDS, "requests, from head to answer");
+    metrics::describe_counter!(MY_COUPONS, "lists of coupons, by what answered them");
+    metrics::describe_gauge!(CLOCK_SKEW, "how far our clock is ahead of MySQL's");
+    metrics::describe_gauge!(POOL_CONNECTIONS, "connections of the read pool to MySQL");
+    for origin in [Origin::View, Origin::Rebuild, Origin::Truth] {
+        metrics::counter!(MY_COUPONS, "origin" => origin.word()).absolute(0);
+    }
+}
+
+/// Measures pool and queues until `stop`.
+pub(crate) async fn measure(claims: Claims, pool: MySqlPool, stop: CancellationToken) {
+    let most = pool.options().get_max_connections();
+    loop {
+        claims.measure();
+        let busy = pool.size().saturating_sub(u32::try_from(pool.num_idle()).unwrap_or(u32::MAX));
+        metrics::gauge!(POOL_CONNECTIONS, "state" => "busy").set(f64::from(busy));
+        let free = most.saturating_sub(busy);
+        metrics::gauge!(POOL_CONNECTIONS, "state" => "free").set(f64::from(free));
+        if stop.run_until_cancelled(tokio::time::sleep(MEASURE_EVERY)).await.is_none() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! How many claims one user may send: a rate for bursts and one for the long run, counted in memory.
+//!
+//! Each rate is a leaky bucket by its theoretical arrival time (GCRA): one number for a user and rate says
+//! when the bucket will be empty again, so counting is a comparison and an addition, and who has not come for
+//! a minute needs no memory. Refused claims are not counted: who waits as long as told is let in. Each
+//! process counts for itself; behind several a user gets as many times more.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use coupon::UserId;
+use tokio::time::Instant;
+
+use crate::problem::Problem;
+
+/// What is left of the tighter rate (draft-ietf-httpapi-ratelimit-headers).
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// The rates there are.
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Locks that users are spread over: many more than cores, so that two rarely meet.
+const SHARDS: usize = 64;
+
+/// Users of a shard that are remembered at a time, 24 bytes each: a million of all shards, which is more
+/// than one process serves within a minute. Beyond it newcomers are not counted.
+const USERS_MAX: usize = 1_000_000 / SHARDS;
+
+/// How long a full shard is not searched again for users to be forgotten.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Seconds, at most, that are added to a wait: who was refused together shall not come back together.
+const JITTER_SECONDS: u32 = 2;
+
+/// So many in so long.
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    name: &'static str,
+    quota: u32,
+    window: Duration,
+}
+
+/// The limits of a process.
+pub(crate) struct RateLimit {
+    rates: [Rate; 2],
+    policy: HeaderValue,
+    shards: Vec<Mutex<Shard>>,
+    started: Instant,
+}
+
+/// For each user the moments, in microseconds, at which the buckets are empty again.
+#[derive(Default)]
+struct Shard {
+    users: HashMap<UserId, [u64; 2]>,
+    swept: Duration,
+}
+
+/// What a user has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Left {
+    rate: &'static str,
+    claims: u64,
+    /// Until all of the rate is there again.
+    full_in: Duration,
+}
+
+/// A user has nothing left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooMany {
+    left: Left,
+    wait: Duration,
+}
+
+impl RateLimit {
+    /// So many claims of one user within a second, and within a minute; 0: as many as there are.
+    pub(crate) fn new(per_second: u32, per_minute: u32) -> Self {
+        let rate =
+            |name, quota, seconds| Rate { name, quota, window: Duration::from_secs(seconds) };
+        let rates = [rate("second", per_second, 1), rate("minute", per_minute, 60)];
+        let policy: Vec<String> = rates
+            .iter()
+            .filter(|rate| rate.quota > 0)
+            .map(|rate| format!("\"{}\";q={};w={}", rate.name, rate.quota, rate.window.as_secs()))
+            .collect();
+        Self {
+            rates,
+            policy: HeaderValue::from_str(&policy.join(", "))
+                .unwrap_or(HeaderValue::from_static("")),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Counts a claim of `user`; absent: nothing is limited.
+    pub(crate) fn count(&self, user: UserId) -> Result<Option<Left>, TooMany> {
+        if self.rates.iter().all(|rate| rate.quota == 0) {
+            return Ok(None);
+        }
+        self.count_at(user, self.started.elapsed()).map(Some)
+    }
+
+    fn count_at(&self, user: UserId, at: Duration) -> Result<Left, TooMany> {
+        let shard = usize::try_from(user.0.unsigned_abs()).unwrap_or(0) % SHARDS;
+        let mut shard = self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
+        let known = shard.users.get(&user).copied().unwrap_or_default();
+        let counted = self.counted(known, at);
+        if let Ok((next, _)) = counted
+            && (shard.users.contains_key(&user) || shard.has_room(at))
+        {
+            shard.users.insert(user, next);
+        }
+        counted.map(|(_, left)| left)
+    }
+
+    /// The buckets after one more claim, or why there is no room in one of them.
+    fn counted(&self, known: [u64; 2], at: Duration) -> Result<([u64; 2], Left), TooMany> {
+        let now = micros(at);
+        let mut next = known;
+        let mut tightest: Option<Left> = None;
+        let mut too_many: Option<TooMany> = None;
+        for (rate, empty_at) in self.rates.iter().zip(&mut next) {
+            let Some(each) = micros(rate.window).checked_div(u64::from(rate.quota)) else {
+                continue;
+            };
+            let before = now.max(*empty_at);
+            *empty_at = before + each;
+            // To the quota, whatever the division left over.
+            let room = each * u64::from(rate.quota);
+            let filled = *empty_at - now;
+            let left = |filled: u64| Left {
+                rate: rate.name,
+                claims: room.saturating_sub(filled) / each,
+                full_in: Duration::from_micros(filled),
+            };
+            if filled > room {
+                let wait = Duration::from_micros(filled - room);
+                if too_many.is_none_or(|other| other.wait < wait) {
+                    too_many = Some(TooMany { left: left(before - now), wait });
+                }
+            } else if tightest.is_none_or(|other| left(filled).claims < other.claims) {
+                tightest = Some(left(filled));
+            }
+        }
+        match (too_many, tightest) {
+            (Some(too_many), _) => Err(too_many),
+            (None, Some(left)) => Ok((next, left)),
+            (None, None) => Ok((next, Left { rate: "", claims: 0, full_in: Duration::ZERO })),
+        }
+    }
+
+    /// Says in an answer's headers what the user has left.
+    pub(crate) fn tell(&self, left: &Left, headers: &mut HeaderMap) {
+        let full_in = left.full_in.as_micros().div_ceil(1_000_000);
+        let value = format!("\"{}\";r={};t={full_in}", left.rate, left.claims);
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(RATE_LIMIT, value);
+        }
+        headers.insert(RATE_LIMIT_POLICY, self.policy.clone());
+    }
+}
+
+impl Shard {
+    /// Whether another user can be remembered; forgets those whose buckets are empty.
+    fn has_room(&mut self, at: Duration) -> bool {
+        if self.users.len() < USERS_MAX {
+            return true;
+        }
+        if at < self.swept + SWEEP_EVERY {
+            return false;
+        }
+        self.swept = at;
+        let now = micros(at);
+        self.users.retain(|_, empty_at| empty_at.iter().any(|empty_at| *empty_at > now));
+        self.users.len() < USERS_MAX
+    }
+}
+
+impl TooMany {
+    pub(crate) fn left(&self) -> &Left {
+        &self.left
+    }
+
+    pub(crate) fn problem(&self) -> Problem {
+        let seconds = u32::try_from(self.wait.as_micros().div_ceil(1_000_000)).unwrap_or(u32::MAX);
+        Problem::too_many(seconds.saturating_add(fastrand::u32(0..=JITTER_SECONDS)))
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USER: UserId = UserId(7);
+
+    fn at(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// How many of `tries` claims at one moment are let in.
+    fn let_in(limit: &RateLimit, user: UserId, ms: u64, tries: u32) -> u32 {
+        (0..tries).map(|_| u32::from(limit.count_at(user, at(ms)).is_ok())).sum()
+    }
+
+    #[test]
+    fn a_burst_takes_the_quota_and_it_comes_back_evenly() {
+        let limit = RateLimit::new(10, 0);
+        assert_eq!(let_in(&limit, USER, 0, 50), 10);
+        assert_eq!(let_in(&limit, USER, 99, 50), 0);
+        assert_eq!(let_in(&limit, USER, 100, 50), 1);
+        assert_eq!(let_in(&limit, USER, 600, 50), 5);
+        assert_eq!(let_in(&limit, USER, 60_000, 50), 10, "and never more than the quota");
+        assert_eq!(let_in(&limit, UserId(8), 60_000, 50), 10, "each user has an own one");
+    }
+
+    #[test]
+    fn the_minute_binds_who_keeps_to_the_second() {
+        let limit = RateLimit::new(10, 30);
+        let all: u32 = (0..60).map(|second| let_in(&limit, USER, second * 1_000, 10)).sum();
+        // Thirty at once, and half a claim a second after them.
+        assert_eq!(all, 30 + 29);
+        let refused = limit.count_at(USER, at(59_000)).unwrap_err();
+        assert_eq!((refused.left.rate, refused.left.claims), ("minute", 0));
+        assert!(refused.wait <= Duration::from_secs(2), "{refused:?}");
+        assert!(limit.count_at(USER, at(59_000) + refused.wait).is_ok(), "who waits is let in");
+    }
+
+    #[test]
+    fn headers_tell_the_tighter_rate() {
+        let limit = RateLimit::new(10, 30);
+        let left = limit.count_at(USER, at(0)).unwrap();
+        let mut headers = HeaderMap::new();
+        limit.tell(&left, &mut headers);
+        assert_eq!(headers[RATE_LIMIT], "\"second\";r=9;t=1");
+        assert_eq!(headers[RATE_LIMIT_POLICY], "\"second\";q=10;w=1, \"minute\";q=30;w=60");
+        assert_eq!(RateLimit::new(0, 0).count(USER), Ok(None));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_who_is_quiet_is_forgotten() {
+        let limit = RateLimit::new(10, 600);
+        let user = |number: usize| UserId(i64::try_from(number * SHARDS).unwrap());
+        for number in 0..USERS_MAX {
+            assert!(limit.count_at(user(number), at(0)).is_ok());
+        }
+        assert_eq!(let_in(&limit, user(USERS_MAX), 1, 50), 50, "too many to be counted");
+        let users = |limit: &RateLimit| limit.shards[0].lock().unwrap().users.len();
+        assert_eq!(users(&limit), USERS_MAX);
+        assert_eq!(let_in(&limit, user(USERS_MAX), 2_000, 50), 10, "the others are forgotten");
+        assert_eq!(users(&limit), 1);
+    }
+}

@@ -1,0 +1,168 @@
+//! `GET /v1/shop/templates/{id}`: what a shop page shows, to anybody, from memory.
+//!
+//! Neither the template nor what is left of it is read from MySQL while pages are open: the one comes from
+//! the template cache, the other from the gate by way of [`crate::shop_stock`].
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, Utc};
+use coupon::{Template, TemplateId, TemplateState};
+use serde::Serialize;
+
+use crate::{
+    body::PathId,
+    claims::unknown_template,
+    instant::instant,
+    problem::Problem,
+    state::App,
+    template_json::{DiscountJson, ValidityJson},
+};
+
+/// How long a browser or a proxy may show an answer that can still change: what is left changes by the
+/// second, and one request a second from each proxy is nothing.
+const CHANGING: HeaderValue = HeaderValue::from_static("public, max-age=1");
+
+/// The same within a second of the opening: nobody shall learn of it late.
+const OPENING: HeaderValue = HeaderValue::from_static("public, no-cache");
+
+/// The same once it is over.
+const OVER: HeaderValue = HeaderValue::from_static("public, max-age=60");
+
+/// A template as a shopper sees it.
+#[derive(Serialize)]
+struct ShopTemplate {
+    id: String,
+    name: String,
+    state: ShopState,
+    discount: DiscountJson,
+    per_user_limit: u32,
+    max_per_claim: u32,
+    claim_starts_at: String,
+    claim_ends_at: String,
+    #[serde(flatten)]
+    validity: ValidityJson,
+    /// How many are left; null: not known at the moment, e.g. while the gate is loaded, or it is over.
+    left: Option<i64>,
+    /// In how many milliseconds claims open, by our clock at the time of the answer; 0: they are open, or
+    /// were. For a countdown that does not depend on the shopper's clock.
+    opens_in_ms: i64,
+}
+
+/// What a shopper can do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ShopState {
+    /// Wait: the window has not opened.
+    Upcoming,
+    /// Claim.
+    Open,
+    /// Nothing is left; the shop may add some.
+    SoldOut,
+    /// Come again: the shop holds it.
+    Paused,
+    /// Nothing: the window is over.
+    Closed,
+    /// Nothing: the shop ended it.
+    Ended,
+}
+
+/// `GET /v1/shop/templates/{id}`
+pub(crate) async fn get(
+    State(app): State<App>,
+    PathId(id): PathId<TemplateId>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let template = app.templates.published(id).await?.ok_or_else(unknown_template)?;
+    let now = app.clock.now();
+    // Where no gate is wanted there is none to be asked.
+    let left = if app.gates.wants(&template, now) { app.shop_stock.left(id).await } else { None };
+    let state = ShopState::of(&template, left, now);
+    let mut answer = HeaderMap::new();
+    answer.insert(header::CACHE_CONTROL, cache_control(&template, state, now));
+    let etag = etag(&template, state, left);
+    if let Ok(value) = HeaderValue::from_str(&etag) {
+        answer.insert(header::ETAG, value);
+    }
+    if is_known(&headers, &etag) {
+        return Ok((StatusCode::NOT_MODIFIED, answer).into_response());
+    }
+    let body = ShopTemplate {
+        id: template.id.to_string(),
+        name: template.name.clone(),
+        state,
+        discount: DiscountJson::from(&template.discount),
+        per_user_limit: template.per_user_limit,
+        max_per_claim: template.max_per_claim,
+        claim_starts_at: instant(template.window.starts_at),
+        claim_ends_at: instant(template.window.ends_at),
+        validity: ValidityJson::from(&template.validity),
+        left,
+        opens_in_ms: opens_in_ms(&template, now),
+    };
+    Ok((answer, Json(body)).into_response())
+}
+
+impl ShopState {
+    fn of(template: &Template, left: Option<i64>, now: DateTime<Utc>) -> Self {
+        match template.state {
+            // A draft is nobody's to see; the cache holds none.
+            TemplateState::Ended | TemplateState::Draft => Self::Ended,
+            _ if now >= template.window.ends_at => Self::Closed,
+            TemplateState::Paused => Self::Paused,
+            TemplateState::Published if now < template.window.starts_at => Self::Upcoming,
+            TemplateState::Published if left == Some(0) => Self::SoldOut,
+            TemplateState::Published => Self::Open,
+        }
+    }
+}
+
+fn opens_in_ms(template: &Template, now: DateTime<Utc>) -> i64 {
+    (template.window.starts_at - now).num_milliseconds().max(0)
+}
+
+fn cache_control(template: &Template, state: ShopState, now: DateTime<Utc>) -> HeaderValue {
+    match state {
+        ShopState::Closed | ShopState::Ended => OVER,
+        ShopState::Upcoming if opens_in_ms(template, now) < 1_000 => OPENING,
+        ShopState::Upcoming | ShopState::Open | ShopState::SoldOut | ShopState::Paused => CHANGING,
+    }
+}
+
+/// Weak: two answers with this tag mean the same, though `opens_in_ms` counts down from one to the other.
+/// So a client that is told "not modified" lets its own countdown run on.
+fn etag(template: &Template, state: ShopState, left: Option<i64>) -> String {
+    let left = left.map_or_else(|| "unknown".to_owned(), |left| left.to_string());
+    format!("W/\"{}.{state:?}.{left}\"", template.version)
+}
+
+/// Whether `If-None-Match` names this tag, compared as weak ones are (RFC 9110, 8.8.3.2).
+fn is_known(headers: &HeaderMap, etag: &str) -> bool {
+    let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+    let named =
+        headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    named
+        .flat_map(|tags| tags.split(','))
+        .any(|tag| tag.trim() == "*" || opaque(tag) == opaque(etag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_known_in_a_list_weak_or_strong_and_by_a_star() {
+        let known = |value: &'static str| {
+            let headers =
+                HeaderMap::from_iter([(header::IF_NONE_MATCH, HeaderValue::from_static(value))]);
+            is_known(&headers, "W/\"2.Open.7\"")
+        };
+        assert!(known("W/\"2.Open.7\"") && known("\"2.Open.7\"") && known("*"));
+        assert!(known("\"other\", W/\"2.Open.7\""));
+        assert!(!known("W/\"2.Open.8\"") && !known("2.Open.7") && !known(""));
+        assert!(!is_known(&HeaderMap::new(), "W/\"2.Open.7\""));
+    }
+}

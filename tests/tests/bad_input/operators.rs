@@ -1,0 +1,195 @@
+//! Templates, their states and movements, as an operator should not send them.
+
+use chrono::TimeDelta;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use shopper::NewTemplate;
+
+use super::{Case, Ground, NOTHING, case};
+
+pub(super) fn cases(ground: &Ground) -> Vec<Case> {
+    let mut cases = templates(ground);
+    cases.extend(changes(ground));
+    cases.extend(movements(ground));
+    cases
+}
+
+/// Drafts with one thing wrong.
+fn templates(ground: &Ground) -> Vec<Case> {
+    let good = NewTemplate::simple("A sale", 10, ground.world.clock.now(), TimeDelta::hours(1));
+    let good = serde_json::to_value(good).unwrap();
+    let create = |change: &Value| -> RequestBuilder {
+        let mut body = good.clone();
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        ground.api.operator(Method::POST, "/v1/templates").json(&body)
+    };
+    let one =
+        |change: &Value, status, code| case(&change.to_string(), create(change), status, code);
+    let invalid = numbers().into_iter().chain(times()).chain(discounts());
+    let mut cases: Vec<Case> =
+        invalid.map(|change| one(&change, 422, "INVALID_TEMPLATE")).collect();
+    cases.extend(malformed().iter().map(|change| one(change, 400, "MALFORMED_BODY")));
+    cases
+}
+
+fn numbers() -> Vec<Value> {
+    vec![
+        json!({ "name": "" }),
+        json!({ "name": " \t" }),
+        json!({ "name": "n".repeat(201) }),
+        json!({ "total_stock": -1 }),
+        json!({ "total_stock": 1_000_000_001 }),
+        json!({ "total_stock": i64::MAX }),
+        json!({ "per_user_limit": 101 }),
+        json!({ "max_per_claim": 0 }),
+        json!({ "max_per_claim": 2 }),
+        json!({ "per_user_limit": 0, "max_per_claim": 101 }),
+    ]
+}
+
+fn times() -> Vec<Value> {
+    let absolute = |from: &str, until: &str| json!({ "valid_for_ms": null, "valid_from": from, "valid_until": until });
+    vec![
+        json!({ "claim_ends_at": "2020-01-01T00:00:00Z" }),
+        json!({ "claim_starts_at": "1969-12-31T23:59:59.999Z" }),
+        json!({ "claim_starts_at": "1970-01-01T00:00:00+00:01" }),
+        json!({ "claim_ends_at": "+10000-01-01T00:00:00Z" }),
+        json!({ "claim_ends_at": "9999-12-31T23:59:59-01:00" }),
+        json!({ "claim_ends_at": "2099-12-31T23:59:60Z" }),
+        json!({ "claim_starts_at": "-0001-01-01T00:00:00Z" }),
+        json!({ "valid_for_ms": null }),
+        json!({ "valid_for_ms": 0 }),
+        json!({ "valid_for_ms": -1 }),
+        json!({ "valid_for_ms": i64::MAX }),
+        json!({ "valid_from": "2026-01-01T00:00:00Z", "valid_until": "2027-01-01T00:00:00Z" }),
+        json!({ "valid_for_ms": null, "valid_from": "2026-01-01T00:00:00Z" }),
+        absolute("2027-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+        absolute("2027-01-01T00:00:00Z", "2027-01-01T01:00:00+01:00"),
+        absolute("1900-01-01T00:00:00Z", "2027-01-01T00:00:00Z"),
+    ]
+}
+
+fn discounts() -> Vec<Value> {
+    let discount = |kind: &str, value: i64, cap: Value, currency: &str| json!({ "discount": { "kind": kind, "value": value, "cap": cap, "currency": currency } });
+    vec![
+        discount("amount_off", 0, Value::Null, "EUR"),
+        discount("amount_off", -5, Value::Null, "EUR"),
+        discount("amount_off", 5, json!(5), "EUR"),
+        discount("percent_off", 10_001, Value::Null, "EUR"),
+        discount("percent_off", 5, json!(0), "EUR"),
+        discount("free_shipping", 5, Value::Null, "EUR"),
+        discount("everything_off", 5, Value::Null, "EUR"),
+        discount("amount_off", 5, Value::Null, "eur"),
+        discount("amount_off", 5, Value::Null, "EURO"),
+        discount("amount_off", 5, Value::Null, "€"),
+    ]
+}
+
+fn malformed() -> Vec<Value> {
+    vec![
+        json!({ "name": 1 }),
+        json!({ "name": null }),
+        json!({ "total_stock": "10" }),
+        json!({ "total_stock": 1.5 }),
+        json!({ "per_user_limit": -1 }),
+        json!({ "per_user_limit": 4_294_967_296_i64 }),
+        json!({ "claim_ends_at": "soon" }),
+        json!({ "claim_ends_at": "2027-01-01" }),
+        json!({ "claim_ends_at": "2027-01-01T00:00:00" }),
+        json!({ "claim_ends_at": "2027-01-01T00:00:00+25:00" }),
+        json!({ "claim_ends_at": "2027-02-30T00:00:00Z" }),
+        json!({ "claim_ends_at": "2027-13-01T00:00:00Z" }),
+        json!({ "claim_ends_at": "2027-01-01T24:00:01Z" }),
+        json!({ "claim_ends_at": 1_800_000_000 }),
+        json!({ "discount": "half" }),
+        json!({ "discount": { "kind": "amount_off", "value": 5 } }),
+        json!({ "id": "1" }),
+        json!({ "merchant_id": "2" }),
+        json!({ "state": "published" }),
+    ]
+}
+
+/// States and validities that cannot be.
+fn changes(ground: &Ground) -> Vec<Case> {
+    let path = format!("/v1/templates/{}", ground.one);
+    let (one, draft) = (ground.one.to_string(), ground.draft.to_string());
+    let mut cases = Vec::new();
+    for (id, verb, status, code) in [
+        (NOTHING, "publish", 404, "TEMPLATE_NOT_FOUND"),
+        ("first", "publish", 404, "TEMPLATE_NOT_FOUND"),
+        (&one, "explode", 404, "NOT_FOUND"),
+        (&one, "PAUSE", 404, "NOT_FOUND"),
+        (&draft, "pause", 409, "INVALID_TRANSITION"),
+        (&draft, "resume", 409, "INVALID_TRANSITION"),
+    ] {
+        let request = ground.api.operator(Method::POST, &format!("/v1/templates/{id}/{verb}"));
+        cases.push(case(&format!("{verb} {id}"), request, status, code));
+    }
+    let (from, until) = ("1900-01-01T00:00:00Z", "2099-01-01T00:00:00Z");
+    for (change, status, code) in [
+        (json!({ "valid_for_ms": 5 }), 400, "MALFORMED_BODY"),
+        (json!({ "version": 2 }), 422, "INVALID_TEMPLATE"),
+        (json!({ "version": 2, "name": "x" }), 400, "MALFORMED_BODY"),
+        (json!({ "version": 1, "valid_for_ms": 5 }), 409, "CHANGED_MEANWHILE"),
+        (json!({ "version": i64::MAX, "valid_for_ms": 5 }), 409, "CHANGED_MEANWHILE"),
+        (
+            json!({ "version": 2, "valid_from": from, "valid_until": until }),
+            422,
+            "INVALID_TEMPLATE",
+        ),
+        (
+            json!({ "version": 2, "valid_for_ms": 5, "issued_coupons": "burn" }),
+            400,
+            "MALFORMED_BODY",
+        ),
+    ] {
+        let request = ground.api.operator(Method::PATCH, &path).json(&change);
+        cases.push(case(&change.to_string(), request, status, code));
+    }
+    let request = ground.api.operator(Method::GET, &format!("{path}/validity-move"));
+    cases.push(case("a move that never was", request, 404, "MOVE_NOT_FOUND"));
+    cases
+}
+
+fn movements(ground: &Ground) -> Vec<Case> {
+    let path = |id: &str| format!("/v1/templates/{id}/stock-movements");
+    let send = |id: &str, body: &Value| {
+        let request = ground.api.operator(Method::POST, &path(id)).header("idempotency-key", "m");
+        request.json(body)
+    };
+    let one = ground.one.to_string();
+    let mut cases = vec![
+        case(
+            "a movement of nothing",
+            send(NOTHING, &json!({ "delta": 1, "reason": "a" })),
+            404,
+            "TEMPLATE_NOT_FOUND",
+        ),
+        case(
+            "a cut too deep",
+            send(&one, &json!({ "delta": -10, "reason": "a" })),
+            409,
+            "INSUFFICIENT_STOCK",
+        ),
+        case(
+            "too many",
+            send(&one, &json!({ "delta": 1_000_000_000, "reason": "a" })),
+            409,
+            "TOTAL_TOO_LARGE",
+        ),
+    ];
+    for (body, status, code) in [
+        (json!({ "delta": 0, "reason": "a" }), 422, "INVALID_MOVEMENT"),
+        (json!({ "delta": 1_000_000_001, "reason": "a" }), 422, "INVALID_MOVEMENT"),
+        (json!({ "delta": i64::MIN, "reason": "a" }), 422, "INVALID_MOVEMENT"),
+        (json!({ "delta": 1, "reason": " " }), 422, "INVALID_MOVEMENT"),
+        (json!({ "delta": 1, "reason": "r".repeat(201) }), 422, "INVALID_MOVEMENT"),
+        (json!({ "delta": 1.5, "reason": "a" }), 400, "MALFORMED_BODY"),
+        (json!({ "delta": "1", "reason": "a" }), 400, "MALFORMED_BODY"),
+        (json!({ "delta": 1 }), 400, "MALFORMED_BODY"),
+        (json!({ "delta": 1, "reason": "a", "actor": "root" }), 400, "MALFORMED_BODY"),
+    ] {
+        cases.push(case(&body.to_string(), send(&one, &body), status, code));
+    }
+    cases
+}

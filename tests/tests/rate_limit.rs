@@ -1,0 +1,44 @@
+//! How many claims one user may send, seen from outside.
+
+use std::collections::BTreeSet;
+
+use coupon::UserId;
+use pipeline_tests::World;
+use shopper::NewTemplate;
+
+/// Claims of a user within a minute in this test: what is given back within its seconds is none.
+const PER_MINUTE: u64 = 3;
+
+#[tokio::test]
+async fn a_user_who_claims_too_often_is_told_when_to_come_back_and_no_other_is() {
+    let world = World::start_with("rate limit", |options| {
+        let quota = PER_MINUTE.to_string();
+        options.with_env("CLAIMS_PER_USER_MINUTE", &quota).with_env("CLAIMS_PER_USER_SECOND", "100")
+    })
+    .await;
+    let template = world.template(50, |new| NewTemplate { per_user_limit: 0, ..new }).await;
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    for left in (0..PER_MINUTE).rev() {
+        let answer = shopper.claim(template, Some(&format!("key-{left}")), 1).await.unwrap();
+        assert_eq!(answer.status, 201);
+        let told = answer.header("ratelimit").unwrap();
+        assert!(told.starts_with(&format!("\"minute\";r={left};t=")), "{told}");
+        let policy = answer.header("ratelimit-policy");
+        assert_eq!(policy, Some("\"second\";q=100;w=1, \"minute\";q=3;w=60"));
+    }
+    let mut waits = BTreeSet::new();
+    for _ in 0..40 {
+        let refused = shopper.claim(template, Some("one too many"), 1).await.unwrap();
+        assert_eq!((refused.status, refused.code().as_deref()), (429, Some("RATE_LIMITED")));
+        assert!(refused.header("ratelimit").unwrap().starts_with("\"minute\";r=0;"), "{refused:?}");
+        waits.insert(refused.retry_after.unwrap());
+    }
+    // A third of a minute for one claim, and up to two seconds so that not all come back at once.
+    assert!(waits.iter().all(|wait| (18..=22).contains(wait)) && waits.len() > 1, "{waits:?}");
+    assert_eq!(world.count(template).await.all(), 3, "what is refused is not even begun");
+    assert_eq!(shopper.all_coupons().await.unwrap().len(), 3, "reading is not counted");
+    let other = world.api().shopper(UserId(65)).unwrap();
+    assert_eq!(other.claim(template, Some("key"), 1).await.unwrap().status, 201);
+    world.assert_sound(None).await;
+    world.end().await;
+}
