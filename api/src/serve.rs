@@ -17,7 +17,7 @@ use metrics::gauge;
 use mysql_store::{MySqlPool, StoreError, connect, migrate, settings, user_view};
 use redis_gate::{Gate, GateRedis};
 use redis_view::{GenerationOf, ViewReader, ViewStore};
-use runtime::{Backoff, Clock, Context};
+use runtime::{Backoff, Clock, Context, Part};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -50,6 +50,9 @@ const SKEW_MAX: TimeDelta = TimeDelta::milliseconds(250);
 /// # Errors
 /// A setting is wrong, or a server cannot be reached at start.
 pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
+    // All of them before the first wait: what is missing from `/readyz` counts as ready.
+    let [http, mysql_part, gate_part] =
+        ["http", "mysql", "gate"].map(|name| context.health.part(name));
     config.validate()?;
     api_metrics::describe();
     let listener = TcpListener::bind(config.listen)
@@ -105,9 +108,11 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     // It holds the landers, so it ends with the intake.
     let measured = api_metrics::measure(claims.clone(), pool.clone(), context.stop_token());
     context.spawn("measure", ended(measured));
-    context.spawn("health", watch_health(context.clone(), pool, gate));
+    let watched = watch_health(context.clone(), (mysql_part, pool), (gate_part, gate));
+    context.spawn("health", watched);
 
     info!(http.address = %listener.local_addr()?, "serving");
+    http.ready();
     let stop = context.stop_token();
     listener::serve(listener, router(app, &config.allowed_origins), stop).await;
     claims.drain().await;
@@ -208,8 +213,11 @@ async fn follow_templates(templates: TemplateCache, config: Config) -> anyhow::R
 
 /// Keeps `/readyz` true. A clock that is not MySQL's is told and no more: if MySQL's own is wrong, every
 /// api would be taken away, and what the clocks decide is safe by both (a use) or passes (a window).
-async fn watch_health(context: Context, pool: MySqlPool, gate: Gate) -> anyhow::Result<()> {
-    let (mysql, redis) = (context.health.part("mysql"), context.health.part("gate"));
+async fn watch_health(
+    context: Context,
+    (mysql, pool): (Part, MySqlPool),
+    (redis, gate): (Part, Gate),
+) -> anyhow::Result<()> {
     let mut agreed = true;
     loop {
         match skew(&pool, &context.clock).await {

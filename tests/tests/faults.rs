@@ -105,7 +105,8 @@ async fn an_api_killed_or_stopped_at_each_point_of_a_claims_way_loses_and_double
         let answer = shopper.claim(template, Some(KEY), 1).await;
         // Settling comes after the answer, which may just have left.
         assert!(answer.is_err() || point == "settler.before_settle", "{point}: {answer:?}");
-        world.platform.apis[1].wait_exit(STATE_MAX).await.unwrap();
+        let ended = world.platform.apis[1].wait_exit(STATE_MAX).await;
+        ended.unwrap_or_else(|error| panic!("{point}: {error}; answered {answer:?}"));
         // What was open went with its connection: nothing of it is there, and the hot row is free.
         user += 1;
         let other = world.apis[0].shopper(UserId(user)).unwrap();

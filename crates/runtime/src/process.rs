@@ -8,7 +8,7 @@
 //! 4. A part that ends by itself is a crash: the stop token is cancelled, the body drains, and the
 //!    exit code is 1. So is a drain that outlasts [`DRAIN_MAX`].
 
-use std::{future::Future, process::ExitCode, time::Duration};
+use std::{convert::Infallible, future::Future, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
@@ -102,7 +102,6 @@ where
         ended,
     };
     let process = context.health.part("process");
-    process.ready();
     let admin_stop = CancellationToken::new();
     let listener = TcpListener::bind(config.admin_listen).await.with_context(|| {
         format!("the admin address {} cannot be used (ADMIN_LISTEN)", config.admin_listen)
@@ -115,11 +114,17 @@ where
     let stop = context.stop.clone();
     let body = body(context);
     tokio::pin!(body);
+    // After the body's first steps, by which it has added its parts: before, nothing would be amiss.
+    let begun = async {
+        process.ready();
+        std::future::pending::<Infallible>().await
+    };
     let first = tokio::select! {
         biased;
         ended = &mut body => return ended.and_then(|()| if stop.is_cancelled() { Ok(()) } else {
             Err(anyhow::anyhow!("the process ended although nobody asked it to"))
         }),
+        never = begun => match never {},
         Some(failure) = first_ended.recv() => Err(failure),
         signal = stop_signal() => signal.map(|name| info!(signal = name, "draining")),
     };
