@@ -26,9 +26,6 @@ const ROWS_MAX: i64 = 40;
 /// its rows on disk until it ends.
 const LARGE: (i64, i64) = (4, 6_000);
 
-/// One load in so many has one: it takes as long as all the rest.
-const LOADS_TO_LARGE: i64 = 3;
-
 /// Ids of one load, and of one writer in it.
 const IDS_OF_LOAD: i64 = 1_000_000;
 const IDS_OF_WRITER: i64 = 100_000;
@@ -48,6 +45,8 @@ pub struct Load {
     pub number: i64,
     /// Whether rows are deleted too, as the platform never does.
     pub deletes: bool,
+    /// Whether one transaction is large: it takes as long as all the rest.
+    pub large: bool,
 }
 
 impl Load {
@@ -72,9 +71,9 @@ impl Load {
         let first = self.number * IDS_OF_LOAD + writer * IDS_OF_WRITER;
         let random = Rng::with_seed(self.seed ^ first.unsigned_abs());
         let mut statements = Statements { random, first, next: first, mark: first };
-        let has_large = writer == 0 && self.number % LOADS_TO_LARGE == 1;
+        let has_large = self.large && writer == 0;
         for step in 0..STEPS {
-            let text = if has_large && step == STEPS / 2 {
+            let text = if has_large && step == STEPS / 4 {
                 statements.large()
             } else {
                 statements.any(self.deletes)

@@ -4,10 +4,11 @@
 //!
 //! Each line of changes (one user's coupons) must be told whole and in the order of the commits, first
 //! occurrences counted; nothing else may be told; and no table may have been read anew, which would hide
-//! a hole. Victims and moments follow from the seed and the round's number, so a round that breaks a
+//! a hole. In every third round a large transaction meets a broker that is slow: then a checkpoint can be
+//! written while thousands of messages still wait in the tailer that is about to die. Victims and moments follow from the seed and the round's number, so a round that breaks a
 //! promise can be run again; what the machine makes of them in between is not repeatable.
 
-use std::{fmt, time::Duration};
+use std::{convert::Infallible, fmt, future, time::Duration};
 
 use devstack::{Flavor, Process, Scope};
 use fastrand::Rng;
@@ -28,6 +29,17 @@ const STRIKES_MAX: usize = 3;
 
 /// A strike comes within this time: from the load's begin on, or after the victim before is helped up.
 const WAIT_MAX_MS: u64 = 600;
+
+/// One round in so many has a large transaction and a slow broker.
+const ROUNDS_TO_SLOW: u64 = 3;
+
+/// The same time in such a round, which takes longer.
+const SLOW_WAIT_MAX_MS: u64 = 2_500;
+
+/// A slow broker: stopped for so long, again and again, and running for so long in between. It takes
+/// some megabytes a second.
+const SLOW_STOPPED: Duration = Duration::from_millis(95);
+const SLOW_RUNNING: Duration = Duration::from_millis(5);
 
 /// How long a victim is dead or stopped. Mostly shorter than the second after which another one leads.
 const DOWN_MAX_MS: u64 = 300;
@@ -60,10 +72,11 @@ impl Strike {
     fn of_round(seed: u64, round: u64) -> Vec<Self> {
         let mut random = Rng::with_seed(seed ^ (round << 32));
         let count = random.usize(1..=STRIKES_MAX);
-        (0..count).map(|_| Self::any(&mut random)).collect()
+        let wait_max_ms = if is_slow(round) { SLOW_WAIT_MAX_MS } else { WAIT_MAX_MS };
+        (0..count).map(|_| Self::any(&mut random, wait_max_ms)).collect()
     }
 
-    fn any(random: &mut Rng) -> Self {
+    fn any(random: &mut Rng, wait_max_ms: u64) -> Self {
         let victim = match random.u8(0..8) {
             0 => Victim::Standby,
             1 => Victim::Both,
@@ -71,7 +84,7 @@ impl Strike {
         };
         let longest = if random.u8(0..4) == 0 { LONG_DOWN_MAX_MS } else { DOWN_MAX_MS };
         let mut time = |longest| Duration::from_millis(random.u64(0..longest));
-        let (wait, down) = (time(WAIT_MAX_MS), time(longest));
+        let (wait, down) = (time(wait_max_ms), time(longest));
         Self { victim, kills: random.u8(0..3) > 0, wait, down }
     }
 }
@@ -98,16 +111,27 @@ pub struct Totals {
     pub fenced: usize,
 }
 
-/// Runs rounds on a database and topics that do not exist yet, and says a line about each.
+/// Runs rounds on a database and topics that do not exist yet, and says a line about each. The broker is
+/// the one that `scope` names, and nobody else's.
 ///
 /// # Panics
 /// The topics tell otherwise than the server, or a tailer ended by itself.
-pub async fn run(scope: Scope, rounds: u32, seed: u64, say: impl Fn(String)) -> Totals {
+pub async fn run(
+    scope: Scope,
+    broker: &mut Process,
+    rounds: u32,
+    seed: u64,
+    say: impl Fn(String),
+) -> Totals {
     let mut campaign = Campaign::begin(scope, seed).await;
     for round in 1..=rounds {
-        campaign.round(u64::from(round), &say).await;
+        campaign.round(u64::from(round), broker, &say).await;
     }
     campaign.end()
+}
+
+fn is_slow(round: u64) -> bool {
+    round % ROUNDS_TO_SLOW == 1
 }
 
 struct Campaign {
@@ -137,7 +161,7 @@ impl Campaign {
         Self { tail, second, binlog, heard, seed, strikes: 0 }
     }
 
-    async fn round(&mut self, number: u64, say: &impl Fn(String)) {
+    async fn round(&mut self, number: u64, broker: &mut Process, say: &impl Fn(String)) {
         let begun = Instant::now();
         self.until_led().await;
         let file = self.tail.next_binlog_file();
@@ -146,15 +170,23 @@ impl Campaign {
             seed: self.seed,
             number: i64::try_from(number).unwrap(),
             deletes: true,
+            large: is_slow(number),
         };
         let load = tokio::task::spawn_blocking(move || load.run());
         let (committed, duplicates) = (self.binlog.count, self.heard.duplicates);
-        for strike in Strike::of_round(self.seed, number) {
-            say(format!("round {number:>3}  {strike}"));
-            self.strike(strike).await;
-            self.strikes += 1;
+        let faults = async {
+            for strike in Strike::of_round(self.seed, number) {
+                say(format!("round {number:>3}  {strike}"));
+                self.strike(strike).await;
+                self.strikes += 1;
+            }
+            load.await.unwrap();
+        };
+        tokio::select! {
+            never = slowed(broker, is_slow(number)) => match never {},
+            () = faults => {}
         }
-        load.await.unwrap();
+        broker.resume().unwrap();
         self.binlog.read_from(&file);
         self.assert_told().await;
         let (changes, again) = (self.binlog.count - committed, self.heard.duplicates - duplicates);
@@ -221,6 +253,19 @@ impl Campaign {
         };
         self.tail.end();
         totals
+    }
+}
+
+/// Stops and continues the broker again and again, if it shall be slow.
+async fn slowed(broker: &mut Process, slow: bool) -> Infallible {
+    if !slow {
+        future::pending::<()>().await;
+    }
+    loop {
+        broker.pause().unwrap();
+        sleep(SLOW_STOPPED).await;
+        broker.resume().unwrap();
+        sleep(SLOW_RUNNING).await;
     }
 }
 

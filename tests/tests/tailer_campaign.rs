@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use devstack::{Error, Flavor, OwnDatabase, TestServers};
+use devstack::{Error, Flavor, OwnBroker, OwnDatabase, TestServers};
 use pipeline_tests::tail_campaign;
 
 /// Rounds of the test.
@@ -32,10 +32,13 @@ async fn campaign(flavor: Flavor, rounds: u32) {
     };
     let mut scope = TestServers::shared().scope(&name);
     scope.endpoints.database_url = own.url();
+    let mut broker = OwnBroker::start(&format!("{name}-broker")).await.unwrap();
+    scope.endpoints.kafka_brokers = broker.brokers();
     // Another one each time; a round that fails says it.
     let seed = fastrand::u64(..);
     println!("seed {seed}");
-    let totals = tail_campaign::run(scope, rounds, seed, |line| println!("{line}")).await;
+    let say = |line| println!("{line}");
+    let totals = tail_campaign::run(scope, &mut broker.server, rounds, seed, say).await;
     println!("{totals:?}");
     assert!(totals.changes > 0 && totals.duplicates > 0, "no fault met the load: {totals:?}");
 }

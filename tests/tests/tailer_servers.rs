@@ -139,7 +139,7 @@ async fn tail_on(own: &OwnDatabase) -> Tail {
 /// Begins a load; ends with it, or with its server.
 fn load(tail: &Tail, number: i64) -> JoinHandle<()> {
     let database_url = tail.scope.endpoints.database_url.clone();
-    let load = Load { database_url, seed: 1, number, deletes: false };
+    let load = Load { database_url, seed: 1, number, deletes: false, large: number == 1 };
     tokio::task::spawn_blocking(move || load.run())
 }
 

@@ -32,7 +32,8 @@ async fn main() {
     let mut servers = Servers::start(&dir, &options).await.unwrap();
     let scope = TestServers::private(&servers).scope("soaktailer");
     println!("seed {}, {} rounds on {}", cli.seed, cli.rounds, cli.flavor.name());
-    let totals = tail_campaign::run(scope, cli.rounds, cli.seed, |line| println!("{line}")).await;
+    let (broker, say) = (&mut servers.kafka, |line| println!("{line}"));
+    let totals = tail_campaign::run(scope, broker, cli.rounds, cli.seed, say).await;
     println!(
         "seed {}: {} rounds, {} faults; {} committed changes are told, each and in order, nothing else \
          is; {} messages came again, {} leaders were fenced",
