@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use coupon::{Claim, RequestId, TemplateId, TemplateState, UserId, Validity};
+use coupon::{Claim, Epoch, RequestId, TemplateId, TemplateState, UserId, Validity};
 use futures::future::join_all;
 use landing::claims::{Answer, Unavailable};
 use mysql_store::{
     stock::{self, NewMovement},
     validity::{self, Changed},
 };
-use redis_gate::{Refusal, RequestState};
+use redis_gate::{Refusal, RequestState, Verdict};
 use sqlx::{Connection, Row};
 
 use crate::{
@@ -441,6 +441,10 @@ async fn behind_gate_proxy(world: &World) -> (Process, Proxy) {
     let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
     let process = Process::start_with(world, |setup: &mut Setup| setup.gate = gate).await;
     process.gates.next_look().await;
+    // A server that has not seen the script yet asks for it first: no such answer shall be held.
+    let elsewhere = Claim { template_id: TemplateId(99), ..claim(USER, "warm", 1) };
+    let verdict = world.gate.claim(&elsewhere, Epoch(1), now()).await.unwrap();
+    assert_eq!(verdict, Verdict::NotLoaded);
     (process, proxy)
 }
 
