@@ -28,8 +28,9 @@ use crate::{
     xa::{Prepared, Xid},
 };
 
-/// What a transaction costs in a queue besides its rows.
-const TRANSACTION_OVERHEAD: usize = 256;
+/// What a transaction costs in a queue besides its rows: itself and a rows event's entry, 200 bytes, in a
+/// queue that has grown to up to twice its length, and in the batch that is taken out of it.
+const TRANSACTION_OVERHEAD: usize = 512;
 
 /// A committed transaction, with the rows of followed tables; often none.
 #[derive(Debug)]

@@ -1,31 +1,27 @@
 //! One replication connection: log in, say who we are and from where, read events.
-//!
-//! The only file that names `mysql_cdc`. It uses what lies below the crate's iterator: connecting,
-//! authentication and packet framing. Its iterator and its `commit()` lose changes and are never
-//! called; its panics on odd packets are caught.
 
 use std::{
-    fmt::Write as _,
-    io,
-    panic::{AssertUnwindSafe, catch_unwind},
+    io::{self, BufReader, Read as _, Write as _},
+    net::TcpStream,
     time::Duration,
-};
-
-use mysql_cdc::{
-    binlog_client::BinlogClient, binlog_events::BinlogEvents, binlog_options::BinlogOptions,
-    errors::Error as ClientError, replica_options::ReplicaOptions,
 };
 
 use crate::{
     error::TailError,
     event::{HEADER_LENGTH, Header},
+    login::{Login, log_in},
     position::{Flavor, GtidSet},
     source::{BinlogSource, Origin, Packet},
 };
 
-/// How often an idle server says so: it wakes the reader to notice that it shall stop. A silent
-/// link counts as dead ten seconds later.
+/// How often an idle server says so: it wakes the reader to notice that it shall stop.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// How much longer than that a link may be silent before it counts as dead.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Bytes that are read ahead: hundreds of the events of small transactions by one system call.
+const READ_AHEAD_BYTES: usize = 64 * 1024;
 
 /// How long the server waits for us to take an event while a broker is down: a day, since the
 /// pressure must go back to the server rather than end in reconnects.
@@ -49,8 +45,7 @@ const ERROR: u8 = 0xff;
 
 /// An open stream of events.
 pub(crate) struct Connection {
-    // The channel's type cannot be named from outside the crate, but this can, and holds it.
-    events: BinlogEvents,
+    server: BufReader<TcpStream>,
     checksums: bool,
     packet_bytes_max: usize,
 }
@@ -58,32 +53,15 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects and asks for everything after the origin's position.
     pub(crate) fn open(origin: &Origin) -> Result<Self, TailError> {
-        catch_unwind(AssertUnwindSafe(|| Self::try_open(origin)))
-            .unwrap_or_else(|_| Err(TailError::Connect { reason: "malformed handshake".into() }))
-    }
-
-    fn try_open(origin: &Origin) -> Result<Self, TailError> {
-        let server = &origin.server;
-        let mut client = BinlogClient::new(ReplicaOptions {
-            hostname: server.address.host.clone(),
-            port: server.address.port,
-            username: server.address.user.clone(),
-            password: server.address.password.expose().to_owned(),
-            server_id: server.server_id,
-            heartbeat_interval: HEARTBEAT,
-            binlog: BinlogOptions::from_end(),
-            ..ReplicaOptions::default()
-        });
-        let (mut channel, _) = client.connect().map_err(refused)?;
-        client.set_master_heartbeat(&mut channel).map_err(refused)?;
-        let checksum = client.set_master_binlog_checksum(&mut channel).map_err(refused)?;
+        let Login { server, checksums } = log_in(&origin.server, HEARTBEAT)?;
+        server.set_read_timeout(Some(HEARTBEAT + SILENCE_MAX)).map_err(TailError::Lost)?;
         let mut connection = Self {
-            events: BinlogEvents::new(channel, checksum),
-            checksums: checksum as u8 == 1,
-            packet_bytes_max: server.packet_bytes_max,
+            server: BufReader::with_capacity(READ_AHEAD_BYTES, server),
+            checksums,
+            packet_bytes_max: origin.server.packet_bytes_max,
         };
         connection.command(&[&[COM_QUERY], session(origin).as_bytes()].concat())?;
-        connection.command(&register(server.server_id))?;
+        connection.command(&register(origin.server.server_id))?;
         connection.write(&dump(origin))?;
         Ok(connection)
     }
@@ -98,23 +76,31 @@ impl Connection {
         }
     }
 
+    /// Sends a command: three bytes of length, the number of its first packet, and itself.
     fn write(&mut self, command: &[u8]) -> Result<(), TailError> {
-        self.events.channel.write_packet(command, 0).map_err(TailError::Lost)
+        let length = u32::try_from(command.len()).unwrap_or(u32::MAX).to_le_bytes();
+        let packet = [&length[..3], &[0], command].concat();
+        self.server.get_mut().write_all(&packet).map_err(TailError::Lost)
     }
 
     /// Reads a packet, put together again if it came in several.
     fn read(&mut self) -> Result<Vec<u8>, TailError> {
-        let (mut packet, _) = self.events.channel.read_packet().map_err(TailError::Lost)?;
-        let mut last = packet.len();
-        while last == FULL_PACKET {
-            let (next, _) = self.events.channel.read_packet().map_err(TailError::Lost)?;
-            last = next.len();
-            if packet.len() + last > self.packet_bytes_max {
+        let mut packet = Vec::new();
+        loop {
+            let mut header = [0; 4];
+            self.server.read_exact(&mut header).map_err(TailError::Lost)?;
+            let [low, middle, high, _number] = header;
+            let length = usize::from(low) | usize::from(middle) << 8 | usize::from(high) << 16;
+            let read = packet.len();
+            if read > 0 && read + length > self.packet_bytes_max {
                 return Err(TailError::Oversize { limit: self.packet_bytes_max });
             }
-            packet.extend_from_slice(&next);
+            packet.resize(read + length, 0);
+            self.server.read_exact(&mut packet[read..]).map_err(TailError::Lost)?;
+            if length < FULL_PACKET {
+                return Ok(packet);
+            }
         }
-        Ok(packet)
     }
 }
 
@@ -127,6 +113,10 @@ impl BinlogSource for Connection {
             Some(&END_OF_FILE) => Err(TailError::Ended { reason: "it is stopping".into() }),
             _ => Err(TailError::Lost(io::ErrorKind::InvalidData.into())),
         }
+    }
+
+    fn has_more(&self) -> bool {
+        !self.server.buffer().is_empty()
     }
 }
 
@@ -157,8 +147,7 @@ impl Connection {
     }
 }
 
-/// The session variables that make a connection a replica's, in one statement: the client library
-/// writes packets in pieces, so each command costs a delayed acknowledgement of 40 ms.
+/// The session variables that make a connection a replica's, in one statement.
 fn session(origin: &Origin) -> String {
     let common = format!("set session net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}");
     match origin.server.flavor {
@@ -218,24 +207,6 @@ fn dump(origin: &Origin) -> Vec<u8> {
     command.extend(u32::try_from(set.len()).unwrap_or(0).to_le_bytes());
     command.extend(set);
     command
-}
-
-/// The client library's errors have no text of their own; the server's number is inside.
-fn refused(error: ClientError) -> TailError {
-    let mut reason = String::new();
-    // Writing to a string cannot fail.
-    let _written = match error {
-        ClientError::String(text) => write!(reason, "{text}"),
-        ClientError::IoError(error) => write!(reason, "{error}"),
-        other => write!(reason, "{other:?}"),
-    };
-    // Access denied, to a database, by plugin, for lack of a privilege; unknown plugin.
-    let denied = ["1045", "1044", "1698", "1227", "1251"];
-    let said = |code: &&str| reason.contains(&format!("error_code: {code}"));
-    match denied.iter().any(said) || reason.contains("auth plugin is not supported") {
-        true => TailError::Denied { reason },
-        false => TailError::Connect { reason },
-    }
 }
 
 /// An error packet of the server: number, perhaps a state behind `#`, words.

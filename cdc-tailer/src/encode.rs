@@ -169,6 +169,16 @@ fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(&mut *out, value).expect("numbers and texts always fit into a vector");
 }
 
+/// Where the rows of tests come from.
+#[cfg(test)]
+pub(crate) const PLACE: Place<'_> = Place {
+    gtid: "0-1-42",
+    file: "binlog.000002",
+    end: 815,
+    committed_ms: 1_700_000_000_000,
+    now_ms: 1_700_000_000_007,
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,14 +195,6 @@ mod tests {
         ];
         Table { database: "coupon".into(), name: "stock_movement".into(), columns }
     }
-
-    const PLACE: Place<'_> = Place {
-        gtid: "0-1-42",
-        file: "binlog.000002",
-        end: 815,
-        committed_ms: 1_700_000_000_000,
-        now_ms: 1_700_000_000_007,
-    };
 
     #[test]
     fn an_event_is_what_the_topic_crate_reads() {

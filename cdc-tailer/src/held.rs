@@ -93,6 +93,10 @@ impl HeldRows {
         if self.spilled.is_none() && (self.memory.is_empty() || self.bytes + length <= MEMORY_BYTES)
         {
             self.bytes += length;
+            // Most transactions have one, and a vector would make room for four.
+            if self.memory.is_empty() {
+                self.memory.reserve_exact(1);
+            }
             self.memory.push(rows);
             return Ok(());
         }

@@ -41,7 +41,8 @@ impl Leadership {
         let topic = names.checkpoint();
         let group = format!("{}.cdc-tailer.{database}", names.prefix());
         let heartbeat = timeout / HEARTBEATS_IN_SESSION;
-        let options = ConsumerOptions { session_timeout: timeout, heartbeat };
+        let options =
+            ConsumerOptions { session_timeout: timeout, heartbeat, ..ConsumerOptions::default() };
         let consumer =
             Consumer::join(brokers, &group, std::slice::from_ref(&topic), options).await?;
         let rebalances = consumer.rebalances();

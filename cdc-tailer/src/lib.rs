@@ -31,6 +31,7 @@ pub mod fuzz;
 mod held;
 mod json;
 mod leadership;
+mod login;
 mod messages;
 mod metrics;
 mod outlet;

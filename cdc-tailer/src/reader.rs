@@ -171,9 +171,13 @@ impl Reader {
                 Assembled::Idle => self.sender.send(Incoming::Idle, 0)?,
                 Assembled::Transaction(transaction) => {
                     let (gtid, bytes) = (transaction.gtid, transaction.bytes());
-                    self.sender.send(Incoming::Transaction(transaction), bytes)?;
+                    self.sender.hold(Incoming::Transaction(transaction), bytes)?;
                     self.origin.after.add(&gtid);
                 }
+            }
+            // Nothing is held back while we wait for the server.
+            if !source.has_more() {
+                self.sender.flush()?;
             }
             packet = source.next_packet()?;
         }

@@ -1,6 +1,6 @@
 //! The border to the server: packets come in, nothing else is known of how.
 //!
-//! Architecture invariant: only `connection.rs` behind this border names the client library, so
+//! Architecture invariant: only `login.rs` behind this border names the client library, so
 //! that another one can take its place.
 
 use std::sync::Arc;
@@ -54,4 +54,7 @@ pub(crate) struct Server {
 pub(crate) trait BinlogSource {
     /// Blocks until the next event; heartbeats come when there is none.
     fn next_packet(&mut self) -> Result<Packet, TailError>;
+
+    /// Whether the next event has come already, or has begun to.
+    fn has_more(&self) -> bool;
 }

@@ -157,7 +157,7 @@ func main() {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(*brokers),
 		kgo.DefaultProduceTopic(*topic),
-		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.ProducerBatchCompression(kgo.Lz4Compression()),
 		kgo.ProducerLinger(*linger),
 	)
 	if err != nil {

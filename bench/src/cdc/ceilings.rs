@@ -87,6 +87,7 @@ fn produce(address: &str, topic: &str, distinct: &[OwnedMessage], messages: usiz
         .set("acks", "all")
         .set("linger.ms", "0")
         .set("partitioner", "murmur2_random")
+        .set("compression.type", "lz4")
         .set("queue.buffering.max.kbytes", "16384")
         .create()?;
     let began = Instant::now();

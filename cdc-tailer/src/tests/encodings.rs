@@ -4,7 +4,7 @@ use devstack::golden;
 
 use super::{servers::Database, tap::Tap};
 use crate::{
-    encode::{self, Place},
+    encode::{self, PLACE},
     rows::Rows,
     table::Table,
 };
@@ -38,14 +38,6 @@ const COLUMNS: &[(&str, &str, &str)] = &[
     ("a_json", "json", "'{\"a\": [1, \"x\"]}'"),
     ("a_null", "int", "null"),
 ];
-
-const PLACE: Place<'_> = Place {
-    gtid: "0-1-42",
-    file: "binlog.000002",
-    end: 815,
-    committed_ms: 1_700_000_000_000,
-    now_ms: 1_700_000_000_007,
-};
 
 #[test]
 fn every_column_type_is_written_as_its_golden_file_says() {
