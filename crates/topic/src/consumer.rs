@@ -3,12 +3,23 @@
 //! Nothing is committed that was not stored, and callers store only after the effect. Stored
 //! offsets are committed every second, and in the same breath when partitions are taken away and at
 //! [`Consumer::close`]. Whatever was not committed comes again: effects must bear repetition.
+//!
+//! A client that lost its partitions and hears of no new assignment is replaced by a fresh one: on an
+//! overloaded machine one was seen to wait for ever, with its broker back and all others at work.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    mem,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use futures::{FutureExt, StreamExt};
 use rdkafka::{
-    ClientContext,
+    ClientConfig, ClientContext,
     config::{FromClientConfigAndContext, RDKafkaLogLevel},
     consumer::{
         BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance, StreamConsumer,
@@ -17,7 +28,10 @@ use rdkafka::{
     topic_partition_list::TopicPartitionList,
     types::RDKafkaErrorCode,
 };
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 use tracing::{debug, info, warn};
 
 use crate::{Message, TopicError, client, error::is_passing};
@@ -45,11 +59,19 @@ pub struct ConsumerOptions {
     /// How often it shows that it is alive, and hears of a rebalance: members of a group that changes
     /// hear of it this late.
     pub heartbeat: Duration,
+    /// How long after it lost its partitions a client may hear of no new assignment, an empty one
+    /// included, before it is replaced. While no broker answers it is replaced once, which costs nothing.
+    pub rejoin_within: Duration,
 }
 
 impl Default for ConsumerOptions {
     fn default() -> Self {
-        Self { session_timeout: Duration::from_secs(6), heartbeat: Duration::from_millis(1_500) }
+        Self {
+            session_timeout: Duration::from_secs(6),
+            heartbeat: Duration::from_millis(1_500),
+            // Ten sessions: what holds a group up for one is over by then.
+            rejoin_within: Duration::from_secs(60),
+        }
     }
 }
 
@@ -74,8 +96,23 @@ impl Assignment {
 
 /// A member of a consumer group.
 pub struct Consumer {
-    inner: Arc<StreamConsumer<Member>>,
+    client: RwLock<Arc<Client>>,
+    config: ClientConfig,
+    topics: Vec<String>,
+    rejoin_within: Duration,
+    standing: watch::Sender<Standing>,
     rebalances: watch::Receiver<Assignment>,
+}
+
+type Client = StreamConsumer<Member>;
+
+/// How the member stands in its group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Standing {
+    /// Since when it has lost its partitions without hearing of a new assignment.
+    lost_since: Option<Instant>,
+    /// Clients replaced so far.
+    replaced: u32,
 }
 
 impl Consumer {
@@ -88,32 +125,24 @@ impl Consumer {
         topics: &[String],
         options: ConsumerOptions,
     ) -> Result<Self, TopicError> {
-        let (sender, rebalances) = watch::channel(Assignment::default());
-        let mut config = client::base_config(brokers);
-        config
-            .set("group.id", group)
-            .set("session.timeout.ms", options.session_timeout.as_millis().to_string())
-            .set("heartbeat.interval.ms", options.heartbeat.as_millis().to_string())
-            .set("partition.assignment.strategy", "cooperative-sticky")
-            .set("auto.offset.reset", "earliest")
-            .set("enable.auto.offset.store", "false")
-            .set("enable.auto.commit", "true")
-            .set("auto.commit.interval.ms", COMMIT_INTERVAL_MS)
-            .set("fetch.min.bytes", "1")
-            .set("fetch.wait.max.ms", FETCH_WAIT_MS)
-            .set("queued.max.messages.kbytes", FETCH_AHEAD_KBYTES)
-            .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
-        let inner = StreamConsumer::from_config_and_context(&config, Member { sender })
-            .map_err(TopicError::Client)?;
+        let (assignments, rebalances) = watch::channel(Assignment::default());
+        let config = config(brokers, group, options);
+        let standing = watch::Sender::default();
+        let member =
+            Member { assignments, standing: standing.clone(), retired: AtomicBool::new(false) };
+        let inner: Client =
+            StreamConsumer::from_config_and_context(&config, member).map_err(TopicError::Client)?;
         let (address, topics) = (brokers.to_owned(), topics.to_vec());
+        let names = topics.clone();
         let inner = client::blocking(move || {
-            client::await_topics(inner.client(), &address, &topics)?;
-            let names: Vec<_> = topics.iter().map(String::as_str).collect();
-            inner.subscribe(&names).map_err(TopicError::Consume)?;
+            client::await_topics(inner.client(), &address, &names)?;
+            subscribe(&inner, &names)?;
             Ok(inner)
         })
         .await?;
-        Ok(Self { inner: Arc::new(inner), rebalances })
+        let client = RwLock::new(Arc::new(inner));
+        let rejoin_within = options.rejoin_within;
+        Ok(Self { client, config, topics, rejoin_within, standing, rebalances })
     }
 
     /// Waits for at least one message, then takes what has arrived by then, up to `max`. Never
@@ -123,10 +152,18 @@ impl Consumer {
     /// Rebalances happen inside this call, so a caller that stores a batch before it asks for the
     /// next one loses no partition in the middle of a batch.
     pub async fn next_batch(&self, max: usize) -> Result<Vec<Message>, TopicError> {
-        let mut stream = self.inner.stream();
         let mut batch = Vec::new();
         while batch.is_empty() {
-            let mut next = stream.next().await;
+            let client = self.client();
+            let mut stream = client.stream();
+            let mut next = tokio::select! {
+                next = stream.next() => next,
+                () = self.is_stuck() => {
+                    drop(stream);
+                    self.replace(client)?;
+                    continue;
+                }
+            };
             while let Some(received) = next {
                 match received {
                     Ok(message) => batch.push(Message::detach(&message)),
@@ -144,7 +181,7 @@ impl Consumer {
     /// Remembers that the effect of `message`, and of all before it in its partition, is done. A
     /// partition that was taken away meanwhile is passed over: its new owner repeats the message.
     pub fn store(&self, message: &Message) {
-        let next = self.inner.store_offset(&message.topic, message.partition, message.offset);
+        let next = self.client().store_offset(&message.topic, message.partition, message.offset);
         if let Err(error) = next {
             debug!(
                 topic = message.topic,
@@ -161,21 +198,90 @@ impl Consumer {
         self.rebalances.clone()
     }
 
+    /// How often its client was replaced, because it had lost its partitions and heard no more.
+    pub fn replaced(&self) -> u32 {
+        self.standing.borrow().replaced
+    }
+
     /// Commits what was stored, now.
     pub async fn commit(&self) -> Result<(), TopicError> {
-        let inner = Arc::clone(&self.inner);
-        client::blocking(move || commit_stored(inner.as_ref()).map_err(TopicError::Commit)).await
+        let client = self.client();
+        client::blocking(move || commit_stored(client.as_ref()).map_err(TopicError::Commit)).await
     }
 
     /// Commits what was stored and leaves the group, so that others take over at once.
     pub async fn close(self) -> Result<(), TopicError> {
         client::blocking(move || {
-            let committed = commit_stored(self.inner.as_ref()).map_err(TopicError::Commit);
+            let committed = commit_stored(self.client().as_ref()).map_err(TopicError::Commit);
             drop(self);
             committed
         })
         .await
     }
+
+    fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.client.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Resolves when the client has been without an assignment for too long.
+    async fn is_stuck(&self) {
+        let mut standing = self.standing.subscribe();
+        loop {
+            let lost_since = standing.borrow_and_update().lost_since;
+            let over = async {
+                match lost_since {
+                    Some(since) => sleep_until(since + self.rejoin_within).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => return,
+                // The other end lives as long as this consumer.
+                _ = standing.changed() => {}
+            }
+        }
+    }
+
+    /// Puts a fresh client in the place of `stuck`, which is heard no more.
+    fn replace(&self, stuck: Arc<Client>) -> Result<(), TopicError> {
+        warn!(
+            lost_for_ms = self.rejoin_within.as_millis(),
+            "partitions were lost and no assignment came: joining the group anew"
+        );
+        let member = stuck.context().retire();
+        let fresh: Client = StreamConsumer::from_config_and_context(&self.config, member)
+            .map_err(TopicError::Client)?;
+        subscribe(&fresh, &self.topics)?;
+        let mut client = self.client.write().unwrap_or_else(PoisonError::into_inner);
+        let kept = mem::replace(&mut *client, Arc::new(fresh));
+        drop(client);
+        // Its end may wait for what it is stuck on.
+        thread::spawn(move || drop((stuck, kept)));
+        Ok(())
+    }
+}
+
+fn config(brokers: &str, group: &str, options: ConsumerOptions) -> ClientConfig {
+    let mut config = client::base_config(brokers);
+    config
+        .set("group.id", group)
+        .set("session.timeout.ms", options.session_timeout.as_millis().to_string())
+        .set("heartbeat.interval.ms", options.heartbeat.as_millis().to_string())
+        .set("partition.assignment.strategy", "cooperative-sticky")
+        .set("auto.offset.reset", "earliest")
+        .set("enable.auto.offset.store", "false")
+        .set("enable.auto.commit", "true")
+        .set("auto.commit.interval.ms", COMMIT_INTERVAL_MS)
+        .set("fetch.min.bytes", "1")
+        .set("fetch.wait.max.ms", FETCH_WAIT_MS)
+        .set("queued.max.messages.kbytes", FETCH_AHEAD_KBYTES)
+        .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
+    config
+}
+
+fn subscribe(client: &Client, topics: &[String]) -> Result<(), TopicError> {
+    let names: Vec<_> = topics.iter().map(String::as_str).collect();
+    client.subscribe(&names).map_err(TopicError::Consume)
 }
 
 fn commit_stored<C: ConsumerContext + 'static>(
@@ -198,7 +304,30 @@ pub(crate) fn wait_out(error: KafkaError) -> Result<(), TopicError> {
 
 /// Hears of rebalances; runs inside [`Consumer::next_batch`].
 struct Member {
-    sender: watch::Sender<Assignment>,
+    assignments: watch::Sender<Assignment>,
+    standing: watch::Sender<Standing>,
+    /// Another client is the member now: what this one hears counts no more.
+    retired: AtomicBool,
+}
+
+impl Member {
+    /// Ends this one, and gives its successor, which owns nothing yet.
+    fn retire(&self) -> Self {
+        self.assignments.send_modify(|assignment| {
+            self.retired.store(true, Ordering::Release);
+            *assignment = Assignment::default();
+        });
+        self.standing.send_modify(|standing| {
+            standing.lost_since = None;
+            standing.replaced += 1;
+        });
+        let (assignments, standing) = (self.assignments.clone(), self.standing.clone());
+        Self { assignments, standing, retired: AtomicBool::new(false) }
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
 }
 
 impl ClientContext for Member {
@@ -214,16 +343,29 @@ impl ClientContext for Member {
 impl ConsumerContext for Member {
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         if matches!(rebalance, Rebalance::Revoke(_))
+            && !self.is_retired()
             && let Err(error) = commit_stored(consumer)
         {
             warn!(error = %error, "commit before giving partitions up failed; they will repeat");
         }
     }
 
-    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, _: &Rebalance<'_>) {
+    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let partitions = consumer.assignment().map(|list| sorted(&list)).unwrap_or_default();
-        info!(partitions = partitions.len(), "partitions assigned");
-        self.sender.send_replace(Assignment { partitions });
+        let (owned, is_new) = (partitions.len(), matches!(rebalance, Rebalance::Assign(_)));
+        // Under one lock with the retirement.
+        let counts = self.assignments.send_if_modified(|assignment| {
+            let counts = !self.is_retired();
+            if counts {
+                *assignment = Assignment { partitions };
+            }
+            counts
+        });
+        if counts {
+            info!(partitions = owned, "partitions assigned");
+            let lost_since = (owned == 0 && !is_new).then(Instant::now);
+            self.standing.send_modify(|standing| standing.lost_since = lost_since);
+        }
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {

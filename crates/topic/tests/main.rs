@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use devstack::TestServers;
+use devstack::{OwnBroker, TestServers};
 use topic::{
     Consumer, ConsumerOptions, FencedWriter, Found, HEADER_TRACE_PARENT, Message, OrderedProducer,
     Place, Producer, ProducerOptions, Record, TableReader, TopicError, TopicLayout, TopicNames,
@@ -278,4 +278,40 @@ async fn no_broker_and_no_topic_are_errors_after_a_bounded_wait() {
     assert!(nobody.to_string().contains("KAFKA_BROKERS"));
     let missing = missing.err().unwrap();
     assert!(matches!(missing, TopicError::MissingTopic { .. }), "{missing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_lost_its_partitions_and_hears_no_more_is_replaced_and_goes_on_where_it_was()
+{
+    let mut broker = OwnBroker::start("rejoin").await.unwrap();
+    let (brokers, names) = (broker.brokers(), TopicNames::new("rejoin"));
+    let layout = TopicLayout { partitions: 2, replication: 1 };
+    ensure_topics(&brokers, &names, &layout).await.unwrap();
+    let topic = names.expiry();
+    let options =
+        ConsumerOptions { rejoin_within: Duration::from_secs(1), ..ConsumerOptions::default() };
+    let consumer =
+        Consumer::join(&brokers, "rejoin", std::slice::from_ref(&topic), options).await.unwrap();
+    let producer = Producer::connect(&brokers, ProducerOptions::default()).await.unwrap();
+    producer.send(&topic, None, b"k", b"before", &[]).await.unwrap();
+    let before = take(&consumer, 1).await.remove(0);
+    consumer.store(&before);
+    consumer.commit().await.unwrap();
+    broker.server.pause().unwrap();
+    let replaced = async {
+        while consumer.replaced() == 0 {
+            // The silence is noticed and acted upon in here.
+            let asked = consumer.next_batch(1);
+            let asked = tokio::time::timeout(Duration::from_millis(100), asked).await;
+            assert!(asked.is_err(), "nobody is there to send anything");
+        }
+    };
+    tokio::time::timeout(PATIENCE, replaced).await.expect("its client is replaced");
+    assert_eq!(consumer.rebalances().borrow().all(), [], "and owns nothing yet");
+    broker.server.resume().unwrap();
+    producer.send(&topic, None, b"k", b"after", &[]).await.unwrap();
+    let after = take(&consumer, 1).await.remove(0);
+    assert_eq!(after.payload.as_deref(), Some(b"after".as_slice()), "what was committed is done");
+    assert_eq!((consumer.rebalances().borrow().all().len(), consumer.replaced()), (2, 1));
+    consumer.close().await.unwrap();
 }
