@@ -36,7 +36,7 @@ mod worker;
 use std::collections::HashMap;
 
 use anyhow::Context as _;
-use mysql_store::MySqlPool;
+use mysql_store::migrate;
 use runtime::{Clock, Health};
 use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
@@ -79,7 +79,7 @@ pub async fn run(
         sweep_every: config.sweep_every(),
         lost_after: config.lost_after(),
     };
-    check_schema(&worker.pool).await?;
+    migrate::check_over(&worker.pool).await?;
     let names = TopicNames::new(&config.topic_prefix);
     let topic = names.expiry();
     let partitions = topic::partitions(&config.kafka_brokers, &topic).await?;
@@ -102,10 +102,4 @@ pub async fn run(
         () = mover.run() => {}
     }
     consumer.close().await.context("the last offsets were not committed; they will repeat")
-}
-
-/// Refuses a schema that is not ours.
-async fn check_schema(pool: &MySqlPool) -> anyhow::Result<()> {
-    let mut connection = mysql_store::connect::acquire(pool).await?;
-    Ok(mysql_store::migrate::check(&mut connection).await?)
 }

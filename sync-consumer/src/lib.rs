@@ -24,7 +24,7 @@ mod retry;
 mod wake_up;
 
 use anyhow::Context as _;
-use mysql_store::MySqlPool;
+use mysql_store::{MySqlPool, migrate};
 use redis_view::{GenerationFuture, GenerationOf, ViewStore};
 use runtime::{Clock, Health, Part};
 use tokio_util::sync::CancellationToken;
@@ -62,7 +62,7 @@ pub async fn run(
     let pool = mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
         .await
         .context("MySQL cannot be used (DATABASE_URL)")?;
-    check_schema(&pool).await?;
+    migrate::check_over(&pool).await?;
     let generation_of = generation_of(pool.clone());
     let view =
         ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generation_of)
@@ -105,12 +105,6 @@ async fn move_stock(
         Some(movements) => movements.run(&config.kafka_brokers, &names, stop).await,
         None => Ok(()),
     }
-}
-
-/// Refuses a schema that is not ours.
-async fn check_schema(pool: &MySqlPool) -> anyhow::Result<()> {
-    let mut connection = mysql_store::connect::acquire(pool).await?;
-    Ok(mysql_store::migrate::check(&mut connection).await?)
 }
 
 /// Finds the generation of the view's Redis in MySQL.

@@ -1,7 +1,7 @@
 //! Schema migrations: forward only, run by command.
 
 use sqlx::{
-    ConnectOptions, Connection, Executor,
+    ConnectOptions, Connection, Executor, MySqlPool,
     migrate::{MigrateError, Migrator},
 };
 
@@ -65,6 +65,14 @@ pub async fn check(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreEr
         return Err(StoreError::Settings(NEWER.to_owned()));
     }
     Ok(())
+}
+
+/// The same over one of a pool's connections.
+///
+/// # Errors
+/// As [`check`]; or MySQL cannot be reached.
+pub async fn check_over(pool: &MySqlPool) -> Result<(), StoreError> {
+    check(&mut *connect::acquire(pool).await?).await
 }
 
 /// Creates a database if it is not there.

@@ -57,7 +57,7 @@ impl Sources {
     /// One cannot be reached, or the schema is not the one that this verifier knows.
     pub async fn connect(settings: &Settings) -> Result<Self, VerifyError> {
         let pool = connect::pool(settings.database_url.expose(), CONNECTIONS).await?;
-        migrate::check(&mut *connect::acquire(&pool).await?).await?;
+        migrate::check_over(&pool).await?;
         let redis = GateRedis::connect(settings.gate_redis_url.expose()).await?;
         let generation_of = generation_of(pool.clone());
         let view_url = settings.view_redis_url.expose();
