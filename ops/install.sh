@@ -2,19 +2,21 @@
 # Installs what the build and the private servers need, and only what is missing.
 #
 # Runs before cargo, so it is plain bash. Nothing to do: it says nothing and takes a few milliseconds.
-# Debian's packages come by apt-get (as root or by passwordless sudo), Kafka's jars by Maven into the
-# cache folder (COUPON_CACHE, by default .dev/cache of this project).
+# Debian's packages come by apt-get (as root or by passwordless sudo), Kafka's jars by Maven and schemathesis
+# by pip into the cache folder (COUPON_CACHE, by default .dev/cache of this project).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 cache=${COUPON_CACHE:-.dev/cache}
 pom=ops/kafka/pom.xml
+requirements=ops/schemathesis/requirements.txt
 log=.dev/install.log
 
 say() { printf '  %s\n' "$*"; }
 fail() { printf 'install: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" > /dev/null; }
+have_browser() { have chromium-headless-shell || have chromium; }
 
 # want PACKAGE WHY CHECK…: the package is missing when the check fails.
 want() {
@@ -42,6 +44,8 @@ missing_packages() {
   want default-jre-headless 'Java, which Kafka runs on' have java
   want faketime 'libfaketime: tests put the clock of one process wrong' have faketime
   want docker-compose 'checks compose.yaml (1 MB; no container is run)' have docker-compose
+  want chromium-headless-shell 'a real browser without a screen: a test looks at /docs (100 MB to fetch, 306 MB on disk)' have_browser
+  if [[ ! -d $schemathesis ]]; then want python3-venv 'an environment of its own for schemathesis, which tries the api by its document' python3 -c 'import ensurepip, venv'; fi
   if [[ ! -d $kafka ]]; then want maven "fetches Kafka's jars" have mvn; fi
 }
 
@@ -106,11 +110,27 @@ install_kafka() {
   mv "$fresh" "$(dirname "$kafka")"
 }
 
+# The same for schemathesis and what it needs, each pinned. An environment that has moved is whole for `python -m`.
+install_schemathesis() {
+  say "fetching schemathesis (27 packages, 93 MB on disk) into $cache"
+  rm -rf "$cache"/.venv.*
+  local fresh
+  fresh=$(mktemp -d "$cache/.venv.XXXXXX")
+  if ! { python3 -m venv "$fresh" && "$fresh/bin/pip" install -q --disable-pip-version-check --no-deps -r "$requirements"; } < /dev/null > "$log" 2>&1; then
+    rm -rf "$fresh"
+    tail -n 15 "$log" >&2
+    fail "pip could not fetch schemathesis; the whole output is in $log"
+  fi
+  chmod 755 "$fresh"
+  mv "$fresh" "$schemathesis"
+}
+
 have cargo || fail "cargo is not here. Install Rust's toolchain (rustup, or your system's packages), then try again."
 version=$(sed -n 's|.*<kafka.version>\(.*\)</kafka.version>.*|\1|p' "$pom")
 kafka=$cache/kafka-$version/libs
+schemathesis=$cache/$(sed -n 's/^schemathesis==/schemathesis-/p' "$requirements")
 missing_packages
-if ((${#packages[@]} == 0)) && [[ -d $kafka ]]; then exit 0; fi
+if ((${#packages[@]} == 0)) && [[ -d $kafka && -d $schemathesis ]]; then exit 0; fi
 
 # One installer at a time; what another one brought meanwhile is not missing any more.
 mkdir -p .dev "$cache"
@@ -119,3 +139,4 @@ flock 9
 missing_packages
 if ((${#packages[@]} > 0)); then install_packages; fi
 if [[ ! -d $kafka ]]; then install_kafka; fi
+if [[ ! -d $schemathesis ]]; then install_schemathesis; fi

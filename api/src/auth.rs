@@ -1,14 +1,18 @@
-//! Who calls: a user by a bearer token, the operator by a key. A user's id comes from the token, never
+//! Who calls: a user by a bearer token, an operator by a key. A user's id comes from the token, never
 //! from a body.
+//!
+//! A key belongs to a merchant and has scopes. What only looks needs `read`, whatever else `operate`: so a new
+//! route is never open to more than it should be. Routes that need more say so.
 
 use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts},
 };
-use coupon::{MerchantId, UserId};
-use sha2::{Digest, Sha256};
+use chrono::{DateTime, Utc};
+use coupon::{ApiKeyId, MerchantId, Scope, Scopes, UserId};
+use mysql_store::{api_key::Digest, merchant::PLATFORM};
 
-use crate::{problem::Problem, state::App, tokens::Tokens};
+use crate::{api_key, headers, key_cache::KeyCache, problem::Problem, state::App, tokens::Tokens};
 
 /// The header of the operator's key.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -16,8 +20,9 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Checks tokens and keys.
 pub(crate) struct Auth {
     tokens: Tokens,
-    /// The operator key's digest: comparing digests takes the same time wherever keys differ.
-    operator_key: [u8; 32],
+    /// The digest of the platform's own key.
+    platform_key: Digest,
+    keys: KeyCache,
 }
 
 /// A shopper.
@@ -29,11 +34,21 @@ pub(crate) struct User(pub(crate) UserId);
 pub(crate) struct Operator {
     /// Whose templates it sees.
     pub(crate) merchant_id: MerchantId,
+    /// Its key; absent: the platform's own, which is in the settings.
+    pub(crate) key_id: Option<ApiKeyId>,
+    /// The trace of its request.
+    pub(crate) trace_id: Option<u128>,
+    scopes: Scopes,
 }
 
 impl Auth {
-    pub(crate) fn new(tokens: Tokens, operator_key: &str) -> Self {
-        Self { tokens, operator_key: Sha256::digest(operator_key.as_bytes()).into() }
+    pub(crate) fn new(tokens: Tokens, platform_key: &str, keys: KeyCache) -> Self {
+        Self { tokens, platform_key: api_key::digest_of(platform_key.as_bytes()), keys }
+    }
+
+    /// Looks an operator's key up anew when it is used next.
+    pub(crate) fn forget(&self, key: ApiKeyId) {
+        self.keys.forget(key);
     }
 
     /// Keeps the keys of tokens fresh, for ever.
@@ -52,16 +67,58 @@ impl Auth {
         self.tokens.user(token).await.map(User)
     }
 
-    fn operator(&self, parts: &Parts) -> Result<Operator, Problem> {
+    async fn operator(&self, parts: &Parts, now: DateTime<Utc>) -> Result<Operator, Problem> {
         let key = only(&parts.headers, &API_KEY).ok_or_else(|| {
             Problem::unauthenticated("Send the operator's key in the header `X-Api-Key`, once.")
         })?;
-        let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
-        if digest != self.operator_key {
-            return Err(Problem::unauthenticated("The operator's key is not accepted."));
+        let digest = api_key::digest_of(key.as_bytes());
+        let trace_id = headers::trace_id(&parts.headers);
+        if digest == self.platform_key {
+            let (merchant_id, scopes) = (PLATFORM, Scopes::all());
+            return Ok(Operator { merchant_id, key_id: None, trace_id, scopes });
         }
-        // In this stage there is one operator key, bound to the first merchant.
-        Ok(Operator { merchant_id: MerchantId(1) })
+        let refused = || Problem::unauthenticated("The operator's key is not accepted.");
+        let id = key.to_str().ok().and_then(api_key::id_of).ok_or_else(refused)?;
+        let known = self.keys.get(id).await?;
+        let right = known.filter(|known| known.digest == digest && known.key.is_live(now));
+        let key = &right.ok_or_else(refused)?.key;
+        let (merchant_id, scopes) = (key.merchant_id, key.scopes);
+        Ok(Operator { merchant_id, key_id: Some(id), trace_id, scopes })
+    }
+}
+
+impl Operator {
+    /// Refuses a key that lacks a scope.
+    pub(crate) fn needs(self, scope: Scope) -> Result<(), Problem> {
+        if self.scopes.allow(scope) {
+            return Ok(());
+        }
+        let word = scope.word();
+        let detail = format!("The key lacks the scope `{word}`.");
+        Err(Problem::forbidden("SCOPE_LACKING", detail).with("scope", word))
+    }
+
+    /// Refuses every key but the platform's own.
+    pub(crate) fn needs_platform(self) -> Result<(), Problem> {
+        if self.key_id.is_none() {
+            return Ok(());
+        }
+        let detail = "Only the platform's own key may do this, the one in its settings.";
+        Err(Problem::forbidden("PLATFORM_ONLY", detail))
+    }
+
+    /// The merchant that is asked for, its own if none is; another one is for the platform's key only.
+    pub(crate) fn merchant(self, asked: Option<MerchantId>) -> Result<MerchantId, Problem> {
+        let merchant = asked.unwrap_or(self.merchant_id);
+        if merchant != self.merchant_id {
+            self.needs_platform()?;
+        }
+        Ok(merchant)
+    }
+
+    /// What stands in a stock movement.
+    pub(crate) fn actor(self) -> String {
+        self.key_id.map_or_else(|| "platform".to_owned(), |id| format!("key:{id}"))
     }
 }
 
@@ -83,6 +140,9 @@ impl FromRequestParts<App> for Operator {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        app.auth.operator(parts)
+        let operator = app.auth.operator(parts, app.clock.now()).await?;
+        let looks = parts.method.is_safe();
+        operator.needs(if looks { Scope::Read } else { Scope::Operate })?;
+        Ok(operator)
     }
 }

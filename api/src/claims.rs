@@ -14,12 +14,14 @@ use landing::claims::{Answer, Unavailable};
 use mysql_store::{claim, connect};
 use redis_gate::{Refusal, RequestState};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{
     auth::User,
     body::{Body, Params, PathId},
     headers,
     instant::instant,
+    openapi::{Id, Instant, RequestId},
     problem::Problem,
     state::App,
 };
@@ -31,35 +33,91 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Tells a client that the answer is that of an earlier request with the same key.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-#[derive(Deserialize)]
+/// What a shopper sends to claim.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewClaim, examples(json!({ "quantity": 1 })))]
 pub(crate) struct ClaimRequest {
     /// How many coupons; 1 if absent.
+    #[schema(minimum = 1, maximum = 100)]
     quantity: Option<i64>,
 }
 
 /// A landed claim, made of columns that never change: a replay is equal byte by byte.
-#[derive(Serialize)]
-struct ClaimBody {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Claim)]
+pub(crate) struct ClaimBody {
+    #[schema(value_type = Id)]
     id: String,
+    #[schema(value_type = Id)]
     template_id: String,
+    #[schema(value_type = Id)]
     user_id: String,
     quantity: usize,
+    #[schema(value_type = Instant)]
     claimed_at: String,
+    #[schema(value_type = Instant)]
     valid_from: String,
+    #[schema(value_type = Instant)]
     valid_until: String,
     coupons: Vec<CouponBody>,
 }
 
-#[derive(Serialize)]
-struct CouponBody {
+#[derive(Serialize, ToSchema)]
+#[schema(as = ClaimedCoupon)]
+pub(crate) struct CouponBody {
+    #[schema(value_type = Id)]
     id: String,
     /// Which of the user's numbers 1..limit; absent where the template has no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = i64, minimum = 1)]
     number: Option<i64>,
 }
 
+/// A claim that has landed.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FoundClaim)]
+struct FoundBody {
+    #[schema(pattern = "^landed$")]
+    status: &'static str,
+    claim: ClaimBody,
+}
+
+/// A claim that is on its way.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PendingClaim)]
+struct PendingBody {
+    #[schema(pattern = "^processing$")]
+    status: &'static str,
+}
+
 /// `POST /v1/templates/{id}/claims`
+#[utoipa::path(
+    post,
+    path = "/v1/templates/{id}/claims",
+    operation_id = "claim",
+    tag = "Claims",
+    summary = "Claim coupons",
+    security(("token" = [])),
+    params(
+        ("id" = Id, Path, description = "The template."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "A new one for each claim, the same one with a retry. May be absent where `per_user_limit` is 1.")
+    ),
+    request_body = Option<ClaimRequest>,
+    responses(
+        (status = 201, description = "Landed. The same key again is the same answer, byte by byte.", body = ClaimBody,
+            headers(
+                ("Location" = String, description = "Where the claim can be looked at."),
+                ("Idempotency-Replayed" = String, description = "`true`: the answer of an earlier request.")
+            ))
+    ),
+    extensions(("x-problems" = json!(
+        "RATE_LIMITED TEMPLATE_NOT_FOUND IDEMPOTENCY_KEY_MISSING IDEMPOTENCY_KEY_INVALID \
+         IDEMPOTENCY_KEY_REUSED INVALID_QUANTITY NOT_OPEN PAUSED CLOSED ENDED LIMIT_REACHED SOLD_OUT \
+         INSUFFICIENT_STOCK REQUEST_IN_PROGRESS OVERLOADED CLAIM_PENDING CLAIM_GIVEN_UP GATE_LOADING \
+         GATE_UNAVAILABLE"
+    )))
+)]
 pub(crate) async fn create(
     State(app): State<App>,
     User(user): User,
@@ -106,24 +164,41 @@ async fn claimed(
 }
 
 /// `GET /v1/claims/{id}?template=`
+#[utoipa::path(
+    get,
+    path = "/v1/claims/{id}",
+    operation_id = "get_claim",
+    tag = "Claims",
+    summary = "Look for a claim that was not answered",
+    security(("token" = [])),
+    params(
+        ("id" = Id, Path, description = "The claim, as `Location` and `poll` have it."),
+        ("template" = Option<Id>, Query, description = "Its template: without it a claim on its way is not found.")
+    ),
+    responses(
+        (status = 200, description = "It has landed.", body = FoundBody),
+        (status = 202, description = "It is on its way: look again.", body = PendingBody)
+    ),
+    extensions(("x-problems" = json!("CLAIM_NOT_FOUND")))
+)]
 pub(crate) async fn get(
     State(app): State<App>,
     User(user): User,
     PathId(id): PathId<ClaimId>,
     Params(params): Params<PollParams>,
 ) -> Result<Response, Problem> {
-    let in_gate = match &params.template {
-        Some(template) => is_pending(&app, template.parse().ok(), user, id).await,
+    let in_gate = match params.template {
+        Some(template) => is_pending(&app, template, user, id).await,
         None => false,
     };
     // The gate first, MySQL second: what lands in between is then seen.
     let mut connection = connect::acquire(&app.pool).await?;
     if let Some(claim) = claim::landed_by_id(&mut connection, user, id).await? {
-        let body = serde_json::json!({ "status": "landed", "claim": ClaimBody::of(&claim) });
+        let body = FoundBody { status: "landed", claim: ClaimBody::of(&claim) };
         return Ok(Json(body).into_response());
     }
     if in_gate {
-        let body = serde_json::json!({ "status": "processing" });
+        let body = PendingBody { status: "processing" };
         return Ok((StatusCode::ACCEPTED, Json(body)).into_response());
     }
     Err(Problem::not_found("CLAIM_NOT_FOUND", "No claim of yours has this id; it did not land."))
@@ -131,11 +206,10 @@ pub(crate) async fn get(
 
 #[derive(Deserialize)]
 pub(crate) struct PollParams {
-    template: Option<String>,
+    template: Option<TemplateId>,
 }
 
-async fn is_pending(app: &App, template: Option<TemplateId>, user: UserId, id: ClaimId) -> bool {
-    let Some(template) = template else { return false };
+async fn is_pending(app: &App, template: TemplateId, user: UserId, id: ClaimId) -> bool {
     let gate = app.gates.gate();
     let Ok(Some(meta)) = gate.meta(template).await else { return false };
     let Ok(Some(entry)) = gate.entry(template, meta.epoch, user).await else { return false };
@@ -248,7 +322,7 @@ pub(crate) fn unknown_template() -> Problem {
 }
 
 impl ClaimBody {
-    fn of(claim: &LandedClaim) -> Self {
+    pub(crate) fn of(claim: &LandedClaim) -> Self {
         let numbered = i64::from(limit::PER_USER_MAX);
         Self {
             id: claim.id.to_string(),

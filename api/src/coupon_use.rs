@@ -10,24 +10,43 @@ use mysql_store::{
     user_coupon::{self, Unuse, Use, UserCoupon},
 };
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::{
     auth::User,
     body::{Body, PathId},
     coupons::{self, CouponJson},
     instant::instant,
+    openapi::Id,
     problem::Problem,
     state::App,
 };
 
-#[derive(Deserialize)]
+/// The order that a coupon is used for.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Order, examples(json!({ "order_ref": "order-2041" })))]
 pub(crate) struct OrderRequest {
-    /// The shop's own name of the order.
+    /// The shop's own name of the order, compared byte by byte; no control characters, not only spaces.
+    #[schema(min_length = 1, max_length = 64)]
     order_ref: String,
 }
 
 /// `POST /v1/me/coupons/{id}/use`
+#[utoipa::path(
+    post,
+    path = "/v1/me/coupons/{id}/use",
+    operation_id = "use_coupon",
+    tag = "My coupons",
+    summary = "Use a coupon for an order",
+    security(("token" = [])),
+    params(("id" = Id, Path, description = "The coupon.")),
+    request_body = OrderRequest,
+    responses((status = 200, description = "It is used. The same order again is the same answer.", body = CouponJson)),
+    extensions(("x-problems" = json!(
+        "INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_NOT_YET_VALID ORDER_CANCELLED"
+    )))
+)]
 pub(crate) async fn use_coupon(
     State(app): State<App>,
     User(user): User,
@@ -58,6 +77,20 @@ pub(crate) async fn use_coupon(
 }
 
 /// `POST /v1/me/coupons/{id}/unuse`
+#[utoipa::path(
+    post,
+    path = "/v1/me/coupons/{id}/unuse",
+    operation_id = "unuse_coupon",
+    tag = "My coupons",
+    summary = "Give a coupon back when its order is cancelled",
+    security(("token" = [])),
+    params(("id" = Id, Path, description = "The coupon.")),
+    request_body = OrderRequest,
+    responses((status = 200, description = "It is unused. Final for this order: it cannot use the coupon again.", body = CouponJson)),
+    extensions(("x-problems" = json!(
+        "INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED"
+    )))
+)]
 pub(crate) async fn unuse_coupon(
     State(app): State<App>,
     User(user): User,

@@ -10,6 +10,7 @@ use mysql_store::{
 };
 use redis_view::{Change, MyCouponsError, PageRequest, REBUILD_WINDOW, ViewCoupon};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{
     auth::User,
@@ -17,6 +18,7 @@ use crate::{
     cursor::{self, Page},
     instant::instant,
     metrics::MY_COUPONS,
+    openapi::{self, Cursor, Id, Instant},
     problem::Problem,
     state::App,
 };
@@ -31,22 +33,50 @@ pub(crate) struct ListParams {
 }
 
 /// A coupon as its owner sees it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Coupon)]
 pub(crate) struct CouponJson {
+    #[schema(value_type = Id)]
     id: String,
+    #[schema(value_type = Id)]
     template_id: String,
+    #[schema(value_type = Id)]
     claim_id: String,
+    #[schema(value_type = openapi::CouponStatus)]
     status: &'static str,
+    #[schema(value_type = Instant)]
     claimed_at: String,
+    #[schema(value_type = Instant)]
     valid_from: String,
+    #[schema(value_type = Instant)]
     valid_until: String,
+    #[schema(value_type = Instant)]
     #[serde(skip_serializing_if = "Option::is_none")]
     used_at: Option<String>,
+    #[schema(value_type = String)]
     #[serde(skip_serializing_if = "Option::is_none")]
     order_ref: Option<String>,
 }
 
 /// `GET /v1/me/coupons`
+#[utoipa::path(
+    get,
+    path = "/v1/me/coupons",
+    operation_id = "list_my_coupons",
+    tag = "My coupons",
+    summary = "List my coupons, the newest first",
+    security(("token" = [])),
+    params(
+        ("status" = Option<openapi::CouponStatus>, Query, description = "`unused` if absent."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
+        ("cursor" = Option<Cursor>, Query, description = "Where the page begins; absent: at the newest."),
+        ("after" = Option<Id>, Query, description = "A coupon that the list must know of, e.g. of the claim just made.")
+    ),
+    responses((status = 200, description = "A page.", body = Page<CouponJson>)),
+    extensions(("x-problems" = json!(
+        "INVALID_STATUS INVALID_LIMIT INVALID_CURSOR INVALID_AFTER OVERLOADED"
+    )))
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     User(user): User,
@@ -57,8 +87,12 @@ pub(crate) async fn list(
         Problem::invalid("INVALID_STATUS", "Use a `status` of unused, used or expired.")
     })?;
     let limit = cursor::limit(params.limit)?;
+    let after =
+        params.after.as_deref().map(str::parse).transpose().map_err(|_| {
+            Problem::malformed("INVALID_AFTER", "Use the id of a coupon in `after`.")
+        })?;
     match status {
-        CouponStatus::Unused => usable(&app, user, &params, limit).await,
+        CouponStatus::Unused => usable(&app, user, &params, after, limit).await,
         CouponStatus::Used => ended(&app, user, &params, Ended::Used, limit).await,
         CouponStatus::Expired => ended(&app, user, &params, Ended::Expired, limit).await,
     }
@@ -70,12 +104,9 @@ async fn usable(
     app: &App,
     user: UserId,
     params: &ListParams,
+    after: Option<CouponId>,
     limit: u32,
 ) -> Result<Page<CouponJson>, Problem> {
-    let after =
-        params.after.as_deref().map(str::parse).transpose().map_err(|_| {
-            Problem::malformed("INVALID_AFTER", "Use the id of a coupon in `after`.")
-        })?;
     let now = app.clock.now();
     let request = PageRequest {
         limit: limit as usize,
@@ -96,7 +127,11 @@ async fn usable(
 }
 
 /// What a view is rebuilt from.
-async fn rows(app: &App, user: UserId, now: DateTime<Utc>) -> Result<Vec<Change>, StoreError> {
+pub(crate) async fn rows(
+    app: &App,
+    user: UserId,
+    now: DateTime<Utc>,
+) -> Result<Vec<Change>, StoreError> {
     let window = TimeDelta::from_std(REBUILD_WINDOW).unwrap_or(TimeDelta::MAX);
     let mut connection = connect::acquire(&app.pool).await?;
     let rows = user_view::rows_for_rebuild(&mut connection, user, now - window).await?;
@@ -139,6 +174,17 @@ async fn ended(
 }
 
 /// `GET /v1/me/coupons/{id}`
+#[utoipa::path(
+    get,
+    path = "/v1/me/coupons/{id}",
+    operation_id = "get_my_coupon",
+    tag = "My coupons",
+    summary = "Get one of my coupons",
+    security(("token" = [])),
+    params(("id" = Id, Path, description = "The coupon.")),
+    responses((status = 200, description = "The coupon.", body = CouponJson)),
+    extensions(("x-problems" = json!("COUPON_NOT_FOUND")))
+)]
 pub(crate) async fn get(
     State(app): State<App>,
     User(user): User,

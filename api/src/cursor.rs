@@ -1,8 +1,9 @@
 //! Pages: how many, and from where on.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use crate::problem::Problem;
+use crate::{openapi::Cursor, problem::Problem};
 
 /// Entries of a page that nobody asked a size for.
 const PAGE_DEFAULT: u32 = 20;
@@ -11,10 +12,11 @@ const PAGE_DEFAULT: u32 = 20;
 const PAGE_MAX: u32 = 100;
 
 /// A page of a collection.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Page<T> {
     pub(crate) data: Vec<T>,
-    /// Opaque; absent: this is the last page.
+    /// Where the next page begins; null: this is the last one.
+    #[schema(value_type = Option<Cursor>, required = true)]
     pub(crate) next_cursor: Option<String>,
     pub(crate) has_more: bool,
 }

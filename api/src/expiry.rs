@@ -7,16 +7,19 @@ use mysql_store::{
     expiry_report::{self, COUNT_MAX},
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use crate::{auth::Operator, instant::instant, problem::Problem, state::App};
+use crate::{auth::Operator, instant::instant, openapi::Instant, problem::Problem, state::App};
 
 /// Hours of the histogram.
 const HOURS: i32 = 24;
 
 /// `GET /v1/expiry`'s answer.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Expiry)]
 pub(crate) struct ExpiryJson {
     /// When it was asked, by the api's clock.
+    #[schema(value_type = Instant)]
     now: String,
     overdue: Overdue,
     lateness: Lateness,
@@ -26,39 +29,60 @@ pub(crate) struct ExpiryJson {
 
 /// Unused coupons whose deadline has passed. They are expired for everybody already; only their rows
 /// do not say so yet.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Overdue {
     #[serde(flatten)]
     count: Count,
     /// How long ago the oldest deadline of them was; absent: nothing is overdue.
+    #[schema(required = true)]
     oldest_age_ms: Option<i64>,
 }
 
 /// Of the latest flips, at most a hundred of each shard, within a day.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Lateness {
     flips: usize,
+    #[schema(required = true)]
     p50_ms: Option<i64>,
+    #[schema(required = true)]
     p99_ms: Option<i64>,
+    #[schema(required = true)]
     max_ms: Option<i64>,
 }
 
-#[derive(Serialize)]
+/// An hour of the next day.
+#[derive(Serialize, ToSchema)]
 struct Hour {
+    #[schema(value_type = Instant)]
     from: String,
     #[serde(flatten)]
     count: Count,
 }
 
-#[derive(Serialize)]
+/// How many coupons.
+#[derive(Serialize, ToSchema)]
 struct Count {
     coupons: u64,
     /// Whether there are more than `coupons`: it counts to a hundred thousand.
     more: bool,
 }
 
-/// `GET /v1/expiry`
-pub(crate) async fn get(State(app): State<App>, _: Operator) -> Result<Json<ExpiryJson>, Problem> {
+/// `GET /v1/expiry`: how the whole platform does, so it is for the platform's key.
+#[utoipa::path(
+    get,
+    path = "/v1/expiry",
+    operation_id = "get_expiry",
+    tag = "Operations",
+    summary = "What is overdue, how late flips were, what ends in the next day",
+    security(("operator_key" = [])),
+    responses((status = 200, description = "The report.", body = ExpiryJson)),
+    extensions(("x-problems" = json!("PLATFORM_ONLY")))
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    operator: Operator,
+) -> Result<Json<ExpiryJson>, Problem> {
+    operator.needs_platform()?;
     let now = app.clock.now();
     let mut connection = connect::acquire(&app.pool).await?;
     let json = connect::within(look(&mut connection, now)).await?;

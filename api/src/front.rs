@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
 
-use crate::problem::Problem;
+use crate::{docs_page, problem::Problem};
 
 /// Longest path and query, in bytes: the longest of ours is a tenth of it.
 const URI_BYTES_MAX: usize = 4 * 1024;
@@ -39,7 +39,8 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Err(Problem::new(status, "HEADERS_TOO_LARGE", "The headers are too large", detail));
     }
-    if !accepts_json(request.headers()) {
+    let is_for_people = uri.path().starts_with(docs_page::PATH);
+    if !is_for_people && !accepts_json(request.headers()) {
         let detail = "Answers are `application/json`: accept it, or send no `Accept`.";
         let status = StatusCode::NOT_ACCEPTABLE;
         return Err(Problem::new(status, "NOT_ACCEPTABLE", "Not available in this form", detail));

@@ -31,6 +31,12 @@ pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<Req
     })
 }
 
+/// The trace of a request, if its traceparent is one.
+pub(crate) fn trace_id(headers: &HeaderMap) -> Option<u128> {
+    let id = trace_parent(headers)?.split('-').nth(1).map(|id| u128::from_str_radix(id, 16))?;
+    id.ok().filter(|id| *id != 0)
+}
+
 /// The W3C traceparent, if it is one; anything else is ignored, as the recommendation asks.
 pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("traceparent").map(HeaderValue::to_str)?.ok()?;

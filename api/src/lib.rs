@@ -3,6 +3,9 @@
 //! [`serve`] wires it; `router.rs` lists every route; `claims.rs` is the way in of a claim, whose walk
 //! is `landing::claims`.
 
+mod api_key;
+mod api_keys;
+mod audit;
 mod auth;
 mod body;
 mod claims;
@@ -11,15 +14,21 @@ mod cors;
 mod coupon_use;
 mod coupons;
 mod cursor;
+mod docs_page;
 mod expiry;
 mod front;
 mod headers;
 mod instant;
 mod jwks;
+mod key_cache;
 mod listener;
+mod merchants;
 mod metrics;
+mod openapi;
+mod precondition;
 mod problem;
 mod rate_limit;
+mod repair;
 mod router;
 mod secrets;
 mod serve;
@@ -29,6 +38,7 @@ mod state;
 mod stock;
 mod stock_movements;
 mod template_cache;
+mod template_edit;
 mod template_json;
 mod templates;
 mod tokens;

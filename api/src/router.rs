@@ -8,15 +8,15 @@ use axum::{
     http::{Method, StatusCode},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{delete, get, post},
 };
 use mysql_store::connect;
 use tracing::Instrument;
 
 use crate::{
-    body::BODY_BYTES_MAX, claims, cors, coupon_use, coupons, expiry, front,
-    metrics::REQUEST_SECONDS, problem::Problem, shop, state::App, stock, stock_movements,
-    templates, validity,
+    api_keys, audit, body::BODY_BYTES_MAX, claims, cors, coupon_use, coupons, docs_page, expiry,
+    front, merchants, metrics::REQUEST_SECONDS, openapi, problem::Problem, repair, shop,
+    state::App, stock, stock_movements, template_edit, templates, validity,
 };
 
 /// How long any request may take; every route has shorter waits of its own.
@@ -26,7 +26,7 @@ const REQUEST_MAX: Duration = Duration::from_secs(15);
 const READ_MAX: Duration = connect::ANSWER_MAX;
 
 /// The methods that requests are counted by.
-const METHODS: [&str; 5] = ["GET", "POST", "PATCH", "HEAD", "OPTIONS"];
+const METHODS: [&str; 6] = ["GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
 /// What a request to no path of ours is counted under.
 const NO_ROUTE: &str = "none";
@@ -35,19 +35,31 @@ const NO_ROUTE: &str = "none";
 pub(crate) fn router(app: App, allowed_origins: &[String]) -> Router {
     let routes = Router::new()
         .route("/v1/templates", post(templates::create).get(templates::list))
-        .route("/v1/templates/{id}", get(templates::get).patch(validity::change))
+        .route("/v1/templates/{id}", get(templates::get).patch(template_edit::edit))
         .route("/v1/templates/{id}/validity-move", get(validity::progress))
         .route("/v1/templates/{id}/stock", get(stock::get))
         .route("/v1/templates/{id}/stock-movements", post(stock_movements::create))
         .route("/v1/templates/{id}/claims", post(claims::create))
+        .route("/v1/templates/{id}/gate-rebuild", post(repair::gate))
         .route("/v1/templates/{id}/{verb}", post(templates::change_state))
+        .route("/v1/merchants", post(merchants::create).get(merchants::list))
+        .route("/v1/api-keys", post(api_keys::create).get(api_keys::list))
+        .route("/v1/api-keys/{id}", delete(api_keys::revoke))
+        .route("/v1/api-keys/{id}/rotate", post(api_keys::rotate))
+        .route("/v1/audit", get(audit::list))
         .route("/v1/expiry", get(expiry::get))
+        .route("/v1/landed-claims/{id}", get(repair::claim))
+        .route("/v1/users/{id}/coupons", get(repair::coupons))
+        .route("/v1/users/{id}/view-rebuild", post(repair::view))
         .route("/v1/claims/{id}", get(claims::get))
         .route("/v1/me/coupons", get(coupons::list))
         .route("/v1/me/coupons/{id}", get(coupons::get))
         .route("/v1/me/coupons/{id}/use", post(coupon_use::use_coupon))
         .route("/v1/me/coupons/{id}/unuse", post(coupon_use::unuse_coupon))
         .route("/v1/shop/templates/{id}", get(shop::get))
+        .route("/openapi.json", get(openapi::get))
+        .route("/docs", get(docs_page::page))
+        .route("/docs/openapi-explorer-2.4.820.min.js", get(docs_page::script))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));

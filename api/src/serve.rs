@@ -25,6 +25,7 @@ use tracing::{info, warn};
 use crate::{
     auth::Auth,
     config::Config,
+    key_cache::KeyCache,
     listener,
     metrics::{self as api_metrics, CLOCK_SKEW},
     rate_limit::RateLimit,
@@ -81,7 +82,9 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let now = move || clock.now();
     let claims = Claims::new(pool.clone(), gates.clone(), landers, settler, now, points.clone());
     let templates = TemplateCache::new(pool.clone());
-    let auth = Arc::new(Auth::new(tokens(&config).await?, config.operator_key.expose()));
+    let keys = KeyCache::new(pool.clone());
+    let auth = Auth::new(tokens(&config).await?, config.operator_key.expose(), keys);
+    let auth = Arc::new(auth);
     let app = App::new(Parts {
         clock: context.clock.clone(),
         pool: pool.clone(),
@@ -138,9 +141,7 @@ async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
     let url = config.database_url.expose();
     let pool =
         retried("MySQL (DATABASE_URL)", || connect::pool(url, config.database_connections)).await?;
-    let mut connection = connect::acquire(&pool).await?;
-    migrate::check(&mut connection).await?;
-    drop(connection);
+    migrate::check_over(&pool).await?;
     Ok(pool)
 }
 

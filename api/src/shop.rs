@@ -12,14 +12,15 @@ use axum::{
 use chrono::{DateTime, Utc};
 use coupon::{Template, TemplateId, TemplateState};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::{
     body::PathId,
     claims::unknown_template,
-    instant::instant,
+    openapi::{Id, IfNoneMatch},
     problem::Problem,
     state::App,
-    template_json::{DiscountJson, ValidityJson},
+    template_json::TermsJson,
 };
 
 /// How long a browser or a proxy may show an answer that can still change: what is left changes by the
@@ -33,27 +34,25 @@ const OPENING: HeaderValue = HeaderValue::from_static("public, no-cache");
 const OVER: HeaderValue = HeaderValue::from_static("public, max-age=60");
 
 /// A template as a shopper sees it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct ShopTemplate {
+    #[schema(value_type = Id)]
     id: String,
     name: String,
     state: ShopState,
-    discount: DiscountJson,
-    per_user_limit: u32,
-    max_per_claim: u32,
-    claim_starts_at: String,
-    claim_ends_at: String,
     #[serde(flatten)]
-    validity: ValidityJson,
+    terms: TermsJson,
     /// How many are left; null: not known at the moment, e.g. while the gate is loaded, or it is over.
+    #[schema(minimum = 0, required = true)]
     left: Option<i64>,
     /// In how many milliseconds claims open, by our clock at the time of the answer; 0: they are open, or
     /// were. For a countdown that does not depend on the shopper's clock.
+    #[schema(minimum = 0)]
     opens_in_ms: i64,
 }
 
 /// What a shopper can do about it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ShopState {
     /// Wait: the window has not opened.
@@ -71,6 +70,24 @@ enum ShopState {
 }
 
 /// `GET /v1/shop/templates/{id}`
+#[utoipa::path(
+    get,
+    path = "/v1/shop/templates/{id}",
+    operation_id = "get_shop_template",
+    tag = "Shop",
+    summary = "What a shop page shows",
+    params(
+        ("id" = Id, Path, description = "The template."),
+        ("If-None-Match" = Option<IfNoneMatch>, Header, description = "The `ETag` of an answer that is at hand.")
+    ),
+    responses(
+        (status = 200, description = "The template, from memory.", body = ShopTemplate,
+            headers(("ETag" = String, description = "Stands for template, state and `left`."), ("Cache-Control" = String))),
+        (status = 304, description = "It is as it was; a countdown runs on.",
+            headers(("ETag" = String), ("Cache-Control" = String)))
+    ),
+    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND")))
+)]
 pub(crate) async fn get(
     State(app): State<App>,
     PathId(id): PathId<TemplateId>,
@@ -94,12 +111,7 @@ pub(crate) async fn get(
         id: template.id.to_string(),
         name: template.name.clone(),
         state,
-        discount: DiscountJson::from(&template.discount),
-        per_user_limit: template.per_user_limit,
-        max_per_claim: template.max_per_claim,
-        claim_starts_at: instant(template.window.starts_at),
-        claim_ends_at: instant(template.window.ends_at),
-        validity: ValidityJson::from(&template.validity),
+        terms: TermsJson::from(&*template),
         left,
         opens_in_ms: opens_in_ms(&template, now),
     };

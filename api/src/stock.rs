@@ -6,12 +6,16 @@ use coupon::TemplateId;
 use mysql_store::{connect, stock};
 use redis_gate::Phase;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::{
-    auth::Operator, body::PathId, claims::unknown_template, problem::Problem, state::App, templates,
+    auth::Operator, body::PathId, claims::unknown_template, openapi::Id, problem::Problem,
+    state::App, templates,
 };
 
-#[derive(Serialize)]
+/// A template's stock, by MySQL and by its gate.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Stock)]
 pub(crate) struct StockJson {
     /// Sum of all movements.
     total: i64,
@@ -22,15 +26,29 @@ pub(crate) struct StockJson {
     /// The gate's epoch, by MySQL.
     epoch: i64,
     /// Admissions that have not landed yet; absent: the gate is not loaded.
+    #[schema(required = true)]
     in_flight: Option<u64>,
     /// What the gate has left to give; absent: the gate is not loaded.
+    #[schema(required = true)]
     gate_stock: Option<i64>,
     /// What the two disagree by while nothing is in flight and both contain the same movements; 0 in a
     /// quiet system.
+    #[schema(required = true)]
     drift: Option<i64>,
 }
 
 /// `GET /v1/templates/{id}/stock`
+#[utoipa::path(
+    get,
+    path = "/v1/templates/{id}/stock",
+    operation_id = "get_stock",
+    tag = "Stock",
+    summary = "How much is left: total = gate stock + in flight + landed",
+    security(("operator_key" = [])),
+    params(("id" = Id, Path, description = "The template.")),
+    responses((status = 200, description = "The stock.", body = StockJson)),
+    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND")))
+)]
 pub(crate) async fn get(
     State(app): State<App>,
     operator: Operator,

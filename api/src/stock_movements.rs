@@ -13,37 +13,50 @@ use coupon::{TemplateId, limit};
 use mysql_store::{
     connect,
     stock::{self, Moved, NewMovement, Recorded},
+    template,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tracing::{info, warn};
+use utoipa::ToSchema;
 
 use crate::{
+    audit::{self, Action},
     auth::Operator,
     body::{Body, PathId},
     claims::unknown_template,
     headers,
+    openapi::{self, Id, RequestId},
+    precondition::IfMatch,
     problem::Problem,
     state::App,
-    templates::{self, ACTOR},
+    templates::{self, target},
 };
 
 /// Longest reason, in characters: the `varchar(200)` that holds it.
-const REASON_CHARS_MAX: usize = 200;
+pub(crate) const REASON_CHARS_MAX: usize = 200;
 
 /// Tells a client that the answer is that of an earlier request with the same key.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-#[derive(Deserialize)]
+/// What an operator sends to change a template's stock.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewMovement, examples(json!({ "delta": 500, "reason": "The second batch is printed." })))]
 pub(crate) struct MovementRequest {
-    /// By how much the total changes; a cut is negative.
+    /// By how much the total changes, not 0; a cut is negative.
+    #[schema(minimum = -1000000000, maximum = 1000000000)]
     delta: i64,
+    /// Why, for whoever reads the movements.
+    #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
     reason: String,
 }
 
 /// A movement, made of columns that never change: a replay is equal byte by byte.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Movement)]
 struct MovementBody {
+    #[schema(value_type = Id)]
     template_id: String,
     /// 1 is the template's creation; no gaps.
     seq: i64,
@@ -56,6 +69,29 @@ struct MovementBody {
 }
 
 /// `POST /v1/templates/{id}/stock-movements`
+#[utoipa::path(
+    post,
+    path = "/v1/templates/{id}/stock-movements",
+    operation_id = "move_stock",
+    tag = "Stock",
+    summary = "Top up or cut a template's stock",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The template."),
+        ("Idempotency-Key" = RequestId, Header, description = "A new one for each movement, the same one with a retry."),
+        ("If-Match" = Option<openapi::IfMatch>, Header, description = "The `ETag` of the template that the operator has seen.")
+    ),
+    request_body = MovementRequest,
+    responses(
+        (status = 201, description = "Moved. The same key again is the same answer.", body = MovementBody,
+            headers(("Idempotency-Replayed" = String, description = "`true`: the answer of an earlier request.")))
+    ),
+    extensions(("x-problems" = json!(
+        "TEMPLATE_NOT_FOUND IDEMPOTENCY_KEY_MISSING IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED \
+         INVALID_MOVEMENT INSUFFICIENT_STOCK TOTAL_TOO_LARGE \
+         IF_MATCH_INVALID PRECONDITION_FAILED OVERLOADED"
+    )))
+)]
 pub(crate) async fn create(
     State(app): State<App>,
     operator: Operator,
@@ -70,13 +106,12 @@ pub(crate) async fn create(
         return Err(Problem::malformed("IDEMPOTENCY_KEY_MISSING", detail));
     }
     let request_id = headers::request_id(&headers, &template)?;
+    let if_match = IfMatch::of(&headers)?;
     validate(&request)?;
     let MovementRequest { delta, reason } = request;
-    let new = NewMovement { request_id: &request_id, delta, reason: &reason, actor: ACTOR };
-    let mut connection = connect::acquire(&app.pool).await?;
-    let moved = stock::add_movement(&mut connection, id, &new, app.clock.now());
-    let moved = connect::within(moved).await?;
-    drop(connection);
+    let actor = operator.actor();
+    let new = NewMovement { request_id: &request_id, delta, reason: &reason, actor: &actor };
+    let moved = connect::within(apply(&app, operator, id, &new, &if_match)).await?;
     let (recorded, replayed) = recorded(moved)?;
     info!(template.id = %id, seq = recorded.seq, delta, replayed, "moved a template's stock");
     if let Err(error) = app.gates.catch_up(id).await {
@@ -90,6 +125,39 @@ pub(crate) async fn create(
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
+}
+
+/// A replay was told before, so neither the template's version nor the record matters to it.
+async fn apply(
+    app: &App,
+    operator: Operator,
+    id: TemplateId,
+    new: &NewMovement<'_>,
+    if_match: &IfMatch,
+) -> Result<Moved, Problem> {
+    let mut transaction = connect::begin(&app.pool).await?;
+    let version = if if_match.is_given() {
+        template::hold_version(&mut transaction, id).await?.ok_or_else(unknown_template)?
+    } else {
+        0
+    };
+    let moved = stock::add_movement(&mut transaction, id, new, app.clock.now()).await?;
+    if let Moved::Recorded(Recorded { seq, total, stock }) = moved {
+        if_match.check(version)?;
+        let NewMovement { delta, reason, .. } = *new;
+        let action = Action {
+            merchant_id: operator.merchant_id,
+            name: "stock.move".to_owned(),
+            target: target(id),
+            before: Some(json!({ "total": total - delta, "stock": stock - delta })),
+            after: Some(json!({
+                "seq": seq, "delta": delta, "reason": reason, "total": total, "stock": stock,
+            })),
+        };
+        audit::record(app, operator, &mut transaction, action).await?;
+        connect::commit(transaction).await?;
+    }
+    Ok(moved)
 }
 
 fn validate(request: &MovementRequest) -> Result<(), Problem> {

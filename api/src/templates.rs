@@ -3,27 +3,42 @@
 use axum::{
     Json,
     extract::{Path, State},
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use coupon::{Template, TemplateId, TemplateState};
 use mysql_store::{connect, template};
+use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use crate::{
+    audit::{self, Action},
     auth::Operator,
     body::{Body, Params, PathId},
     claims::unknown_template,
     cursor::{self, Page, PageParams},
+    openapi::{self, Cursor, Id, TemplateVerb},
+    precondition::{IfMatch, Tagged},
     problem::Problem,
     state::App,
     template_json::{NewTemplate, TemplateJson},
 };
 
-/// Who stands in the movements of a template's stock; operators get names with their keys.
-pub(crate) const ACTOR: &str = "operator";
-
 /// `POST /v1/templates`
+#[utoipa::path(
+    post,
+    path = "/v1/templates",
+    operation_id = "create_template",
+    tag = "Templates",
+    summary = "Create a template, as a draft",
+    security(("operator_key" = [])),
+    request_body = NewTemplate,
+    responses(
+        (status = 201, description = "The draft.", body = TemplateJson,
+            headers(("Location" = String, description = "Where it is."), ("ETag" = String, description = "Its version, for `If-Match`.")))
+    ),
+    extensions(("x-problems" = json!("INVALID_TEMPLATE OVERLOADED")))
+)]
 pub(crate) async fn create(
     State(app): State<App>,
     operator: Operator,
@@ -31,11 +46,21 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let total = new.total_stock;
     let draft = new.into_draft(app.ids.template()?, operator.merchant_id)?;
-    let mut connection = connect::acquire(&app.pool).await?;
-    let created = template::create(&mut connection, &draft, total, ACTOR, app.clock.now());
-    connect::within(created).await?;
+    let body = TemplateJson::from(&draft);
+    let mut after = json!(body);
+    after["total_stock"] = json!(total);
+    let action = action(&draft, "create", None, after);
+    connect::within(async {
+        let mut transaction = connect::begin(&app.pool).await?;
+        let actor = operator.actor();
+        template::create(&mut transaction, &draft, total, &actor, app.clock.now()).await?;
+        audit::record(&app, operator, &mut transaction, action).await?;
+        Ok::<_, Problem>(connect::commit(transaction).await?)
+    })
+    .await?;
     info!(template.id = %draft.id, "created a template");
-    let mut response = (StatusCode::CREATED, Json(TemplateJson::from(&draft))).into_response();
+    let tagged = Tagged { version: draft.version, body };
+    let mut response = (StatusCode::CREATED, tagged).into_response();
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/templates/{}", draft.id)) {
         response.headers_mut().insert(header::LOCATION, location);
     }
@@ -43,6 +68,20 @@ pub(crate) async fn create(
 }
 
 /// `GET /v1/templates`
+#[utoipa::path(
+    get,
+    path = "/v1/templates",
+    operation_id = "list_templates",
+    tag = "Templates",
+    summary = "List templates, the newest first",
+    security(("operator_key" = [])),
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
+        ("cursor" = Option<Cursor>, Query, description = "Where the page begins; absent: at the newest.")
+    ),
+    responses((status = 200, description = "A page.", body = Page<TemplateJson>)),
+    extensions(("x-problems" = json!("INVALID_LIMIT INVALID_CURSOR")))
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     operator: Operator,
@@ -60,20 +99,56 @@ pub(crate) async fn list(
 }
 
 /// `GET /v1/templates/{id}`
+#[utoipa::path(
+    get,
+    path = "/v1/templates/{id}",
+    operation_id = "get_template",
+    tag = "Templates",
+    summary = "Get a template",
+    security(("operator_key" = [])),
+    params(("id" = Id, Path, description = "The template.")),
+    responses(
+        (status = 200, description = "The template.", body = TemplateJson,
+            headers(("ETag" = String, description = "Its version, for `If-Match`.")))
+    ),
+    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND")))
+)]
 pub(crate) async fn get(
     State(app): State<App>,
     operator: Operator,
     PathId(id): PathId<TemplateId>,
-) -> Result<Json<TemplateJson>, Problem> {
-    Ok(Json(TemplateJson::from(&owned(&app, operator, id).await?)))
+) -> Result<Tagged<TemplateJson>, Problem> {
+    Ok(tagged(&owned(&app, operator, id).await?))
 }
 
 /// `POST /v1/templates/{id}/{verb}`: publish, pause, resume, end.
+#[utoipa::path(
+    post,
+    path = "/v1/templates/{id}/{verb}",
+    operation_id = "change_template_state",
+    tag = "Templates",
+    summary = "Publish, pause, resume or end a template",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The template."),
+        ("verb" = TemplateVerb, Path, description = "What it shall do."),
+        ("If-Match" = Option<openapi::IfMatch>, Header, description = "The `ETag` of the template that the operator has seen.")
+    ),
+    responses(
+        (status = 200, description = "The template in its new state. The same call again is the same answer.", body = TemplateJson,
+            headers(("ETag" = String, description = "Its version, for `If-Match`.")))
+    ),
+    extensions(("x-problems" = json!(
+        "TEMPLATE_NOT_FOUND INVALID_TRANSITION IF_MATCH_INVALID PRECONDITION_FAILED CHANGED_MEANWHILE \
+         GATE_LOADING OVERLOADED"
+    )))
+)]
 pub(crate) async fn change_state(
     State(app): State<App>,
     operator: Operator,
     Path((id, verb)): Path<(String, String)>,
-) -> Result<Json<TemplateJson>, Problem> {
+    headers: HeaderMap,
+) -> Result<Tagged<TemplateJson>, Problem> {
     let id = id.parse().map_err(|_| unknown_template())?;
     let (from, next) = match verb.as_str() {
         "publish" => (TemplateState::Draft, TemplateState::Published),
@@ -85,17 +160,23 @@ pub(crate) async fn change_state(
             return Err(Problem::not_found("NOT_FOUND", detail));
         }
     };
+    let if_match = IfMatch::of(&headers)?;
     let before = owned(&app, operator, id).await?;
     // The same call again, after its answer was lost, is the same answer.
-    let after = if before.state == next {
+    let after = if before.state == next && if_match.admits(before.version - 1) {
         before
     } else {
-        allowed(&before, from, next, &verb)?;
-        apply(&app, operator, before, next).await?
+        if_match.check(before.version)?;
+        if before.state == next {
+            before
+        } else {
+            allowed(&before, from, next, &verb)?;
+            apply(&app, operator, (&before, next), &verb, &if_match).await?
+        }
     };
     app.templates.apply(after.clone());
     show_gate(&app, &after).await?;
-    Ok(Json(TemplateJson::from(&after)))
+    Ok(tagged(&after))
 }
 
 /// `end` also ends a paused template; every other verb has one state it starts from.
@@ -117,18 +198,62 @@ fn allowed(
 async fn apply(
     app: &App,
     operator: Operator,
-    before: Template,
-    next: TemplateState,
+    (before, next): (&Template, TemplateState),
+    verb: &str,
+    if_match: &IfMatch,
 ) -> Result<Template, Problem> {
-    let mut connection = connect::acquire(&app.pool).await?;
-    let changed = template::change_state(&mut connection, &before, next, app.clock.now());
-    if !connect::within(changed).await? {
-        let detail = "Somebody changed the template at the same time. Look at it and try again.";
-        return Err(Problem::conflict("CHANGED_MEANWHILE", "Changed meanwhile", detail));
+    let after = Template { state: next, version: before.version + 1, ..before.clone() };
+    let [was, is] = [before, &after].map(|template| json!(TemplateJson::from(template)));
+    let action = action(before, verb, Some(was), is);
+    let changed = connect::within(async {
+        let mut transaction = connect::begin(&app.pool).await?;
+        let changed = template::change_state(&mut transaction, before, next, app.clock.now());
+        let changed = changed.await?;
+        if changed {
+            audit::record(app, operator, &mut transaction, action).await?;
+            connect::commit(transaction).await?;
+        }
+        Ok::<_, Problem>(changed)
+    });
+    let changed = changed.await?;
+    let current = owned(app, operator, before.id).await?;
+    if !changed {
+        if_match.check(current.version)?;
+        return Err(changed_meanwhile(current.version));
     }
-    drop(connection);
     info!(template.id = %before.id, from = before.state.word(), to = next.word(), "changed a template");
-    owned(app, operator, before.id).await
+    Ok(current)
+}
+
+/// Somebody else changed the template, which is of this version now.
+pub(crate) fn changed_meanwhile(version: i64) -> Problem {
+    let detail = "The template is not of this version any more. Look at it and try again.";
+    Problem::conflict("CHANGED_MEANWHILE", "Changed meanwhile", detail).with("version", version)
+}
+
+/// The change stands, and claims wait for the gate.
+pub(crate) fn gate_loading() -> Problem {
+    let detail = "The change is made; its gate is not loaded yet, and will be by itself.";
+    Problem::unavailable("GATE_LOADING", detail)
+}
+
+/// A template's name in the record of what operators did.
+pub(crate) fn target(id: TemplateId) -> String {
+    format!("templates/{id}")
+}
+
+fn action(template: &Template, verb: &str, before: Option<Value>, after: Value) -> Action {
+    Action {
+        merchant_id: template.merchant_id,
+        name: format!("template.{verb}"),
+        target: target(template.id),
+        before,
+        after: Some(after),
+    }
+}
+
+fn tagged(template: &Template) -> Tagged<TemplateJson> {
+    Tagged { version: template.version, body: TemplateJson::from(template) }
 }
 
 /// The guard row is exact already: the gate's state is the fast path. A gate that gives something is
@@ -150,8 +275,7 @@ async fn show_gate(app: &App, template: &Template) -> Result<(), Problem> {
         return Ok(());
     }
     app.gates.ask_look(template.id);
-    let detail = "The change is made; its gate is not loaded yet, and will be by itself.";
-    Err(Problem::unavailable("GATE_LOADING", detail))
+    Err(gate_loading())
 }
 
 /// The operator's template; another merchant's is as good as none.

@@ -1,79 +1,49 @@
-//! A template's validity: its change, and how far issued coupons have followed.
-//!
-//! The change is exact for claims from its answer on: MySQL lets nothing land with the old validity after
-//! it. Issued coupons keep theirs, unless they are asked to follow: then expiry-worker moves those that
-//! can still be used, which takes seconds to minutes.
+//! How far issued coupons have followed a change of their template's validity ([`crate::template_edit`]):
+//! expiry-worker moves those that can still be used, which takes seconds to minutes.
 
 use axum::{Json, extract::State};
-use chrono::{DateTime, Utc};
-use coupon::{Template, TemplateId, TemplateState, Validity};
+use coupon::TemplateId;
 use mysql_store::{
     connect, stock,
-    validity::{self, Changed},
     validity_move::{self, ValidityMove},
 };
-use serde::{Deserialize, Serialize};
-use tracing::info;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::{
     auth::Operator,
-    body::{Body, PathId},
+    body::PathId,
     claims::unknown_template,
     instant::instant,
+    openapi::{self, Id, Instant},
     problem::Problem,
     state::App,
-    template_json::{self, TemplateJson, ValidityJson},
+    template_json::ValidityJson,
     templates::owned,
 };
 
-/// What an operator sends to change a template: its validity, as when it is created.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ChangeRequest {
-    /// The template's version that the operator has seen.
-    version: i64,
-    valid_from: Option<DateTime<Utc>>,
-    valid_until: Option<DateTime<Utc>>,
-    valid_for_ms: Option<i64>,
-    #[serde(default)]
-    issued_coupons: IssuedCoupons,
-}
-
-/// What becomes of coupons that were issued before.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum IssuedCoupons {
-    /// They end when they were to end.
-    #[default]
-    Keep,
-    /// They take the new validity.
-    Follow,
-}
-
-/// The template after its change, and what becomes of its coupons.
-#[derive(Serialize)]
-pub(crate) struct ChangedBody {
-    #[serde(flatten)]
-    template: TemplateJson,
-    issued_coupons: IssuedBody,
-}
-
-#[derive(Serialize)]
-struct IssuedBody {
+/// What becomes of the coupons issued before a change.
+#[derive(Serialize, ToSchema)]
+#[schema(as = IssuedCoupons)]
+pub(crate) struct IssuedBody {
     follow: bool,
     /// How many there are.
     count: i64,
     /// Where to see how far they have followed.
+    #[schema(value_type = String)]
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<String>,
 }
 
 /// How far issued coupons have followed the last change that asked for it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = ValidityMove)]
 pub(crate) struct MoveBody {
+    #[schema(value_type = Id)]
     template_id: String,
     /// The template's version since that change.
     version: i64,
+    #[schema(value_type = openapi::MoveState)]
     state: &'static str,
     #[serde(flatten)]
     validity: ValidityJson,
@@ -83,39 +53,24 @@ pub(crate) struct MoveBody {
     looked_at: i64,
     /// Those of them that were moved; the others were used, over, or had this validity already.
     moved: i64,
+    #[schema(value_type = Option<Instant>, required = true)]
     started_at: Option<String>,
+    #[schema(value_type = Option<Instant>, required = true)]
     ended_at: Option<String>,
 }
 
-/// `PATCH /v1/templates/{id}`
-pub(crate) async fn change(
-    State(app): State<App>,
-    operator: Operator,
-    PathId(id): PathId<TemplateId>,
-    Body(request): Body<ChangeRequest>,
-) -> Result<Json<ChangedBody>, Problem> {
-    let ChangeRequest { version, valid_from, valid_until, valid_for_ms, issued_coupons } = request;
-    let validity = template_json::validity(valid_from, valid_until, valid_for_ms)?;
-    let follow = issued_coupons == IssuedCoupons::Follow;
-    let next = version.saturating_add(1);
-    let before = owned(&app, operator, id).await?;
-    // The same call again, after its answer was lost, is the same answer.
-    let stands = before.version == next
-        && before.validity == validity
-        && move_of(&app, id, next).await?.is_some() == follow;
-    if !stands {
-        allowed(&before, version)?;
-        apply(&app, &before, validity, follow).await?;
-    }
-    let after = owned(&app, operator, id).await?;
-    if after.state != TemplateState::Draft {
-        app.templates.apply(after.clone());
-    }
-    let issued_coupons = issued(&app, id, next).await?;
-    Ok(Json(ChangedBody { template: TemplateJson::from(&after), issued_coupons }))
-}
-
 /// `GET /v1/templates/{id}/validity-move`
+#[utoipa::path(
+    get,
+    path = "/v1/templates/{id}/validity-move",
+    operation_id = "get_validity_move",
+    tag = "Templates",
+    summary = "How far issued coupons have followed a change of validity",
+    security(("operator_key" = [])),
+    params(("id" = Id, Path, description = "The template.")),
+    responses((status = 200, description = "The last move.", body = MoveBody)),
+    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND MOVE_NOT_FOUND")))
+)]
 pub(crate) async fn progress(
     State(app): State<App>,
     operator: Operator,
@@ -131,48 +86,8 @@ pub(crate) async fn progress(
     Ok(Json(MoveBody::from(&last)))
 }
 
-fn allowed(before: &Template, version: i64) -> Result<(), Problem> {
-    if before.state == TemplateState::Ended {
-        let detail = "The template is ended: its validity cannot change.";
-        return Err(Problem::conflict("INVALID_TRANSITION", "Not in this state", detail)
-            .with("state", before.state.word()));
-    }
-    if before.version == version { Ok(()) } else { Err(changed_meanwhile()) }
-}
-
-async fn apply(
-    app: &App,
-    before: &Template,
-    validity: Validity,
-    follow: bool,
-) -> Result<(), Problem> {
-    template_json::validate(&Template { validity, ..before.clone() })?;
-    let mut connection = connect::acquire(&app.pool).await?;
-    let now = app.clock.now();
-    let changed = validity::change(&mut connection, before, &validity, follow, now);
-    match connect::within(changed).await? {
-        Changed::Done => {
-            info!(template.id = %before.id, follow, "changed a template's validity");
-            Ok(())
-        }
-        Changed::Meanwhile => Err(changed_meanwhile()),
-        Changed::MoveUnderWay => {
-            let detail = "Issued coupons are being moved to an earlier change's validity. Wait until \
-                          they are, or let them follow this change too.";
-            Err(Problem::conflict("MOVE_UNDER_WAY", "Coupons are being moved", detail)
-                .with("progress", progress_url(before.id))
-                .retry_after())
-        }
-    }
-}
-
-fn changed_meanwhile() -> Problem {
-    let detail = "The template is not of this version any more. Look at it and try again.";
-    Problem::conflict("CHANGED_MEANWHILE", "Changed meanwhile", detail)
-}
-
 /// What the change to this version means for issued coupons.
-async fn issued(app: &App, id: TemplateId, version: i64) -> Result<IssuedBody, Problem> {
+pub(crate) async fn issued(app: &App, id: TemplateId, version: i64) -> Result<IssuedBody, Problem> {
     if let Some(followed) = move_of(app, id, version).await? {
         let progress = Some(progress_url(id));
         return Ok(IssuedBody { follow: true, count: followed.total, progress });
@@ -184,13 +99,17 @@ async fn issued(app: &App, id: TemplateId, version: i64) -> Result<IssuedBody, P
 }
 
 /// The move that the change to this version began.
-async fn move_of(app: &App, id: TemplateId, version: i64) -> Result<Option<ValidityMove>, Problem> {
+pub(crate) async fn move_of(
+    app: &App,
+    id: TemplateId,
+    version: i64,
+) -> Result<Option<ValidityMove>, Problem> {
     let mut connection = connect::acquire(&app.pool).await?;
     let last = connect::within(validity_move::last(&mut connection, id)).await?;
     Ok(last.filter(|last| last.version == version))
 }
 
-fn progress_url(id: TemplateId) -> String {
+pub(crate) fn progress_url(id: TemplateId) -> String {
     format!("/v1/templates/{id}/validity-move")
 }
 

@@ -1,6 +1,6 @@
 //! Messages that cannot be read, put aside with the reason and the place they came from.
 
-use topic::{Delivered, Producer, TopicError};
+use topic::{Delivered, HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Producer, TopicError};
 
 use crate::apply::Undecodable;
 
@@ -14,6 +14,12 @@ const KEY_BYTES_MAX: usize = 1024;
 /// Longest reason that is kept: it may repeat what was in the message.
 const REASON_BYTES_MAX: usize = 4096;
 
+/// Headers of the message that its letter keeps, so that it can be put back as it was.
+const KEPT_HEADERS: [&str; 3] = [HEADER_SCHEMA, HEADER_POSITION, HEADER_TRACE_PARENT];
+
+/// Longest value of one that is kept: ours are far shorter.
+const HEADER_BYTES_MAX: usize = 256;
+
 /// Sends the message to the dead letter topic: key and payload as they were, cut where they are
 /// oversized. A letter that no broker takes would be tried for ever.
 pub(crate) async fn send(
@@ -25,13 +31,18 @@ pub(crate) async fn send(
     let payload = message.payload.as_deref().unwrap_or_default();
     let (partition, offset) = (message.partition.to_string(), message.offset.to_string());
     let (bytes, reason) = (payload.len().to_string(), format!("{:#}", undecodable.reason));
-    let headers: [(&str, &[u8]); 5] = [
+    let mut headers: Vec<(&str, &[u8])> = vec![
         ("source-topic", message.topic.as_bytes()),
         ("source-partition", partition.as_bytes()),
         ("source-offset", offset.as_bytes()),
         ("payload-bytes", bytes.as_bytes()),
         ("reason", cut(reason.as_bytes(), REASON_BYTES_MAX)),
     ];
+    headers.extend(
+        KEPT_HEADERS.into_iter().filter_map(|name| {
+            message.header(name).map(|value| (name, cut(value, HEADER_BYTES_MAX)))
+        }),
+    );
     let (key, payload) = (cut(&message.key, KEY_BYTES_MAX), cut(payload, PAYLOAD_BYTES_MAX));
     producer.send(topic, None, key, payload, &headers).await
 }

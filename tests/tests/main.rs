@@ -4,9 +4,12 @@
 //! Whatever a test counts, it counts in MySQL, never in the client.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
+mod audit;
 mod bad_input;
 mod boot;
+mod browser;
 mod campaign;
+mod editing;
 mod epochs;
 mod expiry;
 mod expiry_clocks;
@@ -16,9 +19,13 @@ mod happy;
 mod headers;
 mod jwks;
 mod kills;
+mod merchants;
 mod metrics;
 mod movements;
+mod openapi;
 mod operations;
+mod operator_cli;
+mod operator_repair;
 mod proxy;
 mod races;
 mod rate_limit;

@@ -89,6 +89,16 @@ fn what_is_for_developers_is_in_no_process_and_no_process_is_in_another() {
     }
 }
 
+/// It has the api's rights, and reads one topic: whatever it could do beside the api, nobody would audit.
+#[test]
+fn the_operators_client_reaches_the_platform_by_the_api_and_the_topic_only() {
+    let packages = packages();
+    let client = packages.iter().find(|package| package.name.as_str() == "operator-cli").unwrap();
+    let ours: BTreeSet<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    let used: Vec<&str> = built_with(client).intersection(&ours).copied().collect();
+    assert_eq!(used, ["topic"]);
+}
+
 #[test]
 fn files_are_short_and_named_after_what_they_hold() {
     for file in rust_files() {

@@ -71,6 +71,14 @@ id!(
     /// The owner of templates.
     MerchantId
 );
+id!(
+    /// An operator's key.
+    ApiKeyId
+);
+id!(
+    /// A line of the record of what operators did.
+    AuditId
+);
 
 /// The generation of a template's gate; it only rises. 0: this process knows none yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -3,9 +3,11 @@
 //! Architecture invariant: pure. No I/O, no clock, no wire format; time is an argument.
 
 mod claim;
+mod editing;
 mod id;
 pub mod limit;
 mod outcome;
+mod scope;
 mod status;
 mod template;
 
@@ -13,8 +15,12 @@ pub use claim::{
     Admission, Claim, ClaimState, LandedClaim, LandedCoupon, Numbers, PayloadHash, RequestId,
     RequestIdError,
 };
-pub use id::{ClaimId, CouponId, Epoch, IdError, MerchantId, TemplateId, UserId};
+pub use editing::{NotEditable, TemplateField};
+pub use id::{
+    ApiKeyId, AuditId, ClaimId, CouponId, Epoch, IdError, MerchantId, TemplateId, UserId,
+};
 pub use outcome::{ClaimRow, Decision, FoundRows, StockRow, decide};
+pub use scope::{Scope, Scopes};
 pub use status::CouponStatus;
 pub use template::{
     Discount, DiscountKind, MoveState, Template, TemplateError, TemplateState, UnknownCode,

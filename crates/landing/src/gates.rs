@@ -10,7 +10,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, Template, TemplateId, TemplateState};
-use mysql_store::{MySqlPool, connect};
+use mysql_store::{MySqlPool, connect, stock};
 use redis_gate::{Gate, Phase};
 use runtime::FailPoints;
 use tokio::sync::{Mutex, MutexGuard, Notify, mpsc};
@@ -180,6 +180,40 @@ impl Gates {
             }
             tokio::time::sleep(SHOW_LOOK).await;
         }
+    }
+
+    /// Makes the gate one of MySQL's epoch, whoever loads it, after an edit that has raised it. Answers
+    /// whether it was within [`SHOW_MAX`]; if not, the keeper goes on.
+    ///
+    /// # Errors
+    /// MySQL or the gate failed; the keeper tries again.
+    pub async fn bring_up(&self, template: TemplateId) -> Result<bool, RebuildError> {
+        let started = Instant::now();
+        loop {
+            {
+                let _alone = self.alone().await;
+                if self.is_up(template).await? {
+                    return Ok(true);
+                }
+                self.rebuild(template).await?;
+            }
+            if started.elapsed() >= SHOW_MAX {
+                return Ok(false);
+            }
+            tokio::time::sleep(SHOW_LOOK).await;
+        }
+    }
+
+    /// Whether the gate is open under MySQL's epoch, or a later one.
+    async fn is_up(&self, template: TemplateId) -> Result<bool, RebuildError> {
+        let stock = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            stock::get(&mut connection, template).await
+        });
+        let epoch = stock.await?.map_or(Epoch::UNKNOWN, |stock| stock.epoch);
+        let Some(meta) = self.gate.meta(template).await? else { return Ok(false) };
+        self.learn(template, meta.epoch);
+        Ok(meta.is_open() && meta.epoch >= epoch)
     }
 
     /// Brings the gate's stock up to MySQL's movements.

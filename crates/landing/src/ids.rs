@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use coupon::{ClaimId, CouponId, TemplateId};
+use coupon::{ApiKeyId, AuditId, ClaimId, CouponId, MerchantId, TemplateId};
 use ferroid::{
     generator::{AtomicSnowflakeGenerator, Poll},
     id::SnowflakeTwitterId,
@@ -88,6 +88,30 @@ impl Ids {
     /// The lease is lost.
     pub fn template(&self) -> Result<TemplateId, IdError> {
         self.next().map(TemplateId)
+    }
+
+    /// A merchant's id.
+    ///
+    /// # Errors
+    /// The lease is lost.
+    pub fn merchant(&self) -> Result<MerchantId, IdError> {
+        self.next().map(MerchantId)
+    }
+
+    /// An operator key's id.
+    ///
+    /// # Errors
+    /// The lease is lost.
+    pub fn api_key(&self) -> Result<ApiKeyId, IdError> {
+        self.next().map(ApiKeyId)
+    }
+
+    /// The id of a line in the record of what operators did.
+    ///
+    /// # Errors
+    /// The lease is lost.
+    pub fn audit(&self) -> Result<AuditId, IdError> {
+        self.next().map(AuditId)
     }
 
     fn next(&self) -> Result<i64, IdError> {

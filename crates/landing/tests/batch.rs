@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use chrono::TimeDelta;
 use coupon::{
-    Admission, Claim, CouponId, Decision, Epoch, LandedClaim, LandedCoupon, MerchantId, TemplateId,
-    TemplateState, UserId, Validity,
+    Admission, Claim, CouponId, Decision, Epoch, LandedClaim, LandedCoupon, MerchantId, Template,
+    TemplateId, TemplateState, UserId, Validity,
 };
 use landing::{
     batch::{Batch, Outcome, RunError},
@@ -15,7 +15,7 @@ use mysql_store::{
     claim as claims, connect,
     landing::{self as store, Attempt, Landing},
     stock,
-    validity::{self, Changed},
+    template_edit::{self, Edited},
 };
 use sqlx::Connection;
 
@@ -178,10 +178,11 @@ async fn a_mixed_batch_decides_each_and_lands_exactly_the_fresh_ones() {
 async fn a_batch_of_older_terms_lands_whole_with_the_new_validity() {
     let bench = Bench::new("older terms", 1_000).await;
     let until = now() + TimeDelta::hours(2);
-    let (to, published) = (Validity::Absolute { from: now(), until }, template(TEMPLATE, 5));
+    let published = template(TEMPLATE, 5);
+    let to = Template { validity: Validity::Absolute { from: now(), until }, ..published.clone() };
     let mut connection = bench.world.connection().await;
-    let changed = validity::change(&mut connection, &published, &to, false, now()).await;
-    assert_eq!(changed.unwrap(), Changed::Done);
+    let edited = template_edit::edit(&mut connection, &published, &to, false, now()).await;
+    assert_eq!(edited.unwrap(), Edited::Done);
     let mut jobs: Vec<_> = (1..=20).map(|user| ("old", bench.fresh(user))).collect();
     jobs.push(("new", Landing { terms: TERMS + 1, ..bench.fresh(21) }));
     let mut batch = Batch::new(jobs);

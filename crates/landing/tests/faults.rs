@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use coupon::{Claim, Epoch, RequestId, TemplateId, TemplateState, UserId, Validity};
+use coupon::{Claim, Epoch, RequestId, Template, TemplateId, TemplateState, UserId, Validity};
 use futures::future::join_all;
 use landing::claims::{Answer, Unavailable};
 use mysql_store::{
     stock::{self, NewMovement},
-    validity::{self, Changed},
+    template_edit::{self, Edited},
 };
 use redis_gate::{Refusal, RequestState, Verdict};
 use sqlx::{Connection, Row};
@@ -314,17 +314,19 @@ async fn a_change_of_validity_in_flight_lands_with_the_new_one_or_is_waited_for(
         let mut connection = world.connection().await;
         let changer = number(&mut connection, "select connection_id()").await;
         let change = tokio::spawn(async move {
-            let to = Validity::Absolute { from: now(), until };
-            validity::change(&mut connection, &template(TEMPLATE, 2), &to, false, now()).await
+            let before = template(TEMPLATE, 2);
+            let validity = Validity::Absolute { from: now(), until };
+            let after = Template { validity, ..before.clone() };
+            template_edit::edit(&mut connection, &before, &after, false, now()).await
         });
         if expected == until {
-            assert_eq!(change.await.unwrap().unwrap(), Changed::Done);
+            assert_eq!(change.await.unwrap().unwrap(), Edited::Done);
             held.let_go();
         } else {
             // The landing has the stock row: the change comes after it.
             waits_for_a_row(&world, changer).await;
             held.let_go();
-            assert_eq!(change.await.unwrap().unwrap(), Changed::Done);
+            assert_eq!(change.await.unwrap().unwrap(), Edited::Done);
         }
         assert_eq!(landed(answer.await.unwrap()).valid_until, expected, "{point}");
         assert_landed_once(&world, &process, &first, 0).await;

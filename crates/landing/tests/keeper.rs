@@ -5,11 +5,14 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{Epoch, RequestId, TemplateId, TemplateState, UserId};
 use landing::{
-    claims::Answer,
+    claims::{Answer, Unavailable},
     gates::{Gates, PRELOAD},
     keeper::Keeper,
 };
-use mysql_store::stock::{self, Moved, NewMovement};
+use mysql_store::{
+    stock::{self, Moved, NewMovement},
+    template_edit::{self, Edited},
+};
 use redis_gate::{Phase, Refusal, Verdict};
 use runtime::FailPoints;
 
@@ -198,6 +201,42 @@ async fn what_changes_while_a_gate_loads_is_in_it_when_it_is_open() {
     let verdict = world.gate.claim(&claim(UserId(71), "a", 1), meta.epoch, now()).await.unwrap();
     let refused = Verdict::Refused { refusal: Refusal::Paused, look_in_mysql: false };
     assert_eq!(verdict, refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_that_is_moved_lets_nothing_land_by_the_old_one_and_loads_the_gate_anew() {
+    let world = World::open("moved window", 10, 1).await;
+    let process = Process::without_keeper(&world, "a").await;
+    let epoch = world.meta().await.epoch;
+    process.land(&claim(USER, "a", 1)).await;
+    world.settled().await;
+    let before = current(&world).await;
+    let mut after = before.clone();
+    after.name.push('!');
+    let mut connection = world.connection().await;
+    let edited = template_edit::edit(&mut connection, &before, &after, false, now()).await.unwrap();
+    assert_eq!(edited, Edited::Done);
+    assert!(process.gates.bring_up(TEMPLATE).await.unwrap());
+    assert_eq!(world.meta().await.epoch, epoch, "the gate knows nothing of a name");
+
+    let before = current(&world).await;
+    let mut after = before.clone();
+    after.window.ends_at = now();
+    let edited = template_edit::edit(&mut connection, &before, &after, false, now()).await.unwrap();
+    assert_eq!(edited, Edited::Done);
+    // The gate has not heard of it, and admits; MySQL has.
+    let late = claim(UserId(71), "a", 1);
+    assert_eq!(process.claim(&late).await, Answer::Unavailable(Unavailable::GateLoading));
+    // Nor does a process that died after the edit tell it: a keeper finds it.
+    let (gates, mut keeper) = keeper(&world);
+    look(&mut keeper, now() - TimeDelta::seconds(1)).await;
+    assert!(world.meta().await.epoch > epoch);
+    assert!(gates.bring_up(TEMPLATE).await.unwrap());
+    let verdict = world.gate.claim(&late, world.meta().await.epoch, now()).await.unwrap();
+    let refused = Verdict::Refused { refusal: Refusal::Closed, look_in_mysql: false };
+    assert_eq!(verdict, refused);
+    assert_eq!(world.left().await, 9);
+    world.assert_gate_equals_mysql().await;
 }
 
 async fn current(world: &World) -> coupon::Template {

@@ -131,7 +131,7 @@ fn payload_hash(bytes: &[u8]) -> Result<PayloadHash, StoreError> {
 }
 
 /// The claim's coupons are found by (template, user): an index of their own would cost every landing.
-async fn with_coupons(
+pub(crate) async fn with_coupons(
     connection: &mut MySqlConnection,
     row: Option<MySqlRow>,
 ) -> Result<Option<LandedClaim>, StoreError> {

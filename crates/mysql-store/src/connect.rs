@@ -125,6 +125,26 @@ pub async fn acquire(pool: &MySqlPool) -> Result<PoolConnection<MySql>, StoreErr
     pool.acquire().await.map_err(StoreError::query("get a connection"))
 }
 
+/// A transaction on one of a pool's connections; rolled back if it is dropped. What begins one of its own
+/// inside, as functions of this crate do, is a part of it.
+pub type Transaction = sqlx::Transaction<'static, MySql>;
+
+/// Begins a transaction on a connection of the pool.
+///
+/// # Errors
+/// No connection was free in time, or the server cannot be reached.
+pub async fn begin(pool: &MySqlPool) -> Result<Transaction, StoreError> {
+    pool.begin().await.map_err(StoreError::query("begin"))
+}
+
+/// Commits a transaction.
+///
+/// # Errors
+/// The connection is lost; whether it was committed is unknown.
+pub async fn commit(transaction: Transaction) -> Result<(), StoreError> {
+    transaction.commit().await.map_err(StoreError::query("commit"))
+}
+
 /// One connection for one-off work, READ COMMITTED.
 ///
 /// # Errors

@@ -5,6 +5,8 @@
 //!
 //! Architecture invariant: the only crate with sqlx.
 
+pub mod api_key;
+pub mod audit;
 pub mod claim;
 pub mod connect;
 mod datetime;
@@ -14,15 +16,17 @@ pub mod expiry;
 pub mod expiry_report;
 pub mod landing;
 pub mod lease;
+pub mod look_up;
+pub mod merchant;
 pub mod migrate;
 mod rows;
 pub mod settings;
 pub mod snapshot;
 pub mod stock;
 pub mod template;
+pub mod template_edit;
 pub mod user_coupon;
 pub mod user_view;
-pub mod validity;
 pub mod validity_move;
 #[cfg(feature = "verify")]
 pub mod verify;

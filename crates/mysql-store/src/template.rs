@@ -82,6 +82,21 @@ pub async fn get(
     row.map(|row| from_row(&row)).transpose()
 }
 
+/// The template's version, which nobody changes until the transaction ends; absent: no such template.
+///
+/// # Errors
+/// The statement fails.
+pub async fn hold_version(
+    transaction: &mut MySqlConnection,
+    id: TemplateId,
+) -> Result<Option<i64>, StoreError> {
+    sqlx::query_scalar("select version from coupon_template where id = ? for update")
+        .bind(id.0)
+        .fetch_optional(transaction)
+        .await
+        .map_err(StoreError::query("hold the template"))
+}
+
 /// A merchant's templates with ids below `before`, the newest first.
 ///
 /// # Errors

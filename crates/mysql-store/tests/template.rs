@@ -5,9 +5,10 @@ use coupon::{Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateS
 use mysql_store::{
     stock,
     template::{self, Watched},
+    template_edit::{self, Edited},
 };
 
-use crate::harness::{MERCHANT, Store, TEMPLATE, draft, now};
+use crate::harness::{MERCHANT, Store, TEMPLATE, draft, now, number};
 
 #[tokio::test]
 async fn a_template_comes_back_as_it_was_sent() {
@@ -56,6 +57,41 @@ async fn a_change_of_state_needs_the_version_and_the_merchant_and_moves_the_guar
         let stock = stock::get(connection, TEMPLATE).await.unwrap().unwrap();
         assert_eq!(stock.open, open);
     }
+}
+
+#[tokio::test]
+async fn an_edit_writes_every_field_and_moves_the_guards_numbers_only_for_what_they_are_about() {
+    let mut store = Store::with_template("edit", 5).await;
+    let connection = &mut store.connection;
+    let published = template::get(connection, TEMPLATE).await.unwrap().unwrap();
+    let mut renamed = Template { name: "Neu".to_owned(), ..published.clone() };
+    renamed.discount.minimum_spend += 1;
+    renamed.discount.kind = DiscountKind::AmountOff;
+    renamed.discount.cap = None;
+    let mut longer = renamed.clone();
+    longer.window.ends_at += TimeDelta::hours(1);
+    let other = Validity::Absolute { from: now(), until: now() + TimeDelta::hours(3) };
+    let valid = Template { validity: other, per_user_limit: 6, max_per_claim: 6, ..longer.clone() };
+    // Epoch and terms of the guard row after each.
+    for (edited, epoch, terms) in [(renamed, 1, 1), (longer, 2, 1), (valid, 2, 5)] {
+        let before = template::get(connection, TEMPLATE).await.unwrap().unwrap();
+        let done = template_edit::edit(connection, &before, &edited, false, now()).await.unwrap();
+        assert_eq!(done, Edited::Done);
+        let after = template::get(connection, TEMPLATE).await.unwrap().unwrap();
+        assert_eq!(after, Template { version: before.version + 1, ..edited.clone() });
+        assert_eq!(stock::get(connection, TEMPLATE).await.unwrap().unwrap().epoch.0, epoch);
+        assert_eq!(number(connection, "select terms from template_stock").await, terms);
+        let stale = template_edit::edit(connection, &before, &edited, false, now()).await.unwrap();
+        assert_eq!(stale, Edited::Meanwhile);
+    }
+    // Of a draft nobody has seen the window.
+    let id = TemplateId(11);
+    template::create(connection, &draft(id), 5, "test", now()).await.unwrap();
+    let mut later = draft(id);
+    later.window.starts_at += TimeDelta::minutes(1);
+    let done = template_edit::edit(connection, &draft(id), &later, false, now()).await.unwrap();
+    assert_eq!(done, Edited::Done);
+    assert_eq!(stock::get(connection, id).await.unwrap().unwrap().epoch.0, 1);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use mysql_store::{
     MySqlConnection,
     landing::{self, Attempt, Landing},
     template,
-    validity::{self, Changed},
+    template_edit::{self, Edited},
     validity_move::{self, CHUNK, CHUNK_SQL, Step},
 };
 use sqlx::{AssertSqlSafe, Connection, Row};
@@ -24,9 +24,19 @@ async fn current(connection: &mut MySqlConnection) -> Template {
 }
 
 /// Changes the template as it is now.
-async fn change(connection: &mut MySqlConnection, to: &Validity, follow: bool) -> Changed {
+async fn change(connection: &mut MySqlConnection, to: &Validity, follow: bool) -> Edited {
     let template = current(connection).await;
-    validity::change(connection, &template, to, follow, now()).await.unwrap()
+    change_of(connection, &template, to, follow).await
+}
+
+async fn change_of(
+    connection: &mut MySqlConnection,
+    template: &Template,
+    to: &Validity,
+    follow: bool,
+) -> Edited {
+    let edited = Template { validity: *to, ..template.clone() };
+    template_edit::edit(connection, template, &edited, follow, now()).await.unwrap()
 }
 
 async fn step(connection: &mut MySqlConnection) -> Option<Step> {
@@ -58,7 +68,7 @@ async fn after_a_change_nothing_lands_with_the_old_validity_and_all_with_the_new
     let version = current(&mut store.connection).await.version;
     let old = |key: &str| Landing { terms: version, ..landing(key, &[1]) };
     assert_eq!(store.land(&[old("a")]).await, Attempt::Landed);
-    assert_eq!(change(&mut store.connection, &until(2), false).await, Changed::Done);
+    assert_eq!(change(&mut store.connection, &until(2), false).await, Edited::Done);
     let mut late = vec![
         Landing { terms: version, ..landing("b", &[2]) },
         Landing { terms: version + 1, ..landing_of(TEMPLATE, UserId(71), "b", &[1]) },
@@ -100,7 +110,7 @@ async fn coupons_that_can_be_used_are_moved_once_and_no_others() {
             format!("update user_coupon set {what}, version = version + 1 where user_id = {user}");
         execute(connection, &sql).await;
     }
-    assert_eq!(change(connection, &until(2), true).await, Changed::Done);
+    assert_eq!(change(connection, &until(2), true).await, Edited::Done);
     let asked = validity_move::last(connection, TEMPLATE).await.unwrap().unwrap();
     assert_eq!(
         (asked.total, asked.state, asked.started_at),
@@ -117,11 +127,11 @@ async fn coupons_that_can_be_used_are_moved_once_and_no_others() {
     );
     assert_eq!((done.started_at, done.ended_at), (Some(now()), Some(now())));
     // To the same end once more: there is nothing to do.
-    assert_eq!(change(connection, &until(2), true).await, Changed::Done);
+    assert_eq!(change(connection, &until(2), true).await, Edited::Done);
     assert_eq!(move_all(connection).await, (others as usize + 4, 0));
     // Counted from each claim.
     let week = Validity::Relative { valid_for: TimeDelta::days(7) };
-    assert_eq!(change(connection, &week, true).await, Changed::Done);
+    assert_eq!(change(connection, &week, true).await, Edited::Done);
     assert_eq!(move_all(connection).await.1, others as u64 + 1);
     assert_eq!(ending(connection, 7 * 24, 3).await, others + 1);
 }
@@ -135,33 +145,29 @@ async fn a_later_change_takes_over_where_it_is_followed_and_waits_where_it_is_no
     }
     let connection = &mut store.connection;
     let stale = current(connection).await;
-    assert_eq!(change(connection, &until(2), true).await, Changed::Done);
-    let again = validity::change(connection, &stale, &until(3), true, now()).await.unwrap();
-    assert_eq!(again, Changed::Meanwhile);
+    assert_eq!(change(connection, &until(2), true).await, Edited::Done);
+    let again = change_of(connection, &stale, &until(3), true).await;
+    assert_eq!(again, Edited::Meanwhile);
     let foreign =
         Template { merchant_id: coupon::MerchantId(MERCHANT.0 + 1), ..current(connection).await };
-    let theirs = validity::change(connection, &foreign, &until(3), true, now()).await.unwrap();
-    assert_eq!(theirs, Changed::Meanwhile);
+    let theirs = change_of(connection, &foreign, &until(3), true).await;
+    assert_eq!(theirs, Edited::Meanwhile);
     assert!(step(connection).await.is_some());
-    assert_eq!(change(connection, &until(3), false).await, Changed::MoveUnderWay);
+    assert_eq!(change(connection, &until(3), false).await, Edited::MoveUnderWay);
     assert_eq!(ending(connection, 2, 2).await, CHUNK as i64, "the refused change changed nothing");
-    assert_eq!(change(connection, &until(4), true).await, Changed::Done);
+    assert_eq!(change(connection, &until(4), true).await, Edited::Done);
     assert_eq!(move_all(connection).await, (600, 600));
     let moved = (ending(connection, 4, 3).await, ending(connection, 4, 2).await);
     assert_eq!(moved, (CHUNK as i64, 600 - CHUNK as i64));
     let states = "select count(distinct state) from validity_move where state > 0";
     assert_eq!(number(connection, states).await, 2, "one superseded, one finished");
-    let template = current(connection).await;
-    let ended = template::change_state(connection, &template, TemplateState::Ended, now());
-    assert!(ended.await.unwrap());
-    assert_eq!(change(connection, &until(5), false).await, Changed::Meanwhile, "it has ended");
 }
 
 #[tokio::test]
 async fn a_chunk_that_is_cut_short_leaves_nothing_and_one_under_way_is_nobody_elses() {
     let mut store = Store::with_template("cut short", 10).await;
     assert_eq!(store.land(&[landing("a", &[1, 2])]).await, Attempt::Landed);
-    assert_eq!(change(&mut store.connection, &until(2), true).await, Changed::Done);
+    assert_eq!(change(&mut store.connection, &until(2), true).await, Edited::Done);
     let mut other = store.another().await;
     let cut = validity_move::step(&mut store.connection, now(), async || {
         assert_eq!(step(&mut other).await, None, "somebody is at it");

@@ -143,6 +143,19 @@ impl Api {
             .await
     }
 
+    /// The same api as another operator sees it, the one with this key.
+    pub fn with_operator_key(&self, key: &str) -> Self {
+        let inner = Inner {
+            client: self.inner.client.clone(),
+            lines: Lines::new(&self.inner.base_url),
+            base_url: self.inner.base_url.clone(),
+            signing_key: self.inner.signing_key.clone(),
+            operator_key: key.to_owned(),
+            clock: self.inner.clock.clone(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
     /// A request without anybody's credentials.
     pub fn anonymous(&self, method: Method, path: &str) -> RequestBuilder {
         self.inner.client.request(method, format!("{}{path}", self.inner.base_url))

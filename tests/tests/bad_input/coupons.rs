@@ -55,7 +55,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
     cases.extend([
         case("another's claim", poll(&format!("?template={template}")), 404, unknown),
         case("a claim of no template", poll(""), 404, unknown),
-        case("a claim of a template that is none", poll("?template=x"), 404, unknown),
+        case("a claim of what is no id", poll("?template=x"), 400, "MALFORMED_QUERY"),
         case("a claim of two templates", poll("?template=1&template=2"), 400, "MALFORMED_QUERY"),
         case("an unknown claim", get(&format!("/v1/claims/{NOTHING}")), 404, unknown),
         case("a claim that is none", get("/v1/claims/first"), 404, "NOT_FOUND"),

@@ -3,6 +3,7 @@
 
 mod coupons;
 mod keys;
+mod merchants;
 mod operators;
 mod quantities;
 mod raw;
@@ -17,6 +18,8 @@ use pipeline_tests::{World, until};
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use shopper::{Answer, Api, Claimed, NewTemplate, Shopper};
+
+use crate::openapi::is_documented;
 
 /// A request and what it is answered.
 type Case = (String, RequestBuilder, u16, &'static str);
@@ -41,6 +44,7 @@ struct Ground {
     victim: Shopper,
     coupon: CouponId,
     claim: String,
+    strangers: merchants::Strangers,
 }
 
 impl Ground {
@@ -63,7 +67,8 @@ impl Ground {
         assert_eq!(answer.status, 200);
         // The gate hears of a landing a moment later.
         until(async || api.stock(one).await.unwrap(), |stock| stock.in_flight == Some(0)).await;
-        Self { world, api, one, several, draft, attacker, victim, coupon, claim }
+        let strangers = merchants::Strangers::prepare(&api).await;
+        Self { world, api, one, several, draft, attacker, victim, coupon, claim, strangers }
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -73,6 +78,7 @@ impl Ground {
             keys::cases(self),
             coupons::cases(self),
             operators::cases(self),
+            merchants::cases(self),
             wire::cases(self),
         ];
         cases.into_iter().flatten().collect()
@@ -82,6 +88,10 @@ impl Ground {
     async fn state(&self) -> Vec<String> {
         let operator = |path: String| self.api.operator(Method::GET, &path);
         let mut requests = vec![operator("/v1/templates?limit=100".to_owned())];
+        for path in ["audit?limit=100", "api-keys", "merchants"] {
+            requests.push(operator(format!("/v1/{path}")));
+        }
+        requests.push(self.strangers.admin.operator(Method::GET, "/v1/api-keys"));
         for template in [self.one, self.several, self.draft] {
             requests.push(operator(format!("/v1/templates/{template}/stock")));
         }
@@ -114,7 +124,13 @@ async fn hostile_input_is_answered_by_a_problem_and_changes_nothing() {
     let cases = ground.cases();
     let count = cases.len() + raw::CASES.len();
     assert!(count >= CASES_MIN, "{count} hostile inputs");
+    let document = ground.api.anonymous(Method::GET, "/openapi.json");
+    let document: Value = ground.api.send(document).await.unwrap().json().unwrap();
     for (name, request, status, code) in cases {
+        let asked = request.try_clone().unwrap().build().unwrap();
+        if !is_documented(&document, &asked, status, code) {
+            wrong.push(format!("{name}: {status} {code} is not in the document"));
+        }
         let answer = ground.api.send(request).await.unwrap();
         if !is_problem(&answer, status, code) {
             wrong.push(format!("{name}, not {status} {code}: {answer:?}"));
@@ -158,6 +174,7 @@ fn is_problem(answer: &Answer, status: u16, code: &str) -> bool {
 fn no_log_tells_a_secret(ground: &Ground) {
     let platform = &ground.world.platform;
     let token = tokens::of(&ground.attacker);
+    let keys = ground.strangers.keys.iter().map(String::as_str);
     let secrets = [
         platform.options.jwt_secret.as_str(),
         platform.options.operator_key.as_str(),
@@ -165,9 +182,10 @@ fn no_log_tells_a_secret(ground: &Ground) {
         token.rsplit('.').next().unwrap(),
         "the-victims-order",
     ];
+    let secrets: Vec<&str> = secrets.into_iter().chain(keys).collect();
     for process in &platform.apis {
         let log = fs::read_to_string(process.log()).unwrap();
-        for secret in secrets {
+        for secret in &secrets {
             let told = log.lines().find(|line| line.contains(secret));
             assert_eq!(told, None, "{} tells a secret", process.name());
         }

@@ -127,9 +127,19 @@ fn changes(ground: &Ground) -> Vec<Case> {
     }
     let (from, until) = ("1900-01-01T00:00:00Z", "2099-01-01T00:00:00Z");
     for (change, status, code) in [
-        (json!({ "valid_for_ms": 5 }), 400, "MALFORMED_BODY"),
+        (json!({ "valid_for_ms": 5 }), 428, "PRECONDITION_REQUIRED"),
         (json!({ "version": 2 }), 422, "INVALID_TEMPLATE"),
-        (json!({ "version": 2, "name": "x" }), 400, "MALFORMED_BODY"),
+        (json!({ "version": 2, "name": "" }), 422, "INVALID_TEMPLATE"),
+        (json!({ "version": 2, "name": null }), 422, "INVALID_TEMPLATE"),
+        (json!({ "version": 2, "name": 5 }), 400, "MALFORMED_BODY"),
+        (json!({ "version": 2, "state": "ended" }), 400, "MALFORMED_BODY"),
+        (json!({ "version": 2, "merchant_id": "2" }), 400, "MALFORMED_BODY"),
+        (json!({ "version": 2, "per_user_limit": 0 }), 409, "FIELD_NOT_EDITABLE"),
+        (json!({ "version": 2, "total_stock": 1_000 }), 409, "FIELD_NOT_EDITABLE"),
+        (json!({ "version": 2, "claim_starts_at": from }), 422, "INVALID_TEMPLATE"),
+        (json!({ "version": 2, "claim_starts_at": until }), 409, "FIELD_NOT_EDITABLE"),
+        (json!({ "version": 2, "claim_ends_at": "2020-01-01T00:00:00Z" }), 422, "INVALID_TEMPLATE"),
+        (json!({ "version": 2, "issued_coupons": "follow" }), 422, "INVALID_TEMPLATE"),
         (json!({ "version": 1, "valid_for_ms": 5 }), 409, "CHANGED_MEANWHILE"),
         (json!({ "version": i64::MAX, "valid_for_ms": 5 }), 409, "CHANGED_MEANWHILE"),
         (
@@ -145,6 +155,18 @@ fn changes(ground: &Ground) -> Vec<Case> {
     ] {
         let request = ground.api.operator(Method::PATCH, &path).json(&change);
         cases.push(case(&change.to_string(), request, status, code));
+    }
+    for (tag, status, code) in [
+        ("2", 400, "IF_MATCH_INVALID"),
+        ("\"2", 400, "IF_MATCH_INVALID"),
+        ("\"2\" \"3\"", 400, "IF_MATCH_INVALID"),
+        ("", 400, "IF_MATCH_INVALID"),
+        ("W/\"2\"", 412, "PRECONDITION_FAILED"),
+        ("\"-2\"", 412, "PRECONDITION_FAILED"),
+        ("\"99999999999999999999\"", 412, "PRECONDITION_FAILED"),
+    ] {
+        let request = ground.api.operator(Method::PATCH, &path).header("if-match", tag);
+        cases.push(case(tag, request.json(&json!({ "name": "x" })), status, code));
     }
     let request = ground.api.operator(Method::GET, &format!("{path}/validity-move"));
     cases.push(case("a move that never was", request, 404, "MOVE_NOT_FOUND"));

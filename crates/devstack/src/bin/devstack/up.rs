@@ -120,6 +120,7 @@ fn print_next_steps(dir: &Path, env: &EnvFile) -> Result<()> {
     println!();
     println!("Next:");
     println!("  set -a; . {file}; set +a        these and the keys, as variables");
+    println!("  target/debug/coupon --help         steers it: docs/operator-cli.md");
     println!("  curl -s -H \"Authorization: Bearer $(./dev token 42)\" $API_URL/v1/me/coupons");
     println!("  curl -s $API_ADMIN_URL/metrics     what the api counts; the others have it too");
     println!("  tail -f {}/*.log", dir.display());

@@ -1,0 +1,148 @@
+//! The record of what operators did: one line for each action, written in the action's own transaction.
+
+use axum::{Json, extract::State};
+use coupon::{AuditId, MerchantId};
+use mysql_store::{
+    MySqlConnection,
+    audit::{self, Entry},
+    connect,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::Operator,
+    body::Params,
+    cursor::{self, Page},
+    instant::instant,
+    openapi::{self, Id, Instant},
+    problem::Problem,
+    state::App,
+};
+
+/// An action, as it is recorded.
+pub(crate) struct Action {
+    /// Whose thing is changed.
+    pub(crate) merchant_id: MerchantId,
+    /// A noun and a verb, e.g. `template.publish`.
+    pub(crate) name: String,
+    /// The path below `/v1`.
+    pub(crate) target: String,
+    pub(crate) before: Option<Value>,
+    pub(crate) after: Option<Value>,
+}
+
+/// Which part of the record is asked for.
+#[derive(Deserialize)]
+pub(crate) struct AuditParams {
+    limit: Option<u32>,
+    cursor: Option<String>,
+    target: Option<String>,
+    merchant_id: Option<MerchantId>,
+}
+
+/// A line of the record.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AuditEntry)]
+pub(crate) struct EntryJson {
+    #[schema(value_type = Id)]
+    id: String,
+    #[schema(value_type = Instant)]
+    at: String,
+    /// A noun and a verb, e.g. `template.publish`.
+    action: String,
+    /// The path below `/v1` of what was changed.
+    target: String,
+    /// Whose it is.
+    #[schema(value_type = Id)]
+    merchant_id: String,
+    /// Who did it; null: the platform's own key.
+    #[schema(value_type = Option<Id>, required = true)]
+    key_id: Option<String>,
+    /// The trace of the request; null: it had none.
+    #[schema(required = true)]
+    trace_id: Option<String>,
+    /// What there was, as its own route shows it; null: nothing.
+    #[schema(value_type = Option<Object>, required = true)]
+    before: Option<Value>,
+    /// What there is since.
+    #[schema(value_type = Option<Object>, required = true)]
+    after: Option<Value>,
+}
+
+/// Records an action in the transaction that it is done in.
+pub(crate) async fn record(
+    app: &App,
+    operator: Operator,
+    transaction: &mut MySqlConnection,
+    action: Action,
+) -> Result<(), Problem> {
+    let entry = Entry {
+        id: app.ids.audit()?,
+        merchant_id: action.merchant_id,
+        key_id: operator.key_id,
+        action: action.name,
+        target: action.target,
+        before: action.before.map(|value| value.to_string()),
+        after: action.after.map(|value| value.to_string()),
+        trace_id: operator.trace_id.map(|id| format!("{id:032x}")),
+        at: app.clock.now(),
+    };
+    Ok(audit::record(transaction, &entry).await?)
+}
+
+/// `GET /v1/audit`
+#[utoipa::path(
+    get,
+    path = "/v1/audit",
+    operation_id = "list_audit",
+    tag = "Operations",
+    summary = "What operators did, the newest first",
+    security(("operator_key" = [])),
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
+        ("cursor" = Option<openapi::Cursor>, Query, description = "Where the page begins; absent: at the newest."),
+        ("target" = Option<String>, Query, description = "What was changed: the path below `/v1`, e.g. `templates/1`."),
+        ("merchant_id" = Option<Id>, Query, description = "Whose; another than one's own is for the platform's key.")
+    ),
+    responses((status = 200, description = "A page.", body = Page<EntryJson>)),
+    extensions(("x-problems" = json!("PLATFORM_ONLY INVALID_LIMIT INVALID_CURSOR")))
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    operator: Operator,
+    Params(params): Params<AuditParams>,
+) -> Result<Json<Page<EntryJson>>, Problem> {
+    let merchant_id = operator.merchant(params.merchant_id)?;
+    let limit = cursor::limit(params.limit)?;
+    let before: Option<AuditId> = cursor::parse(params.cursor.as_ref())?;
+    let entries = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        let target = params.target.as_deref();
+        // One more than asked for tells whether there is a next page.
+        audit::page(&mut connection, merchant_id, target, before, limit + 1).await
+    });
+    let mut entries = entries.await?;
+    let more = entries.len() > limit as usize;
+    entries.truncate(limit as usize);
+    let next = entries.last().filter(|_| more).map(|entry| entry.id.to_string());
+    Ok(Json(Page::new(entries.into_iter().map(EntryJson::from).collect(), next)))
+}
+
+impl From<Entry> for EntryJson {
+    fn from(entry: Entry) -> Self {
+        let json = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
+        Self {
+            id: entry.id.to_string(),
+            at: instant(entry.at),
+            action: entry.action,
+            target: entry.target,
+            merchant_id: entry.merchant_id.to_string(),
+            key_id: entry.key_id.map(|id| id.to_string()),
+            trace_id: entry.trace_id,
+            before: json(entry.before),
+            after: json(entry.after),
+        }
+    }
+}

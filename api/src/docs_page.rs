@@ -1,0 +1,70 @@
+//! `/docs`: the document for people, in a browser. `api/ui/README.md` says what shows it.
+//!
+//! Everything comes from this process, and the page may ask nobody else: it works without a network, and what
+//! is typed into it, a token or a key, goes nowhere but to the api.
+
+use axum::{
+    http::{HeaderName, HeaderValue, header},
+    response::IntoResponse,
+};
+
+/// Where the page is.
+pub(crate) const PATH: &str = "/docs";
+
+/// The page.
+const PAGE: &str = include_str!("../ui/docs.html");
+
+/// What shows the document, packed: every browser unpacks it, and nobody else asks for it.
+const SCRIPT: &[u8] = include_bytes!("../ui/openapi-explorer-2.4.820.min.js.gz");
+
+/// Scripts and data from this origin only. Styles stand in the script's own elements, so they must be
+/// allowed inline; they can ask for nothing either.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+/// The page is small, and new with each release.
+const PAGE_CACHING: HeaderValue = HeaderValue::from_static("public, no-cache");
+
+/// The script's name tells its version: what is under it never changes.
+const SCRIPT_CACHING: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+
+/// `GET /docs`
+pub(crate) async fn page() -> impl IntoResponse {
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    let headers = [
+        (header::CONTENT_TYPE, html),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CACHE_CONTROL, PAGE_CACHING),
+    ];
+    (headers, PAGE)
+}
+
+/// `GET /docs/openapi-explorer-….js`
+pub(crate) async fn script() -> impl IntoResponse {
+    let told = |name: HeaderName, value| (name, HeaderValue::from_static(value));
+    let headers = [
+        told(header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
+        told(header::CONTENT_ENCODING, "gzip"),
+        (header::CACHE_CONTROL, SCRIPT_CACHING),
+    ];
+    (headers, SCRIPT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_files_that_are_routed_and_asks_nobody_else() {
+        let router = include_str!("router.rs");
+        let named = PAGE.split('"').filter(|text| text.ends_with(".js") || text.ends_with(".json"));
+        let named: Vec<_> = named.collect();
+        assert_eq!(named.len(), 3, "{named:?}");
+        for file in named {
+            assert!(router.contains(&format!("\"/{file}\"")), "no route leads to {file}");
+        }
+        assert!(!PAGE.contains("http:") && !PAGE.contains("https:") && !PAGE.contains("//"));
+    }
+}

@@ -1,0 +1,182 @@
+//! The api described by itself: OpenAPI 3.1, built from the handlers and the structs they read and write.
+//!
+//! `#[utoipa::path]` stands on each handler, `ToSchema` on each struct, and [`Api`] lists the handlers. An
+//! error is named by its code in the handler's `x-problems`; its status and what to do come from
+//! `docs/errors.md`, and what is answered by every operation of a form (one with a body, one with a token)
+//! is added here: see [`problems`]. So the document has no text of its own that could grow old.
+
+mod problems;
+mod schemas;
+
+use std::sync::LazyLock;
+
+use axum::{
+    body::Bytes,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use utoipa::OpenApi;
+
+pub(crate) use schemas::{
+    CouponStatus, Cursor, DiscountKind, Id, IfMatch, IfNoneMatch, Instant, MoveState, RequestId,
+    Scope, TemplateState, TemplateVerb,
+};
+
+use crate::{
+    api_keys, audit, claims, coupon_use, coupons, expiry, merchants, repair, shop, stock,
+    stock_movements, template_edit, templates, validity,
+};
+
+/// Every handler. A test compares this with the router.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Coupon platform",
+        description = "Gives out coupons under flash-sale load, and keeps every promise it answers with.\n\n\
+            Ids are decimal numbers in strings, times RFC 3339 in UTC, money is in minor units. An answer \
+            may get more fields; a body may not have others. Every error is `application/problem+json` \
+            (RFC 9457): program against `code`. `retryable: true` means: send the same request again, with \
+            the same `Idempotency-Key`, after `Retry-After` seconds. A path that is not here is answered \
+            404 `NOT_FOUND`, a method 405 `METHOD_NOT_ALLOWED`.",
+        license(name = "MIT OR Apache-2.0")
+    ),
+    paths(
+        shop::get,
+        claims::create,
+        claims::get,
+        coupons::list,
+        coupons::get,
+        coupon_use::use_coupon,
+        coupon_use::unuse_coupon,
+        templates::create,
+        templates::list,
+        templates::get,
+        template_edit::edit,
+        templates::change_state,
+        validity::progress,
+        stock::get,
+        stock_movements::create,
+        repair::coupons,
+        repair::claim,
+        repair::view,
+        repair::gate,
+        expiry::get,
+        audit::list,
+        merchants::create,
+        merchants::list,
+        api_keys::create,
+        api_keys::list,
+        api_keys::rotate,
+        api_keys::revoke,
+    ),
+    // What only parameters refer to is not found by itself.
+    components(schemas(Cursor, IfMatch, IfNoneMatch, RequestId, TemplateVerb)),
+    tags(
+        (name = "Shop", description = "For anybody: what a shop page shows."),
+        (name = "Claims", description = "For a shopper: the way in of a claim."),
+        (name = "My coupons", description = "For a shopper: list, use, give back."),
+        (name = "Templates", description = "For an operator: campaigns and their life."),
+        (name = "Stock", description = "For an operator: how much there is to give."),
+        (name = "Operations", description = "For an operator: look up, mend, and what was done."),
+        (name = "Keys", description = "For an operator: merchants and their keys.")
+    )
+)]
+struct Api;
+
+/// The document as it is sent.
+struct Document {
+    json: Bytes,
+    etag: HeaderValue,
+}
+
+/// Built at the first request; it does not change while the process runs.
+static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
+    let json = document().to_string();
+    let digest = Sha256::digest(json.as_bytes());
+    let tag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let etag = HeaderValue::from_str(&format!("\"{tag}\""));
+    Document {
+        json: json.into(),
+        etag: etag.unwrap_or_else(|_| HeaderValue::from_static("\"document\"")),
+    }
+});
+
+/// `GET /openapi.json`
+pub(crate) async fn get(headers: HeaderMap) -> Response {
+    // A new release has another document: it is asked for each time, and seldom sent.
+    let told = [
+        (header::CACHE_CONTROL, HeaderValue::from_static("public, no-cache")),
+        (header::ETAG, DOCUMENT.etag.clone()),
+    ];
+    let is_known = headers
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|tags| tags.split(','))
+        .any(|tag| tag.trim().trim_start_matches("W/") == DOCUMENT.etag);
+    if is_known {
+        return (StatusCode::NOT_MODIFIED, told).into_response();
+    }
+    let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    (told, json, DOCUMENT.json.clone()).into_response()
+}
+
+/// The whole document.
+fn document() -> Value {
+    let mut document = serde_json::to_value(Api::openapi()).unwrap_or_default();
+    document["servers"] = json!([{ "url": "/" }]);
+    document["components"]["securitySchemes"] = json!({
+        "token": {
+            "type": "http", "scheme": "bearer", "bearerFormat": "JWT",
+            "description": "A shopper's token; `sub` is the user's id, a decimal number."
+        },
+        "operator_key": {
+            "type": "apiKey", "in": "header", "name": "X-Api-Key",
+            "description": "An operator's key."
+        }
+    });
+    for item in entries(&mut document["paths"]) {
+        for operation in entries(item) {
+            without_null(operation);
+            problems::answer(operation);
+        }
+    }
+    problems::describe(&mut document["components"]);
+    document
+}
+
+/// The values of an object.
+fn entries(value: &mut Value) -> impl Iterator<Item = &mut Value> {
+    value.as_object_mut().into_iter().flat_map(|object| object.values_mut())
+}
+
+/// What may be absent from a query, the headers or as a body is an `Option` to us, which utoipa takes for
+/// "may be null": there is no null there.
+fn without_null(operation: &mut Value) {
+    let mut schemas: Vec<&mut Value> = Vec::new();
+    for (name, part) in operation.as_object_mut().into_iter().flatten() {
+        match name.as_str() {
+            "parameters" => {
+                let parameters = part.as_array_mut().into_iter().flatten();
+                schemas.extend(parameters.filter_map(|parameter| parameter.get_mut("schema")));
+            }
+            "requestBody" => schemas.extend(part.pointer_mut("/content/application~1json/schema")),
+            _ => {}
+        }
+    }
+    for schema in schemas {
+        let null = json!({ "type": "null" });
+        if let Some(either) = schema["oneOf"].as_array().filter(|either| either.contains(&null)) {
+            let other = either.iter().find(|one| **one != null).cloned();
+            *schema = other.unwrap_or_default();
+        } else if let Some(kinds) = schema["type"].as_array().filter(|kinds| kinds.len() == 2) {
+            schema["type"] =
+                kinds.iter().find(|kind| **kind != "null").cloned().unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! What an operation may answer beside its success: every code that a client can meet there.
+//!
+//! A handler names its own codes in `x-problems`; the codes of the extractors and of `front.rs` follow from
+//! the operation's form. Status and advice are those of `docs/errors.md`, which people read too.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
+
+use serde_json::{Map, Value, json};
+
+/// The page of all codes.
+const PAGE: &str = include_str!("../../../docs/errors.md");
+
+/// Any request may be answered these, whatever it asks for.
+const ANY: &str = "NOT_ACCEPTABLE URI_TOO_LONG HEADERS_TOO_LARGE STORE_UNAVAILABLE TIMEOUT";
+/// One that must say who sends it.
+const WITH_AUTHENTICATION: &str = "UNAUTHENTICATED";
+/// One of an operator's, whose key has scopes.
+const WITH_KEY: &str = "SCOPE_LACKING";
+/// One with an id in its path.
+const WITH_ID: &str = "NOT_FOUND";
+/// One with a query string.
+const WITH_QUERY: &str = "MALFORMED_QUERY";
+/// One with a body.
+const WITH_BODY: &str = "MALFORMED_BODY BODY_UNREADABLE BODY_TOO_LARGE NOT_JSON BODY_ENCODED";
+
+/// The code whose operations tell their rates in each answer.
+const RATE_LIMITED: &str = "RATE_LIMITED";
+
+/// What `docs/errors.md` says of a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Advice {
+    pub(super) status: u16,
+    pub(super) text: &'static str,
+    pub(super) retryable: bool,
+}
+
+/// Each code of `docs/errors.md`.
+pub(super) static ADVICE: LazyLock<BTreeMap<&'static str, Advice>> = LazyLock::new(|| {
+    let rows = PAGE.lines().filter(|line| line.starts_with("| `")).filter_map(row);
+    rows.flat_map(|(codes, advice)| codes.map(move |code| (code, advice.clone()))).collect()
+});
+
+/// The codes of a row of the page's table, and what it says of them.
+fn row(line: &'static str) -> Option<(impl Iterator<Item = &'static str>, Advice)> {
+    let mut cells = line.trim_matches('|').splitn(3, '|').map(str::trim);
+    let (codes, status, text) = (cells.next()?, cells.next()?.parse().ok()?, cells.next()?);
+    let retryable = matches!(status, 429 | 503) || text.contains("retryable");
+    let codes = codes.split(',').map(|code| code.trim().trim_matches('`'));
+    Some((codes, Advice { status, text, retryable }))
+}
+
+/// Adds to an operation what it may answer beside its success.
+pub(super) fn answer(operation: &mut Value) {
+    let codes = codes_of(operation);
+    let limited = codes.contains(RATE_LIMITED);
+    let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    for code in codes {
+        if let Some((code, advice)) = ADVICE.get_key_value(code.as_str()) {
+            by_status.entry(advice.status).or_default().push(code);
+        }
+    }
+    for (status, codes) in by_status {
+        operation["responses"][status.to_string()] = response(status, &codes);
+    }
+    for response in super::entries(&mut operation["responses"]).filter(|_| limited) {
+        response["headers"]["RateLimit"] = json!({ "$ref": "#/components/headers/RateLimit" });
+        response["headers"]["RateLimit-Policy"] =
+            json!({ "$ref": "#/components/headers/RateLimit-Policy" });
+    }
+}
+
+/// The codes that an operation names itself, and those of its form.
+fn codes_of(operation: &mut Value) -> BTreeSet<String> {
+    let own = operation.as_object_mut().and_then(|operation| operation.remove("x-problems"));
+    let own = own.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let has_parameter = |place: &str| {
+        let parameters = operation["parameters"].as_array();
+        parameters.into_iter().flatten().any(|parameter| parameter["in"] == place)
+    };
+    let security = operation["security"].as_array();
+    let by_key = security.into_iter().flatten().any(|one| one.get("operator_key").is_some());
+    let by_form = [
+        (true, ANY),
+        (operation.get("security").is_some(), WITH_AUTHENTICATION),
+        (by_key, WITH_KEY),
+        (has_parameter("path"), WITH_ID),
+        (has_parameter("query"), WITH_QUERY),
+        (operation.get("requestBody").is_some(), WITH_BODY),
+    ];
+    let by_form = by_form.into_iter().filter(|(is_so, _)| *is_so).map(|(_, codes)| codes);
+    by_form.chain([own]).flat_map(str::split_whitespace).map(str::to_owned).collect()
+}
+
+fn response(status: u16, codes: &[&str]) -> Value {
+    let lines: Vec<String> =
+        codes.iter().map(|code| format!("`{code}`: {}", ADVICE[code].text)).collect();
+    let examples: Map<String, Value> = codes
+        .iter()
+        .map(|code| {
+            ((*code).to_owned(), json!({ "$ref": format!("#/components/examples/{code}") }))
+        })
+        .collect();
+    let mut response = json!({
+        "description": lines.join("\n\n"),
+        "content": {
+            "application/problem+json": {
+                "schema": {
+                    "allOf": [
+                        { "$ref": "#/components/schemas/Problem" },
+                        { "properties": { "status": { "const": status }, "code": { "enum": codes } } }
+                    ]
+                },
+                "examples": examples
+            }
+        }
+    });
+    if codes.iter().any(|code| ADVICE[code].retryable) {
+        response["headers"]["Retry-After"] = json!({ "$ref": "#/components/headers/Retry-After" });
+    }
+    if status == 401 {
+        response["headers"]["WWW-Authenticate"] =
+            json!({ "schema": { "type": "string" }, "description": "`Bearer`." });
+    }
+    response
+}
+
+/// Adds what every response refers to.
+pub(super) fn describe(components: &mut Value) {
+    components["schemas"]["Problem"] = json!({
+        "type": "object",
+        "description": "What went wrong, and what to do (RFC 9457). Some codes bring more members, which their description names.",
+        "required": ["type", "title", "status", "detail", "code", "retryable"],
+        "properties": {
+            "type": { "type": "string", "format": "uri", "pattern": "^urn:coupon:problem:[A-Z_]+$" },
+            "title": { "type": "string", "description": "What kind of problem it is, for people." },
+            "status": { "type": "integer", "minimum": 400, "maximum": 599 },
+            "detail": { "type": "string", "description": "What is wrong with this request, for people." },
+            "code": { "type": "string", "pattern": "^[A-Z_]+$", "description": "Stable: program against this." },
+            "retryable": { "type": "boolean", "description": "Whether the same request may succeed later." }
+        }
+    });
+    components["headers"] = json!({
+        "Retry-After": {
+            "description": "After how many seconds to send the same request again; jittered.",
+            "schema": { "type": "integer", "minimum": 1 }
+        },
+        "RateLimit": {
+            "description": "What the user has left of the tighter rate: `r` claims, and all of them again in `t` seconds (draft-ietf-httpapi-ratelimit-headers).",
+            "schema": { "type": "string", "examples": ["\"minute\";r=12;t=59"] }
+        },
+        "RateLimit-Policy": {
+            "description": "The rates: `q` claims in `w` seconds.",
+            "schema": { "type": "string", "examples": ["\"second\";q=50;w=1, \"minute\";q=600;w=60"] }
+        }
+    });
+    let examples = ADVICE.iter().map(|(code, advice)| {
+        let value = json!({
+            "type": format!("urn:coupon:problem:{code}"), "title": sentence(&code.replace('_', " ")),
+            "status": advice.status, "detail": sentence(advice.text), "code": code,
+            "retryable": advice.retryable
+        });
+        ((*code).to_owned(), json!({ "summary": code, "value": value }))
+    });
+    components["examples"] = Value::Object(examples.collect());
+}
+
+/// A text of capitals, or of a table's cell, as a sentence.
+fn sentence(text: &str) -> String {
+    let text =
+        if text.contains(char::is_lowercase) { text.to_owned() } else { text.to_lowercase() };
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_the_page_gives_each_of_its_codes_the_status_and_the_advice() {
+        let (codes, advice) = row("| `A_B`, `C` | 503 | wait, or `not` |").unwrap();
+        assert_eq!(codes.collect::<Vec<_>>(), ["A_B", "C"]);
+        assert_eq!(advice, Advice { status: 503, text: "wait, or `not`", retryable: true });
+        let sold_out = &ADVICE["SOLD_OUT"];
+        assert_eq!((sold_out.status, sold_out.retryable), (409, false));
+        assert!(ADVICE["PAUSED"].retryable && ADVICE["RATE_LIMITED"].retryable);
+    }
+
+    #[test]
+    fn the_codes_of_an_operation_are_its_own_and_those_of_its_form() {
+        let mut operation = json!({
+            "x-problems": "SOLD_OUT RATE_LIMITED", "security": [], "requestBody": {},
+            "responses": { "201": { "description": "" } }
+        });
+        answer(&mut operation);
+        assert!(operation.get("x-problems").is_none());
+        let responses = &operation["responses"];
+        let codes = |status: &str| {
+            let content = &responses[status]["content"]["application/problem+json"];
+            content["schema"]["allOf"][1]["properties"]["code"]["enum"].clone()
+        };
+        assert_eq!(codes("401"), json!(["UNAUTHENTICATED"]));
+        assert_eq!(codes("409"), json!(["SOLD_OUT"]));
+        assert_eq!(codes("415"), json!(["BODY_ENCODED", "NOT_JSON"]));
+        assert_eq!(codes("404"), Value::Null, "it has no id");
+        assert!(responses["429"]["headers"]["Retry-After"].is_object());
+        assert!(responses["409"]["headers"]["Retry-After"].is_null());
+        assert!(responses["201"]["headers"]["RateLimit"].is_object());
+    }
+}

@@ -1,0 +1,148 @@
+//! The document beside the code that it describes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use coupon::limit;
+use serde_json::Value;
+
+use utoipa::OpenApi;
+
+use super::{Api, document, problems::ADVICE};
+
+/// What describes the others is not described.
+const OF_THE_DOCUMENT: [&str; 2] = ["/openapi.json", "/docs"];
+
+/// Codes of what is no operation: another path, another method.
+const OF_NO_OPERATION: [&str; 1] = ["METHOD_NOT_ALLOWED"];
+
+type Operations = BTreeMap<String, Value>;
+
+fn operations(document: &Value) -> Operations {
+    let paths = document["paths"].as_object().unwrap();
+    let operations = paths.iter().flat_map(|(path, item)| {
+        let item = item.as_object().unwrap();
+        item.iter().map(move |(method, operation)| (format!("{method} {path}"), operation.clone()))
+    });
+    operations.collect()
+}
+
+/// Each `method path` that the router's source names.
+fn routes() -> BTreeSet<String> {
+    let source = include_str!("../router.rs");
+    let mut routes = BTreeSet::new();
+    for route in source.split(".route(").skip(1) {
+        let path = route.split('"').nth(1).unwrap();
+        let handlers = route.split(".fallback(").next().unwrap();
+        for method in ["get", "post", "patch", "put", "delete"] {
+            if handlers.contains(&format!("{method}(")) {
+                routes.insert(format!("{method} {path}"));
+            }
+        }
+    }
+    routes.retain(|route| !OF_THE_DOCUMENT.iter().any(|own| route.contains(own)));
+    routes
+}
+
+#[test]
+fn every_route_is_in_the_document_and_every_operation_has_a_route() {
+    let (routes, operations) = (routes(), operations(&document()));
+    assert!(routes.len() >= 15, "{routes:?}");
+    let missing: Vec<_> = routes.iter().filter(|route| !operations.contains_key(*route)).collect();
+    assert!(missing.is_empty(), "openapi/mod.rs lacks {missing:?}");
+    let gone: Vec<_> = operations.keys().filter(|name| !routes.contains(*name)).collect();
+    assert!(gone.is_empty(), "no route leads to {gone:?}");
+}
+
+#[test]
+fn every_code_of_the_document_is_on_the_page_of_errors_and_the_other_way_round() {
+    let document = serde_json::to_value(Api::openapi()).unwrap();
+    let mut named = BTreeSet::new();
+    for (name, operation) in operations(&document) {
+        let own = operation["x-problems"].as_str().unwrap_or_default();
+        for code in own.split_whitespace() {
+            assert!(ADVICE.contains_key(code), "{name} names {code}, which docs/errors.md lacks");
+            named.insert(code.to_owned());
+        }
+    }
+    for operation in operations(&self::document()).values() {
+        let responses = operation["responses"].as_object().unwrap().values();
+        for codes in responses
+            .filter_map(|response| response.pointer("/content/application~1problem+json/examples"))
+        {
+            named.extend(codes.as_object().unwrap().keys().cloned());
+        }
+    }
+    let unused: Vec<_> = ADVICE
+        .keys()
+        .filter(|code| !named.contains(**code) && !OF_NO_OPERATION.contains(code))
+        .collect();
+    assert!(unused.is_empty(), "no operation answers {unused:?} of docs/errors.md");
+}
+
+#[test]
+fn every_operation_says_what_it_does_who_may_call_it_and_what_it_answers() {
+    let operations = operations(&document());
+    let mut ids = BTreeSet::new();
+    for (name, operation) in &operations {
+        let id = operation["operationId"].as_str().unwrap();
+        assert!(ids.insert(id), "{name}: {id} stands twice");
+        for field in ["summary", "tags"] {
+            assert!(!operation[field].is_null(), "{name} has no {field}");
+        }
+        let summary = operation["summary"].as_str().unwrap();
+        assert!(!summary.contains('`'), "{name}: the summary is for people: {summary}");
+        let open = name.contains("/v1/shop/");
+        assert_eq!(operation["security"].is_null(), open, "{name}: who may call it?");
+        for (place, parameter) in
+            operation["parameters"].as_array().into_iter().flatten().enumerate()
+        {
+            assert!(!parameter["description"].is_null(), "{name}: parameter {place}");
+            assert!(!parameter["schema"].is_null(), "{name}: parameter {place}");
+        }
+        let success = operation["responses"].as_object().unwrap().keys().next().unwrap();
+        assert!(success.starts_with('2'), "{name} never succeeds");
+    }
+}
+
+#[test]
+fn what_refers_to_a_component_finds_it() {
+    let document = document();
+    let mut values = vec![&document];
+    let mut references = 0;
+    while let Some(value) = values.pop() {
+        if let Some(target) = value["$ref"].as_str() {
+            let pointer = target.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{target} is not there");
+            references += 1;
+        }
+        values.extend(value.as_object().into_iter().flat_map(|object| object.values()));
+        values.extend(value.as_array().into_iter().flatten());
+    }
+    assert!(references > 100, "{references}");
+}
+
+/// utoipa takes numbers only, no constants.
+#[test]
+fn bounds_are_those_of_the_code() {
+    let document = document();
+    let bound = |schema: &str, field: &str, name: &str| {
+        let pointer = format!("/components/schemas/{schema}/properties/{field}/{name}");
+        let found = document.pointer(&pointer).unwrap_or_else(|| panic!("{pointer}"));
+        found.as_f64().map(|bound| bound as i64)
+    };
+    let stock = limit::STOCK_MAX;
+    assert_eq!(bound("NewTemplate", "total_stock", "maximum"), Some(stock));
+    assert_eq!(bound("NewMovement", "delta", "maximum"), Some(stock));
+    assert_eq!(bound("NewMovement", "delta", "minimum"), Some(-stock));
+    assert_eq!(bound("NewTemplate", "valid_for_ms", "maximum"), Some(limit::VALID_FOR_MS_MAX));
+    for (schema, field, name, is) in [
+        ("NewTemplate", "name", "maxLength", limit::NAME_CHARS_MAX),
+        ("NewTemplate", "per_user_limit", "maximum", limit::PER_USER_MAX as usize),
+        ("NewTemplate", "max_per_claim", "maximum", limit::QUANTITY_MAX as usize),
+        ("NewClaim", "quantity", "maximum", limit::QUANTITY_MAX as usize),
+        ("Order", "order_ref", "maxLength", limit::ORDER_REF_CHARS_MAX),
+        ("NewMovement", "reason", "maxLength", crate::stock_movements::REASON_CHARS_MAX),
+    ] {
+        assert_eq!(bound(schema, field, name), i64::try_from(is).ok(), "{schema}.{field}");
+    }
+}

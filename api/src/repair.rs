@@ -1,0 +1,253 @@
+//! What an operator looks up for somebody, and mends by hand: a user's coupons, a claim, a view, a gate.
+//!
+//! Views and gates are derived: each repair reads MySQL anew, changes nothing in it but a gate's epoch,
+//! and is safe while users claim and read. So all of it may be sent again.
+
+use std::time::Duration;
+
+use axum::{Json, extract::State};
+use coupon::{ClaimId, CouponId, Epoch, LandedClaim, MerchantId, TemplateId, UserId};
+use landing::gates::SHOW_MAX;
+use mysql_store::{MySqlConnection, StoreError, connect, look_up, stock, template};
+use redis_gate::Meta;
+use redis_view::{MyCouponsError, Origin, PageRequest};
+use serde::Serialize;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+use utoipa::ToSchema;
+
+use crate::{
+    audit::{self, Action},
+    auth::Operator,
+    body::{Params, PathId},
+    claims::{ClaimBody, unknown_template},
+    coupons::{self, CouponJson},
+    cursor::{self, Page, PageParams},
+    openapi::{Cursor, Id},
+    problem::Problem,
+    state::App,
+    templates,
+};
+
+/// Pause between two looks at a gate that another process may be rebuilding.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A view that was made anew.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RebuiltView)]
+pub(crate) struct ViewBody {
+    #[schema(value_type = Id)]
+    user_id: String,
+}
+
+/// A gate that was made anew.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RebuiltGate)]
+pub(crate) struct GateBody {
+    #[schema(value_type = Id)]
+    template_id: String,
+    /// The gate's epoch since; nothing that was admitted under an older one can land.
+    epoch: i64,
+}
+
+/// `GET /v1/users/{id}/coupons`: those of the operator's own templates, whatever became of them.
+#[utoipa::path(
+    get,
+    path = "/v1/users/{id}/coupons",
+    operation_id = "list_user_coupons",
+    tag = "Operations",
+    summary = "Look up a user's coupons",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The user."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
+        ("cursor" = Option<Cursor>, Query, description = "Where the page begins; absent: at the newest.")
+    ),
+    responses((status = 200, description = "Those of one's own templates, whatever became of them.", body = Page<CouponJson>)),
+    extensions(("x-problems" = json!("INVALID_LIMIT INVALID_CURSOR")))
+)]
+pub(crate) async fn coupons(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(user): PathId<UserId>,
+    Params(params): Params<PageParams>,
+) -> Result<Json<Page<CouponJson>>, Problem> {
+    let limit = params.limit()?;
+    let before: Option<CouponId> = cursor::parse(params.cursor.as_ref())?;
+    let now = app.clock.now();
+    let mut connection = connect::acquire(&app.pool).await?;
+    // One more than asked for tells whether there is a next page.
+    let rows = look_up::coupons_of(&mut connection, operator.merchant_id, user, before, limit + 1);
+    let mut rows = connect::within(rows).await?;
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
+    Ok(Json(Page::new(rows.iter().map(|row| CouponJson::of(row, now)).collect(), next)))
+}
+
+/// `GET /v1/landed-claims/{id}`: a claim of the operator's own templates, as its user was answered.
+#[utoipa::path(
+    get,
+    path = "/v1/landed-claims/{id}",
+    operation_id = "get_landed_claim",
+    tag = "Operations",
+    summary = "Look up a claim, as its user was answered",
+    security(("operator_key" = [])),
+    params(("id" = Id, Path, description = "The claim.")),
+    responses((status = 200, description = "A claim of one's own templates.", body = ClaimBody)),
+    extensions(("x-problems" = json!("CLAIM_NOT_FOUND")))
+)]
+pub(crate) async fn claim(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(id): PathId<ClaimId>,
+) -> Result<Json<ClaimBody>, Problem> {
+    let mut connection = connect::acquire(&app.pool).await?;
+    let found = own_claim(&mut connection, operator.merchant_id, id);
+    let claim = connect::within(found).await?.ok_or_else(|| {
+        let detail = "No claim of this id landed at a template of yours.";
+        Problem::not_found("CLAIM_NOT_FOUND", detail)
+    })?;
+    Ok(Json(ClaimBody::of(&claim)))
+}
+
+async fn own_claim(
+    connection: &mut MySqlConnection,
+    merchant: MerchantId,
+    id: ClaimId,
+) -> Result<Option<LandedClaim>, StoreError> {
+    let Some(claim) = look_up::landed_claim(connection, id).await? else { return Ok(None) };
+    let template = template::get(connection, claim.template_id).await?;
+    let own = template.is_some_and(|template| template.merchant_id == merchant);
+    Ok(own.then_some(claim))
+}
+
+/// `POST /v1/users/{id}/view-rebuild`
+#[utoipa::path(
+    post,
+    path = "/v1/users/{id}/view-rebuild",
+    operation_id = "rebuild_view",
+    tag = "Operations",
+    summary = "Make a user's list anew from MySQL",
+    security(("operator_key" = [])),
+    params(("id" = Id, Path, description = "The user.")),
+    responses((status = 200, description = "It is made anew.", body = ViewBody)),
+    extensions(("x-problems" = json!("VIEW_UNAVAILABLE OVERLOADED")))
+)]
+pub(crate) async fn view(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(user): PathId<UserId>,
+) -> Result<Json<ViewBody>, Problem> {
+    let away = || {
+        let detail = "The view's Redis did not answer, or another process rebuilds the view. MySQL \
+                      answers the user meanwhile. Send the request again.";
+        Problem::unavailable("VIEW_UNAVAILABLE", detail)
+    };
+    app.view.store().drop_view(user).await.map_err(|error| {
+        warn!(user.id = %user, error = runtime::report(&error), "a view could not be dropped");
+        away()
+    })?;
+    let now = app.clock.now();
+    let request = PageRequest { limit: 1, cursor: None, after: None, now };
+    // A cold view is rebuilt by whoever reads it.
+    let read = app.view.my_coupons(user, &request, || coupons::rows(&app, user, now)).await;
+    let read = read.map_err(|error| match error {
+        MyCouponsError::Rows(error) => Problem::from(error),
+        MyCouponsError::Overloaded => {
+            Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again.")
+        }
+    })?;
+    match read.origin {
+        // From the view: somebody else rebuilt it since it was dropped.
+        Origin::Rebuild | Origin::View => {
+            record(&app, operator, "view.rebuild", format!("users/{user}"), None).await?;
+            info!(user.id = %user, "rebuilt a view on request");
+            Ok(Json(ViewBody { user_id: user.to_string() }))
+        }
+        Origin::Truth => Err(away()),
+    }
+}
+
+/// `POST /v1/templates/{id}/gate-rebuild`
+#[utoipa::path(
+    post,
+    path = "/v1/templates/{id}/gate-rebuild",
+    operation_id = "rebuild_gate",
+    tag = "Operations",
+    summary = "Make a template's gate anew from MySQL",
+    security(("operator_key" = [])),
+    params(("id" = Id, Path, description = "The template.")),
+    responses((status = 200, description = "It is made anew, and gives.", body = GateBody)),
+    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND NO_GATE GATE_UNAVAILABLE GATE_LOADING")))
+)]
+pub(crate) async fn gate(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(id): PathId<TemplateId>,
+) -> Result<Json<GateBody>, Problem> {
+    let template = templates::owned(&app, operator, id).await?;
+    if !app.gates.wants(&template, app.clock.now()) {
+        let detail = "The template gives nothing now, so it has no gate: one is loaded shortly before \
+                      its window opens.";
+        return Err(Problem::conflict("NO_GATE", "There is no gate", detail));
+    }
+    let mut connection = connect::acquire(&app.pool).await?;
+    let row = connect::within(stock::get(&mut connection, id)).await?;
+    let before = row.ok_or_else(unknown_template)?.epoch;
+    // The keeper takes a connection of its own.
+    drop(connection);
+    let epoch = rebuilt(&app, id, before).await?;
+    let change = Some((before, epoch));
+    record(&app, operator, "gate.rebuild", templates::target(id), change).await?;
+    info!(template.id = %id, gate.epoch = %epoch, "rebuilt a gate on request");
+    Ok(Json(GateBody { template_id: id.to_string(), epoch: epoch.0 }))
+}
+
+/// Has the keeper rebuild the gate of this epoch, as one that MySQL contradicts; answers the next epoch.
+async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Problem> {
+    let deadline = Instant::now() + SHOW_MAX;
+    loop {
+        app.gates.mend(id, before).await;
+        let meta = app.gates.gate().meta(id).await.map_err(|error| {
+            warn!(template.id = %id, error = runtime::report(&error), "a gate is not rebuilt");
+            let detail = "The gate's Redis did not answer. Send the request again.";
+            Problem::unavailable("GATE_UNAVAILABLE", detail)
+        })?;
+        let newer = meta.filter(Meta::is_open).map(|meta| meta.epoch);
+        if let Some(epoch) = newer.filter(|epoch| *epoch > before) {
+            return Ok(epoch);
+        }
+        if Instant::now() >= deadline {
+            let detail = "The rebuild is under way and goes on by itself.";
+            return Err(Problem::unavailable("GATE_LOADING", detail));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Records a repair once it is done: it is the same work whoever repeats it, so nothing is lost where this
+/// fails and the call is sent again.
+async fn record(
+    app: &App,
+    operator: Operator,
+    name: &str,
+    target: String,
+    epochs: Option<(Epoch, Epoch)>,
+) -> Result<(), Problem> {
+    let json = |epoch: Epoch| json!({ "epoch": epoch.0 });
+    let action = Action {
+        merchant_id: operator.merchant_id,
+        name: name.to_owned(),
+        target,
+        before: epochs.map(|(before, _)| json(before)),
+        after: epochs.map(|(_, after)| json(after)),
+    };
+    connect::within(async {
+        let mut transaction = connect::begin(&app.pool).await?;
+        audit::record(app, operator, &mut transaction, action).await?;
+        Ok::<_, Problem>(connect::commit(transaction).await?)
+    })
+    .await
+}

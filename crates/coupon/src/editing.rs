@@ -1,0 +1,204 @@
+//! What of a template may be changed in which state.
+//!
+//! Whoever holds a coupon, or waits for the opening, keeps what was promised: the discount, how many there
+//! are for each, and when it opens. The end of the window and the validity of coupons to come are the
+//! operator's to move as long as there are claims. After the end only the name is anybody's concern.
+
+use chrono::{DateTime, Utc};
+use thiserror::Error;
+
+use crate::{Template, TemplateError, TemplateState};
+
+/// Every state, in the order of a template's life.
+const STATES: [TemplateState; 4] =
+    [TemplateState::Draft, TemplateState::Published, TemplateState::Paused, TemplateState::Ended];
+
+/// A part of a template that an operator may want to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TemplateField {
+    /// What people call it.
+    Name,
+    /// What its coupons give, the minimum spend included.
+    Discount,
+    /// How many coupons one user may hold.
+    PerUserLimit,
+    /// How many coupons one claim may ask for.
+    MaxPerClaim,
+    /// When the window opens.
+    ClaimStartsAt,
+    /// When the window ends.
+    ClaimEndsAt,
+    /// When the coupons can be used.
+    Validity,
+}
+
+/// A field that cannot be changed in the template's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{} of a template that is {} cannot be changed", field.word(), state.word())]
+pub struct NotEditable {
+    /// Which field.
+    pub field: TemplateField,
+    /// The state.
+    pub state: TemplateState,
+}
+
+impl TemplateField {
+    /// Every field.
+    pub const ALL: [Self; 7] = [
+        Self::Name,
+        Self::Discount,
+        Self::PerUserLimit,
+        Self::MaxPerClaim,
+        Self::ClaimStartsAt,
+        Self::ClaimEndsAt,
+        Self::Validity,
+    ];
+
+    /// The word of the API.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Discount => "discount",
+            Self::PerUserLimit => "per_user_limit",
+            Self::MaxPerClaim => "max_per_claim",
+            Self::ClaimStartsAt => "claim_starts_at",
+            Self::ClaimEndsAt => "claim_ends_at",
+            Self::Validity => "validity",
+        }
+    }
+
+    /// Whether it may be changed while the template is in this state.
+    pub fn may_change_in(self, state: TemplateState) -> bool {
+        match self {
+            Self::Name => true,
+            Self::ClaimEndsAt | Self::Validity => state != TemplateState::Ended,
+            Self::Discount | Self::PerUserLimit | Self::MaxPerClaim | Self::ClaimStartsAt => {
+                state == TemplateState::Draft
+            }
+        }
+    }
+
+    /// The states in which it may be changed.
+    pub fn states(self) -> impl Iterator<Item = TemplateState> {
+        STATES.into_iter().filter(move |state| self.may_change_in(*state))
+    }
+}
+
+impl Template {
+    /// The fields in which `other` differs.
+    pub fn differences(&self, other: &Self) -> Vec<TemplateField> {
+        let differs = |field: &TemplateField| match field {
+            TemplateField::Name => self.name != other.name,
+            TemplateField::Discount => self.discount != other.discount,
+            TemplateField::PerUserLimit => self.per_user_limit != other.per_user_limit,
+            TemplateField::MaxPerClaim => self.max_per_claim != other.max_per_claim,
+            TemplateField::ClaimStartsAt => self.window.starts_at != other.window.starts_at,
+            TemplateField::ClaimEndsAt => self.window.ends_at != other.window.ends_at,
+            TemplateField::Validity => self.validity != other.validity,
+        };
+        TemplateField::ALL.into_iter().filter(differs).collect()
+    }
+
+    /// Checks that this template may be edited to be `edited` in its state.
+    ///
+    /// # Errors
+    /// The first field that may not be changed.
+    pub fn may_be_edited_to(&self, edited: &Self) -> Result<(), NotEditable> {
+        let state = self.state;
+        let refused = |field: &TemplateField| !field.may_change_in(state);
+        let field = self.differences(edited).into_iter().find(refused);
+        field.map_or(Ok(()), |field| Err(NotEditable { field, state }))
+    }
+
+    /// Checks that a window which others see does not end before it can be known that it does.
+    ///
+    /// # Errors
+    /// Its end is moved to before `now`.
+    pub fn check_end(&self, edited: &Self, now: DateTime<Utc>) -> Result<(), TemplateError> {
+        let moved = self.window.ends_at != edited.window.ends_at;
+        if self.state != TemplateState::Draft && moved && edited.window.ends_at < now {
+            let problem = "use a time from now on; to stop at once, pause or end it".to_owned();
+            return Err(TemplateError { field: "claim_ends_at", problem });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+    use crate::{Discount, DiscountKind, MerchantId, TemplateId, Validity, Window};
+
+    fn template(state: TemplateState) -> Template {
+        let starts_at = DateTime::UNIX_EPOCH;
+        Template {
+            id: TemplateId(1),
+            merchant_id: MerchantId(1),
+            name: "A sale".to_owned(),
+            discount: Discount {
+                kind: DiscountKind::AmountOff,
+                value: 500,
+                cap: None,
+                minimum_spend: 0,
+                currency: "EUR".to_owned(),
+            },
+            per_user_limit: 2,
+            max_per_claim: 1,
+            window: Window { starts_at, ends_at: starts_at + TimeDelta::hours(1) },
+            validity: Validity::Relative { valid_for: TimeDelta::hours(1) },
+            state,
+            version: 1,
+        }
+    }
+
+    /// The template with another value in one field.
+    fn with(field: TemplateField, of: &Template) -> Template {
+        let mut edited = of.clone();
+        match field {
+            TemplateField::Name => edited.name.push('!'),
+            TemplateField::Discount => edited.discount.minimum_spend = 1,
+            TemplateField::PerUserLimit => edited.per_user_limit = 3,
+            TemplateField::MaxPerClaim => edited.max_per_claim = 2,
+            TemplateField::ClaimStartsAt => edited.window.starts_at += TimeDelta::minutes(1),
+            TemplateField::ClaimEndsAt => edited.window.ends_at += TimeDelta::minutes(1),
+            TemplateField::Validity => {
+                edited.validity = Validity::Relative { valid_for: TimeDelta::hours(2) };
+            }
+        }
+        edited
+    }
+
+    #[test]
+    fn each_field_may_be_changed_in_its_states_only() {
+        let editable = |state| -> Vec<&str> {
+            let before = template(state);
+            let may = |field: &TemplateField| {
+                let edited = with(*field, &before);
+                assert_eq!(before.differences(&edited), [*field]);
+                before.may_be_edited_to(&edited).is_ok()
+            };
+            TemplateField::ALL.into_iter().filter(may).map(TemplateField::word).collect()
+        };
+        assert_eq!(editable(TemplateState::Draft).len(), TemplateField::ALL.len());
+        for state in [TemplateState::Published, TemplateState::Paused] {
+            assert_eq!(editable(state), ["name", "claim_ends_at", "validity"]);
+        }
+        assert_eq!(editable(TemplateState::Ended), ["name"]);
+        let ended = template(TemplateState::Ended);
+        assert_eq!(ended.may_be_edited_to(&ended), Ok(()), "the same may always be sent");
+    }
+
+    #[test]
+    fn the_end_of_a_window_that_others_see_is_not_moved_to_the_past() {
+        let before = template(TemplateState::Published);
+        let edited = with(TemplateField::ClaimEndsAt, &before);
+        let end = edited.window.ends_at;
+        let late = end + TimeDelta::milliseconds(1);
+        assert!(before.check_end(&edited, end).is_ok());
+        assert_eq!(before.check_end(&edited, late).unwrap_err().field, "claim_ends_at");
+        assert!(before.check_end(&before, late).is_ok(), "it was over before");
+        assert!(template(TemplateState::Draft).check_end(&edited, late).is_ok());
+    }
+}

@@ -1,0 +1,114 @@
+//! What an operator's key may do.
+
+use crate::UnknownCode;
+
+/// A right of a key. The later ones include the earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Look at what the merchant has.
+    Read,
+    /// Change templates and what hangs on them.
+    Operate,
+    /// Make and withdraw keys.
+    Admin,
+}
+
+/// The scopes that a key was given: one or more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Scopes(u8);
+
+impl Scope {
+    /// Every scope, the least first.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Operate, Self::Admin];
+
+    /// The word of the API.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Operate => "operate",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// The scope of a word of the API.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.word() == word)
+    }
+
+    fn bit(self) -> u8 {
+        match self {
+            Self::Read => 1,
+            Self::Operate => 2,
+            Self::Admin => 4,
+        }
+    }
+}
+
+impl Scopes {
+    /// Every scope.
+    pub fn all() -> Self {
+        Self(7)
+    }
+
+    /// These scopes; absent: there are none.
+    pub fn of(scopes: impl IntoIterator<Item = Scope>) -> Option<Self> {
+        let bits = scopes.into_iter().fold(0, |bits, scope| bits | scope.bit());
+        (bits != 0).then_some(Self(bits))
+    }
+
+    /// The stored code: a bit for each scope.
+    pub fn code(self) -> u8 {
+        self.0
+    }
+
+    /// The scopes of a stored code.
+    ///
+    /// # Errors
+    /// A code that this version does not know.
+    pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
+        if (1..=7).contains(&code) {
+            Ok(Self(code))
+        } else {
+            Err(UnknownCode { what: "scopes", code })
+        }
+    }
+
+    /// The scopes as they were given, the least first.
+    pub fn iter(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.into_iter().filter(move |scope| self.0 & scope.bit() != 0)
+    }
+
+    /// Whether a key with these may do what needs `needed`.
+    pub fn allow(self, needed: Scope) -> bool {
+        self.iter().any(|scope| scope >= needed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_includes_the_lesser_ones_and_no_greater() {
+        for given in Scope::ALL {
+            for needed in Scope::ALL {
+                let scopes = Scopes::of([given]).unwrap();
+                assert_eq!(scopes.allow(needed), given >= needed, "{given:?} for {needed:?}");
+            }
+        }
+        assert!(Scopes::of([]).is_none());
+    }
+
+    #[test]
+    fn scopes_come_back_from_their_code_as_they_were_given() {
+        for code in 1..=7 {
+            let scopes = Scopes::from_code(code).unwrap();
+            assert_eq!(Scopes::of(scopes.iter()), Some(scopes));
+            assert_eq!(scopes.code(), code);
+        }
+        assert_eq!(Scopes::of(Scope::ALL), Some(Scopes::all()));
+        assert!(Scopes::from_code(0).is_err() && Scopes::from_code(8).is_err());
+        assert!(Scope::ALL.iter().all(|scope| Scope::from_word(scope.word()) == Some(*scope)));
+        assert_eq!(Scope::from_word("root"), None);
+    }
+}

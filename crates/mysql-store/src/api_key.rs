@@ -1,0 +1,195 @@
+//! `api_key`: the keys of operators, without their secrets.
+
+use chrono::{DateTime, Utc};
+use coupon::{ApiKeyId, MerchantId, Scopes};
+use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+
+use crate::{StoreError, datetime::datetime, merchant, template::code_of};
+
+/// Keys of a merchant that are accepted at a time: one for each of its systems and people, and those that
+/// are being replaced.
+pub const LIVE_MAX: i64 = 100;
+
+/// SHA-256 of a whole key.
+pub type Digest = [u8; 32];
+
+/// A key as it is told of, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiKey {
+    /// Its id.
+    pub id: ApiKeyId,
+    /// Whose it is.
+    pub merchant_id: MerchantId,
+    /// What people call it.
+    pub name: String,
+    /// What it may do.
+    pub scopes: Scopes,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// From when on it is not accepted; absent: it does not end by itself.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// From when on it is not accepted because an operator said so; in the future while it is replaced.
+    pub revoked_at: Option<DateTime<Utc>>,
+}
+
+/// What became of a new key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    /// It stands.
+    Done,
+    /// There is no such merchant.
+    NoMerchant,
+    /// The merchant has [`LIVE_MAX`] keys.
+    TooMany,
+}
+
+impl ApiKey {
+    /// Whether it is accepted at `now`.
+    pub fn is_live(&self, now: DateTime<Utc>) -> bool {
+        let over = |end: Option<DateTime<Utc>>| end.is_some_and(|end| now >= end);
+        !over(self.expires_at) && !over(self.revoked_at)
+    }
+}
+
+/// Creates a key. To be called in a transaction: the merchant's row is locked while its keys are counted.
+///
+/// # Errors
+/// A statement fails.
+pub async fn create(
+    transaction: &mut MySqlConnection,
+    key: &ApiKey,
+    digest: &Digest,
+) -> Result<Created, StoreError> {
+    if !merchant::lock(transaction, key.merchant_id).await? {
+        return Ok(Created::NoMerchant);
+    }
+    if live(transaction, key.merchant_id, key.created_at).await? >= LIVE_MAX {
+        return Ok(Created::TooMany);
+    }
+    sqlx::query(
+        "insert into api_key (id, merchant_id, name, digest, scopes, created_at, expires_at, \
+         revoked_at) values (?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(key.id.0)
+    .bind(key.merchant_id.0)
+    .bind(&key.name)
+    .bind(digest.as_slice())
+    .bind(key.scopes.code())
+    .bind(datetime(key.created_at))
+    .bind(key.expires_at.map(datetime))
+    .bind(key.revoked_at.map(datetime))
+    .execute(transaction)
+    .await
+    .map_err(StoreError::query("create the key"))?;
+    Ok(Created::Done)
+}
+
+async fn live(
+    connection: &mut MySqlConnection,
+    merchant: MerchantId,
+    now: DateTime<Utc>,
+) -> Result<i64, StoreError> {
+    sqlx::query_scalar(
+        "select count(*) from api_key where merchant_id = ? \
+         and (expires_at is null or expires_at > ?) and (revoked_at is null or revoked_at > ?)",
+    )
+    .bind(merchant.0)
+    .bind(datetime(now))
+    .bind(datetime(now))
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::query("count the merchant's keys"))
+}
+
+/// The key and the digest of what a client has to send, whoever owns it.
+///
+/// # Errors
+/// The statement fails.
+pub async fn get(
+    connection: &mut MySqlConnection,
+    id: ApiKeyId,
+) -> Result<Option<(ApiKey, Digest)>, StoreError> {
+    let row = sqlx::query("select * from api_key where id = ?")
+        .bind(id.0)
+        .fetch_optional(connection)
+        .await
+        .map_err(StoreError::query("read the key"))?;
+    row.map(|row| Ok((from_row(&row)?, digest_of(&row)?))).transpose()
+}
+
+/// A merchant's key, locked until the transaction ends.
+///
+/// # Errors
+/// The statement fails.
+pub async fn lock(
+    transaction: &mut MySqlConnection,
+    id: ApiKeyId,
+) -> Result<Option<ApiKey>, StoreError> {
+    let row = sqlx::query("select * from api_key where id = ? for update")
+        .bind(id.0)
+        .fetch_optional(transaction)
+        .await
+        .map_err(StoreError::query("lock the key"))?;
+    row.map(|row| from_row(&row)).transpose()
+}
+
+/// A merchant's keys, the newest first, those that are accepted no more included.
+///
+/// # Errors
+/// The statement fails.
+pub async fn list(
+    connection: &mut MySqlConnection,
+    merchant: MerchantId,
+    limit: u32,
+) -> Result<Vec<ApiKey>, StoreError> {
+    let rows = sqlx::query("select * from api_key where merchant_id = ? order by id desc limit ?")
+        .bind(merchant.0)
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("read the keys"))?;
+    rows.iter().map(from_row).collect()
+}
+
+/// Ends a key at `at`, unless it was to end earlier. Answers whether that is news.
+///
+/// # Errors
+/// The statement fails.
+pub async fn revoke(
+    connection: &mut MySqlConnection,
+    id: ApiKeyId,
+    at: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "update api_key set revoked_at = ? where id = ? and (revoked_at is null or revoked_at > ?)",
+    )
+    .bind(datetime(at))
+    .bind(id.0)
+    .bind(datetime(at))
+    .execute(connection)
+    .await
+    .map_err(StoreError::query("revoke the key"))?;
+    Ok(done.rows_affected() == 1)
+}
+
+fn digest_of(row: &MySqlRow) -> Result<Digest, StoreError> {
+    let digest: Vec<u8> = row.try_get("digest").map_err(StoreError::query("read a key's row"))?;
+    digest.try_into().map_err(|_| StoreError::unreadable("a digest of another length"))
+}
+
+fn from_row(row: &MySqlRow) -> Result<ApiKey, StoreError> {
+    let scopes = Scopes::from_code(code_of(row, "scopes")?)
+        .map_err(|error| StoreError::unreadable(error.to_string()))?;
+    let read = || -> Result<_, sqlx::Error> {
+        Ok(ApiKey {
+            id: ApiKeyId(row.try_get("id")?),
+            merchant_id: MerchantId(row.try_get("merchant_id")?),
+            name: row.try_get("name")?,
+            scopes,
+            created_at: row.try_get("created_at")?,
+            expires_at: row.try_get("expires_at")?,
+            revoked_at: row.try_get("revoked_at")?,
+        })
+    };
+    read().map_err(StoreError::query("read a key's row"))
+}

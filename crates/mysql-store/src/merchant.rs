@@ -1,0 +1,82 @@
+//! `merchant`: who owns templates and keys.
+
+use chrono::{DateTime, Utc};
+use coupon::MerchantId;
+use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+
+use crate::{StoreError, datetime::datetime};
+
+/// The platform's own merchant, which the migration creates.
+pub const PLATFORM: MerchantId = MerchantId(1);
+
+/// A merchant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merchant {
+    /// Its id.
+    pub id: MerchantId,
+    /// What people call it.
+    pub name: String,
+    /// Since when it is there.
+    pub created_at: DateTime<Utc>,
+}
+
+/// Creates a merchant.
+///
+/// # Errors
+/// The statement fails.
+pub async fn create(
+    connection: &mut MySqlConnection,
+    merchant: &Merchant,
+) -> Result<(), StoreError> {
+    sqlx::query("insert into merchant (id, name, created_at) values (?, ?, ?)")
+        .bind(merchant.id.0)
+        .bind(&merchant.name)
+        .bind(datetime(merchant.created_at))
+        .execute(connection)
+        .await
+        .map_err(StoreError::query("create the merchant"))?;
+    Ok(())
+}
+
+/// The merchants with ids below `before`, the newest first.
+///
+/// # Errors
+/// The statement fails.
+pub async fn page(
+    connection: &mut MySqlConnection,
+    before: Option<MerchantId>,
+    limit: u32,
+) -> Result<Vec<Merchant>, StoreError> {
+    let rows = sqlx::query("select * from merchant where id < ? order by id desc limit ?")
+        .bind(before.map_or(i64::MAX, |id| id.0))
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("read the merchants"))?;
+    rows.iter().map(from_row).collect()
+}
+
+/// Locks the merchant's row until the transaction ends: changes of its keys come one after another.
+/// Answers whether there is such a merchant.
+pub(crate) async fn lock(
+    connection: &mut MySqlConnection,
+    id: MerchantId,
+) -> Result<bool, StoreError> {
+    let row = sqlx::query("select id from merchant where id = ? for update")
+        .bind(id.0)
+        .fetch_optional(connection)
+        .await
+        .map_err(StoreError::query("lock the merchant"))?;
+    Ok(row.is_some())
+}
+
+fn from_row(row: &MySqlRow) -> Result<Merchant, StoreError> {
+    let read = || -> Result<_, sqlx::Error> {
+        Ok(Merchant {
+            id: MerchantId(row.try_get("id")?),
+            name: row.try_get("name")?,
+            created_at: row.try_get("created_at")?,
+        })
+    };
+    read().map_err(StoreError::query("read a merchant's row"))
+}

@@ -1,0 +1,167 @@
+//! Merchants, their keys, and the record of what was done with them.
+
+use chrono::TimeDelta;
+use coupon::{ApiKeyId, AuditId, MerchantId, Scope, Scopes, TemplateState};
+use mysql_store::{
+    MySqlConnection,
+    api_key::{self, ApiKey, Created, LIVE_MAX},
+    audit::{self, Entry},
+    connect,
+    merchant::{self, Merchant, PLATFORM},
+    template,
+};
+
+use crate::harness::{MERCHANT, Store, TEMPLATE, draft, next_id, now};
+
+const SHOP: MerchantId = MerchantId(7);
+
+async fn with_shop(name: &str) -> Store {
+    let mut store = Store::new(name).await;
+    let shop = Merchant { id: SHOP, name: "Ein Laden 店".to_owned(), created_at: now() };
+    merchant::create(&mut store.connection, &shop).await.unwrap();
+    let page = merchant::page(&mut store.connection, None, 10).await.unwrap();
+    assert_eq!((&page[0], page[1].id, page.len()), (&shop, PLATFORM, 2));
+    let before = merchant::page(&mut store.connection, Some(SHOP), 10).await.unwrap();
+    assert_eq!(before, page[1..]);
+    store
+}
+
+fn key() -> ApiKey {
+    ApiKey {
+        id: ApiKeyId(next_id()),
+        merchant_id: SHOP,
+        name: "till".to_owned(),
+        scopes: Scopes::of([Scope::Read, Scope::Operate]).unwrap(),
+        created_at: now(),
+        expires_at: Some(now() + TimeDelta::days(1)),
+        revoked_at: None,
+    }
+}
+
+async fn create(connection: &mut MySqlConnection, key: &ApiKey) -> Created {
+    api_key::create(connection, key, &[7; 32]).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_key_comes_back_as_it_was_made_and_belongs_to_a_merchant() {
+    let mut store = with_shop("api keys").await;
+    let connection = &mut store.connection;
+    let (first, second) = (key(), ApiKey { expires_at: None, ..key() });
+    for key in [&first, &second] {
+        assert_eq!(create(connection, key).await, Created::Done);
+        let stored = api_key::get(connection, key.id).await.unwrap();
+        assert_eq!(stored, Some((key.clone(), [7; 32])));
+    }
+    let nobodys = ApiKey { merchant_id: MerchantId(8), ..key() };
+    assert_eq!(create(connection, &nobodys).await, Created::NoMerchant);
+    assert_eq!(api_key::get(connection, nobodys.id).await.unwrap(), None);
+    assert_eq!(api_key::list(connection, SHOP, 10).await.unwrap(), [second.clone(), first]);
+    assert_eq!(api_key::list(connection, SHOP, 1).await.unwrap(), [second]);
+    assert_eq!(api_key::list(connection, PLATFORM, 10).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_key_ends_at_the_earliest_of_its_ends() {
+    let mut store = with_shop("key ends").await;
+    let connection = &mut store.connection;
+    let made = key();
+    create(connection, &made).await;
+    let (hour, tick) = (TimeDelta::hours(1), TimeDelta::milliseconds(1));
+    let day = made.expires_at.unwrap();
+    assert!(made.is_live(day - tick) && !made.is_live(day));
+    // To be replaced within an hour; then at once; a later end does not bring it back.
+    for (at, news) in [(now() + hour, true), (now(), true), (now(), false), (now() + hour, false)] {
+        assert_eq!(api_key::revoke(connection, made.id, at).await.unwrap(), news);
+        let stored = api_key::lock(connection, made.id).await.unwrap().unwrap();
+        assert!(stored.is_live(now() - tick));
+        assert_eq!(stored.is_live(now()), at > now() && news, "{at}");
+    }
+    assert!(!api_key::revoke(connection, ApiKeyId(1), now()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_merchant_has_a_bounded_number_of_keys_that_are_accepted() {
+    let mut store = with_shop("key limit").await;
+    let connection = &mut store.connection;
+    let ended =
+        [ApiKey { expires_at: Some(now()), ..key() }, ApiKey { revoked_at: Some(now()), ..key() }];
+    for key in &ended {
+        assert_eq!(create(connection, key).await, Created::Done);
+    }
+    let keys: Vec<ApiKey> = (0..LIVE_MAX).map(|_| key()).collect();
+    for key in &keys {
+        assert_eq!(create(connection, key).await, Created::Done);
+    }
+    assert_eq!(create(connection, &key()).await, Created::TooMany);
+    assert_eq!(create(connection, &ApiKey { merchant_id: PLATFORM, ..key() }).await, Created::Done);
+    assert!(api_key::revoke(connection, keys[0].id, now()).await.unwrap());
+    assert_eq!(create(connection, &key()).await, Created::Done);
+}
+
+fn entry(id: i64, target: &str) -> Entry {
+    Entry {
+        id: AuditId(id),
+        merchant_id: MERCHANT,
+        key_id: None,
+        action: "template.publish".to_owned(),
+        target: target.to_owned(),
+        before: None,
+        after: Some("{\"name\":\"券 \\\"\"}".to_owned()),
+        trace_id: Some("0".repeat(31) + "1"),
+        at: now(),
+    }
+}
+
+#[tokio::test]
+async fn the_record_is_read_newest_first_by_merchant_and_target() {
+    let mut store = Store::new("record").await;
+    let connection = &mut store.connection;
+    let written = [
+        entry(1, "templates/1"),
+        Entry { merchant_id: SHOP, ..entry(2, "templates/1") },
+        Entry { key_id: Some(ApiKeyId(5)), trace_id: None, ..entry(3, "templates/2") },
+        Entry { before: Some("{}".to_owned()), after: None, ..entry(4, "templates/1") },
+    ];
+    for entry in &written {
+        audit::record(connection, entry).await.unwrap();
+    }
+    let [one, _, three, four] = &written;
+    let all = audit::page(connection, MERCHANT, None, None, 10).await.unwrap();
+    assert_eq!(all, [four.clone(), three.clone(), one.clone()]);
+    let mut ids = async |merchant, target, before: Option<i64>, limit| -> Vec<i64> {
+        let page = audit::page(connection, merchant, target, before.map(AuditId), limit).await;
+        page.unwrap().iter().map(|entry| entry.id.0).collect()
+    };
+    assert_eq!(ids(MERCHANT, None, Some(4), 1).await, [3]);
+    assert_eq!(ids(MERCHANT, Some("templates/1"), None, 10).await, [4, 1]);
+    assert_eq!(ids(MERCHANT, Some("templates/1"), Some(4), 10).await, [1]);
+    assert_eq!(ids(SHOP, None, None, 10).await, [2]);
+    assert_eq!(ids(SHOP, Some("templates/2"), None, 10).await, [0; 0]);
+}
+
+#[tokio::test]
+async fn an_action_that_cannot_be_recorded_is_not_done() {
+    let mut store = Store::new("action and record").await;
+    let sent = draft(TEMPLATE);
+    template::create(&mut store.connection, &sent, 5, "test", now()).await.unwrap();
+    let pool = connect::pool(&store.url, 2).await.unwrap();
+    // The second time, the record has a line of this id.
+    for (version, state) in [(1, TemplateState::Published), (2, TemplateState::Paused)] {
+        let before = template::get(&mut store.connection, TEMPLATE).await.unwrap().unwrap();
+        assert_eq!(before.version, version);
+        let mut transaction = connect::begin(&pool).await.unwrap();
+        assert_eq!(
+            template::hold_version(&mut transaction, TEMPLATE).await.unwrap(),
+            Some(version)
+        );
+        let changed = template::change_state(&mut transaction, &before, state, now()).await;
+        assert!(changed.unwrap());
+        let recorded = audit::record(&mut transaction, &entry(1, "templates/1")).await;
+        assert_eq!(recorded.is_ok(), version == 1);
+        if recorded.is_ok() {
+            connect::commit(transaction).await.unwrap();
+        }
+    }
+    let after = template::get(&mut store.connection, TEMPLATE).await.unwrap().unwrap();
+    assert_eq!((after.version, after.state), (2, TemplateState::Published));
+}

@@ -1,0 +1,279 @@
+//! The api over HTTP: a call, its answer or why there is none, and the calls that may be sent again.
+
+use std::time::Duration;
+
+use reqwest::{Client, Response, StatusCode, Url, header, redirect};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::{
+    arguments::Settings,
+    call::Call,
+    failure::{Failure, Kind, chain},
+};
+
+/// How often a call is sent that may be repeated: an api that starts anew is back within the waits.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// The wait before the second attempt; it doubles from one to the next.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+
+/// The longest wait, whatever `Retry-After` says: somebody sits before the terminal.
+const WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// How long connecting may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Characters that are shown of an answer that is no JSON: a proxy's page.
+const FOREIGN_CHARS: usize = 200;
+
+/// The api of one platform.
+pub(crate) struct Api {
+    client: Client,
+    base_url: Url,
+    operator_key: String,
+}
+
+/// An attempt that brought no answer, or no good one.
+#[derive(Debug)]
+struct Miss {
+    failure: Failure,
+    /// When the same call may succeed.
+    again: Again,
+}
+
+/// Whether the same call may be sent again.
+#[derive(Debug, PartialEq, Eq)]
+enum Again {
+    /// It would meet the same.
+    Never,
+    /// If it has its effect once.
+    IfRepeatable(Option<Duration>),
+    /// Nothing was sent.
+    Always,
+}
+
+impl Api {
+    /// The api that the settings name.
+    ///
+    /// # Errors
+    /// Address or key are missing or are none.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
+        let missing = |what: &str| {
+            Failure::usage(format!("{what} is not set."))
+                .advise("After `./dev up`: `set -a; . .dev/env; set +a`.")
+        };
+        let given = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
+        let url = given(&settings.api_url).ok_or_else(|| missing("API_URL"))?;
+        let operator_key = given(&settings.operator_key).ok_or_else(|| missing("OPERATOR_KEY"))?;
+        let no_url = |why: &str| Failure::usage(format!("API_URL is no http URL: {why}."));
+        let base_url = Url::parse(&url).map_err(|error| no_url(&error.to_string()))?;
+        if !matches!(base_url.scheme(), "http" | "https") {
+            return Err(no_url("it begins otherwise"));
+        }
+        let client = Client::builder()
+            .connect_timeout(CONNECT_MAX)
+            .timeout(Duration::from_secs(settings.timeout_seconds))
+            // A key is for the address it was given for.
+            .redirect(redirect::Policy::none())
+            .user_agent(concat!("coupon/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| Failure::usage(chain(&error)))?;
+        Ok(Self { client, base_url, operator_key })
+    }
+
+    /// Sends a call, again if it may be and nobody was able to answer; returns the answer's body, null if
+    /// it has none.
+    ///
+    /// # Errors
+    /// The api refuses, nobody answers, or what became of it is unknown.
+    pub(crate) async fn send(&self, call: &Call) -> Result<Value, Failure> {
+        let mut wait = FIRST_WAIT;
+        let mut attempt = 1;
+        let mut may_have_arrived = false;
+        loop {
+            let Miss { mut failure, again } = match self.attempt(call).await {
+                Ok(answer) => return Ok(answer),
+                Err(miss) => miss,
+            };
+            let asked = match again {
+                Again::Always => Some(None),
+                Again::IfRepeatable(after) => call.once.is_none().then_some(after),
+                Again::Never => None,
+            };
+            may_have_arrived |= failure.kind == Kind::Unknown;
+            if let (Some(after), true) = (asked, attempt < ATTEMPTS_MAX) {
+                // Jittered: scripts that were refused together do not come back together.
+                let jitter = wait.mul_f64(fastrand::f64());
+                sleep(after.unwrap_or_default().max(wait + jitter).min(WAIT_MAX)).await;
+                wait *= 2;
+                attempt += 1;
+                continue;
+            }
+            if may_have_arrived && failure.kind == Kind::Unavailable {
+                failure.kind = Kind::Unknown;
+            }
+            return Err(advised(failure, call));
+        }
+    }
+
+    async fn attempt(&self, call: &Call) -> Result<Value, Miss> {
+        let mut url = self.base_url.clone();
+        url.set_path(&format!("{}{}", self.base_url.path().trim_end_matches('/'), call.path));
+        if !call.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&call.query);
+        }
+        let mut request = self.client.request(call.method.clone(), url);
+        request = request.header("x-api-key", &self.operator_key);
+        if let Some(id) = &call.request_id {
+            request = request.header("idempotency-key", id);
+        }
+        if let Some(body) = &call.body {
+            request = request.json(body);
+        }
+        let answered = async {
+            let response = request.send().await?;
+            let (status, retry_after) = (response.status(), retry_after(&response));
+            Ok((status, retry_after, response.text().await?))
+        };
+        match answered.await {
+            Ok((status, retry_after, body)) => judged(call, status, retry_after, &body),
+            Err(error) => Err(self.unanswered(call, &error)),
+        }
+    }
+
+    fn unanswered(&self, call: &Call, error: &reqwest::Error) -> Miss {
+        if error.is_builder() {
+            let sentence = format!("The request cannot be made: {}.", chain(error));
+            return Miss { failure: Failure::usage(sentence), again: Again::Never };
+        }
+        let url = &self.base_url;
+        if error.is_connect() {
+            let sentence = format!("Nobody answers at {url}: {}.", innermost(error));
+            let failure = Failure::new(Kind::Unavailable, sentence);
+            return Miss { failure, again: Again::Always };
+        }
+        let sentence = if error.is_timeout() {
+            format!("No answer from {url} in time.")
+        } else {
+            format!("No answer from {url}: {}.", innermost(error))
+        };
+        let kind = if call.reads() { Kind::Unavailable } else { Kind::Unknown };
+        Miss { failure: Failure::new(kind, sentence), again: Again::IfRepeatable(None) }
+    }
+}
+
+/// The body of a good answer; or what the api says is wrong.
+fn judged(
+    call: &Call,
+    status: StatusCode,
+    retry_after: Option<Duration>,
+    body: &str,
+) -> Result<Value, Miss> {
+    let json: Option<Value> = if body.is_empty() && status.is_success() {
+        Some(Value::Null)
+    } else {
+        serde_json::from_str(body).ok()
+    };
+    if let (Some(json), true) = (&json, status.is_success()) {
+        return Ok(json.clone());
+    }
+    let problem = json.unwrap_or_default();
+    let word = |name: &str| problem.get(name).and_then(Value::as_str).map(str::to_owned);
+    // Whatever a 5xx says, of a change nobody knows how far it came.
+    let kind = match (status.is_client_error(), call.reads()) {
+        (true, _) => Kind::Refused,
+        (false, true) => Kind::Unavailable,
+        (false, false) => Kind::Unknown,
+    };
+    let foreign = || {
+        let start: String = body.chars().take(FOREIGN_CHARS).collect();
+        format!("The answer is not the api's: HTTP {status}, {start:?}")
+    };
+    let sentence = word("detail").unwrap_or_else(foreign);
+    let failure = Failure { code: word("code"), ..Failure::new(kind, sentence) };
+    let retryable = problem.get("retryable").and_then(Value::as_bool);
+    let again = if retryable.unwrap_or(status.is_server_error()) {
+        Again::IfRepeatable(retry_after)
+    } else {
+        Again::Never
+    };
+    Err(Miss { failure, again })
+}
+
+/// Says how to find out what became of a call, where that is unknown.
+fn advised(failure: Failure, call: &Call) -> Failure {
+    if failure.kind != Kind::Unknown {
+        return failure;
+    }
+    let what = match (call.once, &call.request_id) {
+        (Some(find_out), _) => find_out.to_owned(),
+        (None, Some(id)) => {
+            format!("Send it again with `--request-id {id}`: however often, it counts once.")
+        }
+        (None, None) => "The same command again does no harm, and finds out.".to_owned(),
+    };
+    failure.advise(format!("Whether it had an effect is unknown. {what}"))
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// The cause that says what happened; those around it say where in the client.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missed(call: &Call, status: u16, body: &str) -> (Kind, Option<String>, Again) {
+        let after = Some(Duration::from_secs(2));
+        let Miss { failure, again } =
+            judged(call, StatusCode::from_u16(status).unwrap(), after, body).unwrap_err();
+        (failure.kind, failure.code, again)
+    }
+
+    #[test]
+    fn a_refusal_changed_nothing_and_what_a_server_error_did_is_unknown() {
+        let (look, change) = (Call::get("/"), Call::post("/"));
+        let problem = |code: &str, retryable: bool| {
+            format!(r#"{{"code":"{code}","detail":"Why.","retryable":{retryable}}}"#)
+        };
+        let code = |code: &str| Some(code.to_owned());
+        let later = || Again::IfRepeatable(Some(Duration::from_secs(2)));
+        let (never, passing) = (problem("NO", false), problem("BUSY", true));
+        for call in [&look, &change] {
+            assert_eq!(missed(call, 409, &never), (Kind::Refused, code("NO"), Again::Never));
+            assert_eq!(missed(call, 429, &passing), (Kind::Refused, code("BUSY"), later()));
+        }
+        assert_eq!(missed(&look, 503, &passing), (Kind::Unavailable, code("BUSY"), later()));
+        assert_eq!(missed(&change, 503, &passing), (Kind::Unknown, code("BUSY"), later()));
+        // A proxy's page, and a page in place of an answer.
+        assert_eq!(missed(&look, 502, "<html>"), (Kind::Unavailable, None, later()));
+        assert_eq!(missed(&change, 200, "<html>"), (Kind::Unknown, None, Again::Never));
+    }
+
+    #[test]
+    fn an_answer_without_a_body_is_null() {
+        let answer = judged(&Call::delete("/"), StatusCode::NO_CONTENT, None, "");
+        assert_eq!(answer.unwrap(), Value::Null);
+    }
+
+    #[test]
+    fn who_does_not_know_what_became_of_a_call_is_told_how_to_find_out() {
+        let advice =
+            |call: &Call| advised(Failure::new(Kind::Unknown, "No answer."), call).advice.unwrap();
+        assert!(advice(&Call::post("/").once("Look there.")).ends_with("Look there."));
+        assert!(advice(&Call::post("/").named("k-1".to_owned())).contains("--request-id k-1"));
+        assert!(advice(&Call::post("/")).contains("again does no harm"));
+        assert!(advised(Failure::new(Kind::Refused, "No."), &Call::post("/")).advice.is_none());
+    }
+}

@@ -1,0 +1,173 @@
+//! What can be asked of `coupon`, on the command line and in the environment.
+
+mod key;
+mod template;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+pub(crate) use key::{AuditArguments, KeyCommand, MerchantCommand, OfMerchant};
+pub(crate) use template::{Movement, StockCommand, TemplateCommand, TemplateId};
+
+/// What every help ends with.
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused by the platform, 2 not a command that can be \
+                          sent, 3 nobody answered or the outcome is unknown.";
+
+/// How long one answer is waited for unless somebody says otherwise, in seconds: the api answers within 15.
+const ANSWER_SECONDS: u64 = 20;
+
+/// Steers a coupon platform from a terminal.
+#[derive(Parser)]
+#[command(name = "coupon", version, about, after_help = EXIT_CODES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Where the platform is, and how to answer.
+#[derive(Args)]
+#[command(next_help_heading = "Settings")]
+pub(crate) struct Settings {
+    /// The api, e.g. `https://coupons.example`.
+    #[arg(long, env = "API_URL", global = true)]
+    pub(crate) api_url: Option<String>,
+
+    /// The operator's key; better in the environment, where `ps` does not show it.
+    #[arg(long, env = "OPERATOR_KEY", hide_env_values = true, global = true)]
+    pub(crate) operator_key: Option<String>,
+
+    /// Kafka brokers, `host:port`, separated by commas; only for dead letters.
+    #[arg(long, env = "KAFKA_BROKERS", global = true)]
+    pub(crate) kafka_brokers: Option<String>,
+
+    /// Stands before every topic's name; only for dead letters.
+    #[arg(long, env = "TOPIC_PREFIX", default_value = "coupon", global = true)]
+    pub(crate) topic_prefix: String,
+
+    /// Prints one JSON value, the api's answer as a rule; `watch` prints one a line.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Seconds that one answer is waited for.
+    #[arg(long, default_value_t = ANSWER_SECONDS, global = true, value_parser = clap::value_parser!(u64).range(1..=300))]
+    pub(crate) timeout_seconds: u64,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Campaigns: create, look, publish, pause, end, watch.
+    #[command(subcommand)]
+    Template(TemplateCommand),
+    /// How many coupons a template has: look, add, cut.
+    #[command(subcommand)]
+    Stock(StockCommand),
+    /// Claims that landed.
+    #[command(subcommand)]
+    Claim(ClaimCommand),
+    /// Users: their coupons at your templates, and their lists.
+    #[command(subcommand)]
+    User(UserCommand),
+    /// What is overdue, how late expiry was, what ends in the next day.
+    Expiry,
+    /// Messages that could not go their way (needs `KAFKA_BROKERS`).
+    #[command(subcommand)]
+    DeadLetters(DeadLetterCommand),
+    /// Who owns templates and keys; for the platform's own key.
+    #[command(subcommand)]
+    Merchant(MerchantCommand),
+    /// Operators' keys: make, list, replace, withdraw; for keys of the scope `admin`.
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// What operators did, the newest first.
+    Audit(AuditArguments),
+    /// Prints a script that completes commands: `coupon completions bash > …`.
+    Completions {
+        /// For which shell.
+        shell: Shell,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ClaimCommand {
+    /// Shows a claim of one of your templates.
+    Show {
+        /// The claim.
+        #[arg(value_parser = id)]
+        id: i64,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum UserCommand {
+    /// Lists a user's coupons of your templates, the newest first.
+    Show {
+        #[command(flatten)]
+        user: UserId,
+        #[command(flatten)]
+        page: Page,
+    },
+    /// Makes a user's list anew from MySQL.
+    RebuildView(UserId),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum DeadLetterCommand {
+    /// Lists those that are kept, the oldest first.
+    List,
+    /// Puts each that was not replayed yet back where it came from.
+    Replay {
+        /// Only says what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct UserId {
+    /// The user: the `sub` of the token.
+    #[arg(value_parser = id)]
+    pub(crate) user_id: i64,
+}
+
+/// Which part of a list.
+#[derive(Args)]
+pub(crate) struct Page {
+    /// Entries, 1 to 100.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) limit: u32,
+    /// Where to go on: the `next_cursor` of the page before.
+    #[arg(long)]
+    pub(crate) cursor: Option<String>,
+}
+
+/// Ids are decimal numbers from 0 to 2^63 - 1.
+fn id(text: &str) -> Result<i64, String> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.then(|| text.parse().ok()).flatten();
+    number.ok_or_else(|| format!("an id is a decimal number from 0 to {}", i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_commands_are_well_formed_and_no_help_shows_the_key() {
+        let command = Arguments::command();
+        command.clone().debug_assert();
+        let key = command.get_arguments().find(|one| one.get_id() == "operator_key").unwrap();
+        assert!(key.is_hide_env_values_set());
+    }
+
+    #[test]
+    fn ids_are_plain_decimal_numbers() {
+        assert_eq!(id("42"), Ok(42));
+        for text in ["", "-1", "+1", "1.0", "0x1", "9223372036854775808"] {
+            assert!(id(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! JSON as people read it on a terminal: names and values, tables.
+
+use serde_json::{Map, Value};
+
+/// What a thing is called comes before what else there is to say of it.
+const FIRST: [&str; 5] = ["id", "template_id", "user_id", "name", "state"];
+
+/// An object as one line for each value, inner objects by names with dots, and tables of what is a list of
+/// objects.
+pub(crate) fn object(value: &Value) -> String {
+    if value.is_null() {
+        return "done".to_owned();
+    }
+    let (mut lines, mut tables) = (Vec::new(), Vec::new());
+    collect("", value, &mut lines, &mut tables);
+    lines.sort_by_key(|(name, _)| {
+        FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len())
+    });
+    let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let lines = lines.iter().map(|(name, value)| format!("{name:<width$}  {value}\n"));
+    let text: String = lines.collect();
+    tables.iter().fold(text, |text, (name, rows)| format!("{text}\n{name}\n{rows}"))
+}
+
+/// Rows below their columns: what each is called in a row, in this order.
+pub(crate) fn table(rows: &[Value], columns: &[&str]) -> String {
+    let heads = columns.iter().map(|column| column.to_uppercase()).collect();
+    let cells = |row: &Value| columns.iter().map(|column| cell(at(row, column))).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows.iter().map(cells)).collect();
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+    let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let padded = |line: &Vec<String>| {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    lines.iter().map(padded).collect()
+}
+
+/// A page of a list: its rows, and how to go on.
+pub(crate) fn page(page: &Value, columns: &[&str]) -> String {
+    // Lists that are never long come as `items`, without pages.
+    let rows = ["data", "items"].iter().find_map(|name| page.get(name)?.as_array());
+    let table = table(rows.map_or(&[], Vec::as_slice), columns);
+    match page.get("next_cursor").and_then(Value::as_str) {
+        Some(cursor) => format!("{table}\nmore: --cursor {}\n", clean(cursor)),
+        None => table,
+    }
+}
+
+/// One value in a line. What others wrote steers no terminal: control characters are replaced.
+pub(crate) fn cell(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => clean(text),
+        Some(Value::Array(values)) => {
+            values.iter().map(|value| cell(Some(value))).collect::<Vec<_>>().join(",")
+        }
+        Some(other) => clean(&other.to_string()),
+    }
+}
+
+/// The value under a name with dots.
+fn at<'a>(row: &'a Value, name: &str) -> Option<&'a Value> {
+    name.split('.').try_fold(row, |value, part| value.get(part))
+}
+
+fn clean(text: &str) -> String {
+    text.chars()
+        .map(|one| if one.is_control() { char::REPLACEMENT_CHARACTER } else { one })
+        .collect()
+}
+
+fn collect(
+    name: &str,
+    value: &Value,
+    lines: &mut Vec<(String, String)>,
+    tables: &mut Vec<(String, String)>,
+) {
+    match value {
+        Value::Object(inner) => {
+            for (own, value) in inner {
+                let name = if name.is_empty() { own.clone() } else { format!("{name}.{own}") };
+                collect(&name, value, lines, tables);
+            }
+        }
+        Value::Array(rows) if rows.first().is_some_and(Value::is_object) => {
+            let columns: Vec<&str> =
+                rows[0].as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
+            tables.push((name.to_owned(), table(rows, &columns)));
+        }
+        value => lines.push((name.to_owned(), cell(Some(value)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_lines_by_dotted_names_and_tables_below() {
+        let value = json!({"id": "7", "discount": {"cap": null, "value": 5},
+            "coupons": [{"id": "8", "number": 1}, {"id": "900", "number": 2}]});
+        let wanted = "id              7\ndiscount.cap    -\ndiscount.value  5\n\ncoupons\nID   NUMBER\n8    1\n900  2\n";
+        assert_eq!(object(&value), wanted);
+    }
+
+    #[test]
+    fn a_page_shows_its_columns_and_how_to_go_on() {
+        let value = json!({"data": [{"id": "1", "in": {"a": [1, 2]}}], "next_cursor": "c"});
+        assert_eq!(
+            page(&value, &["id", "in.a", "none"]),
+            "ID  IN.A  NONE\n1   1,2   -\n\nmore: --cursor c\n"
+        );
+        assert_eq!(page(&json!({"items": []}), &["id"]), "ID\n");
+    }
+
+    #[test]
+    fn what_others_wrote_steers_no_terminal() {
+        assert_eq!(cell(Some(&json!("a\u{1b}[2Jb\nc"))), "a\u{fffd}[2Jb\u{fffd}c");
+    }
+}

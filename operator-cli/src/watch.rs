@@ -1,0 +1,239 @@
+//! `template watch`: a sale as it happens. On a terminal one line that is written over, with a bar; else
+//! a line for each look; with `--json` an object for each.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IsTerminal as _},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    api::Api,
+    call::Call,
+    failure::{Failure, Kind},
+    output::{self, Output},
+};
+
+/// The rate is that of the last few seconds: shorter and it jumps, longer and it lags.
+const RATE_OVER: Duration = Duration::from_secs(5);
+
+/// Characters of the bar.
+const BAR: usize = 24;
+
+/// Begins the line anew and clears it.
+const OVERWRITE: &str = "\r\x1b[2K";
+
+/// What to watch, and for how long.
+pub(crate) struct Watch {
+    pub(crate) template: i64,
+    /// Ends then at the latest.
+    pub(crate) at_most: Option<Duration>,
+    /// Between two looks.
+    pub(crate) every: Duration,
+}
+
+/// A template at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Look {
+    /// As the shop page has it, or `draft`.
+    state: String,
+    total: i64,
+    landed: i64,
+    /// What can still be claimed: by the gate where it is loaded, else by MySQL.
+    left: i64,
+    /// Coupons that are promised and have not landed: how far MySQL is behind the gate. Absent: the gate
+    /// is not loaded.
+    in_flight: Option<i64>,
+    /// What gate and MySQL disagree by while nothing is in flight.
+    drift: Option<i64>,
+}
+
+/// Watches until it is sold out or over, or time is.
+///
+/// # Errors
+/// Nobody answers, or there is no such template.
+pub(crate) async fn watch(api: &Api, watch: &Watch, output: &Output) -> Result<(), Failure> {
+    let began = Instant::now();
+    let live = !output.json && io::stdout().is_terminal();
+    let mut rate = Rate::default();
+    loop {
+        let look = Look::at(api, watch.template).await?;
+        let elapsed = began.elapsed();
+        let per_second = rate.add(elapsed, look.landed);
+        let left = watch.at_most.map(|at_most| at_most.saturating_sub(elapsed));
+        let end = look.end().or_else(|| left.filter(Duration::is_zero).map(|_| "time"));
+        if live {
+            output::put(format!("{OVERWRITE}{}", look.bar_line(per_second)).as_bytes())?;
+        } else if output.json {
+            output.line(&look.json(elapsed, per_second, end).to_string())?;
+        } else {
+            output.line(&look.plain_line(elapsed, per_second))?;
+        }
+        if let Some(end) = end {
+            let sentence = sentence(end);
+            return match (live, output.json) {
+                (true, _) => output.line(&format!("\n{sentence}")),
+                (false, false) => output.line(sentence),
+                (false, true) => Ok(()),
+            };
+        }
+        tokio::time::sleep(left.map_or(watch.every, |left| left.min(watch.every))).await;
+    }
+}
+
+fn sentence(end: &str) -> &'static str {
+    match end {
+        "sold_out" => "Sold out.",
+        "closed" => "The time for claims is over.",
+        "ended" => "The template has ended.",
+        _ => "Watched for as long as asked.",
+    }
+}
+
+impl Look {
+    async fn at(api: &Api, template: i64) -> Result<Self, Failure> {
+        let stock = api.send(&Call::get(format!("/v1/templates/{template}/stock"))).await?;
+        let state = match api.send(&Call::get(format!("/v1/shop/templates/{template}"))).await {
+            Ok(page) => word(&page, "state"),
+            // Shoppers know of no drafts; whose stock it is was asked before.
+            Err(failure) if failure.kind == Kind::Refused => "draft".to_owned(),
+            Err(failure) => return Err(failure),
+        };
+        let number = |name: &str| stock.get(name).and_then(Value::as_i64);
+        let some = |name: &str| number(name).unwrap_or(0);
+        Ok(Self {
+            state,
+            total: some("total"),
+            landed: some("landed"),
+            left: number("gate_stock").unwrap_or_else(|| some("stock")),
+            in_flight: number("in_flight"),
+            drift: number("drift"),
+        })
+    }
+
+    /// Why there is nothing more to see. A sale is sold out once everything has landed.
+    fn end(&self) -> Option<&'static str> {
+        match self.state.as_str() {
+            "ended" => Some("ended"),
+            "closed" => Some("closed"),
+            _ if self.left <= 0 && self.in_flight.unwrap_or(0) == 0 => Some("sold_out"),
+            _ => None,
+        }
+    }
+
+    fn json(&self, elapsed: Duration, per_second: f64, end: Option<&str>) -> Value {
+        let Self { state, total, landed, left, in_flight, drift } = self;
+        json!({
+            "elapsed_s": rounded(elapsed.as_secs_f64()), "state": state, "total": total,
+            "landed": landed, "left": left, "in_flight": in_flight, "drift": drift,
+            "rate_per_s": rounded(per_second), "end": end,
+        })
+    }
+
+    fn plain_line(&self, elapsed: Duration, per_second: f64) -> String {
+        format!("{:>5.0}s  {}", elapsed.as_secs_f64(), self.figures(per_second))
+    }
+
+    fn bar_line(&self, per_second: f64) -> String {
+        let full = (BAR * self.percent() / 100).min(BAR);
+        format!("[{}{}] {}", "#".repeat(full), "-".repeat(BAR - full), self.figures(per_second))
+    }
+
+    fn figures(&self, per_second: f64) -> String {
+        let Self { state, total, landed, left, .. } = self;
+        let percent = self.percent();
+        let lag = self.in_flight.map_or("-".to_owned(), |count| count.to_string());
+        let figures = format!(
+            "{percent:>3}%  {landed}/{total} landed  {per_second:.0}/s  {left} left  lag {lag}  {state}"
+        );
+        match self.drift {
+            None | Some(0) => figures,
+            Some(drift) => format!("{figures}  DRIFT {drift}"),
+        }
+    }
+
+    /// How much of the total has landed.
+    fn percent(&self) -> usize {
+        let percent = self.landed.saturating_mul(100).checked_div(self.total);
+        usize::try_from(percent.unwrap_or(0)).unwrap_or(0)
+    }
+}
+
+/// Landed coupons a second.
+#[derive(Default)]
+struct Rate {
+    seen: VecDeque<(Duration, i64)>,
+}
+
+impl Rate {
+    /// Takes a look in; answers the rate over the last [`RATE_OVER`].
+    fn add(&mut self, at: Duration, landed: i64) -> f64 {
+        self.seen.push_back((at, landed));
+        // The oldest that is kept is just beyond the span, so that the whole span counts.
+        while self.seen.get(1).is_some_and(|(second, _)| at.saturating_sub(*second) >= RATE_OVER) {
+            self.seen.pop_front();
+        }
+        let Some((since, before)) = self.seen.front() else { return 0.0 };
+        let seconds = at.saturating_sub(*since).as_secs_f64();
+        let more = i32::try_from(landed - before).unwrap_or(i32::MAX);
+        if seconds > 0.0 { f64::from(more) / seconds } else { 0.0 }
+    }
+}
+
+fn rounded(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
+}
+
+fn word(value: &Value, name: &str) -> String {
+    value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(state: &str, left: i64, in_flight: Option<i64>) -> Look {
+        let state = state.to_owned();
+        Look { state, total: 1_000, landed: 873, left, in_flight, drift: None }
+    }
+
+    #[test]
+    fn it_ends_when_everything_has_landed_or_the_window_is_over() {
+        assert_eq!(look("open", 1, Some(0)).end(), None);
+        assert_eq!(look("sold_out", 0, Some(2)).end(), None, "two are on their way");
+        assert_eq!(look("sold_out", 0, Some(0)).end(), Some("sold_out"));
+        assert_eq!(look("closed", 7, None).end(), Some("closed"));
+        assert_eq!(look("ended", 7, None).end(), Some("ended"));
+        assert_eq!(look("draft", 7, None).end(), None);
+    }
+
+    #[test]
+    fn the_lines_say_landed_rate_left_and_lag() {
+        let look = look("open", 124, Some(3));
+        let figures = "87%  873/1000 landed  132/s  124 left  lag 3  open";
+        assert_eq!(look.plain_line(Duration::from_secs(12), 131.6), format!("   12s   {figures}"));
+        let bar = "[####################----]  ";
+        assert_eq!(look.bar_line(131.6), format!("{bar}{figures}"));
+        let drifting = Look { drift: Some(-2), in_flight: None, total: 0, ..look };
+        assert_eq!(
+            drifting.figures(0.0),
+            "  0%  873/0 landed  0/s  124 left  lag -  open  DRIFT -2"
+        );
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_last_seconds() {
+        let mut rate = Rate::default();
+        let mut last = 0.0;
+        for second in 0..20 {
+            let landed = if second < 10 { 100 * second } else { 1_000 };
+            last = rate.add(Duration::from_secs(second), landed.try_into().unwrap());
+            if second == 9 {
+                assert!((last - 100.0).abs() < 1e-9, "{last}");
+            }
+        }
+        assert!(last.abs() < 1e-9, "nothing landed any more: {last}");
+    }
+}
