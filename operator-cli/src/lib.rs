@@ -1,4 +1,4 @@
-//! The operator's command line. Each command is one call of the api ([`api`]), whose answer is printed as
+//! The operator's command line. Each command is one call of the api (`api`), whose answer is printed as
 //! it came, or as text; `watch` looks again and again, and dead letters are read from their topic.
 //!
 //! Architecture invariant: it has the api's rights and no others. No SQL, no Redis.
