@@ -4,7 +4,11 @@ use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use coupon::{
     Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
 };
-use sqlx::{Connection, MySqlConnection, Row, mysql::MySqlRow};
+use sqlx::{
+    Connection, MySql, MySqlConnection, Row,
+    mysql::{MySqlArguments, MySqlRow},
+    query::Query,
+};
 
 use crate::{
     StoreError,
@@ -34,36 +38,45 @@ async fn insert(
     template: &Template,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    let (valid_from, valid_until, valid_for_ms) = validity_columns(&template.validity);
-    sqlx::query(
+    let statement = sqlx::query(
         "insert into coupon_template (id, merchant_id, name, discount_kind, discount_value, \
          discount_cap, minimum_spend, currency, per_user_limit, max_per_claim, claim_starts_at, \
          claim_ends_at, valid_from, valid_until, valid_for_ms, state, version, created_at, \
          changed_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(template.id.0)
-    .bind(template.merchant_id.0)
-    .bind(&template.name)
-    .bind(template.discount.kind.code())
-    .bind(template.discount.value)
-    .bind(template.discount.cap)
-    .bind(template.discount.minimum_spend)
-    .bind(&template.discount.currency)
-    .bind(template.per_user_limit)
-    .bind(template.max_per_claim)
-    .bind(datetime(template.window.starts_at))
-    .bind(datetime(template.window.ends_at))
-    .bind(valid_from)
-    .bind(valid_until)
-    .bind(valid_for_ms)
-    .bind(template.state.code())
-    .bind(template.version)
-    .bind(datetime(now))
-    .bind(datetime(now))
-    .execute(connection)
-    .await
-    .map_err(StoreError::query("create the template"))?;
+    .bind(template.merchant_id.0);
+    bind_edited(statement, template)
+        .bind(template.state.code())
+        .bind(template.version)
+        .bind(datetime(now))
+        .bind(datetime(now))
+        .execute(connection)
+        .await
+        .map_err(StoreError::query("create the template"))?;
     Ok(())
+}
+
+/// Binds the columns that people write, in the table's order: `name` to `valid_for_ms`.
+pub(crate) fn bind_edited<'a>(
+    statement: Query<'a, MySql, MySqlArguments>,
+    template: &'a Template,
+) -> Query<'a, MySql, MySqlArguments> {
+    let (valid_from, valid_until, valid_for_ms) = validity_columns(&template.validity);
+    statement
+        .bind(&template.name)
+        .bind(template.discount.kind.code())
+        .bind(template.discount.value)
+        .bind(template.discount.cap)
+        .bind(template.discount.minimum_spend)
+        .bind(&template.discount.currency)
+        .bind(template.per_user_limit)
+        .bind(template.max_per_claim)
+        .bind(datetime(template.window.starts_at))
+        .bind(datetime(template.window.ends_at))
+        .bind(valid_from)
+        .bind(valid_until)
+        .bind(valid_for_ms)
 }
 
 /// The template, whoever owns it.

@@ -13,7 +13,11 @@ use chrono::{DateTime, Utc};
 use coupon::{MoveState, Template, TemplateId, TemplateState, Validity};
 use sqlx::{Connection, MySqlConnection};
 
-use crate::{StoreError, datetime::datetime, template::validity_columns};
+use crate::{
+    StoreError,
+    datetime::datetime,
+    template::{bind_edited, validity_columns},
+};
 
 /// How an edit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,34 +117,21 @@ async fn write(
     after: &Template,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
-    let (valid_from, valid_until, valid_for_ms) = validity_columns(&after.validity);
-    let done = sqlx::query(
+    let statement = sqlx::query(
         "update coupon_template set name = ?, discount_kind = ?, discount_value = ?, \
          discount_cap = ?, minimum_spend = ?, currency = ?, per_user_limit = ?, \
          max_per_claim = ?, claim_starts_at = ?, claim_ends_at = ?, valid_from = ?, \
          valid_until = ?, valid_for_ms = ?, version = version + 1, changed_at = ? \
          where id = ? and merchant_id = ? and version = ?",
-    )
-    .bind(&after.name)
-    .bind(after.discount.kind.code())
-    .bind(after.discount.value)
-    .bind(after.discount.cap)
-    .bind(after.discount.minimum_spend)
-    .bind(&after.discount.currency)
-    .bind(after.per_user_limit)
-    .bind(after.max_per_claim)
-    .bind(datetime(after.window.starts_at))
-    .bind(datetime(after.window.ends_at))
-    .bind(valid_from)
-    .bind(valid_until)
-    .bind(valid_for_ms)
-    .bind(datetime(now))
-    .bind(before.id.0)
-    .bind(before.merchant_id.0)
-    .bind(before.version)
-    .execute(transaction)
-    .await
-    .map_err(StoreError::query("edit the template"))?;
+    );
+    let done = bind_edited(statement, after)
+        .bind(datetime(now))
+        .bind(before.id.0)
+        .bind(before.merchant_id.0)
+        .bind(before.version)
+        .execute(transaction)
+        .await
+        .map_err(StoreError::query("edit the template"))?;
     Ok(done.rows_affected() == 1)
 }
 

@@ -160,7 +160,8 @@ impl Consumer {
                 next = stream.next() => next,
                 () = self.is_stuck() => {
                     drop(stream);
-                    self.replace(client)?;
+                    drop(client);
+                    self.replace()?;
                     continue;
                 }
             };
@@ -242,21 +243,21 @@ impl Consumer {
         }
     }
 
-    /// Puts a fresh client in the place of `stuck`, which is heard no more.
-    fn replace(&self, stuck: Arc<Client>) -> Result<(), TopicError> {
+    /// Puts a fresh client in the place of the one that is stuck, which is heard no more.
+    fn replace(&self) -> Result<(), TopicError> {
         warn!(
             lost_for_ms = self.rejoin_within.as_millis(),
             "partitions were lost and no assignment came: joining the group anew"
         );
-        let member = stuck.context().retire();
+        let member = self.client().context().retire();
         let fresh: Client = StreamConsumer::from_config_and_context(&self.config, member)
             .map_err(TopicError::Client)?;
         subscribe(&fresh, &self.topics)?;
         let mut client = self.client.write().unwrap_or_else(PoisonError::into_inner);
-        let kept = mem::replace(&mut *client, Arc::new(fresh));
+        let stuck = mem::replace(&mut *client, Arc::new(fresh));
         drop(client);
         // Its end may wait for what it is stuck on.
-        thread::spawn(move || drop((stuck, kept)));
+        thread::spawn(move || drop(stuck));
         Ok(())
     }
 }
