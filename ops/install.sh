@@ -33,7 +33,8 @@ missing_packages() {
   want g++ 'compiles the bundled Kafka client library' have g++
   want make 'drives that compilation' have make
   want pkg-config 'lets the build find OpenSSL and zlib' have pkg-config
-  want libssl-dev 'OpenSSL headers, for the binlog reader' pkg-config --exists openssl
+  want libssl-dev 'OpenSSL headers, for TLS and the binlog reader' pkg-config --exists openssl
+  want openssl 'certificates for servers of tests' have openssl
   want zlib1g-dev 'compression of Kafka messages' pkg-config --exists zlib
   want util-linux 'setpriv and setsid: servers end with their owner, or outlive it, as asked' have setpriv
   want mariadb-server-core 'MariaDB, the truth (no system service is installed)' have mariadbd

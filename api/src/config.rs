@@ -36,7 +36,8 @@ pub struct Config {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
 
-    /// The gate's Redis: redis://host:port, a master with noeviction.
+    /// The gate's Redis: redis://host:port, with TLS rediss://, by sentinels
+    /// redis+sentinel://host:port,host:port/NAME; a master with noeviction.
     #[arg(
         long,
         env = "GATE_REDIS_URL",
@@ -45,7 +46,7 @@ pub struct Config {
     )]
     pub gate_redis_url: Secret,
 
-    /// The view's Redis: redis://host:port.
+    /// The view's Redis, addressed like the gate's.
     #[arg(
         long,
         env = "VIEW_REDIS_URL",
@@ -54,7 +55,8 @@ pub struct Config {
     )]
     pub view_redis_url: Secret,
 
-    /// Kafka's brokers: host:port, comma separated. The api reads template changes there.
+    /// Kafka's brokers: host:port, comma separated; with TLS ssl://host:port,host:port?ssl-ca=FILE. The api
+    /// reads template changes there.
     #[arg(long, env = "KAFKA_BROKERS", default_value = "127.0.0.1:9092")]
     pub kafka_brokers: String,
 

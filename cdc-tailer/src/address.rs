@@ -28,13 +28,29 @@ pub(crate) enum AddressError {
     NoPassword,
     /// The binlog connection cannot be encrypted.
     #[error(
-        "DATABASE_URL asks for TLS, which the binlog connection does not have; lead it through a \
-         local tunnel (stunnel, ssh -L) and drop ssl-mode from the URL"
+        "DATABASE_URL asks for TLS, which the binlog connection does not have: name the near end of a \
+         tunnel to the server in BINLOG_ADDRESS (stunnel, ssh -L), or the server itself if nobody is \
+         on the way to it"
     )]
     Tls,
+    /// Not a host and a port.
+    #[error("BINLOG_ADDRESS is not of the form host:port")]
+    Place,
 }
 
 impl Address {
+    /// Where the binlog is read: at `place`, `host:port`, if that is given.
+    pub(crate) fn of_binlog(url: &str, place: Option<&str>) -> Result<Self, AddressError> {
+        let Some(place) = place else { return Self::parse(url) };
+        let (url, _) = url.split_once('?').unwrap_or((url, ""));
+        let (host, port) = place.rsplit_once(':').ok_or(AddressError::Place)?;
+        let port = port.parse().map_err(|_| AddressError::Place)?;
+        if host.is_empty() {
+            return Err(AddressError::Place);
+        }
+        Ok(Self { host: host.to_owned(), port, ..Self::parse(url)? })
+    }
+
     pub(crate) fn parse(url: &str) -> Result<Self, AddressError> {
         let rest = url.strip_prefix("mysql://").or_else(|| url.strip_prefix("mariadb://"));
         let rest = rest.ok_or(AddressError::Malformed)?;
@@ -72,7 +88,9 @@ impl fmt::Debug for Address {
 fn demands_tls(parameter: &str) -> bool {
     let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
     let value = value.to_ascii_lowercase();
-    name.eq_ignore_ascii_case("ssl-mode") && !matches!(value.as_str(), "disabled" | "preferred")
+    // The driver of the queries takes both names.
+    let is_mode = ["ssl-mode", "sslmode"].iter().any(|mode| name.eq_ignore_ascii_case(mode));
+    is_mode && !matches!(value.as_str(), "disabled" | "preferred")
 }
 
 /// Resolves `%41`.
@@ -116,5 +134,17 @@ mod tests {
         assert_eq!(error("mysql://u@h/d"), AddressError::NoPassword);
         assert_eq!(error("mysql://u:p@h:port/d"), AddressError::Malformed);
         assert_eq!(error("mysql://u:p@h/d?ssl-mode=REQUIRED"), AddressError::Tls);
+        assert_eq!(error("mysql://u:p@h/d?sslmode=verify_ca"), AddressError::Tls);
+    }
+
+    #[test]
+    fn the_binlog_may_be_read_elsewhere_without_the_tls_of_the_queries() {
+        let url = "mysql://u:p@db.example:3306/coupon?ssl-mode=VERIFY_IDENTITY";
+        let address = Address::of_binlog(url, Some("127.0.0.1:3307")).unwrap();
+        assert_eq!(format!("{address:?}"), "u@127.0.0.1:3307");
+        assert_eq!(Address::of_binlog(url, None).unwrap_err(), AddressError::Tls);
+        for place in ["127.0.0.1", ":3306", "h:port", ""] {
+            assert_eq!(Address::of_binlog(url, Some(place)).unwrap_err(), AddressError::Place);
+        }
     }
 }

@@ -39,7 +39,12 @@ pub struct Config {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
 
-    /// Kafka brokers, host:port, separated by commas.
+    /// Where the binlog is read, host:port, if not at the database's own address: the near end of a
+    /// tunnel. The binlog connection has no TLS, whatever the URL says of the other ones.
+    #[arg(long, env = "BINLOG_ADDRESS")]
+    pub binlog_address: Option<String>,
+
+    /// Kafka brokers, host:port, separated by commas; with TLS ssl://host:port,host:port?ssl-ca=FILE.
     #[arg(long, env = "KAFKA_BROKERS", required_unless_present = "dry_run")]
     pub kafka_brokers: Option<String>,
 

@@ -48,7 +48,7 @@ pub async fn run(
         part,
         names: TopicNames::new(&config.topic_prefix),
         database: mysql_store::connect::database_of(url)?,
-        address: Address::parse(url)?,
+        address: Address::of_binlog(url, config.binlog_address.as_deref())?,
     };
     if config.dry_run {
         return dry_run::run(&ground, stop).await;

@@ -27,7 +27,8 @@ pub struct Config {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
 
-    /// Kafka brokers, `host:port`, separated by commas.
+    /// Kafka brokers, `host:port`, separated by commas; with TLS
+    /// `ssl://host:port,host:port?ssl-ca=FILE`.
     #[arg(long, env = "KAFKA_BROKERS")]
     pub kafka_brokers: String,
 

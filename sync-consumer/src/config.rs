@@ -13,15 +13,17 @@ pub struct Config {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
 
-    /// The view's Redis, `redis://host:port`.
+    /// The view's Redis, `redis://host:port`; with TLS `rediss://`, by sentinels
+    /// `redis+sentinel://host:port,host:port/NAME`.
     #[arg(long, env = "VIEW_REDIS_URL", hide_env_values = true)]
     pub view_redis_url: Secret,
 
-    /// The gate's Redis, `redis://host:port`, a master with noeviction.
+    /// The gate's Redis, addressed like the view's: a master with noeviction.
     #[arg(long, env = "GATE_REDIS_URL", hide_env_values = true)]
     pub gate_redis_url: Secret,
 
-    /// Kafka brokers, `host:port`, separated by commas.
+    /// Kafka brokers, `host:port`, separated by commas; with TLS
+    /// `ssl://host:port,host:port?ssl-ca=FILE`.
     #[arg(long, env = "KAFKA_BROKERS")]
     pub kafka_brokers: String,
 

@@ -10,6 +10,7 @@
 //! [`Tie::Detached`] stays, and is found again through its record in the folder (see [`records`]).
 //! Readiness is always an answer of the server itself, never elapsed time.
 
+mod certificates;
 mod child;
 mod datadir;
 mod endpoints;
@@ -23,6 +24,8 @@ mod mariadb;
 mod mysql;
 mod own_broker;
 mod own_database;
+mod own_pair;
+mod own_sentinel;
 mod own_view;
 mod paths;
 mod platform;
@@ -35,6 +38,7 @@ mod servers;
 mod test_servers;
 pub mod token;
 
+pub use certificates::Certificates;
 pub use child::Tie;
 pub use endpoints::Endpoints;
 pub use env_file::EnvFile;
@@ -43,9 +47,12 @@ pub use fake_clock::FakeClock;
 pub use golden::golden;
 pub use own_broker::OwnBroker;
 pub use own_database::OwnDatabase;
+pub use own_pair::OwnPair;
+pub use own_sentinel::OwnSentinel;
 pub use own_view::OwnView;
 pub use paths::project_root;
 pub use platform::{Platform, PlatformOptions};
+pub use ports::free as free_port;
 pub use process::Process;
 pub use servers::{Flavor, Options, Servers};
 pub use test_servers::{Scope, TestServers};

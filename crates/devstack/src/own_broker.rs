@@ -1,10 +1,10 @@
 //! [`OwnBroker`]: a Kafka node of one test alone.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::datadir::copy_folder;
-use crate::{Error, Options, Process, Result, kafka, paths};
+use crate::{Certificates, Error, Options, Process, Result, kafka, paths, ports};
 
 /// Its data, and the same as they were before its first start.
 const DATA: &str = "kafka/data";
@@ -24,11 +24,44 @@ impl OwnBroker {
     /// # Errors
     /// As [`Process::start`].
     pub async fn start(name: &str) -> Result<Self> {
-        let dir = paths::project_root().join(".dev/test/own").join(name);
-        // What a run that was killed has left.
-        drop(fs::remove_dir_all(&dir));
-        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        Self::begin(folder(name)?, |_| Ok(())).await
+    }
+
+    /// The same, and it listens with TLS too, on the second port given back.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn with_tls(name: &str, certificates: &Certificates) -> Result<(Self, u16)> {
+        let port = ports::free()?;
+        let broker = Self::begin(folder(name)?, |dir| {
+            let home = dir.join("kafka");
+            let read = |name: &str| {
+                let file = home.join(name);
+                fs::read_to_string(&file).map_err(Error::file("read", file))
+            };
+            let (plain, controller) = (read("port")?, read("controller-port")?);
+            // Of two lines for one setting the later one holds.
+            let properties = format!(
+                "{}\n\
+                 listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},\
+                 SSL://127.0.0.1:{port}\n\
+                 advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{port}\n\
+                 listener.security.protocol.map=\
+                 PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL\n\
+                 ssl.keystore.type=PEM\n\
+                 ssl.keystore.location={}\n",
+                read("server.properties")?,
+                certificates.keystore()
+            );
+            let file = home.join("server.properties");
+            fs::write(&file, properties).map_err(Error::file("write", file))
+        });
+        Ok((broker.await?, port))
+    }
+
+    async fn begin(dir: PathBuf, set: impl FnOnce(&Path) -> Result<()>) -> Result<Self> {
         let mut server = kafka::prepare(&dir, &Options::default())?;
+        set(&dir)?;
         copy_folder(&dir.join(DATA), &dir.join(FORMATTED))?;
         server.start().await?;
         Ok(Self { server, dir })
@@ -66,6 +99,15 @@ impl OwnBroker {
     pub fn brokers(&self) -> String {
         self.server.address().to_string()
     }
+}
+
+/// Its folder, empty.
+fn folder(name: &str) -> Result<PathBuf> {
+    let dir = paths::project_root().join(".dev/test/own").join(name);
+    // What a run that was killed has left.
+    drop(fs::remove_dir_all(&dir));
+    fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+    Ok(dir)
 }
 
 impl Drop for OwnBroker {

@@ -20,7 +20,10 @@ const TRIES: usize = 200;
 static TAKEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
 
 /// A port nobody listens on.
-pub(crate) fn free() -> Result<u16> {
+///
+/// # Errors
+/// There is none.
+pub fn free() -> Result<u16> {
     (0..TRIES)
         .map(|_| fastrand::u16(LOWEST..=HIGHEST))
         .find(|port| take(*port))

@@ -8,7 +8,7 @@ use std::{io, str::FromStr, time::Duration};
 
 use sqlx::{
     ConnectOptions, Connection, Executor, MySql, MySqlConnection, MySqlPool,
-    mysql::{MySqlConnectOptions, MySqlPoolOptions},
+    mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode},
     pool::PoolConnection,
 };
 use tokio::time::timeout;
@@ -41,10 +41,11 @@ const LANDER_LOCK_WAIT_SECONDS: u32 = 3;
 /// inside a transaction frees the hot row. Landers ping more often than this.
 pub const LANDER_IDLE_SECONDS: u32 = 5;
 
-/// Parses a `mysql://` URL.
+/// Parses a `mysql://` URL. TLS is what its `ssl-mode` says, and none where it says nothing: the driver's
+/// own default would take whatever certificate a server shows, which costs and protects nobody.
 ///
 /// # Errors
-/// It is not one.
+/// It is not one, or has certificates and no `ssl-mode`.
 pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     // The driver itself takes any scheme and would try host and port of another server's URL.
     let parsed = if url.starts_with("mysql://") {
@@ -52,14 +53,24 @@ pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     } else {
         Err(sqlx::Error::Configuration("the scheme is not mysql".into()))
     };
-    parsed
-        .map(|options| {
-            options
-                .statement_cache_capacity(STATEMENTS_CACHED)
-                .charset("utf8mb4")
-                .disable_statement_logging()
-        })
-        .map_err(|source| StoreError::Url { what: "DATABASE_URL", source })
+    let options = parsed.map_err(|source| StoreError::Url { what: "DATABASE_URL", source })?;
+    let options = options
+        .statement_cache_capacity(STATEMENTS_CACHED)
+        .charset("utf8mb4")
+        .disable_statement_logging();
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let names = |wanted: &[&str]| {
+        let mut named = query.split('&').map(|option| option.split('=').next().unwrap_or_default());
+        named.any(|name| wanted.contains(&name))
+    };
+    match (names(&["ssl-mode", "sslmode"]), names(&["ssl-ca", "sslca", "ssl-cert", "sslcert"])) {
+        (true, _) => Ok(options),
+        (false, true) => Err(StoreError::Settings(
+            "DATABASE_URL names certificates but no ssl-mode: add ssl-mode=VERIFY_IDENTITY"
+                .to_owned(),
+        )),
+        (false, false) => Ok(options.ssl_mode(MySqlSslMode::Disabled)),
+    }
 }
 
 /// The database that a URL names.

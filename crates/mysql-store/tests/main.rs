@@ -14,6 +14,7 @@ mod reread;
 mod schema;
 mod stock;
 mod template;
+mod tls;
 mod user_coupon;
 mod user_view;
 mod validity;

@@ -10,10 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redis::{
-    AsyncConnectionConfig, Client, IntoConnectionInfo, aio::MultiplexedConnection,
-    io::tcp::TcpSettings,
-};
+use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
+use redis_address::RedisAddress;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
@@ -48,7 +46,7 @@ impl fmt::Display for Run {
 /// The gate's Redis; clones share one multiplexed connection.
 #[derive(Clone)]
 pub struct GateRedis {
-    client: Client,
+    address: Arc<RedisAddress>,
     state: Arc<Mutex<State>>,
 }
 
@@ -72,15 +70,11 @@ impl GateRedis {
     /// Connects and checks that the server is fit to be a gate: a master that never evicts.
     ///
     /// # Errors
-    /// The address is not a `redis://` URL, the server does not answer, or it is not fit.
+    /// The address is not one of a Redis, the server does not answer, or it is not fit.
     pub async fn connect(url: &str) -> Result<Self, GateError> {
-        let unfit = |error: redis::RedisError| {
-            GateError::Unfit(format!("GATE_REDIS_URL is not a redis://host:port URL ({error})"))
-        };
-        let info = url.into_connection_info().map_err(unfit)?;
-        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        let client = Client::open(info).map_err(unfit)?;
-        let redis = Self { client, state: Arc::default() };
+        let address = RedisAddress::parse(url)
+            .map_err(|error| GateError::Unfit(format!("GATE_REDIS_URL {error}")))?;
+        let redis = Self { address: Arc::new(address), state: Arc::default() };
         redis.live().await?;
         Ok(redis)
     }
@@ -133,11 +127,7 @@ impl GateRedis {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_MAX))
             .set_response_timeout(Some(ANSWER_MAX));
-        let mut connection = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(unreachable)?;
+        let mut connection = self.address.connect(&config).await.map_err(unreachable)?;
         let info: String =
             redis::cmd("INFO").query_async(&mut connection).await.map_err(unreachable)?;
         Ok(Live { run: fit_run(&info)?, connection, generation })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeZone, Utc};
 use coupon::{Claim, ClaimId, Epoch, Numbers, TemplateId, UserId};
-use redis::{FromRedisValue, ScriptInvocation, Value};
+use redis::{ErrorKind, FromRedisValue, ScriptInvocation, ServerErrorKind, Value};
 
 use crate::{GateError, GateRedis, RequestState, connection::Live, keys::Keys, scripts::Scripts};
 
@@ -201,7 +201,15 @@ impl Gate {
                 self.redis.forget(live).await;
                 Err(GateError::Unknown { call, source })
             }
-            Err(source) => Err(GateError::Refused { call, source }),
+            Err(source) => {
+                // No master any more, or not yet: whoever is, is found by the next connection.
+                if let ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) =
+                    source.kind()
+                {
+                    self.redis.forget(live).await;
+                }
+                Err(GateError::Refused { call, source })
+            }
         }
     }
 }

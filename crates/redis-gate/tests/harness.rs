@@ -114,11 +114,7 @@ impl TestGate {
 
     /// Sends any command.
     pub(crate) async fn send(&self, words: &[&str]) {
-        let mut command = redis::cmd(words[0]);
-        for word in &words[1..] {
-            command.arg(word);
-        }
-        let _: redis::Value = command.query_async(&mut self.redis.clone()).await.unwrap();
+        send(&mut self.redis.clone(), words).await;
     }
 
     /// Every key of this gate with all that it holds.
@@ -148,11 +144,16 @@ impl TestGate {
 type Memory = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// A connection of the test's own.
-async fn raw(url: &str) -> MultiplexedConnection {
+pub(crate) async fn raw(url: &str) -> MultiplexedConnection {
     // Under the load of other builds a look may take its time.
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let client = redis::Client::open(url).unwrap();
     client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
+}
+
+/// Sends any command.
+pub(crate) async fn send(redis: &mut MultiplexedConnection, words: &[&str]) -> redis::Value {
+    redis::cmd(words[0]).arg(&words[1..]).query_async(redis).await.unwrap()
 }
 
 /// A Redis that a test may damage; it ends with the test.

@@ -6,5 +6,6 @@ mod life;
 mod model;
 mod operator;
 mod rebuild;
+mod sentinel;
 mod server;
 mod verdicts;

@@ -13,9 +13,10 @@ use std::{
 };
 
 use redis::{
-    AsyncConnectionConfig, ErrorKind, InfoDict, IntoConnectionInfo, RedisError, ServerErrorKind,
-    aio::MultiplexedConnection, io::tcp::TcpSettings,
+    AsyncConnectionConfig, ErrorKind, InfoDict, RedisError, ServerErrorKind,
+    aio::MultiplexedConnection,
 };
+use redis_address::RedisAddress;
 use tokio::{sync::Mutex, time::Instant};
 use tracing::{info, warn};
 
@@ -45,7 +46,7 @@ pub type GenerationFuture =
 
 /// The reconnecting handle.
 pub(crate) struct Connection {
-    client: redis::Client,
+    address: RedisAddress,
     generation_of: GenerationOf,
     live: RwLock<Option<Live>>,
     /// Held while connecting, so that one caller connects and the others wait for it.
@@ -72,10 +73,8 @@ struct Attempts {
 
 impl Connection {
     pub(crate) fn new(url: &str, generation_of: GenerationOf) -> Result<Self, ViewError> {
-        let settings = TcpSettings::default().set_nodelay(true);
-        let server = url.into_connection_info().map_err(ViewError::Url)?.set_tcp_settings(settings);
-        let client = redis::Client::open(server).map_err(ViewError::Url)?;
-        Ok(Self { client, generation_of, live: RwLock::new(None), attempts: Mutex::default() })
+        let address = RedisAddress::parse(url).map_err(ViewError::Url)?;
+        Ok(Self { address, generation_of, live: RwLock::new(None), attempts: Mutex::default() })
     }
 
     /// The connection, made anew if it was lost.
@@ -135,11 +134,7 @@ impl Connection {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_MAX))
             .set_response_timeout(Some(RESPONSE_MAX));
-        let mut commands = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(ViewError::Connect)?;
+        let mut commands = self.address.connect(&config).await.map_err(ViewError::Connect)?;
         let run_id = run_id(&mut commands).await?;
         let generation =
             (self.generation_of)(run_id.clone()).await.map_err(ViewError::Generation)?;

@@ -3,15 +3,16 @@
 use std::error::Error;
 
 use coupon::UserId;
+use redis_address::AddressError;
 use thiserror::Error;
 
 /// A failed operation on the view. Except for [`ViewError::WrongType`] its effect is unknown; every
 /// operation may be repeated until it is known.
 #[derive(Debug, Error)]
 pub enum ViewError {
-    /// The address cannot be understood.
-    #[error("VIEW_REDIS_URL is not a redis://host:port URL")]
-    Url(#[source] redis::RedisError),
+    /// The address cannot be used.
+    #[error("VIEW_REDIS_URL {0}")]
+    Url(AddressError),
 
     /// No connection, and the last attempt at one was a moment ago.
     #[error("the view's Redis is not connected")]

@@ -24,13 +24,13 @@ struct Generation {
 
 /// What all processes of a platform go by.
 #[derive(Clone, Default)]
-struct Platform {
+pub(crate) struct Platform {
     generation: Arc<Mutex<Generation>>,
 }
 
 impl Platform {
     /// Another process, on connections that follow the wire.
-    async fn process(&self, url: &str) -> Result<ViewStore, ViewError> {
+    pub(crate) async fn process(&self, url: &str) -> Result<ViewStore, ViewError> {
         let stored = Arc::clone(&self.generation);
         let generation_of = Box::new(move |run_id| -> GenerationFuture {
             let mut stored = stored.lock().unwrap();
@@ -43,7 +43,7 @@ impl Platform {
         ViewStore::connect(url, "", generation_of).await
     }
 
-    fn number(&self) -> i64 {
+    pub(crate) fn number(&self) -> i64 {
         self.generation.lock().unwrap().number
     }
 }
@@ -90,7 +90,7 @@ impl Pair {
 
 /// Asks until the answer is a view's: the first call may meet the dead connection, and those after it
 /// the pause between two attempts to connect.
-async fn ask(store: &ViewStore) -> PageAnswer {
+pub(crate) async fn ask(store: &ViewStore) -> PageAnswer {
     let asking = async {
         loop {
             match store.page(USER, &first(10)).await {

@@ -8,3 +8,4 @@ mod interleavings;
 mod page;
 mod reader;
 mod rebuild;
+mod sentinel;

@@ -11,7 +11,7 @@ use rdkafka::{
 };
 use tracing::{debug, info, warn};
 
-use crate::TopicError;
+use crate::{TopicError, brokers};
 
 /// How long a client waits for its first broker: long enough for a broker that starts together with
 /// us (2–5 s), short enough for somebody who mistyped the address.
@@ -29,8 +29,8 @@ const RECONNECT_MAX_MS: &str = "1000";
 /// The settings every client starts from.
 pub(crate) fn base_config(brokers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
+    brokers::set(&mut config, brokers);
     config
-        .set("bootstrap.servers", brokers)
         .set("socket.nagle.disable", "true")
         .set("socket.keepalive.enable", "true")
         .set("socket.timeout.ms", SOCKET_TIMEOUT_MS)

@@ -5,11 +5,13 @@ use std::time::Duration;
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode as Code};
 use thiserror::Error;
 
+use crate::brokers;
+
 /// A failed operation on a topic.
 #[derive(Debug, Error)]
 pub enum TopicError {
     /// No broker of the list answered in time.
-    #[error("no Kafka broker answered at {brokers} within {waited:?} (KAFKA_BROKERS)")]
+    #[error("no Kafka broker answered at {brokers} within {waited:?} (KAFKA_BROKERS){}", hint(.brokers))]
     Unreachable {
         /// The addresses tried.
         brokers: String,
@@ -93,6 +95,16 @@ pub enum TopicError {
     /// A blocking call on the client panicked or the runtime is going away.
     #[error("the Kafka client stopped in the middle of a call")]
     Interrupted(#[source] tokio::task::JoinError),
+}
+
+/// Where the reason is, if the way to the brokers has more than one.
+fn hint(brokers: &str) -> &'static str {
+    if brokers::are_by_tls(brokers) {
+        "; a certificate that was not accepted is in the log, in the Kafka client's words: ssl-ca must be \
+         the CA of the broker's certificate, and the certificate for its host"
+    } else {
+        ""
+    }
 }
 
 impl TopicError {

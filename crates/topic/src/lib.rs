@@ -8,6 +8,7 @@
 //! time), [`Consumer`] (a group's member), [`TableReader`] (a whole topic, from its beginning).
 
 mod admin;
+mod brokers;
 mod client;
 mod consumer;
 mod error;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use devstack::{OwnBroker, TestServers};
+use devstack::{Certificates, OwnBroker, TestServers};
 use topic::{
     Consumer, ConsumerOptions, FencedWriter, Found, HEADER_TRACE_PARENT, Message, OrderedProducer,
     Place, Producer, ProducerOptions, Record, TableReader, TopicError, TopicLayout, TopicNames,
@@ -314,4 +314,38 @@ async fn a_client_that_lost_its_partitions_and_hears_no_more_is_replaced_and_goe
     assert_eq!(after.payload.as_deref(), Some(b"after".as_slice()), "what was committed is done");
     assert_eq!((consumer.rebalances().borrow().all().len(), consumer.replaced()), (2, 1));
     consumer.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_tls_messages_go_to_a_broker_of_the_named_ca_and_to_no_other() {
+    let certificates = Certificates::make("topic-tls-ca").unwrap();
+    let other = Certificates::make("topic-tls-other-ca").unwrap();
+    let (broker, port) = OwnBroker::with_tls("topic-tls", &certificates).await.unwrap();
+    let at = |host: &str, by: &Certificates| format!("ssl://{host}:{port}?ssl-ca={}", by.ca());
+    let brokers = at("127.0.0.1", &certificates);
+    let names = TopicNames::new("tls");
+    let layout = TopicLayout { partitions: 2, replication: 1 };
+    ensure_topics(&brokers, &names, &layout).await.unwrap();
+    let test = Test { brokers, names };
+    let (producer, topic) = (test.producer().await, test.names.expiry());
+    producer.send(&topic, Some(1), b"k", b"by tls", &[]).await.unwrap();
+    let consumer = test.join(&topic).await;
+    assert_eq!(take(&consumer, 1).await[0].payload.as_deref(), Some(&b"by tls"[..]));
+    consumer.close().await.unwrap();
+
+    let refused = [
+        at("127.0.0.1", &other),
+        format!("ssl://127.0.0.1:{port}"),
+        // No TLS there.
+        format!("ssl://{}?ssl-ca={}", broker.brokers(), certificates.ca()),
+    ];
+    let refused = refused.map(|brokers| {
+        let names = test.names.clone();
+        tokio::spawn(async move { ensure_topics(&brokers, &names, &layout).await.unwrap_err() })
+    });
+    for error in refused {
+        let error = error.await.unwrap();
+        assert!(matches!(error, TopicError::Unreachable { .. }), "{error:?}");
+        assert!(error.to_string().contains("ssl-ca must be the CA of the broker's"), "{error}");
+    }
 }

@@ -1,0 +1,56 @@
+//! TLS is what the address says, and never less.
+
+use devstack::{Certificates, Flavor, OwnDatabase, TestServers};
+use mysql_store::{MySqlConnection, StoreError, connect};
+use sqlx::Row;
+
+/// The server's own word for how a connection is encrypted; empty: not at all.
+async fn cipher(connection: &mut MySqlConnection) -> String {
+    let row = sqlx::raw_sql("show session status like 'Ssl_cipher'").fetch_one(connection).await;
+    row.unwrap().try_get_unchecked(1).unwrap()
+}
+
+/// The whole chain of an error.
+fn said(error: &StoreError) -> String {
+    let source = std::error::Error::source(error).map(ToString::to_string);
+    format!("{error}: {}", source.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn every_connection_is_encrypted_to_a_server_of_the_named_ca_and_to_no_other() {
+    let certificates = Certificates::make("mysql-tls-ca").unwrap();
+    let other = Certificates::make("mysql-tls-other-ca").unwrap();
+    let (certificate, key) = (certificates.certificate(), certificates.key());
+    let settings = [format!("--ssl-cert={certificate}"), format!("--ssl-key={key}")];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let server = OwnDatabase::start("mysql-tls", Flavor::Mariadb, &settings).await.unwrap();
+    let with = |mode: &str, by: &Certificates| {
+        format!("{}?ssl-mode={mode}&ssl-ca={}", server.url(), by.ca())
+    };
+    for mode in ["VERIFY_CA", "VERIFY_IDENTITY"] {
+        let url = with(mode, &certificates);
+        let pool = connect::pool(&url, 1).await.unwrap();
+        let pooled = connect::acquire(&pool).await.unwrap().detach();
+        let lander = connect::lander(&url).await.unwrap();
+        for mut connection in [pooled, lander, connect::single(&url).await.unwrap()] {
+            assert!(!cipher(&mut connection).await.is_empty(), "{mode}");
+        }
+        let error = connect::single(&with(mode, &other)).await.unwrap_err();
+        assert!(said(&error).contains("certificate verify failed"), "{}", said(&error));
+    }
+    // By another name than its certificate has.
+    let elsewhere = with("VERIFY_IDENTITY", &certificates).replacen("127.0.0.1", "127.0.0.2", 1);
+    assert!(connect::single(&elsewhere).await.is_err());
+    // Who does not ask for TLS does not pay for it.
+    let mut plain = connect::single(&server.url()).await.unwrap();
+    assert_eq!(cipher(&mut plain).await, "");
+}
+
+#[tokio::test]
+async fn an_address_that_demands_tls_is_never_served_without() {
+    let url = TestServers::shared().endpoints().database_url.clone();
+    let error = connect::single(&format!("{url}?ssl-mode=REQUIRED")).await.unwrap_err();
+    assert!(said(&error).contains("server does not support TLS"), "{}", said(&error));
+    let error = connect::single(&format!("{url}?ssl-ca=/etc/ca.pem")).await.unwrap_err();
+    assert!(error.to_string().contains("add ssl-mode=VERIFY_IDENTITY"), "{error}");
+}

@@ -1,0 +1,168 @@
+//! On real servers: Redis and sentinels, with TLS and without.
+#![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
+
+use std::{net::SocketAddr, time::Duration};
+
+use devstack::{Certificates, OwnPair, OwnSentinel, OwnView, free_port};
+use redis::{AsyncConnectionConfig, RedisResult, aio::MultiplexedConnection};
+use redis_address::RedisAddress;
+
+/// Longest wait for a failover: half a second of silence, an election and a promotion.
+const AT_LAST: Duration = Duration::from_secs(30);
+
+/// An address where nobody listens.
+const NOBODY: &str = "127.0.0.1:1";
+
+async fn connect(address: &RedisAddress) -> RedisResult<MultiplexedConnection> {
+    address.connect(&AsyncConnectionConfig::new()).await
+}
+
+async fn reach(url: &str) -> RedisResult<MultiplexedConnection> {
+    connect(&RedisAddress::parse(url).unwrap()).await
+}
+
+/// Connects again and again, as those who need a server do.
+async fn at_last(address: &RedisAddress) -> MultiplexedConnection {
+    let reaching = async {
+        loop {
+            match connect(address).await {
+                Ok(connection) => return connection,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    tokio::time::timeout(AT_LAST, reaching).await.unwrap()
+}
+
+async fn send(connection: &mut MultiplexedConnection, words: &[&str]) -> redis::Value {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]).query_async(connection).await.unwrap()
+}
+
+async fn text(connection: &mut MultiplexedConnection, words: &[&str]) -> String {
+    redis::from_redis_value(send(connection, words).await).unwrap()
+}
+
+/// The port that a server says it listens on.
+async fn port_of(connection: &mut MultiplexedConnection) -> u16 {
+    let (_, port): (String, u16) =
+        redis::cmd("CONFIG").arg("GET").arg("port").query_async(connection).await.unwrap();
+    port
+}
+
+fn strs(settings: &[String]) -> Vec<&str> {
+    settings.iter().map(String::as_str).collect()
+}
+
+/// A server that listens with TLS too, and its address by that.
+async fn with_tls(name: &str, certificates: &Certificates) -> (OwnView, SocketAddr) {
+    let port = free_port().unwrap();
+    let settings = certificates.redis_settings(port);
+    let server = OwnView::start(name, &strs(&settings)).await.unwrap();
+    (server, SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+#[tokio::test]
+async fn tls_reaches_a_server_of_the_named_ca_under_its_own_name_and_no_other() {
+    let certificates = Certificates::make("address-tls-ca").unwrap();
+    let other = Certificates::make("address-tls-other-ca").unwrap();
+    let (server, tls) = with_tls("address-tls", &certificates).await;
+    let (ca, port) = (certificates.ca(), tls.port());
+    let mut plain = reach(&server.url()).await.unwrap();
+    send(&mut plain, &["CONFIG", "SET", "bind", "127.0.0.1 127.0.0.2"]).await;
+
+    for host in ["127.0.0.1", "localhost"] {
+        let mut reached = reach(&format!("rediss://{host}:{port}?ssl-ca={ca}")).await.unwrap();
+        assert_eq!(text(&mut reached, &["PING"]).await, "PONG");
+    }
+    let wrong = [
+        format!("rediss://127.0.0.1:{port}?ssl-ca={}", other.ca()),
+        format!("rediss://127.0.0.1:{port}"),
+        format!("rediss://127.0.0.2:{port}?ssl-ca={ca}"),
+    ];
+    for url in wrong {
+        let error = reach(&url).await.err().unwrap().to_string();
+        assert!(error.contains("ssl-ca must be the CA of the server's certificate"), "{error}");
+    }
+    assert!(reach(&format!("redis://{tls}")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_certificate_gets_ours() {
+    let certificates = Certificates::make("address-mutual-ca").unwrap();
+    let (server, tls) = with_tls("address-mutual", &certificates).await;
+    let mut plain = reach(&server.url()).await.unwrap();
+    send(&mut plain, &["CONFIG", "SET", "tls-auth-clients", "yes"]).await;
+    let nameless = format!("rediss://{tls}?ssl-ca={}", certificates.ca());
+    assert!(reach(&nameless).await.is_err());
+    let (certificate, key) = (certificates.certificate(), certificates.key());
+    let mut reached =
+        reach(&format!("{nameless}&ssl-cert={certificate}&ssl-key={key}")).await.unwrap();
+    assert_eq!(text(&mut reached, &["PING"]).await, "PONG");
+}
+
+#[tokio::test]
+async fn sentinels_lead_to_the_replica_that_took_a_dead_masters_place() {
+    let mut pair = OwnPair::start("address", &[]).await.unwrap();
+    let (old, new) = (pair.master.server.address(), pair.replica.server.address());
+    let sentinel = pair.sentinel.server.address();
+    // Who is silent is passed over.
+    let url = format!("redis+sentinel://{NOBODY},{sentinel}/pair");
+    let address = RedisAddress::parse(&url).unwrap();
+    assert_eq!(port_of(&mut connect(&address).await.unwrap()).await, old.port());
+    pair.master.server.kill().unwrap();
+    assert_eq!(port_of(&mut at_last(&address).await).await, new.port());
+}
+
+#[tokio::test]
+async fn a_sentinel_that_was_left_behind_is_not_asked_twice_in_a_row() {
+    let master = OwnView::start("address-ahead", &[]).await.unwrap();
+    let replica = OwnView::start("address-behind", &["--replicaof", "127.0.0.1 1"]).await.unwrap();
+    let (ahead, behind) = (master.server.address(), replica.server.address());
+    let behind = OwnSentinel::start("address-left-behind", "gate", behind, &[]).await.unwrap();
+    let ahead = OwnSentinel::start("address-not-left", "gate", ahead, &[]).await.unwrap();
+    let (behind, ahead) = (behind.server.address(), ahead.server.address());
+    let address = RedisAddress::parse(&format!("redis+sentinel://{behind},{ahead}/gate")).unwrap();
+    let error = connect(&address).await.err().unwrap();
+    assert!(error.is_io_error() && error.to_string().contains("is not a master"), "{error}");
+    let mut reached = connect(&address).await.unwrap();
+    assert_eq!(port_of(&mut reached).await, master.server.address().port());
+}
+
+#[tokio::test]
+async fn sentinels_that_know_nothing_are_named_with_what_they_said() {
+    let master = OwnView::start("address-nameless", &[]).await.unwrap();
+    let at = master.server.address();
+    let sentinel = OwnSentinel::start("address-other-name", "view", at, &[]).await.unwrap();
+    let sentinel = sentinel.server.address();
+    let error = reach(&format!("redis+sentinel://:hunter2@{NOBODY},{sentinel}/gate")).await;
+    let error = error.err().unwrap();
+    let said = error.to_string();
+    assert!(error.is_io_error(), "it may pass: {said}");
+    assert!(said.contains(&format!("{sentinel}: knows no master of this name")), "{said}");
+    assert!(said.contains(NOBODY) && !said.contains("hunter2"), "{said}");
+}
+
+#[tokio::test]
+async fn sentinels_and_master_may_both_want_tls_and_a_login_of_their_own() {
+    let certificates = Certificates::make("address-all-ca").unwrap();
+    let (server, tls) = with_tls("address-all", &certificates).await;
+    let port = free_port().unwrap();
+    let settings = certificates.redis_settings(port);
+    let sentinel =
+        OwnSentinel::start("address-all-sentinel", "gate", tls, &settings).await.unwrap();
+    for (place, user) in [(server.server.address(), "app"), (sentinel.server.address(), "asker")] {
+        let mut plain = reach(&format!("redis://{place}")).await.unwrap();
+        let secret = format!(">{user} %");
+        send(&mut plain, &["ACL", "SETUSER", user, "on", &secret, "~*", "&*", "+@all"]).await;
+        send(&mut plain, &["ACL", "SETUSER", "default", "off"]).await;
+    }
+    let url = |sentinel: &str| {
+        let ca = certificates.ca();
+        format!("rediss+sentinel://app:app%20%25@localhost:{port}/gate?{sentinel}ssl-ca={ca}")
+    };
+    let mut reached =
+        reach(&url("sentinel-user=asker&sentinel-password=asker+%25&")).await.unwrap();
+    assert_eq!(text(&mut reached, &["ACL", "WHOAMI"]).await, "app");
+    assert!(reach(&url("")).await.is_err());
+}

@@ -1,0 +1,70 @@
+//! A gate whose address is that of sentinels.
+
+use std::time::Duration;
+
+use coupon::Epoch;
+use devstack::{OwnPair, TestServers};
+use redis_gate::{Gate, GateError, GateRedis, Verdict};
+
+use crate::harness::{EPOCH, TEMPLATE, USER, again, claim, facts, now, raw, send};
+
+/// Longest wait for a failover: half a second of silence, an election and a promotion.
+const AT_LAST: Duration = Duration::from_secs(30);
+
+/// What a gate's servers are set to.
+const FIT: &[&str] = &["--maxmemory-policy", "noeviction"];
+
+async fn pair(name: &str) -> (OwnPair, Gate) {
+    let pair = OwnPair::start(&TestServers::shared().scope(name).database, FIT).await.unwrap();
+    let gate = Gate::new(GateRedis::connect(&pair.url()).await.unwrap(), "");
+    assert!(gate.begin(TEMPLATE, EPOCH).await.unwrap());
+    assert!(gate.open(TEMPLATE, EPOCH, &facts()).await.unwrap());
+    (pair, gate)
+}
+
+/// Asks until somebody answers.
+async fn verdict(gate: &Gate, claim: &coupon::Claim, epoch: Epoch) -> Verdict {
+    let asking = async {
+        loop {
+            match gate.claim(claim, epoch, now()).await {
+                Ok(verdict) => return verdict,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    tokio::time::timeout(AT_LAST, asking).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_gate_whose_master_died_is_not_loaded_on_the_new_one_and_opens_under_the_next_epoch() {
+    let (mut pair, gate) = pair("gate sentinel").await;
+    let first = claim(USER, "a", 1);
+    assert!(matches!(verdict(&gate, &first, EPOCH).await, Verdict::Admitted { left: 9, .. }));
+    pair.master.server.kill().unwrap();
+    assert_eq!(verdict(&gate, &again(&first), EPOCH).await, Verdict::NotLoaded);
+
+    let next = Epoch(EPOCH.0 + 1);
+    assert!(gate.begin(TEMPLATE, next).await.unwrap());
+    assert!(gate.open(TEMPLATE, next, &facts()).await.unwrap());
+    assert!(matches!(verdict(&gate, &first, next).await, Verdict::Admitted { left: 9, .. }));
+    let mut replica = raw(&pair.replica.url()).await;
+    let written = send(&mut replica, &["KEYS", "*meta"]).await;
+    assert!(matches!(written, redis::Value::Array(keys) if keys.len() == 1), "by the replica");
+}
+
+#[tokio::test]
+async fn a_master_that_was_made_a_replica_loses_its_connection_and_the_new_one_is_found() {
+    let (pair, gate) = pair("gate demoted").await;
+    let first = claim(USER, "a", 1);
+    verdict(&gate, &first, EPOCH).await;
+    // By hand, so that nobody ends the clients' connections, as sentinels do.
+    let new = pair.replica.server.address();
+    send(&mut raw(&pair.replica.url()).await, &["REPLICAOF", "NO", "ONE"]).await;
+    let (host, port) = (new.ip().to_string(), new.port().to_string());
+    send(&mut raw(&pair.master.url()).await, &["REPLICAOF", &host, &port]).await;
+    let refused = gate.claim(&claim(USER, "b", 1), EPOCH, now()).await;
+    assert!(matches!(refused, Err(GateError::Refused { .. })), "{refused:?}");
+    // The sentinel still names the old one: no master, so it is nobody's gate.
+    let refused = gate.claim(&claim(USER, "b", 1), EPOCH, now()).await;
+    assert!(matches!(refused, Err(GateError::Unreachable { .. })), "{refused:?}");
+}

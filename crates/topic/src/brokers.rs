@@ -1,0 +1,79 @@
+//! Where the brokers are, and how to reach them.
+//!
+//! `host:port`, more of them separated by commas; or, with TLS,
+//! `ssl://host:port,host:port?ssl-ca=/etc/coupon/ca.pem`. A broker's certificate must be of a CA that is
+//! trusted, and for the host by which it is advertised. Options, by the names that MySQL's and Redis'
+//! addresses have: `ssl-ca` (file of the CA, PEM; without it the system's CAs are trusted), `ssl-cert` and
+//! `ssl-key` (files of our own certificate and its key, where brokers ask for one).
+
+use rdkafka::ClientConfig;
+
+/// What an address with TLS begins with.
+const TLS: &str = "ssl://";
+
+/// Whether the brokers are reached by TLS.
+pub(crate) fn are_by_tls(brokers: &str) -> bool {
+    brokers.starts_with(TLS)
+}
+
+/// Sets what an address says. What it says wrongly the client refuses, with the words that stand here.
+pub(crate) fn set(config: &mut ClientConfig, brokers: &str) {
+    let Some(address) = brokers.strip_prefix(TLS) else {
+        config.set("bootstrap.servers", brokers);
+        return;
+    };
+    let (places, query) = address.split_once('?').unwrap_or((address, ""));
+    config.set("bootstrap.servers", places).set("security.protocol", "ssl");
+    // The library's defaults; said here, because all of TLS rests on them.
+    config.set("enable.ssl.certificate.verification", "true");
+    config.set("ssl.endpoint.identification.algorithm", "https");
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        match &*name {
+            "ssl-ca" => config.set("ssl.ca.location", value),
+            "ssl-cert" => config.set("ssl.certificate.location", value),
+            "ssl-key" => config.set("ssl.key.location", value),
+            unknown => config.set(format!("{unknown} (an option of KAFKA_BROKERS)"), value),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::{config::FromClientConfig, producer::BaseProducer};
+
+    use super::*;
+
+    fn config(brokers: &str) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        set(&mut config, brokers);
+        config
+    }
+
+    #[test]
+    fn an_address_without_tls_is_what_it_always_was() {
+        let config = config("a:1,b:2");
+        assert_eq!(config.get("bootstrap.servers"), Some("a:1,b:2"));
+        assert_eq!(config.get("security.protocol"), None);
+    }
+
+    #[test]
+    fn an_address_with_tls_names_places_and_certificates() {
+        let config = config("ssl://a:1,b:2?ssl-ca=/etc/a%20ca.pem&ssl-cert=/c&ssl-key=/k");
+        let get = |name| config.get(name).unwrap();
+        assert_eq!((get("bootstrap.servers"), get("security.protocol")), ("a:1,b:2", "ssl"));
+        assert_eq!(get("ssl.ca.location"), "/etc/a ca.pem");
+        assert_eq!((get("ssl.certificate.location"), get("ssl.key.location")), ("/c", "/k"));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_by_name() {
+        for (address, word) in [
+            ("ssl://a:1?tls-ca=/a", "tls-ca (an option of KAFKA_BROKERS)"),
+            ("ssl://a:1?enable.ssl.certificate.verification=false", "KAFKA_BROKERS"),
+            ("ssl://a:1?ssl-ca=/not/there.pem", "ssl.ca.location"),
+        ] {
+            let error = BaseProducer::from_config(&config(address)).err().unwrap().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}
