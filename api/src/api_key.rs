@@ -33,7 +33,8 @@ pub(crate) fn id_of(key: &str) -> Option<ApiKeyId> {
     let (id, secret) = key.strip_prefix(PREFIX)?.split_once('_')?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let is_secret = secret.len() == SECRET_CHARS && secret.bytes().all(plain);
-    id.parse().ok().filter(|_| is_secret)
+    // As we write it: no sign and no zeros before it.
+    id.parse().ok().filter(|it: &ApiKeyId| is_secret && it.to_string() == id)
 }
 
 /// What is kept of a key, and what keys are compared by: of digests it tells nobody anything how far two
@@ -65,6 +66,7 @@ mod tests {
             format!("ck__{secret}"),
             format!("ck_-7_{secret}"),
             format!("ck_9223372036854775808_{secret}"),
+            format!("ck_07_{secret}"),
             format!("CK_7_{secret}"),
             format!("ck_7_{secret}a"),
             format!("ck_7_{}=", &secret[1..]),

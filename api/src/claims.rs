@@ -13,6 +13,7 @@ use coupon::{Claim, ClaimId, LandedClaim, PayloadHash, Template, TemplateId, Use
 use landing::claims::{Answer, Unavailable};
 use mysql_store::{claim, connect};
 use redis_gate::{Refusal, RequestState};
+use runtime::trace::{self, Kind, Span};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -125,10 +126,15 @@ pub(crate) async fn create(
     headers: HeaderMap,
     Body(request): Body<ClaimRequest>,
 ) -> Response {
+    let mut span = span(id, &headers);
     let (left, mut answer) = match app.rate_limit.count(user) {
-        Ok(left) => (left, claimed(&app, user, id, &headers, &request).await.into_response()),
+        Ok(left) => {
+            let answer = claimed(&app, user, id, &headers, &request, &mut span).await;
+            (left, answer.into_response())
+        }
         Err(too_many) => (Some(*too_many.left()), too_many.problem().into_response()),
     };
+    span.set("http.response.status_code", i64::from(answer.status().as_u16()));
     if let Some(left) = left {
         app.rate_limit.tell(&left, answer.headers_mut());
     }
@@ -141,6 +147,7 @@ async fn claimed(
     id: TemplateId,
     headers: &HeaderMap,
     request: &ClaimRequest,
+    span: &mut Span,
 ) -> Result<Response, Problem> {
     let template = app.templates.published(id).await?.ok_or_else(unknown_template)?;
     let request_id = headers::request_id(headers, &template)?;
@@ -153,14 +160,30 @@ async fn claimed(
         payload_hash: PayloadHash::of_quantity(quantity),
         quantity,
         claimed_at: app.clock.now(),
-        trace_parent: headers::trace_parent(headers),
+        // What follows hangs below this request; where nobody is told of it, below its caller's.
+        trace_parent: span
+            .trace_parent()
+            .or_else(|| headers::trace_parent(headers).map(str::to_owned)),
     };
     let claim_id = claim.id;
+    span.set("coupon.claim.id", claim_id.to_string());
     // From here on the claim is owned by its own task: a client that hangs up cancels nothing.
     match tokio::time::timeout(ANSWER_MAX, app.claims.claim(template, claim)).await {
         Ok(answer) => respond(answer, claim_id, id),
         Err(_) => Err(pending(claim_id, id)),
     }
+}
+
+/// The first hop of a claim's trace.
+fn span(template: TemplateId, headers: &HeaderMap) -> Span {
+    let parent = headers::trace_parent(headers);
+    let mut span = trace::begin("POST /v1/templates/{id}/claims", Kind::Server, parent);
+    if !span.is_empty() {
+        span.set("http.request.method", "POST");
+        span.set("http.route", "/v1/templates/{id}/claims");
+        span.set("coupon.template.id", template.to_string());
+    }
+    span
 }
 
 /// `GET /v1/claims/{id}?template=`

@@ -2,11 +2,9 @@
 
 use axum::http::{HeaderMap, HeaderValue};
 use coupon::{RequestId, Template};
+use runtime::trace;
 
 use crate::problem::Problem;
-
-/// Longest traceparent of version 00, the only one there is.
-const TRACE_PARENT_BYTES: usize = 55;
 
 /// The claim's key; where the limit is 1 it may be absent, the template itself is the key then.
 pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<RequestId, Problem> {
@@ -33,13 +31,11 @@ pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<Req
 
 /// The trace of a request, if its traceparent is one.
 pub(crate) fn trace_id(headers: &HeaderMap) -> Option<u128> {
-    let id = trace_parent(headers)?.split('-').nth(1).map(|id| u128::from_str_radix(id, 16))?;
-    id.ok().filter(|id| *id != 0)
+    trace::trace_id(trace_parent(headers)?)
 }
 
 /// The W3C traceparent, if it is one; anything else is ignored, as the recommendation asks.
-pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get("traceparent").map(HeaderValue::to_str)?.ok()?;
-    let plain = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte) || byte == b'-';
-    (text.len() == TRACE_PARENT_BYTES && text.bytes().all(plain)).then(|| text.to_owned())
+    trace::trace_id(text).map(|_| text)
 }

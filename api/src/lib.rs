@@ -17,6 +17,8 @@ mod cursor;
 mod docs_page;
 mod expiry;
 mod front;
+#[doc(hidden)]
+pub mod fuzz;
 mod headers;
 mod instant;
 mod jwks;

@@ -1,6 +1,9 @@
 //! From rows to messages: which topic, which key, which headers.
 
+use std::mem;
+
 use anyhow::{Context as _, anyhow};
+use runtime::trace::{self, Kind, Span};
 use topic::{
     HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Record, SCHEMA_VERSION, TopicNames,
 };
@@ -19,12 +22,15 @@ use crate::{
 pub(crate) const TABLES: &[&str] = &["user_coupon", "coupon_template", "stock_movement"];
 
 /// Makes messages of rows.
+#[derive(Default)]
 pub(crate) struct Messages {
     routes: Vec<Route>,
     /// Reused from row to row.
     event: Vec<u8>,
     key: Vec<u8>,
     position: Vec<u8>,
+    /// Of the sampled rows put out since they were last taken.
+    spans: Vec<Span>,
 }
 
 /// Where a table's rows go.
@@ -43,7 +49,12 @@ impl Messages {
             route("coupon_template", names.template(), "id"),
             route("stock_movement", names.stock_movement(), "template_id"),
         ];
-        Self { routes, event: Vec::new(), key: Vec::new(), position: Vec::new() }
+        Self { routes, ..Self::default() }
+    }
+
+    /// The spans of the rows put out since the last call: they end with the broker's answer.
+    pub(crate) fn take_spans(&mut self) -> Vec<Span> {
+        mem::take(&mut self.spans)
     }
 
     /// Puts out a transaction's rows; waits while there is no room. Returns their number.
@@ -102,15 +113,19 @@ impl Messages {
             self.position.extend(place.gtid.as_bytes());
             self.position.push(b'/');
             encode::key(&mut self.position, &Cell::Unsigned(u64::from(*number)));
+            let claimed = match trace.map(|column| &image[column]) {
+                Some(Cell::Text(trace)) => Some(*trace),
+                _ => None,
+            };
+            let span = span(&route.topic, claimed);
+            let published = span.trace_parent();
+            let trace_parent = published.as_deref().map(str::as_bytes).or(claimed);
             let headers: [(&str, &[u8]); 3] = [
                 (HEADER_SCHEMA, SCHEMA_VERSION.as_bytes()),
                 (HEADER_POSITION, &self.position),
-                match trace.map(|column| &image[column]) {
-                    Some(Cell::Text(trace)) => (HEADER_TRACE_PARENT, trace),
-                    _ => ("", b""),
-                },
+                (HEADER_TRACE_PARENT, trace_parent.unwrap_or_default()),
             ];
-            let present = if headers[2].0.is_empty() { &headers[..2] } else { &headers[..] };
+            let present = if trace_parent.is_some() { &headers[..] } else { &headers[..2] };
             let record = Record {
                 topic: &route.topic,
                 key: &self.key,
@@ -118,8 +133,22 @@ impl Messages {
                 headers: present,
             };
             outlet.put(&record).await?;
+            if !span.is_empty() {
+                self.spans.push(span);
+            }
             *number += 1;
         }
         Ok(())
     }
+}
+
+/// A row's hop into the topic, in the trace of the request that wrote it.
+fn span(topic: &str, trace_parent: Option<&[u8]>) -> Span {
+    let parent = trace_parent.and_then(|text| std::str::from_utf8(text).ok());
+    let mut span = trace::follow("cdc-tailer.publish", Kind::Producer, parent);
+    if !span.is_empty() {
+        span.set("messaging.system", "kafka");
+        span.set("messaging.destination.name", topic.to_owned());
+    }
+    span
 }

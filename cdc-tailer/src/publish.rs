@@ -7,6 +7,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use runtime::trace::Span;
 use topic::{OrderedProducer, TopicNames};
 
 use crate::{
@@ -44,6 +45,8 @@ struct Mark {
     offset: u32,
     committed: u32,
     resumable: bool,
+    /// They end once it is acknowledged.
+    _spans: Vec<Span>,
 }
 
 impl Publisher {
@@ -116,6 +119,7 @@ impl Publisher {
             offset: transaction.end,
             committed: transaction.committed,
             resumable: transaction.resumable,
+            _spans: self.messages.take_spans(),
         });
         Ok(())
     }

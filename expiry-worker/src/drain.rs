@@ -3,13 +3,18 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use coupon::CouponId;
 use metrics::{counter, histogram};
 use mysql_store::{
     MySqlConnection, StoreError,
     expiry::{self, Due, FLIP_MAX},
 };
-use runtime::Clock;
+use runtime::{
+    Clock,
+    trace::{self, Kind},
+};
 use tokio::time::Instant;
+use tracing::debug;
 
 use crate::metrics::{FLIPS, LATENESS};
 
@@ -87,6 +92,9 @@ impl Drain {
         let ids: Vec<_> = chunk.iter().map(|due| due.id).collect();
         let began = Instant::now();
         let flipped = expiry::flip(connection, &ids, now).await?;
+        if trace::is_on() {
+            tell_traces(connection, &ids, now).await;
+        }
         let flip = Flip { coupons: chunk.len(), took: began.elapsed() };
         counter!(FLIPS).increment(flipped);
         let done = clock.now();
@@ -97,5 +105,21 @@ impl Drain {
         // Only now: after a failure the same chunk comes again.
         self.due.truncate(left);
         Ok(Some(flip))
+    }
+}
+
+/// The flip is the last hop of a claim's trace. That nobody is told of one harms no coupon.
+async fn tell_traces(
+    connection: &mut MySqlConnection,
+    ids: &[CouponId],
+    flipped_at: DateTime<Utc>,
+) {
+    match expiry::trace_parents(connection, ids, flipped_at).await {
+        Ok(parents) => parents.iter().for_each(|parent| {
+            let mut span =
+                trace::follow_since("expiry-worker.flip", Kind::Internal, parent, flipped_at);
+            span.set("db.system.name", "mysql");
+        }),
+        Err(error) => debug!(error = runtime::report(&error), "traces of a flip are not told"),
     }
 }

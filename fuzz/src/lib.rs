@@ -13,7 +13,7 @@ use topic::{
 pub type Target = fn(&[u8]);
 
 /// The targets. Each has a file in `fuzz_targets/` and a folder in `seeds/`.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("binlog", tailer::binlog),
     ("cell", tailer::cell),
     ("checkpoint_record", tailer::checkpoint_record),
@@ -24,6 +24,7 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("gtid_position", tailer::gtid_position),
     ("json_document", tailer::json_document),
     ("page_cursor", page_cursor),
+    ("request_head", api::fuzz::request_head),
     ("rows", tailer::rows),
     ("statement_text", tailer::statement_text),
     ("table_map", tailer::table_map),

@@ -18,6 +18,7 @@ use crate::{
     gap::{Gap, Positions},
     metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, GAPS, LAG, REPAIRS, WAKE_UPS},
     retry::Retry,
+    spans,
     wake_up::{self, Held},
 };
 
@@ -84,6 +85,7 @@ impl Consume {
                     break;
                 };
                 lags = true;
+                let spans = spans::of(&batch);
                 let attempt = || {
                     self.measure_lag(&work);
                     self.step(&work, &gaps)
@@ -91,6 +93,7 @@ impl Consume {
                 if self.until_done(stop, attempt).await.is_none() {
                     break;
                 }
+                drop(spans);
                 positions.pass(&batch);
                 self.measure_delay(&work);
                 let wake_ups = work.wake_ups;

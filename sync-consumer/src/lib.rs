@@ -21,6 +21,7 @@ mod gap;
 mod metrics;
 mod movements;
 mod retry;
+mod spans;
 mod wake_up;
 
 use anyhow::Context as _;

@@ -22,14 +22,15 @@ const DEV_ONLY: [&str; 7] =
 const BUCKETS: [&str; 6] = ["utils", "util", "common", "types", "helpers", "misc"];
 
 /// A medium's client library, and the only packages that may use it.
-const MEDIA: [(&str, &[&str]); 5] = [
+const MEDIA: [(&str, &[&str]); 6] = [
     ("sqlx", &["mysql-store"]),
     // What a tailer is measured beside are the libraries below it.
     ("rdkafka", &["topic", "bench"]),
-    ("redis", &["redis-gate", "redis-view"]),
+    ("redis", &["redis-address", "redis-gate", "redis-view"]),
     ("mysql_cdc", &["cdc-tailer", "bench"]),
     // What an api is measured beside is a bare route.
     ("axum", &["api", "runtime", "bench"]),
+    ("opentelemetry", &["runtime"]),
 ];
 
 fn packages() -> Vec<Package> {

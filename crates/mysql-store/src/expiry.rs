@@ -114,6 +114,35 @@ pub async fn flip(
     Ok(flipped)
 }
 
+/// The traceparents of those of `ids` that were flipped at `now`, where their claims had one. At most
+/// [`FLIP_MAX`] ids.
+///
+/// # Errors
+/// The statement fails.
+pub async fn trace_parents(
+    connection: &mut MySqlConnection,
+    ids: &[CouponId],
+    now: DateTime<Utc>,
+) -> Result<Vec<String>, StoreError> {
+    let sql = rows::repeat(
+        "select trace_parent from user_coupon where id in (",
+        "?",
+        ", ",
+        ids.len().next_power_of_two(),
+        ") and status = ? and changed_at = ? and trace_parent is not null",
+    );
+    let filled = ids.iter().chain(std::iter::repeat(&CouponId(0)));
+    let statement = filled
+        .take(ids.len().next_power_of_two())
+        .fold(sqlx::query_scalar(sqlx::AssertSqlSafe(sql)), |statement, id| statement.bind(id.0));
+    statement
+        .bind(CouponStatus::Expired.code())
+        .bind(datetime(now))
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("read the traces of flipped coupons"))
+}
+
 /// How many unused coupons of a shard end before `ends_before` (absent: whenever) although their rows
 /// are as old as `changed_by` or older; counts to `most` only. For a shard whose earliest known
 /// deadline is `ends_before`, these are the ones that nobody was told of.

@@ -19,6 +19,30 @@ pub struct ProcessConfig {
     /// Which log lines are written, in tracing's filter syntax, e.g. `info,landing=debug`.
     #[arg(long, env = "RUST_LOG", default_value = "info")]
     pub log_filter: String,
+
+    /// Address of a collector of spans (OTLP over HTTP), e.g. `http://127.0.0.1:4318`. Absent: none are made.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
+
+    /// Of claims that bring no traceparent, the share that is traced: 0 to 1. One that brings its own
+    /// is traced if its flag says so.
+    #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", default_value = "0.01", value_name = "SHARE")]
+    pub trace_share: Share,
+}
+
+/// A number from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share(pub f64);
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            Ok(share) if (0.0..=1.0).contains(&share) => Ok(Self(share)),
+            _ => Err("a share is a number from 0 to 1".to_owned()),
+        }
+    }
 }
 
 /// The shape of a log line.
@@ -58,6 +82,14 @@ impl fmt::Debug for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_is_a_number_from_0_to_1() {
+        assert_eq!("0.25".parse(), Ok(Share(0.25)));
+        for wrong in ["", "1.1", "-0.1", "NaN", "all"] {
+            assert!(wrong.parse::<Share>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_secret_is_not_printed() {

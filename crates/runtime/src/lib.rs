@@ -13,12 +13,13 @@ mod health;
 pub mod process;
 mod report;
 mod telemetry;
+pub mod trace;
 
 use mimalloc::MiMalloc;
 
 pub use backoff::Backoff;
 pub use clock::Clock;
-pub use config::{LogFormat, ProcessConfig, Secret};
+pub use config::{LogFormat, ProcessConfig, Secret, Share};
 pub use fail_point::FailPoints;
 pub use health::{Health, Part};
 pub use process::{Context, run};

@@ -1,6 +1,6 @@
 //! The life of a process: [`run`].
 //!
-//! 1. Logging, metrics and the admin listener start; what cannot start ends the process with 1.
+//! 1. Logging, metrics, spans and the admin listener start; what cannot start ends the process with 1.
 //! 2. The body runs. It connects, spawns its long-lived parts by [`Context::spawn`] and then waits
 //!    for [`Context::stopping`].
 //! 3. SIGTERM or SIGINT cancels the stop token: readiness goes off, the body drains its parts in
@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::{Clock, Health, ProcessConfig, admin, report, telemetry};
+use crate::{Clock, Health, ProcessConfig, admin, report, telemetry, trace};
 
 /// How long draining may take: longer than the longest statement or produce timeout (10 s), shorter
 /// than the 60 s after which service managers kill.
@@ -75,7 +75,9 @@ where
     B: FnOnce(Context) -> F,
     F: Future<Output = anyhow::Result<()>>,
 {
-    match try_run(name, config, body).await {
+    let ended = try_run(name, config, body).await;
+    trace::end().await;
+    match ended {
         Ok(()) => {
             info!(process = name, "stopped");
             ExitCode::SUCCESS
@@ -94,6 +96,7 @@ where
 {
     telemetry::start_logging(config)?;
     let metrics = telemetry::start_metrics()?;
+    trace::start(name, config)?;
     let (ended, mut first_ended) = mpsc::unbounded_channel();
     let context = Context {
         clock: Clock::system(),

@@ -3,6 +3,8 @@
 use coupon::Decision;
 use redis_gate::{Refusal, Verdict};
 
+use crate::batch::Outcome;
+
 /// Every word of [`verdict`].
 pub(crate) const VERDICTS: [&str; 13] = [
     "admitted",
@@ -50,6 +52,15 @@ pub(super) fn verdict(verdict: &Verdict) -> &'static str {
             Refusal::SoldOut => "sold_out",
             Refusal::Insufficient { .. } => "insufficient",
         },
+    }
+}
+
+/// The word of what became of a landing; none: nobody knows.
+pub(super) fn landing(outcome: Option<&Outcome>) -> &'static str {
+    match outcome {
+        Some(Outcome::Landed(_)) => "landed",
+        Some(Outcome::Decided(decision)) => self::decision(*decision),
+        Some(Outcome::Undecided) | None => "unknown",
     }
 }
 

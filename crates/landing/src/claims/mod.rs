@@ -4,6 +4,7 @@
 //! up. Requests with the same key in this process wait for the same answer.
 
 pub(crate) mod label;
+mod spans;
 mod walk;
 
 use std::{

@@ -9,7 +9,7 @@ use redis_gate::{GateError, Refusal, RequestState, Verdict};
 use runtime::FailPoints;
 use tracing::warn;
 
-use super::{Answer, Unavailable, label};
+use super::{Answer, Unavailable, label, spans};
 use crate::{batch::Outcome, gates::Gates, lander::Landers, metric, settler::Settler};
 
 /// How often the gate is asked again when no answer came: the first call may have been admitted, and
@@ -158,11 +158,13 @@ impl Walk {
 
     /// Asks until an answer comes: a call without one is unknown, and the same call finds out.
     async fn ask_gate(&self, claim: &Claim, epoch: Epoch) -> Result<Verdict, GateError> {
+        let mut span = spans::gate(claim);
         let mut tries = 1;
         loop {
             match self.gates.gate().claim(claim, epoch, (self.clock)()).await {
                 Ok(verdict) => {
                     let outcome = label::verdict(&verdict);
+                    span.set(spans::OUTCOME, outcome);
                     metrics::counter!(metric::GATE_VERDICTS, "outcome" => outcome).increment(1);
                     return Ok(verdict);
                 }
@@ -199,7 +201,11 @@ impl Walk {
     ) -> Result<Next, Stop> {
         self.points.reach("claims.after_gate").await?;
         let admission = Admission { claim: claim.clone(), epoch, numbers };
-        let Ok(outcome) = self.landers.land(template, admission).await else {
+        let mut span = spans::landing(claim);
+        let outcome = self.landers.land(template, admission).await;
+        span.set(spans::OUTCOME, label::landing(outcome.as_ref().ok().and_then(Option::as_ref)));
+        drop(span);
+        let Ok(outcome) = outcome else {
             // No coupon id could be made: nothing was sent to MySQL.
             return Box::pin(self.give_up(claim, epoch)).await.map(Next::Answer);
         };

@@ -1,0 +1,127 @@
+//! A claim's trace: every hop hangs where it belongs, and nobody is told of a claim that is not sampled.
+
+use coupon::{TemplateId, UserId};
+use pipeline_tests::{World, until};
+use reqwest::Method;
+use serde_json::json;
+use shopper::NewTemplate;
+
+use crate::collector::{Collector, Told};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+const UNSAMPLED: &str = "0af7651916cd43dd8448eb211c80319c";
+
+/// How long a coupon is valid here: it is to end within the test.
+const BRIEF_MS: i64 = 1_000;
+
+/// Hops of a coupon that is claimed and expires.
+const HOPS: [&str; 8] = [
+    "POST /v1/templates/{id}/claims",
+    "cdc-tailer.publish",
+    "cdc-tailer.publish",
+    "claim.gate",
+    "claim.land",
+    "expiry-worker.flip",
+    "sync-consumer.apply",
+    "sync-consumer.apply",
+];
+
+async fn world(name: &str, collector: &str, share: &str) -> World {
+    World::start_with(name, |options| {
+        let options = options.with_env("OTEL_EXPORTER_OTLP_ENDPOINT", collector);
+        let options = options.with_env("OTEL_TRACES_SAMPLER_ARG", share);
+        // Milliseconds between two reports; its own five seconds would only make the test slow.
+        options.with_env("OTEL_BSP_SCHEDULE_DELAY", "50")
+    })
+    .await
+}
+
+async fn claim(
+    world: &World,
+    user: i64,
+    template: TemplateId,
+    trace_parent: Option<String>,
+) -> u16 {
+    let shopper = world.api().shopper(UserId(user)).unwrap();
+    let path = format!("/v1/templates/{template}/claims");
+    let mut request = shopper.request(Method::POST, &path).json(&json!({ "quantity": 1 }));
+    if let Some(parent) = trace_parent {
+        request = request.header("traceparent", parent);
+    }
+    shopper.send(request).await.unwrap().status
+}
+
+fn names(told: &[Told]) -> Vec<&str> {
+    let mut names: Vec<_> = told.iter().map(|told| told.name.as_str()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn named<'a>(told: &'a [Told], name: &str) -> Vec<&'a Told> {
+    told.iter().filter(|told| told.name == name).collect()
+}
+
+#[tokio::test]
+async fn a_claims_trace_shows_every_hop_from_the_request_to_the_expiry() {
+    let collector = Collector::start().await;
+    let world = world("traces", &collector.url, "0").await;
+    let template = world.template(10, |new| NewTemplate { valid_for_ms: BRIEF_MS, ..new }).await;
+    for (user, trace, flags) in [(1, TRACE, "01"), (2, UNSAMPLED, "00")] {
+        let parent = format!("00-{trace}-{CALLER}-{flags}");
+        assert_eq!(claim(&world, user, template, Some(parent)).await, 201);
+    }
+    assert_eq!(claim(&world, 3, template, None).await, 201);
+    world.until(template, |counts| counts.expired == 3).await;
+    let told = until(async || collector.of(TRACE), |told| told.len() >= HOPS.len()).await;
+    assert_eq!(names(&told), HOPS);
+
+    let request = named(&told, "POST /v1/templates/{id}/claims")[0];
+    assert_eq!((request.service.as_str(), request.parent.as_str()), ("api", CALLER));
+    assert_eq!(request.attributes["http.response.status_code"], "201");
+    assert_eq!(request.attributes["coupon.template.id"], template.to_string());
+    for (name, outcome) in [("claim.gate", "admitted"), ("claim.land", "landed")] {
+        let hop = named(&told, name)[0];
+        assert_eq!((hop.parent.as_str(), hop.service.as_str()), (request.span.as_str(), "api"));
+        assert_eq!(hop.attributes["coupon.outcome"], outcome);
+        assert!(hop.began >= request.began && hop.ended <= request.ended, "{hop:?}");
+    }
+    let published = named(&told, "cdc-tailer.publish");
+    let applied = named(&told, "sync-consumer.apply");
+    for (publish, apply) in published.iter().zip(&applied) {
+        assert_eq!(publish.parent, request.span);
+        assert_eq!(apply.parent, publish.span, "the topic hands the publishing hop on");
+        assert!(apply.ended >= publish.began);
+    }
+    let flip = named(&told, "expiry-worker.flip")[0];
+    assert_eq!(flip.parent, request.span);
+    assert!(flip.began > request.ended && flip.ended >= flip.began);
+
+    world.assert_sound(None).await;
+    // The last spans are told before the processes are gone.
+    world.end().await;
+    let others = collector.all();
+    assert!(others.iter().all(|told| told.trace == TRACE), "{others:?}");
+}
+
+#[tokio::test]
+async fn a_claim_without_a_trace_of_its_own_gets_one_by_the_configured_share() {
+    let collector = Collector::start().await;
+    let world = world("sampled", &collector.url, "1").await;
+    let template = world.template(10, |new| new).await;
+    assert_eq!(claim(&world, 1, template, None).await, 201);
+    let told = until(async || collector.all(), |told| told.len() >= 5).await;
+    assert_eq!(named(&told, "POST /v1/templates/{id}/claims")[0].parent, "");
+    assert!(told.iter().all(|other| other.trace == told[0].trace), "{told:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_collector_that_is_not_there_costs_no_claim() {
+    // Port 9 is discard's, which nobody serves any more.
+    let world = world("no_collector", "http://127.0.0.1:9", "1").await;
+    let template = world.template(10, |new| new).await;
+    assert_eq!(claim(&world, 1, template, None).await, 201);
+    world.until(template, |counts| counts.unused == 1).await;
+    world.end().await;
+}
