@@ -34,9 +34,17 @@ impl Ground {
     /// # Errors
     /// One does not start.
     pub async fn start() -> Result<Self> {
+        Self::start_with(&Options::default()).await
+    }
+
+    /// [`Ground::start`] with other options.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn start_with(options: &Options) -> Result<Self> {
         let folder = project_root().join(".dev/bench");
         wipe(&folder)?;
-        let servers = Servers::start(&folder, &Options::default()).await?;
+        let servers = Servers::start(&folder, options).await?;
         Ok(Self { servers, folder })
     }
 

@@ -141,6 +141,21 @@ pub async fn run(stage: &mut Stage, prepared: &Prepared) -> Result<Flipped> {
     timeout(PATIENCE, watch).await.context("not all coupons were flipped")
 }
 
+/// [`run`] while tailer and consumer stand still: the machine is the worker's and MySQL's, as the
+/// [`ceiling`] has it, and as it is where tailer, broker and view have machines of their own. They follow
+/// when it is done.
+///
+/// # Errors
+/// A coupon did not end in time.
+pub async fn run_by_itself(stage: &mut Stage, prepared: &Prepared) -> Result<Flipped> {
+    stage.platform.cdc_tailer.stop().await?;
+    stage.platform.sync_consumer.stop().await?;
+    let flipped = run(stage, prepared).await?;
+    stage.platform.sync_consumer.spawn()?;
+    stage.platform.cdc_tailer.spawn()?;
+    Ok(flipped)
+}
+
 /// Waits until the view knows of every flip.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ use bench::{
 };
 use clap::Parser;
 use coupon::UserId;
+use devstack::Options;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use mysql_store::{connect, verify::bad_ends};
 use serde::Serialize;
@@ -54,6 +55,11 @@ struct Figures {
     machine: Machine,
     coupons: i64,
     ceiling_per_s: f64,
+    /// The worker and MySQL have the machine for themselves, as the ceiling has it.
+    worker_flips_per_s: f64,
+    worker_over_ceiling: f64,
+    worker_clean_after_s: f64,
+    /// Tailer, broker, consumer and view follow on the same machine.
     flips_per_s: f64,
     flips_over_ceiling: f64,
     clean_after_s: f64,
@@ -89,8 +95,14 @@ async fn main() -> ExitCode {
     }
 }
 
+/// MySQL's memory as ops/mysql.cnf has it: a million coupons with their indexes fit in.
+fn as_installed() -> Options {
+    let memory = ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"];
+    Options { database_arguments: memory.map(str::to_owned).to_vec(), ..Options::default() }
+}
+
 async fn run(cli: Cli) -> Result<()> {
-    let mut ground = Ground::start().await?;
+    let mut ground = Ground::start_with(&as_installed()).await?;
     let machine = report::machine(&ground)?;
     let ceiling_url = ground.servers.endpoints().url_of_database("ceiling");
     let ceiling_per_s = storm::ceiling(&ceiling_url, cli.coupons).await?;
@@ -102,29 +114,32 @@ async fn run(cli: Cli) -> Result<()> {
     let lone = lone::measure(&stage).await?;
     row("a lone deadline, how late", &quantiles(&lone));
 
-    open_lists(&stage, FIRST, cli.views).await?;
+    let size = storm::rounded(cli.coupons);
     let prepared = storm::prepare(&mut stage, FIRST, cli.coupons).await?;
+    let flipped = storm::run_by_itself(&mut stage, &prepared).await?;
+    let by_itself = storm::until_view_is_clean(&stage, &prepared, flipped).await?;
+    say_storm("the worker by itself", &by_itself, ceiling_per_s);
+
+    open_lists(&stage, FIRST + size, cli.views).await?;
+    let prepared = storm::prepare(&mut stage, FIRST + size, cli.coupons).await?;
     let flipped = storm::run(&mut stage, &prepared).await?;
     let alone = storm::until_view_is_clean(&stage, &prepared, flipped).await?;
-    let ratio = alone.flips_per_s / ceiling_per_s;
-    row("a storm alone", &format!("{:.0} flips/s, {ratio:.2} of raw", alone.flips_per_s));
-    row("  view clean after", &format!("{:.1} s", alone.clean_after.as_secs_f64()));
+    say_storm("a storm alone, all at work", &alone, ceiling_per_s);
 
     let baseline = Claims::start(&stage, cli.claims_per_s).await?;
     tokio::time::sleep(BASELINE).await;
     let baseline = baseline.end().await?;
     row("claims alone", &quantiles(&baseline));
-    let second = FIRST + storm::rounded(cli.coupons);
-    open_lists(&stage, second, cli.views).await?;
-    let (beside, claims) = storm_beside(&mut stage, second, &cli).await?;
+    let third = FIRST + 2 * size;
+    open_lists(&stage, third, cli.views).await?;
+    let (beside, claims) = storm_beside(&mut stage, third, &cli).await?;
     row("claims beside a storm", &quantiles(&claims));
-    row("  that flips", &format!("{:.0}/s", beside.flips_per_s));
-    row("  view clean after", &format!("{:.1} s", beside.clean_after.as_secs_f64()));
+    say_storm("  the storm", &beside, ceiling_per_s);
 
     let waiting = match cli.pending {
         0 => None,
         coupons => {
-            let first = second + storm::rounded(cli.coupons);
+            let first = third + size;
             Some(wait(&mut ground, &mut stage, first, coupons).await?)
         }
     };
@@ -138,10 +153,13 @@ async fn run(cli: Cli) -> Result<()> {
     let (p99, p99_beside) = (baseline.ms(0.99), claims.ms(0.99));
     let figures = Figures {
         machine,
-        coupons: storm::rounded(cli.coupons),
+        coupons: size,
         ceiling_per_s,
+        worker_flips_per_s: by_itself.flips_per_s,
+        worker_over_ceiling: by_itself.flips_per_s / ceiling_per_s,
+        worker_clean_after_s: by_itself.clean_after.as_secs_f64(),
         flips_per_s: alone.flips_per_s,
-        flips_over_ceiling: ratio,
+        flips_over_ceiling: alone.flips_per_s / ceiling_per_s,
         clean_after_s: alone.clean_after.as_secs_f64(),
         claims_per_s: cli.claims_per_s,
         claims_p99_alone_ms: p99,
@@ -156,6 +174,13 @@ async fn run(cli: Cli) -> Result<()> {
     row("  p99, over p99 alone", &format!("{:.2}", figures.claims_p99_ratio));
     write_json(cli.json.as_deref(), &figures)?;
     Ok(())
+}
+
+fn say_storm(name: &str, storm: &storm::Storm, ceiling_per_s: f64) {
+    let (flips, clean) = (storm.flips_per_s, storm.clean_after.as_secs_f64());
+    let of_raw = flips / ceiling_per_s;
+    let figure = format!("{flips:.0} flips/s, {of_raw:.2} of raw; view clean {clean:.1} s later");
+    row(name, &figure);
 }
 
 /// Opens the lists of `views` users from `first` on, so that the view keeps them.

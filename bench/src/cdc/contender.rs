@@ -54,16 +54,16 @@ impl Contender {
     }
 
     /// The one that is written by hand; it is told where to begin, so it can do so in each round.
-    pub fn go_mysql(binary: PathBuf, site: Site, rounds: usize) -> Self {
+    pub fn go_mysql(binary: PathBuf, site: Site, rounds: Range<usize>) -> Self {
         let (topic, engine) = ("go-mysql.user_coupon".to_owned(), Engine::GoMysql { binary });
-        Self { name: GO_MYSQL, topic, rounds: 0..rounds, engine, site, child: None }
+        Self { name: GO_MYSQL, topic, rounds, engine, site, child: None }
     }
 
     /// Debezium Server, in one round: it keeps its position, and takes long.
-    pub fn debezium(java: PathBuf, server: PathBuf, site: Site) -> Self {
+    pub fn debezium(java: PathBuf, server: PathBuf, site: Site, round: usize) -> Self {
         let topic = format!("debezium.{}.user_coupon", site.database);
         let engine = Engine::Debezium { java, server };
-        Self { name: DEBEZIUM, topic, rounds: 0..1, engine, site, child: None }
+        Self { name: DEBEZIUM, topic, rounds: round..round + 1, engine, site, child: None }
     }
 
     /// Starts it without waiting; one that keeps no position begins at `from`.

@@ -1,6 +1,6 @@
 //! Who takes part: our tailer once for each round, and each peer that is to be had.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, ops::Range, path::Path};
 
 use anyhow::Result;
 use devstack::{Endpoints, Platform, PlatformOptions};
@@ -47,11 +47,18 @@ impl Lineup {
         Ok(Self { contenders, missing: BTreeMap::new() })
     }
 
-    /// Brings the peers; who is not to be had is missing.
+    /// Brings the peers, the quick one for all `rounds`, the slow one for `one`; who is not to be had is
+    /// missing.
     ///
     /// # Errors
     /// A folder cannot be made.
-    pub fn add_peers(&mut self, endpoints: &Endpoints, folder: &Path, rounds: usize) -> Result<()> {
+    pub fn add_peers(
+        &mut self,
+        endpoints: &Endpoints,
+        folder: &Path,
+        rounds: Range<usize>,
+        one: usize,
+    ) -> Result<()> {
         let site = Site::new(endpoints, folder, "go-mysql")?;
         match peers::fetch_go_mysql() {
             Ok(binary) => self.contenders.push(Contender::go_mysql(binary, site, rounds)),
@@ -59,7 +66,9 @@ impl Lineup {
         }
         let site = Site::new(endpoints, folder, "debezium")?;
         match peers::fetch_debezium() {
-            Ok((java, server)) => self.contenders.push(Contender::debezium(java, server, site)),
+            Ok((java, server)) => {
+                self.contenders.push(Contender::debezium(java, server, site, one));
+            }
             Err(reason) => drop(self.missing.insert(DEBEZIUM, format!("{reason:#}"))),
         }
         Ok(())

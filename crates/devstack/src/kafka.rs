@@ -11,9 +11,10 @@ use crate::{Error, Options, Result, datadir, paths, ports};
 
 /// The version pinned in ops/kafka/pom.xml.
 const VERSION: &str = "4.3.1";
-/// Java's heap and collector: 370 MB resident carries all of our tests. Compiled lightly: a private node
-/// lives for minutes, and the optimising compiler took 40 % of a core from what was being measured.
-const JAVA: &[&str] = &["-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+/// Java's heap and collector: 370 MB resident carries all of our tests.
+const JAVA: &[&str] = &["-Xms128m", "-Xmx384m", "-XX:+UseSerialGC"];
+/// A private node lives for minutes: the optimising compiler took 40 % of a core from what was being measured.
+const COMPILED_LIGHTLY: &str = "-XX:TieredStopAtLevel=1";
 /// Log only what someone must act on; a start's INFO lines would bury it.
 const LOGGING: &str = "\
 rootLogger.level = warn
@@ -45,7 +46,9 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
         .map_err(Error::file("write", &properties))?;
     fs::write(&logging, LOGGING).map_err(Error::file("write", &logging))?;
 
-    let mut arguments: Vec<String> = JAVA.iter().map(|&argument| argument.to_owned()).collect();
+    let lightly = (!options.kafka_optimised).then_some(&COMPILED_LIGHTLY);
+    let mut arguments: Vec<String> =
+        JAVA.iter().chain(lightly).map(|&argument| argument.to_owned()).collect();
     arguments.push(format!("-Dlog4j2.configurationFile={}", logging.display()));
     arguments.extend(["-cp".to_owned(), format!("{}/*", libs.display())]);
     if !data.join("meta.properties").exists() {

@@ -48,6 +48,9 @@ pub struct Options {
     pub flavor: Flavor,
     /// Further arguments of that server, which win over ours: for tests of wrong settings.
     pub database_arguments: Vec<String>,
+    /// Whether the broker's Java optimises what it runs much, as an installed one does: it pays where load
+    /// lasts for minutes.
+    pub kafka_optimised: bool,
 }
 
 /// The four servers of a stack. Dropped, they are killed and their data stays.
