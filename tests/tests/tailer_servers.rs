@@ -71,6 +71,10 @@ async fn failover(flavor: Flavor) {
     until_leading(tail.tailer()).await;
     let running = load(&tail, 1);
     heard.until_more(SOME).await;
+    // By what its checkpoint knows to be published it recognises a successor; before the first such one
+    // it would read the tables anew.
+    let saved = saved_at(&tail).await;
+    until(async || saved_at(&tail).await, |at| *at > saved).await;
     // What comes now is told from the replica's binlog.
     tail.tailer().kill().unwrap();
     running.await.unwrap();
@@ -134,6 +138,12 @@ async fn tail_on(own: &OwnDatabase) -> Tail {
     let tail = Tail::prepare(scope, |options| options).await;
     tail.sql(DIARY);
     tail
+}
+
+/// When the tailer last wrote a checkpoint, seconds since 1970.
+async fn saved_at(tail: &Tail) -> f64 {
+    let tailer = &tail.platform.cdc_tailer;
+    tailer.metric("cdc_tailer_checkpoint_timestamp_seconds").await.unwrap_or(0.0)
 }
 
 /// Begins a load; ends with it, or with its server.
