@@ -22,9 +22,7 @@ impl Certificates {
     /// # Errors
     /// openssl is not installed, or fails: with the end of its output.
     pub fn make(name: &str) -> Result<Self> {
-        let dir = paths::project_root().join(".dev/test/own").join(name);
-        drop(fs::remove_dir_all(&dir));
-        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        let dir = paths::own_folder(name)?;
         request(&dir, "ca", &["-subj", "/CN=a CA of a test"])?;
         let server = [
             ["-CA", "ca.pem"],

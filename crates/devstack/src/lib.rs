@@ -10,6 +10,7 @@
 //! [`Tie::Detached`] stays, and is found again through its record in the folder (see [`records`]).
 //! Readiness is always an answer of the server itself, never elapsed time.
 
+mod at_last;
 mod certificates;
 mod child;
 mod datadir;
@@ -23,6 +24,7 @@ mod kafka;
 mod mariadb;
 mod mysql;
 mod own_broker;
+mod own_cluster;
 mod own_database;
 mod own_pair;
 mod own_sentinel;
@@ -38,6 +40,7 @@ mod servers;
 mod test_servers;
 pub mod token;
 
+pub use at_last::at_last;
 pub use certificates::Certificates;
 pub use child::Tie;
 pub use endpoints::Endpoints;
@@ -46,6 +49,7 @@ pub use error::{Error, Result};
 pub use fake_clock::FakeClock;
 pub use golden::golden;
 pub use own_broker::OwnBroker;
+pub use own_cluster::OwnCluster;
 pub use own_database::OwnDatabase;
 pub use own_pair::OwnPair;
 pub use own_sentinel::OwnSentinel;

@@ -24,7 +24,7 @@ impl OwnBroker {
     /// # Errors
     /// As [`Process::start`].
     pub async fn start(name: &str) -> Result<Self> {
-        Self::begin(folder(name)?, |_| Ok(())).await
+        Self::begin(paths::own_folder(name)?, |_| Ok(())).await
     }
 
     /// The same, and it listens with TLS too, on the second port given back.
@@ -33,7 +33,7 @@ impl OwnBroker {
     /// As [`Process::start`].
     pub async fn with_tls(name: &str, certificates: &Certificates) -> Result<(Self, u16)> {
         let port = ports::free()?;
-        let broker = Self::begin(folder(name)?, |dir| {
+        let broker = Self::begin(paths::own_folder(name)?, |dir| {
             let home = dir.join("kafka");
             let read = |name: &str| {
                 let file = home.join(name);
@@ -99,15 +99,6 @@ impl OwnBroker {
     pub fn brokers(&self) -> String {
         self.server.address().to_string()
     }
-}
-
-/// Its folder, empty.
-fn folder(name: &str) -> Result<PathBuf> {
-    let dir = paths::project_root().join(".dev/test/own").join(name);
-    // What a run that was killed has left.
-    drop(fs::remove_dir_all(&dir));
-    fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
-    Ok(dir)
 }
 
 impl Drop for OwnBroker {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::datadir::{DATABASE, PASSWORD, USER};
-use crate::{Error, Flavor, Options, Process, Result, mariadb, mysql, paths};
+use crate::{Flavor, Options, Process, Result, mariadb, mysql, paths};
 
 /// A database server that a test may stop, set otherwise, or fill. Dropped, it is gone with its data.
 #[derive(Debug)]
@@ -19,12 +19,9 @@ impl OwnDatabase {
     /// are arguments of the server that win over ours.
     ///
     /// # Errors
-    /// As [`Process::start`]; [`Error::NotInstalled`] where MySQL was not brought.
+    /// As [`Process::start`]; [`Error::NotInstalled`](crate::Error::NotInstalled) where MySQL was not brought.
     pub async fn start(name: &str, flavor: Flavor, settings: &[&str]) -> Result<Self> {
-        let dir = paths::project_root().join(".dev/test/own").join(name);
-        // What a run that was killed has left.
-        drop(fs::remove_dir_all(&dir));
-        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        let dir = paths::own_folder(name)?;
         let database_arguments = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let options = Options { flavor, database_arguments, ..Options::default() };
         let mut server = match flavor {

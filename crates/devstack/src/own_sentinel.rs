@@ -29,10 +29,7 @@ impl OwnSentinel {
         address: SocketAddr,
         settings: &[String],
     ) -> Result<Self> {
-        let dir = paths::project_root().join(".dev/test/own").join(name);
-        // What a run that was killed has left.
-        drop(fs::remove_dir_all(&dir));
-        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        let dir = paths::own_folder(name)?;
         let file = dir.join("sentinel.conf");
         let text = format!(
             "bind 127.0.0.1\n\

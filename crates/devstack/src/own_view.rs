@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Options, Process, Result, paths, redis};
+use crate::{Options, Process, Result, paths, redis};
 
 /// A view's Redis that a test may stop, fill, flush or promote. Dropped, it is gone with its data.
 #[derive(Debug)]
@@ -20,8 +20,7 @@ impl OwnView {
     /// # Errors
     /// As [`Process::start`].
     pub async fn start(name: &str, settings: &[&str]) -> Result<Self> {
-        let dir = paths::project_root().join(".dev/test/own").join(name);
-        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        let dir = paths::own_folder(name)?;
         let server = redis::prepare_view(&dir, &Options::default())?;
         let mut server = server.arguments(settings.iter().copied());
         server.start().await?;
@@ -33,8 +32,7 @@ impl OwnView {
     /// # Errors
     /// As [`Process::start`].
     pub async fn by_file(name: &str, file: &Path) -> Result<Self> {
-        let dir = paths::project_root().join(".dev/test/own").join(name);
-        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        let dir = paths::own_folder(name)?;
         let mut server = redis::prepare_by_file(name, file, &dir)?;
         server.start().await?;
         Ok(Self { server, dir })

@@ -1,6 +1,7 @@
 //! Where things lie: the project, the cache of what was installed, our own binaries.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -17,6 +18,15 @@ pub fn project_root() -> PathBuf {
         .nth(2)
         .expect("the crate lies in crates/devstack of the project")
         .to_path_buf()
+}
+
+/// An empty folder for a server of one test alone; it bears `name`, which no other running test may use.
+pub(crate) fn own_folder(name: &str) -> Result<PathBuf> {
+    let dir = project_root().join(".dev/test/own").join(name);
+    // What a run that was killed has left.
+    drop(fs::remove_dir_all(&dir));
+    fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+    Ok(dir)
 }
 
 /// Where ops/install.sh keeps Kafka's jars and devstack keeps an initialised MariaDB data folder.

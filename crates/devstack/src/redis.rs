@@ -1,8 +1,16 @@
 //! The two Redis servers: the gate keeps what it is told, the view may forget anything.
 
 use std::fs;
+use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
+
+use crate::child::LOOK_EVERY;
 use crate::probe::Probe;
 use crate::process::Process;
 use crate::{Error, Options, Result, Tie, paths, ports};
@@ -15,6 +23,9 @@ const GATE: &[&str] =
     &["--maxmemory-policy", "noeviction", "--appendonly", "yes", "--appendfsync", "everysec"];
 /// The view: a cache of what the truth knows.
 const VIEW: &[&str] = &["--maxmemory-policy", "allkeys-lru", "--appendonly", "no"];
+
+/// Longest wait for a replica's first copy of an empty master, or for nodes that get to know each other.
+const FOUND_WITHIN: Duration = Duration::from_secs(60);
 
 /// The gate of the stack in `dir`.
 pub(crate) fn prepare_gate(dir: &Path, options: &Options) -> Result<Process> {
@@ -37,6 +48,43 @@ pub(crate) fn prepare_by_file(name: &str, file: &Path, dir: &Path) -> Result<Pro
     let arguments = [&file, "--port", &number, "--dir", &home].map(str::to_owned);
     let process = Process::new(name, program, dir, port, Probe::Redis, Tie::Owner);
     Ok(process.arguments(arguments))
+}
+
+/// Waits until what a server says of its replication and its cluster is as wanted.
+pub(crate) async fn until(server: &Process, is_wanted: impl Fn(&str) -> bool) -> Result<()> {
+    let deadline = Instant::now() + FOUND_WITHIN;
+    loop {
+        let said = said_by(server.address(), "INFO replication\r\nCLUSTER INFO").await;
+        let said = said.unwrap_or_default();
+        if is_wanted(&said) {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(Error::NotReady {
+                name: "a Redis among others".to_owned(),
+                seconds: FOUND_WITHIN.as_secs(),
+                way_out: String::new(),
+                log: server.log(),
+                tail: said,
+            });
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What a node is called in its cluster.
+pub(crate) async fn node_id(node: SocketAddr) -> Result<String> {
+    let said = said_by(node, "CLUSTER MYID").await.map_err(Error::file("ask", node.to_string()))?;
+    // The length comes first.
+    Ok(said.lines().nth(1).unwrap_or_default().to_owned())
+}
+
+async fn said_by(server: SocketAddr, commands: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(server).await?;
+    stream.write_all(format!("{commands}\r\nQUIT\r\n").as_bytes()).await?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await?;
+    Ok(said)
 }
 
 fn prepare(name: &str, settings: &[&str], dir: &Path, options: &Options) -> Result<Process> {
