@@ -126,10 +126,12 @@ pub(crate) async fn create(
     headers: HeaderMap,
     Body(request): Body<ClaimRequest>,
 ) -> Response {
-    let mut span = span(id, &headers);
+    let caller = headers::trace_parent(&headers);
+    let mut span = span(id, caller);
     let (left, mut answer) = match app.rate_limit.count(user) {
         Ok(left) => {
-            let answer = claimed(&app, user, id, &headers, &request, &mut span).await;
+            let trace = (&mut span, caller);
+            let answer = claimed(&app, user, id, &headers, &request, trace).await;
             (left, answer.into_response())
         }
         Err(too_many) => (Some(*too_many.left()), too_many.problem().into_response()),
@@ -147,7 +149,7 @@ async fn claimed(
     id: TemplateId,
     headers: &HeaderMap,
     request: &ClaimRequest,
-    span: &mut Span,
+    (span, caller): (&mut Span, Option<&str>),
 ) -> Result<Response, Problem> {
     let template = app.templates.published(id).await?.ok_or_else(unknown_template)?;
     let request_id = headers::request_id(headers, &template)?;
@@ -161,9 +163,7 @@ async fn claimed(
         quantity,
         claimed_at: app.clock.now(),
         // What follows hangs below this request; where nobody is told of it, below its caller's.
-        trace_parent: span
-            .trace_parent()
-            .or_else(|| headers::trace_parent(headers).map(str::to_owned)),
+        trace_parent: span.trace_parent().or_else(|| caller.map(str::to_owned)),
     };
     let claim_id = claim.id;
     span.set("coupon.claim.id", claim_id.to_string());
@@ -175,9 +175,8 @@ async fn claimed(
 }
 
 /// The first hop of a claim's trace.
-fn span(template: TemplateId, headers: &HeaderMap) -> Span {
-    let parent = headers::trace_parent(headers);
-    let mut span = trace::begin("POST /v1/templates/{id}/claims", Kind::Server, parent);
+fn span(template: TemplateId, caller: Option<&str>) -> Span {
+    let mut span = trace::begin("POST /v1/templates/{id}/claims", Kind::Server, caller);
     if !span.is_empty() {
         span.set("http.request.method", "POST");
         span.set("http.route", "/v1/templates/{id}/claims");

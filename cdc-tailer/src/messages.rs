@@ -144,8 +144,7 @@ impl Messages {
 
 /// A row's hop into the topic, in the trace of the request that wrote it.
 fn span(topic: &str, trace_parent: Option<&[u8]>) -> Span {
-    let parent = trace_parent.and_then(|text| std::str::from_utf8(text).ok());
-    let mut span = trace::follow("cdc-tailer.publish", Kind::Producer, parent);
+    let mut span = trace::follow("cdc-tailer.publish", Kind::Producer, trace_parent);
     if !span.is_empty() {
         span.set("messaging.system", "kafka");
         span.set("messaging.destination.name", topic.to_owned());

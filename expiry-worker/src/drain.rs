@@ -51,11 +51,12 @@ pub(crate) struct Flip {
 }
 
 impl Drain {
-    /// Flips at most a chunk, one statement, of what is due in `shard`, which is always the same.
+    /// Flips at most `chunk` coupons, one statement, of what is due in `shard`, which is always the same.
     pub(crate) async fn step(
         &mut self,
         connection: &mut MySqlConnection,
         shard: u8,
+        chunk: usize,
         clock: &Clock,
     ) -> Result<(Drained, Option<Flip>), StoreError> {
         let now = clock.now();
@@ -64,9 +65,9 @@ impl Drain {
             let most = u32::try_from(READ_MAX).unwrap_or(u32::MAX);
             self.due = expiry::due(connection, shard, now, most).await?;
             self.due.reverse();
-            all = self.due.len() <= FLIP_MAX;
+            all = self.due.len() <= chunk;
         }
-        let flip = self.flip(connection, now, clock).await?;
+        let flip = self.flip(connection, chunk, now, clock).await?;
         if !all {
             return Ok((Drained::More, flip));
         }
@@ -77,14 +78,15 @@ impl Drain {
         Ok((drained, flip))
     }
 
-    /// Flips the next chunk, if there is one.
+    /// Flips the next `most`, if there are any.
     async fn flip(
         &mut self,
         connection: &mut MySqlConnection,
+        most: usize,
         now: DateTime<Utc>,
         clock: &Clock,
     ) -> Result<Option<Flip>, StoreError> {
-        let left = self.due.len().saturating_sub(FLIP_MAX);
+        let left = self.due.len().saturating_sub(most);
         let chunk = &self.due[left..];
         if chunk.is_empty() {
             return Ok(None);
@@ -92,9 +94,6 @@ impl Drain {
         let ids: Vec<_> = chunk.iter().map(|due| due.id).collect();
         let began = Instant::now();
         let flipped = expiry::flip(connection, &ids, now).await?;
-        if trace::is_on() {
-            tell_traces(connection, &ids, now).await;
-        }
         let flip = Flip { coupons: chunk.len(), took: began.elapsed() };
         counter!(FLIPS).increment(flipped);
         let done = clock.now();
@@ -104,6 +103,10 @@ impl Drain {
         }
         // Only now: after a failure the same chunk comes again.
         self.due.truncate(left);
+        // Behind all that is measured and owed: its time is no flip's.
+        if trace::is_on() {
+            tell_traces(connection, &ids, now).await;
+        }
         Ok(Some(flip))
     }
 }

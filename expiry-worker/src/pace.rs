@@ -8,7 +8,12 @@
 
 use std::time::Duration;
 
+use mysql_store::expiry::FLIP_MAX;
 use tokio::time::Instant;
+
+/// Coupons of one statement while others write: its locks, its flush and its part of the binlog are
+/// what a claim may have to wait for, so it is short. Alone, larger ones are quicker by the coupon.
+const BESIDE_OTHERS: usize = 128;
 
 /// From so many writing statements a second on, others are at work. Leases and the like stay below.
 const OTHERS_PER_SECOND: f64 = 20.0;
@@ -63,6 +68,11 @@ impl Pace {
         self.others_write == Some(false)
     }
 
+    /// The most coupons of the next statement.
+    pub(crate) fn chunk(&self) -> usize {
+        if self.is_alone() { FLIP_MAX } else { BESIDE_OTHERS }
+    }
+
     /// A statement has flipped `coupons` in `took`: how long to rest now.
     pub(crate) fn rest_after(&mut self, coupons: usize, took: Duration) -> Duration {
         self.own += 1;
@@ -95,6 +105,16 @@ mod tests {
         for took in [QUICK, QUICK * 10, QUICK * 100] {
             assert_eq!(pace.rest_after(512, took), Duration::ZERO);
         }
+    }
+
+    #[test]
+    fn statements_are_short_beside_others_and_as_long_as_it_is_not_known() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.chunk(), BESIDE_OTHERS);
+        second(&mut pace, 5);
+        assert_eq!(pace.chunk(), FLIP_MAX);
+        second(&mut pace, 300);
+        assert_eq!(pace.chunk(), BESIDE_OTHERS);
     }
 
     #[test]

@@ -202,7 +202,8 @@ impl Worker {
     async fn step(&self, shard: u8, mut drain: Drain) -> (u8, Drain, anyhow::Result<Step>) {
         let step = async {
             let mut connection = self.pool.acquire().await.context("MySQL")?;
-            match connect::within(drain.step(&mut connection, shard, &self.clock)).await {
+            let drained = drain.step(&mut connection, shard, self.pace.chunk(), &self.clock);
+            match connect::within(drained).await {
                 Ok(done) => Ok(done),
                 // A use of one of the coupons was in the way; the same chunk again.
                 Err(error) if error.is_conflict() => Ok((Drained::More, None)),

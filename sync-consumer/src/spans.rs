@@ -13,7 +13,6 @@ pub(crate) fn of(batch: &[Message]) -> Vec<Span> {
 
 fn span(message: &Message) -> Span {
     let parent = message.header(HEADER_TRACE_PARENT);
-    let parent = parent.and_then(|text| std::str::from_utf8(text).ok());
     let mut span = trace::follow("sync-consumer.apply", Kind::Consumer, parent);
     if !span.is_empty() {
         span.set("messaging.system", "kafka");

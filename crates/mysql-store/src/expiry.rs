@@ -90,19 +90,17 @@ pub async fn flip(
     ids.sort_unstable();
     let mut flipped = 0;
     for chunk in ids.chunks(FLIP_MAX) {
-        // A few fixed sizes: a server keeps every prepared statement. The last id fills a size up.
-        let size = chunk.len().next_power_of_two();
-        let filled = chunk.iter().chain(std::iter::repeat(&chunk[chunk.len() - 1])).take(size);
+        let filled = rows::filled(chunk);
         let sql = rows::repeat(
             "update user_coupon set status = ?, version = version + 1, changed_at = ? where id in (",
             "?",
             ", ",
-            size,
+            filled.len(),
             ") and status = ? and valid_until <= least(cast(? as datetime(3)), utc_timestamp(3))",
         );
         let statement = sqlx::query(sqlx::AssertSqlSafe(sql));
         let statement = statement.bind(CouponStatus::Expired.code()).bind(datetime(now));
-        let statement = filled.fold(statement, |statement, id| statement.bind(id.0));
+        let statement = filled.iter().fold(statement, |statement, id| statement.bind(id.0));
         flipped += statement
             .bind(CouponStatus::Unused.code())
             .bind(datetime(now))
@@ -124,18 +122,18 @@ pub async fn trace_parents(
     ids: &[CouponId],
     now: DateTime<Utc>,
 ) -> Result<Vec<String>, StoreError> {
+    let filled = rows::filled(ids);
     let sql = rows::repeat(
         "select trace_parent from user_coupon where id in (",
         "?",
         ", ",
-        ids.len().next_power_of_two(),
+        filled.len(),
         ") and status = ? and changed_at = ? and trace_parent is not null",
     );
-    let filled = ids.iter().chain(std::iter::repeat(&CouponId(0)));
-    let statement = filled
-        .take(ids.len().next_power_of_two())
-        .fold(sqlx::query_scalar(sqlx::AssertSqlSafe(sql)), |statement, id| statement.bind(id.0));
-    statement
+    let statement = sqlx::query_scalar(sqlx::AssertSqlSafe(sql));
+    filled
+        .iter()
+        .fold(statement, |statement, id| statement.bind(id.0))
         .bind(CouponStatus::Expired.code())
         .bind(datetime(now))
         .fetch_all(connection)

@@ -1,6 +1,8 @@
 //! Statements over many rows, in a few fixed sizes: a server keeps every prepared statement, so one
 //! for each possible count would fill it.
 
+use coupon::CouponId;
+
 /// Rows of the largest multi-row statement. With sixteen columns it has 4,096 placeholders, well
 /// below MySQL's 65,535.
 const ROWS_MAX: usize = 256;
@@ -29,6 +31,16 @@ pub(crate) fn repeat(head: &str, row: &str, separator: &str, count: usize, tail:
     sql
 }
 
+/// `ids`, filled up with the last one to the next power of two: a statement that names one twice does the
+/// same.
+pub(crate) fn filled(ids: &[CouponId]) -> Vec<CouponId> {
+    let mut filled = ids.to_vec();
+    if let Some(last) = ids.last() {
+        filled.resize(ids.len().next_power_of_two(), *last);
+    }
+    filled
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,5 +53,13 @@ mod tests {
             assert_eq!(all, rows);
             assert!(runs(&rows).all(|run| run.len().is_power_of_two() && run.len() <= ROWS_MAX));
         }
+    }
+
+    #[test]
+    fn ids_are_filled_up_to_a_power_of_two_with_the_last_one() {
+        let ids = |numbers: &[i64]| numbers.iter().copied().map(CouponId).collect::<Vec<_>>();
+        assert_eq!(filled(&[]), []);
+        assert_eq!(filled(&ids(&[7])), ids(&[7]));
+        assert_eq!(filled(&ids(&[1, 2, 3, 4, 5])), ids(&[1, 2, 3, 4, 5, 5, 5, 5]));
     }
 }

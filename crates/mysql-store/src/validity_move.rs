@@ -220,9 +220,10 @@ async fn move_all(
 ) -> Result<u64, StoreError> {
     // In the order of the primary key, as every writer locks.
     ids.sort_unstable();
-    let Some(last) = ids.last().copied() else { return Ok(0) };
-    // A few fixed sizes: a server keeps every prepared statement. The last id fills a size up.
-    ids.resize(ids.len().next_power_of_two(), last);
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    let ids = rows::filled(&ids);
     let (valid_from, valid_until, valid_for_ms) = validity_columns(validity);
     let valid_for_micros = valid_for_ms.map(|ms| ms * 1000);
     let from = "coalesce(cast(? as datetime(3)), claimed_at)";

@@ -52,9 +52,13 @@ pub fn begin(name: &'static str, kind: Kind, parent: Option<&str>) -> Span {
     build(SpanBuilder::from_name(name).with_kind(kind), parent)
 }
 
-/// Begins a span in the trace of `parent`; empty where there is none.
-pub fn follow(name: &'static str, kind: Kind, parent: Option<&str>) -> Span {
-    parent.map_or_else(Span::default, |parent| begin(name, kind, Some(parent)))
+/// Begins a span in the trace of `parent`, as it stands in a row or a header; empty where there is none.
+pub fn follow(name: &'static str, kind: Kind, parent: Option<impl AsRef<[u8]>>) -> Span {
+    let Some(parent) = parent.filter(|_| is_on()) else { return Span(None) };
+    match std::str::from_utf8(parent.as_ref()) {
+        Ok(parent) => begin(name, kind, Some(parent)),
+        Err(_) => Span(None),
+    }
 }
 
 /// [`follow`] for what began at `began` already.
