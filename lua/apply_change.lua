@@ -4,16 +4,26 @@
 -- KEYS    1 list (ZSet), 2 coupons (hash)
 -- ARGV    1 generation; then four for each change:
 --         coupon id, member, score ('' takes it off the list), entry
--- Returns one code for each change: 0 the view is cold and stays as it is, 1 applied, 2 not newer
+-- Returns one code for each change: 0 the view is cold, 1 applied, 2 not newer, 3 as 0, and it was of a
+--         later generation: the caller's is out of date
 --
+-- What is left of a view that this change does not reach is dropped: somebody whose generation is
+-- another one may trust it.
 -- Atomic, because a rebuild may begin between the look at the sentinels and the write, and another
 -- consumer may apply a later version between the look at the version and the write.
 -- @include view_state.lua
 -- @include view_apply_if_newer.lua
 local state = view_state(KEYS[1], KEYS[2], ARGV[1])
-local codes = {}
+local codes, cold = {}, 0
+if not state then
+  local standing = redis.call('HGET', KEYS[2], '~token')
+  if standing and tonumber(string.match(standing, '^%d+')) > tonumber(ARGV[1]) then
+    cold = 3
+  end
+  redis.call('UNLINK', KEYS[1], KEYS[2])
+end
 for i = 2, #ARGV, 4 do
-  local code = 0
+  local code = cold
   if state then
     local id, member, score, entry = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
     code = apply_if_newer(KEYS[1], KEYS[2], id, member, score, entry) and 1 or 2

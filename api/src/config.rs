@@ -46,7 +46,7 @@ pub struct Config {
     )]
     pub gate_redis_url: Secret,
 
-    /// The view's Redis, addressed like the gate's.
+    /// The view's Redis, addressed like the gate's, or as a cluster redis+cluster://host:port,host:port.
     #[arg(
         long,
         env = "VIEW_REDIS_URL",

@@ -14,9 +14,9 @@ use landing::{
     settler::Settler,
 };
 use metrics::gauge;
-use mysql_store::{MySqlPool, StoreError, connect, migrate, settings, user_view};
+use mysql_store::{MySqlPool, StoreError, connect, migrate, settings, view_generation};
 use redis_gate::{Gate, GateRedis};
-use redis_view::{GenerationOf, ViewReader, ViewStore};
+use redis_view::{GenerationsOf, ViewReader, ViewStore};
 use runtime::{Backoff, Clock, Context, Part};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -166,14 +166,14 @@ async fn gate_redis(config: &Config) -> anyhow::Result<GateRedis> {
 async fn view(config: &Config, pool: &MySqlPool) -> anyhow::Result<ViewReader> {
     let connect = || {
         let pool = pool.clone();
-        let generation: GenerationOf = Box::new(move |run_id| {
+        let generations: GenerationsOf = Box::new(move |served| {
             let pool = pool.clone();
             Box::pin(async move {
                 let mut connection = connect::acquire(&pool).await?;
-                Ok(user_view::generation_of(&mut connection, &run_id).await?)
+                Ok(view_generation::generations_of(&mut connection, &served).await?)
             })
         });
-        ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generation)
+        ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generations)
     };
     Ok(ViewReader::new(retried("the view's Redis (VIEW_REDIS_URL)", connect).await?))
 }

@@ -11,7 +11,7 @@ use axum::{
     routing::get,
 };
 use coupon::UserId;
-use redis_view::{GenerationFuture, PageAnswer, PageRequest, ViewStore};
+use redis_view::{GenerationsFuture, PageAnswer, PageRequest, ViewStore};
 use runtime::Clock;
 use serde::Serialize;
 use tokio::{
@@ -70,7 +70,7 @@ impl Bare {
     /// # Errors
     /// It does not start.
     pub async fn start(stage: &Stage) -> Result<Self> {
-        let generation = stage.sources.view.generation().await?;
+        let generation = stage.sources.view.generation(coupon::UserId(0)).await?;
         let mut process = Command::new(env::current_exe()?)
             .arg("bare")
             .args(["--view-redis-url", &stage.platform.endpoints.view_redis_url])
@@ -94,10 +94,12 @@ impl Bare {
 #[expect(clippy::print_stdout, reason = "it tells its parent where it listens")]
 pub async fn serve(options: Options) -> Result<()> {
     let generation = options.generation;
-    let generation_of =
-        Box::new(move |_| -> GenerationFuture { Box::pin(async move { Ok(generation) }) });
+    let generations_of = Box::new(move |served: Vec<(_, _)>| -> GenerationsFuture {
+        let all = served.into_iter().map(|(slots, _)| (slots, generation)).collect();
+        Box::pin(async move { Ok(all) })
+    });
     let view =
-        ViewStore::connect(&options.view_redis_url, options.key_prefix, generation_of).await?;
+        ViewStore::connect(&options.view_redis_url, options.key_prefix, generations_of).await?;
     let lists = Lists { view, clock: Arc::new(Clock::system()) };
     let router = Router::new().route("/{user}", get(list)).with_state(lists);
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;

@@ -14,11 +14,11 @@ pub struct Config {
     pub database_url: Secret,
 
     /// The view's Redis, `redis://host:port`; with TLS `rediss://`, by sentinels
-    /// `redis+sentinel://host:port,host:port/NAME`.
+    /// `redis+sentinel://host:port,host:port/NAME`, as a cluster `redis+cluster://host:port,host:port`.
     #[arg(long, env = "VIEW_REDIS_URL", hide_env_values = true)]
     pub view_redis_url: Secret,
 
-    /// The gate's Redis, addressed like the view's: a master with noeviction.
+    /// The gate's Redis, addressed like the view's, but no cluster: a master with noeviction.
     #[arg(long, env = "GATE_REDIS_URL", hide_env_values = true)]
     pub gate_redis_url: Secret,
 

@@ -25,8 +25,8 @@ mod spans;
 mod wake_up;
 
 use anyhow::Context as _;
-use mysql_store::{MySqlPool, migrate};
-use redis_view::{GenerationFuture, GenerationOf, ViewStore};
+use mysql_store::{MySqlPool, migrate, view_generation};
+use redis_view::{GenerationsFuture, GenerationsOf, ViewStore};
 use runtime::{Clock, Health, Part};
 use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
@@ -64,9 +64,9 @@ pub async fn run(
         .await
         .context("MySQL cannot be used (DATABASE_URL)")?;
     migrate::check_over(&pool).await?;
-    let generation_of = generation_of(pool.clone());
+    let generations_of = generations_of(pool.clone());
     let view =
-        ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generation_of)
+        ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generations_of)
             .await
             .context("the view's Redis cannot be used (VIEW_REDIS_URL)")?;
     stores.ready();
@@ -108,13 +108,13 @@ async fn move_stock(
     }
 }
 
-/// Finds the generation of the view's Redis in MySQL.
-fn generation_of(pool: MySqlPool) -> GenerationOf {
-    Box::new(move |run_id| -> GenerationFuture {
+/// Finds the generations of the view's Redis in MySQL.
+fn generations_of(pool: MySqlPool) -> GenerationsOf {
+    Box::new(move |served| -> GenerationsFuture {
         let pool = pool.clone();
         Box::pin(async move {
             let mut connection = pool.acquire().await?;
-            let found = mysql_store::user_view::generation_of(&mut connection, &run_id);
+            let found = view_generation::generations_of(&mut connection, &served);
             Ok(mysql_store::connect::within(found).await?)
         })
     })

@@ -13,7 +13,7 @@ use rdkafka::{
     client::DefaultClientContext,
 };
 use redis::aio::MultiplexedConnection;
-use redis_view::{Begun, GenerationFuture, ViewStore, keys};
+use redis_view::{Begun, GenerationsFuture, ViewStore, keys};
 use runtime::{Clock, Health};
 use sync_consumer::Config;
 use tokio::task::JoinHandle;
@@ -329,14 +329,14 @@ pub(crate) fn used(id: i64, user_id: i64) -> UserCouponRow {
 
 async fn view(scope: &Scope) -> ViewStore {
     let pool = mysql_store::connect::pool(&scope.endpoints.database_url, 1).await.unwrap();
-    let generation_of = Box::new(move |run_id: String| -> GenerationFuture {
+    let generations_of = Box::new(move |served: Vec<_>| -> GenerationsFuture {
         let pool = pool.clone();
         Box::pin(async move {
             let mut connection = pool.acquire().await?;
-            Ok(mysql_store::user_view::generation_of(&mut connection, &run_id).await?)
+            Ok(mysql_store::view_generation::generations_of(&mut connection, &served).await?)
         })
     });
-    ViewStore::connect(&scope.endpoints.view_redis_url, &scope.key_prefix, generation_of)
+    ViewStore::connect(&scope.endpoints.view_redis_url, &scope.key_prefix, generations_of)
         .await
         .unwrap()
 }

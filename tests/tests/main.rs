@@ -43,3 +43,5 @@ mod traces;
 mod use_coupon;
 mod validity;
 mod view;
+mod view_cluster;
+mod view_readers;

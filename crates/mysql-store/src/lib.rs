@@ -30,6 +30,7 @@ pub mod user_view;
 pub mod validity_move;
 #[cfg(feature = "verify")]
 pub mod verify;
+pub mod view_generation;
 pub mod worker_lease;
 
 pub use error::{DuplicateKey, StoreError};

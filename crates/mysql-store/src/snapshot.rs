@@ -24,6 +24,12 @@ pub struct MovementRow {
     pub actor: String,
     /// When.
     pub created_at: DateTime<Utc>,
+    /// The key under which it was asked for; absent: the template's creation.
+    pub request_id: Option<Vec<u8>>,
+    /// What the first answer said of the total.
+    pub total_after: Option<i64>,
+    /// And of what was left.
+    pub stock_after: Option<i64>,
 }
 
 /// A template's row, with the times that [`Template`] leaves out.
@@ -147,6 +153,9 @@ pub async fn movement_after(
                 reason: row.try_get("reason")?,
                 actor: row.try_get("actor")?,
                 created_at: row.try_get("created_at")?,
+                request_id: row.try_get("request_id")?,
+                total_after: row.try_get("total_after")?,
+                stock_after: row.try_get("stock_after")?,
             })
         })
         .collect::<Result<_, sqlx::Error>>()

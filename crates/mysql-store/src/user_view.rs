@@ -1,19 +1,14 @@
-//! What "my coupons" needs of the truth: the rows of a view's rebuild, the pages that no view holds,
-//! and the generation that all views share.
+//! What "my coupons" needs of the truth: the rows of a view's rebuild, and the pages that no view holds.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, UserId};
-use sqlx::{MySqlConnection, Row};
+use sqlx::MySqlConnection;
 
 use crate::{
     StoreError,
     datetime::datetime,
     user_coupon::{self, UserCoupon},
 };
-
-/// Attempts at raising the generation. Each failure means that another process has just moved it,
-/// and processes do so once per connection.
-const RAISES_MAX: u32 = 32;
 
 /// Which ended coupons a page shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,72 +97,4 @@ pub async fn ended_page(
     };
     let rows = rows.map_err(StoreError::query("read a page of ended coupons"))?;
     rows.iter().map(user_coupon::from_row).collect()
-}
-
-/// The generation of all views for the Redis server that calls itself `run_id` now. Another id than
-/// the stored one means that writes may be lost: the generation rises, and every view built under an
-/// older one is cold at once.
-///
-/// # Errors
-/// A statement fails.
-pub async fn generation_of(
-    connection: &mut MySqlConnection,
-    run_id: &str,
-) -> Result<i64, StoreError> {
-    for _ in 0..RAISES_MAX {
-        match stored_generation(connection).await? {
-            Some((stored, generation)) if stored == run_id => return Ok(generation),
-            Some((_, generation)) => {
-                if raise(connection, run_id, generation).await? {
-                    return Ok(generation + 1);
-                }
-            }
-            None => insert_first(connection, run_id).await?,
-        }
-    }
-    Err(StoreError::unreadable("view_generation: other processes kept changing it"))
-}
-
-async fn stored_generation(
-    connection: &mut MySqlConnection,
-) -> Result<Option<(String, i64)>, StoreError> {
-    let row = sqlx::query("select run_id, generation from view_generation where id = 1")
-        .fetch_optional(connection)
-        .await
-        .map_err(StoreError::query("read the view generation"))?;
-    row.map(|row| Ok((row.try_get("run_id")?, row.try_get("generation")?)))
-        .transpose()
-        .map_err(StoreError::query("read the view generation"))
-}
-
-/// Compare and set: false if another process was faster.
-async fn raise(
-    connection: &mut MySqlConnection,
-    run_id: &str,
-    generation: i64,
-) -> Result<bool, StoreError> {
-    sqlx::query(
-        "update view_generation set run_id = ?, generation = generation + 1 \
-         where id = 1 and generation = ?",
-    )
-    .bind(run_id)
-    .bind(generation)
-    .execute(connection)
-    .await
-    .map(|done| done.rows_affected() == 1)
-    .map_err(StoreError::query("raise the view generation"))
-}
-
-/// The first process of a new platform; another one may have been faster.
-async fn insert_first(connection: &mut MySqlConnection, run_id: &str) -> Result<(), StoreError> {
-    let inserted =
-        sqlx::query("insert into view_generation (id, run_id, generation) values (1, ?, 1)")
-            .bind(run_id)
-            .execute(connection)
-            .await
-            .map_err(StoreError::query("create the view generation"));
-    match inserted {
-        Err(error) if error.duplicate_key().is_none() => Err(error),
-        Ok(_) | Err(_) => Ok(()),
-    }
 }

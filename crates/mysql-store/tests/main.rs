@@ -18,4 +18,5 @@ mod tls;
 mod user_coupon;
 mod user_view;
 mod validity;
+mod view_generation;
 mod worker_lease;

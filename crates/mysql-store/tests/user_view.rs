@@ -68,36 +68,6 @@ async fn ended_coupons_are_paged_the_newest_first() {
     assert_eq!(page(connection, Ended::Expired, Some(ids[3]), 10, due).await, [ids[0]]);
 }
 
-#[tokio::test]
-async fn the_views_generation_rises_with_each_other_run_and_only_then() {
-    let mut store = Store::new("generation").await;
-    for (run, generation) in [("a", 1), ("a", 1), ("b", 2), ("b", 2), ("a", 3)] {
-        let found = user_view::generation_of(&mut store.connection, run).await.unwrap();
-        assert_eq!(found, generation, "{run}");
-    }
-}
-
-#[tokio::test]
-async fn processes_that_meet_a_new_run_at_once_agree_on_its_generation() {
-    let mut store = Store::new("generation at once").await;
-    for run in ["a", "b", "c"] {
-        let mut tasks = Vec::new();
-        for _ in 0..6 {
-            let mut connection = store.another().await;
-            tasks.push(tokio::spawn(async move {
-                user_view::generation_of(&mut connection, run).await.unwrap()
-            }));
-        }
-        let mut generations = Vec::new();
-        for task in tasks {
-            generations.push(task.await.unwrap());
-        }
-        let expected = user_view::generation_of(&mut store.connection, run).await.unwrap();
-        assert_eq!(generations, vec![expected; 6]);
-    }
-    assert_eq!(user_view::generation_of(&mut store.connection, "c").await.unwrap(), 3);
-}
-
 /// Coupons are used, and due ones flipped, while somebody walks over the pages.
 #[tokio::test]
 async fn a_walk_over_ended_coupons_sees_each_that_was_there_throughout_exactly_once() {

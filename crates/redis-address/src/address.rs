@@ -1,24 +1,27 @@
 //! [`RedisAddress`]: taking it apart, and connecting.
 
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError,
-    RedisResult, TlsCertificates, Value, aio::MultiplexedConnection, io::tcp::TcpSettings,
+    AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult,
+    aio::MultiplexedConnection,
 };
 
-use crate::{AddressError, options::Options, sentinel::Sentinels};
+use crate::{
+    AddressError, Masters, cluster::Cluster, options::Options, sentinel::Sentinels,
+    transport::Transport,
+};
 
 /// Which server, and how to reach it.
 #[derive(Debug)]
 pub struct RedisAddress {
     route: Route,
-    /// Absent: no TLS.
-    tls: Option<TlsCertificates>,
+    transport: Transport,
 }
 
 #[derive(Debug)]
 enum Route {
     Server(ConnectionInfo),
     Sentinels(Sentinels),
+    Cluster(Cluster),
 }
 
 impl RedisAddress {
@@ -28,105 +31,91 @@ impl RedisAddress {
     /// See [`AddressError`].
     pub fn parse(url: &str) -> Result<Self, AddressError> {
         let (scheme, rest) = url.split_once("://").ok_or(AddressError::Scheme)?;
-        let (kind, sentinels) = match scheme {
-            "redis" | "rediss" => (scheme, false),
-            "redis+sentinel" => ("redis", true),
-            "rediss+sentinel" => ("rediss", true),
-            _ => return Err(AddressError::Scheme),
-        };
+        let (kind, of) = scheme.split_once('+').unwrap_or((scheme, ""));
+        if !["redis", "rediss"].contains(&kind) {
+            return Err(AddressError::Scheme);
+        }
         // The driver's own `#insecure` would be TLS that protects from nobody.
         if rest.contains('#') {
             return Err(AddressError::Malformed);
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let options = Options::parse(query, kind == "rediss", sentinels)?;
-        let route = if sentinels {
-            Route::Sentinels(Sentinels::parse(kind, authority, path, &options)?)
-        } else {
-            Route::Server(server(&format!("{kind}://{authority}/{path}"))?)
+        let tls = kind == "rediss";
+        let options = Options::parse(query, tls, of == "sentinel")?;
+        let route = match of {
+            "" if !scheme.contains('+') => {
+                Route::Server(server(&format!("{kind}://{authority}/{path}"))?)
+            }
+            "sentinel" => Route::Sentinels(Sentinels::parse(kind, authority, path, &options)?),
+            "cluster" => Route::Cluster(Cluster::parse(kind, authority, path)?),
+            _ => return Err(AddressError::Scheme),
         };
-        let tls = (kind == "rediss").then(|| options.certificates()).transpose()?;
-        let address = Self { route, tls };
-        let any = match &address.route {
-            Route::Server(server) => server,
-            Route::Sentinels(sentinels) => &sentinels.each[0],
-        };
-        address
-            .client(any.clone())
-            .map_err(|error| AddressError::Certificates { reason: error.to_string() })?;
-        Ok(address)
+        let transport = Transport::new(tls, &options, route.any())?;
+        Ok(Self { route, transport })
     }
 
-    /// Connects: to the server itself, or to the one that the sentinels name as the master now, if it
-    /// says the same of itself. `config` bounds the wait for the server; a sentinel is waited for half
-    /// a second.
+    /// The same, for those whose keys must be on one server.
     ///
     /// # Errors
-    /// It cannot be reached, or the next attempt may find what this one did not: sentinels that know a
+    /// See [`AddressError`].
+    pub fn parse_one(url: &str) -> Result<Self, AddressError> {
+        match Self::parse(url)? {
+            Self { route: Route::Cluster(_), .. } => Err(AddressError::Cluster),
+            one => Ok(one),
+        }
+    }
+
+    /// Connects: to the server itself, to the one that the sentinels name as the master now, if it says the
+    /// same of itself, or to every master of the cluster. `config` bounds the wait for each; sentinels
+    /// and nodes that are only asked where to go are waited for half a second.
+    ///
+    /// # Errors
+    /// One cannot be reached, or the next attempt may find what this one did not: sentinels that know a
     /// newer master, or a failover that has ended.
-    pub async fn connect(
+    pub async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<Masters> {
+        match &self.route {
+            Route::Server(server) => {
+                self.transport.open(server.clone(), config).await.map(Masters::one)
+            }
+            Route::Sentinels(sentinels) => {
+                sentinels.connect(&self.transport, config).await.map(Masters::one)
+            }
+            Route::Cluster(cluster) => cluster.connect(&self.transport, config).await,
+        }
+    }
+}
+
+impl RedisAddress {
+    /// The master that the one at `place` has named in an `ASK`, for keys of a slot that is on its way there.
+    /// It may have joined since `masters` were connected to.
+    ///
+    /// # Errors
+    /// It cannot be reached, or the error is no `ASK` of a cluster.
+    pub async fn follow(
         &self,
+        masters: &Masters,
+        place: usize,
+        ask: &RedisError,
         config: &AsyncConnectionConfig,
     ) -> RedisResult<MultiplexedConnection> {
-        let sentinels = match &self.route {
-            Route::Server(server) => return self.open(server.clone(), config).await,
-            Route::Sentinels(sentinels) => sentinels,
+        let named = masters.named_by(place, ask);
+        let (Some((host, port)), Route::Cluster(cluster)) = (named, &self.route) else {
+            return Err(ask.clone());
         };
-        let found = sentinels.master(|sentinel| self.client(sentinel)).await?;
-        let reached = self.open_master(found.server, config).await;
-        if reached.is_err() {
-            // It may have been left behind by the others.
-            sentinels.ask_another_than(found.by);
-        }
-        reached
-    }
-
-    /// A sentinel that was left behind may name a server that is a replica by now.
-    async fn open_master(
-        &self,
-        server: ConnectionInfo,
-        config: &AsyncConnectionConfig,
-    ) -> RedisResult<MultiplexedConnection> {
-        let place = server.addr().to_string();
-        let mut connection = self.open(server, config).await?;
-        let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
-        let role = role.into_iter().next().unwrap_or(Value::Nil);
-        match redis::from_redis_value::<String>(role).as_deref() {
-            Ok("master") => Ok(connection),
-            _ => Err(RedisError::from((
-                ErrorKind::Io,
-                "the server that the sentinels name is not a master: a failover is under way",
-                place,
-            ))),
+        match masters.find(host, port) {
+            Some(connection) => Ok(connection),
+            None => cluster.open(&self.transport, config, host, port).await,
         }
     }
+}
 
-    async fn open(
-        &self,
-        server: ConnectionInfo,
-        config: &AsyncConnectionConfig,
-    ) -> RedisResult<MultiplexedConnection> {
-        let place = server.addr().to_string();
-        let client = self.client(server)?;
-        let opened = client.get_multiplexed_async_connection_with_config(config).await;
-        opened.map_err(|error| match (&self.tls, error.kind()) {
-            (Some(_), ErrorKind::Client) => RedisError::from((
-                ErrorKind::Client,
-                "TLS failed: ssl-ca must be the CA of the server's certificate, and the certificate \
-                 for the host of the address",
-                format!("{place}: {error}"),
-            )),
-            _ => error,
-        })
-    }
-
-    fn client(&self, server: ConnectionInfo) -> RedisResult<Client> {
-        // A claim is one small command that somebody waits for.
-        let server = server.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        match &self.tls {
-            Some(certificates) => Client::build_with_tls(server, certificates.clone()),
-            None => Client::open(server),
+impl Route {
+    fn any(&self) -> &ConnectionInfo {
+        match self {
+            Self::Server(server) => server,
+            Self::Sentinels(sentinels) => &sentinels.hosts.each[0],
+            Self::Cluster(cluster) => &cluster.hosts.each[0],
         }
     }
 }
@@ -148,24 +137,29 @@ mod tests {
     fn an_address_leads_to_a_server_or_to_what_sentinels_name() {
         let places = |url| match RedisAddress::parse(url).unwrap().route {
             Route::Server(server) => vec![server.addr().to_string()],
-            Route::Sentinels(sentinels) => {
-                sentinels.each.iter().map(|sentinel| sentinel.addr().to_string()).collect()
+            Route::Sentinels(Sentinels { hosts, .. }) | Route::Cluster(Cluster { hosts, .. }) => {
+                hosts.each.iter().map(|host| host.addr().to_string()).collect()
             }
         };
         assert_eq!(places("redis://u:p@h"), ["h:6379"]);
         assert_eq!(places("rediss://[::1]:7/2"), ["::1:7"]);
         let sentinels = "redis+sentinel://u:p@a,b:7,[::1]/gate?sentinel-password=x";
         assert_eq!(places(sentinels), ["a:26379", "b:7", "::1:26379"]);
+        assert_eq!(places("rediss+cluster://u:p@a,b:7/"), ["a:6379", "b:7"]);
     }
 
     #[test]
     fn what_cannot_work_is_refused_with_the_reason() {
-        for url in ["mysql://h", "h:6379", "redis", ""] {
+        for url in ["mysql://h", "h:6379", "redis", "", "redis+://h", "redis+shards://h"] {
             assert_eq!(refused(url), AddressError::Scheme, "{url}");
         }
-        for url in
-            ["redis://", "redis://h:port", "rediss://h#insecure", "redis+sentinel://a,,b/gate"]
-        {
+        for url in [
+            "redis://",
+            "redis://h:port",
+            "rediss://h#insecure",
+            "redis+sentinel://a,,b/gate",
+            "redis+cluster://a/2",
+        ] {
             assert_eq!(refused(url), AddressError::Malformed, "{url}");
         }
         for url in ["redis+sentinel://a", "rediss+sentinel://a,b/"] {
@@ -180,6 +174,13 @@ mod tests {
         let error =
             refused(concat!("rediss://h?ssl-ca=", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
         assert!(matches!(error, AddressError::Certificates { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_cluster_is_refused_where_all_keys_must_be_on_one_server() {
+        let error = RedisAddress::parse_one("redis+cluster://a,b").unwrap_err();
+        assert_eq!(error, AddressError::Cluster);
+        RedisAddress::parse_one("redis+sentinel://a,b/gate").unwrap();
     }
 
     #[test]

@@ -6,18 +6,25 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AddressError {
     /// Another kind of server, or none.
-    #[error("must begin with redis://, rediss://, redis+sentinel:// or rediss+sentinel://")]
+    #[error(
+        "must begin with redis://, redis+sentinel:// or redis+cluster://, with rediss for redis where \
+         it is TLS"
+    )]
     Scheme,
     /// It cannot be taken apart.
     #[error(
-        "is not of the form redis://user:password@host:port/db or \
-         redis+sentinel://user:password@host:port,host:port/NAME; in a password # ? / @ are written \
+        "is not of the form redis://user:password@host:port/db, \
+         redis+sentinel://user:password@host:port,host:port/NAME or \
+         redis+cluster://user:password@host:port,host:port; in a password # ? / @ are written \
          %23 %3F %2F %40"
     )]
     Malformed,
     /// Sentinels watch many masters.
     #[error("names sentinels and no master: end it with /NAME, as the sentinels call it")]
     NoName,
+    /// It is a cluster's.
+    #[error("is that of a cluster; the gate is one server, or the one that sentinels name")]
+    Cluster,
     /// An option that nobody knows, or whose place is another address.
     #[error("has the option {name}, which an address of this kind does not have")]
     Option {

@@ -1,9 +1,12 @@
-//! Which Redis server, and how to reach it.
+//! Which Redis server, or servers, and how to reach them.
 //!
 //! ```text
 //! redis://[user:password@]host[:6379][/db]
 //! redis+sentinel://[user:password@]host[:26379],host…/NAME
+//! redis+cluster://[user:password@]host[:6379],host…
 //! ```
+//! Of a cluster, some nodes are enough: they know the others.
+//!
 //! With `rediss` for `redis` all of it is TLS: the certificate must be of a CA that is trusted, and for the
 //! host that the address (or a sentinel) names. Options behind `?`, with `&` between them:
 //!
@@ -18,9 +21,14 @@
 //! one speaks to, is found out by those who connect.
 
 mod address;
+mod cluster;
 mod error;
+mod hosts;
+mod masters;
 mod options;
 mod sentinel;
+mod transport;
 
 pub use address::RedisAddress;
 pub use error::AddressError;
+pub use masters::{Masters, slot_of};

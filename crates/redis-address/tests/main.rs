@@ -1,37 +1,21 @@
 //! On real servers: Redis and sentinels, with TLS and without.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
-use devstack::{Certificates, OwnPair, OwnSentinel, OwnView, free_port};
+use devstack::{Certificates, OwnCluster, OwnPair, OwnSentinel, OwnView, at_last, free_port};
 use redis::{AsyncConnectionConfig, RedisResult, aio::MultiplexedConnection};
 use redis_address::RedisAddress;
-
-/// Longest wait for a failover: half a second of silence, an election and a promotion.
-const AT_LAST: Duration = Duration::from_secs(30);
 
 /// An address where nobody listens.
 const NOBODY: &str = "127.0.0.1:1";
 
 async fn connect(address: &RedisAddress) -> RedisResult<MultiplexedConnection> {
-    address.connect(&AsyncConnectionConfig::new()).await
+    Ok(address.connect(&AsyncConnectionConfig::new()).await?.at(0))
 }
 
 async fn reach(url: &str) -> RedisResult<MultiplexedConnection> {
     connect(&RedisAddress::parse(url).unwrap()).await
-}
-
-/// Connects again and again, as those who need a server do.
-async fn at_last(address: &RedisAddress) -> MultiplexedConnection {
-    let reaching = async {
-        loop {
-            match connect(address).await {
-                Ok(connection) => return connection,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-    };
-    tokio::time::timeout(AT_LAST, reaching).await.unwrap()
 }
 
 async fn send(connection: &mut MultiplexedConnection, words: &[&str]) -> redis::Value {
@@ -111,7 +95,7 @@ async fn sentinels_lead_to_the_replica_that_took_a_dead_masters_place() {
     let address = RedisAddress::parse(&url).unwrap();
     assert_eq!(port_of(&mut connect(&address).await.unwrap()).await, old.port());
     pair.master.server.kill().unwrap();
-    assert_eq!(port_of(&mut at_last(&address).await).await, new.port());
+    assert_eq!(port_of(&mut at_last(async || connect(&address).await).await).await, new.port());
 }
 
 #[tokio::test]
@@ -165,4 +149,74 @@ async fn sentinels_and_master_may_both_want_tls_and_a_login_of_their_own() {
         reach(&url("sentinel-user=asker&sentinel-password=asker+%25&")).await.unwrap();
     assert_eq!(text(&mut reached, &["ACL", "WHOAMI"]).await, "app");
     assert!(reach(&url("")).await.is_err());
+}
+
+#[tokio::test]
+async fn one_node_leads_to_all_masters_of_a_cluster_and_each_key_to_its_own() {
+    let mut cluster = OwnCluster::start("address-cluster", &[]).await.unwrap();
+    let addresses: Vec<_> = cluster.nodes.iter().map(|node| node.server.address()).collect();
+    // Who is silent is passed over, and a replica knows as much as a master.
+    let url = format!("redis+cluster://{NOBODY},{}", addresses[5]);
+    let address = RedisAddress::parse(&url).unwrap();
+    let masters = address.connect(&AsyncConnectionConfig::new()).await.unwrap();
+    let mut ports = Vec::new();
+    for mut master in masters.all() {
+        ports.push(port_of(&mut master).await);
+    }
+    ports.sort_unstable();
+    let mut expected: Vec<_> = addresses[..3].iter().map(std::net::SocketAddr::port).collect();
+    expected.sort_unstable();
+    assert_eq!(ports, expected);
+    for key in ["", "7", "p:{7}:list", "{}{7}", "{a}{7}", "}{7", "{{7}}"] {
+        let mut master = masters.at(masters.place_of(key));
+        assert_eq!(text(&mut master, &["SET", key, "1"]).await, "OK", "{key}");
+    }
+    cluster.nodes[0].server.kill().unwrap();
+    let mut ports = at_last(async || {
+        let masters = address.connect(&AsyncConnectionConfig::new()).await?;
+        let mut ports = Vec::new();
+        for mut master in masters.all() {
+            ports.push(port_of(&mut master).await);
+        }
+        RedisResult::Ok(ports)
+    })
+    .await;
+    ports.sort_unstable();
+    assert!(ports.len() == 3 && !ports.contains(&addresses[0].port()), "{ports:?}");
+}
+
+#[tokio::test]
+async fn a_cluster_may_want_tls_and_a_login() {
+    let certificates = Certificates::make("address-tls-cluster-ca").unwrap();
+    let port = free_port().unwrap();
+    let bus = free_port().unwrap().to_string();
+    let mut settings = certificates.redis_settings(port);
+    let cluster = ["--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port", &bus];
+    settings.extend(cluster.map(str::to_owned));
+    let settings: Vec<_> = settings.iter().map(String::as_str).collect();
+    let server = OwnView::start("address-tls-cluster", &settings).await.unwrap();
+    let mut plain = reach(&server.url()).await.unwrap();
+    let url = |login: &str| {
+        format!("rediss+cluster://{login}localhost:{port}?ssl-ca={}", certificates.ca())
+    };
+    let error = reach(&url("")).await.err().unwrap();
+    assert!(error.is_io_error() && error.to_string().contains("not whole"), "{error}");
+    send(&mut plain, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+    // It takes a moment until it is whole to itself.
+    let without_tls = server.url().replace("redis://", "redis+cluster://");
+    let mut reached = at_last(async || reach(&without_tls).await).await;
+    assert_eq!(port_of(&mut reached).await, server.server.address().port());
+    send(&mut plain, &["ACL", "SETUSER", "app", "on", ">app", "~*", "&*", "+@all"]).await;
+    send(&mut plain, &["ACL", "SETUSER", "default", "off"]).await;
+    let mut reached = reach(&url("app:app@")).await.unwrap();
+    assert_eq!(text(&mut reached, &["ACL", "WHOAMI"]).await, "app");
+    assert!(reach(&url("")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_cluster_says_so() {
+    let server = OwnView::start("address-no-cluster", &[]).await.unwrap();
+    let url = server.url().replace("redis://", "redis+cluster://");
+    let error = reach(&url).await.err().unwrap().to_string();
+    assert!(error.contains("cluster support disabled"), "{error}");
 }

@@ -72,7 +72,7 @@ impl GateRedis {
     /// # Errors
     /// The address is not one of a Redis, the server does not answer, or it is not fit.
     pub async fn connect(url: &str) -> Result<Self, GateError> {
-        let address = RedisAddress::parse(url)
+        let address = RedisAddress::parse_one(url)
             .map_err(|error| GateError::Unfit(format!("GATE_REDIS_URL {error}")))?;
         let redis = Self { address: Arc::new(address), state: Arc::default() };
         redis.live().await?;
@@ -127,7 +127,8 @@ impl GateRedis {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_MAX))
             .set_response_timeout(Some(ANSWER_MAX));
-        let mut connection = self.address.connect(&config).await.map_err(unreachable)?;
+        // The address is one server's.
+        let mut connection = self.address.connect(&config).await.map_err(unreachable)?.at(0);
         let info: String =
             redis::cmd("INFO").query_async(&mut connection).await.map_err(unreachable)?;
         Ok(Live { run: fit_run(&info)?, connection, generation })

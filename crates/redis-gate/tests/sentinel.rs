@@ -1,15 +1,10 @@
 //! A gate whose address is that of sentinels.
 
-use std::time::Duration;
-
 use coupon::Epoch;
-use devstack::{OwnPair, TestServers};
+use devstack::{OwnPair, TestServers, at_last};
 use redis_gate::{Gate, GateError, GateRedis, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, USER, again, claim, facts, now, raw, send};
-
-/// Longest wait for a failover: half a second of silence, an election and a promotion.
-const AT_LAST: Duration = Duration::from_secs(30);
 
 /// What a gate's servers are set to.
 const FIT: &[&str] = &["--maxmemory-policy", "noeviction"];
@@ -24,15 +19,7 @@ async fn pair(name: &str) -> (OwnPair, Gate) {
 
 /// Asks until somebody answers.
 async fn verdict(gate: &Gate, claim: &coupon::Claim, epoch: Epoch) -> Verdict {
-    let asking = async {
-        loop {
-            match gate.claim(claim, epoch, now()).await {
-                Ok(verdict) => return verdict,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-    };
-    tokio::time::timeout(AT_LAST, asking).await.unwrap()
+    at_last(async || gate.claim(claim, epoch, now()).await).await
 }
 
 #[tokio::test]

@@ -1,22 +1,29 @@
-//! A connection that comes back, and that knows which server it speaks to.
+//! Connections that come back, and that know which servers they speak to.
 //!
 //! A Redis that failed over or restarted may have lost writes without anybody noticing. So every
 //! new connection asks for the run and replication id before its first command, finds out the view
 //! generation that belongs to them, and hands that generation to every script for as long as the
 //! connection lives. A command never runs on a connection whose generation is not known.
+//!
+//! In a cluster each slot's views have a generation of their own, that of their master. A dead master breaks
+//! its connection, and one that has lost a slot says so: then the connections to all are given up.
+//!
+//! Others may learn of a generation sooner or later than we do, so a change that finds a view of another one
+//! than ours drops it: whoever still trusted it, or trusts it by now, would miss that change.
 
 use std::{
     error::Error,
+    ops::RangeInclusive,
     pin::Pin,
-    sync::{PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use redis::{
-    AsyncConnectionConfig, ErrorKind, InfoDict, RedisError, ServerErrorKind,
+    AsyncConnectionConfig, ErrorKind, InfoDict, RedisError, RedisResult, ServerErrorKind,
     aio::MultiplexedConnection,
 };
-use redis_address::RedisAddress;
+use redis_address::{Masters, RedisAddress, slot_of};
 use tokio::{sync::Mutex, time::Instant};
 use tracing::{info, warn};
 
@@ -36,30 +43,33 @@ const RECONNECT_WAIT_MIN: Duration = Duration::from_millis(50);
 /// The longest wait between attempts: how late a server that is back is noticed, at most.
 const RECONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Finds the view generation of the server with the given run id: raised, by compare-and-set in
-/// MySQL, when it is not the server that the stored generation is for.
-pub type GenerationOf = Box<dyn Fn(String) -> GenerationFuture + Send + Sync>;
+/// Finds the view generations of slots whose masters have the given run ids: raised, by compare-and-set in
+/// MySQL, where they are not the ones that the stored generations are for. A single server has all slots.
+pub type GenerationsOf =
+    Box<dyn Fn(Vec<(RangeInclusive<u16>, String)>) -> GenerationsFuture + Send + Sync>;
 
-/// What a [`GenerationOf`] returns.
-pub type GenerationFuture =
-    Pin<Box<dyn Future<Output = Result<i64, Box<dyn Error + Send + Sync>>> + Send>>;
+/// What a [`GenerationsOf`] returns: a generation for each slot, in their order.
+pub type GenerationsFuture = Pin<Box<dyn Future<Output = Generations> + Send>>;
+
+/// See [`GenerationsFuture`].
+pub type Generations = Result<Vec<(RangeInclusive<u16>, i64)>, Box<dyn Error + Send + Sync>>;
 
 /// The reconnecting handle.
 pub(crate) struct Connection {
     address: RedisAddress,
-    generation_of: GenerationOf,
+    generations_of: GenerationsOf,
     live: RwLock<Option<Live>>,
     /// Held while connecting, so that one caller connects and the others wait for it.
     attempts: Mutex<Attempts>,
 }
 
-/// A connection whose server is known.
+/// Connections whose servers are known. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Live {
-    /// Where commands go; clones share the socket.
-    pub(crate) commands: MultiplexedConnection,
-    /// The view generation of this server.
-    pub(crate) generation: i64,
+    /// Where commands go.
+    pub(crate) masters: Masters,
+    /// The last slot of each range and the generation of its views, in their order.
+    generations: Arc<[(u16, i64)]>,
     /// Tells this connection from those before and after.
     serial: u64,
 }
@@ -71,10 +81,20 @@ struct Attempts {
     not_before: Option<Instant>,
 }
 
+impl Live {
+    /// The generation of the view that the key belongs to.
+    pub(crate) fn generation(&self, key: &str) -> i64 {
+        let slot = slot_of(key);
+        let range = self.generations.partition_point(|(last, _)| *last < slot);
+        // Connecting has seen to it that there is one.
+        self.generations.get(range).map_or(0, |(_, generation)| *generation)
+    }
+}
+
 impl Connection {
-    pub(crate) fn new(url: &str, generation_of: GenerationOf) -> Result<Self, ViewError> {
+    pub(crate) fn new(url: &str, generations_of: GenerationsOf) -> Result<Self, ViewError> {
         let address = RedisAddress::parse(url).map_err(ViewError::Url)?;
-        Ok(Self { address, generation_of, live: RwLock::new(None), attempts: Mutex::default() })
+        Ok(Self { address, generations_of, live: RwLock::new(None), attempts: Mutex::default() })
     }
 
     /// The connection, made anew if it was lost.
@@ -86,13 +106,19 @@ impl Connection {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        if attempts.not_before.is_some_and(|instant| Instant::now() < instant) {
-            return Err(ViewError::NotConnected);
+        if let Some(not_before) = attempts.not_before.filter(|instant| Instant::now() < *instant) {
+            if attempts.failed_in_a_row > 0 {
+                return Err(ViewError::NotConnected);
+            }
+            tokio::time::sleep_until(not_before).await;
         }
         attempts.made += 1;
         match self.connect(attempts.made).await {
             Ok(live) => {
-                *attempts = Attempts { made: attempts.made, ..Attempts::default() };
+                // While many slots move, each says so: the next connections are made for some at a time.
+                let is_cluster = live.masters.is_cluster();
+                let not_before = is_cluster.then(|| Instant::now() + RECONNECT_WAIT_MIN);
+                *attempts = Attempts { made: attempts.made, failed_in_a_row: 0, not_before };
                 self.replace(Some(live.clone()));
                 Ok(live)
             }
@@ -106,7 +132,8 @@ impl Connection {
         }
     }
 
-    /// Gives a connection up if `error` says that it, or its server, is no good any more.
+    /// Gives a connection up if `error` says that it, or its server, is no good any more, or not for the keys
+    /// that were asked for: then the slots have moved.
     pub(crate) fn judge(&self, live: &Live, error: &RedisError) {
         let refused = matches!(
             error.kind(),
@@ -114,6 +141,9 @@ impl Connection {
                 ServerErrorKind::ReadOnly
                     | ServerErrorKind::MasterDown
                     | ServerErrorKind::BusyLoading
+                    | ServerErrorKind::Moved
+                    | ServerErrorKind::ClusterDown
+                    | ServerErrorKind::ExecAbort
             )
         );
         if refused || error.is_io_error() || error.is_unrecoverable_error() {
@@ -130,16 +160,34 @@ impl Connection {
         }
     }
 
+    /// Connects to whom the master at `place` has named in an `ASK`.
+    pub(crate) async fn follow(
+        &self,
+        live: &Live,
+        place: usize,
+        ask: &RedisError,
+    ) -> RedisResult<MultiplexedConnection> {
+        self.address.follow(&live.masters, place, ask, &config()).await
+    }
+
     async fn connect(&self, serial: u64) -> Result<Live, ViewError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_MAX))
-            .set_response_timeout(Some(RESPONSE_MAX));
-        let mut commands = self.address.connect(&config).await.map_err(ViewError::Connect)?;
-        let run_id = run_id(&mut commands).await?;
-        let generation =
-            (self.generation_of)(run_id.clone()).await.map_err(ViewError::Generation)?;
-        info!(redis.run_id = run_id, view.generation = generation, "connected to the view's Redis");
-        Ok(Live { commands, generation, serial })
+        let masters = self.address.connect(&config()).await.map_err(ViewError::Connect)?;
+        let mut runs = Vec::new();
+        for mut master in masters.all() {
+            runs.push(run_id(&mut master).await?);
+        }
+        let served = masters.slots().map(|(slots, place)| (slots, runs[place].clone()));
+        let found = (self.generations_of)(served.collect()).await;
+        let found = found.map_err(ViewError::Generation)?;
+        let generations: Arc<[_]> =
+            found.into_iter().map(|(slots, generation)| (*slots.end(), generation)).collect();
+        let highest = generations.iter().map(|(_, generation)| *generation).max();
+        info!(
+            redis.masters = runs.len(),
+            view.generation = highest,
+            "connected to the view's Redis"
+        );
+        Ok(Live { masters, generations, serial })
     }
 
     fn current(&self) -> Option<Live> {
@@ -149,6 +197,12 @@ impl Connection {
     fn replace(&self, live: Option<Live>) {
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = live;
     }
+}
+
+fn config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECT_MAX))
+        .set_response_timeout(Some(RESPONSE_MAX))
 }
 
 /// Run and replication id: the first changes when the server restarts, the second when another one

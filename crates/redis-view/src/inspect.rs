@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use coupon::UserId;
+use redis::{RedisResult, aio::MultiplexedConnection};
 
 use crate::{ViewCoupon, ViewError, ViewStore, entry, keys};
 
@@ -39,19 +40,30 @@ impl ViewStore {
     /// # Errors
     /// See [`ViewError`].
     pub async fn users(&self) -> Result<Vec<UserId>, ViewError> {
-        let mut live = self.live().await?;
+        let live = self.live().await?;
+        let mut users = Vec::new();
+        // A view whose slot moves may slip from a server not scanned yet to one that was.
+        let rounds = if live.masters.is_cluster() { 2 } else { 1 };
+        for mut master in (0..rounds).flat_map(|_| live.masters.all()) {
+            let found = self.users_on(&mut master).await;
+            users.extend(
+                found.map_err(|source| self.failed_for_all("scan the views", &live, source))?,
+            );
+        }
+        users.sort_unstable();
+        users.dedup();
+        Ok(users)
+    }
+
+    async fn users_on(&self, master: &mut MultiplexedConnection) -> RedisResult<Vec<UserId>> {
         let (mut users, mut cursor) = (Vec::new(), 0u64);
         loop {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(keys::lists(self.prefix()));
             scan.arg("COUNT").arg(SCAN_COUNT);
-            let answer: Result<(u64, Vec<String>), _> = scan.query_async(&mut live.commands).await;
-            let (next, found) =
-                answer.map_err(|source| self.failed_for_all("scan the views", &live, source))?;
+            let (next, found): (u64, Vec<String>) = scan.query_async(master).await?;
             users.extend(found.iter().filter_map(|key| keys::user_of_list(self.prefix(), key)));
             if next == 0 {
-                users.sort_unstable();
-                users.dedup();
                 return Ok(users);
             }
             cursor = next;
@@ -63,8 +75,10 @@ impl ViewStore {
     /// # Errors
     /// See [`ViewError`].
     pub async fn contents(&self, user: UserId) -> Result<Contents, ViewError> {
-        let mut live = self.live().await?;
+        let live = self.live().await?;
         let [list, coupons] = self.keys(user);
+        let mut master = live.masters.at(live.masters.place_of(&list));
+        let generation = live.generation(&list);
         let (list, mut coupons): (BTreeMap<String, i64>, BTreeMap<String, String>) = redis::pipe()
             .atomic()
             .cmd("ZRANGE")
@@ -74,7 +88,7 @@ impl ViewStore {
             .arg("WITHSCORES")
             .cmd("HGETALL")
             .arg(coupons)
-            .query_async(&mut live.commands)
+            .query_async(&mut master)
             .await
             .map_err(|source| self.failed_for_all("read a whole view", &live, source))?;
         let (sentinels, list): (BTreeMap<_, _>, _) =
@@ -83,7 +97,7 @@ impl ViewStore {
         let state = coupons.remove("~state").unwrap_or_default();
         coupons.remove("~since");
         let trusted = state == "complete"
-            && token.starts_with(&format!("{}:", live.generation))
+            && token.starts_with(&format!("{generation}:"))
             && sentinels.into_keys().eq([format!("~{token}")]);
         Ok(Contents { trusted, list, coupons })
     }

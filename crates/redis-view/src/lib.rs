@@ -10,8 +10,8 @@
 //!   evicts whole keys, so a key that is there is whole, and one that is not makes the view cold.
 //! - **Versions.** Each write is "apply if newer". A coupon that left the list keeps its version in
 //!   the hash, a tombstone, so that a replayed insert cannot bring it back.
-//! - **Generation.** One number for all views, raised in MySQL when the server's run or replication
-//!   id changes; a token of another generation is worth nothing. See [`GenerationOf`].
+//! - **Generation.** One number for all views of a server, raised in MySQL when the server's run or
+//!   replication id changes; a token of another generation is worth nothing. See [`GenerationsOf`].
 //!
 //! Who writes: the sync-consumer by [`ViewStore::apply`] and [`ViewStore::read_back`]; a reader that
 //! finds a cold view, by [`ViewReader::my_coupons`]. Nobody else.
@@ -19,6 +19,7 @@
 //! Architecture invariant: no SQL and no topic; rows and the generation come in as values.
 
 mod connection;
+mod drop;
 mod entry;
 mod error;
 mod inspect;
@@ -28,9 +29,10 @@ mod page;
 mod reader;
 mod rebuild;
 mod scripts;
+mod send;
 mod store;
 
-pub use connection::{GenerationFuture, GenerationOf};
+pub use connection::{Generations, GenerationsFuture, GenerationsOf};
 pub use entry::{Change, ViewCoupon};
 pub use error::ViewError;
 pub use inspect::Contents;

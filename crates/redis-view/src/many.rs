@@ -2,13 +2,11 @@
 //! calls. Each user's call stays a command of its own; nothing is atomic over users.
 
 use coupon::UserId;
-use redis::{FromRedisValue, Pipeline, RedisResult};
 
 use crate::{
-    Change, ViewError,
-    connection::Live,
-    keys,
-    store::{Applied, CHANGES_PER_CALL, ViewStore},
+    Change, ViewError, keys,
+    send::{ForUser, is_moving},
+    store::{Applied, CHANGES_PER_CALL, CODE_COLD, CODE_OUTDATED, ViewStore},
 };
 
 /// A user and changes of its coupons, in their order.
@@ -16,7 +14,8 @@ pub type UserChanges<'a> = (UserId, &'a [Change]);
 
 impl ViewStore {
     /// Applies the changes of many users, each change if it is newer; the answers have the same shape and
-    /// order. A view that is cold stays cold.
+    /// order. A view that is cold stays cold and is dropped if anything is left of it: others may trust it whose
+    /// generation is another one. So is one whose slot is on its way to another server.
     ///
     /// # Errors
     /// See [`ViewError`]; others' changes may be applied. After any but a wrong type the same call may be
@@ -25,31 +24,41 @@ impl ViewStore {
         &self,
         users: &[UserChanges<'_>],
     ) -> Result<Vec<Vec<Applied>>, ViewError> {
-        let mut live = self.live().await?;
-        let (mut pipe, mut calls) = (redis::pipe(), Vec::new());
-        for (place, user, changes) in chunks(users) {
-            calls.push((place, user));
-            self.apply_call(&mut pipe, &live, user, changes);
-        }
-        if calls.is_empty() {
-            return Ok(vec![Vec::new(); users.len()]);
-        }
+        let operation = "apply changes";
         let script = &self.inner.scripts.apply_change;
-        let mut answers = self.answers::<Vec<u8>>("apply changes", &mut pipe, &mut live).await?;
-        // Only the first call can find the script missing: the server forgets all scripts or none.
-        if answers.iter().any(|answer| matches!(answer, Err(error) if is_missing_script(error))) {
-            let loaded = script.prepare_invoke().load_async(&mut live.commands).await;
-            loaded.map_err(|source| self.failed_for_all("load a script", &live, source))?;
-            answers = self.answers("apply changes", &mut pipe, &mut live).await?;
+        let live = self.live().await?;
+        let (mut places, mut calls) = (Vec::new(), Vec::new());
+        for (place, user, changes) in chunks(users) {
+            let mut command = self.invocation(script, user);
+            command.arg(live.generation(&keys::list(self.prefix(), user)));
+            for change in changes {
+                command.arg(&change.arguments());
+            }
+            places.push((place, changes));
+            calls.push(ForUser { user, command });
         }
+        let answers = self.send::<Vec<u8>>(operation, &live, &calls, Some(script)).await?;
+        let mut moving = Vec::new();
         let mut applied: Vec<Vec<Applied>> = vec![Vec::new(); users.len()];
-        for ((place, user), answer) in calls.into_iter().zip(answers) {
-            let codes =
-                answer.map_err(|source| self.failed("apply changes", user, &live, source))?;
+        for (((place, changes), ForUser { user, .. }), answer) in
+            places.into_iter().zip(&calls).zip(answers)
+        {
+            let codes = match answer {
+                Err(error) if is_moving(&error) => {
+                    moving.push(*user);
+                    vec![CODE_COLD; changes.len()]
+                }
+                answer => answer.map_err(|source| self.failed(operation, *user, &live, source))?,
+            };
+            if codes.contains(&CODE_OUTDATED) {
+                self.inner.connection.give_up(&live, "a view of a later generation stood");
+            }
             for code in codes {
                 applied[place].push(Applied::from_code(code)?);
             }
         }
+        // Whoever takes the slot over begins anew; if nobody does, what has moved must not come back.
+        self.drop_views(&moving).await?;
         let whole = applied.iter().zip(users).all(|(some, (_, all))| some.len() == all.len());
         if whole { Ok(applied) } else { Err(ViewError::unreadable("too few codes of changes")) }
     }
@@ -63,53 +72,40 @@ impl ViewStore {
     /// # Errors
     /// As with [`ViewStore::apply_all`].
     pub async fn read_back_all(&self, users: &[UserChanges<'_>]) -> Result<u64, ViewError> {
-        let (mut pipe, mut calls) = (redis::pipe(), Vec::new());
+        let operation = "read back";
+        let (mut wanted, mut calls) = (Vec::new(), Vec::new());
         for (_, user, changes) in chunks(users) {
             let listed: Vec<&Change> = changes.iter().filter(|change| change.is_listed()).collect();
             if listed.is_empty() {
                 continue;
             }
-            pipe.cmd("ZMSCORE").arg(keys::list(self.prefix(), user));
+            let mut command = redis::cmd("ZMSCORE");
+            command.arg(keys::list(self.prefix(), user));
             for change in &listed {
-                pipe.arg(change.coupon.member());
+                command.arg(change.coupon.member());
             }
-            calls.push((user, listed));
+            wanted.push(listed);
+            calls.push(ForUser { user, command });
         }
         if calls.is_empty() {
             return Ok(0);
         }
-        let mut live = self.live().await?;
-        let answers = self.answers::<Vec<Option<i64>>>("read back", &mut pipe, &mut live).await?;
+        let live = self.live().await?;
+        let answers = self.send::<Vec<Option<i64>>>(operation, &live, &calls, None).await?;
         let mut repaired = 0;
-        for ((user, listed), answer) in calls.into_iter().zip(answers) {
-            let scores = answer.map_err(|source| self.failed("read back", user, &live, source))?;
+        for ((listed, ForUser { user, .. }), answer) in wanted.into_iter().zip(&calls).zip(answers)
+        {
+            if answer.as_ref().is_err_and(is_moving) {
+                continue;
+            }
+            let scores = answer.map_err(|source| self.failed(operation, *user, &live, source))?;
             for (change, score) in listed.into_iter().zip(scores) {
                 if score != Some(change.coupon.score()) {
-                    repaired += self.write_again(user, change).await?;
+                    repaired += self.write_again(*user, change).await?;
                 }
             }
         }
         Ok(repaired)
-    }
-
-    fn apply_call(&self, pipe: &mut Pipeline, live: &Live, user: UserId, changes: &[Change]) {
-        let [list, coupons] = self.keys(user);
-        let hash = self.inner.scripts.apply_change.get_hash();
-        pipe.cmd("EVALSHA").arg(hash).arg(2).arg(list).arg(coupons).arg(live.generation);
-        for change in changes {
-            pipe.arg(&change.arguments());
-        }
-    }
-
-    async fn answers<T: FromRedisValue>(
-        &self,
-        operation: &'static str,
-        pipe: &mut Pipeline,
-        live: &mut Live,
-    ) -> Result<Vec<RedisResult<T>>, ViewError> {
-        // One user's failure is not another's.
-        let answers = pipe.ignore_errors().query_async(&mut live.commands).await;
-        answers.map_err(|source| self.failed_for_all(operation, live, source))
     }
 }
 
@@ -118,8 +114,4 @@ fn chunks<'a>(users: &[UserChanges<'a>]) -> impl Iterator<Item = (usize, UserId,
     users.iter().enumerate().flat_map(|(place, &(user, changes))| {
         changes.chunks(CHANGES_PER_CALL).map(move |some| (place, user, some))
     })
-}
-
-fn is_missing_script(error: &redis::RedisError) -> bool {
-    error.code() == Some("NOSCRIPT")
 }

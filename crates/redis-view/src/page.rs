@@ -70,7 +70,7 @@ impl ViewStore {
             None => (String::new(), String::new()),
         };
         call.arguments = vec![
-            call.live.generation.to_string(),
+            call.generation.to_string(),
             request.now.timestamp_millis().to_string(),
             request.limit.max(1).to_string(),
             LOOKS_MAX.max(request.limit).to_string(),

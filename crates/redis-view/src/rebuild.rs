@@ -60,7 +60,7 @@ impl ViewStore {
     /// See [`ViewError`].
     pub async fn begin(&self, user: UserId, now: DateTime<Utc>) -> Result<Begun, ViewError> {
         let mut call = self.call("begin a rebuild", user).await?;
-        let nonce = Nonce { generation: call.live.generation, random: fastrand::u64(..) };
+        let nonce = Nonce { generation: call.generation, random: fastrand::u64(..) };
         call.arguments = vec![
             nonce.generation.to_string(),
             nonce.to_string(),

@@ -3,23 +3,27 @@
 use std::sync::Arc;
 
 use coupon::UserId;
-use redis::{FromRedisValue, Script};
+use redis::{Cmd, FromRedisValue, Script};
 
 use crate::{
-    Change, GenerationOf, ViewError,
+    Change, GenerationsOf, ViewError,
     connection::{Connection, Live},
     keys,
     scripts::Scripts,
+    send::ForUser,
 };
 
 /// Changes of one call of `apply_change.lua` or `view_load.lua`: a script blocks the server, and
 /// two hundred take well under a millisecond.
 pub const CHANGES_PER_CALL: usize = 200;
 
-/// Views dropped by one pipeline of [`ViewStore::drop_all`]: other commands get their turn between two.
-const DROPS_PER_CALL: usize = 1_000;
+/// What `apply_change.lua` answers for a view that is cold.
+pub(crate) const CODE_COLD: u8 = 0;
 
-/// The view. Clones share one connection.
+/// What it answers for one that was of a later generation than the connection's.
+pub(crate) const CODE_OUTDATED: u8 = 3;
+
+/// The view. Clones share its connections.
 #[derive(Clone)]
 pub struct ViewStore {
     pub(crate) inner: Arc<Inner>,
@@ -34,7 +38,7 @@ pub(crate) struct Inner {
 /// What became of one change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
-    /// The view is cold: nothing was written, the next reader rebuilds it.
+    /// The view is cold, and nothing of it is left: the next reader rebuilds it.
     Cold,
     /// It is in the view now.
     Applied,
@@ -43,19 +47,19 @@ pub enum Applied {
 }
 
 impl ViewStore {
-    /// A view on the server at `url`, with `prefix` before every key. Connects at once and checks
-    /// that the server answers; afterwards a lost connection is made anew by whoever needs it.
+    /// A view on the server or cluster at `url`, with `prefix` before every key. Connects at once and checks
+    /// that every master answers; afterwards a lost connection is made anew by whoever needs it.
     ///
-    /// `generation_of` finds the view generation of the server that was met, see [`GenerationOf`].
+    /// `generations_of` finds the view generations of the servers that were met, see [`GenerationsOf`].
     ///
     /// # Errors
     /// The URL is not one, the server cannot be reached, or the generation cannot be found.
     pub async fn connect(
         url: &str,
         prefix: impl Into<String>,
-        generation_of: GenerationOf,
+        generations_of: GenerationsOf,
     ) -> Result<Self, ViewError> {
-        let connection = Connection::new(url, generation_of)?;
+        let connection = Connection::new(url, generations_of)?;
         connection.live().await?;
         let inner = Inner { prefix: prefix.into(), connection, scripts: Scripts::new() };
         Ok(Self { inner: Arc::new(inner) })
@@ -77,42 +81,12 @@ impl ViewStore {
         self.read_back_all(&[(user, changes)]).await
     }
 
-    /// The generation of all views on the server that it speaks to.
+    /// The generation of the user's view on the server that has it now.
     ///
     /// # Errors
     /// See [`ViewError`].
-    pub async fn generation(&self) -> Result<i64, ViewError> {
-        Ok(self.live().await?.generation)
-    }
-
-    /// Drops the user's view; the next reader rebuilds it.
-    ///
-    /// # Errors
-    /// See [`ViewError`].
-    pub async fn drop_view(&self, user: UserId) -> Result<(), ViewError> {
-        let [list, coupons] = self.keys(user);
-        let mut command = redis::cmd("UNLINK");
-        command.arg(list).arg(coupons);
-        self.command("drop a user's view", user, &command).await
-    }
-
-    /// Drops every view that stands when this is called, and tells how many. Each is cold once this
-    /// is done, unless a reader rebuilt it from MySQL meanwhile.
-    ///
-    /// # Errors
-    /// See [`ViewError`]; the same call may be repeated.
-    pub async fn drop_all(&self) -> Result<usize, ViewError> {
-        let users = self.users().await?;
-        for some in users.chunks(DROPS_PER_CALL) {
-            let mut live = self.live().await?;
-            let mut command = redis::pipe();
-            for user in some {
-                command.cmd("UNLINK").arg(&self.keys(*user)).ignore();
-            }
-            let dropped: Result<(), _> = command.query_async(&mut live.commands).await;
-            dropped.map_err(|source| self.failed_for_all("drop all views", &live, source))?;
-        }
-        Ok(users.len())
+    pub async fn generation(&self, user: UserId) -> Result<i64, ViewError> {
+        Ok(self.live().await?.generation(&keys::list(self.prefix(), user)))
     }
 
     pub(crate) async fn write_again(
@@ -123,7 +97,7 @@ impl ViewStore {
         let mut call = self.call("write again", user).await?;
         let coupon = &change.coupon;
         call.arguments = vec![
-            call.live.generation.to_string(),
+            call.generation.to_string(),
             coupon.id.to_string(),
             coupon.member(),
             coupon.score().to_string(),
@@ -151,19 +125,15 @@ impl ViewStore {
         user: UserId,
     ) -> Result<Call<'_>, ViewError> {
         let live = self.live().await?;
-        Ok(Call { store: self, operation, user, live, arguments: Vec::new() })
+        let generation = live.generation(&keys::list(self.prefix(), user));
+        Ok(Call { store: self, operation, user, live, generation, arguments: Vec::new() })
     }
 
-    /// Runs one plain command on the user's keys.
-    pub(crate) async fn command<T: FromRedisValue>(
-        &self,
-        operation: &'static str,
-        user: UserId,
-        command: &redis::Cmd,
-    ) -> Result<T, ViewError> {
-        let mut live = self.live().await?;
-        let answer = command.query_async(&mut live.commands).await;
-        answer.map_err(|source| self.failed(operation, user, &live, source))
+    /// A script on the user's keys; the caller adds the arguments.
+    pub(crate) fn invocation(&self, script: &Script, user: UserId) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(script.get_hash()).arg(2).arg(&self.keys(user));
+        command
     }
 
     pub(crate) fn failed(
@@ -197,27 +167,26 @@ pub(crate) struct Call<'a> {
     operation: &'static str,
     user: UserId,
     pub(crate) live: Live,
+    pub(crate) generation: i64,
     pub(crate) arguments: Vec<String>,
 }
 
 impl Call<'_> {
-    pub(crate) async fn run<T: FromRedisValue>(mut self, script: &Script) -> Result<T, ViewError> {
-        let mut invocation = script.prepare_invoke();
-        for key in self.store.keys(self.user) {
-            invocation.key(key);
-        }
-        for argument in &self.arguments {
-            invocation.arg(argument);
-        }
-        let answer = invocation.invoke_async(&mut self.live.commands).await;
-        answer.map_err(|source| self.store.failed(self.operation, self.user, &self.live, source))
+    pub(crate) async fn run<T: FromRedisValue>(self, script: &Script) -> Result<T, ViewError> {
+        let Call { store, operation, user, live, arguments, .. } = self;
+        let mut command = store.invocation(script, user);
+        command.arg(&arguments);
+        let call = [ForUser { user, command }];
+        let answer = store.send(operation, &live, &call, Some(script)).await?.pop();
+        let answer = answer.ok_or_else(|| ViewError::unreadable("a script has not answered"))?;
+        answer.map_err(|source| store.failed(operation, user, &live, source))
     }
 }
 
 impl Applied {
     pub(crate) fn from_code(code: u8) -> Result<Self, ViewError> {
         match code {
-            0 => Ok(Self::Cold),
+            CODE_COLD | CODE_OUTDATED => Ok(Self::Cold),
             1 => Ok(Self::Applied),
             2 => Ok(Self::NotNewer),
             _ => Err(ViewError::unreadable(format!("apply_change answered {code}"))),

@@ -1,9 +1,11 @@
 //! Versioned writes and the read after them.
 
+use std::sync::atomic::Ordering;
+
 use coupon::CouponId;
 use redis_view::{Applied, PageAnswer, ViewError};
 
-use crate::harness::{TestView, USER, unused, used};
+use crate::harness::{TestView, USER, first, rebuild, unused, used};
 
 #[tokio::test]
 async fn a_change_is_applied_once_and_an_older_one_never() {
@@ -52,6 +54,43 @@ async fn replayed_duplicated_and_shuffled_changes_leave_the_keys_byte_equal() {
         fastrand::shuffle(&mut changes);
         view.store.apply(USER, &changes).await.unwrap();
         assert_eq!(view.store.contents(USER).await.unwrap(), contents);
+    }
+}
+
+/// A reader that has not heard of the next generation yet trusts it, and would go on.
+#[tokio::test]
+async fn a_change_leaves_nothing_of_a_view_that_it_does_not_reach() {
+    let view = TestView::new("not reached").await;
+    view.rebuild(&[unused(1)]).await;
+    let behind = view.store.clone();
+    view.generation.store(2, Ordering::SeqCst);
+    let ahead = view.another().await;
+    assert_eq!(ahead.apply(USER, &[used(1)]).await.unwrap(), [Applied::Cold]);
+    assert_eq!(behind.page(USER, &first(10)).await.unwrap(), PageAnswer::Cold);
+
+    // What it rebuilds before it hears of it, the next change drops again.
+    rebuild(&behind, &[unused(2)]).await;
+    assert_eq!(ahead.apply(USER, &[used(2)]).await.unwrap(), [Applied::Cold]);
+    assert_eq!(behind.page(USER, &first(10)).await.unwrap(), PageAnswer::Cold);
+
+    // A writer that is behind drops the view of those ahead, and is behind no longer.
+    rebuild(&ahead, &[unused(3)]).await;
+    assert_eq!(behind.apply(USER, &[used(3)]).await.unwrap(), [Applied::Cold]);
+    assert_eq!(ahead.page(USER, &first(10)).await.unwrap(), PageAnswer::Cold);
+    rebuild(&ahead, &[unused(3)]).await;
+    assert_eq!(behind.apply(USER, &[used(3)]).await.unwrap(), [Applied::Applied]);
+}
+
+/// The other key may come back, by a slot's move for one.
+#[tokio::test]
+async fn a_change_leaves_nothing_of_a_view_that_has_lost_a_key() {
+    let view = TestView::new("half").await;
+    for lost in 0..2 {
+        view.rebuild(&[unused(1)]).await;
+        let keys = [view.list(), view.coupons()];
+        view.send(&["DEL", &keys[lost]]).await;
+        assert_eq!(view.store.apply(USER, &[used(1)]).await.unwrap(), [Applied::Cold]);
+        assert_eq!(view.dump(&keys[1 - lost]).await, None);
     }
 }
 

@@ -2,49 +2,66 @@
 //! worth nothing, whatever they hold.
 
 use std::{
+    ops::RangeInclusive,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use devstack::{OwnView, TestServers};
+use devstack::{OwnView, TestServers, at_last};
 use redis::aio::MultiplexedConnection;
-use redis_view::{Applied, GenerationFuture, PageAnswer, ViewError, ViewStore};
+use redis_view::{Applied, GenerationsFuture, PageAnswer, ViewError, ViewStore};
 
 use crate::harness::{USER, Wire, first, rebuild, send, unused, used};
 
 /// Longest wait for a server that is there.
 const AT_LAST: Duration = Duration::from_secs(30);
 
-/// As MySQL keeps it: another server than the last one raises it.
+/// As MySQL keeps it: a slot has a new one when another server has it than before.
 #[derive(Default)]
-struct Generation {
-    run_id: String,
-    number: i64,
+struct Generations {
+    /// Of each slot, whose it is and its views' generation.
+    of: Vec<(String, i64)>,
+    highest: i64,
 }
 
 /// What all processes of a platform go by.
 #[derive(Clone, Default)]
 pub(crate) struct Platform {
-    generation: Arc<Mutex<Generation>>,
+    generations: Arc<Mutex<Generations>>,
 }
 
 impl Platform {
     /// Another process, on connections that follow the wire.
     pub(crate) async fn process(&self, url: &str) -> Result<ViewStore, ViewError> {
-        let stored = Arc::clone(&self.generation);
-        let generation_of = Box::new(move |run_id| -> GenerationFuture {
-            let mut stored = stored.lock().unwrap();
-            if stored.run_id != run_id {
-                *stored = Generation { run_id, number: stored.number + 1 };
-            }
-            let number = stored.number;
-            Box::pin(async move { Ok(number) })
+        let stored = Arc::clone(&self.generations);
+        let generations_of = Box::new(move |served: Vec<_>| -> GenerationsFuture {
+            let met = stored.lock().unwrap().meet(served);
+            Box::pin(async move { Ok(met) })
         });
-        ViewStore::connect(url, "", generation_of).await
+        ViewStore::connect(url, "", generations_of).await
     }
 
+    /// The highest so far.
     pub(crate) fn number(&self) -> i64 {
-        self.generation.lock().unwrap().number
+        self.generations.lock().unwrap().highest
+    }
+}
+
+impl Generations {
+    fn meet(
+        &mut self,
+        served: Vec<(RangeInclusive<u16>, String)>,
+    ) -> Vec<(RangeInclusive<u16>, i64)> {
+        let (next, known) = (self.highest + 1, std::mem::take(&mut self.of));
+        for (slots, run) in served {
+            for slot in slots {
+                let same = known.get(usize::from(slot)).filter(|(before, _)| *before == run);
+                let generation = same.map_or(next, |(_, generation)| *generation);
+                self.highest = self.highest.max(generation);
+                self.of.push((run.clone(), generation));
+            }
+        }
+        (0..).zip(&self.of).map(|(slot, (_, generation))| (slot..=slot, *generation)).collect()
     }
 }
 
@@ -91,15 +108,7 @@ impl Pair {
 /// Asks until the answer is a view's: the first call may meet the dead connection, and those after it
 /// the pause between two attempts to connect.
 pub(crate) async fn ask(store: &ViewStore) -> PageAnswer {
-    let asking = async {
-        loop {
-            match store.page(USER, &first(10)).await {
-                Ok(answer) => return answer,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-    };
-    tokio::time::timeout(AT_LAST, asking).await.unwrap()
+    at_last(async || store.page(USER, &first(10)).await).await
 }
 
 /// A view with one unused coupon on a master, and a replica that has it too and was just promoted; the
@@ -172,7 +181,9 @@ async fn a_reader_that_meets_a_view_of_a_later_generation_asks_for_it_again() {
     let (own, _) = own("late reader", &[]).await;
     let platform = Platform::default();
     let late = platform.process(&own.url()).await.unwrap();
-    platform.generation.lock().unwrap().number = 2;
+    for (_, generation) in &mut platform.generations.lock().unwrap().of {
+        *generation = 2;
+    }
     let other = platform.process(&own.url()).await.unwrap();
     rebuild(&other, &[unused(1)]).await;
     let request = first(10);

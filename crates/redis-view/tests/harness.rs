@@ -184,11 +184,11 @@ impl Wire {
 
 async fn connect(url: &str, prefix: &str, generation: &Arc<AtomicI64>) -> ViewStore {
     let generation = Arc::clone(generation);
-    let generation_of = Box::new(move |_run_id| -> redis_view::GenerationFuture {
+    let generations_of = Box::new(move |_served| -> redis_view::GenerationsFuture {
         let generation = generation.load(Ordering::SeqCst);
-        Box::pin(async move { Ok(generation) })
+        Box::pin(async move { Ok(vec![(0..=u16::MAX, generation)]) })
     });
-    ViewStore::connect(url, prefix, generation_of).await.unwrap()
+    ViewStore::connect(url, prefix, generations_of).await.unwrap()
 }
 
 /// Sends any command.

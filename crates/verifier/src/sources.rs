@@ -1,9 +1,9 @@
 //! Where the verifier looks: MySQL, the gate, the view, the topics.
 
 use clap::Args;
-use mysql_store::{MySqlPool, connect, migrate, user_view};
+use mysql_store::{MySqlPool, connect, migrate, view_generation};
 use redis_gate::{Gate, GateRedis};
-use redis_view::{GenerationOf, ViewStore};
+use redis_view::{GenerationsOf, ViewStore};
 use runtime::Secret;
 use topic::TopicNames;
 
@@ -24,7 +24,7 @@ pub struct Settings {
     /// Redis of the view.
     #[arg(long, env = "VIEW_REDIS_URL", hide_env_values = true)]
     pub view_redis_url: Secret,
-    /// Kafka: `host:port`, more of them separated by commas.
+    /// Kafka: `host:port`, more of them separated by commas; with TLS `ssl://host:port,host:port?ssl-ca=FILE`.
     #[arg(long, env = "KAFKA_BROKERS")]
     pub kafka_brokers: String,
     /// Stands before every key in both Redis servers.
@@ -59,9 +59,10 @@ impl Sources {
         let pool = connect::pool(settings.database_url.expose(), CONNECTIONS).await?;
         migrate::check_over(&pool).await?;
         let redis = GateRedis::connect(settings.gate_redis_url.expose()).await?;
-        let generation_of = generation_of(pool.clone());
+        let generations_of = generations_of(pool.clone());
         let view_url = settings.view_redis_url.expose();
-        let view = ViewStore::connect(view_url, settings.key_prefix.clone(), generation_of).await?;
+        let view =
+            ViewStore::connect(view_url, settings.key_prefix.clone(), generations_of).await?;
         Ok(Self {
             pool,
             gate: Gate::new(redis, &settings.key_prefix),
@@ -72,13 +73,13 @@ impl Sources {
     }
 }
 
-/// As in every process that touches the view: MySQL says which generation a server's views are of.
-fn generation_of(pool: MySqlPool) -> GenerationOf {
-    Box::new(move |run| {
+/// As in every process that touches the view: MySQL says which generations the servers' views are of.
+fn generations_of(pool: MySqlPool) -> GenerationsOf {
+    Box::new(move |served| {
         let pool = pool.clone();
         Box::pin(async move {
             let mut connection = connect::acquire(&pool).await?;
-            Ok(user_view::generation_of(&mut connection, &run).await?)
+            Ok(view_generation::generations_of(&mut connection, &served).await?)
         })
     })
 }

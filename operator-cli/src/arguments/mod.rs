@@ -38,7 +38,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "OPERATOR_KEY", hide_env_values = true, global = true)]
     pub(crate) operator_key: Option<String>,
 
-    /// Kafka brokers, `host:port`, separated by commas; only for dead letters.
+    /// Kafka brokers, `host:port`, separated by commas, with TLS `ssl://host:port,host:port?ssl-ca=FILE`; only
+    /// for dead letters.
     #[arg(long, env = "KAFKA_BROKERS", global = true)]
     pub(crate) kafka_brokers: Option<String>,
 

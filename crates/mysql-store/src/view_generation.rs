@@ -1,0 +1,205 @@
+//! `view_generation`: which server's writes the views go back to, slot by slot.
+//!
+//! A server that failed over or restarted may have lost writes, so views carry the generation of the server
+//! that made them, and another server of the same slots has a higher one. The table has one row:
+//!
+//! - `generation`: the highest that was ever given,
+//! - `run_id`: the server that has all slots, with this generation; empty in a cluster,
+//! - `servers`: in a cluster, as JSON, every master and `[last slot, master, generation]` for each range of
+//!   slots in their order.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+use sqlx::{MySqlConnection, Row};
+
+use crate::StoreError;
+
+/// Attempts at raising it. Each failure means that another process has just moved it, and processes do so
+/// once per connection.
+const RAISES_MAX: u32 = 32;
+
+/// The last slot of any cluster, and of a server that has all.
+const SLOT_MAX: u16 = 16_383;
+
+/// Slots of one server, and the server's run and replication id.
+pub type Served = (RangeInclusive<u16>, String);
+
+/// Slots and the generation of their views.
+pub type Generation = (RangeInclusive<u16>, i64);
+
+/// As the row has it.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Servers {
+    masters: Vec<String>,
+    slots: Vec<(u16, usize, i64)>,
+}
+
+/// The generations of the views on these servers, for all their slots in order. A slot that was another
+/// server's until now gets one higher than any before: writes may be lost, and every view built under
+/// an older one is cold at once.
+///
+/// # Errors
+/// A statement fails, or the row is not one of this version.
+pub async fn generations_of(
+    connection: &mut MySqlConnection,
+    served: &[Served],
+) -> Result<Vec<Generation>, StoreError> {
+    for _ in 0..RAISES_MAX {
+        let stored = stored(connection).await?;
+        let is_first = stored.is_none();
+        let (servers, highest) = stored.unwrap_or_default();
+        let met = servers.meet(served, highest + 1);
+        if met == servers {
+            return Ok(met.generations());
+        }
+        let is_ours = if is_first {
+            insert_first(connection, &met).await?
+        } else {
+            raise(connection, &met, highest).await?
+        };
+        if is_ours {
+            return Ok(met.generations());
+        }
+    }
+    Err(StoreError::unreadable("view_generation: other processes kept changing it"))
+}
+
+impl Servers {
+    /// What is stored once these were met; `next` is the generation of slots that have a new server.
+    fn meet(&self, served: &[Served], next: i64) -> Self {
+        let mut met = Self::default();
+        for (slot, run) in
+            served.iter().flat_map(|(slots, run)| slots.clone().map(move |slot| (slot, run)))
+        {
+            let known = self.of(slot).filter(|(known, _)| known == run);
+            met.push(slot, run, known.map_or(next, |(_, generation)| generation));
+        }
+        met
+    }
+
+    /// The server of a slot and the generation of its views.
+    fn of(&self, slot: u16) -> Option<(&str, i64)> {
+        let range = self.slots.partition_point(|(last, ..)| *last < slot);
+        let (_, master, generation) = self.slots.get(range)?;
+        Some((self.masters.get(*master)?, *generation))
+    }
+
+    /// Adds the next slot.
+    fn push(&mut self, slot: u16, run: &str, generation: i64) {
+        let master = self.masters.iter().position(|known| known == run).unwrap_or_else(|| {
+            self.masters.push(run.to_owned());
+            self.masters.len() - 1
+        });
+        match self.slots.last_mut() {
+            Some(range) if (range.1, range.2) == (master, generation) => range.0 = slot,
+            _ => self.slots.push((slot, master, generation)),
+        }
+    }
+
+    fn generations(&self) -> Vec<Generation> {
+        let mut next = 0;
+        let range = |&(last, _, generation): &(u16, usize, i64)| {
+            let first = std::mem::replace(&mut next, last.saturating_add(1));
+            (first..=last, generation)
+        };
+        self.slots.iter().map(range).collect()
+    }
+
+    /// `run_id` and `servers`.
+    fn columns(&self) -> Result<(&str, Option<String>), StoreError> {
+        match (&*self.masters, &*self.slots) {
+            // All slots were given the same at once, so it was the highest.
+            ([run], [_]) => Ok((run, None)),
+            _ => {
+                let servers = serde_json::to_string(self).map_err(|error| broken(&error))?;
+                Ok(("", Some(servers)))
+            }
+        }
+    }
+}
+
+async fn stored(connection: &mut MySqlConnection) -> Result<Option<(Servers, i64)>, StoreError> {
+    let row = sqlx::query("select run_id, servers, generation from view_generation where id = 1")
+        .fetch_optional(connection)
+        .await
+        .map_err(StoreError::query("read the view generation"))?;
+    let Some(row) = row else { return Ok(None) };
+    let columns =
+        || Ok((row.try_get("run_id")?, row.try_get("servers")?, row.try_get("generation")?));
+    let (run, servers, generation): (String, Option<String>, i64) =
+        columns().map_err(StoreError::query("read the view generation"))?;
+    let servers = match servers.filter(|_| run.is_empty()) {
+        Some(servers) => serde_json::from_str(&servers).map_err(|error| broken(&error))?,
+        None => Servers { masters: vec![run], slots: vec![(SLOT_MAX, 0, generation)] },
+    };
+    Ok(Some((servers, generation)))
+}
+
+fn broken(error: &serde_json::Error) -> StoreError {
+    StoreError::unreadable(format!("view_generation: {error}"))
+}
+
+/// Compare and set: false if another process was faster.
+async fn raise(
+    connection: &mut MySqlConnection,
+    servers: &Servers,
+    highest: i64,
+) -> Result<bool, StoreError> {
+    let (run, servers) = servers.columns()?;
+    sqlx::query(
+        "update view_generation set run_id = ?, servers = ?, generation = generation + 1 \
+         where id = 1 and generation = ?",
+    )
+    .bind(run)
+    .bind(servers)
+    .bind(highest)
+    .execute(connection)
+    .await
+    .map(|done| done.rows_affected() == 1)
+    .map_err(StoreError::query("raise the view generation"))
+}
+
+/// The first process of a new platform; false if another one was faster.
+async fn insert_first(
+    connection: &mut MySqlConnection,
+    servers: &Servers,
+) -> Result<bool, StoreError> {
+    let (run, servers) = servers.columns()?;
+    let sql = "insert into view_generation (id, run_id, servers, generation) values (1, ?, ?, 1)";
+    let inserted = sqlx::query(sql).bind(run).bind(servers).execute(connection).await;
+    match inserted.map_err(StoreError::query("create the view generation")) {
+        Ok(_) => Ok(true),
+        Err(error) if error.duplicate_key().is_some() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(ranges: &[(u16, u16, &str)]) -> Vec<Served> {
+        ranges.iter().map(|&(first, last, run)| (first..=last, run.to_owned())).collect()
+    }
+
+    #[test]
+    fn only_slots_that_another_server_has_now_get_the_next_generation() {
+        let one = Servers::default().meet(&served(&[(0, 99, "a"), (100, 199, "b")]), 1);
+        assert_eq!(one.generations(), [(0..=99, 1), (100..=199, 1)]);
+        let moved =
+            one.meet(&served(&[(0, 89, "a"), (90, 91, "b"), (92, 99, "a"), (100, 199, "b")]), 2);
+        let expected = [(0..=89, 1), (90..=91, 2), (92..=99, 1), (100..=199, 1)];
+        assert_eq!(moved.generations(), expected);
+        // A failover of `b`, under whichever slots it is by now.
+        let over =
+            moved.meet(&served(&[(0, 89, "a"), (90, 91, "c"), (92, 99, "a"), (100, 199, "c")]), 3);
+        let expected = [(0..=89, 1), (90..=91, 3), (92..=99, 1), (100..=199, 3)];
+        assert_eq!(over.generations(), expected);
+        // Back where they were: what `a` still has of them is older than what the others wrote.
+        let back = over.meet(&served(&[(0, 99, "a"), (100, 199, "c")]), 4);
+        let expected = [(0..=89, 1), (90..=91, 4), (92..=99, 1), (100..=199, 3)];
+        assert_eq!(back.generations(), expected);
+        assert_eq!(back.meet(&served(&[(0, 99, "a"), (100, 199, "c")]), 5), back);
+    }
+}

@@ -1,0 +1,120 @@
+//! A cluster: its masters, and which of them has which slots.
+
+use futures::future::try_join_all;
+use redis::{
+    AsyncConnectionConfig, ConnectionAddr, ErrorKind, RedisConnectionInfo, RedisError, RedisResult,
+    Value, aio::MultiplexedConnection, from_redis_value,
+};
+
+use crate::{
+    AddressError, Masters,
+    hosts::{Hosts, login_of},
+    masters::Master,
+    transport::Transport,
+};
+
+/// Where a node listens if the address does not say.
+const NODE_PORT: u16 = 6_379;
+
+/// Some nodes of a cluster, which know the others.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) hosts: Hosts,
+    /// Who we are to each.
+    login: RedisConnectionInfo,
+}
+
+/// A range of slots and its master, as another node knows it.
+type Range = (u16, u16, Place);
+
+/// Host, absent where it is that of the node that was asked, and port of the kind that was asked.
+type Place = (Option<String>, u16);
+
+impl Cluster {
+    /// `kind` is the scheme without what says that this is a cluster.
+    pub(crate) fn parse(kind: &str, authority: &str, path: &str) -> Result<Self, AddressError> {
+        if !path.is_empty() {
+            return Err(AddressError::Malformed);
+        }
+        let (login, hosts) = login_of(authority)?;
+        Ok(Self { hosts: Hosts::parse(kind, hosts, NODE_PORT, &login)?, login })
+    }
+
+    /// Connects to every master that has slots.
+    pub(crate) async fn connect(
+        &self,
+        transport: &Transport,
+        config: &AsyncConnectionConfig,
+    ) -> RedisResult<Masters> {
+        let problem = "no node says who belongs to the cluster";
+        let found = self.hosts.ask(transport, problem, ranges).await?;
+        // What it said may be out of date, though all connect.
+        self.hosts.ask_another_than(found.by);
+        let asked = host_of(self.hosts.each[found.by].addr());
+        let mut masters: Vec<(Place, Vec<(u16, u16)>)> = Vec::new();
+        for (first, last, place) in found.answer {
+            match masters.iter_mut().find(|(known, _)| *known == place) {
+                Some((_, slots)) => slots.push((first, last)),
+                None => masters.push((place, vec![(first, last)])),
+            }
+        }
+        let opened = masters.into_iter().map(async |((host, port), slots)| {
+            let host = host.unwrap_or_else(|| asked.clone());
+            let connection = self.open(transport, config, &host, port).await?;
+            RedisResult::Ok(Master { host, port, slots, connection })
+        });
+        Masters::of_cluster(try_join_all(opened).await?)
+    }
+
+    /// Connects to a node that another one has named, if it says itself that it is a master.
+    pub(crate) async fn open(
+        &self,
+        transport: &Transport,
+        config: &AsyncConnectionConfig,
+        host: &str,
+        port: u16,
+    ) -> RedisResult<MultiplexedConnection> {
+        let server = transport.server_at(host.to_owned(), port, &self.login)?;
+        transport.open_master(server, config).await
+    }
+}
+
+fn host_of(address: &ConnectionAddr) -> String {
+    match address {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Every range of slots with its master, from a node that the others have not lost.
+async fn ranges(mut node: MultiplexedConnection) -> RedisResult<Vec<Range>> {
+    let (state, ranges): (String, Vec<Vec<Value>>) = redis::pipe()
+        .cmd("CLUSTER")
+        .arg("INFO")
+        .cmd("CLUSTER")
+        .arg("SLOTS")
+        .query_async(&mut node)
+        .await?;
+    if !state.contains("cluster_state:ok") {
+        return Err(RedisError::from((ErrorKind::Io, "the cluster is not whole to it")));
+    }
+    ranges.into_iter().map(range).collect()
+}
+
+/// Behind the first and the last slot stands the master, and then its replicas.
+fn range(parts: Vec<Value>) -> RedisResult<Range> {
+    let unreadable = || RedisError::from((ErrorKind::Parse, "CLUSTER SLOTS cannot be read"));
+    let mut parts = parts.into_iter();
+    let [first, last, master] = [parts.next(), parts.next(), parts.next()];
+    let first = from_redis_value(first.ok_or_else(unreadable)?)?;
+    let last = from_redis_value(last.ok_or_else(unreadable)?)?;
+    let master: Vec<Value> = from_redis_value(master.ok_or_else(unreadable)?)?;
+    let mut master = master.into_iter();
+    let host: Option<String> = from_redis_value(master.next().ok_or_else(unreadable)?)?;
+    let port = from_redis_value(master.next().ok_or_else(unreadable)?)?;
+    if host.as_deref() == Some("?") {
+        let problem = "a node has no name: set cluster-announce-hostname";
+        return Err(RedisError::from((ErrorKind::Io, problem)));
+    }
+    Ok((first, last, (host.filter(|host| !host.is_empty()), port)))
+}

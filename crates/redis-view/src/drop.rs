@@ -1,0 +1,89 @@
+//! Views that go: a user's, or all of them. The next reader rebuilds what it needs.
+
+use coupon::UserId;
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
+use tracing::warn;
+
+use crate::{ViewError, ViewStore, connection::Live, keys, send::ForUser};
+
+/// Views dropped by one pipeline of [`ViewStore::drop_all`]: other commands get their turn between two.
+const DROPS_PER_CALL: usize = 1_000;
+
+/// What is being done.
+const OPERATION: &str = "drop views";
+
+impl ViewStore {
+    /// Drops the user's view; the next reader rebuilds it.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
+    pub async fn drop_view(&self, user: UserId) -> Result<(), ViewError> {
+        self.drop_views(&[user]).await
+    }
+
+    /// Drops every view that stands when this is called, and tells how many. Each is cold once this
+    /// is done, unless a reader rebuilt it from MySQL meanwhile.
+    ///
+    /// # Errors
+    /// See [`ViewError`]; the same call may be repeated.
+    pub async fn drop_all(&self) -> Result<usize, ViewError> {
+        let live = self.live().await?;
+        if live.masters.is_cluster() {
+            // Views may have moved to a master that has joined since the connections were made.
+            self.inner.connection.give_up(&live, "all masters are looked for");
+        }
+        let users = self.users().await?;
+        for some in users.chunks(DROPS_PER_CALL) {
+            self.drop_views(some).await?;
+        }
+        Ok(users.len())
+    }
+
+    /// Drops these views, wherever their slots are on their way to.
+    pub(crate) async fn drop_views(&self, users: &[UserId]) -> Result<(), ViewError> {
+        if users.is_empty() {
+            return Ok(());
+        }
+        let live = self.live().await?;
+        // One by one: one of the two may have gone where its slot is going, and the other not yet.
+        let unlinks: Vec<_> = users
+            .iter()
+            .flat_map(|&user| self.keys(user).map(|key| (user, key)))
+            .map(|(user, key)| ForUser { user, command: unlink(&key) })
+            .collect();
+        let answers = self.send::<i64>(OPERATION, &live, &unlinks, None).await?;
+        for (answer, ForUser { user, command }) in answers.into_iter().zip(unlinks) {
+            match answer {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
+                    self.follow(&live, user, &error, command).await;
+                }
+                Err(error) => return Err(self.failed(OPERATION, user, &live, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the command where its slot is going. That it fails there harms only if the move is taken back:
+    /// where the slot has arrived, every view of it is cold.
+    async fn follow(&self, live: &Live, user: UserId, ask: &RedisError, command: redis::Cmd) {
+        let place = live.masters.place_of(&keys::list(self.prefix(), user));
+        let sent = async {
+            let mut master = self.inner.connection.follow(live, place, ask).await?;
+            let mut pipe = redis::pipe();
+            // It answers only those who say that they know better.
+            pipe.cmd("ASKING").ignore().add_command(command);
+            let (_,): (i64,) = pipe.query_async(&mut master).await?;
+            RedisResult::Ok(())
+        };
+        if let Err(error) = sent.await {
+            warn!(user.id = %user, error = %error, "view not dropped where its slot is going");
+        }
+    }
+}
+
+fn unlink(key: &str) -> redis::Cmd {
+    let mut command = redis::cmd("UNLINK");
+    command.arg(key);
+    command
+}

@@ -1,0 +1,91 @@
+//! Commands on users' keys, each to the server that has them.
+//!
+//! Of a cluster, that is the master of the user's slot. While a slot is on its way to another master, keys
+//! that have gone, and those that are nowhere, are answered by where to ask for them. Nobody reads or
+//! builds a view there: until the slot has arrived its generation is that of the old master, and the
+//! new one may fail over unnoticed. Readers have MySQL; see [`ViewStore::drop_views`] for changes.
+
+use std::collections::BTreeMap;
+
+use coupon::UserId;
+use futures::future::join_all;
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ServerErrorKind};
+
+use crate::{ViewError, ViewStore, connection::Live, keys};
+
+/// How often a command is sent at most: once more when a server had to be given the script.
+const ROUNDS_MAX: usize = 2;
+
+/// A command on the keys of one user.
+pub(crate) struct ForUser {
+    pub(crate) user: UserId,
+    pub(crate) command: Cmd,
+}
+
+impl ViewStore {
+    /// Sends all commands, to each server its own in one pipeline; the answers are in the order of the
+    /// commands. One user's failure is not another's. `script` is what the commands call, if they do.
+    pub(crate) async fn send<T: FromRedisValue>(
+        &self,
+        operation: &'static str,
+        live: &Live,
+        commands: &[ForUser],
+        script: Option<&Script>,
+    ) -> Result<Vec<RedisResult<T>>, ViewError> {
+        let mut answers: BTreeMap<usize, RedisResult<T>> = BTreeMap::new();
+        let mut waiting: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (index, ForUser { user, .. }) in commands.iter().enumerate() {
+            let master = live.masters.place_of(&keys::list(self.prefix(), *user));
+            waiting.entry(master).or_default().push(index);
+        }
+        for _ in 0..ROUNDS_MAX {
+            let sent = std::mem::take(&mut waiting).into_iter().map(async |(master, indexes)| {
+                let answers = pipeline(live, master, &indexes, commands, script).await;
+                (master, indexes, answers)
+            });
+            for (master, indexes, round) in join_all(sent).await {
+                let round = round.map_err(|source| self.failed_for_all(operation, live, source))?;
+                for (index, answer) in indexes.into_iter().zip(round) {
+                    if answer.as_ref().is_err_and(is_missing_script) {
+                        waiting.entry(master).or_default().push(index);
+                    }
+                    answers.insert(index, answer);
+                }
+            }
+            if waiting.is_empty() {
+                break;
+            }
+        }
+        Ok(answers.into_values().collect())
+    }
+}
+
+/// Sends some of the commands to one server. A server that lacked the script has it afterwards.
+async fn pipeline<T: FromRedisValue>(
+    live: &Live,
+    master: usize,
+    indexes: &[usize],
+    commands: &[ForUser],
+    script: Option<&Script>,
+) -> RedisResult<Vec<RedisResult<T>>> {
+    let mut connection = live.masters.at(master);
+    let mut pipe = redis::pipe();
+    for &index in indexes {
+        pipe.add_command(commands[index].command.clone());
+    }
+    let answers: Vec<RedisResult<T>> = pipe.ignore_errors().query_async(&mut connection).await?;
+    let lacks_script = answers.iter().any(|answer| answer.as_ref().is_err_and(is_missing_script));
+    if let Some(script) = script.filter(|_| lacks_script) {
+        script.load_async(&mut connection).await?;
+    }
+    Ok(answers)
+}
+
+/// Whether the user's keys, or one of them, have gone to where the slot is going.
+pub(crate) fn is_moving(error: &RedisError) -> bool {
+    [ServerErrorKind::Ask, ServerErrorKind::TryAgain].map(ErrorKind::Server).contains(&error.kind())
+}
+
+fn is_missing_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}

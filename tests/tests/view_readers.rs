@@ -1,0 +1,178 @@
+//! Users who claim, use and look at their lists all the time, and check every answer.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use chrono::{DateTime, Utc};
+use coupon::{CouponId, TemplateId, UserId};
+use fastrand::Rng;
+use futures::future::join_all;
+use pipeline_tests::{World, until};
+use serde_json::Value;
+use shopper::{CouponQuery, NewTemplate, Shopper};
+
+/// Users, each with a writer and a reader.
+pub(crate) const USERS: i64 = 5;
+/// Unused coupons of each, at most: they fit a page.
+const UNUSED_MAX: usize = 30;
+/// Answers between two losses.
+const ANSWERS_BETWEEN: u64 = 25;
+
+/// How far all of them are.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// Lists that readers got.
+    answers: AtomicU64,
+    /// Whether all is lost that shall be.
+    over: AtomicBool,
+}
+
+impl Progress {
+    /// Waits until views were built and trusted again.
+    pub(crate) async fn until_more_answers(&self) {
+        let enough = self.answers.load(Ordering::SeqCst) + ANSWERS_BETWEEN;
+        until(async || self.answers.load(Ordering::SeqCst), |seen| *seen >= enough).await;
+    }
+}
+
+/// Lets users claim, use and read their lists until `losses` is done; tells where the answers came from.
+///
+/// # Panics
+/// An answer lacks a coupon or shows one that has ended; or hardly any view was trusted, or rebuilt.
+pub(crate) async fn beside_readers<T>(
+    world: &World,
+    progress: &Progress,
+    seed: u64,
+    losses: impl Future<Output = T>,
+) -> (T, String) {
+    let many = |new| NewTemplate { per_user_limit: 0, max_per_claim: 3, ..new };
+    let lasting = world.template(100_000, many).await;
+    let brief = |new| many(NewTemplate { valid_for_ms: 500, ..new });
+    let brief = world.template(100_000, brief).await;
+    let diaries: Vec<_> = (1..=USERS).map(|_| Diary::default()).collect();
+    let (mut writers, mut readers) = (Vec::new(), Vec::new());
+    for (user, diary) in (1..).zip(&diaries) {
+        let shopper = world.api().shopper(UserId(user)).unwrap();
+        let rng = Rng::with_seed(seed.wrapping_add(user.unsigned_abs()));
+        writers.push(write(shopper.clone(), [lasting, brief], diary, progress, rng));
+        readers.push(read(shopper, world, diary, progress));
+    }
+    let losses = async {
+        let lost = losses.await;
+        progress.over.store(true, Ordering::SeqCst);
+        lost
+    };
+    let (_, _, lost) = tokio::join!(join_all(writers), join_all(readers), losses);
+    let api = &world.platform.apis[0];
+    let mut origins = Vec::new();
+    for origin in ["view", "rebuild", "truth"] {
+        let name = format!("api_my_coupons_total{{origin=\"{origin}\"}}");
+        origins.push((origin, api.metric(&name).await.unwrap_or(0.0)));
+    }
+    // Nothing is proved by views that were never trusted, or never lost.
+    assert!(origins[0].1 > 0.0 && origins[1].1 > USERS as f64, "{origins:?}");
+    let answers = progress.answers.load(Ordering::SeqCst);
+    (lost, format!("{answers} answers by {origins:?}"))
+}
+
+/// What a user has done, in the order in which the answers came.
+#[derive(Default)]
+struct Diary {
+    entries: Mutex<Vec<Did>>,
+}
+
+#[derive(Clone, Copy)]
+enum Did {
+    Claimed(CouponId, DateTime<Utc>),
+    /// The request is on its way.
+    Using(CouponId),
+    Used(CouponId),
+}
+
+impl Diary {
+    fn note(&self, did: Did) {
+        self.entries.lock().unwrap().push(did);
+    }
+
+    fn so_far(&self) -> Vec<Did> {
+        self.entries.lock().unwrap().clone()
+    }
+}
+
+async fn write(
+    shopper: Shopper,
+    [lasting, brief]: [TemplateId; 2],
+    diary: &Diary,
+    progress: &Progress,
+    mut rng: Rng,
+) {
+    let mut unused = Vec::new();
+    for number in 0.. {
+        if progress.over.load(Ordering::SeqCst) {
+            break;
+        }
+        if unused.len() >= UNUSED_MAX || (number % 3 == 2 && !unused.is_empty()) {
+            let id = unused.swap_remove(rng.usize(0..unused.len()));
+            diary.note(Did::Using(id));
+            let used = shopper.use_coupon(id, "order").await.unwrap();
+            assert_eq!(used.status, 200, "{}", used.body);
+            diary.note(Did::Used(id));
+            continue;
+        }
+        let template = if rng.u8(0..4) == 0 { brief } else { lasting };
+        let (key, quantity) = (format!("key-{number}"), rng.u32(1..=2));
+        let claim = async || shopper.claim(template, Some(&key), quantity).await.unwrap();
+        let answer = until(claim, |answer| !answer.is_passing()).await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        let body: Value = answer.json().unwrap();
+        let valid_until: DateTime<Utc> = body["valid_until"].as_str().unwrap().parse().unwrap();
+        for coupon in body["coupons"].as_array().unwrap() {
+            let id = coupon["id"].as_str().unwrap().parse().unwrap();
+            diary.note(Did::Claimed(id, valid_until));
+            unused.extend((template == lasting).then_some(id));
+        }
+    }
+}
+
+async fn read(shopper: Shopper, world: &World, diary: &Diary, progress: &Progress) {
+    while !progress.over.load(Ordering::SeqCst) {
+        let (before, asked_at) = (diary.so_far(), world.clock.now());
+        let token = before.iter().rposition(|did| matches!(did, Did::Claimed(..)));
+        let after = token.map(|at| match before[at] {
+            Did::Claimed(id, _) | Did::Using(id) | Did::Used(id) => id,
+        });
+        let query = CouponQuery { after, limit: Some(100), ..CouponQuery::default() };
+        // Too many lists at once is an answer, too.
+        let Ok(page) = shopper.coupons(&query).await else { continue };
+        let (answered_at, since) = (world.clock.now(), diary.so_far());
+        progress.answers.fetch_add(1, Ordering::SeqCst);
+        assert!(page.next_cursor.is_none(), "one page holds all");
+        let shown: HashSet<CouponId> = page.data.iter().map(|coupon| coupon.id).collect();
+        let user = shopper.user();
+        assert_eq!(shown.len(), page.data.len(), "a coupon of {user} is shown twice");
+        let leaving: HashSet<CouponId> = since
+            .iter()
+            .filter_map(|did| match did {
+                Did::Using(id) => Some(*id),
+                Did::Used(_) | Did::Claimed(..) => None,
+            })
+            .collect();
+        for did in &before[..token.map_or(0, |at| at + 1)] {
+            match did {
+                Did::Claimed(id, valid_until) if *valid_until > answered_at => {
+                    let there = shown.contains(id) || leaving.contains(id);
+                    assert!(there, "{id} of {user} is missing after {after:?}");
+                }
+                Did::Used(id) => assert!(!shown.contains(id), "{id} of {user} was used before"),
+                Did::Claimed(..) | Did::Using(_) => {}
+            }
+        }
+        let ended = page.data.iter().find(|coupon| coupon.valid_until <= asked_at);
+        assert!(ended.is_none(), "{ended:?} of {user} had ended before {asked_at}");
+    }
+}
