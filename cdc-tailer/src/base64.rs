@@ -13,17 +13,19 @@ pub(crate) fn append(out: &mut Vec<u8>, mut bytes: impl Iterator<Item = u8>) {
     }
 }
 
+/// `bytes` as a text of its own.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let mut out = Vec::new();
+    append(&mut out, bytes.iter().copied());
+    out.into_iter().map(char::from).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn lengths_that_are_no_multiple_of_three_are_padded() {
-        let text = |bytes: &[u8]| {
-            let mut out = Vec::new();
-            append(&mut out, bytes.iter().copied());
-            String::from_utf8(out).unwrap()
-        };
         assert_eq!(text(b"abc"), "YWJj");
         assert_eq!(text(b"ab\0\0"), "YWIAAA==");
         assert_eq!(text(b"ab"), "YWI=");

@@ -16,7 +16,7 @@ use topic::{
     TopicNames, UserCouponRow,
 };
 
-use crate::{metrics, outlet::Outlet};
+use crate::{base64, metrics, outlet::Outlet};
 
 /// Rows read at a time: under 1 MB, and under 10 ms for the server.
 const CHUNK: u32 = 2_000;
@@ -226,5 +226,8 @@ fn movement(row: &store::MovementRow) -> StockMovementRow {
         reason: row.reason.clone(),
         actor: row.actor.clone(),
         created_at: millis(row.created_at),
+        request_id: row.request_id.as_deref().map(base64::text),
+        total_after: row.total_after,
+        stock_after: row.stock_after,
     }
 }

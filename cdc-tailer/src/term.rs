@@ -35,7 +35,8 @@ use crate::{
 };
 
 /// Bytes of messages that the producer holds for the broker; it takes as much again to keep account of them.
-const PRODUCER_BYTES: usize = 8 * 1024 * 1024;
+/// A few milliseconds' worth: more adds memory (docs/performance.md) and no speed.
+const PRODUCER_BYTES: usize = 6 * 1024 * 1024;
 
 /// How often acknowledgements are looked at when no new input comes.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);

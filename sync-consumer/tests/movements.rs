@@ -69,6 +69,9 @@ impl Stage {
             reason: "why".to_owned(),
             actor: "who".to_owned(),
             created_at: 1_000,
+            request_id: None,
+            total_after: None,
+            stock_after: None,
         };
         let source = Source::default();
         let event = Event { before: None, after: Some(row), op: Op::Create, source, ts_ms: 1_000 };

@@ -99,6 +99,12 @@ pub struct StockMovementRow {
     pub actor: String,
     /// When.
     pub created_at: i64,
+    /// The key under which it was asked for, in base64; absent: the template's creation.
+    pub request_id: Option<String>,
+    /// What the first answer said of the total.
+    pub total_after: Option<i64>,
+    /// And of what was left.
+    pub stock_after: Option<i64>,
 }
 
 /// Wakes the expiry worker of a shard at a deadline.
