@@ -1,5 +1,6 @@
 //! The tailer against a real MariaDB and a real Kafka: `./dev test`, or `./dev servers up` first.
 
+mod by_hand;
 mod golden;
 mod harness;
 
