@@ -84,7 +84,8 @@ impl Entry {
             return Err(EntryError);
         }
         let marks = take_prefixed(&mut rest)?;
-        let taken = (1..).zip(marks).filter(|(_, mark)| **mark == b'1').map(|(n, _)| n).collect();
+        let marked = (1..=u8::MAX).zip(marks).filter(|(_, mark)| **mark == b'1');
+        let taken = marked.map(|(number, _)| number).collect();
         let floor = (format == FORMAT_WITH_FLOOR).then(|| take_id(&mut rest)).transpose()?;
         let mut requests = Vec::new();
         while !rest.is_empty() {
@@ -127,6 +128,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Found by the fuzzer: an open range of bytes counts one further than there are marks.
+    #[test]
+    fn a_user_may_hold_every_number_there_is() {
+        let all: Vec<u8> = (1..=u8::MAX).collect();
+        assert_eq!(Entry::decode(&Entry::loaded(&all)).unwrap().taken, all);
+    }
 
     #[test]
     fn a_loaded_entry_marks_its_numbers_and_points_to_mysql() {
