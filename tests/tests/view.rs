@@ -19,6 +19,9 @@ const LOSSES: u64 = 18;
 const MEMORY: &str = "4mb";
 /// Values of 20,000 bytes that crowd the views out.
 const JUNK: usize = 200;
+/// Views are rebuilt more often than this: some losses hit none.
+const REBUILDS: f64 = 10.0;
+
 #[tokio::test]
 async fn whatever_the_view_loses_each_answer_is_whole_and_shows_nothing_that_ended() {
     let server = OwnView::start("readers", &["--maxmemory", MEMORY]).await.unwrap();
@@ -34,7 +37,7 @@ async fn whatever_the_view_loses_each_answer_is_whole_and_shows_nothing_that_end
         rng: Rng::with_seed(seed),
     };
     let ((server, happened), answers) =
-        beside_readers(&world, &progress, seed, losses.lose()).await;
+        beside_readers(&world, &progress, seed, REBUILDS, losses.lose()).await;
     println!("{answers}; {happened}");
     // The verifier's own connection broke with the last restart, and is made anew.
     until(async || world.sources.view.users().await.is_ok(), |there| *there).await;
