@@ -45,9 +45,8 @@ impl Masters {
         Ok(Self { each: each.into(), ranges, is_cluster: true })
     }
 
-    /// Which of them has the key.
-    pub fn place_of(&self, key: &str) -> usize {
-        let slot = slot_of(key);
+    /// Which of them has the slot, see [`slot_of`].
+    pub fn place_of(&self, slot: u16) -> usize {
         let range = self.ranges.partition_point(|(last, _)| *last < slot);
         self.ranges[range].1
     }

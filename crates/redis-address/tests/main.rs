@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use devstack::{Certificates, OwnCluster, OwnPair, OwnSentinel, OwnView, at_last, free_port};
 use redis::{AsyncConnectionConfig, RedisResult, aio::MultiplexedConnection};
-use redis_address::RedisAddress;
+use redis_address::{RedisAddress, slot_of};
 
 /// An address where nobody listens.
 const NOBODY: &str = "127.0.0.1:1";
@@ -168,7 +168,7 @@ async fn one_node_leads_to_all_masters_of_a_cluster_and_each_key_to_its_own() {
     expected.sort_unstable();
     assert_eq!(ports, expected);
     for key in ["", "7", "p:{7}:list", "{}{7}", "{a}{7}", "}{7", "{{7}}"] {
-        let mut master = masters.at(masters.place_of(key));
+        let mut master = masters.at(masters.place_of(slot_of(key)));
         assert_eq!(text(&mut master, &["SET", key, "1"]).await, "OK", "{key}");
     }
     cluster.nodes[0].server.kill().unwrap();

@@ -23,7 +23,7 @@ use redis::{
     AsyncConnectionConfig, ErrorKind, InfoDict, RedisError, RedisResult, ServerErrorKind,
     aio::MultiplexedConnection,
 };
-use redis_address::{Masters, RedisAddress, slot_of};
+use redis_address::{Masters, RedisAddress};
 use tokio::{sync::Mutex, time::Instant};
 use tracing::{info, warn};
 
@@ -82,9 +82,8 @@ struct Attempts {
 }
 
 impl Live {
-    /// The generation of the view that the key belongs to.
-    pub(crate) fn generation(&self, key: &str) -> i64 {
-        let slot = slot_of(key);
+    /// The generation of the views in the slot.
+    pub(crate) fn generation(&self, slot: u16) -> i64 {
         let range = self.generations.partition_point(|(last, _)| *last < slot);
         // Connecting has seen to it that there is one.
         self.generations.get(range).map_or(0, |(_, generation)| *generation)

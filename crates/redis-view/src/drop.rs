@@ -2,9 +2,10 @@
 
 use coupon::UserId;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
+use redis_address::slot_of;
 use tracing::warn;
 
-use crate::{ViewError, ViewStore, connection::Live, keys, send::ForUser};
+use crate::{ViewError, ViewStore, connection::Live, send::ForUser};
 
 /// Views dropped by one pipeline of [`ViewStore::drop_all`]: other commands get their turn between two.
 const DROPS_PER_CALL: usize = 1_000;
@@ -49,16 +50,16 @@ impl ViewStore {
         let unlinks: Vec<_> = users
             .iter()
             .flat_map(|&user| self.keys(user).map(|key| (user, key)))
-            .map(|(user, key)| ForUser { user, command: unlink(&key) })
+            .map(|(user, key)| ForUser { user, slot: slot_of(&key), command: unlink(&key) })
             .collect();
         let answers = self.send::<i64>(OPERATION, &live, &unlinks, None).await?;
-        for (answer, ForUser { user, command }) in answers.into_iter().zip(unlinks) {
+        for (answer, call) in answers.into_iter().zip(unlinks) {
             match answer {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
-                    self.follow(&live, user, &error, command).await;
+                    self.follow(&live, &error, call).await;
                 }
-                Err(error) => return Err(self.failed(OPERATION, user, &live, error)),
+                Err(error) => return Err(self.failed(OPERATION, call.user, &live, error)),
             }
         }
         Ok(())
@@ -66,8 +67,9 @@ impl ViewStore {
 
     /// Sends the command where its slot is going. That it fails there harms only if the move is taken back:
     /// where the slot has arrived, every view of it is cold.
-    async fn follow(&self, live: &Live, user: UserId, ask: &RedisError, command: redis::Cmd) {
-        let place = live.masters.place_of(&keys::list(self.prefix(), user));
+    async fn follow(&self, live: &Live, ask: &RedisError, call: ForUser) {
+        let ForUser { user, slot, command } = call;
+        let place = live.masters.place_of(slot);
         let sent = async {
             let mut master = self.inner.connection.follow(live, place, ask).await?;
             let mut pipe = redis::pipe();

@@ -77,8 +77,9 @@ impl ViewStore {
     pub async fn contents(&self, user: UserId) -> Result<Contents, ViewError> {
         let live = self.live().await?;
         let [list, coupons] = self.keys(user);
-        let mut master = live.masters.at(live.masters.place_of(&list));
-        let generation = live.generation(&list);
+        let slot = self.slot(user);
+        let mut master = live.masters.at(live.masters.place_of(slot));
+        let generation = live.generation(slot);
         let (list, mut coupons): (BTreeMap<String, i64>, BTreeMap<String, String>) = redis::pipe()
             .atomic()
             .cmd("ZRANGE")

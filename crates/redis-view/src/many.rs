@@ -30,12 +30,13 @@ impl ViewStore {
         let (mut places, mut calls) = (Vec::new(), Vec::new());
         for (place, user, changes) in chunks(users) {
             let mut command = self.invocation(script, user);
-            command.arg(live.generation(&keys::list(self.prefix(), user)));
+            let slot = self.slot(user);
+            command.arg(live.generation(slot));
             for change in changes {
                 command.arg(&change.arguments());
             }
             places.push((place, changes));
-            calls.push(ForUser { user, command });
+            calls.push(ForUser { user, slot, command });
         }
         let answers = self.send::<Vec<u8>>(operation, &live, &calls, Some(script)).await?;
         let mut moving = Vec::new();
@@ -85,7 +86,7 @@ impl ViewStore {
                 command.arg(change.coupon.member());
             }
             wanted.push(listed);
-            calls.push(ForUser { user, command });
+            calls.push(ForUser { user, slot: self.slot(user), command });
         }
         if calls.is_empty() {
             return Ok(0);

@@ -11,7 +11,7 @@ use coupon::UserId;
 use futures::future::join_all;
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ServerErrorKind};
 
-use crate::{ViewError, ViewStore, connection::Live, keys};
+use crate::{ViewError, ViewStore, connection::Live};
 
 /// How often a command is sent at most: once more when a server had to be given the script.
 const ROUNDS_MAX: usize = 2;
@@ -19,6 +19,7 @@ const ROUNDS_MAX: usize = 2;
 /// A command on the keys of one user.
 pub(crate) struct ForUser {
     pub(crate) user: UserId,
+    pub(crate) slot: u16,
     pub(crate) command: Cmd,
 }
 
@@ -34,8 +35,8 @@ impl ViewStore {
     ) -> Result<Vec<RedisResult<T>>, ViewError> {
         let mut answers: BTreeMap<usize, RedisResult<T>> = BTreeMap::new();
         let mut waiting: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (index, ForUser { user, .. }) in commands.iter().enumerate() {
-            let master = live.masters.place_of(&keys::list(self.prefix(), *user));
+        for (index, ForUser { slot, .. }) in commands.iter().enumerate() {
+            let master = live.masters.place_of(*slot);
             waiting.entry(master).or_default().push(index);
         }
         for _ in 0..ROUNDS_MAX {

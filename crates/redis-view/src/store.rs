@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use coupon::UserId;
 use redis::{Cmd, FromRedisValue, Script};
+use redis_address::slot_of;
 
 use crate::{
     Change, GenerationsOf, ViewError,
@@ -86,7 +87,7 @@ impl ViewStore {
     /// # Errors
     /// See [`ViewError`].
     pub async fn generation(&self, user: UserId) -> Result<i64, ViewError> {
-        Ok(self.live().await?.generation(&keys::list(self.prefix(), user)))
+        Ok(self.live().await?.generation(self.slot(user)))
     }
 
     pub(crate) async fn write_again(
@@ -114,6 +115,11 @@ impl ViewStore {
         [keys::list(&self.inner.prefix, user), keys::coupons(&self.inner.prefix, user)]
     }
 
+    /// The slot of both.
+    pub(crate) fn slot(&self, user: UserId) -> u16 {
+        slot_of(&keys::list(&self.inner.prefix, user))
+    }
+
     pub(crate) async fn live(&self) -> Result<Live, ViewError> {
         self.inner.connection.live().await
     }
@@ -125,8 +131,9 @@ impl ViewStore {
         user: UserId,
     ) -> Result<Call<'_>, ViewError> {
         let live = self.live().await?;
-        let generation = live.generation(&keys::list(self.prefix(), user));
-        Ok(Call { store: self, operation, user, live, generation, arguments: Vec::new() })
+        let slot = self.slot(user);
+        let generation = live.generation(slot);
+        Ok(Call { store: self, operation, user, slot, live, generation, arguments: Vec::new() })
     }
 
     /// A script on the user's keys; the caller adds the arguments.
@@ -166,6 +173,7 @@ pub(crate) struct Call<'a> {
     store: &'a ViewStore,
     operation: &'static str,
     user: UserId,
+    slot: u16,
     pub(crate) live: Live,
     pub(crate) generation: i64,
     pub(crate) arguments: Vec<String>,
@@ -173,10 +181,10 @@ pub(crate) struct Call<'a> {
 
 impl Call<'_> {
     pub(crate) async fn run<T: FromRedisValue>(self, script: &Script) -> Result<T, ViewError> {
-        let Call { store, operation, user, live, arguments, .. } = self;
+        let Call { store, operation, user, slot, live, arguments, .. } = self;
         let mut command = store.invocation(script, user);
         command.arg(&arguments);
-        let call = [ForUser { user, command }];
+        let call = [ForUser { user, slot, command }];
         let answer = store.send(operation, &live, &call, Some(script)).await?.pop();
         let answer = answer.ok_or_else(|| ViewError::unreadable("a script has not answered"))?;
         answer.map_err(|source| store.failed(operation, user, &live, source))
