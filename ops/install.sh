@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the build and the private servers need, and only what is missing.
+# Installs what the build and the private servers need, and only what is missing; with --for-tests also what
+# tests alone use, a browser among it.
 #
 # Runs before cargo, so it is plain bash. Nothing to do: it says nothing and takes a few milliseconds.
 # Debian's packages come by apt-get (as root or by passwordless sudo), Kafka's jars by Maven and schemathesis
@@ -8,6 +9,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
+for_tests=false
+if [[ ${1:-} == --for-tests ]]; then for_tests=true; fi
 cache=${COUPON_CACHE:-.dev/cache}
 pom=ops/kafka/pom.xml
 requirements=ops/schemathesis/requirements.txt
@@ -34,20 +37,29 @@ missing_packages() {
   want make 'drives that compilation' have make
   want pkg-config 'lets the build find OpenSSL and zlib' have pkg-config
   want libssl-dev 'OpenSSL headers, for TLS and the binlog reader' pkg-config --exists openssl
-  want openssl 'certificates for servers of tests' have openssl
   want zlib1g-dev 'compression of Kafka messages' pkg-config --exists zlib
   want util-linux 'setpriv and setsid: servers end with their owner, or outlive it, as asked' have setpriv
   want mariadb-server-core 'MariaDB, the truth (no system service is installed)' have mariadbd
   want mariadb-client-core 'the mariadb command, to look into the truth' have mariadb
-  want mariadb-client 'mariadb-binlog: tests hold the tailer against what the server itself makes of its binlog' have mariadb-binlog
   want redis-server 'Redis, for the gate and the view' have redis-server
   want redis-tools 'redis-cli, to look into both' have redis-cli
   want default-jre-headless 'Java, which Kafka runs on' have java
+  if [[ ! -d $kafka ]]; then want maven "fetches Kafka's jars" have mvn; fi
+  if $for_tests; then packages_of_tests; fi
+}
+
+packages_of_tests() {
+  want openssl 'certificates for servers of tests' have openssl
+  want mariadb-client 'mariadb-binlog: tests hold the tailer against what the server itself makes of its binlog' have mariadb-binlog
   want faketime 'libfaketime: tests put the clock of one process wrong' have faketime
+  want prometheus 'promtool, which reads the alert rules as Prometheus would (no service is started)' have promtool
   want docker-compose 'checks compose.yaml (1 MB; no container is run)' have docker-compose
   want chromium-headless-shell 'a real browser without a screen: a test looks at /docs (100 MB to fetch, 306 MB on disk)' have_browser
   if [[ ! -d $schemathesis ]]; then want python3-venv 'an environment of its own for schemathesis, which tries the api by its document' python3 -c 'import ensurepip, venv'; fi
-  if [[ ! -d $kafka ]]; then want maven "fetches Kafka's jars" have mvn; fi
+}
+
+has_all() {
+  ((${#packages[@]} == 0)) && [[ -d $kafka ]] && { ! $for_tests || [[ -d $schemathesis ]]; }
 }
 
 # How this user becomes root: not at all, by passwordless sudo, or with a sentence that says what to run.
@@ -131,7 +143,7 @@ version=$(sed -n 's|.*<kafka.version>\(.*\)</kafka.version>.*|\1|p' "$pom")
 kafka=$cache/kafka-$version/libs
 schemathesis=$cache/$(sed -n 's/^schemathesis==/schemathesis-/p' "$requirements")
 missing_packages
-if ((${#packages[@]} == 0)) && [[ -d $kafka && -d $schemathesis ]]; then exit 0; fi
+if has_all; then exit 0; fi
 
 # One installer at a time; what another one brought meanwhile is not missing any more.
 mkdir -p .dev "$cache"
@@ -140,4 +152,4 @@ flock 9
 missing_packages
 if ((${#packages[@]} > 0)); then install_packages; fi
 if [[ ! -d $kafka ]]; then install_kafka; fi
-if [[ ! -d $schemathesis ]]; then install_schemathesis; fi
+if $for_tests && [[ ! -d $schemathesis ]]; then install_schemathesis; fi

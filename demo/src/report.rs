@@ -17,6 +17,7 @@ Next:
   ./dev token 42        a user's token for it; README.md shows a claim with curl
   ./dev bench smoke     figures beside a baseline, release build
   ./dev test            every check
+  docs/getting-started.md   the first steps, with curl
   ARCHITECTURE.md       a claim's walk through the code, one file a hop";
 
 /// What the demo measured; the keys are part of its contract.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use coupon::UserId;
-use devstack::project_root;
+use devstack::{not_checked, project_root};
 use pipeline_tests::{World, until};
 use reqwest::{Method, Request};
 use serde_json::{Value, json};
@@ -214,10 +214,9 @@ fn python(world: &World) -> Command {
 }
 
 /// What a machine lacks is said; on CI it is a failure.
-#[expect(clippy::print_stderr, reason = "what was not checked must be seen")]
 fn not_here(program: &str) {
     assert!(env::var_os("CI").is_none(), "{program} is not here: ops/install.sh brings it");
-    eprintln!("{program} is not on this machine: what it would show is NOT checked");
+    not_checked(&format!("what {program} would show, which is not on this machine"));
 }
 
 /// Keeps what the browser saw, for whoever wants to look: .dev/test/docs.png.

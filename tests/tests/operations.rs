@@ -1,7 +1,7 @@
 //! The files in ops/ and compose.yaml: what they name is there, the tools they are for accept them, and a
 //! platform on servers that are set by them keeps its promises.
 //!
-//! A tool that this machine lacks is named and left out; ops/install.sh brings docker-compose.
+//! A tool that this machine lacks is named and left out; `ops/install.sh --for-tests` brings what Debian has.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,9 @@ use std::{
 };
 
 use coupon::UserId;
-use devstack::{Endpoints, Error, Flavor, Options, OwnView, Servers, TestServers, project_root};
+use devstack::{
+    Endpoints, Error, Flavor, Options, OwnView, Servers, TestServers, not_checked, project_root,
+};
 use mysql_store::{connect, verify};
 use pipeline_tests::World;
 use redis_gate::GateRedis;
@@ -33,12 +35,11 @@ fn text(path: &str) -> String {
 }
 
 /// Runs a tool; absent, and said: this machine does not have it.
-#[expect(clippy::print_stderr, reason = "what was not checked must be seen")]
 fn tool(name: &str, command: &mut Command) -> Option<Output> {
     match command.output() {
         Ok(output) => Some(output),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("{name} is not on this machine: what it would check is NOT checked");
+            not_checked(&format!("what {name} would check, which is not on this machine"));
             None
         }
         Err(error) => panic!("{name}: {error}"),
@@ -230,13 +231,12 @@ async fn a_platform_on_a_mysql_that_is_set_by_ops_keeps_its_promises() {
     on_servers_set_by_ops(Flavor::Mysql).await;
 }
 
-#[expect(clippy::print_stderr, reason = "what was not checked must be seen")]
 async fn on_servers_set_by_ops(flavor: Flavor) {
     let folder = own_folder(flavor.name());
     let options = Options { flavor, database_arguments: mysql_settings(), ..Options::default() };
     let servers = match Servers::start(&folder, &options).await {
         Err(Error::NotInstalled { .. }) if flavor == Flavor::Mysql => {
-            eprintln!("MySQL is not on this machine (ops/install-mysql.sh): NOT checked on it");
+            not_checked("MySQL as ops sets it: it is not on this machine (ops/install-mysql.sh)");
             return;
         }
         servers => servers.unwrap(),
