@@ -8,7 +8,7 @@
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -21,6 +21,11 @@ use mysql_cdc::{
 };
 
 use crate::{error::TailError, source::Server};
+
+/// How long each address of the server may take to answer: the system asks again after one second and after
+/// three. By itself it would go on for two minutes, in which nobody tries the next address or notices that
+/// the tailer shall stop.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// How long the relay waits for one side before it looks at the other: a login is a handful of turns.
 const TURN: Duration = Duration::from_millis(1);
@@ -37,8 +42,8 @@ pub(crate) struct Login {
 
 /// Logs in, asks for a sign of life every `heartbeat`, and for checksums as the server has them.
 pub(crate) fn log_in(server: &Server, heartbeat: Duration) -> Result<Login, TailError> {
-    let reached = TcpStream::connect((server.address.host.as_str(), server.address.port));
-    let socket = reached.map_err(away)?;
+    let places = (server.address.host.as_str(), server.address.port).to_socket_addrs();
+    let socket = places.and_then(|places| reach(places, CONNECT_MAX)).map_err(away)?;
     let prepared = socket.set_nodelay(true).and_then(|()| {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -59,6 +64,18 @@ pub(crate) fn log_in(server: &Server, heartbeat: Duration) -> Result<Login, Tail
         Ok(Err(error)) => Err(away(error)),
         Err(_) => Err(TailError::Connect { reason: "the relay of the login panicked".into() }),
     }
+}
+
+/// Connects to the first of the addresses that answers within `limit`.
+fn reach(places: impl Iterator<Item = SocketAddr>, limit: Duration) -> io::Result<TcpStream> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "its host has no address");
+    for place in places {
+        match TcpStream::connect_timeout(&place, limit) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 /// What the crate does.
@@ -169,6 +186,9 @@ mod tests {
     use super::*;
     use crate::{address::Address, position::Flavor};
 
+    /// More than any listener of the standard library lets wait.
+    const CALLERS_MAX: usize = 5_000;
+
     fn server_at(at: SocketAddr) -> Server {
         let address = Address::parse(&format!("mysql://u:p@{at}/db")).unwrap();
         Server { address, flavor: Flavor::MariaDb, server_id: 1, packet_bytes_max: 1024 }
@@ -211,5 +231,37 @@ mod tests {
         drop(listener);
         let ended = log_in(&server, Duration::from_secs(1)).map(drop).unwrap_err();
         assert!(matches!(ended, TailError::Connect { .. }), "{ended:?}");
+    }
+
+    #[test]
+    fn of_several_addresses_the_first_that_answers_is_taken() {
+        let [one, other] = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let places = [&one, &other].map(|listener| listener.local_addr().unwrap());
+        drop(one);
+        let limit = Duration::from_secs(1);
+        let reached = reach(places.into_iter(), limit).unwrap();
+        assert_eq!(reached.peer_addr().unwrap(), places[1]);
+        drop(other);
+        assert!(reach(places.into_iter(), limit).is_err());
+        assert!(reach([].into_iter(), limit).is_err());
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_is_given_up_in_time() {
+        let limit = Duration::from_millis(200);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let silent = listener.local_addr().unwrap();
+        // Nobody accepts: once its queue is full, it leaves callers without an answer.
+        let mut waiting = Vec::new();
+        while let Ok(caller) = TcpStream::connect_timeout(&silent, limit) {
+            waiting.push(caller);
+            assert!(waiting.len() < CALLERS_MAX, "the queue of a listener has no end");
+        }
+        let answering = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let places = [silent, answering.local_addr().unwrap()];
+        let reached = reach(places.into_iter(), limit).unwrap();
+        assert_eq!(reached.peer_addr().unwrap(), places[1]);
+        let given_up = reach([silent].into_iter(), limit).unwrap_err();
+        assert_eq!(given_up.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -8,6 +8,11 @@ use mysql_store::{
 
 use crate::position::Flavor;
 
+/// A running server takes one step at a time.
+const SWITCH_GTIDS_ON: &str = "set global enforce_gtid_consistency = ON; \
+    set global gtid_mode = OFF_PERMISSIVE; set global gtid_mode = ON_PERMISSIVE; \
+    set global gtid_mode = ON";
+
 /// Connects for queries; bounded.
 pub(crate) async fn connect(url: &str) -> anyhow::Result<MySqlConnection> {
     let connected = connect::within(connect::single(url)).await;
@@ -39,6 +44,14 @@ fn wrong(settings: &BinlogSettings) -> Option<String> {
     };
     if !settings.log_bin {
         return Some("the server writes no binlog: start it with --log-bin --server-id=1".into());
+    }
+    if settings.flavor == settings::Flavor::MySql && settings.gtid_mode != "ON" {
+        return Some(format!(
+            "gtid_mode is {:?}, the tailer needs ON, since it goes on by GTID alone: put `gtid_mode = ON` \
+             and `enforce_gtid_consistency = ON` into the server's configuration, and start it again or \
+             run `{SWITCH_GTIDS_ON}`",
+            settings.gtid_mode
+        ));
     }
     if settings.format != "ROW" {
         return Some(global("binlog_format", &settings.format, "ROW"));
@@ -74,6 +87,7 @@ mod tests {
             format: "ROW".into(),
             row_image: "FULL".into(),
             row_metadata: "FULL".into(),
+            gtid_mode: String::new(),
             compressed: false,
         }
     }
@@ -95,5 +109,23 @@ mod tests {
             let sentence = wrong(&settings).unwrap();
             assert!(sentence.contains(statement), "{sentence}");
         }
+    }
+
+    #[test]
+    fn a_mysql_without_gtids_is_refused_and_a_mariadb_always_has_them() {
+        let mysql = |mode: &str| BinlogSettings {
+            flavor: settings::Flavor::MySql,
+            gtid_mode: mode.into(),
+            ..good()
+        };
+        assert_eq!(wrong(&mysql("ON")), None);
+        // In the modes in between a transaction may come without.
+        for mode in ["OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE"] {
+            let sentence = wrong(&mysql(mode)).unwrap();
+            for part in ["gtid_mode is", mode, "set global gtid_mode = ON", "configuration"] {
+                assert!(sentence.contains(part), "{part} is not in: {sentence}");
+            }
+        }
+        assert_eq!(wrong(&BinlogSettings { gtid_mode: "OFF".into(), ..good() }), None);
     }
 }

@@ -143,11 +143,84 @@ fn number(number: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use topic::Acknowledged;
+
     use super::*;
+    use crate::position::{Flavor, GtidSet};
+
+    /// How long the server keeps its binlog. Half of that is 50 s.
+    const EXPIRY: Option<Duration> = Some(Duration::from_secs(100));
 
     #[test]
     fn a_binlog_file_has_its_number_behind_the_dot() {
         assert_eq!(file_number("my.binlog.000042"), 42);
         assert_eq!(file_number(""), 0);
+    }
+
+    fn standing(written: Option<Checkpoint>) -> Standing {
+        let (files, written) = (watch::Sender::new(None), watch::Sender::new(written));
+        Standing {
+            files: files.subscribe(),
+            written: written.subscribe(),
+            rows_guessed: 0,
+            warned: false,
+        }
+    }
+
+    fn position(gtids: &str) -> Position {
+        let gtids = GtidSet::parse(Flavor::MariaDb, gtids).unwrap();
+        Position { gtids, file: "binlog.000001".into(), offset: 4 }
+    }
+
+    fn facts(safe: &Position, as_of_ms: i64, now_ms: i64) -> Facts<'_> {
+        Facts {
+            server: "1/uid",
+            server_id: 2,
+            safe,
+            as_of_ms,
+            now_ms,
+            unacknowledged: 0,
+            queue_bytes: 0,
+            snapshot: None,
+            holds_seat: true,
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_is_warned_of_from_half_of_the_expiry_on_and_not_before() {
+        let mut standing = standing(None);
+        let warned = |age_ms| {
+            standing.warn_in_time(Some(Duration::from_millis(age_ms)), EXPIRY);
+            standing.warned
+        };
+        let ages = [0, 49_999, 50_000, 99_000, 250_000, 49_999, 50_000];
+        assert_eq!(ages.map(warned), [false, false, true, true, true, false, true]);
+    }
+
+    #[test]
+    fn nothing_is_warned_of_while_age_or_expiry_are_not_known() {
+        let mut standing = standing(None);
+        standing.warn_in_time(None, EXPIRY);
+        standing.warn_in_time(Some(Duration::MAX), None);
+        assert!(!standing.warned);
+        // Nor is it taken back because the server does not answer for a moment.
+        standing.warn_in_time(Some(Duration::from_secs(60)), EXPIRY);
+        standing.warn_in_time(Some(Duration::from_secs(60)), None);
+        assert!(standing.warned);
+    }
+
+    #[test]
+    fn a_checkpoint_grows_old_with_what_it_does_not_know_and_not_with_silence() {
+        let [old, new] = ["0-1-5", "0-1-6"].map(position);
+        let written = Checkpoint::new("1/uid", &old, 1_000, Acknowledged::new(), None);
+        let age = |written: Option<&Checkpoint>, safe: &Position, as_of_ms, now_ms| {
+            let gtid = safe.gtids.to_string();
+            standing(written.cloned()).checkpoint_age(&facts(safe, as_of_ms, now_ms), &gtid)
+        };
+        let ms = |ms| Some(Duration::from_millis(ms));
+        assert_eq!(age(None, &new, 60_000, 61_000), None, "none is written");
+        assert_eq!(age(Some(&written), &new, 60_000, 61_000), ms(60_000), "it lacks a transaction");
+        assert_eq!(age(Some(&written), &old, 60_000, 61_000), ms(1_000), "there is no other");
+        assert_eq!(age(Some(&written), &old, 62_000, 61_000), ms(0), "the server's clock is ahead");
     }
 }

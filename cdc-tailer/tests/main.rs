@@ -3,6 +3,7 @@
 mod by_hand;
 mod golden;
 mod harness;
+mod oversized;
 
 use harness::{Harness, coupon};
 use topic::{Op, TemplateRow};

@@ -10,7 +10,7 @@ use topic::{Event, Message, StockMovementRow, TableReader, UserCouponRow, decode
 
 use crate::{
     STATE_MAX,
-    server_binlog::{Change, Line, ServerBinlog, Table},
+    server_binlog::{Change, Line, ServerBinlog, Table, changes_of},
     tail::Tail,
 };
 
@@ -56,6 +56,11 @@ impl Heard {
             assert!(Instant::now() < deadline, "{} of {enough} changes told", self.seen.len());
             self.listen().await;
         }
+    }
+
+    /// How many changes of a table are told, each counted once.
+    pub fn count_of(&self, table: Table) -> usize {
+        changes_of(table, &self.first)
     }
 
     /// Takes what is there, and what comes in a moment.

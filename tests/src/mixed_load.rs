@@ -2,9 +2,15 @@
 //! transaction can be.
 //!
 //! Statements follow from the seed; how the sessions mix does not. Nobody keeps account of what of it
-//! was committed: the server's binlog says so.
+//! was committed: the server's binlog says so. But a statement that never can succeed would load nothing
+//! and nobody would see it, so what the sessions complain of is listened to.
 
-use std::{fmt::Write as _, io::Write as _, process::Stdio, thread};
+use std::{
+    fmt::Write as _,
+    io::{Read as _, Write as _},
+    process::Stdio,
+    thread,
+};
 
 use fastrand::Rng;
 
@@ -30,6 +36,17 @@ const LARGE: (i64, i64) = (4, 6_000);
 const IDS_OF_LOAD: i64 = 1_000_000;
 const IDS_OF_WRITER: i64 = 100_000;
 
+/// Errors of a session whose server goes away: shutdown, interrupted, killed; not there; gone, lost.
+const LOST: [u16; 8] = [1053, 1317, 1927, 2002, 2003, 2006, 2013, 2055];
+
+/// Errors of a statement that another session is in the way of: a lock waited for too long, a deadlock, and
+/// both once more inside XA transactions.
+const IN_THE_WAY: [u16; 4] = [1205, 1213, 1613, 1614];
+
+/// What the rest of a transaction meets that was rolled back for that: no such savepoint, no such XA
+/// transaction, not in this state of one, work outside of one, rolled back.
+const BEHIND_THAT: [u16; 5] = [1305, 1397, 1399, 1400, 1402];
+
 /// A table without followed rows. In MariaDB one without transactions: it makes the server log rows that
 /// are rolled back to a savepoint.
 pub const DIARY: &str = "create table diary (number int)";
@@ -51,23 +68,35 @@ pub struct Load {
 
 impl Load {
     /// Runs it to its end. A session that loses its server goes no further.
+    ///
+    /// # Panics
+    /// A statement fails for another reason than the other sessions, or a server that is lost.
     pub fn run(&self) {
-        thread::scope(|scope| {
-            for writer in 0..WRITERS {
-                scope.spawn(move || self.session(writer));
-            }
+        let complaints: Vec<String> = thread::scope(|scope| {
+            let sessions: Vec<_> =
+                (0..WRITERS).map(|writer| scope.spawn(move || self.session(writer))).collect();
+            sessions.into_iter().flat_map(|session| session.join().unwrap()).collect()
         });
+        let (seed, number) = (self.seed, self.number);
+        assert!(complaints.is_empty(), "load {number} of seed {seed} is wrong: {complaints:#?}");
     }
 
-    fn session(&self, writer: i64) {
+    /// Runs one session; returns what it should not have had to complain of.
+    fn session(&self, writer: i64) -> Vec<String> {
         let mut client = client(&self.database_url)
             // A statement that another session is in the way of is not the end.
             .arg("--force")
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut input = client.stdin.take().unwrap();
+        let mut errors = client.stderr.take().unwrap();
+        // Meanwhile: a client whose complaints nobody takes stands still.
+        let complaints = thread::spawn(move || {
+            let mut said = Vec::new();
+            errors.read_to_end(&mut said).unwrap();
+            unexpected(&String::from_utf8_lossy(&said))
+        });
         let first = self.number * IDS_OF_LOAD + writer * IDS_OF_WRITER;
         let random = Rng::with_seed(self.seed ^ first.unsigned_abs());
         let mut statements = Statements { random, first, next: first, mark: first };
@@ -84,7 +113,27 @@ impl Load {
         }
         drop(input);
         client.wait().unwrap();
+        complaints.join().unwrap()
     }
+}
+
+/// The lines of a client's errors that neither another session nor a lost server explains.
+fn unexpected(said: &str) -> Vec<String> {
+    let (mut complaints, mut rolled_back) = (Vec::new(), false);
+    // Between two such lines a client repeats the statement that it complains of.
+    let own = said.split("--------------\n").step_by(2).flat_map(str::lines);
+    for line in own.filter(|line| !line.is_empty()) {
+        // `ERROR 1213 (40001) at line 7: Deadlock found …`
+        let code = line.strip_prefix("ERROR ").and_then(|rest| rest.split(' ').next());
+        match code.and_then(|code| code.parse::<u16>().ok()) {
+            // What it says from then on follows from that.
+            Some(code) if LOST.contains(&code) => break,
+            Some(code) if IN_THE_WAY.contains(&code) => rolled_back = true,
+            Some(code) if rolled_back && BEHIND_THAT.contains(&code) => {}
+            _ => complaints.push(line.to_owned()),
+        }
+    }
+    complaints
 }
 
 /// One session's statements.
@@ -153,10 +202,12 @@ impl Statements {
     }
 
     fn savepoints(&mut self) -> String {
-        let diary = if self.random.bool() { "insert into diary values (2);" } else { "" };
+        // Behind a table without transactions MariaDB takes no savepoint.
+        let diary =
+            if self.random.bool() { "insert into diary values (2);" } else { "savepoint two;" };
         let end = if self.random.u8(0..4) == 0 { "rollback" } else { "commit" };
         format!(
-            "begin; {} savepoint one; {} {diary} savepoint two; {} rollback to one; {} {} {end};\n",
+            "begin; {} savepoint one; {} {diary} {} rollback to one; {} {} {end};\n",
             self.insert(2),
             self.insert(3),
             self.update(),
@@ -182,9 +233,11 @@ impl Statements {
     fn movement(&mut self) -> String {
         self.mark += 1;
         let (template, mark) = (self.random.i64(1..10), self.mark);
+        // By name: the table has got columns more than once.
         format!(
-            "insert into stock_movement values ({template}, {mark}, {mark}, 'more', 'nobody', \
-             utc_timestamp(3));\n"
+            "insert into stock_movement \
+             (template_id, seq, delta, reason, actor, created_at, request_id) values \
+             ({template}, {mark}, {mark}, 'more', 'nobody', utc_timestamp(3), '{mark}');\n"
         )
     }
 
@@ -192,5 +245,28 @@ impl Statements {
         let (statements, rows) = LARGE;
         let inserts: String = (0..statements).map(|_| self.insert(rows)).collect();
         format!("begin; {inserts} {} commit;\n", self.update())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unexpected;
+
+    const DEADLOCK: &str = "ERROR 1213 (40001) at line 3: Deadlock found when trying to get lock";
+    const NO_SAVEPOINT: &str = "ERROR 1305 (42000) at line 3: SAVEPOINT one does not exist";
+    const COLUMNS: &str = "ERROR 1136 (21S01) at line 4: Column count doesn't match value count";
+    const LOST: &str = "ERROR 2013 (HY000) at line 9: Lost connection to server during query";
+
+    #[test]
+    fn a_session_may_complain_of_others_and_of_its_server_and_of_nothing_else() {
+        let said = |lines: &[&str]| unexpected(&lines.join("\n"));
+        assert!(said(&[]).is_empty());
+        assert!(said(&[DEADLOCK, NO_SAVEPOINT, "", LOST, "ERROR: No connection."]).is_empty());
+        let echo = "--------------";
+        assert!(said(&[echo, "insert into", "a", echo, "", LOST]).is_empty());
+        assert_eq!(said(&[echo, "insert", echo, "", COLUMNS]), [COLUMNS]);
+        assert_eq!(said(&[DEADLOCK, COLUMNS, LOST, COLUMNS]), [COLUMNS]);
+        assert_eq!(said(&[NO_SAVEPOINT]), [NO_SAVEPOINT], "nothing was rolled back");
+        assert_eq!(said(&["mariadb: unknown option"]), ["mariadb: unknown option"]);
     }
 }

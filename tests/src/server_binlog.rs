@@ -39,6 +39,11 @@ pub struct Change {
 /// Within one of these changes have an order: the table, and its messages' key.
 pub type Line = (Table, i64);
 
+/// How many changes of a table these lines hold.
+pub fn changes_of(table: Table, lines: &HashMap<Line, Vec<Change>>) -> usize {
+    lines.iter().filter(|((of, _), _)| *of == table).map(|(_, changes)| changes.len()).sum()
+}
+
 /// A server's binlog, read on and on.
 pub struct ServerBinlog {
     flavor: Flavor,
@@ -62,6 +67,11 @@ impl ServerBinlog {
             count: 0,
             prepared: HashMap::new(),
         }
+    }
+
+    /// How many committed changes of a table there are.
+    pub fn count_of(&self, table: Table) -> usize {
+        changes_of(table, &self.committed)
     }
 
     /// Which family the server is of.

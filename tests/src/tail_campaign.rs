@@ -19,7 +19,7 @@ use crate::{
     assert_no_panic,
     heard::Heard,
     mixed_load::{DIARY, Load},
-    server_binlog::ServerBinlog,
+    server_binlog::{ServerBinlog, Table},
     tail::{Tail, log},
     until,
 };
@@ -237,7 +237,15 @@ impl Campaign {
         assert_eq!(self.heard.read, 0, "tables were read anew");
     }
 
+    /// Both know movements: of a table that no load reaches, topics and binlog tell the same, nothing.
+    fn assert_movements(&self) {
+        let committed = self.binlog.count_of(Table::Movements);
+        assert!(committed > 0, "seed {}: no movement was committed", self.seed);
+        assert_eq!(self.heard.count_of(Table::Movements), committed, "movements told");
+    }
+
     fn end(mut self) -> Totals {
+        self.assert_movements();
         let mut fenced = 0;
         for tailer in [&mut self.tail.platform.cdc_tailer, &mut self.second] {
             tailer.kill().unwrap();

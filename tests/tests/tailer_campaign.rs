@@ -1,8 +1,6 @@
 //! The tailer's kill campaign in short; `./dev soak tailer` runs it for as long as wanted.
 
-use std::io::Write as _;
-
-use devstack::{Error, Flavor, OwnBroker, OwnDatabase, TestServers};
+use devstack::{Error, Flavor, OwnBroker, OwnDatabase, TestServers, not_checked};
 use pipeline_tests::tail_campaign;
 
 /// Rounds of the test.
@@ -18,14 +16,13 @@ async fn tailers_killed_and_stopped_under_load_tell_exactly_what_a_mysql_has_com
     campaign(Flavor::Mysql, ROUNDS).await;
 }
 
-#[expect(clippy::explicit_write, reason = "past the capture of a test's output")]
 #[expect(clippy::print_stdout, reason = "a failure must say its seed")]
 async fn campaign(flavor: Flavor, rounds: u32) {
     let name = format!("campaign-{}", flavor.name());
     let own = match OwnDatabase::start(&name, flavor, &[]).await {
         Ok(own) => own,
         Err(error @ Error::NotInstalled { .. }) if flavor == Flavor::Mysql => {
-            writeln!(std::io::stderr(), "NOT TESTED ON MYSQL: {error}").unwrap();
+            not_checked(&format!("the tailer's kill campaign on MySQL: {error}"));
             return;
         }
         Err(error) => panic!("{error}"),

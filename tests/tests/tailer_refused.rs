@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use devstack::{Flavor, OwnDatabase, Process, TestServers};
+use devstack::{Error, Flavor, OwnDatabase, Process, TestServers, not_checked};
 use pipeline_tests::{
     tail::{Tail, log, until_leading},
     until,
@@ -61,6 +61,31 @@ async fn wrong_settings_and_grants_are_refused_with_the_statement_that_mends_the
     tail.insert(1..=1);
     let bytes = async || tail.platform.cdc_tailer.metric("cdc_tailer_lag_bytes").await;
     until(bytes, |bytes| *bytes == Some(0.0)).await;
+    tail.end();
+}
+
+#[tokio::test]
+async fn a_mysql_without_gtids_is_refused_with_the_statements_that_mend_it() {
+    let own = match OwnDatabase::start("no-gtids", Flavor::Mysql, &["--gtid-mode=OFF"]).await {
+        Ok(own) => own,
+        Err(error @ Error::NotInstalled { .. }) => {
+            return not_checked(&format!("that a MySQL without GTIDs is refused: {error}"));
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let mut scope = TestServers::shared().scope("nogtids");
+    scope.endpoints.database_url = own.url();
+    let mut tail = Tail::prepare(scope, |options| options).await;
+    let mend = "set global enforce_gtid_consistency = ON; set global gtid_mode = OFF_PERMISSIVE; \
+                set global gtid_mode = ON_PERMISSIVE; set global gtid_mode = ON";
+    assert_refused(tail.tailer(), mend).await;
+    tail.insert(1..=10);
+    tail.sql(mend);
+    tail.tailer().start().await.unwrap();
+    until_leading(tail.tailer()).await;
+    tail.insert(11..=20);
+    tail.until_complete().await;
+    tail.assert_complete().await;
     tail.end();
 }
 

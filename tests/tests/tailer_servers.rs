@@ -1,12 +1,13 @@
-//! The server goes away under the tailer: it is killed, replaced by its replica, or purges its binlog.
+//! The server goes away under the tailer: it is killed, replaced by its replica, restored from a backup, or
+//! purges its binlog.
 
-use std::io::Write as _;
+use std::{fs, ops::RangeInclusive, path::PathBuf, process::Command};
 
-use devstack::{Error, Flavor, OwnDatabase, TestServers};
+use devstack::{Error, Flavor, OwnDatabase, TestServers, not_checked};
 use pipeline_tests::{
     heard::Heard,
     mixed_load::{DIARY, Load},
-    server_binlog::ServerBinlog,
+    server_binlog::{ServerBinlog, Table},
     tail::{Tail, log, sql, told, until_leading},
     until,
 };
@@ -117,14 +118,93 @@ async fn a_binlog_that_was_purged_while_no_tailer_ran_is_made_good_by_a_snapshot
     tail.end();
 }
 
-/// `None`: MySQL is not installed, which is said past the capture of a test's output.
-#[expect(clippy::explicit_write, reason = "past the capture of a test's output")]
+#[tokio::test]
+async fn a_server_restored_from_an_older_backup_is_not_taken_for_what_it_was() {
+    restored(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn a_mysql_restored_from_an_older_backup_is_not_taken_for_what_it_was() {
+    restored(Flavor::Mysql).await;
+}
+
+/// The server is the same, and its GTIDs have passed the checkpoint's once more, with other transactions.
+async fn restored(flavor: Flavor) {
+    let Some(mut own) = start("restored-server", flavor, &[]).await else { return };
+    let mut tail = tail_on(&own).await;
+    tail.tailer().start().await.unwrap();
+    until_leading(tail.tailer()).await;
+    tail.insert(1..=100);
+    tail.until_complete().await;
+    let backup = Backup::of(&mut own).await;
+    insert_one_by_one(&tail, 101..=150);
+    tail.until_complete().await;
+    assert!(tail.tailer().stop().await.unwrap().unwrap().success());
+    let published = last_number(&own, flavor);
+
+    backup.restore(&mut own).await;
+    // More transactions than the backup lacks: what has the checkpoint's number is another one.
+    insert_one_by_one(&tail, 201..=300);
+    let written = last_number(&own, flavor);
+    assert!(written > published, "{written} is not behind {published}");
+    tail.tailer().start().await.unwrap();
+    until_leading(tail.tailer()).await;
+    tail.insert(301..=310);
+    tail.until_complete().await;
+    let log = log(tail.tailer());
+    assert!(log.contains("holds an earlier state than was published"), "{log}");
+    let messages = tail.coupon_messages().await;
+    let read = messages.iter().filter(|message| told(message).0 == Op::Read).count();
+    assert_eq!(read, 200, "all that was there came through the same topic");
+    tail.end();
+}
+
+/// Inserts coupons, each in a transaction of its own.
+fn insert_one_by_one(tail: &Tail, ids: RangeInclusive<i64>) {
+    for id in ids {
+        tail.insert(id..=id);
+    }
+}
+
+/// The number of the last transaction that a server has written.
+fn last_number(own: &OwnDatabase, flavor: Flavor) -> u64 {
+    let position = sql(&own.url(), executed(flavor));
+    let number = position.trim().rsplit(|c: char| !c.is_ascii_digit()).next();
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{position:?}"))
+}
+
+/// A copy of a server's data folder, binlog and identity with it.
+struct Backup {
+    data: PathBuf,
+    copy: PathBuf,
+}
+
+impl Backup {
+    async fn of(own: &mut OwnDatabase) -> Self {
+        let data = PathBuf::from(sql(&own.url(), "select @@datadir").trim());
+        let copy = data.with_file_name("backup");
+        own.server.stop().await.unwrap();
+        let copied = Command::new("cp").arg("-a").args([&data, &copy]).status().unwrap();
+        assert!(copied.success());
+        own.server.start().await.unwrap();
+        Self { data, copy }
+    }
+
+    async fn restore(self, own: &mut OwnDatabase) {
+        own.server.stop().await.unwrap();
+        fs::remove_dir_all(&self.data).unwrap();
+        fs::rename(&self.copy, &self.data).unwrap();
+        own.server.start().await.unwrap();
+    }
+}
+
+/// `None`: MySQL is not installed, which is said where it is seen.
 async fn start(name: &str, flavor: Flavor, settings: &[&str]) -> Option<OwnDatabase> {
     let name = format!("{name}-{}", flavor.name());
     match OwnDatabase::start(&name, flavor, settings).await {
         Ok(own) => Some(own),
         Err(error @ Error::NotInstalled { .. }) if flavor == Flavor::Mysql => {
-            writeln!(std::io::stderr(), "NOT TESTED ON MYSQL: {error}").unwrap();
+            not_checked(&format!("{name}: {error}"));
             None
         }
         Err(error) => panic!("{error}"),
@@ -160,7 +240,7 @@ async fn assert_told(tail: &Tail, heard: &mut Heard) {
     let differences = heard.until_told(&binlog).await;
     assert!(differences.is_empty(), "topics and binlog differ:\n{differences}");
     assert_eq!(heard.read, 0, "tables were read anew");
-    assert!(binlog.count > SOME);
+    assert!(binlog.count > SOME && binlog.count_of(Table::Movements) > 0);
 }
 
 /// Makes one server the other's replica, with all that it has.
@@ -185,19 +265,21 @@ fn replicate(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
 
 /// Waits until the replica has everything, and makes it a server of its own.
 fn promote(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
-    let (position, wait, part) = match flavor {
-        Flavor::Mariadb => {
-            ("select @@gtid_binlog_pos", "master_gtid_wait", "stop slave; reset slave all")
-        }
-        Flavor::Mysql => (
-            "select replace(@@global.gtid_executed, '\\n', '')",
-            "wait_for_executed_gtid_set",
-            "stop replica; reset replica all",
-        ),
+    let (wait, part) = match flavor {
+        Flavor::Mariadb => ("master_gtid_wait", "stop slave; reset slave all"),
+        Flavor::Mysql => ("wait_for_executed_gtid_set", "stop replica; reset replica all"),
     };
-    let position = sql(&primary.url(), position);
+    let position = sql(&primary.url(), executed(flavor));
     let waited =
         sql(&replica.url(), &format!("select {wait}('{}', {REPLICA_SECONDS})", position.trim()));
     assert_eq!(waited.trim(), "0", "the replica has everything");
     sql(&replica.url(), part);
+}
+
+/// Asks a server for all that it has executed.
+fn executed(flavor: Flavor) -> &'static str {
+    match flavor {
+        Flavor::Mariadb => "select @@gtid_binlog_pos",
+        Flavor::Mysql => "select replace(@@global.gtid_executed, '\\n', '')",
+    }
 }

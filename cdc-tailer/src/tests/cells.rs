@@ -371,3 +371,41 @@ fn differences_of_json_stop_it_in_followed_tables_only() {
         assert!(text.contains("binlog_row_value_options"), "{text}");
     }
 }
+
+/// A DATETIME is what was written, a TIMESTAMP the moment that was meant.
+#[test]
+fn a_session_in_another_time_zone_moves_timestamps_and_nothing_else() {
+    let written = "2026-11-21 02:03:04.567891";
+    let zones = [
+        ("+00:00", "2026-11-21 02:03:04.567891"),
+        ("+05:30", "2026-11-20 20:33:04.567891"),
+        ("-08:00", "2026-11-21 10:03:04.567891"),
+    ];
+    for server in Database::all() {
+        let mut tap = Tap::on(&server);
+        tap.sql("create table t (id int primary key, d datetime(6), s timestamp(6) null)");
+        for (id, (zone, _)) in (1..).zip(zones) {
+            tap.sql(&format!(
+                "set time_zone = '{zone}'; insert into t values ({id}, '{written}', '{written}')"
+            ));
+        }
+        let told = |tap: &mut Tap| {
+            let rows = tap.rows();
+            assert_eq!(rows.len(), zones.len());
+            for (row, (zone, moment)) in rows.iter().zip(zones) {
+                assert_eq!((row.after("d"), row.after("s")), (written, moment), "from {zone}");
+            }
+            rows
+        };
+        told(&mut tap);
+        // Nor does it matter where the one sits who changes it.
+        tap.sql("set time_zone = '+13:00'; update t set id = id + 10 order by id");
+        for (row, (_, moment)) in told(&mut tap).iter().zip(zones) {
+            let before = row.before.as_ref().unwrap();
+            assert_eq!(before["s"].as_deref(), Some(moment));
+        }
+        let shown = tap.sql("set time_zone = '+00:00'; select d, s from t order by id");
+        let shown: Vec<_> = shown.lines().map(|line| line.split_once('\t').unwrap()).collect();
+        assert_eq!(shown, zones.map(|(_, moment)| (written, moment)), "as SELECT says");
+    }
+}

@@ -6,7 +6,7 @@ use std::{
     sync::OnceLock,
 };
 
-use devstack::{Flavor, OwnDatabase, TestServers};
+use devstack::{Flavor, OwnDatabase, TestServers, not_checked};
 
 /// A database server and what its family is.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ impl Database {
     }
 }
 
-/// `None`: MySQL is not installed, which is said past the capture of a test's output.
+/// `None`: MySQL is not installed, which is said where it is seen.
 fn start(name: &'static str, flavor: Flavor, settings: &[&str]) -> Option<OwnDatabase> {
     let settings: Vec<_> = settings.iter().map(|setting| (*setting).to_owned()).collect();
     // Its own runtime: the server outlives that of the test that asks first.
@@ -68,7 +68,7 @@ fn start(name: &'static str, flavor: Flavor, settings: &[&str]) -> Option<OwnDat
     match started.join().unwrap() {
         Ok(server) => Some(server),
         Err(error @ devstack::Error::NotInstalled { .. }) => {
-            writeln!(std::io::stderr(), "NOT TESTED ON MYSQL: {error}").unwrap();
+            not_checked(&format!("the way from the binlog to cells on MySQL: {error}"));
             None
         }
         Err(error) => panic!("{error}"),

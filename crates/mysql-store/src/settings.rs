@@ -41,6 +41,8 @@ pub struct BinlogSettings {
     pub row_image: String,
     /// `binlog_row_metadata`, e.g. `FULL`.
     pub row_metadata: String,
+    /// `gtid_mode`, e.g. `ON`; empty in MariaDB, where every transaction has a GTID.
+    pub gtid_mode: String,
     /// Whether events or transactions are compressed.
     pub compressed: bool,
 }
@@ -66,6 +68,7 @@ pub async fn binlog(connection: &mut MySqlConnection) -> Result<BinlogSettings, 
         format: text("binlog_format").to_ascii_uppercase(),
         row_image: text("binlog_row_image").to_ascii_uppercase(),
         row_metadata: text("binlog_row_metadata").to_ascii_uppercase(),
+        gtid_mode: text("gtid_mode").to_ascii_uppercase(),
         compressed: on("log_bin_compress") || on("binlog_transaction_compression"),
     })
 }
@@ -275,7 +278,7 @@ async fn variables(
     let rows = sqlx::query(
         "show global variables where variable_name in \
          ('version', 'server_id', 'server_uid', 'server_uuid', 'log_bin', 'binlog_format', \
-          'binlog_row_image', 'binlog_row_metadata', 'log_bin_compress', \
+          'binlog_row_image', 'binlog_row_metadata', 'gtid_mode', 'log_bin_compress', \
           'binlog_transaction_compression', 'log_bin_trust_function_creators', \
           'binlog_expire_logs_seconds', 'expire_logs_days')",
     )

@@ -23,7 +23,7 @@ pub enum TopicError {
     },
 
     /// The topic is not there.
-    #[error("topic {topic} does not exist; create the topics first")]
+    #[error("topic {topic} does not exist; cdc-tailer makes the topics when it starts")]
     MissingTopic {
         /// Its name.
         topic: String,

@@ -1,0 +1,73 @@
+//! A row that no broker would take as a message: it becomes a dead letter, and everything goes on.
+#![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
+
+use topic::{Event, Message, StockMovementRow};
+
+use crate::harness::Harness;
+
+/// Between the messages of a movement with a short reason, about 500 bytes, and with the longest one, which
+/// takes 600 bytes more.
+const BETWEEN_SHORT_AND_LONG: usize = 800;
+
+fn movement(seq: i64, reason: &str) -> String {
+    format!(
+        "insert into stock_movement (template_id, seq, delta, reason, actor, created_at) \
+         values (7, {seq}, 1, '{reason}', 'operator', '2026-01-02')"
+    )
+}
+
+/// The numbers of the movements in the topic, once that of `last` is there.
+async fn movements_until(test: &Harness, last: i64) -> Vec<i64> {
+    let seq = |message: &Message| {
+        let payload = message.payload.as_ref().unwrap();
+        topic::decode::<Event<StockMovementRow>>(payload).unwrap().after.unwrap().seq
+    };
+    let is_there =
+        |messages: &[Message]| messages.last().is_some_and(|message| seq(message) == last);
+    let messages = test.messages_until(&test.names.stock_movement(), is_there).await;
+    messages.iter().map(seq).collect()
+}
+
+async fn letters(test: &Harness) -> usize {
+    test.messages_until(&test.names.dead_letter(), |all| !all.is_empty()).await.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_long_for_a_message_is_in_nobodys_way_and_told_of_once() {
+    let test = Harness::new("oversized").await;
+    test.start().await.stop().await.unwrap();
+    let mut config = test.config.clone();
+    config.message_bytes_max = BETWEEN_SHORT_AND_LONG;
+    let tailer = test.start_with(config.clone());
+    let long = "券".repeat(200);
+    test.sql(&format!("{}; {}; {}", movement(1, "a"), movement(2, &long), movement(3, "b")));
+    assert_eq!(movements_until(&test, 3).await, [1, 3]);
+    assert_eq!(letters(&test).await, 1);
+
+    // The checkpoint counts on the letter as on any message, and the next one lies behind it.
+    let topic = test.names.dead_letter();
+    let counts_on_it = |all: &[Message]| {
+        let last = all.last().and_then(|message| message.payload.as_deref());
+        String::from_utf8_lossy(last.unwrap_or_default()).contains(&topic)
+    };
+    test.messages_until(&test.names.checkpoint(), counts_on_it).await;
+    let saved = test.checkpoint().await;
+    test.sql(&movement(4, "c"));
+    assert_eq!(movements_until(&test, 4).await, [1, 3, 4]);
+    test.checkpoint_other_than(&saved).await;
+
+    // Neither after one that could not help it nor after one that was asked to end the letter comes again.
+    tailer.kill();
+    let tailer = test.start_with(config.clone());
+    test.sql(&movement(5, "d"));
+    let told = movements_until(&test, 5).await;
+    assert!(told.starts_with(&[1, 3, 4]) && told.ends_with(&[5]), "{told:?}");
+    assert!(!told.contains(&2), "{told:?}");
+    assert_eq!(letters(&test).await, 1);
+    tailer.stop().await.unwrap();
+    let tailer = test.start_with(config);
+    test.sql(&movement(6, "e"));
+    assert_eq!(movements_until(&test, 6).await, [told, vec![6]].concat());
+    assert_eq!(letters(&test).await, 1);
+    tailer.stop().await.unwrap();
+}
