@@ -8,7 +8,10 @@ use futures::{FutureExt, future::join_all};
 use metrics::{counter, gauge};
 use mysql_store::{MySqlPool, connect, settings};
 use runtime::{Backoff, Clock, Part};
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{Instant, Interval, MissedTickBehavior},
+};
 use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ExpiryWakeUp, Message};
 use tracing::{error, warn};
@@ -82,6 +85,7 @@ impl Worker {
         topic: &str,
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
+        let mut asked = signal(SignalKind::user_defined1()).context("SIGUSR1 handler")?;
         let mut rebalances = consumer.rebalances();
         let mut looks = every(LOOK_EVERY);
         let mut counts = every(COUNT_EVERY);
@@ -109,6 +113,8 @@ impl Worker {
                     Ok(())
                 }
                 _ = sweeps.tick() => self.sweep().await,
+                // An operator who does not want to wait for the next one.
+                Some(()) = asked.recv() => self.sweep().await,
                 () = tokio::time::sleep_until(not_before.max(self.next_look())) => {
                     let drained = self.drain().await;
                     // A long drain must not keep the group waiting.

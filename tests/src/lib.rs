@@ -139,10 +139,29 @@ impl World {
         }
     }
 
-    /// How many coupons the expiry worker's sweep has found since its start; 0 if it does not run.
+    /// How many coupons the expiry worker's sweeps have found since its start.
     pub async fn sweep_finds(&self) -> f64 {
         let worker = &self.platform.expiry_worker;
         worker.metric("expiry_worker_sweep_finds_total").await.unwrap_or(0.0)
+    }
+
+    /// Has the expiry worker sweep, if it runs.
+    ///
+    /// # Panics
+    /// It does not within [`STATE_MAX`].
+    pub async fn sweep(&self) {
+        let worker = &self.platform.expiry_worker;
+        if worker.pid().is_none() {
+            return;
+        }
+        let sweeps = async || worker.metric("expiry_worker_sweeps_total").await.unwrap_or(0.0);
+        let before = sweeps().await;
+        // One that has just started compares the clocks first, and passes over what it is asked before.
+        let asked = async || {
+            worker.ask().unwrap();
+            sweeps().await
+        };
+        until(asked, |now| *now > before).await;
     }
 
     /// Waits for rest, and checks every invariant.
@@ -156,6 +175,11 @@ impl World {
         }
         let report = verify(&self.sources, history, self.clock.now()).await.unwrap();
         assert!(report.holds(), "\n{report}");
+        // Once more: a wake-up may have been sent while it was looked whether all were taken.
+        if let Err(unrest) = settled(&self.sources, &self.clock, REST_MAX).await {
+            panic!("{unrest}");
+        }
+        self.sweep().await;
         let finds = self.sweep_finds().await;
         assert!(finds < 1.0, "the sweep found {finds} coupons that no wake-up told of");
         report

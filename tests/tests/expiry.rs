@@ -1,31 +1,31 @@
 //! The end of a coupon: by the law at its very deadline, and written down once, whoever is stopped.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use devstack::{Platform, PlatformOptions};
+use futures::future::join_all;
 use mysql_store::{
     MySqlConnection, connect, snapshot,
     verify::{self as store, BULK_ROWS},
 };
 use pipeline_tests::{REST_MAX, World, until};
 use shopper::{Claimed, CouponQuery, NewTemplate, Shopper, Wish};
-use tokio::{sync::Semaphore, task::JoinSet};
 use topic::{Event, TableReader, UserCouponRow, decode};
 use verifier::{Verdict, settled, verify};
 
 /// How long a brief coupon is valid.
 const BRIEF_MS: i64 = 2_000;
 
-/// Requests under way at a time.
-const CONNECTIONS: usize = 64;
+/// Coupons that end at one moment, and users who race for them.
+const LANES: i64 = 250;
 
-/// Of the races, so many users press the button only after the deadline.
-const TOO_LATE: i64 = 500;
+/// From a round's beginning to the end of its coupons: longer than a use takes.
+const AHEAD: TimeDelta = TimeDelta::milliseconds(500);
+
+/// By how much sooner or later the next use is sent, and as often more as the last ones ended alike.
+const NUDGE: TimeDelta = TimeDelta::milliseconds(5);
 
 #[tokio::test]
 async fn with_no_worker_a_coupon_ends_on_time_all_the_same() {
@@ -87,28 +87,20 @@ async fn with_no_worker_a_coupon_ends_on_time_all_the_same() {
 async fn of_ten_thousand_uses_at_the_deadline_each_has_one_winner() {
     let world = World::start("races").await;
     let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
-    let deadline = world.clock.now() + TimeDelta::seconds(4);
-    insert_bulk(&mut connection, 1, deadline).await;
-    let mut users: Vec<i64> = (1..=BULK_ROWS).collect();
-    fastrand::shuffle(&mut users);
-    let (late, early) = users.split_at(usize::try_from(TOO_LATE).unwrap());
-    let (door, mut uses) = (Arc::new(Semaphore::new(CONNECTIONS)), JoinSet::new());
-    let press = |id: i64, door: Arc<Semaphore>| {
-        let user = shopper(&world, id);
-        async move {
-            let _connection = door.acquire_owned().await.unwrap();
-            (id, use_until_answered(&user, CouponId(id)).await)
-        }
-    };
-    early.iter().for_each(|id| drop(uses.spawn(press(*id, Arc::clone(&door)))));
-    until(async || world.clock.now(), |now| *now >= deadline).await;
-    late.iter().for_each(|id| drop(uses.spawn(press(*id, Arc::clone(&door)))));
-    let answers: BTreeMap<i64, bool> = uses.join_all().await.into_iter().collect();
+    let mut racers: Vec<Racer> = (0..LANES).map(|_| Racer::default()).collect();
+    let mut answers = BTreeMap::new();
+    for first in (1..=BULK_ROWS).step_by(LANES as usize) {
+        let deadline = world.clock.now() + AHEAD;
+        insert_round(&mut connection, first, deadline).await;
+        let racers = racers.iter_mut().zip(first..);
+        answers.extend(join_all(racers.map(|(racer, id)| racer.race(&world, id, deadline))).await);
+    }
 
     let bulk = TemplateId(0);
     let counts = world.until(bulk, |counts| counts.unused == 0).await;
-    assert_eq!(counts.used + counts.expired, BULK_ROWS);
-    assert!(counts.used > 0 && counts.expired >= TOO_LATE, "{counts:?}");
+    assert_eq!((counts.used + counts.expired, answers.len() as i64), (BULK_ROWS, BULK_ROWS));
+    // A race is close where both happen.
+    assert!(counts.used.min(counts.expired) > BULK_ROWS / 10, "{counts:?}");
     println!("{} of {BULK_ROWS} were used, the others expired", counts.used);
     let truth = statuses(&mut connection).await;
     for (id, used) in &answers {
@@ -206,6 +198,48 @@ async fn use_until_answered(shopper: &Shopper, id: CouponId) -> bool {
     }
 }
 
+/// [`LANES`] coupons with ids from `first` on, each of a user of its own, that end at `deadline`.
+async fn insert_round(connection: &mut MySqlConnection, first: i64, deadline: DateTime<Utc>) {
+    let moment = |at: DateTime<Utc>| at.format("'%F %T%.3f'").to_string();
+    let (claimed, deadline) = (moment(deadline - TimeDelta::days(1)), moment(deadline));
+    let row = |id: i64| {
+        let shard = id % 64;
+        format!(
+            "({id}, 0, {id}, 1, {id}, 1, 0, 1, {shard}, {claimed}, {claimed}, {claimed}, {deadline})"
+        )
+    };
+    let rows: Vec<String> = (first..first + LANES).map(row).collect();
+    let sql = format!(
+        "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, \
+         status, version, expiry_shard, claimed_at, changed_at, valid_from, valid_until) values {}",
+        rows.join(", ")
+    );
+    store::execute(connection, &sql).await.unwrap();
+}
+
+/// Somebody who uses one coupon after the other about when it ends: sooner after one that had ended, and
+/// later after one that was used. Whatever a use takes, both happen.
+#[derive(Default)]
+struct Racer {
+    /// How long before the end a use is sent.
+    lead: TimeDelta,
+    last: Option<bool>,
+    /// How many of the last ones ended alike.
+    alike: i32,
+}
+
+impl Racer {
+    async fn race(&mut self, world: &World, id: i64, deadline: DateTime<Utc>) -> (i64, bool) {
+        let ahead = deadline - self.lead - world.clock.now();
+        // The moment itself is what is waited for.
+        tokio::time::sleep(ahead.to_std().unwrap_or_default()).await;
+        let used = use_until_answered(&shopper(world, id), CouponId(id)).await;
+        self.alike = if self.last.replace(used) == Some(used) { self.alike + 1 } else { 1 };
+        self.lead += if used { -NUDGE } else { NUDGE } * self.alike;
+        (id, used)
+    }
+}
+
 /// How many coupons the view lists for a user; absent: it is not whole.
 async fn listed(world: &World, user: UserId) -> Option<usize> {
     let contents = world.sources.view.contents(user).await.unwrap();
@@ -268,24 +302,40 @@ async fn assert_ended_once(world: &World, truth: &BTreeMap<i64, CouponStatus>) {
     let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
     let bad = store::bad_ends(&mut connection, world.clock.now()).await.unwrap();
     assert_eq!(bad, []);
-    let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
-    let messages = TableReader::open(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
-    let mut ends: BTreeMap<i64, BTreeSet<u8>> = BTreeMap::new();
-    for message in messages {
-        let event: Event<UserCouponRow> = decode(&message.payload.unwrap()).unwrap();
+    let (mut ends, mut latest) = (BTreeMap::new(), BTreeMap::new());
+    for event in events(world).await {
+        assert!(!is_early(&event), "by the server's clock: {event:?}");
         let row = event.after.unwrap();
-        match row.version {
-            1 => assert_eq!(row.status, CouponStatus::Unused.code(), "{row:?}"),
-            2 => drop(ends.entry(row.id).or_default().insert(row.status)),
-            _ => panic!("changed after its end: {row:?}"),
+        let version = latest.entry(row.id).or_insert(row.version);
+        *version = row.version.max(*version);
+        if row.status != CouponStatus::Unused.code() {
+            let first = ends.entry(row.id).or_insert((row.version, row.status));
+            assert_eq!(*first, (row.version, row.status), "ended twice: {row:?}");
         }
     }
+    for (id, (version, _)) in &ends {
+        assert_eq!(latest[id], *version, "coupon {id} changed after its end");
+    }
     for (id, status) in truth {
-        let told: Vec<u8> = ends.remove(id).unwrap_or_default().into_iter().collect();
+        let told = ends.remove(id).map(|(_, status)| status);
         match status {
-            CouponStatus::Unused => assert_eq!(told, [0; 0], "coupon {id}"),
-            ended => assert_eq!(told, [ended.code()], "coupon {id}"),
+            CouponStatus::Unused => assert_eq!(told, None, "coupon {id}"),
+            ended => assert_eq!(told, Some(ended.code()), "coupon {id}"),
         }
     }
     assert!(ends.is_empty(), "nothing else has ended: {ends:?}");
+}
+
+/// Every change of a coupon that the topic holds.
+pub(crate) async fn events(world: &World) -> Vec<Event<UserCouponRow>> {
+    let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
+    let messages = TableReader::open(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
+    messages.iter().map(|message| decode(message.payload.as_deref().unwrap()).unwrap()).collect()
+}
+
+/// Whether a coupon expired before its end by MySQL's own clock, which counts in whole seconds in its binlog.
+pub(crate) fn is_early(event: &Event<UserCouponRow>) -> bool {
+    let row = event.after.as_ref().unwrap();
+    let ended = row.status == CouponStatus::Expired.code();
+    ended && event.source.ts_ms + 999 < row.valid_until
 }

@@ -7,8 +7,11 @@ use chrono::{DateTime, Utc};
 use coupon::{CouponId, TemplateId, UserId};
 use devstack::{FakeClock, Options, Process, Servers, TestServers, project_root};
 use mysql_store::{connect, verify as store};
-use pipeline_tests::{World, until};
+use pipeline_tests::{REST_MAX, World, until};
 use shopper::{Claimed, CouponQuery, NewTemplate, Shopper};
+use verifier::settled;
+
+use crate::expiry::{events, is_early};
 
 /// How far a clock is off.
 const DAY: i64 = 24 * 60 * 60;
@@ -35,8 +38,13 @@ async fn a_worker_whose_clock_jumps_by_a_day_stops_flipping_says_so_and_goes_on_
     let sale = Sale::open(&world).await;
     for (user, jump) in [(1, DAY), (2, -DAY)] {
         let shopper = user_of(&world, user);
+        // By the wrong clock it has ended; the second one's wake-up has the worker look at once.
+        let standing = claim(&user_of(&world, 10 + user), sale.lasting).await;
         clock.set(jump).unwrap();
+        claim(&user_of(&world, 10 + user), sale.lasting).await;
         until_flipping(&world, false).await;
+        let stands = user_of(&world, 10 + user).coupon(standing).await.unwrap();
+        assert_eq!(stands.status, "unused");
         assert_says_so(&world.platform.expiry_worker).await;
         // Serving does not need the worker.
         let [used, kept, ended] = sale.serve(&shopper).await;
@@ -52,6 +60,25 @@ async fn a_worker_whose_clock_jumps_by_a_day_stops_flipping_says_so_and_goes_on_
     assert_eq!(world.count(sale.lasting).await.expired, 0);
     kill_and_start(&mut world.platform.expiry_worker).await;
     world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_a_little_ahead_flips_nothing_before_mysqls_clock_says_so() {
+    let mut world = World::start("worker ahead").await;
+    let clock = FakeClock::new(&world.platform.options.dir.join("worker-clock")).unwrap();
+    clock.give(&mut world.platform.expiry_worker);
+    world.platform.expiry_worker.restart().await.unwrap();
+    // Just so much that it goes on, although it does not call itself ready.
+    clock.set_millis(1_800).unwrap();
+    let brief = world.template(20, |new| NewTemplate { valid_for_ms: 3_000, ..new }).await;
+    for user in 1..=20 {
+        claim(&user_of(&world, user), brief).await;
+    }
+    world.until(brief, |counts| counts.expired == 20).await;
+    settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
+    let early: Vec<_> = events(&world).await.into_iter().filter(is_early).collect();
+    assert_eq!(early, []);
     world.end().await;
 }
 

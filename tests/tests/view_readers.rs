@@ -14,12 +14,14 @@ use fastrand::Rng;
 use futures::future::join_all;
 use pipeline_tests::{World, until};
 use serde_json::Value;
-use shopper::{CouponQuery, NewTemplate, Shopper};
+use shopper::{Coupon, CouponQuery, NewTemplate, Shopper, ShopperError};
 
 /// Users, each with a writer and a reader.
 pub(crate) const USERS: i64 = 5;
-/// Unused coupons of each, at most: they fit a page.
+/// Unused coupons of each, at most.
 const UNUSED_MAX: usize = 30;
+/// A page's length that makes several pages of them.
+const LIMIT: u32 = 7;
 /// Answers between two losses.
 const ANSWERS_BETWEEN: u64 = 25;
 
@@ -148,15 +150,14 @@ async fn read(shopper: Shopper, world: &World, diary: &Diary, progress: &Progres
         let after = token.map(|at| match before[at] {
             Did::Claimed(id, _) | Did::Using(id) | Did::Used(id) => id,
         });
-        let query = CouponQuery { after, limit: Some(100), ..CouponQuery::default() };
-        // Too many lists at once is an answer, too.
-        let Ok(page) = shopper.coupons(&query).await else { continue };
+        // Whole on one page, or on several that others' changes come between.
+        let limit = [LIMIT, UNUSED_MAX as u32 * 3][before.len() % 2];
+        let Some(list) = list(&shopper, after, limit).await else { continue };
         let (answered_at, since) = (world.clock.now(), diary.so_far());
         progress.answers.fetch_add(1, Ordering::SeqCst);
-        assert!(page.next_cursor.is_none(), "one page holds all");
-        let shown: HashSet<CouponId> = page.data.iter().map(|coupon| coupon.id).collect();
+        let shown: HashSet<CouponId> = list.iter().map(|coupon| coupon.id).collect();
         let user = shopper.user();
-        assert_eq!(shown.len(), page.data.len(), "a coupon of {user} is shown twice");
+        assert_eq!(shown.len(), list.len(), "a coupon of {user} is shown twice");
         let leaving: HashSet<CouponId> = since
             .iter()
             .filter_map(|did| match did {
@@ -174,7 +175,29 @@ async fn read(shopper: Shopper, world: &World, diary: &Diary, progress: &Progres
                 Did::Claimed(..) | Did::Using(_) => {}
             }
         }
-        let ended = page.data.iter().find(|coupon| coupon.valid_until <= asked_at);
+        let ended = list.iter().find(|coupon| coupon.valid_until <= asked_at);
         assert!(ended.is_none(), "{ended:?} of {user} had ended before {asked_at}");
+    }
+}
+
+/// All pages of a list that knows of `after`; absent: too many lists are being read, which is an answer, too.
+async fn list(shopper: &Shopper, after: Option<CouponId>, limit: u32) -> Option<Vec<Coupon>> {
+    let mut query = CouponQuery { after, limit: Some(limit), ..CouponQuery::default() };
+    let mut all = Vec::new();
+    loop {
+        match shopper.coupons(&query).await {
+            Ok(page) => {
+                all.extend(page.data);
+                // Each page has to know of it: the next one may come from elsewhere.
+                query.cursor = page.next_cursor;
+            }
+            Err(ShopperError::Refused { status: 503, body, .. }) if body.contains("OVERLOADED") => {
+                return None;
+            }
+            Err(error) => panic!("a list of {}: {error}", shopper.user()),
+        }
+        if query.cursor.is_none() {
+            return Some(all);
+        }
     }
 }

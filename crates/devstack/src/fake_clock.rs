@@ -56,9 +56,20 @@ impl FakeClock {
     /// # Errors
     /// The file cannot be written.
     pub fn set(&self, seconds: i64) -> Result<()> {
+        self.set_millis(seconds * 1_000)
+    }
+
+    /// [`FakeClock::set`] by milliseconds.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn set_millis(&self, millis: i64) -> Result<()> {
+        let sign = if millis < 0 { '-' } else { '+' };
+        let (seconds, rest) = (millis.abs() / 1_000, millis.abs() % 1_000);
         // By a rename, so that nobody reads half of it.
         let fresh = self.file.with_extension("new");
-        fs::write(&fresh, format!("{seconds:+}\n")).map_err(Error::file("write", &fresh))?;
+        fs::write(&fresh, format!("{sign}{seconds}.{rest:03}\n"))
+            .map_err(Error::file("write", &fresh))?;
         fs::rename(&fresh, &self.file).map_err(Error::file("write", &self.file))
     }
 }

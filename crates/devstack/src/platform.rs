@@ -30,6 +30,9 @@ pub struct PlatformOptions {
     pub environment: BTreeMap<String, String>,
 }
 
+/// Longer than the worker takes for its second look at a shard that was woken, which is part of being told.
+const LOST_AFTER_SECONDS: &str = "15";
+
 impl PlatformOptions {
     /// One api, no prefix, the topics of the default prefix, secrets of its own; logs in `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
@@ -45,13 +48,17 @@ impl PlatformOptions {
         }
     }
 
-    /// The names of one test; logs in `.dev/test/<database>`.
+    /// The names of one test; logs in `.dev/test/<database>`. The expiry worker sweeps when it is asked to
+    /// and at no other time: then, at rest, all must have been told that has not changed just now.
     pub fn of_test(scope: &Scope) -> Self {
-        Self {
+        let options = Self {
             key_prefix: scope.key_prefix.clone(),
             topic_prefix: scope.topic_prefix.clone(),
             ..Self::new(paths::project_root().join(".dev/test/platforms").join(&scope.database))
-        }
+        };
+        options
+            .with_env("SWEEP_SECONDS", "86400")
+            .with_env("LOST_AFTER_SECONDS", LOST_AFTER_SECONDS)
     }
 
     /// Further variable of every process.

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::child::{Child, LOOK_EVERY};
@@ -208,6 +211,17 @@ impl Process {
     /// It does not run.
     pub fn resume(&mut self) -> Result<()> {
         self.signal(Signal::SIGCONT)
+    }
+
+    /// SIGUSR1: what that means is the process's to say.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn ask(&self) -> Result<()> {
+        let name = || self.name.clone();
+        let pid = self.pid().ok_or_else(|| Error::NotRunning { name: name() })?;
+        kill(Pid::from_raw(pid), Signal::SIGUSR1)
+            .map_err(|errno| Error::Signal { name: name(), source: errno.into() })
     }
 
     /// SIGTERM without waiting, for a test that watches the drain.
