@@ -29,8 +29,9 @@ use crate::stage::Stage;
 /// Coupons of one raw update, tried in turn: around the worker's own.
 const CHUNKS: [i64; 2] = [512, 2_048];
 
-/// Pause between two looks at the worker's count of flips.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Pause between two looks at the worker's count of flips: a look has it tell all its metrics, which claims would
+/// notice if it came too often.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How long anything here may take, a million coupons beside claims included.
 const PATIENCE: Duration = Duration::from_secs(1_200);

@@ -99,6 +99,8 @@ pub struct Claimed {
     pub user_id: UserId,
     /// How many coupons.
     pub quantity: u32,
+    /// When they end.
+    pub valid_until: DateTime<Utc>,
     /// Its coupons.
     pub coupons: Vec<Issued>,
 }
