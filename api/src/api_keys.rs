@@ -10,7 +10,7 @@ use mysql_store::{
     connect,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::{error, info};
 use utoipa::ToSchema;
 
@@ -76,7 +76,7 @@ pub(crate) struct ListParams {
 
 /// A key, without its secret.
 #[derive(Serialize, ToSchema)]
-#[schema(as = ApiKey)]
+#[schema(as = ApiKey, examples(example))]
 pub(crate) struct KeyJson {
     #[schema(value_type = Id)]
     id: String,
@@ -97,7 +97,7 @@ pub(crate) struct KeyJson {
 
 /// A key that was just made.
 #[derive(Serialize, ToSchema)]
-#[schema(as = NewApiKey)]
+#[schema(as = NewApiKey, examples(example_told))]
 pub(crate) struct NewKeyJson {
     #[serde(flatten)]
     told: KeyJson,
@@ -107,9 +107,25 @@ pub(crate) struct NewKeyJson {
 
 /// Keys.
 #[derive(Serialize, ToSchema)]
-#[schema(as = ApiKeys)]
+#[schema(as = ApiKeys, examples(json!({ "items": [example()] })))]
 pub(crate) struct KeysJson {
     items: Vec<KeyJson>,
+}
+
+/// A key, as the document shows it.
+fn example() -> Value {
+    json!({
+        "id": "2123985066110484480", "merchant_id": "2123985064051081216", "name": "Checkout",
+        "scopes": ["operate"], "created_at": "2026-11-20T09:20:00.000Z",
+        "expires_at": "2027-11-20T09:20:00.000Z", "revoked_at": null,
+    })
+}
+
+/// The same with its secret.
+fn example_told() -> Value {
+    let mut told = example();
+    told["key"] = json!(format!("ck_2123985066110484480_{}", "x".repeat(43)));
+    told
 }
 
 /// `POST /v1/api-keys`

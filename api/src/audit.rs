@@ -1,4 +1,5 @@
-//! The record of what operators did: one line for each action, written in the action's own transaction.
+//! The record of what operators did: one line for each action, written in the action's own transaction, or
+//! before an action that is not MySQL's.
 
 use axum::{Json, extract::State};
 use coupon::{AuditId, MerchantId};
@@ -44,7 +45,12 @@ pub(crate) struct AuditParams {
 
 /// A line of the record.
 #[derive(Serialize, ToSchema)]
-#[schema(as = AuditEntry)]
+#[schema(as = AuditEntry, examples(json!({
+    "id": "2123985067360387073", "at": "2026-11-27T07:58:00.000Z", "action": "stock.move",
+    "target": "templates/2123985067360387072", "merchant_id": "1", "key_id": "2123985066110484480",
+    "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "before": { "total": 1000, "stock": 873 },
+    "after": { "seq": 2, "delta": 500, "reason": "The second batch is printed.", "total": 1500, "stock": 1373 }
+})))]
 pub(crate) struct EntryJson {
     #[schema(value_type = Id)]
     id: String,
@@ -66,20 +72,21 @@ pub(crate) struct EntryJson {
     /// What there was, as its own route shows it; null: nothing.
     #[schema(value_type = Option<Object>, required = true)]
     before: Option<Value>,
-    /// What there is since.
+    /// What there is since; null for a repair that was asked for and not seen to its end.
     #[schema(value_type = Option<Object>, required = true)]
     after: Option<Value>,
 }
 
-/// Records an action in the transaction that it is done in.
+/// Records an action in the transaction that it is done in, or before it begins.
 pub(crate) async fn record(
     app: &App,
     operator: Operator,
     transaction: &mut MySqlConnection,
     action: Action,
-) -> Result<(), Problem> {
+) -> Result<AuditId, Problem> {
+    let id = app.ids.audit()?;
     let entry = Entry {
-        id: app.ids.audit()?,
+        id,
         merchant_id: action.merchant_id,
         key_id: operator.key_id,
         action: action.name,
@@ -89,7 +96,8 @@ pub(crate) async fn record(
         trace_id: operator.trace_id.map(|id| format!("{id:032x}")),
         at: app.clock.now(),
     };
-    Ok(audit::record(transaction, &entry).await?)
+    audit::record(transaction, &entry).await?;
+    Ok(id)
 }
 
 /// `GET /v1/audit`

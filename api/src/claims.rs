@@ -15,6 +15,7 @@ use mysql_store::{claim, connect};
 use redis_gate::{Refusal, RequestState};
 use runtime::trace::{self, Kind, Span};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::{
@@ -46,7 +47,7 @@ pub(crate) struct ClaimRequest {
 
 /// A landed claim, made of columns that never change: a replay is equal byte by byte.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Claim)]
+#[schema(as = Claim, examples(example))]
 pub(crate) struct ClaimBody {
     #[schema(value_type = Id)]
     id: String,
@@ -77,7 +78,7 @@ pub(crate) struct CouponBody {
 
 /// A claim that has landed.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FoundClaim)]
+#[schema(as = FoundClaim, examples(json!({ "status": "landed", "claim": example() })))]
 struct FoundBody {
     #[schema(pattern = "^landed$")]
     status: &'static str,
@@ -86,10 +87,20 @@ struct FoundBody {
 
 /// A claim that is on its way.
 #[derive(Serialize, ToSchema)]
-#[schema(as = PendingClaim)]
+#[schema(as = PendingClaim, examples(json!({ "status": "processing" })))]
 struct PendingBody {
     #[schema(pattern = "^processing$")]
     status: &'static str,
+}
+
+/// A claim, as the document shows it.
+fn example() -> Value {
+    json!({
+        "id": "2123985068924862465", "template_id": "2123985067360387072", "user_id": "42", "quantity": 1,
+        "claimed_at": "2026-11-27T08:00:01.207Z", "valid_from": "2026-11-27T08:00:01.207Z",
+        "valid_until": "2026-12-04T08:00:01.207Z",
+        "coupons": [{ "id": "2123985068924862464", "number": 1 }],
+    })
 }
 
 /// `POST /v1/templates/{id}/claims`
@@ -285,14 +296,16 @@ fn refused(refusal: Refusal) -> Problem {
                 .with("opens_at", at)
         }
         Refusal::Paused => {
-            problem("PAUSED", "Paused", "The template is paused. Try again later.").retry_after()
+            problem("PAUSED", "Paused", "Claims are paused. Try again later.").retry_after()
         }
         Refusal::Closed => problem("CLOSED", "Closed", "The time for claims is over."),
-        Refusal::Ended => problem("ENDED", "Ended", "The template has ended."),
+        Refusal::Ended => problem("ENDED", "Ended", "This coupon is no longer given out."),
         Refusal::Limit { taken } => problem(
             "LIMIT_REACHED",
             "The limit is reached",
-            &format!("You hold {taken} of this template, and may not hold as many more."),
+            &format!(
+                "You have claimed {taken} of these coupons, and this would be more than one person may."
+            ),
         )
         .with("held", taken),
         Refusal::SoldOut => problem("SOLD_OUT", "Sold out", "Nothing is left."),

@@ -34,7 +34,12 @@ pub(crate) struct ListParams {
 
 /// A coupon as its owner sees it.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Coupon)]
+#[schema(as = Coupon, examples(json!({
+    "id": "2123985068924862464", "template_id": "2123985067360387072",
+    "claim_id": "2123985068924862465", "status": "used", "claimed_at": "2026-11-27T08:00:01.207Z",
+    "valid_from": "2026-11-27T08:00:01.207Z", "valid_until": "2026-12-04T08:00:01.207Z",
+    "used_at": "2026-11-28T17:42:10.031Z", "order_ref": "order-2041"
+})))]
 pub(crate) struct CouponJson {
     #[schema(value_type = Id)]
     id: String,

@@ -16,7 +16,12 @@ const HOURS: i32 = 24;
 
 /// `GET /v1/expiry`'s answer.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Expiry)]
+#[schema(as = Expiry, examples(json!({
+    "now": "2026-12-04T07:30:00.000Z",
+    "overdue": { "coupons": 0, "more": false, "oldest_age_ms": null },
+    "lateness": { "flips": 1800, "p50_ms": 14, "p99_ms": 96, "max_ms": 131 },
+    "next_24_hours": [{ "from": "2026-12-04T07:30:00.000Z", "coupons": 100000, "more": true }]
+})))]
 pub(crate) struct ExpiryJson {
     /// When it was asked, by the api's clock.
     #[schema(value_type = Instant)]

@@ -36,7 +36,9 @@ pub(crate) struct NewMerchant {
 
 /// A merchant.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Merchant)]
+#[schema(as = Merchant, examples(json!({
+    "id": "2123985064051081216", "name": "A shop", "created_at": "2026-11-20T09:15:00.000Z"
+})))]
 pub(crate) struct MerchantJson {
     #[schema(value_type = Id)]
     id: String,

@@ -150,6 +150,34 @@ impl IntoResponse for Problem {
 mod tests {
     use std::{collections::BTreeSet, fs, path::Path};
 
+    use super::*;
+
+    /// Answers to a crowd that was refused at one moment: of so many none of the three waits is missing, by
+    /// all that chance can do.
+    const CROWD: usize = 1_000;
+
+    /// The waits that a crowd is told, in seconds.
+    fn waits(problem: impl Fn() -> Problem) -> BTreeSet<u32> {
+        let wait = |_| {
+            let answer = problem().into_response();
+            answer.headers()[header::RETRY_AFTER].to_str().unwrap().parse().unwrap()
+        };
+        (0..CROWD).map(wait).collect()
+    }
+
+    #[test]
+    fn who_is_refused_together_is_not_told_to_come_back_together() {
+        let spread = BTreeSet::from([1, 2, 3]);
+        assert_eq!(waits(|| Problem::unavailable("OVERLOADED", "")), spread);
+        assert_eq!(waits(|| Problem::conflict("PAUSED", "", "").retry_after()), spread);
+    }
+
+    #[test]
+    fn what_is_not_to_be_sent_again_says_no_time() {
+        let answer = Problem::conflict("SOLD_OUT", "", "").into_response();
+        assert!(!answer.headers().contains_key(header::RETRY_AFTER));
+    }
+
     /// Capital words in quotes that are no codes: methods, and the currency of an example.
     const NO_CODES: [&str; 7] = ["GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "EUR"];
 

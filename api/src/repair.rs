@@ -6,13 +6,15 @@
 use std::time::Duration;
 
 use axum::{Json, extract::State};
-use coupon::{ClaimId, CouponId, Epoch, LandedClaim, MerchantId, TemplateId, UserId};
+use coupon::{AuditId, ClaimId, CouponId, Epoch, LandedClaim, MerchantId, TemplateId, UserId};
 use landing::gates::SHOW_MAX;
-use mysql_store::{MySqlConnection, StoreError, connect, look_up, stock, template};
+use mysql_store::{
+    MySqlConnection, StoreError, audit as audit_entry, connect, look_up, stock, template,
+};
 use redis_gate::Meta;
 use redis_view::{MyCouponsError, Origin, PageRequest};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 use utoipa::ToSchema;
@@ -35,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A view that was made anew.
 #[derive(Serialize, ToSchema)]
-#[schema(as = RebuiltView)]
+#[schema(as = RebuiltView, examples(json!({ "user_id": "42" })))]
 pub(crate) struct ViewBody {
     #[schema(value_type = Id)]
     user_id: String,
@@ -43,7 +45,7 @@ pub(crate) struct ViewBody {
 
 /// A gate that was made anew.
 #[derive(Serialize, ToSchema)]
-#[schema(as = RebuiltGate)]
+#[schema(as = RebuiltGate, examples(json!({ "template_id": "2123985067360387072", "epoch": 4 })))]
 pub(crate) struct GateBody {
     #[schema(value_type = Id)]
     template_id: String,
@@ -145,6 +147,7 @@ pub(crate) async fn view(
                       answers the user meanwhile. Send the request again.";
         Problem::unavailable("VIEW_UNAVAILABLE", detail)
     };
+    let entry = begin(&app, operator, "view.rebuild", format!("users/{user}"), None).await?;
     app.view.store().drop_view(user).await.map_err(|error| {
         warn!(user.id = %user, error = runtime::report(&error), "a view could not be dropped");
         away()
@@ -162,7 +165,7 @@ pub(crate) async fn view(
     match read.origin {
         // From the view: somebody else rebuilt it since it was dropped.
         Origin::Rebuild | Origin::View => {
-            record(&app, operator, "view.rebuild", format!("users/{user}"), None).await?;
+            end(&app, entry, json!({ "rebuilt": true })).await?;
             info!(user.id = %user, "rebuilt a view on request");
             Ok(Json(ViewBody { user_id: user.to_string() }))
         }
@@ -198,9 +201,10 @@ pub(crate) async fn gate(
     let before = row.ok_or_else(unknown_template)?.epoch;
     // The keeper takes a connection of its own.
     drop(connection);
+    let epochs = json!({ "epoch": before.0 });
+    let entry = begin(&app, operator, "gate.rebuild", templates::target(id), Some(epochs)).await?;
     let epoch = rebuilt(&app, id, before).await?;
-    let change = Some((before, epoch));
-    record(&app, operator, "gate.rebuild", templates::target(id), change).await?;
+    end(&app, entry, json!({ "epoch": epoch.0 })).await?;
     info!(template.id = %id, gate.epoch = %epoch, "rebuilt a gate on request");
     Ok(Json(GateBody { template_id: id.to_string(), epoch: epoch.0 }))
 }
@@ -227,27 +231,29 @@ async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Prob
     }
 }
 
-/// Records a repair once it is done: it is the same work whoever repeats it, so nothing is lost where this
-/// fails and the call is sent again.
-async fn record(
+/// Records a repair before it begins: whatever becomes of it, who asked for it is known.
+async fn begin(
     app: &App,
     operator: Operator,
     name: &str,
     target: String,
-    epochs: Option<(Epoch, Epoch)>,
-) -> Result<(), Problem> {
-    let json = |epoch: Epoch| json!({ "epoch": epoch.0 });
-    let action = Action {
-        merchant_id: operator.merchant_id,
-        name: name.to_owned(),
-        target,
-        before: epochs.map(|(before, _)| json(before)),
-        after: epochs.map(|(_, after)| json(after)),
-    };
+    before: Option<Value>,
+) -> Result<AuditId, Problem> {
+    let merchant_id = operator.merchant_id;
+    let action = Action { merchant_id, name: name.to_owned(), target, before, after: None };
     connect::within(async {
-        let mut transaction = connect::begin(&app.pool).await?;
-        audit::record(app, operator, &mut transaction, action).await?;
-        Ok::<_, Problem>(connect::commit(transaction).await?)
+        let mut connection = connect::acquire(&app.pool).await?;
+        audit::record(app, operator, &mut connection, action).await
     })
     .await
+}
+
+/// Records what a repair has led to. Where this fails the call may be sent again: the same work is done once
+/// more, and has a line of its own.
+async fn end(app: &App, entry: AuditId, after: Value) -> Result<(), Problem> {
+    let recorded = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        audit_entry::complete(&mut connection, entry, &after.to_string()).await
+    });
+    Ok(recorded.await?)
 }

@@ -11,11 +11,12 @@ use axum::{
     routing::{delete, get, post},
 };
 use mysql_store::connect;
+use runtime::trace::{self, Kind, Span};
 use tracing::Instrument;
 
 use crate::{
     api_keys, audit, body::BODY_BYTES_MAX, claims, cors, coupon_use, coupons, docs_page, expiry,
-    front, merchants, metrics::REQUEST_SECONDS, openapi, problem::Problem, repair, shop,
+    front, headers, merchants, metrics::REQUEST_SECONDS, openapi, problem::Problem, repair, shop,
     state::App, stock, stock_movements, template_edit, templates, validity,
 };
 
@@ -30,6 +31,9 @@ const METHODS: [&str; 6] = ["GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 
 /// What a request to no path of ours is counted under.
 const NO_ROUTE: &str = "none";
+
+/// The route of claims: what follows them hangs below their span, so their handler begins it.
+const CLAIMS: &str = "/v1/templates/{id}/claims";
 
 /// Every route, for callers from the pages of these origins too.
 pub(crate) fn router(app: App, allowed_origins: &[String]) -> Router {
@@ -87,6 +91,7 @@ async fn bounded(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let span =
         tracing::debug_span!("request", http.method = %method, http.path = request.uri().path());
+    let mut hop = begin_hop(&request, route.as_ref().map(MatchedPath::as_str));
     let most = if method == Method::GET { READ_MAX } else { REQUEST_MAX };
     let answered = match front::check(&request) {
         Ok(()) => tokio::time::timeout(most, next.run(request).instrument(span)).await,
@@ -94,6 +99,8 @@ async fn bounded(request: Request, next: Next) -> Response {
     };
     let seconds = started.elapsed().as_secs_f64();
     let status = answered.as_ref().map_or(503, |response| response.status().as_u16());
+    hop.set("http.response.status_code", i64::from(status));
+    drop(hop);
     // Nobody can make up labels: what is not ours has one name.
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str).to_owned();
     let method = METHODS.into_iter().find(|known| *known == method.as_str()).unwrap_or("other");
@@ -105,4 +112,20 @@ async fn bounded(request: Request, next: Next) -> Response {
     });
     front::dress(answer.headers_mut());
     answer
+}
+
+/// The span of a request, in its caller's trace.
+fn begin_hop(request: &Request, route: Option<&str>) -> Span {
+    if !trace::is_on() || route == Some(CLAIMS) {
+        return Span::default();
+    }
+    let method = request.method().as_str();
+    let name = route.map_or_else(|| method.to_owned(), |route| format!("{method} {route}"));
+    let mut hop = trace::begin(name, Kind::Server, headers::trace_parent(request.headers()));
+    hop.set("http.request.method", method.to_owned());
+    hop.set("url.path", request.uri().path().to_owned());
+    if let Some(route) = route {
+        hop.set("http.route", route.to_owned());
+    }
+    hop
 }

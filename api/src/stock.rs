@@ -2,9 +2,10 @@
 //! total = gate stock + in flight + landed.
 
 use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
 use coupon::TemplateId;
 use mysql_store::{connect, stock};
-use redis_gate::Phase;
+use redis_gate::{Gate, GateError, Meta, Phase};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -15,7 +16,10 @@ use crate::{
 
 /// A template's stock, by MySQL and by its gate.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Stock)]
+#[schema(as = Stock, examples(json!({
+    "total": 1000, "landed": 127, "stock": 873, "epoch": 3, "in_flight": 0,
+    "in_flight_oldest_ms": null, "gate_stock": 873, "drift": 0
+})))]
 pub(crate) struct StockJson {
     /// Sum of all movements.
     total: i64,
@@ -28,6 +32,9 @@ pub(crate) struct StockJson {
     /// Admissions that have not landed yet; absent: the gate is not loaded.
     #[schema(required = true)]
     in_flight: Option<u64>,
+    /// How long the oldest of these has been in flight: how far MySQL is behind the gate. Absent: there is none.
+    #[schema(required = true)]
+    in_flight_oldest_ms: Option<i64>,
     /// What the gate has left to give; absent: the gate is not loaded.
     #[schema(required = true)]
     gate_stock: Option<i64>,
@@ -63,6 +70,7 @@ pub(crate) async fn get(
         stock: row.stock,
         epoch: row.epoch.0,
         in_flight: None,
+        in_flight_oldest_ms: None,
         gate_stock: None,
         drift: None,
     };
@@ -71,8 +79,20 @@ pub(crate) async fn get(
     if let Some(meta) = open {
         json.gate_stock = Some(meta.stock);
         json.in_flight = gate.in_flight_count(id, meta.epoch).await.ok();
+        let since = oldest_in_flight(gate, id, &meta).await.ok().flatten();
+        json.in_flight_oldest_ms = since.map(|at| (app.clock.now() - at).num_milliseconds().max(0));
         let quiet = json.in_flight == Some(0) && meta.movement == row.movement;
         json.drift = quiet.then_some(row.stock - meta.stock);
     }
     Ok(Json(json))
+}
+
+/// When the oldest admission that is in flight was made.
+async fn oldest_in_flight(
+    gate: &Gate,
+    template: TemplateId,
+    meta: &Meta,
+) -> Result<Option<DateTime<Utc>>, GateError> {
+    let oldest = gate.in_flight(template, meta.epoch, DateTime::<Utc>::MAX_UTC, 1).await?;
+    Ok(oldest.first().map(|admission| admission.admitted_at))
 }

@@ -54,7 +54,10 @@ pub(crate) struct MovementRequest {
 
 /// A movement, made of columns that never change: a replay is equal byte by byte.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Movement)]
+#[schema(as = Movement, examples(json!({
+    "template_id": "2123985067360387072", "seq": 2, "delta": 500,
+    "reason": "The second batch is printed.", "total": 1500, "stock": 1373
+})))]
 struct MovementBody {
     #[schema(value_type = Id)]
     template_id: String,

@@ -15,7 +15,7 @@ use mysql_store::{
     template_edit::{self, Edited},
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::{info, warn};
 use utoipa::ToSchema;
 
@@ -75,7 +75,7 @@ enum IssuedCoupons {
 
 /// The template after its edit, and what becomes of its coupons.
 #[derive(Serialize, ToSchema)]
-#[schema(as = EditedTemplate)]
+#[schema(as = EditedTemplate, examples(example))]
 pub(crate) struct EditedBody {
     #[serde(flatten)]
     template: TemplateJson,
@@ -83,6 +83,15 @@ pub(crate) struct EditedBody {
     #[schema(value_type = IssuedBody)]
     #[serde(skip_serializing_if = "Option::is_none")]
     issued_coupons: Option<IssuedBody>,
+}
+
+/// A template after an edit of its validity, as the document shows it.
+fn example() -> Value {
+    let mut edited = template_json::example();
+    edited["issued_coupons"] = json!({
+        "follow": true, "count": 127, "progress": "/v1/templates/2123985067360387072/validity-move",
+    });
+    edited
 }
 
 /// Which version an edit is meant for.

@@ -6,6 +6,7 @@ use coupon::{
     Validity, Window, limit,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::{
@@ -83,7 +84,7 @@ pub(crate) struct DiscountJson {
 
 /// A template as an operator sees it.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Template)]
+#[schema(as = Template, examples(example))]
 pub(crate) struct TemplateJson {
     #[schema(value_type = Id)]
     id: String,
@@ -123,6 +124,18 @@ pub(crate) struct ValidityJson {
     #[schema(value_type = i64)]
     #[serde(skip_serializing_if = "Option::is_none")]
     valid_for_ms: Option<i64>,
+}
+
+/// A template, as the document shows it.
+pub(crate) fn example() -> Value {
+    json!({
+        "id": "2123985067360387072", "name": "A sale", "state": "published", "version": 2,
+        "discount": {
+            "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 2000, "currency": "EUR",
+        },
+        "per_user_limit": 1, "max_per_claim": 1, "claim_starts_at": "2026-11-27T08:00:00.000Z",
+        "claim_ends_at": "2026-11-28T08:00:00.000Z", "valid_for_ms": 604_800_000,
+    })
 }
 
 impl NewTemplate {

@@ -37,7 +37,11 @@ pub(crate) struct IssuedBody {
 
 /// How far issued coupons have followed the last change that asked for it.
 #[derive(Serialize, ToSchema)]
-#[schema(as = ValidityMove)]
+#[schema(as = ValidityMove, examples(json!({
+    "template_id": "2123985067360387072", "version": 3, "state": "under_way",
+    "valid_for_ms": 1209600000, "total": 20000, "looked_at": 5120, "moved": 5019,
+    "started_at": "2026-11-27T12:00:00.000Z", "ended_at": null
+})))]
 pub(crate) struct MoveBody {
     #[schema(value_type = Id)]
     template_id: String,

@@ -2,7 +2,12 @@
 
 use std::fmt;
 
+use clap::error::ErrorKind;
 use serde_json::{Value, json};
+
+/// What to do where the command line ends too early.
+const ASK_FOR_HELP: &str =
+    "`coupon --help` lists the commands, and `--help` behind one what it takes.";
 
 /// A command that was not done, or not known to be.
 #[derive(Debug, Clone)]
@@ -57,6 +62,21 @@ impl Failure {
         Self::new(Kind::Usage, sentence)
     }
 
+    /// A command line that cannot be read, in clap's words: what is wrong is their first paragraph, the
+    /// others say what to do.
+    pub(crate) fn not_understood(error: &clap::Error) -> Self {
+        // Which of the two it is depends on the environment, and one is a whole page of help.
+        if let ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand =
+            error.kind()
+        {
+            return Self::usage("A command is missing.").advise(ASK_FOR_HELP);
+        }
+        let text = error.render().to_string();
+        let (wrong, advice) = text.split_once("\n\n").unwrap_or((text.as_str(), ASK_FOR_HELP));
+        let wrong = wrong.strip_prefix("error: ").unwrap_or(wrong);
+        Self::usage(one_line(wrong)).advise(one_line(advice))
+    }
+
     pub(crate) fn advise(self, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..self }
     }
@@ -91,4 +111,43 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// A paragraph as one line.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::arguments::Arguments;
+
+    fn not_understood(line: &str) -> Value {
+        let error = Arguments::try_parse_from(line.split(' ')).err().unwrap();
+        Failure::not_understood(&error).json()
+    }
+
+    #[test]
+    fn a_command_line_that_cannot_be_read_says_what_is_wrong_and_what_to_do() {
+        for (line, wrong, to_do) in [
+            (
+                "coupon template show x --json",
+                "'x' for '<ID>': an id is a decimal number",
+                "--help",
+            ),
+            ("coupon template show 1 --jason", "unexpected argument '--jason'", "'--json'"),
+            ("coupon template show --json", "required arguments were not provided: <ID>", "Usage:"),
+            ("coupon --json", "A command is missing.", "`coupon --help`"),
+            ("coupon template", "A command is missing.", "`coupon --help`"),
+        ] {
+            let told = not_understood(line);
+            let [error, advice] = ["error", "advice"].map(|name| told[name].as_str().unwrap());
+            assert!(error.contains(wrong) && advice.contains(to_do), "{line}: {told}");
+            assert!(!error.starts_with("error:") && !error.contains('\n'), "{line}: {told}");
+            assert_eq!((&told["outcome"], &told["code"]), (&json!("usage"), &Value::Null));
+        }
+    }
 }

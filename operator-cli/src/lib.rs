@@ -16,24 +16,67 @@ mod template_file;
 mod text;
 mod watch;
 
-use std::process::ExitCode;
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    process::ExitCode,
+};
 
 use clap::Parser as _;
 
 use arguments::Arguments;
+use failure::Failure;
 use output::Output;
 
 /// Does what the command line asks for. Exit codes: 0 done, 1 refused, 2 not a command that can be sent, 3
 /// nobody answered, or what became of it is unknown.
 pub async fn run() -> ExitCode {
-    // What cannot be understood ends here, with clap's sentence and exit code 2.
-    let arguments = Arguments::parse();
+    let words: Vec<OsString> = env::args_os().collect();
+    let arguments = match Arguments::try_parse_from(&words) {
+        Ok(arguments) => arguments,
+        Err(error) => return not_understood(&error, &words),
+    };
     let output = Output { json: arguments.settings.json };
     match commands::run(arguments.command, &arguments.settings, &output).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            output.fail(&failure);
-            ExitCode::from(failure.kind.exit_code())
-        }
+        Err(failure) => failed(&failure, &output),
+    }
+}
+
+/// The command line asks for help, or cannot be understood: then it is a failure like any other to a script
+/// that wants JSON, and clap's own text, with its colours, to everybody else.
+fn not_understood(error: &clap::Error, words: &[OsString]) -> ExitCode {
+    if error.use_stderr() && asks_for_json(words) {
+        return failed(&Failure::not_understood(error), &Output { json: true });
+    }
+    // Where nobody reads it, the exit code still tells.
+    let _unread = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX))
+}
+
+/// Whether `--json` is among the words of a command line that could not be read as a whole. Behind `--` it
+/// would be no flag.
+fn asks_for_json(words: &[OsString]) -> bool {
+    let is = |word: &OsString, text: &str| word.as_os_str() == OsStr::new(text);
+    words.iter().take_while(|word| !is(word, "--")).any(|word| is(word, "--json"))
+}
+
+fn failed(failure: &Failure, output: &Output) -> ExitCode {
+    output.fail(failure);
+    ExitCode::from(failure.kind.exit_code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_asked_for_by_the_flag_and_not_by_what_stands_behind_the_end_of_flags() {
+        let asks = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            asks_for_json(&words)
+        };
+        assert!(asks("coupon --json template") && asks("coupon template show x --json"));
+        assert!(!asks("coupon template show x") && !asks("coupon merchant create -- --json"));
     }
 }

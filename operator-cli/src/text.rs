@@ -2,8 +2,19 @@
 
 use serde_json::{Map, Value};
 
-/// What a thing is called comes before what else there is to say of it.
-const FIRST: [&str; 5] = ["id", "template_id", "user_id", "name", "state"];
+/// What a thing is called comes before what else there is to say of it, and an account's sum before its parts.
+const FIRST: [&str; 10] = [
+    "id",
+    "template_id",
+    "user_id",
+    "name",
+    "state",
+    "total",
+    "landed",
+    "stock",
+    "in_flight",
+    "gate_stock",
+];
 
 /// An object as one line for each value, inner objects by names with dots, and tables of what is a list of
 /// objects.

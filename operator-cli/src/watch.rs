@@ -43,9 +43,11 @@ struct Look {
     landed: i64,
     /// What can still be claimed: by the gate where it is loaded, else by MySQL.
     left: i64,
-    /// Coupons that are promised and have not landed: how far MySQL is behind the gate. Absent: the gate
-    /// is not loaded.
+    /// Claims that are promised and have not landed. Absent: the gate is not loaded.
     in_flight: Option<i64>,
+    /// How long the oldest of them has waited, in milliseconds: how far MySQL is behind the gate. Absent as
+    /// they are.
+    lag_ms: Option<i64>,
     /// What gate and MySQL disagree by while nothing is in flight.
     drift: Option<i64>,
 }
@@ -103,12 +105,14 @@ impl Look {
         };
         let number = |name: &str| stock.get(name).and_then(Value::as_i64);
         let some = |name: &str| number(name).unwrap_or(0);
+        let in_flight = number("in_flight");
         Ok(Self {
             state,
             total: some("total"),
             landed: some("landed"),
             left: number("gate_stock").unwrap_or_else(|| some("stock")),
-            in_flight: number("in_flight"),
+            in_flight,
+            lag_ms: in_flight.map(|_| some("in_flight_oldest_ms")),
             drift: number("drift"),
         })
     }
@@ -123,11 +127,15 @@ impl Look {
         }
     }
 
+    fn is_over(&self) -> bool {
+        matches!(self.state.as_str(), "ended" | "closed")
+    }
+
     fn json(&self, elapsed: Duration, per_second: f64, end: Option<&str>) -> Value {
-        let Self { state, total, landed, left, in_flight, drift } = self;
+        let Self { state, total, landed, left, in_flight, lag_ms, drift } = self;
         json!({
             "elapsed_s": rounded(elapsed.as_secs_f64()), "state": state, "total": total,
-            "landed": landed, "left": left, "in_flight": in_flight, "drift": drift,
+            "landed": landed, "left": left, "in_flight": in_flight, "lag_ms": lag_ms, "drift": drift,
             "rate_per_s": rounded(per_second), "end": end,
         })
     }
@@ -144,9 +152,11 @@ impl Look {
     fn figures(&self, per_second: f64) -> String {
         let Self { state, total, landed, left, .. } = self;
         let percent = self.percent();
-        let lag = self.in_flight.map_or("-".to_owned(), |count| count.to_string());
+        // What is over has nothing left to give.
+        let rest = if self.is_over() { "unclaimed" } else { "left" };
+        let lag = self.lag_ms.map_or("-".to_owned(), |ms| format!("{:.1} s", ms as f64 / 1_000.0));
         let figures = format!(
-            "{percent:>3}%  {landed}/{total} landed  {per_second:.0}/s  {left} left  lag {lag}  {state}"
+            "{percent:>3}%  {landed}/{total} landed  {per_second:.0}/s  {left} {rest}  lag {lag}  {state}"
         );
         match self.drift {
             None | Some(0) => figures,
@@ -196,7 +206,8 @@ mod tests {
 
     fn look(state: &str, left: i64, in_flight: Option<i64>) -> Look {
         let state = state.to_owned();
-        Look { state, total: 1_000, landed: 873, left, in_flight, drift: None }
+        let lag_ms = in_flight.map(|count| 70 * count);
+        Look { state, total: 1_000, landed: 873, left, in_flight, lag_ms, drift: None }
     }
 
     #[test]
@@ -212,15 +223,17 @@ mod tests {
     #[test]
     fn the_lines_say_landed_rate_left_and_lag() {
         let look = look("open", 124, Some(3));
-        let figures = "87%  873/1000 landed  132/s  124 left  lag 3  open";
+        let figures = "87%  873/1000 landed  132/s  124 left  lag 0.2 s  open";
         assert_eq!(look.plain_line(Duration::from_secs(12), 131.6), format!("   12s   {figures}"));
         let bar = "[####################----]  ";
         assert_eq!(look.bar_line(131.6), format!("{bar}{figures}"));
-        let drifting = Look { drift: Some(-2), in_flight: None, total: 0, ..look };
+        let drifting = Look { drift: Some(-2), lag_ms: None, total: 0, ..look };
         assert_eq!(
             drifting.figures(0.0),
             "  0%  873/0 landed  0/s  124 left  lag -  open  DRIFT -2"
         );
+        let ended = super::Look { state: "ended".to_owned(), drift: None, ..drifting };
+        assert_eq!(ended.figures(0.0), "  0%  873/0 landed  0/s  124 unclaimed  lag -  ended");
     }
 
     #[test]

@@ -68,6 +68,7 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
         (API, "OPERATOR_KEY", "", "OPERATOR_KEY"),
         (API, "OPERATOR_KEY", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "OPERATOR_KEY"),
         (API, "JWKS", "/nowhere/keys.json", "exclude each other"),
+        (API, "JWT_LEEWAY_SECONDS", "301", "JWT_LEEWAY_SECONDS must be at most 300"),
         (API, "ALLOWED_ORIGINS", "*", "ALLOWED_ORIGINS"),
         (CDC_TAILER, "DATABASE_URL", dead_mysql, "DATABASE_URL"),
         (CDC_TAILER, "KAFKA_BROKERS", "127.0.0.1:1", "127.0.0.1:1"),
@@ -91,6 +92,9 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
         });
     }
     endings.join_all().await;
+    let options = PlatformOptions::of_test(&scope).with_env("JWT_SECRET", "");
+    let jwks = ("JWKS", "/nowhere/keys.json");
+    ends_saying(scope.endpoints.clone(), options, API, jwks, &["JWKS: /nowhere/keys.json"]).await;
 }
 
 #[tokio::test]

@@ -159,7 +159,7 @@ async fn a_process_stopped_in_a_rebuild_wakes_and_replaces_no_newer_gate() {
 }
 
 /// Redis takes a command as a plain line.
-async fn lose_gate(world: &World, template: TemplateId) {
+pub(crate) async fn lose_gate(world: &World, template: TemplateId) {
     let meta = format!("{}gate:1:{{{template}:0}}:meta", world.scope.key_prefix);
     let mut gate =
         TcpStream::connect(server_of(&world.scope.endpoints.gate_redis_url)).await.unwrap();

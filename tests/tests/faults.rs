@@ -214,6 +214,46 @@ async fn a_gate_whose_answer_is_lost_costs_the_client_nothing_or_is_said_to_be_u
 }
 
 #[tokio::test]
+async fn a_key_that_is_being_worked_on_elsewhere_is_in_progress_and_then_answered_alike() {
+    let mut world = World::start_with("in progress", two_apis).await;
+    let template = world.template(10, several).await;
+    let hold = world.platform.options.dir.join("hold");
+    fs::write(&hold, "").unwrap();
+    let armed = format!("claims.after_gate=hold:{}", hold.display());
+    start_with(&mut world.platform.apis[1], "FAIL_POINTS", &armed).await;
+    let [other, same] = [0, 1].map(|api| world.apis[api].shopper(UserId(1)).unwrap());
+    let claim = || {
+        let same = same.clone();
+        tokio::spawn(async move { same.claim(template, Some(KEY), 1).await.unwrap() })
+    };
+    let first = claim();
+    until(async || is_pending(&world, template, 1).await, |pending| *pending).await;
+    // The process that is at it lets a second request wait for the same answer.
+    let second = claim();
+    let told = |answer: &Answer| (answer.status, answer.code().unwrap_or_default());
+    for (shopper, quantity) in [(&other, 1), (&same, 2)] {
+        let answer = shopper.claim(template, Some(KEY), quantity).await.unwrap();
+        assert_eq!(told(&answer), (409, "REQUEST_IN_PROGRESS".to_owned()), "{answer:?}");
+        assert!(answer.retry_after.is_some(), "{answer:?}");
+    }
+    let reused = other.claim(template, Some(KEY), 2).await.unwrap();
+    assert_eq!(told(&reused), (422, "IDEMPOTENCY_KEY_REUSED".to_owned()), "{reused:?}");
+    assert_eq!(world.count(template).await.all(), 0, "nothing has landed yet");
+
+    fs::remove_file(hold).unwrap();
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!((first.status, first.replayed), (201, false), "{first:?}");
+    let again = insist(&other, template).await;
+    for answer in [second, again] {
+        assert_eq!((answer.status, answer.replayed), (201, true), "{answer:?}");
+        assert_eq!(answer.body, first.body);
+    }
+    assert_eq!(world.count(template).await.all(), 1);
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
 async fn while_mysql_is_away_the_client_is_told_where_to_look_and_the_claim_lands_later() {
     mysql_away("mysql away", Duration::ZERO).await;
 }

@@ -1,8 +1,11 @@
 //! Tokens of an issuer that publishes its keys: which are accepted, and what happens when keys change.
 
 use std::{
+    fs,
     io::{Read, Write},
     net::TcpListener,
+    path::{Path, PathBuf},
+    process::Command,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -10,8 +13,9 @@ use std::{
     thread,
 };
 
+use devstack::project_root;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, jwk::Jwk};
-use pipeline_tests::World;
+use pipeline_tests::{World, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -23,28 +27,89 @@ const ED25519: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 
+/// What stands before the 32 bytes of a key on the curve P-256 (RFC 5915, in PKCS #8).
+const P256: [u8; 35] = [
+    0x30, 0x41, 0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01,
+    0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x04, 0x27, 0x30, 0x25, 0x02, 0x01,
+    0x01, 0x04, 0x20,
+];
+
 /// A key of the issuer.
 struct Key {
     name: &'static str,
+    algorithm: Algorithm,
     private: EncodingKey,
     public: Value,
 }
 
 impl Key {
+    /// An Ed25519 key.
     fn new(name: &'static str) -> Self {
-        let mut der = ED25519.to_vec();
-        der.extend((0..32).map(|_| fastrand::u8(..)));
-        let private = EncodingKey::from_ed_der(&der);
-        let public = Jwk::from_encoding_key(&private, Algorithm::EdDSA).unwrap();
+        Self::of(name, Algorithm::EdDSA, EncodingKey::from_ed_der(&random_after(&ED25519)))
+    }
+
+    /// A key on the curve P-256.
+    fn p256(name: &'static str) -> Self {
+        Self::of(name, Algorithm::ES256, EncodingKey::from_ec_der(&random_after(&P256)))
+    }
+
+    /// An RSA key of 2,048 bits, made by openssl in `folder`.
+    fn rsa(name: &'static str, folder: &Path) -> Self {
+        openssl(folder, "genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out rsa.pem");
+        // PKCS #1, as the library reads it.
+        openssl(folder, "rsa -in rsa.pem -traditional -outform DER -out rsa.der");
+        let der = fs::read(folder.join("rsa.der")).unwrap();
+        Self::of(name, Algorithm::RS256, EncodingKey::from_rsa_der(&der))
+    }
+
+    fn of(name: &'static str, algorithm: Algorithm, private: EncodingKey) -> Self {
+        let public = Jwk::from_encoding_key(&private, algorithm).unwrap();
         let mut public = serde_json::to_value(public).unwrap();
         public["kid"] = json!(name);
-        Self { name, private, public }
+        Self { name, algorithm, private, public }
     }
 
     fn token(&self, claims: &Value) -> String {
-        let header = Header { kid: Some(self.name.to_owned()), ..Header::new(Algorithm::EdDSA) };
+        self.token_naming(Some(self.name), claims)
+    }
+
+    /// A token whose header names this key or another, or none.
+    fn token_naming(&self, name: Option<&str>, claims: &Value) -> String {
+        let header = Header { kid: name.map(str::to_owned), ..Header::new(self.algorithm) };
         jsonwebtoken::encode(&header, claims, &self.private).unwrap()
     }
+}
+
+fn random_after(head: &[u8]) -> Vec<u8> {
+    head.iter().copied().chain((0..32).map(|_| fastrand::u8(..))).collect()
+}
+
+fn openssl(folder: &Path, words: &str) {
+    let words = words.split(' ');
+    let made = Command::new("openssl").current_dir(folder).args(words).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// Writes a set of keys to a file.
+fn publish(file: &Path, keys: &[&Key]) {
+    let keys: Vec<&Value> = keys.iter().map(|key| &key.public).collect();
+    fs::write(file, json!({ "keys": keys }).to_string()).unwrap();
+}
+
+/// A platform that reads the set from a file, which holds `keys` at first.
+async fn world_with_file(name: &str, keys: &[&Key], leeway_seconds: i64) -> (World, PathBuf) {
+    let mut file = PathBuf::new();
+    let world = World::start_with(name, |options| {
+        fs::create_dir_all(&options.dir).unwrap();
+        file = options.dir.canonicalize().unwrap().join("keys.json");
+        publish(&file, keys);
+        options
+            .with_env("JWKS", &file.display().to_string())
+            .with_env("JWT_SECRET", "")
+            .with_env("JWT_LEEWAY_SECONDS", &leeway_seconds.to_string())
+    })
+    .await;
+    (world, file)
 }
 
 /// An issuer's server: one set of keys, and how often it was asked.
@@ -166,4 +231,79 @@ fn confused(key: &Key, claims: &Value) -> Vec<String> {
     // {"alg":"none","kid":"new"}
     forged.push(format!("eyJhbGciOiJub25lIiwia2lkIjoibmV3In0.{payload}."));
     forged
+}
+
+#[tokio::test]
+async fn a_file_of_keys_is_read_anew_and_the_last_set_stays_where_it_cannot_be_read() {
+    let (old, new, unknown) = (Key::new("old"), Key::new("new"), Key::new("unknown"));
+    let (world, file) = world_with_file("jwks file", &[&old], 5).await;
+    let claims = json!({ "sub": "1", "exp": LATER });
+    let of = async |key: &Key| status(&world, &key.token(&claims)).await;
+    let nameless = async |key: &Key| status(&world, &key.token_naming(None, &claims)).await;
+    assert_eq!((of(&old).await, nameless(&old).await), (200, 200), "of one key no name is needed");
+
+    publish(&file, &[&old, &new]);
+    assert_eq!((of(&new).await, of(&old).await), (200, 200), "both at once");
+    assert_eq!(nameless(&new).await, 401, "of two nobody knows which");
+
+    fs::write(&file, "half a se").unwrap();
+    let log = world.platform.apis[0].log();
+    // A name that is not in the set has it read, though not at every request.
+    let kept = async || {
+        assert_eq!(of(&unknown).await, 401);
+        fs::read_to_string(&log).unwrap().contains("the keys of tokens stay as they are")
+    };
+    until(kept, |kept| *kept).await;
+    assert_eq!((of(&new).await, of(&old).await), (200, 200), "the last set");
+
+    publish(&file, &[&new]);
+    let withdrawn = async || {
+        assert_eq!(of(&unknown).await, 401);
+        of(&old).await
+    };
+    until(withdrawn, |status| *status == 401).await;
+    assert_eq!((of(&new).await, nameless(&new).await), (200, 200));
+    world.end().await;
+}
+
+/// How far the issuer's clock may be off in this test: far more than the test takes.
+const LEEWAY: i64 = 120;
+
+#[tokio::test]
+async fn keys_of_each_kind_sign_tokens_that_are_good_within_the_leeway_and_not_beyond() {
+    let folder = project_root().join(format!(".dev/test/jwks-{:x}", fastrand::u64(..)));
+    fs::create_dir_all(&folder).unwrap();
+    let keys = [Key::new("ed25519"), Key::p256("p-256"), Key::rsa("rsa", &folder)];
+    fs::remove_dir_all(&folder).unwrap();
+    let (world, _) = world_with_file("leeway", &keys.each_ref(), LEEWAY).await;
+    let now = || world.clock.now().timestamp();
+    for key in &keys {
+        let name = key.name;
+        for (claim, seconds, expected) in [
+            ("exp", LEEWAY, 200),
+            ("exp", -LEEWAY / 2, 200),
+            ("exp", -2 * LEEWAY, 401),
+            ("nbf", -LEEWAY, 200),
+            ("nbf", LEEWAY / 2, 200),
+            ("nbf", 2 * LEEWAY, 401),
+        ] {
+            let mut claims = json!({ "sub": "1", "exp": LATER });
+            claims[claim] = json!(now() + seconds);
+            let answered = status(&world, &key.token(&claims)).await;
+            assert_eq!(answered, expected, "{name}: {claim} in {seconds} s");
+        }
+        let claims = json!({ "sub": "1", "exp": LATER });
+        for other in keys.iter().filter(|other| other.name != name) {
+            let forged = key.token_naming(Some(other.name), &claims);
+            assert_eq!(status(&world, &forged).await, 401, "{name} as {}", other.name);
+        }
+        // Signed, and then another user is written in.
+        let token = key.token(&claims);
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let other = key.token(&json!({ "sub": "2", "exp": LATER }));
+        let (other, _) = other.rsplit_once('.').unwrap();
+        assert_ne!(signed, other);
+        assert_eq!(status(&world, &format!("{other}.{signature}")).await, 401, "{name}");
+    }
+    world.end().await;
 }

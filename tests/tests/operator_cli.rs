@@ -78,6 +78,15 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
 }
 
+/// What cannot be sent is told to a script as one object on standard error.
+fn assert_usage(ran: &Ran) {
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.lines().count()), (2, "", 1), "{ran:?}");
+    let told: Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!((&told["outcome"], &told["code"]), (&json!("usage"), &Value::Null), "{ran:?}");
+    assert!(!text(&told["error"]).is_empty() && told.get("advice").is_some(), "{ran:?}");
+    assert_eq!(told.as_object().unwrap().len(), 4, "{ran:?}");
+}
+
 #[tokio::test]
 async fn a_template_is_created_sold_topped_up_and_ended_from_the_command_line() {
     let world = World::start("operator cli").await;
@@ -182,7 +191,16 @@ async fn what_is_refused_cannot_be_sent_or_is_not_answered_has_an_exit_code_of_i
         &format!("template create {}", zoneless.display()),
         "template list --api-url ftp://127.0.0.1",
     ] {
-        assert_eq!(cli.run(wrong).await.code, 2, "{wrong}");
+        let ran = cli.run(wrong).await;
+        assert!(ran.code == 2 && ran.out.is_empty() && !ran.err.starts_with('{'), "{ran:?}");
+        assert_usage(&cli.run(&format!("{wrong} --json")).await);
+    }
+    for incomplete in ["--json", "template --json", "--json stock add 1", "explode --json"] {
+        assert_usage(&cli.run(incomplete).await);
+    }
+    for help in ["--help", "--version", "template --json --help"] {
+        let ran = cli.run(help).await;
+        assert!(ran.code == 0 && ran.out.contains("coupon") && ran.err.is_empty(), "{ran:?}");
     }
     for missing in ["API_URL", "OPERATOR_KEY"] {
         let ran = cli.with(missing, "").run("template list").await;

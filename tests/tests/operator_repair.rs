@@ -31,7 +31,11 @@ async fn a_gate_is_rebuilt_again_and_again_while_users_claim_and_exactly_the_sto
     assert!(epochs.is_sorted_by(|one, next| one < next), "each has a new epoch: {epochs:?}");
     let audit = cli.json(&format!("audit --target templates/{template} --limit 1")).await;
     assert_eq!(audit["data"][0]["action"], "gate.rebuild");
-    assert_eq!(audit["data"][0]["after"]["epoch"], epochs[3]);
+    let line = &audit["data"][0];
+    assert_eq!(
+        (&line["after"]["epoch"], &line["before"]["epoch"]),
+        (&json!(epochs[3]), &json!(epochs[2]))
+    );
     let run = run.unwrap();
     assert_eq!((world.count(template).await.all(), run.given_up), (1_500, 0));
     world.assert_sound(Some(&run.history)).await;
@@ -60,6 +64,9 @@ async fn a_list_that_lacks_a_coupon_is_right_after_its_rebuild() {
     assert_eq!(anna.all_coupons().await.unwrap()[0].id, coupon);
     // Of somebody who has no coupons, and whose view was never there.
     assert_eq!(cli.json("user rebuild-view 77").await["user_id"], "77");
+    let audit = cli.json("audit --target users/77").await;
+    assert_eq!(audit["data"][0]["action"], "view.rebuild");
+    assert_eq!(audit["data"][0]["after"], json!({ "rebuilt": true }));
     world.assert_sound(None).await;
     world.end().await;
 }

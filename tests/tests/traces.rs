@@ -4,7 +4,7 @@ use coupon::{TemplateId, UserId};
 use pipeline_tests::{World, until};
 use reqwest::Method;
 use serde_json::json;
-use shopper::NewTemplate;
+use shopper::{Claimed, NewTemplate};
 
 use crate::collector::{Collector, Told};
 
@@ -110,10 +110,55 @@ async fn a_claim_without_a_trace_of_its_own_gets_one_by_the_configured_share() {
     let world = world("sampled", &collector.url, "1").await;
     let template = world.template(10, |new| new).await;
     assert_eq!(claim(&world, 1, template, None).await, 201);
-    let told = until(async || collector.all(), |told| told.len() >= 5).await;
-    assert_eq!(named(&told, "POST /v1/templates/{id}/claims")[0].parent, "");
-    assert!(told.iter().all(|other| other.trace == told[0].trace), "{told:?}");
+    // Every other request has one too, with itself as its only hop.
+    let hops =
+        |told: &Vec<Told>| told.iter().filter(|told| HOPS.contains(&told.name.as_str())).count();
+    let told = until(async || collector.all(), |told| hops(told) >= 5).await;
+    let request = named(&told, "POST /v1/templates/{id}/claims")[0];
+    assert_eq!(request.parent, "");
+    for other in &told {
+        let is_hop = HOPS.contains(&other.name.as_str());
+        assert_eq!(other.trace == request.trace, is_hop, "{other:?}");
+    }
     world.end().await;
+}
+
+#[tokio::test]
+async fn every_other_request_is_a_hop_of_its_callers_trace_too() {
+    let collector = Collector::start().await;
+    let world = world("request spans", &collector.url, "0").await;
+    let template = world.template(10, |new| new).await;
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    let claimed: Claimed = shopper.claim(template, None, 1).await.unwrap().json().unwrap();
+    let coupon = claimed.coupons[0].id;
+    let parent = |trace: &str, flags: &str| format!("00-{trace}-{CALLER}-{flags}");
+    let using = format!("/v1/me/coupons/{coupon}/use");
+    let body = json!({ "order_ref": "an-order" });
+    let using = shopper.request(Method::POST, &using).json(&body);
+    let pause = format!("/v1/templates/{template}/pause");
+    let pause = world.api().operator(Method::POST, &pause);
+    for (request, status) in [(using, 200), (pause, 200)] {
+        let request = request.header("traceparent", parent(TRACE, "01"));
+        assert_eq!(shopper.send(request).await.unwrap().status, status);
+    }
+    for (path, trace, flags) in [("/v1/nothing", TRACE, "01"), ("/docs", UNSAMPLED, "00")] {
+        let request = world.api().anonymous(Method::GET, path);
+        shopper.send(request.header("traceparent", parent(trace, flags))).await.unwrap();
+    }
+    let told = until(async || collector.of(TRACE), |told| told.len() >= 3).await;
+    let wanted = [
+        ("GET", "404"),
+        ("POST /v1/me/coupons/{id}/use", "200"),
+        ("POST /v1/templates/{id}/{verb}", "200"),
+    ];
+    assert_eq!(names(&told), wanted.map(|(name, _)| name));
+    for (name, status) in wanted {
+        let hop = named(&told, name)[0];
+        assert_eq!((hop.parent.as_str(), hop.service.as_str()), (CALLER, "api"));
+        assert_eq!(hop.attributes["http.response.status_code"], status);
+    }
+    world.end().await;
+    assert!(collector.all().iter().all(|told| told.trace == TRACE));
 }
 
 #[tokio::test]

@@ -143,8 +143,18 @@ fn document() -> Value {
             problems::answer(operation);
         }
     }
+    for schema in entries(&mut document["components"]["schemas"]) {
+        show_page(schema);
+    }
     problems::describe(&mut document["components"]);
     document
+}
+
+/// The example of a page is one of the things that are on it.
+fn show_page(schema: &mut Value) {
+    if let Some(one) = schema.pointer("/properties/data/items/examples/0").cloned() {
+        schema["examples"] = json!([{ "data": [one], "next_cursor": null, "has_more": false }]);
+    }
 }
 
 /// The values of an object.

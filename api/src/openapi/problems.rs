@@ -26,7 +26,7 @@ const WITH_QUERY: &str = "MALFORMED_QUERY";
 /// One with a body.
 const WITH_BODY: &str = "MALFORMED_BODY BODY_UNREADABLE BODY_TOO_LARGE NOT_JSON BODY_ENCODED";
 
-/// The code whose operations tell their rates in each answer.
+/// The code whose operations tell their rates in each answer of the handler's.
 const RATE_LIMITED: &str = "RATE_LIMITED";
 
 /// What `docs/errors.md` says of a code.
@@ -54,28 +54,42 @@ fn row(line: &'static str) -> Option<(impl Iterator<Item = &'static str>, Advice
 
 /// Adds to an operation what it may answer beside its success.
 pub(super) fn answer(operation: &mut Value) {
-    let codes = codes_of(operation);
-    let limited = codes.contains(RATE_LIMITED);
+    let own = own_codes(operation);
     let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    for code in codes {
-        if let Some((code, advice)) = ADVICE.get_key_value(code.as_str()) {
-            by_status.entry(advice.status).or_default().push(code);
-        }
+    for &code in own.union(&codes_of_form(operation)) {
+        by_status.entry(ADVICE[code].status).or_default().push(code);
     }
     for (status, codes) in by_status {
         operation["responses"][status.to_string()] = response(status, &codes);
     }
-    for response in super::entries(&mut operation["responses"]).filter(|_| limited) {
-        response["headers"]["RateLimit"] = json!({ "$ref": "#/components/headers/RateLimit" });
-        response["headers"]["RateLimit-Policy"] =
-            json!({ "$ref": "#/components/headers/RateLimit-Policy" });
+    if own.contains(RATE_LIMITED) {
+        tell_rates(operation, &own);
     }
 }
 
-/// The codes that an operation names itself, and those of its form.
-fn codes_of(operation: &mut Value) -> BTreeSet<String> {
+/// Adds the headers of the rates where the handler answers: what is refused before it, by its form, is not
+/// counted, and has none.
+fn tell_rates(operation: &mut Value, own: &BTreeSet<&str>) {
+    let refusals: BTreeSet<String> =
+        own.iter().map(|code| ADVICE[code].status.to_string()).collect();
+    for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+        if status.starts_with('2') || refusals.contains(status) {
+            for header in ["RateLimit", "RateLimit-Policy"] {
+                response["headers"][header] =
+                    json!({ "$ref": format!("#/components/headers/{header}") });
+            }
+        }
+    }
+}
+
+/// The codes that an operation names itself.
+fn own_codes(operation: &mut Value) -> BTreeSet<&'static str> {
     let own = operation.as_object_mut().and_then(|operation| operation.remove("x-problems"));
-    let own = own.as_ref().and_then(Value::as_str).unwrap_or_default();
+    known(own.as_ref().and_then(Value::as_str).unwrap_or_default()).collect()
+}
+
+/// The codes that follow from an operation's form.
+fn codes_of_form(operation: &Value) -> BTreeSet<&'static str> {
     let has_parameter = |place: &str| {
         let parameters = operation["parameters"].as_array();
         parameters.into_iter().flatten().any(|parameter| parameter["in"] == place)
@@ -90,8 +104,13 @@ fn codes_of(operation: &mut Value) -> BTreeSet<String> {
         (has_parameter("query"), WITH_QUERY),
         (operation.get("requestBody").is_some(), WITH_BODY),
     ];
-    let by_form = by_form.into_iter().filter(|(is_so, _)| *is_so).map(|(_, codes)| codes);
-    by_form.chain([own]).flat_map(str::split_whitespace).map(str::to_owned).collect()
+    let by_form = by_form.into_iter().filter(|(is_so, _)| *is_so);
+    by_form.flat_map(|(_, codes)| known(codes)).collect()
+}
+
+/// Those of some words that are codes; a test finds the others.
+fn known(words: &str) -> impl Iterator<Item = &'static str> {
+    words.split_whitespace().filter_map(|word| Some(*ADVICE.get_key_value(word)?.0))
 }
 
 fn response(status: u16, codes: &[&str]) -> Value {
@@ -148,7 +167,7 @@ pub(super) fn describe(components: &mut Value) {
             "schema": { "type": "integer", "minimum": 1 }
         },
         "RateLimit": {
-            "description": "What the user has left of the tighter rate: `r` claims, and all of them again in `t` seconds (draft-ietf-httpapi-ratelimit-headers).",
+            "description": "What the user has left of the tighter rate: `r` claims, and all of them again in `t` seconds (draft-ietf-httpapi-ratelimit-headers). Absent where the request was refused before it was counted, e.g. for its body, and where no rate is set.",
             "schema": { "type": "string", "examples": ["\"minute\";r=12;t=59"] }
         },
         "RateLimit-Policy": {
@@ -208,6 +227,13 @@ mod tests {
         assert_eq!(codes("404"), Value::Null, "it has no id");
         assert!(responses["429"]["headers"]["Retry-After"].is_object());
         assert!(responses["409"]["headers"]["Retry-After"].is_null());
-        assert!(responses["201"]["headers"]["RateLimit"].is_object());
+        // What the handler answers tells the rates; what is refused before it does not.
+        for (status, tells) in
+            [("201", true), ("409", true), ("429", true), ("401", false), ("415", false)]
+        {
+            for header in ["RateLimit", "RateLimit-Policy"] {
+                assert_eq!(responses[status]["headers"][header].is_object(), tells, "{status}");
+            }
+        }
     }
 }

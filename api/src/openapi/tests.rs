@@ -121,6 +121,50 @@ fn what_refers_to_a_component_finds_it() {
     assert!(references > 100, "{references}");
 }
 
+/// A schema, or the one that it refers to.
+fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    let target = schema["$ref"].as_str().and_then(|target| target.strip_prefix('#'));
+    target.and_then(|pointer| document.pointer(pointer)).unwrap_or(schema)
+}
+
+/// The fields of an object: all, and those that are never absent.
+fn fields<'a>(document: &'a Value, schema: &'a Value) -> [BTreeSet<&'a str>; 2] {
+    let schema = resolved(document, schema);
+    let names = schema["properties"].as_object().into_iter().flatten();
+    let required = schema["required"].as_array().into_iter().flatten();
+    let mut all: BTreeSet<&str> = names.map(|(name, _)| name.as_str()).collect();
+    let mut always: BTreeSet<&str> = required.filter_map(Value::as_str).collect();
+    for part in schema["allOf"].as_array().into_iter().flatten() {
+        let [more, more_always] = fields(document, part);
+        all.extend(more);
+        always.extend(more_always);
+    }
+    [all, always]
+}
+
+/// Whether they are of the right types, `ops/schemathesis/check_examples.py` says.
+#[test]
+fn every_success_that_has_a_body_shows_one_with_the_fields_that_there_are() {
+    let document = document();
+    let mut shown = 0;
+    for (name, operation) in operations(&document) {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            let body = response["content"].as_object().filter(|_| status.starts_with('2'));
+            for media in body.into_iter().flat_map(|content| content.values()) {
+                let schema = resolved(&document, &media["schema"]);
+                let example = schema["examples"][0].as_object();
+                let example = example.unwrap_or_else(|| panic!("{name} {status} shows nothing"));
+                let has: BTreeSet<&str> = example.keys().map(String::as_str).collect();
+                let [all, always] = fields(&document, schema);
+                assert!(has.is_subset(&all), "{name} {status} has no {:?}", &has - &all);
+                assert!(has.is_superset(&always), "{name} {status} has {:?} too", &always - &has);
+                shown += 1;
+            }
+        }
+    }
+    assert!(shown >= 25, "{shown}");
+}
+
 /// utoipa takes numbers only, no constants.
 #[test]
 fn bounds_are_those_of_the_code() {

@@ -328,3 +328,27 @@ impl Discount {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_goes_from_draft_over_published_and_paused_to_its_end_and_no_other_way() {
+        use TemplateState::{Draft, Ended, Paused, Published};
+        let states = [Draft, Published, Paused, Ended];
+        // One row for each state it is in, one column for each it is to be in.
+        let allowed = [
+            [false, true, false, false],
+            [false, false, true, true],
+            [false, true, false, true],
+            [false, false, false, false],
+        ];
+        for (from, row) in states.into_iter().zip(allowed) {
+            for (to, allowed) in states.into_iter().zip(row) {
+                let (is, shall) = (from.word(), to.word());
+                assert_eq!(from.may_become(to), allowed, "from {is} to {shall}");
+            }
+        }
+    }
+}

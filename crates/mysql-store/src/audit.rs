@@ -1,5 +1,5 @@
 //! `audit_entry`: what operators did. A row is written in the transaction of the action itself, so it is
-//! there exactly if the action stands.
+//! there exactly if the action stands; that of an action outside MySQL is written before it.
 
 use chrono::{DateTime, Utc};
 use coupon::{ApiKeyId, AuditId, MerchantId};
@@ -22,7 +22,7 @@ pub struct Entry {
     pub target: String,
     /// What there was before, as JSON; absent: nothing.
     pub before: Option<String>,
-    /// What there is after, as JSON.
+    /// What there is after, as JSON; absent: nothing, or an action outside MySQL was not seen to its end.
     pub after: Option<String>,
     /// The trace of the request, 32 hexadecimal digits, if it had one.
     pub trace_id: Option<String>,
@@ -51,6 +51,24 @@ pub async fn record(transaction: &mut MySqlConnection, entry: &Entry) -> Result<
     .execute(transaction)
     .await
     .map_err(StoreError::query("record an operator's action"))?;
+    Ok(())
+}
+
+/// An action outside MySQL, recorded before it began, has come to its end.
+///
+/// # Errors
+/// The statement fails.
+pub async fn complete(
+    connection: &mut MySqlConnection,
+    id: AuditId,
+    after: &str,
+) -> Result<(), StoreError> {
+    sqlx::query("update audit_entry set after_json = ? where id = ? and after_json is null")
+        .bind(after)
+        .bind(id.0)
+        .execute(connection)
+        .await
+        .map_err(StoreError::query("record the end of an operator's action"))?;
     Ok(())
 }
 

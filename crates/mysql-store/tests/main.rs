@@ -9,6 +9,7 @@ mod fence;
 mod harness;
 mod landing;
 mod lease;
+mod look_up;
 mod operators;
 mod reread;
 mod schema;

@@ -140,6 +140,21 @@ async fn the_record_is_read_newest_first_by_merchant_and_target() {
 }
 
 #[tokio::test]
+async fn the_end_of_an_action_outside_mysql_is_added_to_its_line_once() {
+    let mut store = Store::new("record of a repair").await;
+    let connection = &mut store.connection;
+    let [began, other] = [1, 2].map(|id| Entry { after: None, ..entry(id, "templates/1") });
+    for entry in [&began, &other] {
+        audit::record(connection, entry).await.unwrap();
+    }
+    for after in ["{\"epoch\":2}", "{\"epoch\":3}"] {
+        audit::complete(connection, began.id, after).await.unwrap();
+    }
+    let lines = audit::page(connection, MERCHANT, None, None, 10).await.unwrap();
+    assert_eq!(lines, [other, Entry { after: Some("{\"epoch\":2}".to_owned()), ..began }]);
+}
+
+#[tokio::test]
 async fn an_action_that_cannot_be_recorded_is_not_done() {
     let mut store = Store::new("action and record").await;
     let sent = draft(TEMPLATE);

@@ -6,6 +6,7 @@
 //! made, and [`begin`] costs a look at a static. A collector that is away costs nothing but spans.
 
 use std::{
+    borrow::Cow,
     sync::OnceLock,
     time::{Duration, SystemTime},
 };
@@ -48,7 +49,7 @@ pub struct Span(Option<Box<SdkSpan>>);
 
 /// Begins a span in the trace of `parent`, or, where there is none, in a trace of its own for the
 /// configured share of requests.
-pub fn begin(name: &'static str, kind: Kind, parent: Option<&str>) -> Span {
+pub fn begin(name: impl Into<Cow<'static, str>>, kind: Kind, parent: Option<&str>) -> Span {
     build(SpanBuilder::from_name(name).with_kind(kind), parent)
 }
 

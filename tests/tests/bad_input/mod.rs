@@ -7,6 +7,7 @@ mod merchants;
 mod operators;
 mod quantities;
 mod raw;
+mod repairs;
 mod tokens;
 mod wire;
 
@@ -39,6 +40,10 @@ struct Ground {
     /// Published, five for each user, three a claim.
     several: TemplateId,
     draft: TemplateId,
+    /// Held by its operator.
+    paused: TemplateId,
+    /// Over for good.
+    ended: TemplateId,
     /// Who attacks, with a token of its own.
     attacker: Shopper,
     victim: Shopper,
@@ -60,6 +65,7 @@ impl Ground {
         let several = world.template(10, several).await;
         let draft = NewTemplate::simple("A draft", 5, world.clock.now(), TimeDelta::hours(1));
         let draft = api.create(&draft).await.unwrap().id;
+        let [paused, ended] = [turned(&world, "pause").await, turned(&world, "end").await];
         let (attacker, victim) = (api.shopper(UserId(1)).unwrap(), api.shopper(UserId(2)).unwrap());
         let claimed: Claimed = victim.claim(one, None, 1).await.unwrap().json().unwrap();
         let (coupon, claim) = (claimed.coupons[0].id, claimed.id.to_string());
@@ -68,7 +74,20 @@ impl Ground {
         // The gate hears of a landing a moment later.
         until(async || api.stock(one).await.unwrap(), |stock| stock.in_flight == Some(0)).await;
         let strangers = merchants::Strangers::prepare(&api).await;
-        Self { world, api, one, several, draft, attacker, victim, coupon, claim, strangers }
+        Self {
+            world,
+            api,
+            one,
+            several,
+            draft,
+            paused,
+            ended,
+            attacker,
+            victim,
+            coupon,
+            claim,
+            strangers,
+        }
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -78,6 +97,7 @@ impl Ground {
             keys::cases(self),
             coupons::cases(self),
             operators::cases(self),
+            repairs::cases(self),
             merchants::cases(self),
             wire::cases(self),
         ];
@@ -92,7 +112,7 @@ impl Ground {
             requests.push(operator(format!("/v1/{path}")));
         }
         requests.push(self.strangers.admin.operator(Method::GET, "/v1/api-keys"));
-        for template in [self.one, self.several, self.draft] {
+        for template in [self.one, self.several, self.draft, self.paused, self.ended] {
             requests.push(operator(format!("/v1/templates/{template}/stock")));
         }
         for shopper in [&self.attacker, &self.victim] {
@@ -109,6 +129,12 @@ impl Ground {
         }
         state
     }
+}
+
+/// A published template that was then told to do something.
+async fn turned(world: &World, verb: &str) -> TemplateId {
+    let template = world.template(5, |new| new).await;
+    world.api().turn(template, verb).await.unwrap().id
 }
 
 fn case(name: &str, request: RequestBuilder, status: u16, code: &'static str) -> Case {
@@ -183,7 +209,8 @@ fn no_log_tells_a_secret(ground: &Ground) {
         "the-victims-order",
     ];
     let secrets: Vec<&str> = secrets.into_iter().chain(keys).collect();
-    for process in &platform.apis {
+    let others = [&platform.cdc_tailer, &platform.sync_consumer, &platform.expiry_worker];
+    for process in platform.apis.iter().chain(others) {
         let log = fs::read_to_string(process.log()).unwrap();
         for secret in &secrets {
             let told = log.lines().find(|line| line.contains(secret));

@@ -112,7 +112,8 @@ fn malformed() -> Vec<Value> {
 /// States and validities that cannot be.
 fn changes(ground: &Ground) -> Vec<Case> {
     let path = format!("/v1/templates/{}", ground.one);
-    let (one, draft) = (ground.one.to_string(), ground.draft.to_string());
+    let [one, draft, paused, ended] =
+        [ground.one, ground.draft, ground.paused, ground.ended].map(|id| id.to_string());
     let mut cases = Vec::new();
     for (id, verb, status, code) in [
         (NOTHING, "publish", 404, "TEMPLATE_NOT_FOUND"),
@@ -121,6 +122,11 @@ fn changes(ground: &Ground) -> Vec<Case> {
         (&one, "PAUSE", 404, "NOT_FOUND"),
         (&draft, "pause", 409, "INVALID_TRANSITION"),
         (&draft, "resume", 409, "INVALID_TRANSITION"),
+        (&draft, "end", 409, "INVALID_TRANSITION"),
+        (&paused, "publish", 409, "INVALID_TRANSITION"),
+        (&ended, "publish", 409, "INVALID_TRANSITION"),
+        (&ended, "pause", 409, "INVALID_TRANSITION"),
+        (&ended, "resume", 409, "INVALID_TRANSITION"),
     ] {
         let request = ground.api.operator(Method::POST, &format!("/v1/templates/{id}/{verb}"));
         cases.push(case(&format!("{verb} {id}"), request, status, code));

@@ -13,7 +13,7 @@ use pipeline_tests::STATE_MAX;
 const ANSWER_MAX: Duration = STATE_MAX;
 
 /// Names, bytes, and the status. Nothing behind a head that is refused is taken for a second request.
-pub(super) const CASES: [(&str, &str, u16); 13] = [
+pub(super) const CASES: [(&str, &str, u16); 15] = [
     ("no HTTP", "hello\r\n\r\n", 400),
     ("no version", "GET /v1/me/coupons\r\n\r\n", 400),
     ("another version", "GET / HTTP/9.9\r\n\r\n", 400),
@@ -32,6 +32,17 @@ pub(super) const CASES: [(&str, &str, u16); 13] = [
         "a coding that is none",
         "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
         400,
+    ),
+    (
+        "a chunk that is none",
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n",
+        404,
+    ),
+    (
+        "a length and chunks, and a request behind them",
+        "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 40\r\n\
+         transfer-encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n",
+        404,
     ),
     ("a space in the path", "GET /v1/me coupons HTTP/1.1\r\nhost: a\r\n\r\n", 400),
     ("a path that is none", "GET v1 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n", 404),

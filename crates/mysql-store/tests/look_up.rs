@@ -1,0 +1,51 @@
+//! What operators look up: one merchant's coupons of a user, and a claim by its id.
+
+use coupon::{ClaimId, CouponId, MerchantId, UserId};
+use mysql_store::look_up;
+
+use crate::harness::{MERCHANT, Store, TEMPLATE, USER, landing, landing_of};
+
+async fn ids(
+    store: &mut Store,
+    merchant: MerchantId,
+    before: Option<CouponId>,
+    limit: u32,
+) -> Vec<CouponId> {
+    let rows = look_up::coupons_of(&mut store.connection, merchant, USER, before, limit).await;
+    rows.unwrap().iter().map(|row| row.id).collect()
+}
+
+#[tokio::test]
+async fn a_users_coupons_come_newest_first_in_pages_and_only_the_merchants_own() {
+    let mut store = Store::with_template("look up coupons", 10).await;
+    let (first, second) = (landing("a", &[1]), landing("b", &[2, 3]));
+    let strangers = landing_of(TEMPLATE, UserId(USER.0 + 1), "c", &[1]);
+    let mut others = landing("d", &[4]);
+    others.merchant_id = MerchantId(MERCHANT.0 + 1);
+    let coupons = [&first, &second].map(|landing| landing.landed.coupons.iter());
+    let mut wanted: Vec<CouponId> = coupons.into_iter().flatten().map(|one| one.id).collect();
+    wanted.reverse();
+    let elsewhere = others.landed.coupons[0].id;
+    for landing in [first, second, strangers, others] {
+        store.land(&[landing]).await;
+    }
+    assert_eq!(ids(&mut store, MERCHANT, None, 10).await, wanted);
+    assert_eq!(ids(&mut store, MERCHANT, None, 2).await, wanted[..2]);
+    assert_eq!(ids(&mut store, MERCHANT, Some(wanted[1]), 2).await, wanted[2..]);
+    assert_eq!(ids(&mut store, MERCHANT, Some(wanted[2]), 2).await, []);
+    assert_eq!(ids(&mut store, MerchantId(MERCHANT.0 + 1), None, 10).await, [elsewhere]);
+    assert_eq!(ids(&mut store, MerchantId(MERCHANT.0 + 2), None, 10).await, []);
+}
+
+#[tokio::test]
+async fn a_claim_is_found_by_its_id_once_it_has_landed() {
+    let mut store = Store::with_template("look up claims", 10).await;
+    let landing = landing("a", &[1, 2]);
+    let wanted = landing.landed.clone();
+    let id = wanted.id;
+    assert_eq!(look_up::landed_claim(&mut store.connection, id).await.unwrap(), None);
+    store.land(&[landing]).await;
+    assert_eq!(look_up::landed_claim(&mut store.connection, id).await.unwrap(), Some(wanted));
+    let other = ClaimId(id.0 + 1);
+    assert_eq!(look_up::landed_claim(&mut store.connection, other).await.unwrap(), None);
+}

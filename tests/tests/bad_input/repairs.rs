@@ -1,0 +1,60 @@
+//! What operators look up and mend, as they should not ask for it.
+
+use reqwest::{Method, RequestBuilder};
+
+use super::{Case, Ground, NOTHING, case};
+
+/// What is no id.
+const NO_IDS: [&str; 7] =
+    ["-1", "9223372036854775808", "1e3", "0x1", "%31%00", "1%20or%201=1", "..%2f..%2fhealth"];
+
+pub(super) fn cases(ground: &Ground) -> Vec<Case> {
+    let ask = |method: Method, path: &str| ground.api.operator(method, path);
+    let named = |what: &str, request: RequestBuilder, status, code| {
+        case(&format!("{what} as a repair"), request, status, code)
+    };
+    let mut cases = Vec::new();
+    for id in NO_IDS {
+        for (method, path) in [
+            (Method::GET, format!("/v1/users/{id}/coupons")),
+            (Method::POST, format!("/v1/users/{id}/view-rebuild")),
+            (Method::GET, format!("/v1/landed-claims/{id}")),
+            (Method::POST, format!("/v1/templates/{id}/gate-rebuild")),
+        ] {
+            cases.push(named(&path, ask(method, &path), 404, "NOT_FOUND"));
+        }
+    }
+    let draft = format!("/v1/templates/{}/gate-rebuild", ground.draft);
+    cases.push(named("a draft", ask(Method::POST, &draft), 409, "NO_GATE"));
+    let nothing = format!("/v1/templates/{NOTHING}/gate-rebuild");
+    cases.push(named("nothing", ask(Method::POST, &nothing), 404, "TEMPLATE_NOT_FOUND"));
+    for (query, status, code) in [
+        ("limit=0", 422, "INVALID_LIMIT"),
+        ("limit=101", 422, "INVALID_LIMIT"),
+        ("limit=all", 400, "MALFORMED_QUERY"),
+        ("cursor=%00", 400, "INVALID_CURSOR"),
+        ("cursor=-5", 400, "INVALID_CURSOR"),
+    ] {
+        let path = format!("/v1/users/2/coupons?{query}");
+        cases.push(named(query, ask(Method::GET, &path), status, code));
+    }
+    // By whoever may not.
+    let anonymous = |method, path: &str| ground.api.anonymous(method, path);
+    let user = |method, path: &str| ground.attacker.request(method, path);
+    let gate = format!("/v1/templates/{}/gate-rebuild", ground.one);
+    for (method, path) in [
+        (Method::GET, "/v1/users/2/coupons".to_owned()),
+        (Method::POST, "/v1/users/2/view-rebuild".to_owned()),
+        (Method::GET, format!("/v1/landed-claims/{}", ground.claim)),
+        (Method::POST, gate),
+    ] {
+        let without = anonymous(method.clone(), &path);
+        cases.push(named(&format!("{path} by nobody"), without, 401, "UNAUTHENTICATED"));
+        let shopper = user(method, &path);
+        cases.push(named(&format!("{path} by a shopper"), shopper, 401, "UNAUTHENTICATED"));
+    }
+    for path in ["/v1/users/2/view-rebuild", "/v1/landed-claims/1", "/v1/users/2/coupons"] {
+        cases.push(named(path, ask(Method::DELETE, path), 405, "METHOD_NOT_ALLOWED"));
+    }
+    cases
+}

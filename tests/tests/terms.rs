@@ -1,0 +1,144 @@
+//! What a campaign promises: each kind of discount and of validity comes back as it was sent, to the operator,
+//! on the shop's page and with the claim, and decides when a coupon can be used.
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use coupon::{CouponId, UserId};
+use pipeline_tests::World;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use shopper::{NewTemplate, Shopper};
+
+/// What whoever claims is promised, as every answer that shows a template calls it.
+const TERMS: [&str; 8] = [
+    "discount",
+    "per_user_limit",
+    "max_per_claim",
+    "claim_starts_at",
+    "claim_ends_at",
+    "valid_from",
+    "valid_until",
+    "valid_for_ms",
+];
+
+/// A time as answers have it.
+fn instant(at: DateTime<Utc>) -> Value {
+    json!(at.to_rfc3339_opts(SecondsFormat::Millis, true))
+}
+
+/// Terms as they are sent, and the fields that an answer adds.
+fn cases(now: DateTime<Utc>) -> [(Value, Value); 5] {
+    let between = |from: i64, until: i64| {
+        let [from, until] = [from, until].map(|hours| instant(now + TimeDelta::hours(hours)));
+        json!({ "valid_from": from, "valid_until": until })
+    };
+    let for_an_hour = json!({ "valid_for_ms": 3_600_000 });
+    let terms = |discount: &Value, validity: &Value| {
+        let mut terms = validity.clone();
+        terms["discount"] = discount.clone();
+        terms
+    };
+    let capped = json!({
+        "kind": "percent_off", "value": 1_250, "cap": 2_000, "minimum_spend": 0, "currency": "EUR",
+    });
+    let all = json!({ "kind": "percent_off", "value": 10_000, "currency": "USD" });
+    let free = json!({ "kind": "free_shipping", "minimum_spend": 4_900, "currency": "CHF" });
+    let amount =
+        json!({ "kind": "amount_off", "value": 1, "minimum_spend": 2_000, "currency": "JPY" });
+    [
+        (terms(&capped, &for_an_hour), json!({})),
+        (terms(&all, &between(-1, 24)), json!({ "cap": null, "minimum_spend": 0 })),
+        (terms(&free, &for_an_hour), json!({ "cap": null, "value": 0 })),
+        (terms(&amount, &between(-48, 1)), json!({ "cap": null })),
+        // Claimed today, used from tomorrow on.
+        (terms(&free, &between(24, 48)), json!({ "cap": null, "value": 0 })),
+    ]
+}
+
+/// The template that is sent: `terms` instead of the validity of every test's.
+fn body(now: DateTime<Utc>, terms: &Value) -> Value {
+    let new = NewTemplate::simple("A sale", 10, now, TimeDelta::hours(1));
+    let mut body = serde_json::to_value(new).unwrap();
+    let fields = body.as_object_mut().unwrap();
+    fields.remove("valid_for_ms");
+    for time in ["claim_starts_at", "claim_ends_at"] {
+        let at: DateTime<Utc> = fields[time].as_str().unwrap().parse().unwrap();
+        fields.insert(time.to_owned(), instant(at));
+    }
+    fields.extend(terms.as_object().unwrap().clone());
+    body
+}
+
+/// The terms within an answer; what it does not have is absent.
+fn terms_of(answer: &Value) -> Map<String, Value> {
+    let field = |name: &str| Some((name.to_owned(), answer.get(name)?.clone()));
+    TERMS.into_iter().filter_map(field).collect()
+}
+
+async fn get(world: &World, path: &str) -> Value {
+    let answer = world.api().send(world.api().operator(Method::GET, path)).await.unwrap();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json().unwrap()
+}
+
+/// A user claims one, and is told for when it is good: as the terms say, or for so long from the claim on.
+async fn claim(shopper: &Shopper, template: &str, terms: &Map<String, Value>) -> CouponId {
+    let template = template.parse().unwrap();
+    let answer = shopper.claim(template, None, 1).await.unwrap();
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let claimed: Value = answer.json().unwrap();
+    let [from, until] = ["valid_from", "valid_until"].map(|name| claimed[name].clone());
+    if let Some(ms) = terms.get("valid_for_ms") {
+        let at: DateTime<Utc> = claimed["claimed_at"].as_str().unwrap().parse().unwrap();
+        let end = at + TimeDelta::milliseconds(ms.as_i64().unwrap());
+        assert_eq!((from, until), (instant(at), instant(end)));
+    } else {
+        assert_eq!((&from, &until), (&terms["valid_from"], &terms["valid_until"]));
+    }
+    claimed["coupons"][0]["id"].as_str().unwrap().parse().unwrap()
+}
+
+/// Uses the coupon: at once, or not before it begins.
+async fn use_it(shopper: &Shopper, coupon: CouponId, begins: Option<&Value>) {
+    let answer = shopper.use_coupon(coupon, "order").await.unwrap();
+    let told: Value = answer.json().unwrap();
+    if let Some(begins) = begins {
+        assert_eq!((answer.status, &told["code"]), (409, &json!("COUPON_NOT_YET_VALID")));
+        assert_eq!((&told["valid_from"], &told["retryable"]), (begins, &json!(false)));
+        assert_eq!(shopper.coupon(coupon).await.unwrap().status, "unused");
+    } else {
+        assert_eq!((answer.status, &told["status"]), (200, &json!("used")), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn each_discount_and_validity_comes_back_as_sent_and_no_coupon_is_used_before_its_time() {
+    let world = World::start("terms").await;
+    let now = world.clock.now();
+    for (user, (sent, added)) in (1..).zip(cases(now)) {
+        let body = body(now, &sent);
+        let mut expected = terms_of(&body);
+        let discount = expected["discount"].as_object_mut().unwrap();
+        discount.extend(added.as_object().unwrap().clone());
+
+        let request = world.api().operator(Method::POST, "/v1/templates").json(&body);
+        let created = world.api().send(request).await.unwrap();
+        assert_eq!(created.status, 201, "{created:?}");
+        let draft: Value = created.json().unwrap();
+        assert_eq!(terms_of(&draft), expected);
+        let id = draft["id"].as_str().unwrap();
+        assert_eq!(get(&world, &format!("/v1/templates/{id}")).await, draft);
+        assert_eq!(get(&world, "/v1/templates?limit=1").await["data"], json!([draft]));
+        world.api().turn(id.parse().unwrap(), "publish").await.unwrap();
+
+        let page = world.api().shop(id.parse().unwrap(), None).await.unwrap();
+        let page: Value = page.json().unwrap();
+        assert_eq!((terms_of(&page), &page["state"]), (expected.clone(), &json!("open")));
+        let shopper = world.api().shopper(UserId(user)).unwrap();
+        let coupon = claim(&shopper, id, &expected).await;
+        let begins =
+            expected.get("valid_from").filter(|from| from.as_str() > instant(now).as_str());
+        use_it(&shopper, coupon, begins).await;
+    }
+    world.assert_sound(None).await;
+    world.end().await;
+}
