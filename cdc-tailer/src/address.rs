@@ -11,6 +11,7 @@ const DEFAULT_PORT: u16 = 3306;
 /// Where the server is and who we are there.
 #[derive(Clone)]
 pub(crate) struct Address {
+    /// A name or an IP address, without the brackets of a URL.
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) user: String,
@@ -45,9 +46,7 @@ impl Address {
         let (url, _) = url.split_once('?').unwrap_or((url, ""));
         let (host, port) = place.rsplit_once(':').ok_or(AddressError::Place)?;
         let port = port.parse().map_err(|_| AddressError::Place)?;
-        if host.is_empty() {
-            return Err(AddressError::Place);
-        }
+        let host = bare(host).ok_or(AddressError::Place)?;
         Ok(Self { host: host.to_owned(), port, ..Self::parse(url)? })
     }
 
@@ -71,7 +70,8 @@ impl Address {
             }
             _ => (place, DEFAULT_PORT),
         };
-        if host.is_empty() || user.is_empty() {
+        let host = bare(host).ok_or(AddressError::Malformed)?;
+        if user.is_empty() {
             return Err(AddressError::Malformed);
         }
         let Ok(password) = password.parse();
@@ -81,8 +81,22 @@ impl Address {
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}:{}", self.user, self.host, self.port)
+        let Self { host, port, user, .. } = self;
+        if host.contains(':') {
+            return write!(f, "{user}@[{host}]:{port}");
+        }
+        write!(f, "{user}@{host}:{port}")
     }
+}
+
+/// A host without brackets. An IPv6 address has them in a URL: else nobody knew where it ends.
+fn bare(host: &str) -> Option<&str> {
+    let bare = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']')?,
+        None if host.contains(':') => return None,
+        None => host,
+    };
+    (!bare.is_empty()).then_some(bare)
 }
 
 fn demands_tls(parameter: &str) -> bool {
@@ -123,8 +137,18 @@ mod tests {
             Address::parse("mysql://u%40x:p%2Fw@db.example:3307/coupon?charset=x").unwrap();
         assert_eq!((address.host.as_str(), address.port), ("db.example", 3307));
         assert_eq!((address.user.as_str(), address.password.expose()), ("u@x", "p/w"));
-        assert_eq!(Address::parse("mysql://u:p@[::1]/d").unwrap().port, 3306);
         assert_eq!(format!("{address:?}"), "u@x@db.example:3307");
+    }
+
+    #[test]
+    fn an_ip_address_of_version_six_loses_its_brackets() {
+        for (url, port) in [("mysql://u:p@[::1]/d", 3306), ("mysql://u:p@[::1]:3307/d", 3307)] {
+            let address = Address::parse(url).unwrap();
+            assert_eq!((address.host.as_str(), address.port), ("::1", port));
+            assert_eq!(format!("{address:?}"), format!("u@[::1]:{port}"));
+        }
+        let address = Address::of_binlog("mysql://u:p@h/d", Some("[fe80::7]:3308")).unwrap();
+        assert_eq!((address.host.as_str(), address.port), ("fe80::7", 3308));
     }
 
     #[test]
@@ -133,6 +157,8 @@ mod tests {
         assert_eq!(error("postgres://u:p@h/d"), AddressError::Malformed);
         assert_eq!(error("mysql://u@h/d"), AddressError::NoPassword);
         assert_eq!(error("mysql://u:p@h:port/d"), AddressError::Malformed);
+        assert_eq!(error("mysql://u:p@::1/d"), AddressError::Malformed);
+        assert_eq!(error("mysql://u:p@[]:3306/d"), AddressError::Malformed);
         assert_eq!(error("mysql://u:p@h/d?ssl-mode=REQUIRED"), AddressError::Tls);
         assert_eq!(error("mysql://u:p@h/d?sslmode=verify_ca"), AddressError::Tls);
     }
@@ -143,7 +169,7 @@ mod tests {
         let address = Address::of_binlog(url, Some("127.0.0.1:3307")).unwrap();
         assert_eq!(format!("{address:?}"), "u@127.0.0.1:3307");
         assert_eq!(Address::of_binlog(url, None).unwrap_err(), AddressError::Tls);
-        for place in ["127.0.0.1", ":3306", "h:port", ""] {
+        for place in ["127.0.0.1", ":3306", "h:port", "", "::1", "::1:3306", "[::1]", "[::1:3306"] {
             assert_eq!(Address::of_binlog(url, Some(place)).unwrap_err(), AddressError::Place);
         }
     }

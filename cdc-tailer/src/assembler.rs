@@ -363,9 +363,11 @@ fn unsupported(what: impl Into<String>) -> TailError {
 fn unknown(kind: u8) -> String {
     const TAGGED_GTID: u8 = 42;
     match kind {
-        TAGGED_GTID => "the server gave a transaction a tagged GTID, which this version does not \
-                        know: have clients leave tags out of gtid_next"
-            .to_owned(),
+        TAGGED_GTID => {
+            "the server wrote the tagged GTID of a transaction in a way that this version \
+                        does not know: have clients leave tags out of gtid_next"
+                .to_owned()
+        }
         kind => format!(
             "the binlog holds an event of kind {kind}, which this version does not know and the \
              server does not let a replica skip"

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Parser, builder::PossibleValuesParser};
+use clap::{
+    Parser,
+    builder::{PossibleValuesParser, RangedU64ValueParser},
+};
 use runtime::{ProcessConfig, Secret};
 use topic::{DEFAULT_PARTITIONS, TopicLayout};
 
@@ -17,7 +20,8 @@ const PACKET_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Unlike /tmp never in memory.
 const SPILL_FOLDER: &str = "/var/tmp";
 
-/// Longest message: librdkafka takes 1,000,000 bytes with its framing, brokers 1 MiB by default.
+/// Longest message, and the most that may be asked for: librdkafka takes 1,000,000 bytes with its framing,
+/// brokers 1 MiB by default.
 const MESSAGE_BYTES_MAX: usize = 990_000;
 
 /// How long a leader may be silent before another tailer leads: the least that brokers allow by default.
@@ -80,7 +84,8 @@ pub struct Config {
 
     /// Longest message sent, in bytes; what is longer becomes a dead letter. Not above what the brokers
     /// take (message.max.bytes).
-    #[arg(long, env = "MESSAGE_BYTES_MAX", default_value_t = MESSAGE_BYTES_MAX)]
+    #[arg(long, env = "MESSAGE_BYTES_MAX", default_value_t = MESSAGE_BYTES_MAX,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=MESSAGE_BYTES_MAX as u64))]
     pub message_bytes_max: usize,
 
     /// After how many milliseconds of a leader's silence another tailer of this database leads.
@@ -155,6 +160,19 @@ mod tests {
         assert_eq!(config.server_id("coupon"), config.server_id("coupon"));
         assert_ne!(config.server_id("coupon"), config.server_id("other"));
         assert!(!format!("{config:?}").contains("u:p"));
+    }
+
+    #[test]
+    fn no_message_may_be_longer_than_the_client_sends() {
+        let parse = |bytes| {
+            let given = ["cdc-tailer", "--database-url", "mysql://u:p@h/d", "--dry-run"];
+            Config::try_parse_from(given.iter().chain(&["--message-bytes-max", bytes]))
+        };
+        assert_eq!(parse("990000").unwrap().message_bytes_max, 990_000);
+        for refused in ["990001", "0"] {
+            let error = parse(refused).unwrap_err().to_string();
+            assert!(error.contains("1..=990000"), "{refused}: {error}");
+        }
     }
 
     #[test]

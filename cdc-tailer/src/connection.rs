@@ -1,6 +1,7 @@
 //! One replication connection: log in, say who we are and from where, read events.
 
 use std::{
+    collections::BTreeMap,
     io::{self, BufReader, Read as _, Write as _},
     net::TcpStream,
     time::Duration,
@@ -10,7 +11,7 @@ use crate::{
     error::TailError,
     event::{HEADER_LENGTH, Header},
     login::{Login, log_in},
-    position::{Flavor, GtidSet},
+    position::{Flavor, GtidSet, Series},
     source::{BinlogSource, Origin, Packet},
 };
 
@@ -151,7 +152,7 @@ impl Connection {
 fn session(origin: &Origin) -> String {
     let common = format!("set session net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}");
     match origin.server.flavor {
-        // Strict: a hole in the sequence is an error then, never a silent jump.
+        // Strict: a position inside a hole of the sequence is an error then, never a silent jump.
         Flavor::MariaDb => format!(
             "{common}, @mariadb_slave_capability = 4, @slave_connect_state = '{}', \
              @slave_gtid_strict_mode = 1, @slave_gtid_ignore_duplicates = 0",
@@ -182,22 +183,14 @@ fn dump(origin: &Origin) -> Vec<u8> {
     const FIRST_EVENT: u32 = 4;
     const THROUGH_GTID: u16 = 4;
     let server_id = origin.server.server_id.to_le_bytes();
-    let GtidSet::MySql(servers) = &origin.after else {
+    let GtidSet::MySql(all) = &origin.after else {
         let mut command = vec![COM_BINLOG_DUMP];
         command.extend(FIRST_EVENT.to_le_bytes());
         command.extend(0u16.to_le_bytes());
         command.extend(server_id);
         return command;
     };
-    let mut set = u64::try_from(servers.len()).unwrap_or(0).to_le_bytes().to_vec();
-    for (uuid, intervals) in servers {
-        set.extend(uuid);
-        set.extend(u64::try_from(intervals.len()).unwrap_or(0).to_le_bytes());
-        for (first, last) in intervals {
-            set.extend(first.to_le_bytes());
-            set.extend((last + 1).to_le_bytes());
-        }
-    }
+    let set = executed(all);
     let mut command = vec![COM_BINLOG_DUMP_GTID];
     command.extend(THROUGH_GTID.to_le_bytes());
     command.extend(server_id);
@@ -207,6 +200,30 @@ fn dump(origin: &Origin) -> Vec<u8> {
     command.extend(u32::try_from(set.len()).unwrap_or(0).to_le_bytes());
     command.extend(set);
     command
+}
+
+/// A set as the server reads it. Where there are tags, its first and eighth byte say so; servers without
+/// tags do not know that way.
+fn executed(all: &BTreeMap<Series, Vec<(u64, u64)>>) -> Vec<u8> {
+    const TAGGED: u64 = 1 << 56 | 1;
+    let is_tagged = all.keys().any(|series| !series.tag.is_empty());
+    let count = u64::try_from(all.len()).unwrap_or(0);
+    let head = if is_tagged { count << 8 | TAGGED } else { count };
+    let mut set = head.to_le_bytes().to_vec();
+    for (Series { uuid, tag }, intervals) in all {
+        set.extend(uuid);
+        if is_tagged {
+            // Its length is an integer of as many bytes as it needs, so of one, and a bit that says so.
+            set.push(u8::try_from(tag.bytes().len() << 1).unwrap_or(0));
+            set.extend(tag.bytes());
+        }
+        set.extend(u64::try_from(intervals.len()).unwrap_or(0).to_le_bytes());
+        for (first, last) in intervals {
+            set.extend(first.to_le_bytes());
+            set.extend((last + 1).to_le_bytes());
+        }
+    }
+    set
 }
 
 /// An error packet of the server: number, perhaps a state behind `#`, words.
@@ -224,8 +241,10 @@ fn answered(packet: &[u8]) -> TailError {
 fn classify(code: u16, message: String) -> TailError {
     const DUPLICATE_SERVER_ID: u16 = 4052;
     const CANNOT_READ_BINLOG: u16 = 1236;
-    const POSITION_LOST: [&str; 6] = [
+    // "Is missing the GTID": it has earlier ones and later ones, and never had ours.
+    const POSITION_LOST: [&str; 7] = [
         "purged",
+        "is missing the gtid",
         "could not find",
         "not in the master's binlog",
         "diverged",
@@ -256,10 +275,34 @@ mod tests {
         let lost = "Could not find GTID state requested by slave in any binlog files. Probably the \
                     slave state is too old and required binlog files have been purged.";
         assert!(matches!(classify(1236, lost.into()), TailError::PositionLost { .. }));
+        let hole = "The binlog on the master is missing the GTID 0-1-7 requested by the slave (even \
+                    though both a prior and a subsequent sequence number does exist), and GTID strict \
+                    mode is enabled";
+        assert!(matches!(classify(1236, hole.into()), TailError::PositionLost { .. }));
         let evicted = "A slave with the same server_uuid/server_id as this slave has connected";
         assert!(matches!(classify(1236, evicted.into()), TailError::Evicted { .. }));
         let too_long = "log event entry exceeded max_allowed_packet";
         assert!(matches!(classify(1236, too_long.into()), TailError::Server { .. }));
+    }
+
+    #[test]
+    fn a_set_is_written_with_tags_only_where_there_are_some() {
+        let uuid = "000102030405060708090a0b0c0d0e0f";
+        let written = |text: &str| {
+            let set = GtidSet::parse(Flavor::MySql, text).unwrap();
+            let GtidSet::MySql(all) = set else { unreachable!() };
+            executed(&all)
+        };
+        let number = |number: u64| number.to_le_bytes().to_vec();
+        let server = || (0..16).collect::<Vec<u8>>();
+        let plain = [number(1), server(), number(2), number(1), number(6), number(8), number(9)];
+        assert_eq!(written(&format!("{uuid}:1-5:8")), plain.concat());
+        let tagged = [
+            vec![1, 2, 0, 0, 0, 0, 0, 1],
+            [server(), vec![0], number(1), number(1), number(6)].concat(),
+            [server(), b"\x08blue".to_vec(), number(1), number(3), number(4)].concat(),
+        ];
+        assert_eq!(written(&format!("{uuid}:1-5:blue:3")), tagged.concat());
     }
 
     #[test]

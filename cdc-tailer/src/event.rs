@@ -2,7 +2,8 @@
 
 use crate::{
     bytes::{Bytes, Truncated},
-    position::Gtid,
+    position::{Gtid, Series},
+    tagged::{self, Tag},
     xa::Xid,
 };
 
@@ -160,6 +161,9 @@ impl<'a> Body<'a> {
             34 => Self::Anonymous,
             38 => Self::XaPrepare { one_phase: bytes.u8()? != 0, xid: Xid::parse(&mut bytes)? },
             40 => Self::Payload,
+            // One that is written otherwise is never skipped, whatever its flags say.
+            42 => tagged::gtid(bytes)?
+                .map_or(Self::Unknown, |gtid| Self::Begin { gtid, standalone: None }),
             162 => mariadb_gtid(header, bytes)?,
             // Stop, intvar, rand, user variable, ignorable, rows query, previous GTIDs, transaction
             // context, view change, load-file pieces; MariaDB: annotate, binlog checkpoint, GTID
@@ -228,7 +232,8 @@ fn mariadb_gtid<'a>(header: &Header, mut bytes: Bytes<'a>) -> Result<Body<'a>, T
 
 fn mysql_gtid(mut bytes: Bytes<'_>) -> Result<Body<'_>, Truncated> {
     bytes.u8()?;
-    let gtid = Gtid::MySql { uuid: bytes.array()?, number: bytes.u64()? };
+    let series = Series { uuid: bytes.array()?, tag: Tag::default() };
+    let gtid = Gtid::MySql { series, number: bytes.u64()? };
     Ok(Body::Begin { gtid, standalone: None })
 }
 

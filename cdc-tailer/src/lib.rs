@@ -48,6 +48,7 @@ mod standing;
 mod statement;
 mod table;
 mod tables;
+mod tagged;
 mod tailer;
 mod term;
 mod xa;

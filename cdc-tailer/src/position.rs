@@ -9,13 +9,15 @@ use std::{
 
 use thiserror::Error;
 
+use crate::tagged::Tag;
+
 /// Which family of servers: their GTIDs and their dump commands differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Flavor {
     /// `domain-server-sequence`; a position is the last one of each domain.
     MariaDb,
-    /// `uuid:number`; a position is the set of all that were executed.
+    /// `uuid:number` or `uuid:tag:number`; a position is the set of all that were executed.
     MySql,
 }
 
@@ -24,6 +26,15 @@ const NUMBER_MAX: u64 = i64::MAX.cast_unsigned();
 
 /// Ascending and separate, both ends included.
 type Intervals = Vec<(u64, u64)>;
+
+/// Within one of these MySQL counts transactions: a server, and there each tag for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Series {
+    /// Server that wrote them first.
+    pub(crate) uuid: [u8; 16],
+    /// What clients added to their names; mostly nothing.
+    pub(crate) tag: Tag,
+}
 
 /// The name of one transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +50,9 @@ pub(crate) enum Gtid {
     },
     /// MySQL's.
     MySql {
-        /// Server that wrote it first.
-        uuid: [u8; 16],
-        /// Number of that server's transaction.
+        /// Whose number.
+        series: Series,
+        /// Number of that series' transaction.
         number: u64,
     },
 }
@@ -59,8 +70,8 @@ pub(crate) struct NotAPosition {
 pub(crate) enum GtidSet {
     /// Domain to server and sequence of its last transaction.
     MariaDb(BTreeMap<u32, (u32, u64)>),
-    /// Uuid to the numbers of its transactions.
-    MySql(BTreeMap<[u8; 16], Intervals>),
+    /// Server and tag to the numbers of their transactions.
+    MySql(BTreeMap<Series, Intervals>),
 }
 
 /// A place between two transactions.
@@ -87,8 +98,9 @@ impl fmt::Display for Gtid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MariaDb { domain, server, sequence } => write!(f, "{domain}-{server}-{sequence}"),
-            Self::MySql { uuid, number } => {
+            Self::MySql { series: Series { uuid, tag }, number } => {
                 write_uuid(f, uuid)?;
+                write_tag(f, tag)?;
                 write!(f, ":{number}")
             }
         }
@@ -124,8 +136,8 @@ impl GtidSet {
             (Self::MariaDb(domains), Gtid::MariaDb { domain, server, sequence }) => {
                 domains.insert(domain, (server, sequence));
             }
-            (Self::MySql(servers), Gtid::MySql { uuid, number }) => {
-                add_interval(servers.entry(uuid).or_default(), (number, number));
+            (Self::MySql(all), Gtid::MySql { series, number }) => {
+                add_interval(all.entry(series).or_default(), (number, number));
             }
             (set, gtid) => debug_assert_eq!(set.flavor(), gtid.flavor(), "one server, one flavor"),
         }
@@ -150,17 +162,22 @@ impl fmt::Display for GtidSet {
                     comma = ",";
                 }
             }
-            Self::MySql(servers) => {
-                for (uuid, intervals) in servers {
-                    f.write_str(comma)?;
-                    write_uuid(f, uuid)?;
+            Self::MySql(all) => {
+                // A server's tags come behind what has none there.
+                let mut server = None;
+                for (Series { uuid, tag }, intervals) in all {
+                    if server != Some(uuid) {
+                        f.write_str(comma)?;
+                        write_uuid(f, uuid)?;
+                    }
+                    write_tag(f, tag)?;
                     for (first, last) in intervals {
                         match first == last {
                             true => write!(f, ":{first}")?,
                             false => write!(f, ":{first}-{last}")?,
                         }
                     }
-                    comma = ",";
+                    (server, comma) = (Some(uuid), ",");
                 }
             }
         }
@@ -176,23 +193,37 @@ fn mariadb_entry(entry: &str) -> Option<(u32, (u32, u64))> {
     parts.next().is_none().then_some((domain, (server, sequence)))
 }
 
+/// `uuid:1-5:7:tag:1-3:other:2`: numbers without a tag, then each tag with its own.
 fn mysql_entries<'a>(
     entries: impl Iterator<Item = &'a str>,
-) -> Option<BTreeMap<[u8; 16], Intervals>> {
-    let mut servers: BTreeMap<_, Vec<_>> = BTreeMap::new();
+) -> Option<BTreeMap<Series, Intervals>> {
+    let mut all: BTreeMap<Series, Intervals> = BTreeMap::new();
     for entry in entries {
-        let (uuid, intervals) = entry.split_once(':')?;
-        let own = servers.entry(parse_uuid(uuid)?).or_default();
-        for interval in intervals.split(':') {
-            let (first, last) = interval.split_once('-').unwrap_or((interval, interval));
-            let (first, last) = (number(first.trim())?, number(last.trim())?);
-            if first == 0 || last < first || last > NUMBER_MAX {
-                return None;
+        let (uuid, parts) = entry.split_once(':')?;
+        let mut series = Series { uuid: parse_uuid(uuid)?, tag: Tag::default() };
+        let mut is_numbered = true;
+        for part in parts.split(':').map(str::trim) {
+            match Tag::parse(part.as_bytes()) {
+                Some(_) if !is_numbered => return None,
+                Some(tag) => (series.tag, is_numbered) = (tag, false),
+                None => {
+                    add_interval(all.entry(series).or_default(), interval(part)?);
+                    is_numbered = true;
+                }
             }
-            add_interval(own, (first, last));
+        }
+        if !is_numbered {
+            return None;
         }
     }
-    Some(servers)
+    Some(all)
+}
+
+/// `5` or `5-7`.
+fn interval(text: &str) -> Option<(u64, u64)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (number(first.trim())?, number(last.trim())?);
+    (first > 0 && first <= last && last <= NUMBER_MAX).then_some((first, last))
 }
 
 /// Adds an interval and joins what touches. Nearly always it extends the last one.
@@ -238,6 +269,10 @@ fn write_uuid(f: &mut fmt::Formatter<'_>, uuid: &[u8; 16]) -> fmt::Result {
     Ok(())
 }
 
+fn write_tag(f: &mut fmt::Formatter<'_>, tag: &Tag) -> fmt::Result {
+    if tag.is_empty() { Ok(()) } else { write!(f, ":{tag}") }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -263,24 +298,52 @@ mod tests {
         }
         let beyond = format!("{UUID}:1-9223372036854775808");
         let signs = format!("{}:1", UUID.replace("d4", "+4"));
-        let mysql = [format!("{UUID}:5-1"), format!("{UUID}:tag:1"), beyond, signs];
+        // A tag without a number, and what is none.
+        let tags = [":tag", ":1:tag", ":one:two:1", ":1tag:1", ":a-b:1", "::1"];
+        let tags = tags.map(|tag| format!("{UUID}{tag}"));
+        let mysql = [format!("{UUID}:5-1"), beyond, signs];
+        for text in tags.iter().map(String::as_str) {
+            assert!(GtidSet::parse(Flavor::MySql, text).is_err(), "{text}");
+        }
         for text in mysql.iter().map(String::as_str).chain(["0-1-2", "zz:1"]) {
             assert!(GtidSet::parse(Flavor::MySql, text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_with_a_tag_are_counted_apart() {
+        let other = UUID.replace('d', "e");
+        let text = format!("{UUID}:1-5:Blue:1-3:6:red_2:9,\n{other}:blue:1");
+        let mut set = GtidSet::parse(Flavor::MySql, &text).unwrap();
+        let written = format!("{UUID}:1-5:blue:1-3:6:red_2:9,{other}:blue:1");
+        assert_eq!(set.to_string(), written);
+        let uuid = parse_uuid(UUID).unwrap();
+        let mut add = |tag: &str, number| {
+            let tag = Tag::parse(tag.as_bytes()).unwrap_or_default();
+            set.add(&Gtid::MySql { series: Series { uuid, tag }, number });
+        };
+        add("", 6);
+        add("blue", 4);
+        add("green", 1);
+        let grown = written.replace("1-5", "1-6").replace("1-3:6", "1-4:6:green:1");
+        assert_eq!(set.to_string(), grown);
+        // The server may tell of each tag for itself.
+        let apart = format!("{other}:blue:1,{UUID}:blue:1-4:6,{UUID}:green:1:red_2:9,{UUID}:1-6");
+        assert_eq!(GtidSet::parse(Flavor::MySql, &apart).unwrap(), set);
     }
 
     proptest! {
         #[test]
         fn a_mysql_position_holds_exactly_what_was_added(numbers in prop::collection::vec(1u64..40, 0..40)) {
             let mut set = GtidSet::empty(Flavor::MySql);
-            let uuid = parse_uuid(UUID).unwrap();
+            let series = Series { uuid: parse_uuid(UUID).unwrap(), tag: Tag::default() };
             for number in &numbers {
-                set.add(&Gtid::MySql { uuid, number: *number });
+                set.add(&Gtid::MySql { series, number: *number });
             }
             let text = set.to_string();
             prop_assert_eq!(&GtidSet::parse(Flavor::MySql, &text).unwrap(), &set);
-            let GtidSet::MySql(servers) = set else { unreachable!() };
-            let held: Vec<u64> = servers.values().flatten().flat_map(|(a, b)| *a..=*b).collect();
+            let GtidSet::MySql(all) = set else { unreachable!() };
+            let held: Vec<u64> = all.values().flatten().flat_map(|(a, b)| *a..=*b).collect();
             let added: BTreeSet<u64> = numbers.into_iter().collect();
             prop_assert_eq!(held, added.into_iter().collect::<Vec<_>>());
         }

@@ -36,8 +36,9 @@ const LARGE: (i64, i64) = (4, 6_000);
 const IDS_OF_LOAD: i64 = 1_000_000;
 const IDS_OF_WRITER: i64 = 100_000;
 
-/// Errors of a session whose server goes away: shutdown, interrupted, killed; not there; gone, lost.
-const LOST: [u16; 8] = [1053, 1317, 1927, 2002, 2003, 2006, 2013, 2055];
+/// Errors of a session whose server goes away: shutdown, interrupted, killed; not there; gone, lost, also in
+/// the middle of TLS.
+const LOST: [u16; 9] = [1053, 1317, 1927, 2002, 2003, 2006, 2013, 2026, 2055];
 
 /// Errors of a statement that another session is in the way of: a lock waited for too long, a deadlock, and
 /// both once more inside XA transactions.

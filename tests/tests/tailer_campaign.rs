@@ -1,7 +1,9 @@
 //! The tailer's kill campaign in short; `./dev soak tailer` runs it for as long as wanted.
 
-use devstack::{Error, Flavor, OwnBroker, OwnDatabase, TestServers, not_checked};
+use devstack::{Flavor, OwnBroker, TestServers};
 use pipeline_tests::tail_campaign;
+
+use crate::tailer_servers::start;
 
 /// Rounds of the test.
 const ROUNDS: u32 = 10;
@@ -18,15 +20,8 @@ async fn tailers_killed_and_stopped_under_load_tell_exactly_what_a_mysql_has_com
 
 #[expect(clippy::print_stdout, reason = "a failure must say its seed")]
 async fn campaign(flavor: Flavor, rounds: u32) {
+    let Some(own) = start("campaign", flavor, &[]).await else { return };
     let name = format!("campaign-{}", flavor.name());
-    let own = match OwnDatabase::start(&name, flavor, &[]).await {
-        Ok(own) => own,
-        Err(error @ Error::NotInstalled { .. }) if flavor == Flavor::Mysql => {
-            not_checked(&format!("the tailer's kill campaign on MySQL: {error}"));
-            return;
-        }
-        Err(error) => panic!("{error}"),
-    };
     let mut scope = TestServers::shared().scope(&name);
     scope.endpoints.database_url = own.url();
     let mut broker = OwnBroker::start(&format!("{name}-broker")).await.unwrap();

@@ -7,6 +7,8 @@ use pipeline_tests::tail::{Tail, log, told, until_leading};
 use tokio::time::{Instant, sleep};
 use topic::{Op, topic_offsets};
 
+use crate::tailer_servers::start;
+
 /// Rows of a wave.
 const ROWS: i64 = 200;
 
@@ -105,20 +107,26 @@ async fn a_broker_that_is_emptied_under_a_running_tailer_gets_everything_by_a_sn
 
 #[tokio::test]
 async fn a_broker_that_stalls_costs_little_memory_and_at_most_one_reconnect() {
-    stalled("stalled", WAITING, STALL).await;
+    stalled("stalled", Flavor::Mariadb, WAITING, STALL).await;
+}
+
+#[tokio::test]
+async fn a_broker_that_stalls_before_a_mysql_costs_little_memory_and_at_most_one_reconnect() {
+    stalled("stalled", Flavor::Mysql, WAITING, STALL).await;
 }
 
 #[tokio::test]
 #[ignore = "ten minutes of silence; ./dev soak a_broker_that_stalls_for_ten_minutes"]
 async fn a_broker_that_stalls_for_ten_minutes_costs_little_memory_and_at_most_one_reconnect() {
-    stalled("stalled-long", WAITING_LONG, STALL_LONG).await;
+    stalled("stalled-long", Flavor::Mariadb, WAITING_LONG, STALL_LONG).await;
 }
 
 #[expect(clippy::print_stdout, reason = "figures for the one who runs it alone")]
-async fn stalled(name: &str, rows: i64, silence: Duration) {
-    let mut broker = OwnBroker::start(&format!("{name}-broker")).await.unwrap();
-    let database = OwnDatabase::start(&format!("{name}-database"), Flavor::Mariadb, &[]).await;
-    let database = database.unwrap();
+async fn stalled(name: &str, flavor: Flavor, rows: i64, silence: Duration) {
+    let database = start(&format!("{name}-database"), flavor, &[]).await;
+    let Some(database) = database else { return };
+    let broker = OwnBroker::start(&format!("{name}-broker-{}", flavor.name())).await;
+    let mut broker = broker.unwrap();
     let mut tail = tail_on(&broker, Some(&database)).await;
     tail.tailer().start().await.unwrap();
     until_leading(tail.tailer()).await;
@@ -181,7 +189,9 @@ async fn read_by_snapshots(tail: &Tail) -> i64 {
 
 /// Whether the server has more for its replica than that takes.
 fn is_held_back(tail: &Tail) -> bool {
-    let states = "select state from information_schema.processlist where command = 'Binlog Dump'";
+    // In MySQL it is `Binlog Dump GTID`.
+    let states =
+        "select state from information_schema.processlist where command like 'Binlog Dump%'";
     let states = tail.sql(states);
     !states.is_empty() && !states.contains("waiting for")
 }

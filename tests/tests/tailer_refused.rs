@@ -1,15 +1,29 @@
 //! What a tailer cannot work with: it ends with exit code 1 and a sentence that says what to do.
 
-use std::time::Duration;
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
+    path::Path,
+    time::Duration,
+};
 
-use devstack::{Error, Flavor, OwnDatabase, Process, TestServers, not_checked};
+use devstack::{Flavor, Process};
 use pipeline_tests::{
     tail::{Tail, log, until_leading},
     until,
 };
+use topic::Op;
+
+use crate::tailer_servers::{start, tail_on};
 
 /// How long a refusal may take on a busy machine.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often an event is read that cannot be, as cdc-tailer/src/reader.rs has it.
+const STRIKES_MAX: usize = 3;
+
+/// In the row that is damaged.
+const MARKED: &str = "marked for damage";
 
 #[tokio::test]
 async fn an_address_that_cannot_work_ends_with_a_sentence() {
@@ -35,21 +49,39 @@ async fn an_address_that_cannot_work_ends_with_a_sentence() {
 
 #[tokio::test]
 async fn wrong_settings_and_grants_are_refused_with_the_statement_that_mends_them() {
-    let own = OwnDatabase::start("settings", Flavor::Mariadb, &[]).await.unwrap();
-    let mut scope = TestServers::shared().scope("settings");
-    scope.endpoints.database_url = own.url();
-    let mut tail = Tail::prepare(scope, |options| options).await;
+    wrong_until_mended(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn wrong_settings_and_grants_of_mysql_are_refused_with_the_statement_that_mends_them() {
+    wrong_until_mended(Flavor::Mysql).await;
+}
+
+async fn wrong_until_mended(flavor: Flavor) {
+    let Some(own) = start("settings", flavor, &[]).await else { return };
+    let mut tail = tail_on(&own).await;
+    // What each logs of a table's columns by default.
+    let metadata = match flavor {
+        Flavor::Mariadb => "NO_LOG",
+        Flavor::Mysql => "MINIMAL",
+    };
     let settings = [
         ("binlog_format", "STATEMENT", "ROW"),
+        ("binlog_format", "MIXED", "ROW"),
         ("binlog_row_image", "MINIMAL", "FULL"),
-        ("binlog_row_metadata", "NO_LOG", "FULL"),
+        ("binlog_row_image", "NOBLOB", "FULL"),
+        ("binlog_row_metadata", metadata, "FULL"),
     ];
     for (variable, wrong, right) in settings {
         tail.sql(&format!("set global {variable} = '{wrong}'"));
-        let mut tailer = tail.platform.another_tailer(variable).unwrap();
+        let mut tailer = tail.platform.another_tailer(&format!("{variable}-{wrong}")).unwrap();
         assert_refused(&mut tailer, &format!("set global {variable} = '{right}'")).await;
         tail.sql(&format!("set global {variable} = '{right}'"));
     }
+    let url = own.url().replacen("coupon:coupon@", "coupon:wrong@", 1);
+    let mut stranger = tail.platform.another_tailer("stranger").unwrap();
+    stranger.set_env("DATABASE_URL", &url);
+    assert_refused(&mut stranger, "Access denied").await;
     tail.sql("create user reader@'%' identified by 'secret'; grant select on *.* to reader@'%'");
     let url = own.url().replacen("coupon:coupon@", "reader:secret@", 1);
     tail.tailer().set_env("DATABASE_URL", &url);
@@ -65,17 +97,27 @@ async fn wrong_settings_and_grants_are_refused_with_the_statement_that_mends_the
 }
 
 #[tokio::test]
+async fn a_server_without_a_binlog_is_refused_with_the_settings_that_mend_it() {
+    without_binlog(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn a_mysql_without_a_binlog_is_refused_with_the_settings_that_mend_it() {
+    without_binlog(Flavor::Mysql).await;
+}
+
+async fn without_binlog(flavor: Flavor) {
+    let Some(own) = start("no-binlog", flavor, &["--skip-log-bin"]).await else { return };
+    let mut tail = tail_on(&own).await;
+    assert_refused(tail.tailer(), "start it with --log-bin --server-id=1").await;
+    tail.end();
+}
+
+#[tokio::test]
 async fn a_mysql_without_gtids_is_refused_with_the_statements_that_mend_it() {
-    let own = match OwnDatabase::start("no-gtids", Flavor::Mysql, &["--gtid-mode=OFF"]).await {
-        Ok(own) => own,
-        Err(error @ Error::NotInstalled { .. }) => {
-            return not_checked(&format!("that a MySQL without GTIDs is refused: {error}"));
-        }
-        Err(error) => panic!("{error}"),
-    };
-    let mut scope = TestServers::shared().scope("nogtids");
-    scope.endpoints.database_url = own.url();
-    let mut tail = Tail::prepare(scope, |options| options).await;
+    let own = start("no-gtids", Flavor::Mysql, &["--gtid-mode=OFF"]).await;
+    let Some(own) = own else { return };
+    let mut tail = tail_on(&own).await;
     let mend = "set global enforce_gtid_consistency = ON; set global gtid_mode = OFF_PERMISSIVE; \
                 set global gtid_mode = ON_PERMISSIVE; set global gtid_mode = ON";
     assert_refused(tail.tailer(), mend).await;
@@ -86,6 +128,64 @@ async fn a_mysql_without_gtids_is_refused_with_the_statements_that_mend_it() {
     tail.insert(11..=20);
     tail.until_complete().await;
     tail.assert_complete().await;
+    tail.end();
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_stops_it_after_some_tries_and_is_never_skipped() {
+    damaged(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn an_event_of_mysql_that_cannot_be_read_stops_it_after_some_tries_and_is_never_skipped() {
+    damaged(Flavor::Mysql).await;
+}
+
+/// The server's own file is damaged: by default servers send what it holds, and leave it to the reader to
+/// notice.
+async fn damaged(flavor: Flavor) {
+    let Some(own) = start("damaged", flavor, &[]).await else { return };
+    let mut tail = tail_on(&own).await;
+    tail.tailer().start().await.unwrap();
+    until_leading(tail.tailer()).await;
+    tail.insert(1..=10);
+    tail.until_complete().await;
+    assert!(tail.tailer().stop().await.unwrap().unwrap().success());
+
+    let file = tail.next_binlog_file();
+    tail.insert(11..=20);
+    // The text is in the row, and in no statement that may be logged beside it.
+    let mark = MARKED.replace(' ', "', ' ', '");
+    tail.sql(&format!(
+        "update user_coupon set version = 2, order_ref = concat('{mark}') where id = 15"
+    ));
+    tail.insert(21..=30);
+    tail.next_binlog_file();
+    let file = Path::new(tail.sql("select @@datadir").trim()).join(file);
+    let bytes = fs::read(&file).unwrap();
+    let marked = MARKED.as_bytes();
+    let at = bytes.windows(marked.len()).position(|found| found == marked).unwrap();
+    let put = |byte: u8| {
+        let file = File::options().write(true).open(&file).unwrap();
+        file.write_all_at(&[byte], u64::try_from(at).unwrap()).unwrap();
+    };
+
+    put(bytes[at] ^ 1);
+    let broken = |log: &str| log.matches("binlog stream broke").count();
+    let before = broken(&log(tail.tailer()));
+    assert_refused(tail.tailer(), "has a wrong checksum").await;
+    let text = log(tail.tailer());
+    assert_eq!(broken(&text) - before, STRIKES_MAX - 1, "the last one ends it: {text}");
+    let told = tail.told().await;
+    assert!(told.iter().all(|(_, id, version)| *id <= 20 && *version == 1), "told what is behind");
+
+    // Its checkpoint stayed before the event: once that can be read, nothing is missing.
+    put(bytes[at]);
+    tail.tailer().start().await.unwrap();
+    tail.until_complete().await;
+    tail.assert_complete().await;
+    let told = tail.told().await;
+    assert!(told.iter().all(|(op, ..)| *op != Op::Read), "tables were read anew");
     tail.end();
 }
 

@@ -3,7 +3,7 @@
 
 use std::{fs, ops::RangeInclusive, path::PathBuf, process::Command};
 
-use devstack::{Error, Flavor, OwnDatabase, TestServers, not_checked};
+use devstack::{Flavor, OwnDatabase, TestServers, if_installed};
 use pipeline_tests::{
     heard::Heard,
     mixed_load::{DIARY, Load},
@@ -25,7 +25,16 @@ const REPLICA_SECONDS: u32 = 60;
 
 #[tokio::test]
 async fn a_server_that_is_killed_and_restarted_under_load_costs_nothing() {
-    let mut own = OwnDatabase::start("restarted-server", Flavor::Mariadb, &[]).await.unwrap();
+    restarted(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn a_mysql_that_is_killed_and_restarted_under_load_costs_nothing() {
+    restarted(Flavor::Mysql).await;
+}
+
+async fn restarted(flavor: Flavor) {
+    let Some(mut own) = start("restarted-server", flavor, &[]).await else { return };
     let mut tail = tail_on(&own).await;
     tail.make_topics().await;
     let mut heard = Heard::open(&tail).await;
@@ -71,10 +80,11 @@ async fn failover(flavor: Flavor) {
     tail.tailer().start().await.unwrap();
     until_leading(tail.tailer()).await;
     let running = load(&tail, 1);
-    heard.until_more(SOME).await;
     // By what its checkpoint knows to be published it recognises a successor; before the first such one
     // it would read the tables anew.
+    heard.until_more(1).await;
     let saved = saved_at(&tail).await;
+    heard.until_more(SOME).await;
     until(async || saved_at(&tail).await, |at| *at > saved).await;
     // What comes now is told from the replica's binlog.
     tail.tailer().kill().unwrap();
@@ -94,7 +104,16 @@ async fn failover(flavor: Flavor) {
 
 #[tokio::test]
 async fn a_binlog_that_was_purged_while_no_tailer_ran_is_made_good_by_a_snapshot() {
-    let own = OwnDatabase::start("purged-server", Flavor::Mariadb, &[]).await.unwrap();
+    purged(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn a_binlog_of_mysql_that_was_purged_while_no_tailer_ran_is_made_good_by_a_snapshot() {
+    purged(Flavor::Mysql).await;
+}
+
+async fn purged(flavor: Flavor) {
+    let Some(own) = start("purged-server", flavor, &[]).await else { return };
     let mut tail = tail_on(&own).await;
     tail.tailer().start().await.unwrap();
     until_leading(tail.tailer()).await;
@@ -102,20 +121,60 @@ async fn a_binlog_that_was_purged_while_no_tailer_ran_is_made_good_by_a_snapshot
     tail.until_complete().await;
     assert!(tail.tailer().stop().await.unwrap().unwrap().success());
     tail.insert(101..=200);
-    let last = tail.next_binlog_file();
-    // A file that the server still reads for the tailer that is gone stays for a moment.
-    let purge = format!("purge binary logs to '{last}'; show binary logs");
-    until(async || tail.sql(&purge), |files| files.starts_with(&last)).await;
+    purge_all_files_but_the_last(&tail).await;
     tail.insert(201..=300);
     tail.tailer().start().await.unwrap();
     until_leading(tail.tailer()).await;
     tail.insert(301..=400);
     tail.until_complete().await;
     tail.assert_complete().await;
-    let messages = tail.coupon_messages().await;
-    let read = messages.iter().filter(|message| told(message).0 == Op::Read).count();
-    assert_eq!(read, 300, "all that was there came through the same topic");
+    assert_eq!(read_by_snapshots(&tail).await, 300, "all that was there came through the topic");
     tail.end();
+}
+
+#[tokio::test]
+async fn a_position_whose_file_is_gone_is_found_by_its_gtid() {
+    gone_on_by_gtid(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn a_position_of_mysql_whose_file_is_gone_is_found_by_its_gtid() {
+    gone_on_by_gtid(Flavor::Mysql).await;
+}
+
+/// All that was purged is told: what the checkpoint says of file and offset means nothing any more.
+async fn gone_on_by_gtid(flavor: Flavor) {
+    let Some(own) = start("told-server", flavor, &[]).await else { return };
+    let mut tail = tail_on(&own).await;
+    for round in 0..3 {
+        tail.tailer().start().await.unwrap();
+        until_leading(tail.tailer()).await;
+        insert_one_by_one(&tail, round * 20 + 1..=round * 20 + 10);
+        tail.until_complete().await;
+        assert!(tail.tailer().stop().await.unwrap().unwrap().success());
+        purge_all_files_but_the_last(&tail).await;
+        insert_one_by_one(&tail, round * 20 + 11..=round * 20 + 20);
+    }
+    tail.tailer().start().await.unwrap();
+    tail.until_complete().await;
+    assert_eq!(read_by_snapshots(&tail).await, 0, "tables were read anew");
+    assert_eq!(tail.count().await, 60, "each change is told once");
+    tail.assert_complete().await;
+    tail.end();
+}
+
+/// Has the server begin a file, and remove all others.
+async fn purge_all_files_but_the_last(tail: &Tail) {
+    let last = tail.next_binlog_file();
+    // A file that the server still reads for the tailer that is gone stays for a moment.
+    let purge = format!("purge binary logs to '{last}'; show binary logs");
+    until(async || tail.sql(&purge), |files| files.starts_with(&last)).await;
+}
+
+/// Rows of the coupons' topic that snapshots have read.
+async fn read_by_snapshots(tail: &Tail) -> usize {
+    let messages = tail.coupon_messages().await;
+    messages.iter().filter(|message| told(message).0 == Op::Read).count()
 }
 
 #[tokio::test]
@@ -153,9 +212,7 @@ async fn restored(flavor: Flavor) {
     tail.until_complete().await;
     let log = log(tail.tailer());
     assert!(log.contains("holds an earlier state than was published"), "{log}");
-    let messages = tail.coupon_messages().await;
-    let read = messages.iter().filter(|message| told(message).0 == Op::Read).count();
-    assert_eq!(read, 200, "all that was there came through the same topic");
+    assert_eq!(read_by_snapshots(&tail).await, 200, "all that was there came through the topic");
     tail.end();
 }
 
@@ -199,20 +256,13 @@ impl Backup {
 }
 
 /// `None`: MySQL is not installed, which is said where it is seen.
-async fn start(name: &str, flavor: Flavor, settings: &[&str]) -> Option<OwnDatabase> {
+pub(crate) async fn start(name: &str, flavor: Flavor, settings: &[&str]) -> Option<OwnDatabase> {
     let name = format!("{name}-{}", flavor.name());
-    match OwnDatabase::start(&name, flavor, settings).await {
-        Ok(own) => Some(own),
-        Err(error @ Error::NotInstalled { .. }) if flavor == Flavor::Mysql => {
-            not_checked(&format!("{name}: {error}"));
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    if_installed(OwnDatabase::start(&name, flavor, settings).await, &name)
 }
 
 /// A tailer of that server, and the table of the load.
-async fn tail_on(own: &OwnDatabase) -> Tail {
+pub(crate) async fn tail_on(own: &OwnDatabase) -> Tail {
     let mut scope = TestServers::shared().scope("servers");
     scope.endpoints.database_url = own.url();
     let tail = Tail::prepare(scope, |options| options).await;

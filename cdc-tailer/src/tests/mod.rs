@@ -2,6 +2,7 @@
 //! What a server says in a SELECT is what must come out of its binlog.
 
 mod cells;
+mod clocks;
 mod compression;
 mod ddl;
 mod encodings;

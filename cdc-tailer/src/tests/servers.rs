@@ -6,7 +6,7 @@ use std::{
     sync::OnceLock,
 };
 
-use devstack::{Flavor, OwnDatabase, TestServers, not_checked};
+use devstack::{Flavor, OwnDatabase, TestServers, if_installed};
 
 /// A database server and what its family is.
 #[derive(Debug, Clone)]
@@ -65,14 +65,7 @@ fn start(name: &'static str, flavor: Flavor, settings: &[&str]) -> Option<OwnDat
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         runtime.block_on(OwnDatabase::start(name, flavor, &settings))
     });
-    match started.join().unwrap() {
-        Ok(server) => Some(server),
-        Err(error @ devstack::Error::NotInstalled { .. }) => {
-            not_checked(&format!("the way from the binlog to cells on MySQL: {error}"));
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    if_installed(started.join().unwrap(), "the way from the binlog to cells")
 }
 
 fn run(url: &str, text: &str) -> String {

@@ -10,7 +10,7 @@ use std::{
 
 use cdc_tailer::Config;
 use clap::Parser as _;
-use devstack::{Scope, TestServers};
+use devstack::{Flavor, OwnDatabase, Scope, TestServers, if_installed};
 use runtime::{Clock, Health};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
@@ -27,6 +27,8 @@ pub(crate) struct Harness {
     pub(crate) names: TopicNames,
     pub(crate) config: Config,
     scope: Scope,
+    /// Its server, where that is nobody else's.
+    _own: Option<OwnDatabase>,
 }
 
 /// A tailer that runs in this process.
@@ -46,7 +48,30 @@ pub(crate) fn coupon(id: i64, user: i64) -> String {
 
 impl Harness {
     pub(crate) async fn new(name: &str) -> Self {
-        let scope = TestServers::shared().scope(name);
+        Self::in_scope(TestServers::shared().scope(name), None).await
+    }
+
+    /// On every server that tests run on: that of this test run, and MySQL where it is installed.
+    pub(crate) async fn on_all(name: &str) -> Vec<Self> {
+        let shared = Self::new(name).await;
+        let mysql = match shared.is_mariadb() {
+            true => Self::on_own(name, Flavor::Mysql, &[]).await,
+            false => None,
+        };
+        [shared].into_iter().chain(mysql).collect()
+    }
+
+    /// On a server of its own. `None`: MySQL is not installed, which is said where it is seen.
+    pub(crate) async fn on_own(name: &str, flavor: Flavor, settings: &[&str]) -> Option<Self> {
+        let folder = format!("tailer-{name}-{}", flavor.name()).replace(' ', "-");
+        let own = if_installed(OwnDatabase::start(&folder, flavor, settings).await, &folder)?;
+        let mut scope = TestServers::shared().scope(name);
+        scope.endpoints.database_url = own.url();
+        scope.endpoints = scope.endpoints.with_database(&scope.database);
+        Some(Self::in_scope(scope, Some(own)).await)
+    }
+
+    async fn in_scope(scope: Scope, own: Option<OwnDatabase>) -> Self {
         let url = &scope.endpoints.database_url;
         mysql_store::migrate::run(url).await.unwrap();
         let server_id = std::process::id() * 64 + SERVER_ID.fetch_add(1, Ordering::Relaxed);
@@ -63,15 +88,18 @@ impl Harness {
             "--server-id",
             &server_id.to_string(),
         ]);
-        Self { names: TopicNames::new(&scope.topic_prefix), config, scope }
+        Self { names: TopicNames::new(&scope.topic_prefix), config, scope, _own: own }
     }
 
     /// Starts a tailer and waits until it follows.
     pub(crate) async fn start(&self) -> Running {
-        let running = self.start_with(self.config.clone());
+        let mut running = self.start_with(self.config.clone());
         let following = async {
             while !running.health.unready().is_empty() {
-                assert!(!running.task.is_finished(), "the tailer ended at its start");
+                if running.task.is_finished() {
+                    let ended = (&mut running.task).await;
+                    panic!("the tailer ended at its start: {ended:?}");
+                }
                 tokio::task::yield_now().await;
             }
         };

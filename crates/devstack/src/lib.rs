@@ -49,7 +49,7 @@ pub use env_file::EnvFile;
 pub use error::{Error, Result};
 pub use fake_clock::FakeClock;
 pub use golden::golden;
-pub use not_checked::not_checked;
+pub use not_checked::{if_installed, not_checked};
 pub use own_broker::OwnBroker;
 pub use own_cluster::OwnCluster;
 pub use own_database::OwnDatabase;

@@ -8,6 +8,9 @@ use crate::probe::Probe;
 use crate::process::Process;
 use crate::{Error, Flavor, Options, Result, datadir, paths, ports};
 
+/// What fetches it.
+pub(crate) const INSTALLER: &str = "ops/install-mysql.sh";
+
 /// The version that ops/install-mysql.sh fetches.
 const VERSION: &str = "9.7";
 
@@ -109,6 +112,6 @@ fn root() -> Result<PathBuf> {
     if root.exists() {
         Ok(root)
     } else {
-        Err(Error::NotInstalled { program: format!("MySQL {VERSION}"), by: "ops/install-mysql.sh" })
+        Err(Error::NotInstalled { program: format!("MySQL {VERSION}"), by: INSTALLER })
     }
 }
