@@ -28,11 +28,19 @@ const RENEW_EVERY: Duration = Duration::from_secs(5);
 /// By how much a lease counts as shorter here than in MySQL: the two clocks' rates differ by far less.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
 
+/// How far the ids of a number's earlier holder may lie ahead for this process to wait for its own clock.
+/// Half of a lease, so that time is left to use it.
+const WAIT_MAX: Duration = Duration::from_secs(15);
+
 /// No id can be made now.
 #[derive(Debug, Error)]
 pub enum IdError {
-    /// All worker numbers are leased.
-    #[error("all {} worker numbers are leased", worker_lease::WORKERS)]
+    /// All worker numbers are leased, or were used by clocks that are ahead of this one.
+    #[error(
+        "all {} worker numbers are leased, or were used by a clock ahead of this one: compare `last_ms` \
+         in the table worker_lease with this machine's time",
+        worker_lease::WORKERS
+    )]
     NoWorker,
     /// The lease was lost; another is being asked for.
     #[error("the worker number's lease is lost")]
@@ -172,7 +180,8 @@ impl Ids {
 async fn take(pool: &MySqlPool, holder: &str) -> Result<Leased, IdError> {
     let mut connection = connect::acquire(pool).await?;
     let asked = Instant::now();
-    let lease = connect::within(worker_lease::take(&mut connection, holder, LEASE));
+    let reach_ms = id_clock_ms() + millis(WAIT_MAX);
+    let lease = connect::within(worker_lease::take(&mut connection, holder, LEASE, reach_ms));
     let lease = lease.await?.ok_or(IdError::NoWorker)?;
     // An earlier holder that crashed may have made ids up to the end of its lease; one that ended in
     // order, up to its end. A clock behind that waits.
@@ -201,8 +210,12 @@ async fn record(
     worker: u16,
     holder: &str,
 ) -> Result<bool, StoreError> {
-    let last_ms = id_clock_ms() + i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
+    let last_ms = id_clock_ms() + millis(LEASE);
     connect::within(worker_lease::renew(connection, worker, holder, LEASE, last_ms)).await
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The clock that ids are made by, in milliseconds since 1970: the wall clock at the process's start,

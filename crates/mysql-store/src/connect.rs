@@ -54,6 +54,13 @@ pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
         Err(sqlx::Error::Configuration("the scheme is not mysql".into()))
     };
     let options = parsed.map_err(|source| StoreError::Url { what: "DATABASE_URL", source })?;
+    // The driver looks the host up with the brackets that an IPv6 address has in a URL.
+    let in_brackets = options.get_host().strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let bare = in_brackets.map(str::to_owned);
+    let options = match bare {
+        Some(host) => options.host(&host),
+        None => options,
+    };
     let options = options
         .statement_cache_capacity(STATEMENTS_CACHED)
         .charset("utf8mb4")

@@ -21,17 +21,21 @@ pub struct WorkerLease {
 
 /// Takes the lowest free worker number for `time`. Absent: all are taken.
 ///
+/// Numbers under which ids may have been made for a time after `reach_ms` (milliseconds since 1970) are
+/// passed over: their holder's clock was ahead, and the caller would wait until its own has come so far.
+///
 /// # Errors
 /// A statement fails.
 pub async fn take(
     connection: &mut MySqlConnection,
     holder: &str,
     time: Duration,
+    reach_ms: i64,
 ) -> Result<Option<WorkerLease>, StoreError> {
     // Processes that start at once add the same next number, and one of them gets it; each further
     // round means that another one has just got a number.
     for _ in 0..WORKERS {
-        match take_once(connection, holder, time).await {
+        match take_once(connection, holder, time, reach_ms).await {
             Ok(Some(lease)) => return Ok(Some(lease)),
             Ok(None) if count(connection).await? >= i64::from(WORKERS) => return Ok(None),
             Ok(None) => {}
@@ -53,6 +57,7 @@ async fn take_once(
     connection: &mut MySqlConnection,
     holder: &str,
     time: Duration,
+    reach_ms: i64,
 ) -> Result<Option<WorkerLease>, StoreError> {
     let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
     sqlx::query(
@@ -65,9 +70,10 @@ async fn take_once(
     .await
     .map_err(StoreError::query("add a worker number"))?;
     let free = sqlx::query(
-        "select worker, last_ms from worker_lease where until <= utc_timestamp(3) \
+        "select worker, last_ms from worker_lease where until <= utc_timestamp(3) and last_ms <= ? \
          order by worker limit 1 for update skip locked",
     )
+    .bind(reach_ms)
     .fetch_optional(&mut *transaction)
     .await
     .map_err(StoreError::query("find a worker number"))?;
