@@ -28,6 +28,9 @@ async fn a_coupon_is_announced_once_for_each_lead_time_and_a_restart_repeats_not
     test.insert(4, within(-1)).await;
     // Its whole life is shorter than the lead: it ends soon from its claim on.
     test.insert_claimed(5, now, within(20)).await;
+    // Nobody needs to be reminded of one that is used.
+    test.insert(7, within(25)).await;
+    test.use_up(7).await;
     let worker = test.start_with(leads([HOUR]));
     test.until_announced_up_to(SHARD, HOUR, at(1, 30)).await;
     worker.stop().await.unwrap();

@@ -150,6 +150,15 @@ impl Harness {
         verify::execute(&mut self.connection, &sql).await.unwrap();
     }
 
+    /// Its order uses a coupon.
+    pub(crate) async fn use_up(&mut self, id: i64) {
+        let sql = format!(
+            "update user_coupon set status = 1, version = version + 1, used_at = '2026-01-01', \
+             order_ref = 'order' where id = {id}"
+        );
+        verify::execute(&mut self.connection, &sql).await.unwrap();
+    }
+
     /// Waits until the announcements of a shard and lead time have come to exactly this coupon.
     pub(crate) async fn until_announced_up_to(&mut self, shard: u8, lead: u32, at: Cursor) {
         let reached = async {

@@ -8,6 +8,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use metrics::{counter, gauge, histogram};
 use redis_view::{Applied, Change, UserChanges, ViewError, ViewStore};
 use runtime::{Clock, Part};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ExpiryWakeUp, Message, Producer, TopicNames};
 use tracing::{error, warn};
@@ -30,6 +31,9 @@ const USERS_PER_CALL: usize = 64;
 
 /// Round trips under way at once: while the server answers one, the next is written.
 const CALLS_AT_ONCE: usize = 4;
+
+/// How often it is looked whether the topic has forgotten messages unread, although none has come since.
+const WHOLE_EVERY: Duration = Duration::from_secs(60);
 
 /// How long nothing has to come until there is no lag.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
@@ -60,7 +64,7 @@ impl Consume {
     ) -> anyhow::Result<()> {
         let mut rebalances = consumer.rebalances();
         let (mut positions, mut held) = (Positions::default(), Held::default());
-        let mut lags = false;
+        let (mut lags, mut look_at) = (false, Instant::now() + WHOLE_EVERY);
         loop {
             let batch = tokio::select! {
                 biased;
@@ -68,6 +72,15 @@ impl Consume {
                 // Partitions arrive while the next batch is waited for, so this has its own branch.
                 Ok(()) = rebalances.changed() => {
                     self.partitions.ready();
+                    look_at = Instant::now();
+                    continue;
+                }
+                () = tokio::time::sleep_until(look_at) => {
+                    look_at = Instant::now() + WHOLE_EVERY;
+                    let owned = rebalances.borrow().of(&self.names.user_coupon());
+                    if self.until_whole(&mut positions, &owned, stop).await.is_none() {
+                        break;
+                    }
                     continue;
                 }
                 () = held.due() => Vec::new(),
@@ -132,6 +145,34 @@ impl Consume {
         };
         positions.learn(&self.until_done(stop, committed).await?);
         Some(positions.gaps(batch))
+    }
+
+    /// Drops every view if the topic has forgotten messages unread; absent: stopped before that was known.
+    async fn until_whole(
+        &self,
+        positions: &mut Positions,
+        owned: &[i32],
+        stop: &CancellationToken,
+    ) -> Option<()> {
+        if owned.is_empty() {
+            return Some(());
+        }
+        let (group, topic) = (crate::group(&self.names), self.names.user_coupon());
+        // In this order: what is committed in between makes gaps fewer.
+        let look = || async {
+            let held = topic::topic_offsets(&self.brokers, &topic).await.context("offsets")?;
+            let committed = topic::committed_offsets(&self.brokers, &group, &topic).await;
+            anyhow::Ok((held, committed.context("committed offsets")?))
+        };
+        let (held, committed) = self.until_done(stop, look).await?;
+        positions.learn(&committed);
+        let gaps = positions.forgotten(owned, &held);
+        if !gaps.is_empty() {
+            let drop_all = || async { self.drop_all(&gaps).await.context("view") };
+            self.until_done(stop, drop_all).await?;
+            positions.skip(&gaps);
+        }
+        Some(())
     }
 
     /// Repeats an attempt until it succeeds, however long a server is down; absent: stopped before.

@@ -2,11 +2,12 @@
 //!
 //! A consumer whose offset is out of range begins again at the earliest message that is left, without
 //! a word. What was between is lost to every view that stood meanwhile; so each message must follow on
-//! from the one before it, and the first one of a partition from what the group has committed.
+//! from the one before it, and the first one of a partition from what the group has committed. And since
+//! no message need come at all, what the topic still holds is looked at too.
 
 use std::collections::HashMap;
 
-use topic::Message;
+use topic::{Message, PartitionOffsets};
 
 /// Of each partition, the offset of the next message.
 #[derive(Debug, Default)]
@@ -37,6 +38,21 @@ impl Positions {
             }
         }
         gaps
+    }
+
+    /// What the topic has forgotten unread of the partitions `owned`, by what it still holds.
+    pub(crate) fn forgotten(&self, owned: &[i32], held: &[PartitionOffsets]) -> Vec<Gap> {
+        let gap = |held: &PartitionOffsets| {
+            let from = self.next.get(&held.partition).copied().unwrap_or_default();
+            let is_gap = owned.contains(&held.partition) && held.start > from;
+            is_gap.then_some(Gap { partition: held.partition, from, to: held.start })
+        };
+        held.iter().filter_map(gap).collect()
+    }
+
+    /// Every view that stood has gone for these.
+    pub(crate) fn skip(&mut self, gaps: &[Gap]) {
+        self.next.extend(gaps.iter().map(|gap| (gap.partition, gap.to)));
     }
 
     /// What the group has committed, perhaps by another consumer that had the partition meanwhile.
@@ -87,6 +103,21 @@ mod tests {
         let found = positions.gaps(&batch(&[(0, 7), (1, 0), (1, 2)]));
         let gap = |partition, from, to| Gap { partition, from, to };
         assert_eq!(found, [gap(0, 5, 7), gap(1, 1, 2)]);
+    }
+
+    #[test]
+    fn what_is_forgotten_of_ones_own_partitions_is_a_gap_without_any_message() {
+        let held = |partition, start| PartitionOffsets { partition, start, end: start + 5 };
+        let held = [held(0, 5), held(1, 3), held(2, 9)];
+        let mut positions = Positions::default();
+        positions.pass(&batch(&[(0, 4), (2, 0)]));
+        let gap = |partition, from, to| Gap { partition, from, to };
+        assert_eq!(positions.forgotten(&[], &held), []);
+        let found = positions.forgotten(&[0, 1, 2], &held);
+        assert_eq!(found, [gap(1, 0, 3), gap(2, 1, 9)]);
+        positions.skip(&found);
+        assert_eq!(positions.forgotten(&[0, 1, 2], &held), []);
+        assert_eq!(positions.gaps(&batch(&[(0, 5), (1, 3), (2, 9)])), []);
     }
 
     #[test]

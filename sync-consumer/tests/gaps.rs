@@ -39,6 +39,21 @@ async fn messages_the_topic_forgot_cost_every_view_before_a_later_one_is_applied
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn messages_the_topic_forgot_cost_every_view_although_none_has_come_since() {
+    let test = Harness::new("quiet gap").await;
+    test.warm(USER).await;
+    let consumer = test.start();
+    test.send(&row(1, 70)).await;
+    test.caught_up().await;
+    consumer.stop().await.unwrap();
+    test.send(&used(1, 70)).await;
+    test.forget_messages().await;
+    let consumer = test.start();
+    test.until_no_view().await;
+    consumer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_group_without_offsets_on_a_topic_that_has_forgotten_trusts_no_view() {
     let test = Harness::new("new group").await;
     test.warm(USER).await;

@@ -205,6 +205,16 @@ impl Harness {
         assert!(starts.iter().all(|held| held.start == held.end), "{starts:?}");
     }
 
+    /// Waits until no user has a view.
+    pub(crate) async fn until_no_view(&self) {
+        let gone = async {
+            while !self.view.users().await.unwrap().is_empty() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        assert!(tokio::time::timeout(AT_LAST, gone).await.is_ok(), "a view is left");
+    }
+
     /// The members of a user's list, which must be trusted.
     pub(crate) async fn listed(&self, user: UserId) -> Vec<String> {
         let contents = self.view.contents(user).await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{CouponId, CouponStatus, TemplateId, UserId};
+use coupon::{CouponId, CouponStatus, TemplateId, UserId, limit::EXPIRY_SHARDS};
 use devstack::{Platform, PlatformOptions};
 use futures::future::join_all;
 use mysql_store::{
@@ -11,9 +11,12 @@ use mysql_store::{
     verify::{self as store, BULK_ROWS},
 };
 use pipeline_tests::{REST_MAX, World, until};
-use shopper::{Claimed, CouponQuery, NewTemplate, Shopper, Wish};
+use shopper::{Claimed, CouponQuery, NewTemplate, Shopper};
 use topic::{Event, TableReader, UserCouponRow, decode};
 use verifier::{Verdict, settled, verify};
+
+/// How long a coupon that nobody claimed has been there when it ends.
+const LIFE: TimeDelta = TimeDelta::days(1);
 
 /// How long a brief coupon is valid.
 const BRIEF_MS: i64 = 2_000;
@@ -91,7 +94,7 @@ async fn of_ten_thousand_uses_at_the_deadline_each_has_one_winner() {
     let mut answers = BTreeMap::new();
     for first in (1..=BULK_ROWS).step_by(LANES as usize) {
         let deadline = world.clock.now() + AHEAD;
-        insert_round(&mut connection, first, deadline).await;
+        insert(&mut connection, first..first + LANES, deadline, deadline - LIFE).await;
         let racers = racers.iter_mut().zip(first..);
         answers.extend(join_all(racers.map(|(racer, id)| racer.race(&world, id, deadline))).await);
     }
@@ -122,7 +125,7 @@ async fn a_worker_that_was_stopped_in_the_middle_and_wakes_flips_nothing_twice_o
     let bulk = TemplateId(0);
     world.until(bulk, |counts| counts.expired > BULK_ROWS / 10).await;
     world.platform.expiry_worker.pause().unwrap();
-    let mut other = second_worker(&world);
+    let mut other = another_worker(&world, "second");
     other.expiry_worker.start().await.unwrap();
     world.until(bulk, |counts| counts.expired == 3 * BULK_ROWS).await;
     // It wakes among deadlines that are about to come, and one that is not.
@@ -138,37 +141,6 @@ async fn a_worker_that_was_stopped_in_the_middle_and_wakes_flips_nothing_twice_o
     assert_eq!((counts.unused, counts.due), (BULK_ROWS, 0));
     let truth = statuses(&mut connection).await;
     assert_ended_once(&world, &truth).await;
-    world.end().await;
-}
-
-#[tokio::test]
-async fn the_sweep_finds_exactly_what_was_lost() {
-    let hasty = |options: PlatformOptions| {
-        options.with_env("SWEEP_SECONDS", "1").with_env("LOST_AFTER_SECONDS", "5")
-    };
-    let mut world = World::start_with("sweep", hasty).await;
-    let template = world.template(60, |new| NewTemplate { valid_for_ms: 500, ..new }).await;
-    let wave = |first: i64| (first..first + 30).map(|user| Wish::one(template, UserId(user)));
-    world.crowd().run(wave(1).collect()).await.unwrap();
-    world.until(template, |counts| counts.expired == 30).await;
-    until_swept(&world).await;
-    assert_eq!(finds(&world).await, 0, "nothing was lost so far");
-
-    // Without a consumer nobody tells of these, which changed a day ago.
-    world.platform.sync_consumer.stop().await.unwrap();
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
-    insert_bulk(&mut connection, 1, world.clock.now()).await;
-    world.until(TemplateId(0), |counts| counts.expired == BULK_ROWS).await;
-    assert_eq!(finds(&world).await, BULK_ROWS);
-
-    // What comes late, and what comes as it should, is no find.
-    world.platform.sync_consumer.start().await.unwrap();
-    world.crowd().run(wave(31).collect()).await.unwrap();
-    world.until(template, |counts| counts.expired == 60).await;
-    settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
-    until_swept(&world).await;
-    assert_eq!(finds(&world).await, BULK_ROWS);
-    assert_ended_once(&world, &statuses(&mut connection).await).await;
     world.end().await;
 }
 
@@ -198,17 +170,22 @@ async fn use_until_answered(shopper: &Shopper, id: CouponId) -> bool {
     }
 }
 
-/// [`LANES`] coupons with ids from `first` on, each of a user of its own, that end at `deadline`.
-async fn insert_round(connection: &mut MySqlConnection, first: i64, deadline: DateTime<Utc>) {
-    let moment = |at: DateTime<Utc>| at.format("'%F %T%.3f'").to_string();
-    let (claimed, deadline) = (moment(deadline - TimeDelta::days(1)), moment(deadline));
+/// Coupons of no claim, each of a user of its own who has its id, that end at `deadline`.
+pub(crate) async fn insert(
+    connection: &mut MySqlConnection,
+    ids: impl IntoIterator<Item = i64>,
+    deadline: DateTime<Utc>,
+    changed_at: DateTime<Utc>,
+) {
+    let [claimed, changed, until] =
+        [deadline - LIFE, changed_at, deadline].map(|at| at.format("'%F %T%.3f'").to_string());
     let row = |id: i64| {
-        let shard = id % 64;
+        let shard = id % EXPIRY_SHARDS;
         format!(
-            "({id}, 0, {id}, 1, {id}, 1, 0, 1, {shard}, {claimed}, {claimed}, {claimed}, {deadline})"
+            "({id}, 0, {id}, 1, {id}, 1, 0, 1, {shard}, {claimed}, {changed}, {claimed}, {until})"
         )
     };
-    let rows: Vec<String> = (first..first + LANES).map(row).collect();
+    let rows: Vec<String> = ids.into_iter().map(row).collect();
     let sql = format!(
         "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, \
          status, version, expiry_shard, claimed_at, changed_at, valid_from, valid_until) values {}",
@@ -248,30 +225,18 @@ async fn listed(world: &World, user: UserId) -> Option<usize> {
 
 /// Coupons of no claim, [`BULK_ROWS`] of them with ids and users from `first` on, that end at `deadline`.
 async fn insert_bulk(connection: &mut MySqlConnection, first: i64, deadline: DateTime<Utc>) {
-    store::insert_bulk(connection, first, deadline - TimeDelta::days(1)).await.unwrap();
+    store::insert_bulk(connection, first, deadline - LIFE).await.unwrap();
 }
 
-/// Another worker of the same platform, not started.
-fn second_worker(world: &World) -> Platform {
+/// One more worker of the same platform, not started; the platform's other processes never are.
+pub(crate) fn another_worker(world: &World, name: &str) -> Platform {
     let options = &world.platform.options;
-    let options = PlatformOptions { dir: options.dir.join("second"), ..options.clone() };
+    let options = PlatformOptions { dir: options.dir.join(name), ..options.clone() };
     Platform::prepare(world.scope.endpoints.clone(), options).unwrap()
 }
 
-async fn finds(world: &World) -> i64 {
-    world.sweep_finds().await as i64
-}
-
-/// Waits for two more sweeps: the first may be under way already.
-async fn until_swept(world: &World) {
-    let worker = &world.platform.expiry_worker;
-    let sweeps = async || worker.metric("expiry_worker_sweeps_total").await.unwrap_or(0.0);
-    let before = sweeps().await;
-    until(sweeps, |now| *now >= before + 2.0).await;
-}
-
 /// The offenders of an invariant, as the verifier would see them at `now`.
-async fn broken(world: &World, now: DateTime<Utc>, invariant: &str) -> Vec<String> {
+pub(crate) async fn broken(world: &World, now: DateTime<Utc>, invariant: &str) -> Vec<String> {
     let report = verify(&world.sources, None, now).await.unwrap();
     let outcome = report.outcomes.into_iter().find(|outcome| outcome.invariant == invariant);
     match outcome.unwrap().verdict {
@@ -281,7 +246,7 @@ async fn broken(world: &World, now: DateTime<Utc>, invariant: &str) -> Vec<Strin
 }
 
 /// Every coupon's status in MySQL.
-async fn statuses(connection: &mut MySqlConnection) -> BTreeMap<i64, CouponStatus> {
+pub(crate) async fn statuses(connection: &mut MySqlConnection) -> BTreeMap<i64, CouponStatus> {
     let mut statuses = BTreeMap::new();
     let mut after = 0;
     loop {
@@ -294,7 +259,7 @@ async fn statuses(connection: &mut MySqlConnection) -> BTreeMap<i64, CouponStatu
 
 /// Waits for rest: in MySQL and in the topic each coupon that ended did so once, by the law, and as one
 /// thing only.
-async fn assert_ended_once(world: &World, truth: &BTreeMap<i64, CouponStatus>) {
+pub(crate) async fn assert_ended_once(world: &World, truth: &BTreeMap<i64, CouponStatus>) {
     settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
     for invariant in ["I8", "I9", "I10", "I11", "I12"] {
         assert_eq!(broken(world, world.clock.now(), invariant).await, [""; 0], "{invariant}");

@@ -4,17 +4,24 @@
 use std::fs;
 
 use chrono::{DateTime, Utc};
-use coupon::{CouponId, TemplateId, UserId};
+use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use devstack::{FakeClock, Options, Process, Servers, TestServers, project_root};
 use mysql_store::{connect, verify as store};
 use pipeline_tests::{REST_MAX, World, until};
 use shopper::{Claimed, CouponQuery, NewTemplate, Shopper};
+use topic::{Event, UserCouponRow};
 use verifier::settled;
 
 use crate::expiry::{events, is_early};
 
 /// How far a clock is off.
 const DAY: i64 = 24 * 60 * 60;
+
+/// So little that a worker goes on, although it does not call itself ready: the limit is two seconds.
+const LITTLE_MS: i64 = 1_800;
+
+/// So much that it stops, also where the way to MySQL, which is counted for the clocks, takes long.
+const MUCH_MS: i64 = 3_000;
 
 /// How long tokens are good: longer than any clock is off.
 const TOKEN_DAYS: i64 = 3;
@@ -69,8 +76,7 @@ async fn a_worker_that_is_a_little_ahead_flips_nothing_before_mysqls_clock_says_
     let clock = FakeClock::new(&world.platform.options.dir.join("worker-clock")).unwrap();
     clock.give(&mut world.platform.expiry_worker);
     world.platform.expiry_worker.restart().await.unwrap();
-    // Just so much that it goes on, although it does not call itself ready.
-    clock.set_millis(1_800).unwrap();
+    clock.set_millis(LITTLE_MS).unwrap();
     let brief = world.template(20, |new| NewTemplate { valid_for_ms: 3_000, ..new }).await;
     for user in 1..=20 {
         claim(&user_of(&world, user), brief).await;
@@ -79,6 +85,56 @@ async fn a_worker_that_is_a_little_ahead_flips_nothing_before_mysqls_clock_says_
     settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
     let early: Vec<_> = events(&world).await.into_iter().filter(is_early).collect();
     assert_eq!(early, []);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_a_little_behind_flips_nothing_before_its_own_clock_says_so() {
+    let mut world = World::start("worker behind").await;
+    let clock = FakeClock::new(&world.platform.options.dir.join("worker-clock")).unwrap();
+    clock.give(&mut world.platform.expiry_worker);
+    world.platform.expiry_worker.restart().await.unwrap();
+    clock.set_millis(-LITTLE_MS).unwrap();
+    let brief = world.template(20, |new| NewTemplate { valid_for_ms: 1_000, ..new }).await;
+    for user in 1..=20 {
+        claim(&user_of(&world, user), brief).await;
+    }
+    world.until(brief, |counts| counts.expired == 20).await;
+    settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
+    // MySQL counts in whole seconds in its binlog.
+    let early = |event: &Event<UserCouponRow>| {
+        let row = event.after.as_ref().unwrap();
+        let ended = row.status == CouponStatus::Expired.code();
+        ended && event.source.ts_ms + 999 < row.valid_until + LITTLE_MS
+    };
+    let early: Vec<_> = events(&world).await.into_iter().filter(early).collect();
+    assert_eq!(early, []);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn beyond_two_seconds_of_skew_flipping_stops_while_serving_goes_on_and_below_it_comes_back() {
+    let mut world = World::start("skew limit").await;
+    let clock = FakeClock::new(&world.platform.options.dir.join("worker-clock")).unwrap();
+    clock.give(&mut world.platform.expiry_worker);
+    world.platform.expiry_worker.restart().await.unwrap();
+    let sale = Sale::open(&world).await;
+    for (user, sign) in [(1, 1), (2, -1)] {
+        let shopper = user_of(&world, user);
+        clock.set_millis(sign * MUCH_MS).unwrap();
+        until_flipping(&world, false).await;
+        assert_says_so(&world.platform.expiry_worker).await;
+        let [_, kept, ended] = sale.serve(&shopper).await;
+        sale.until_ended(&world, &shopper, ended).await;
+        assert_shown(&shopper, &[kept]).await;
+        assert_eq!(world.count(sale.brief).await.expired, user - 1, "the worker does not flip");
+        clock.set_millis(sign * LITTLE_MS).unwrap();
+        until_flipping(&world, true).await;
+        world.until(sale.brief, |counts| counts.expired == user).await;
+    }
+    clock.set(0).unwrap();
+    kill_and_start(&mut world.platform.expiry_worker).await;
+    world.assert_sound(None).await;
     world.end().await;
 }
 

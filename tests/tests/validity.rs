@@ -16,6 +16,10 @@ use verifier::Record;
 const ROWS: u32 = 10_000;
 /// How long a crowd's user tries.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A life that is put off before it ends: longer than it takes to follow, many times over.
+const OLD_LIFE: TimeDelta = TimeDelta::seconds(10);
+/// And what it becomes.
+const NEW_LIFE: TimeDelta = TimeDelta::seconds(14);
 
 async fn patch(world: &World, template: TemplateId, body: &Value) -> Answer {
     let request = world.api().operator(Method::PATCH, &format!("/v1/templates/{template}"));
@@ -250,6 +254,42 @@ async fn a_change_that_cannot_be_is_refused_and_the_same_change_again_is_the_sam
     world.api().turn(template, "end").await.unwrap();
     let ended = refusal(&world, template, &json!({ "version": 5, "valid_for_ms": 5 })).await;
     assert_eq!(ended, (409, "FIELD_NOT_EDITABLE".to_owned()));
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn coupons_whose_end_is_put_off_outlive_the_old_one_and_end_once_at_the_new_one() {
+    let world = World::start("validity put off").await;
+    let soon = |new| NewTemplate { valid_for_ms: OLD_LIFE.num_milliseconds(), ..new };
+    let template = world.template(20, soon).await;
+    world.warm_views(1..6).await;
+    world.crowd().run(wave(template, 1..21)).await.unwrap();
+    let body = json!({ "valid_for_ms": NEW_LIFE.num_milliseconds(), "issued_coupons": "follow" });
+    change(&world, template, body).await;
+    until_followed(&world, template).await;
+    let rows = coupons(&world, template).await;
+    let follows = |row: &UserCoupon| {
+        (row.status, row.valid_until) == (CouponStatus::Unused, row.claimed_at + NEW_LIFE)
+    };
+    assert!(rows.len() == 20 && rows.iter().all(follows), "before the old end: {rows:?}");
+
+    // The timers that were set for it go off, and find nothing.
+    let old_end = rows.iter().map(|row| row.claimed_at + OLD_LIFE).max().unwrap();
+    until(async || world.clock.now(), |now| *now > old_end + TimeDelta::milliseconds(500)).await;
+    let counts = world.count(template).await;
+    assert_eq!((counts.unused, counts.due), (20, 0));
+    for user in 1..6 {
+        let listed = world.api().shopper(UserId(user)).unwrap().all_coupons().await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert!(listed[0].valid_until > old_end + TimeDelta::seconds(1), "{listed:?}");
+    }
+    world.until(template, |counts| counts.expired == 20).await;
+    for row in coupons(&world, template).await {
+        let ended = (row.status, row.version, row.valid_until);
+        assert_eq!(ended, (CouponStatus::Expired, 3, row.claimed_at + NEW_LIFE), "{row:?}");
+        assert!(row.changed_at >= row.valid_until, "{row:?}");
+    }
     world.assert_sound(None).await;
     world.end().await;
 }

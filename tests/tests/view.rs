@@ -1,6 +1,8 @@
 //! "My coupons" while its Redis loses keys: every answer holds what was committed before the coupon that
 //! it was asked `after`, and none shows a coupon that was used or had ended before.
 
+use std::collections::HashSet;
+
 use coupon::UserId;
 use devstack::{OwnView, TestServers};
 use fastrand::Rng;
@@ -21,10 +23,17 @@ const MEMORY: &str = "4mb";
 const JUNK: usize = 200;
 /// Views are rebuilt more often than this: some losses hit none.
 const REBUILDS: f64 = 10.0;
+/// Redis tells of each key that it evicts (`e`), by what happened to it (`E`).
+const TELL_EVICTIONS: [&str; 2] = ["--notify-keyspace-events", "Ee"];
+/// Where it tells, in its only database.
+const EVICTIONS: &str = "__keyevent@0__:evicted";
+/// No key: said on the same channel when all has been written that crowds out.
+const WRITTEN: &str = "all-is-written";
 
 #[tokio::test]
 async fn whatever_the_view_loses_each_answer_is_whole_and_shows_nothing_that_ended() {
-    let server = OwnView::start("readers", &["--maxmemory", MEMORY]).await.unwrap();
+    let settings = ["--maxmemory", MEMORY, TELL_EVICTIONS[0], TELL_EVICTIONS[1]];
+    let server = OwnView::start("readers", &settings).await.unwrap();
     let servers = TestServers::shared().with_view(&server.url());
     let world = World::start_on(&servers, "readers", |options| options).await;
     let seed = fastrand::u64(..);
@@ -38,12 +47,23 @@ async fn whatever_the_view_loses_each_answer_is_whole_and_shows_nothing_that_end
     };
     let ((server, happened), answers) =
         beside_readers(&world, &progress, seed, REBUILDS, losses.lose()).await;
-    println!("{answers}; {happened}");
+    println!("{answers}; {happened:?}");
     // The verifier's own connection broke with the last restart, and is made anew.
     until(async || world.sources.view.users().await.is_ok(), |there| *there).await;
     world.assert_sound(None).await;
     world.end().await;
     drop(server);
+}
+
+/// What was lost, by kind.
+#[derive(Debug, Default)]
+struct Lost {
+    /// Keys deleted: the list alone, the coupons alone, both together.
+    deleted: [i64; 3],
+    /// Keys evicted, those that crowd out among them, as `INFO` counts them.
+    evicted: i64,
+    /// Keys of views evicted, as the server told of each.
+    views_evicted: usize,
 }
 
 /// Everything that a view's Redis may lose.
@@ -56,23 +76,28 @@ struct Losses<'a> {
 
 impl Losses<'_> {
     /// Loses them in turn; returns the server, and what happened.
-    async fn lose(mut self) -> (OwnView, String) {
-        let (mut keys_lost, mut evicted, mut views_evicted) = (0, 0, 0);
+    async fn lose(mut self) -> (OwnView, Lost) {
+        let (mut lost, mut deletions) = (Lost::default(), 0);
         for turn in 0..LOSSES {
             self.progress.until_more_answers().await;
             match turn % 6 {
                 0 | 2 => {
                     let user = UserId(self.rng.i64(1..=USERS));
-                    let keys = [keys::list, keys::coupons].map(|key| key(&self.prefix, user));
-                    // One of them, or both.
-                    let which = self.rng.usize(0..3);
-                    let lost = if which == 2 { keys.join(" ") } else { keys[which].clone() };
-                    keys_lost += self.number(&format!("DEL {lost}")).await;
+                    let keys = self.keys_of(user);
+                    // One of them, the other, both: each as often.
+                    let which = deletions % 3;
+                    deletions += 1;
+                    let keys = if which == 2 { keys.join(" ") } else { keys[which].clone() };
+                    // It may be cold just now, from the loss before.
+                    let delete = async || self.number(&format!("DEL {keys}")).await;
+                    lost.deleted[which] += until(delete, |deleted| *deleted > 0).await;
                 }
                 1 | 3 => {
-                    let (all, views) = self.crowd_out().await;
-                    evicted += all;
-                    views_evicted += views;
+                    let before = self.evicted().await;
+                    // What lies there longest goes first, and views are read all the time.
+                    let crowd_out = async || self.crowd_out().await;
+                    lost.views_evicted += until(crowd_out, |views| *views > 0).await;
+                    lost.evicted += self.evicted().await - before;
                 }
                 4 => drop(self.send("FLUSHALL").await),
                 _ => {
@@ -81,27 +106,39 @@ impl Losses<'_> {
                 }
             }
         }
-        assert!(keys_lost > 0 && evicted > 0, "{keys_lost} {evicted}");
-        let happened = format!(
-            "{keys_lost} keys deleted, {evicted} evicted ({views_evicted} of views, at least)"
-        );
-        (self.server, happened)
+        // Nothing is proved by losses that hit nothing.
+        let Lost { deleted, evicted, views_evicted } = &lost;
+        assert!(deleted.iter().all(|keys| *keys > 0), "{lost:?}");
+        assert!(*views_evicted > 0 && *evicted >= *views_evicted as i64, "{lost:?}");
+        (self.server, lost)
     }
 
-    /// Fills the memory, and tells how many keys were evicted for it, and how many of the users' were
-    /// not there again at once.
-    async fn crowd_out(&mut self) -> (i64, i64) {
+    /// Fills the memory with what is new, and tells how many keys of views were evicted for it.
+    async fn crowd_out(&self) -> usize {
+        let old: Vec<_> = (0..JUNK).map(|number| format!("junk:{number}")).collect();
+        self.send(&format!("DEL {}", old.join(" "))).await;
+        let mut told = self.listen().await;
         let junk = "x".repeat(20_000);
-        let keys = (1..=USERS).flat_map(|user| {
-            [keys::list, keys::coupons].map(|key| key(&self.prefix, UserId(user)))
-        });
-        let exist = format!("EXISTS {}", keys.collect::<Vec<_>>().join(" "));
-        let (before, views_before) = (self.evicted().await, self.number(&exist).await);
-        for number in 0..JUNK {
-            self.send(&format!("SET junk:{number} {junk}")).await;
+        for key in old {
+            self.send(&format!("SET {key} {junk}")).await;
         }
-        let views = views_before - self.number(&exist).await;
-        (self.evicted().await - before, views.max(0))
+        self.send(&format!("PUBLISH {EVICTIONS} {WRITTEN}")).await;
+        let views: HashSet<_> = (1..=USERS).flat_map(|user| self.keys_of(UserId(user))).collect();
+        let told = read_until(&mut told, WRITTEN).await;
+        told.lines().filter(|line| views.contains(*line)).count()
+    }
+
+    /// A connection on which the server tells of evictions from now on.
+    async fn listen(&self) -> TcpStream {
+        let mut redis = TcpStream::connect(self.server.server.address()).await.unwrap();
+        redis.write_all(format!("SUBSCRIBE {EVICTIONS}\r\n").as_bytes()).await.unwrap();
+        // It ends with how many channels are listened to.
+        read_until(&mut redis, ":1\r\n").await;
+        redis
+    }
+
+    fn keys_of(&self, user: UserId) -> [String; 2] {
+        [keys::list, keys::coupons].map(|key| key(&self.prefix, user))
     }
 
     async fn evicted(&self) -> i64 {
@@ -124,4 +161,16 @@ impl Losses<'_> {
         assert!(!answer.starts_with('-'), "{command:.40}: {answer}");
         answer
     }
+}
+
+/// What comes on a connection, up to these words.
+async fn read_until(redis: &mut TcpStream, words: &str) -> String {
+    let mut all = String::new();
+    let mut some = vec![0; 64 * 1024];
+    while !all.contains(words) {
+        let length = redis.read(&mut some).await.unwrap();
+        assert!(length > 0, "the connection ended: {all:.400}");
+        all.push_str(&String::from_utf8_lossy(&some[..length]));
+    }
+    all
 }

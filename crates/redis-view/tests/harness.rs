@@ -100,6 +100,7 @@ impl TestView {
         Costs {
             list_reads: calls("zrevrange") + calls("zrangebyscore") + calls("zrevrangebyscore"),
             hash_reads: calls("hget") + calls("hmget"),
+            script_calls: calls("evalsha"),
             bytes_sent: info.get("total_net_output_bytes").unwrap_or_default(),
         }
     }
@@ -126,6 +127,7 @@ impl TestView {
 pub(crate) struct Costs {
     pub(crate) list_reads: u64,
     pub(crate) hash_reads: u64,
+    pub(crate) script_calls: u64,
     pub(crate) bytes_sent: u64,
 }
 

@@ -9,7 +9,8 @@ use std::{
 };
 
 use coupon::{CouponId, UserId};
-use redis_view::{MyCouponsError, Origin, PageRequest, ViewReader};
+use devstack::{OwnView, TestServers};
+use redis_view::{CHANGES_PER_CALL, MyCouponsError, Origin, PageRequest, ViewReader};
 
 use crate::harness::{TestView, USER, first, unused, used};
 
@@ -68,6 +69,57 @@ async fn rebuilds_of_many_users_are_bounded_and_everybody_is_answered() {
     }
     let most = most.load(Ordering::SeqCst);
     assert!((2..=8).contains(&most), "{most} at a time");
+}
+
+/// The server runs one script at a time: who has ten thousand coupons must not keep it for as many.
+#[tokio::test]
+async fn a_cold_list_of_ten_thousand_is_rebuilt_in_steps_between_which_others_are_answered() {
+    const COUPONS: i64 = 10_000;
+    /// Scripts of a rebuild beside those that load: two looks at the view, begin, complete; and once more
+    /// each of the four that the server has to be given first.
+    const OTHER_SCRIPTS: u64 = 8;
+    let name = TestServers::shared().scope("cold ten thousand").database;
+    let server = OwnView::start(&name, &[]).await.unwrap();
+    let view = TestView::on(server.url(), String::new()).await;
+    let (reader, neighbour) =
+        (ViewReader::new(view.store.clone()), ViewReader::new(view.another().await));
+    let all: Vec<_> = (1..=COUPONS).map(unused).collect();
+    let rows = async || Ok::<_, Infallible>(all.clone());
+    let own = async || Ok::<_, Infallible>(vec![unused(1)]);
+    let before = view.costs().await;
+    let answer = reader.my_coupons(USER, &first(100), rows).await.unwrap();
+    let newest = |count: i64| (0..count).map(|place| unused(COUPONS - place).coupon);
+    assert_eq!(answer.origin, Origin::Rebuild);
+    assert_eq!(answer.page.coupons, newest(100).collect::<Vec<_>>());
+    let steps = view.costs().await.script_calls - before.script_calls;
+    let loads = (COUPONS as u64).div_ceil(CHANGES_PER_CALL as u64);
+    assert!(
+        (loads..=loads + OTHER_SCRIPTS).contains(&steps),
+        "{steps} scripts, {loads} of them load"
+    );
+
+    // Once more, beside somebody who looks at a short list all the time.
+    view.store.drop_view(USER).await.unwrap();
+    neighbour.my_coupons(UserId(8), &first(100), own).await.unwrap();
+    let mut answered = 0;
+    let look_on = async {
+        loop {
+            let answer = neighbour.my_coupons(UserId(8), &first(100), own).await.unwrap();
+            assert_eq!(answer.origin, Origin::View);
+            answered += 1;
+        }
+    };
+    let request = first(100);
+    let answer = tokio::select! {
+        answer = reader.my_coupons(USER, &request, rows) => answer.unwrap(),
+        () = look_on => unreachable!("it looks on for ever"),
+    };
+    assert_eq!(answer.origin, Origin::Rebuild);
+    assert!(answered >= 10, "{answered} answers to others during {loads} steps");
+    let next = PageRequest { cursor: answer.page.next, ..first(100) };
+    let answer = reader.my_coupons(USER, &next, rows).await.unwrap();
+    assert_eq!(answer.origin, Origin::View);
+    assert_eq!(answer.page.coupons, newest(200).skip(100).collect::<Vec<_>>());
 }
 
 #[tokio::test]

@@ -1,0 +1,80 @@
+//! Several expiry workers: the group deals all shards out among them, each ends the coupons of its own, and
+//! one that dies leaves its shards to the others.
+
+use chrono::TimeDelta;
+use coupon::{TemplateId, limit::EXPIRY_SHARDS};
+use devstack::{Platform, Process};
+use mysql_store::connect;
+use pipeline_tests::{World, until};
+
+use crate::expiry::{another_worker, assert_ended_once, insert, statuses};
+
+/// Coupons of each shard in one round.
+const OF_EACH: i64 = 10;
+/// Coupons of a round.
+const ROUND: i64 = OF_EACH * EXPIRY_SHARDS;
+/// From a round's beginning to the end of its coupons: they are told of before.
+const AHEAD: TimeDelta = TimeDelta::seconds(1);
+/// The template of coupons that nobody claimed.
+const NO_SALE: TemplateId = TemplateId(0);
+
+#[tokio::test]
+async fn workers_share_all_shards_each_ends_its_own_coupons_and_a_dead_ones_go_to_the_others() {
+    let world = World::start("workers").await;
+    let mut others = vec![another_worker(&world, "second"), another_worker(&world, "third")];
+    for other in &mut others {
+        other.expiry_worker.start().await.unwrap();
+    }
+    let shared = until_shared(&world, &others).await;
+    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    // Users are ids here: a shard is a user's id modulo their number.
+    let now = world.clock.now();
+    insert(&mut connection, 1..=ROUND, now + AHEAD, now).await;
+    world.until(NO_SALE, |counts| counts.expired == ROUND).await;
+    assert_eq!(figures(&world, &others, "expiry_worker_shards").await, shared, "nobody has left");
+    let own: Vec<i64> = shared.iter().map(|shards| shards * OF_EACH).collect();
+    // Each flip is counted a moment after it can be seen.
+    until(async || flips(&world, &others).await, |flips| *flips == own).await;
+
+    // The next ones end while nobody has the shards of the dead one.
+    let mut dead = others.remove(0);
+    dead.expiry_worker.kill().unwrap();
+    let now = world.clock.now();
+    insert(&mut connection, ROUND + 1..=ROUND * 2, now + AHEAD, now).await;
+    until_shared(&world, &others).await;
+    world.until(NO_SALE, |counts| counts.expired == ROUND * 2).await;
+    let all = own[0] + own[2] + ROUND;
+    until(async || flips(&world, &others).await.iter().sum::<i64>(), |sum| *sum == all).await;
+    assert_ended_once(&world, &statuses(&mut connection).await).await;
+    drop(connection);
+    for other in &mut others {
+        other.expiry_worker.stop().await.unwrap();
+    }
+    world.end().await;
+}
+
+/// Waits until every worker has shards, and all are somebody's; how many each has.
+async fn until_shared(world: &World, others: &[Platform]) -> Vec<i64> {
+    let held = async || figures(world, others, "expiry_worker_shards").await;
+    let is_shared = |held: &Vec<i64>| {
+        held.iter().all(|shards| *shards > 0) && held.iter().sum::<i64>() == EXPIRY_SHARDS
+    };
+    until(held, is_shared).await
+}
+
+/// How many coupons each has flipped.
+async fn flips(world: &World, others: &[Platform]) -> Vec<i64> {
+    figures(world, others, "expiry_worker_flips_total").await
+}
+
+/// What a metric says of each worker, the platform's own first.
+async fn figures(world: &World, others: &[Platform], name: &str) -> Vec<i64> {
+    let others = others.iter().map(|other| &other.expiry_worker);
+    let workers: Vec<&Process> =
+        [&world.platform.expiry_worker].into_iter().chain(others).collect();
+    let mut figures = Vec::new();
+    for worker in workers {
+        figures.push(worker.metric(name).await.unwrap_or(0.0) as i64);
+    }
+    figures
+}

@@ -1,0 +1,70 @@
+//! A list as long as nobody's should be, and nothing forbids: it is paged whole, each coupon once and all
+//! in one order, while its view is lost again and again. (`./dev bench view` says how long a page takes.)
+
+use std::cmp::Reverse;
+
+use coupon::{UserId, limit::QUANTITY_MAX};
+use mysql_store::{connect, snapshot};
+use pipeline_tests::World;
+use shopper::{CouponQuery, NewTemplate, Wish};
+
+/// Coupons of one user.
+const COUPONS: i64 = 10_000;
+/// Coupons of a page: the most that may be asked for.
+const PAGE: u32 = 100;
+/// Pages from one loss of the view to the next: most are answered from it.
+const LOSE_EVERY: usize = 9;
+/// Coupons read from MySQL at once: all there are.
+const ROWS: u32 = 20_000;
+const USER: UserId = UserId(7);
+
+#[tokio::test]
+async fn ten_thousand_coupons_of_one_user_are_paged_whole_while_their_view_is_lost_again_and_again()
+{
+    let world = World::start("ten thousand").await;
+    let many = |new| NewTemplate { per_user_limit: 0, max_per_claim: QUANTITY_MAX, ..new };
+    let template = world.template(COUPONS, many).await;
+    let wish = |number: i64| Wish {
+        quantity: QUANTITY_MAX,
+        ..Wish::one(template, USER).with_key(format!("key-{number}"))
+    };
+    let claims = COUPONS / i64::from(QUANTITY_MAX);
+    let run = world.crowd().run((0..claims).map(wish).collect()).await.unwrap();
+    assert_eq!((run.given_up, world.count(template).await.unused), (0, COUPONS));
+
+    let shopper = world.api().shopper(USER).unwrap();
+    let mut query = CouponQuery { limit: Some(PAGE), ..CouponQuery::default() };
+    let (mut listed, mut losses) = (Vec::new(), 0);
+    for number in 0.. {
+        if number % LOSE_EVERY == 0 {
+            world.sources.view.drop_view(USER).await.unwrap();
+            losses += 1;
+        }
+        // Also a page that has to wait for a rebuild is an answer, and no "try again".
+        let page = shopper.coupons(&query).await.unwrap();
+        listed.extend(page.data);
+        query.cursor = page.next_cursor;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut rows = snapshot::user_coupon_after(&mut connection, 0, ROWS).await.unwrap();
+    // The list's order: the latest claim first, and those of one millisecond by their members' bytes.
+    rows.sort_by_cached_key(|row| {
+        Reverse((row.claimed_at, format!("{}_{}", row.template_id, row.id)))
+    });
+    let expected: Vec<_> = rows.iter().map(|row| (row.id, row.valid_until)).collect();
+    let shown: Vec<_> = listed.iter().map(|coupon| (coupon.id, coupon.valid_until)).collect();
+    assert_eq!(shown.len(), expected.len());
+    assert!(shown == expected, "the pages are not MySQL's rows in their order");
+
+    let api = &world.platform.apis[0];
+    let rebuilds = api.metric("api_my_coupons_total{origin=\"rebuild\"}").await.unwrap();
+    let from_view = api.metric("api_my_coupons_total{origin=\"view\"}").await.unwrap();
+    // Nothing is proved by pages of one kind.
+    assert!(rebuilds >= f64::from(losses) && from_view > rebuilds, "{rebuilds} {from_view}");
+    drop(connection);
+    world.assert_sound(Some(&run.history)).await;
+    world.end().await;
+}
