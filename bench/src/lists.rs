@@ -1,7 +1,8 @@
-//! Requests a second for "my coupons", beside a bare route with the same reads; and rebuilds a second,
-//! when every view is gone at once.
+//! Requests a second for "my coupons", beside a bare route with the same reads; rebuilds a second, when
+//! every view is gone at once; and how long the pages of one user take who has very many coupons.
 
 use std::{
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -9,10 +10,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use chrono::TimeDelta;
-use coupon::UserId;
-use shopper::{Api, Crowd, NewTemplate, Shopper, Wish};
+use coupon::{TemplateId, UserId, limit::QUANTITY_MAX};
+use serde::Serialize;
+use shopper::{Api, CouponQuery, Crowd, Latency, NewTemplate, Shopper, Wish};
 use tokio::{task::JoinSet, time::Instant};
 use verifier::settled;
 
@@ -32,6 +34,14 @@ const TURN: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the platform may take to come to rest before.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// Two users whose pages are timed, and how many coupons they have: a list that people have, and one that
+/// nobody should have but nothing forbids.
+const SHORT: (UserId, u32) = (UserId(3_000_000), 10);
+const LONG: (UserId, u32) = (UserId(3_000_001), 10_000);
+/// Coupons of a timed page: so few that the short list has a last page too, and both pages are alike.
+const PAGE: u32 = 5;
+/// How often each page is timed.
+const REPETITIONS: u32 = 50;
 
 /// What was measured.
 #[derive(Debug)]
@@ -78,6 +88,189 @@ pub async fn measure(stage: &Stage) -> Result<Lists> {
     let bare_per_s = f64::midpoint(for_a_turn(&bare).await?, for_a_turn(&bare).await?);
     let per_s = f64::midpoint(ours_first, for_a_turn(&ours).await?);
     Ok(Lists { per_s, bare_per_s, rebuilds_per_s })
+}
+
+/// How long pages of the two lists take.
+#[derive(Debug)]
+pub struct Pages {
+    /// Of the short list.
+    pub short: List,
+    /// Of the long one.
+    pub long: List,
+    /// The short list's first page while the long one is rebuilt again and again.
+    pub beside_rebuilds: Latency,
+    /// The most memory that the api has held, in MiB, before the long list was rebuilt and after.
+    pub api_peak_mib: [f64; 2],
+}
+
+/// How long pages of one list take.
+#[derive(Debug)]
+pub struct List {
+    /// How many coupons it has.
+    pub coupons: u32,
+    /// The first page, when the view is gone: it is rebuilt before the answer.
+    pub cold: Latency,
+    /// The first page, from the view.
+    pub first: Latency,
+    /// The last page, from the view.
+    pub last: Latency,
+}
+
+/// The same for the JSON.
+#[derive(Debug, Serialize)]
+pub struct ListFigures {
+    coupons: u32,
+    first_cold_p50_ms: f64,
+    first_cold_p99_ms: f64,
+    first_p50_ms: f64,
+    first_p99_ms: f64,
+    last_p50_ms: f64,
+    last_p99_ms: f64,
+}
+
+impl List {
+    /// Its figures for the JSON.
+    pub fn figures(&self) -> ListFigures {
+        ListFigures {
+            coupons: self.coupons,
+            first_cold_p50_ms: self.cold.ms(0.5),
+            first_cold_p99_ms: self.cold.ms(0.99),
+            first_p50_ms: self.first.ms(0.5),
+            first_p99_ms: self.first.ms(0.99),
+            last_p50_ms: self.last.ms(0.5),
+            last_p99_ms: self.last.ms(0.99),
+        }
+    }
+}
+
+/// Times pages of a short and of a long list, one request at a time.
+///
+/// # Errors
+/// The platform fails, a page is not what it should be, or one was not answered by what it should be.
+pub async fn time_pages(stage: &Stage) -> Result<Pages> {
+    let new = NewTemplate {
+        per_user_limit: 0,
+        max_per_claim: QUANTITY_MAX,
+        ..NewTemplate::simple(
+            "Pages",
+            i64::from(SHORT.1 + LONG.1),
+            stage.clock.now(),
+            TimeDelta::hours(1),
+        )
+    };
+    let template = stage.api.publish_new(&new).await?.id;
+    for (user, coupons) in [SHORT, LONG] {
+        give(stage, template, user, coupons).await?;
+    }
+    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    let (short, long) = (stage.api.shopper(SHORT.0)?, stage.api.shopper(LONG.0)?);
+    let short_list = time_list(stage, &short, SHORT.1).await?;
+    let before = api_peak_mib(stage)?;
+    let long_list = time_list(stage, &long, LONG.1).await?;
+    let beside_rebuilds = time_beside_rebuilds(stage, &short, &long).await?;
+    let api_peak_mib = [before, api_peak_mib(stage)?];
+    Ok(Pages { short: short_list, long: long_list, beside_rebuilds, api_peak_mib })
+}
+
+/// Claims coupons for a user, as many at once as one claim may ask for.
+async fn give(stage: &Stage, template: TemplateId, user: UserId, coupons: u32) -> Result<()> {
+    let quantity = QUANTITY_MAX.min(coupons);
+    ensure!(coupons.is_multiple_of(quantity), "claims of {quantity} do not make {coupons}");
+    let wish = |number: u32| Wish {
+        quantity,
+        ..Wish::one(template, user).with_key(format!("pages-{number}"))
+    };
+    let crowd = Crowd::new(vec![stage.api.clone()], CONNECTIONS, PATIENCE);
+    let run = crowd.run((0..coupons / quantity).map(wish).collect()).await?;
+    ensure!(run.given_up == 0, "{} claims without an answer", run.given_up);
+    Ok(())
+}
+
+async fn time_list(stage: &Stage, shopper: &Shopper, coupons: u32) -> Result<List> {
+    let rebuilt_before = rebuilds(stage).await?;
+    let mut cold = Latency::default();
+    for _ in 0..REPETITIONS {
+        stage.sources.view.drop_view(shopper.user()).await?;
+        cold.record(time_page(shopper, &first_page()).await?);
+    }
+    // Others have no views that are made anew meanwhile.
+    let rebuilt = rebuilds(stage).await? - rebuilt_before;
+    ensure!(rebuilt >= f64::from(REPETITIONS), "only {rebuilt} of the views were rebuilt");
+    let last_page = find_last_page(shopper, coupons).await?;
+    let (mut first, mut last) = (Latency::default(), Latency::default());
+    for _ in 0..REPETITIONS {
+        first.record(time_page(shopper, &first_page()).await?);
+        last.record(time_page(shopper, &last_page).await?);
+    }
+    let rebuilt_warm = rebuilds(stage).await? - rebuilt_before - rebuilt;
+    ensure!(rebuilt_warm < 1.0, "{rebuilt_warm} of the warm views were not there");
+    Ok(List { coupons, cold, first, last })
+}
+
+/// Times a neighbour's first page while a long list is rebuilt as often as it can be, one at a time.
+async fn time_beside_rebuilds(
+    stage: &Stage,
+    neighbour: &Shopper,
+    long: &Shopper,
+) -> Result<Latency> {
+    let mut beside = Latency::default();
+    let rebuild = async {
+        for _ in 0..REPETITIONS {
+            stage.sources.view.drop_view(long.user()).await?;
+            time_page(long, &first_page()).await?;
+        }
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        rebuilt = rebuild => rebuilt?,
+        never = look_on(neighbour, &mut beside) => match never? {},
+    }
+    Ok(beside)
+}
+
+/// Looks at the first page again and again.
+async fn look_on(shopper: &Shopper, latency: &mut Latency) -> Result<Infallible> {
+    loop {
+        latency.record(time_page(shopper, &first_page()).await?);
+    }
+}
+
+fn first_page() -> CouponQuery {
+    CouponQuery { limit: Some(PAGE), ..CouponQuery::default() }
+}
+
+/// Asks for a page that must be full; how long the answer took.
+async fn time_page(shopper: &Shopper, query: &CouponQuery) -> Result<Duration> {
+    let began = Instant::now();
+    let page = shopper.coupons(query).await?;
+    let took = began.elapsed();
+    ensure!(page.data.len() == PAGE as usize, "a page of {} coupons", page.data.len());
+    Ok(took)
+}
+
+/// Walks a list of so many coupons to its last page.
+async fn find_last_page(shopper: &Shopper, coupons: u32) -> Result<CouponQuery> {
+    let (mut query, mut seen) = (first_page(), 0);
+    loop {
+        let page = shopper.coupons(&query).await?;
+        seen += page.data.len();
+        let Some(next) = page.next_cursor else { break };
+        query.cursor = Some(next);
+    }
+    ensure!(seen == coupons as usize, "{seen} of {coupons} coupons are on the pages");
+    Ok(query)
+}
+
+/// How many lists the api has answered by a rebuild.
+async fn rebuilds(stage: &Stage) -> Result<f64> {
+    let api = stage.platform.apis.first().context("a platform without an api")?;
+    let name = "api_my_coupons_total{origin=\"rebuild\"}";
+    api.metric(name).await.context("the api does not count rebuilds")
+}
+
+fn api_peak_mib(stage: &Stage) -> Result<f64> {
+    let api = stage.platform.apis.first().context("a platform without an api")?;
+    api.peak_mib().context("the api does not run")
 }
 
 /// Somebody who answers with a user's list.

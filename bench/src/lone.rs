@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{TemplateId, UserId};
-use mysql_store::{MySqlPool, connect, verify};
-use runtime::Clock;
+use coupon::{CouponId, CouponStatus, UserId};
+use mysql_store::{MySqlConnection, connect, user_coupon};
 use shopper::{Claimed, Latency, NewTemplate};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
 
 use crate::stage::Stage;
 
@@ -24,11 +26,18 @@ const VALID_FOR: TimeDelta = TimeDelta::seconds(2);
 /// The first user.
 const FIRST_USER: i64 = 5_000_000;
 
-/// How long all of them are waited for.
+/// How long one flip is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks for flips: what it is, a lateness may seem longer than it was.
+/// Between two looks at one coupon: what it is, a lateness may seem longer than it was.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// A coupon, and when it ends.
+struct Lone {
+    user: UserId,
+    id: CouponId,
+    deadline: DateTime<Utc>,
+}
 
 /// Claims the coupons and waits until they are flipped: from each deadline until another reader of MySQL has
 /// seen the flip.
@@ -38,36 +47,44 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 pub async fn measure(stage: &Stage) -> Result<Latency> {
     let new = NewTemplate::simple("Lone", COUPONS, stage.clock.now(), VALID_FOR);
     let template = stage.api.publish_new(&new).await?.id;
-    let pool = stage.sources.pool.clone();
-    let flips = tokio::spawn(flips(pool, stage.clock.clone(), template));
-    let mut deadlines = Vec::new();
-    for user in FIRST_USER..FIRST_USER + COUPONS {
-        let answer = stage.api.shopper(UserId(user))?.claim(template, None, 1).await?;
-        ensure!(answer.status == 201, "a claim was refused: {}", answer.body);
-        deadlines.push(answer.json::<Claimed>()?.valid_until);
-        sleep(APART).await;
-    }
-    let mut latency = Latency::default();
-    for (deadline, flipped) in deadlines.into_iter().zip(flips.await??) {
-        latency.record((flipped - deadline).to_std().unwrap_or_default());
-    }
+    let (claimed, mut waiting) = mpsc::unbounded_channel();
+    let claim = async move {
+        for user in (FIRST_USER..FIRST_USER + COUPONS).map(UserId) {
+            let answer = stage.api.shopper(user)?.claim(template, None, 1).await?;
+            ensure!(answer.status == 201, "a claim was refused: {}", answer.body);
+            let claim = answer.json::<Claimed>()?;
+            let id = claim.coupons.first().context("a claim without a coupon")?.id;
+            claimed.send(Lone { user, id, deadline: claim.valid_until })?;
+            sleep(APART).await;
+        }
+        Ok(())
+    };
+    let watch = async {
+        let mut connection = connect::acquire(&stage.sources.pool).await?;
+        let mut latency = Latency::default();
+        while let Some(lone) = waiting.recv().await {
+            let seen = timeout(PATIENCE, seen_flipped(&mut connection, stage, &lone)).await;
+            let late = seen.context("a coupon was not flipped")?? - lone.deadline;
+            latency.record(late.to_std().unwrap_or_default());
+        }
+        anyhow::Ok(latency)
+    };
+    let ((), latency) = tokio::try_join!(claim, watch)?;
     Ok(latency)
 }
 
-/// When each coupon was seen flipped; their deadlines are apart, so they come one after another.
-async fn flips(pool: MySqlPool, clock: Clock, template: TemplateId) -> Result<Vec<DateTime<Utc>>> {
-    let mut connection = connect::acquire(&pool).await?;
-    let mut seen = Vec::new();
-    let give_up = Instant::now() + PATIENCE;
+async fn seen_flipped(
+    connection: &mut MySqlConnection,
+    stage: &Stage,
+    lone: &Lone,
+) -> Result<DateTime<Utc>> {
+    let early = lone.deadline - stage.clock.now();
+    sleep(early.to_std().unwrap_or_default()).await;
     loop {
-        let now = clock.now();
-        let counts = verify::count_coupons(&mut connection, Some(template), now).await?;
-        let flipped = usize::try_from(counts.expired)?;
-        seen.resize(flipped, clock.now());
-        if flipped == usize::try_from(COUPONS)? {
-            return Ok(seen);
+        let coupon = user_coupon::get(connection, lone.user, lone.id).await?;
+        if coupon.context("a coupon is gone")?.status == CouponStatus::Expired {
+            return Ok(stage.clock.now());
         }
-        ensure!(Instant::now() < give_up, "{flipped} of {COUPONS} were flipped");
         sleep(LOOK_EVERY).await;
     }
 }

@@ -17,7 +17,7 @@ use mysql_store::{
     verify::{self, BULK_ROWS},
 };
 use runtime::Clock;
-use shopper::{Crowd, Latency, NewTemplate, Wish};
+use shopper::{Api, Crowd, Latency, NewTemplate, Wish};
 use tokio::{
     task::{JoinHandle, JoinSet},
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
@@ -173,8 +173,27 @@ pub async fn until_view_is_clean(
     Ok(Storm { flips_per_s: flipped.flips_per_s, clean_after })
 }
 
+impl Prepared {
+    /// So many coupons were claimed meanwhile: their changes are in the topic too.
+    #[must_use]
+    pub fn with_claims(self, landed: i64) -> Self {
+        Self { changes: self.changes + landed, ..self }
+    }
+}
+
+/// What claims at a steady rate came to.
+#[derive(Debug)]
+pub struct Claimed {
+    /// From sending to answer.
+    pub answered: Latency,
+    /// Coupons claimed.
+    pub landed: i64,
+}
+
 /// Claims at a steady rate, until they are stopped.
 pub struct Claims {
+    api: Api,
+    template: TemplateId,
     stop: Arc<AtomicBool>,
     load: JoinHandle<Result<Latency>>,
 }
@@ -191,19 +210,20 @@ impl Claims {
         let crowd = Crowd::new(vec![stage.api.clone()], CONNECTIONS, Duration::from_secs(60));
         let stop = Arc::new(AtomicBool::new(false));
         let load = tokio::spawn(claim(crowd, template, per_second, Arc::clone(&stop)));
-        Ok(Self { stop, load })
+        Ok(Self { api: stage.api.clone(), template, stop, load })
     }
 
-    /// Ends them: how long answers took.
+    /// Ends them.
     ///
     /// # Errors
     /// A claim had no answer.
     ///
     /// # Panics
     /// The load's task panicked.
-    pub async fn end(self) -> Result<Latency> {
+    pub async fn end(self) -> Result<Claimed> {
         self.stop.store(true, Ordering::Relaxed);
-        self.load.await.expect("the load does not panic")
+        let answered = self.load.await.expect("the load does not panic")?;
+        Ok(Claimed { answered, landed: self.api.stock(self.template).await?.landed })
     }
 }
 

@@ -9,7 +9,7 @@ use bench::{
     hot, lone, pending,
     report::{self, Machine, quantiles, row, write_json},
     stage::{Ground, Stage},
-    storm::{self, Claims},
+    storm::{self, Claimed, Claims},
 };
 use clap::Parser;
 use coupon::UserId;
@@ -19,8 +19,9 @@ use mysql_store::{connect, verify::bad_ends};
 use serde::Serialize;
 use shopper::{CouponQuery, Latency};
 
-/// How long claims alone are measured before a storm beside them.
-const BASELINE: Duration = Duration::from_secs(10);
+/// How long claims alone are measured, before a storm beside them and once more after it: what else the
+/// machine does changes within minutes.
+const BASELINE: Duration = Duration::from_secs(30);
 
 /// The first user of the storms: beyond those of the warm-up.
 const FIRST: i64 = 10_000_000;
@@ -126,13 +127,11 @@ async fn run(cli: Cli) -> Result<()> {
     let alone = storm::until_view_is_clean(&stage, &prepared, flipped).await?;
     say_storm("a storm alone, all at work", &alone, ceiling_per_s);
 
-    let baseline = Claims::start(&stage, cli.claims_per_s).await?;
-    tokio::time::sleep(BASELINE).await;
-    let baseline = baseline.end().await?;
-    row("claims alone", &quantiles(&baseline));
     let third = FIRST + 2 * size;
     open_lists(&stage, third, cli.views).await?;
-    let (beside, claims) = storm_beside(&mut stage, third, &cli).await?;
+    let Beside { storm: beside, claims, alone: baseline } =
+        storm_beside(&mut stage, third, &cli).await?;
+    row("claims alone", &quantiles(&baseline));
     row("claims beside a storm", &quantiles(&claims));
     say_storm("  the storm", &beside, ceiling_per_s);
 
@@ -196,13 +195,30 @@ async fn open_lists(stage: &Stage, first: i64, views: i64) -> Result<()> {
     Ok(())
 }
 
-async fn storm_beside(stage: &mut Stage, first: i64, cli: &Cli) -> Result<(storm::Storm, Latency)> {
+/// A storm, and claims during it and without it.
+struct Beside {
+    storm: storm::Storm,
+    claims: Latency,
+    alone: Latency,
+}
+
+async fn storm_beside(stage: &mut Stage, first: i64, cli: &Cli) -> Result<Beside> {
     let prepared = storm::prepare(stage, first, cli.coupons).await?;
+    let Claimed { answered: mut alone, landed: before } =
+        claims_alone(stage, cli.claims_per_s).await?;
     let claims = Claims::start(stage, cli.claims_per_s).await?;
     let storm = storm::run(stage, &prepared).await;
-    let claims = claims.end().await?;
+    let Claimed { answered, landed } = claims.end().await?;
+    let prepared = prepared.with_claims(before + landed);
     let storm = storm::until_view_is_clean(stage, &prepared, storm?).await?;
-    Ok((storm, claims))
+    alone.add(&claims_alone(stage, cli.claims_per_s).await?.answered);
+    Ok(Beside { storm, claims: answered, alone })
+}
+
+async fn claims_alone(stage: &Stage, per_second: f64) -> Result<Claimed> {
+    let claims = Claims::start(stage, per_second).await?;
+    tokio::time::sleep(BASELINE).await;
+    claims.end().await
 }
 
 async fn wait(ground: &mut Ground, stage: &mut Stage, first: i64, coupons: i64) -> Result<Waiting> {

@@ -1,5 +1,5 @@
-//! `view`: how soon a coupon shows, how many lists a second, how fast lost views come back. Exit code 1:
-//! something failed, or an invariant is broken afterwards.
+//! `view`: how soon a coupon shows, how many lists a second, how fast lost views come back, how long pages
+//! of a very long list take. Exit code 1: something failed, or an invariant is broken afterwards.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
@@ -7,7 +7,8 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Result, ensure};
 use bench::{
-    bare, hot, lists,
+    bare, hot,
+    lists::{self, List, ListFigures, Pages},
     report::{self, Machine, quantiles, row, write_json},
     stage::{Ground, Stage},
     visible,
@@ -20,7 +21,8 @@ use verifier::{settled, verify};
 /// How long the platform may take to come to rest.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
-/// Commit to visible at a quarter and half of capacity, lists beside a bare route, rebuilds a second.
+/// Commit to visible at a quarter and half of capacity, lists beside a bare route, rebuilds a second, pages
+/// of ten thousand coupons beside those of ten.
 #[derive(Parser)]
 struct Cli {
     /// Also writes the figures to this file, as JSON.
@@ -55,6 +57,13 @@ struct Figures {
     bare_per_s: f64,
     my_coupons_over_bare: f64,
     rebuilds_per_s: f64,
+    /// Of a user with few coupons, and of one with ten thousand.
+    pages: [ListFigures; 2],
+    /// The few coupons' first page while the ten thousand are rebuilt again and again.
+    page_beside_rebuilds_p50_ms: f64,
+    page_beside_rebuilds_p99_ms: f64,
+    api_peak_before_rebuilds_mib: f64,
+    api_peak_mib: f64,
 }
 
 #[tokio::main]
@@ -86,6 +95,8 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     row("my coupons", &format!("{:.0}/s, {ratio:.2} of a bare route", lists.per_s));
     row("  a bare route, same reads", &format!("{:.0}/s", lists.bare_per_s));
     row("views rebuilt", &format!("{:.0}/s", lists.rebuilds_per_s));
+    let pages = lists::time_pages(&stage).await?;
+    say_pages(&pages);
     settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
     let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
     println!("\n{invariants}");
@@ -107,10 +118,27 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
         bare_per_s: lists.bare_per_s,
         my_coupons_over_bare: ratio,
         rebuilds_per_s: lists.rebuilds_per_s,
+        pages: [pages.short.figures(), pages.long.figures()],
+        page_beside_rebuilds_p50_ms: pages.beside_rebuilds.ms(0.5),
+        page_beside_rebuilds_p99_ms: pages.beside_rebuilds.ms(0.99),
+        api_peak_before_rebuilds_mib: pages.api_peak_mib[0],
+        api_peak_mib: pages.api_peak_mib[1],
     };
     write_json(json.as_deref(), &figures)?;
     ensure!(invariants.holds(), "an invariant is broken");
     Ok(())
+}
+
+fn say_pages(pages: &Pages) {
+    for List { coupons, cold, first, last } in [&pages.short, &pages.long] {
+        println!("  pages of a user with {coupons} coupons");
+        row("  first, its view gone", &quantiles(cold));
+        row("  first", &quantiles(first));
+        row("  last", &quantiles(last));
+    }
+    row("  the few, beside rebuilds", &quantiles(&pages.beside_rebuilds));
+    let [before, after] = pages.api_peak_mib;
+    row("  most memory of the api", &format!("{before:.1} MiB before them, {after:.1} after"));
 }
 
 /// From a quiet platform on, so that no backlog of the figure before is measured.
