@@ -15,6 +15,7 @@ use mysql_store::{
     template::{self, Watched},
 };
 use redis_gate::{Meta, Unloaded};
+use runtime::FailPoints;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -23,6 +24,7 @@ use crate::{
     gates::{Gates, REQUESTS_MAX, Request},
     movements,
     rebuild::RebuildError,
+    resolver::{GRACE, Resolver},
 };
 
 /// How often every watched gate is looked at, besides when a claim asks. A rebuilder that died after
@@ -34,8 +36,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 pub const UNLOAD_AFTER: Duration = Duration::from_mins(1);
 
 /// How long after its window a template is remembered by MySQL's list; far longer than
-/// [`UNLOAD_AFTER`] and any outage in which a gate may have been left behind.
+/// [`UNLOAD_AFTER`]. What was left behind by a longer outage is found in Redis itself ([`STRAYS_EVERY`]).
 const TAIL: Duration = Duration::from_hours(24);
+
+/// How often Redis is walked through for gates that the list has forgotten; also at the first look. Nobody waits
+/// for their memory to the hour.
+const STRAYS_EVERY: Duration = Duration::from_hours(1);
 
 /// Keeps the gates of one process; [`Keeper::run`] is its loop.
 pub struct Keeper {
@@ -46,6 +52,8 @@ pub struct Keeper {
     /// Taken from the queue, for the next look.
     requests: Vec<Request>,
     unwanted: HashMap<TemplateId, Unwanted>,
+    /// When Redis was last walked through.
+    walked: Option<Instant>,
 }
 
 /// A gate that is not wanted any more, as far as this process knows.
@@ -58,7 +66,7 @@ enum Unwanted {
 impl Keeper {
     pub(crate) fn new(gates: Gates, queue: mpsc::Receiver<Request>) -> Self {
         let (requests, unwanted) = (Vec::new(), HashMap::new());
-        Self { unload_after: UNLOAD_AFTER, gates, queue, requests, unwanted }
+        Self { unload_after: UNLOAD_AFTER, gates, queue, requests, unwanted, walked: None }
     }
 
     /// Looks until `stop`.
@@ -101,6 +109,46 @@ impl Keeper {
             };
             if let Err(error) = looked {
                 warn!(template.id = %id, error = %error, cause = ?error, "a gate is not kept");
+            }
+        }
+        if self.walked.is_none_or(|walked| walked.elapsed() >= STRAYS_EVERY) {
+            self.unload_strays(&ids, now).await?;
+            self.walked = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Removes gates that the list has forgotten loaded: every api, or Redis, was away for longer than [`TAIL`],
+    /// or whoever was loading one woke after the others had removed it.
+    async fn unload_strays(
+        &self,
+        watched: &HashSet<TemplateId>,
+        now: DateTime<Utc>,
+    ) -> Result<(), RebuildError> {
+        let gate = self.gates.gate();
+        for id in gate.templates().await?.into_iter().filter(|id| !watched.contains(id)) {
+            let template = connect::within(async {
+                let mut connection = connect::acquire(self.gates.pool()).await?;
+                template::get(&mut connection, id).await
+            });
+            // Others may load theirs earlier than we do; and what MySQL does not know is not ours to judge.
+            let over = |template: &Template| template.window.ends_at <= now - TAIL;
+            if !template.await?.as_ref().is_some_and(over) {
+                continue;
+            }
+            let resolver = Resolver {
+                pool: self.gates.pool().clone(),
+                gate: gate.clone(),
+                grace: GRACE,
+                points: FailPoints::default(),
+            };
+            if let Err(error) = resolver.look_at(id, now).await {
+                warn!(template.id = %id, error = %error, cause = ?error, "not resolved");
+                continue;
+            }
+            let Some(meta) = gate.meta(id).await? else { continue };
+            if gate.unload(id, meta.epoch, now).await? == Unloaded::Gone {
+                info!(template.id = %id, "unloaded a gate that was forgotten loaded");
             }
         }
         Ok(())

@@ -129,6 +129,21 @@ impl Resolver {
         first_error.map_or(Ok(resolved), Err)
     }
 
+    /// Ends what is in flight at the gate of a template that MySQL's list names no more.
+    ///
+    /// # Errors
+    /// As of [`Resolver::look`].
+    pub(crate) async fn look_at(
+        &self,
+        template: TemplateId,
+        now: DateTime<Utc>,
+    ) -> Result<(), ResolveError> {
+        match self.flight(template, now).await? {
+            Some(flight) => self.resolve_all(&flight, now, &mut Resolved::default()).await,
+            None => Ok(()),
+        }
+    }
+
     /// The templates that may have admissions in flight.
     async fn watched(&self, now: DateTime<Utc>) -> Result<Vec<TemplateId>, StoreError> {
         let watched = connect::within(async {

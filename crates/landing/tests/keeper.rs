@@ -309,6 +309,26 @@ async fn a_gate_is_loaded_as_early_as_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_was_forgotten_loaded_is_found_in_redis_and_goes_with_what_was_in_flight() {
+    let world = World::open("forgotten", 10, 1).await;
+    let epoch = world.meta().await.epoch;
+    world.gate.claim(&claim(USER, "a", 1), epoch, now()).await.unwrap();
+    let ends_at = template(TEMPLATE, 1).window.ends_at;
+    // A day after its end MySQL's list names it no more; nobody was there to remove it.
+    for (days, loaded, fences) in [(1, true, 0), (2, false, 1)] {
+        // A keeper that was just started walks through Redis.
+        let (_gates, mut keeper) = keeper(&world);
+        look(&mut keeper, ends_at + TimeDelta::days(days) - TimeDelta::milliseconds(1)).await;
+        assert_eq!(
+            (is_loaded(&world).await, world.rows().await.fences),
+            (loaded, fences),
+            "{days}"
+        );
+    }
+    assert!(world.gate.templates().await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_gate_stays_for_a_while_after_its_end() {
     let world = World::open("stays", 10, 1).await;
     let (_gates, mut keeper) = Gates::new(

@@ -92,6 +92,10 @@ impl Gate {
         &self.redis
     }
 
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     pub(crate) fn keys(&self, template: TemplateId) -> Keys {
         Keys::new(&self.prefix, template)
     }

@@ -1,11 +1,14 @@
 //! Looking at a gate without changing it: for the resolver, the stock report and the verifier.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, Epoch, TemplateId, UserId};
 
-use crate::{Entry, Gate, GateError, Run};
+use crate::{Entry, Gate, GateError, Run, keys::Keys};
+
+/// Keys that one step of a walk through Redis looks at: a fraction of a millisecond, so that claims hardly wait.
+const SCAN_KEYS: usize = 1000;
 
 /// What a gate knows of its template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +72,33 @@ impl Gate {
             return Ok(None);
         }
         Ok(Some(read_meta(&fields, &live.run)))
+    }
+
+    /// The templates that have a gate here, in whatever phase and of whatever run. It walks through all keys of
+    /// Redis: three for each gate, however many users it has.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn templates(&self) -> Result<BTreeSet<TemplateId>, GateError> {
+        let live = self.redis.live().await?;
+        let pattern = Keys::metas(self.prefix());
+        let (mut found, mut cursor) = (BTreeSet::new(), 0_u64);
+        loop {
+            let result = redis::cmd("SCAN")
+                .arg(cursor)
+                .arg("MATCH")
+                .arg(&pattern)
+                .arg("COUNT")
+                .arg(SCAN_KEYS)
+                .query_async(&mut live.connection.clone())
+                .await;
+            let (next, keys): (u64, Vec<String>) = self.checked("templates", &live, result).await?;
+            found.extend(keys.iter().filter_map(|key| Keys::of_meta(self.prefix(), key)));
+            if next == 0 {
+                return Ok(found);
+            }
+            cursor = next;
+        }
     }
 
     /// At most `limit` admissions in flight since `before` or earlier, the oldest first.

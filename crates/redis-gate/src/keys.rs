@@ -15,6 +15,24 @@ impl Keys {
         Self { base: format!("{prefix}gate:1:{{{template}:0}}") }
     }
 
+    /// What every [`Keys::meta`] under a prefix looks like, as `SCAN` takes it.
+    pub(crate) fn metas(prefix: &str) -> String {
+        let mut pattern = String::new();
+        for letter in prefix.chars() {
+            // In a pattern they stand for something else.
+            if "*?[]^\\".contains(letter) {
+                pattern.push('\\');
+            }
+            pattern.push(letter);
+        }
+        format!("{pattern}gate:1:{{*:0}}:meta")
+    }
+
+    /// Whose meta a key is; absent: it is none of this prefix.
+    pub(crate) fn of_meta(prefix: &str, key: &str) -> Option<TemplateId> {
+        key.strip_prefix(prefix)?.strip_prefix("gate:1:{")?.strip_suffix(":0}:meta")?.parse().ok()
+    }
+
     /// What the gate knows of the template.
     pub(crate) fn meta(&self) -> String {
         format!("{}:meta", self.base)

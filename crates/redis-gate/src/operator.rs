@@ -95,7 +95,11 @@ impl Gate {
             .arg(epoch.0)
             .arg(live.run.as_str())
             .arg(now.timestamp_millis());
-        let unloaded: i64 = self.invoke("unload", live, &call).await?;
+        let unloaded: i64 = self.invoke("unload", live.clone(), &call).await?;
+        if unloaded == 1 {
+            // Of a rebuild that was begun and never finished the gate before is there still.
+            self.remove_older(template, epoch, &live).await?;
+        }
         Ok(match unloaded {
             1 => Unloaded::Gone,
             0 => Unloaded::InFlight,

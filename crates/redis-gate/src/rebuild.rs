@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, TemplateId, TemplateState, UserId};
 
-use crate::{Entry, Gate, GateError};
+use crate::{Entry, Gate, GateError, connection::Live};
 
 /// Users in one call of `load.lua`: a call of about a millisecond, so that claims on other templates
 /// hardly wait. Lua's `unpack` takes at most 8,000 values.
@@ -98,12 +98,28 @@ impl Gate {
         if opened != 1 {
             return Ok(false);
         }
+        self.remove_older(template, epoch, &live).await?;
+        Ok(true)
+    }
+
+    /// Removes the keys of epochs before this one: nobody reads them again.
+    pub(crate) async fn remove_older(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        live: &Live,
+    ) -> Result<(), GateError> {
+        let older = (epoch.0 - OLDER_EPOCHS).max(0)..epoch.0;
+        if older.is_empty() {
+            return Ok(());
+        }
+        let keys = self.keys(template);
         let mut unlink = redis::cmd("UNLINK");
-        for older in (epoch.0 - OLDER_EPOCHS).max(0)..epoch.0 {
-            unlink.arg(keys.users(Epoch(older))).arg(keys.inflight(Epoch(older)));
+        for epoch in older.map(Epoch) {
+            unlink.arg(keys.users(epoch)).arg(keys.inflight(epoch));
         }
         let result = unlink.query_async(&mut live.connection.clone()).await;
-        let _removed: i64 = self.checked("unlink", &live, result).await?;
-        Ok(true)
+        let _removed: i64 = self.checked("unlink", live, result).await?;
+        Ok(())
     }
 }

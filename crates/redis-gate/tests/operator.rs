@@ -183,6 +183,17 @@ async fn a_gate_that_answers_nobody_goes_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_gate_that_goes_while_it_is_loaded_anew_takes_the_one_before_along() {
+    let gate = TestGate::open("half loaded", facts()).await;
+    gate.admit(&claim(USER, "a", 1)).await;
+    assert!(gate.gate.begin(TEMPLATE, NEWER).await.unwrap());
+    assert!(gate.gate.templates().await.unwrap().contains(&TEMPLATE));
+    assert_eq!(gate.gate.unload(TEMPLATE, NEWER, now()).await.unwrap(), Unloaded::Gone);
+    assert!(gate.memory().await.is_empty());
+    assert!(gate.gate.templates().await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn a_full_gate_can_still_be_cut_paused_and_unloaded() {
     let server = OwnRedis::start("full gate", &[]).await;
     let gate = TestGate::on(server.url.clone(), String::new()).await;
