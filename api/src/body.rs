@@ -56,7 +56,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     }
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Body<T>, Problem> {
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Body<T>, Problem> {
     // serde would read a list as a struct's fields in order; the contract knows objects only.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(Problem::malformed("MALFORMED_BODY", "The body: an object is expected."));

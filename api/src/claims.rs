@@ -13,7 +13,6 @@ use coupon::{Claim, ClaimId, LandedClaim, PayloadHash, Template, TemplateId, Use
 use landing::claims::{Answer, Unavailable};
 use mysql_store::{claim, connect};
 use redis_gate::{Refusal, RequestState};
-use runtime::trace::{self, Kind, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -22,6 +21,7 @@ use crate::{
     auth::User,
     body::{Body, Params, PathId},
     headers,
+    hop::Hop,
     instant::instant,
     openapi::{Id, Instant, RequestId},
     problem::Problem,
@@ -134,20 +134,18 @@ pub(crate) async fn create(
     State(app): State<App>,
     User(user): User,
     PathId(id): PathId<TemplateId>,
+    hop: Hop,
     headers: HeaderMap,
     Body(request): Body<ClaimRequest>,
 ) -> Response {
-    let caller = headers::trace_parent(&headers);
-    let mut span = span(id, caller);
+    hop.set("coupon.template.id", id);
     let (left, mut answer) = match app.rate_limit.count(user) {
         Ok(left) => {
-            let trace = (&mut span, caller);
-            let answer = claimed(&app, user, id, &headers, &request, trace).await;
+            let answer = claimed(&app, user, id, &headers, &request, &hop).await;
             (left, answer.into_response())
         }
         Err(too_many) => (Some(*too_many.left()), too_many.problem().into_response()),
     };
-    span.set("http.response.status_code", i64::from(answer.status().as_u16()));
     if let Some(left) = left {
         app.rate_limit.tell(&left, answer.headers_mut());
     }
@@ -160,7 +158,7 @@ async fn claimed(
     id: TemplateId,
     headers: &HeaderMap,
     request: &ClaimRequest,
-    (span, caller): (&mut Span, Option<&str>),
+    hop: &Hop,
 ) -> Result<Response, Problem> {
     let template = app.templates.published(id).await?.ok_or_else(unknown_template)?;
     let request_id = headers::request_id(headers, &template)?;
@@ -174,26 +172,17 @@ async fn claimed(
         quantity,
         claimed_at: app.clock.now(),
         // What follows hangs below this request; where nobody is told of it, below its caller's.
-        trace_parent: span.trace_parent().or_else(|| caller.map(str::to_owned)),
+        trace_parent: hop
+            .trace_parent()
+            .or_else(|| headers::trace_parent(headers).map(str::to_owned)),
     };
     let claim_id = claim.id;
-    span.set("coupon.claim.id", claim_id.to_string());
+    hop.set("coupon.claim.id", claim_id);
     // From here on the claim is owned by its own task: a client that hangs up cancels nothing.
     match tokio::time::timeout(ANSWER_MAX, app.claims.claim(template, claim)).await {
         Ok(answer) => respond(answer, claim_id, id),
         Err(_) => Err(pending(claim_id, id)),
     }
-}
-
-/// The first hop of a claim's trace.
-fn span(template: TemplateId, caller: Option<&str>) -> Span {
-    let mut span = trace::begin("POST /v1/templates/{id}/claims", Kind::Server, caller);
-    if !span.is_empty() {
-        span.set("http.request.method", "POST");
-        span.set("http.route", "/v1/templates/{id}/claims");
-        span.set("coupon.template.id", template.to_string());
-    }
-    span
 }
 
 /// `GET /v1/claims/{id}?template=`

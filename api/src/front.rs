@@ -1,6 +1,8 @@
 //! What is checked of every request before anything looks at it, and what every answer carries.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
+use axum::http::{
+    HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version, header, uri::Authority,
+};
 
 use crate::{docs_page, problem::Problem};
 
@@ -39,6 +41,10 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Err(Problem::new(status, "HEADERS_TOO_LARGE", "The headers are too large", detail));
     }
+    if !names_one_host(request.version(), request.headers()) {
+        let detail = "Send one `Host` header with the name or address of this server.";
+        return Err(Problem::malformed("HOST_INVALID", detail));
+    }
     let is_for_people = uri.path().starts_with(docs_page::PATH);
     if !is_for_people && !accepts_json(request.headers()) {
         let detail = "Answers are `application/json`: accept it, or send no `Accept`.";
@@ -56,8 +62,22 @@ pub(crate) fn dress(headers: &mut HeaderMap) {
     headers.entry(header::CACHE_CONTROL).or_insert(PRIVATE);
 }
 
+/// Whether it says once whom it is for, as HTTP/1.1 demands (RFC 9112, 3.2): of two, a proxy before us may have
+/// gone by the other. Nothing here depends on which host it is.
+pub(crate) fn names_one_host(version: Version, headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => version < Version::HTTP_11,
+        (Some(host), None) => {
+            let authority = Authority::try_from(host.as_bytes());
+            host.is_empty() || authority.is_ok_and(|host| !host.as_str().contains('@'))
+        }
+        (Some(_), Some(_)) => false,
+    }
+}
+
 /// Whether the client takes JSON (RFC 9110, 12.5.1). Errors are sent whatever it takes.
-fn accepts_json(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_json(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(header::ACCEPT).iter().peekable();
     lines.peek().is_none()
         || lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).any(is_json)
@@ -92,6 +112,25 @@ mod tests {
         assert!(
             !accepts(&["text/html"]) && !accepts(&["application/json;q=0.0"]) && !accepts(&[""])
         );
+    }
+
+    #[test]
+    fn a_request_names_one_host_or_is_older_than_hosts() {
+        let names = |version: Version, hosts: &[&'static str]| {
+            let line = |host: &&'static str| (header::HOST, HeaderValue::from_static(host));
+            let mut headers = HeaderMap::new();
+            for (name, value) in hosts.iter().map(line) {
+                headers.append(name, value);
+            }
+            names_one_host(version, &headers)
+        };
+        for host in ["shop.example", "shop.example:8080", "127.0.0.1:80", "[::1]:80", "a_b", ""] {
+            assert!(names(Version::HTTP_11, &[host]), "{host:?}");
+        }
+        for hosts in [&["a", "b"][..], &["a", "a"], &[], &["a b"], &["a/b"], &["u@a"], &["a, b"]] {
+            assert!(!names(Version::HTTP_11, hosts), "{hosts:?}");
+        }
+        assert!(names(Version::HTTP_10, &[]) && !names(Version::HTTP_10, &["a", "b"]));
     }
 
     #[test]

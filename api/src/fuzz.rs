@@ -1,13 +1,45 @@
-//! The api's parsers of what a stranger sends, for `fuzz/` and the test that runs its corpus; nobody else
-//! may call it.
+//! The api's parsers of what a stranger, a token's issuer or a topic sends, for `fuzz/` and the test that runs
+//! its corpus; nobody else may call it.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use coupon::RequestId;
+use std::sync::LazyLock;
 
-use crate::{api_key, headers, precondition::IfMatch};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use coupon::{MerchantId, RequestId, Template, TemplateId};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, crypto};
+use serde_json::{Value, json};
+use topic::{Event, TemplateRow};
+
+use crate::{
+    api_key,
+    body::{self, Body},
+    front, headers,
+    jwks::{self, Key},
+    precondition::{self, IfMatch},
+    template_cache,
+    template_json::{NewTemplate, TemplateJson, TermsJson},
+    tokens::{self, Rules},
+};
 
 /// Most lines of one request that are read.
 const LINES_MAX: usize = 100;
+
+/// An entity tag of ours.
+const TAG: &str = "W/\"7.Open.3\"";
+
+/// The secret of the seeds' tokens.
+const SECRET: &[u8] = b"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c";
+
+/// Ends far ahead.
+const LATER: i64 = 4_000_000_000;
+
+/// What is asked of every token here.
+const RULES: Rules = Rules { leeway_seconds: 5, issuer: None, audience: None };
+
+static SECRET_KEY: LazyLock<Key> = LazyLock::new(|| Key {
+    decoding: DecodingKey::from_secret(SECRET),
+    validation: RULES.validation(Algorithm::HS256),
+});
 
 /// The head of a request: lines of a name, a colon and a value. What is no header is passed over, as the
 /// server would refuse it. It fails only where something is read that was not there.
@@ -29,6 +61,56 @@ pub fn request_head(data: &[u8]) {
         }
     }
     if_match(&map);
+    if_none_match(&map);
+    accept(&map);
+    if front::names_one_host(Version::HTTP_11, &map) {
+        assert_eq!(map.get_all(header::HOST).iter().count(), 1, "two hosts");
+    }
+}
+
+/// A user's token: what is accepted was signed with the secret.
+pub fn token(data: &[u8]) {
+    let Ok(token) = str::from_utf8(data) else { return };
+    // Which key it names is read before anything is checked.
+    drop(jsonwebtoken::decode_header(token));
+    if tokens::decode(token, &SECRET_KEY).is_ok() {
+        let (signed, signature) = token.rsplit_once('.').expect("a token has three parts");
+        let key = EncodingKey::from_secret(SECRET);
+        let right = crypto::sign(signed.as_bytes(), &key, Algorithm::HS256);
+        assert_eq!(signature, right.expect("a secret signs anything"), "a forged token");
+    }
+}
+
+/// An issuer's set of keys: what is taken from it are public keys, and none lets in what nobody signed.
+pub fn key_set(data: &[u8]) {
+    let Ok(keys) = jwks::parse(data, &RULES.validation(Algorithm::EdDSA)) else { return };
+    for key in keys.values() {
+        assert!(!key.validation.algorithms.is_empty(), "a key that serves nothing");
+        for algorithm in &key.validation.algorithms {
+            let by_secret = [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512];
+            assert!(!by_secret.contains(algorithm), "a secret that everybody can read");
+            let refused = tokens::decode(&unsigned(*algorithm), key).is_err();
+            // Of Ed25519's points some are of small order: to such a key, which nobody has, zeros may be a signature.
+            assert!(refused || *algorithm == Algorithm::EdDSA, "zeros are no signature");
+        }
+    }
+}
+
+/// The body of a new template: what is accepted is the same when it is shown and sent again.
+pub fn new_template(data: &[u8]) {
+    let Some(draft) = draft(data) else { return };
+    let mut shown = json!(TermsJson::from(&draft));
+    shown["name"] = json!(draft.name);
+    shown["total_stock"] = json!(0);
+    assert_eq!(draft_of(&shown), Some(draft), "{shown}");
+}
+
+/// A template's change on its topic, as far as the cache reads it: what is taken can be shown.
+pub fn template_change(data: &[u8]) {
+    let Ok(event) = topic::decode::<Event<TemplateRow>>(data) else { return };
+    if let Some(Ok(template)) = event.after.map(template_cache::from_row) {
+        drop(json!(TemplateJson::from(&template)));
+    }
 }
 
 fn trace(map: &HeaderMap) {
@@ -57,4 +139,44 @@ fn if_match(map: &HeaderMap) {
             assert!(read.admits(*version) && read.names(*version));
         }
     }
+}
+
+fn if_none_match(map: &HeaderMap) {
+    let mut lines = map.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
+    let opaque = TAG.trim_start_matches("W/");
+    let named = lines.any(|line| line.contains(opaque) || line.contains('*'));
+    assert!(named || !precondition::is_known(map, TAG), "{TAG} was not sent");
+    let mut more = map.clone();
+    more.append(header::IF_NONE_MATCH, HeaderValue::from_static(TAG));
+    assert!(precondition::is_known(&more, TAG), "{TAG} was sent");
+}
+
+fn accept(map: &HeaderMap) {
+    let is_said = map.contains_key(header::ACCEPT);
+    assert!(is_said || front::accepts_json(map), "who says nothing takes anything");
+    let mut more = map.clone();
+    more.append(header::ACCEPT, HeaderValue::from_static("application/json"));
+    assert!(front::accepts_json(&more), "it takes JSON too");
+}
+
+/// A token with zeros for a signature.
+fn unsigned(algorithm: Algorithm) -> String {
+    let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let bytes = match algorithm {
+        Algorithm::ES256 | Algorithm::EdDSA => 64,
+        Algorithm::ES384 => 96,
+        _ => 256,
+    };
+    let head = part(json!({ "alg": algorithm }));
+    let claims = part(json!({ "sub": "7", "exp": LATER }));
+    format!("{head}.{claims}.{}", URL_SAFE_NO_PAD.encode(vec![0_u8; bytes]))
+}
+
+fn draft(data: &[u8]) -> Option<Template> {
+    let Body(new) = body::parse::<NewTemplate>(data).ok()?;
+    new.into_draft(TemplateId(1), MerchantId(1)).ok()
+}
+
+fn draft_of(shown: &Value) -> Option<Template> {
+    draft(shown.to_string().as_bytes())
 }

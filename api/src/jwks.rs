@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use jsonwebtoken::{
-    Algorithm, DecodingKey, Validation,
+    Algorithm, DecodingKey, Validation, crypto,
     jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse},
 };
 use serde::Deserialize;
@@ -36,6 +36,10 @@ const SET_BYTES_MAX: usize = 256 * 1024;
 /// Shortest RSA modulus, in bytes: 2,048 bits (RFC 7518, 3.3).
 const MODULUS_BYTES_MIN: usize = 256;
 
+/// Characters of an Ed25519 key: 32 bytes in base64url. The library that checks signatures takes it to be no
+/// shorter, and panics where it is.
+const ED25519_CHARS: usize = 43;
+
 /// A key, and the rules by which tokens that name it are judged.
 pub(crate) struct Key {
     pub(crate) decoding: DecodingKey,
@@ -52,7 +56,7 @@ pub(crate) struct Jwks {
 }
 
 /// Keys by name; one without a name is found only if it is alone.
-type Keys = HashMap<Option<String>, Arc<Key>>;
+pub(crate) type Keys = HashMap<Option<String>, Arc<Key>>;
 
 enum Source {
     File(PathBuf),
@@ -164,7 +168,7 @@ impl Source {
 }
 
 /// The keys of a set that tokens can be checked by; the others are passed over.
-fn parse(text: &[u8], rules: &Validation) -> anyhow::Result<Keys> {
+pub(crate) fn parse(text: &[u8], rules: &Validation) -> anyhow::Result<Keys> {
     let set: KeySet = serde_json::from_slice(text).context("JWKS is not a set of keys")?;
     let mut keys = Keys::new();
     for value in set.keys {
@@ -193,8 +197,12 @@ fn key(value: serde_json::Value, rules: &Validation) -> anyhow::Result<(Option<S
             vec![named]
         }
     };
-    let validation = Validation { algorithms, ..rules.clone() };
     let decoding = DecodingKey::from_jwk(&jwk).context("it cannot be read")?;
+    // Whether it is a key at all is found out by the first who checks a signature: here, and not by a shopper.
+    for algorithm in &algorithms {
+        crypto::verify("", b"", &decoding, *algorithm).context("it is no key")?;
+    }
+    let validation = Validation { algorithms, ..rules.clone() };
     Ok((jwk.common.key_id, Key { decoding, validation }))
 }
 
@@ -204,8 +212,8 @@ fn algorithms(parameters: &AlgorithmParameters) -> anyhow::Result<Vec<Algorithm>
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     match parameters {
         AlgorithmParameters::RSA(rsa) => {
-            // Four characters of base64 are three bytes.
-            let bytes = rsa.n.trim_end_matches('=').len() * 3 / 4;
+            // Four characters of base64 are three bytes; zeros before a number add nothing to it.
+            let bytes = rsa.n.trim_end_matches('=').trim_start_matches('A').len() * 3 / 4;
             ensure!(bytes >= MODULUS_BYTES_MIN, "its modulus is shorter than 2048 bits");
             Ok(vec![RS256, RS384, RS512, PS256, PS384, PS512])
         }
@@ -215,6 +223,7 @@ fn algorithms(parameters: &AlgorithmParameters) -> anyhow::Result<Vec<Algorithm>
             _ => bail!("its curve is not supported"),
         },
         AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => {
+            ensure!(pair.x.len() == ED25519_CHARS, "it has not 32 bytes");
             Ok(vec![EdDSA])
         }
         AlgorithmParameters::OctetKey(_) => bail!("it is a secret"),
@@ -263,7 +272,12 @@ mod tests {
             json!({ "kty": "RSA", "n": RSA_N, "e": "AQAB", "alg": "RSA-OAEP" }),
             json!({ "kty": "RSA", "n": RSA_N, "e": "AQAB", "use": "enc" }),
             json!({ "kty": "RSA", "n": &RSA_N[..171], "e": "AQAB" }),
+            json!({ "kty": "RSA", "n": format!("{}{}", "A".repeat(171), &RSA_N[..171]), "e": "AQAB" }),
             json!({ "kty": "EC", "crv": "P-521", "x": EC_X, "y": EC_Y }),
+            json!({ "kty": "EC", "crv": "P-256", "x": EC_X, "y": EC_X }),
+            json!({ "kty": "OKP", "crv": "Ed25519", "x": "" }),
+            json!({ "kty": "OKP", "crv": "Ed25519", "x": &EC_X[..42] }),
+            json!({ "kty": "OKP", "crv": "Ed25519", "x": format!("{EC_X}AAAA") }),
             json!({ "kty": "else" }),
             json!("key"),
         ] {

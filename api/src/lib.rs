@@ -14,15 +14,19 @@ mod cors;
 mod coupon_use;
 mod coupons;
 mod cursor;
+mod dead_letters;
 mod docs_page;
 mod expiry;
 mod front;
 #[doc(hidden)]
 pub mod fuzz;
 mod headers;
+mod hop;
 mod instant;
 mod jwks;
 mod key_cache;
+mod limits;
+mod line;
 mod listener;
 mod merchants;
 mod metrics;
@@ -36,6 +40,8 @@ mod secrets;
 mod serve;
 mod shop;
 mod shop_stock;
+#[cfg(test)]
+mod slow_clients;
 mod state;
 mod stock;
 mod stock_movements;

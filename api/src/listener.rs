@@ -13,14 +13,7 @@ use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::{trace, warn};
 
-use crate::front::HEADER_BYTES_MAX;
-
-/// Connections at a time; the next wait in the system's queue. Each costs some kilobytes and a file.
-const CONNECTIONS_MAX: usize = 16_384;
-
-/// How long a connection may take for a request's head, the wait for it included: longer than the minute
-/// for which balancers keep an idle one, so that they close it and not we, under their next request.
-const HEAD_MAX: Duration = Duration::from_secs(75);
+use crate::{front::HEADER_BYTES_MAX, limits::Limits, line::Line};
 
 /// Bytes that are read of a head: above what `front.rs` refuses with a problem, so that only what is far
 /// beyond gets hyper's bare 431.
@@ -30,11 +23,16 @@ const HEAD_BYTES_MAX: usize = 4 * HEADER_BYTES_MAX;
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Serves until `stop`, and then until every connection has had the answer it waits for.
-pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    stop: CancellationToken,
+) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX).max_buf_size(HEAD_BYTES_MAX);
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HEAD_BYTES_MAX);
     let connections = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::new(Semaphore::new(limits.connections));
     let next = async || -> io::Result<_> {
         let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
         let (stream, _) = listener.accept().await?;
@@ -53,7 +51,8 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: Cancellat
             }
         };
         let service = TowerToHyperService::new(router.clone());
-        let connection = connections.watch(http.serve_connection(TokioIo::new(stream), service));
+        let line = TokioIo::new(Line::new(stream, limits.take));
+        let connection = connections.watch(http.serve_connection(line, service));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 trace!(error = runtime::report(&error), "a connection ended");

@@ -1,5 +1,5 @@
 //! Versions as entity tags: `ETag` on every answer that is a template, `If-Match` on what changes one
-//! (RFC 9110, 8.8.3 and 13.1.1).
+//! (RFC 9110, 8.8.3 and 13.1.1), `If-None-Match` where an answer need not be sent again (13.1.2).
 
 use axum::{
     Json,
@@ -81,6 +81,17 @@ impl IfMatch {
     }
 }
 
+/// Whether `If-None-Match` names this tag, compared as weak ones are (RFC 9110, 8.8.3.2).
+pub(crate) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
+    fn opaque(tag: &str) -> &str {
+        tag.strip_prefix("W/").unwrap_or(tag)
+    }
+    let lines = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
+    lines
+        .flat_map(|tags| tags.split(',').map(str::trim))
+        .any(|tag| tag == "*" || opaque(tag) == opaque(etag))
+}
+
 fn malformed() -> Problem {
     let detail = "Send `If-Match` with the `ETag` of the template, or several, or `*`.";
     Problem::malformed("IF_MATCH_INVALID", detail)
@@ -148,6 +159,19 @@ mod tests {
         let weak_among_others = of(&["W/\"2\", \"3\""]).unwrap();
         assert!(!weak_among_others.admits(2) && weak_among_others.admits(3));
         assert!(IfMatch::Any.admits(2) && !IfMatch::Any.names(2));
+    }
+
+    #[test]
+    fn a_tag_is_known_in_a_list_weak_or_strong_and_by_a_star() {
+        let known = |value: &'static str| {
+            let headers =
+                HeaderMap::from_iter([(header::IF_NONE_MATCH, HeaderValue::from_static(value))]);
+            is_known(&headers, "W/\"2.Open.7\"")
+        };
+        assert!(known("W/\"2.Open.7\"") && known("\"2.Open.7\"") && known("*"));
+        assert!(known("\"other\", W/\"2.Open.7\""));
+        assert!(!known("W/\"2.Open.8\"") && !known("2.Open.7") && !known(""));
+        assert!(!is_known(&HeaderMap::new(), "W/\"2.Open.7\""));
     }
 
     #[test]

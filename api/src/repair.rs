@@ -183,7 +183,7 @@ pub(crate) async fn view(
     security(("operator_key" = [])),
     params(("id" = Id, Path, description = "The template.")),
     responses((status = 200, description = "It is made anew, and gives.", body = GateBody)),
-    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND NO_GATE GATE_UNAVAILABLE GATE_LOADING")))
+    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND NO_GATE GATE_UNAVAILABLE GATE_LOADING OVERLOADED")))
 )]
 pub(crate) async fn gate(
     State(app): State<App>,

@@ -26,6 +26,7 @@ use crate::{
     auth::Auth,
     config::Config,
     key_cache::KeyCache,
+    limits::Limits,
     listener,
     metrics::{self as api_metrics, CLOCK_SKEW},
     rate_limit::RateLimit,
@@ -116,8 +117,9 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
 
     info!(http.address = %listener.local_addr()?, "serving");
     http.ready();
-    let stop = context.stop_token();
-    listener::serve(listener, router(app, &config.allowed_origins), stop).await;
+    let limits = Limits::default();
+    let routes = router(app, &config.allowed_origins, limits);
+    listener::serve(listener, routes, limits, context.stop_token()).await;
     claims.drain().await;
     // The landers and the settler end when the last claim has let go of them.
     drop(claims);

@@ -18,6 +18,7 @@ use crate::{
     body::PathId,
     claims::unknown_template,
     openapi::{Id, IfNoneMatch},
+    precondition::is_known,
     problem::Problem,
     state::App,
     template_json::TermsJson,
@@ -92,7 +93,7 @@ enum ShopState {
         (status = 304, description = "It is as it was; a countdown runs on.",
             headers(("ETag" = String), ("Cache-Control" = String)))
     ),
-    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND")))
+    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND OVERLOADED")))
 )]
 pub(crate) async fn get(
     State(app): State<App>,
@@ -155,32 +156,4 @@ fn cache_control(template: &Template, state: ShopState, now: DateTime<Utc>) -> H
 fn etag(template: &Template, state: ShopState, left: Option<i64>) -> String {
     let left = left.map_or_else(|| "unknown".to_owned(), |left| left.to_string());
     format!("W/\"{}.{state:?}.{left}\"", template.version)
-}
-
-/// Whether `If-None-Match` names this tag, compared as weak ones are (RFC 9110, 8.8.3.2).
-fn is_known(headers: &HeaderMap, etag: &str) -> bool {
-    let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-    let named =
-        headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    named
-        .flat_map(|tags| tags.split(','))
-        .any(|tag| tag.trim() == "*" || opaque(tag) == opaque(etag))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tag_is_known_in_a_list_weak_or_strong_and_by_a_star() {
-        let known = |value: &'static str| {
-            let headers =
-                HeaderMap::from_iter([(header::IF_NONE_MATCH, HeaderValue::from_static(value))]);
-            is_known(&headers, "W/\"2.Open.7\"")
-        };
-        assert!(known("W/\"2.Open.7\"") && known("\"2.Open.7\"") && known("*"));
-        assert!(known("\"other\", W/\"2.Open.7\""));
-        assert!(!known("W/\"2.Open.8\"") && !known("2.Open.7") && !known(""));
-        assert!(!is_known(&HeaderMap::new(), "W/\"2.Open.7\""));
-    }
 }

@@ -1,12 +1,13 @@
 //! Templates in memory: a claim never waits for MySQL to learn what it is about.
 //!
 //! Filled on a miss, and kept fresh from the template topic; what is newer by version stays. An id
-//! that MySQL does not know is remembered for a moment, so a storm of unknown ids is one query a
-//! second for each.
+//! that MySQL does not know is remembered for a moment, so a storm of one unknown id is one query a
+//! second. Who makes up a new id for each request finds that only so many are looked up in a second:
+//! beyond it nobody says that a template is not there, but that it cannot be said now.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 
@@ -15,10 +16,12 @@ use chrono::{DateTime, TimeDelta};
 use coupon::{
     Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
 };
-use mysql_store::{MySqlPool, StoreError, connect, template};
+use mysql_store::{MySqlPool, connect, template};
 use tokio::sync::Semaphore;
 use topic::{Event, TableReader, TemplateRow};
 use tracing::warn;
+
+use crate::problem::Problem;
 
 /// How long an unknown id is refused from memory.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
@@ -28,6 +31,10 @@ const UNKNOWN_MAX: usize = 10_000;
 
 /// Misses read from MySQL at a time: the rest wait their turn, and find the answer in memory.
 const MISSES_MAX: usize = 4;
+
+/// Misses read from MySQL within a second: nothing to MySQL, and more than a process needs that has just
+/// started before a crowd and has not read the topic yet.
+const MISSES_PER_SECOND: u32 = 500;
 
 /// Template changes taken from the topic at a time.
 const CHANGES_MAX: usize = 500;
@@ -39,6 +46,12 @@ pub(crate) struct TemplateCache {
     known: Arc<RwLock<HashMap<TemplateId, Arc<Template>>>>,
     unknown: Arc<RwLock<HashMap<TemplateId, Instant>>>,
     misses: Arc<Semaphore>,
+    bucket: Arc<Mutex<Bucket>>,
+}
+
+/// Counts the misses of a second: it fills up with each, and empties evenly (see `rate_limit.rs`).
+struct Bucket {
+    empty_at: Instant,
 }
 
 impl TemplateCache {
@@ -48,14 +61,12 @@ impl TemplateCache {
             known: Arc::default(),
             unknown: Arc::default(),
             misses: Arc::new(Semaphore::new(MISSES_MAX)),
+            bucket: Arc::new(Mutex::new(Bucket { empty_at: Instant::now() })),
         }
     }
 
     /// A template that shoppers may know of: beyond draft.
-    pub(crate) async fn published(
-        &self,
-        id: TemplateId,
-    ) -> Result<Option<Arc<Template>>, StoreError> {
+    pub(crate) async fn published(&self, id: TemplateId) -> Result<Option<Arc<Template>>, Problem> {
         if let Some(template) = self.get(id) {
             return Ok(Some(template));
         }
@@ -68,6 +79,11 @@ impl TemplateCache {
         }
         if self.is_unknown(id) {
             return Ok(None);
+        }
+        // Counted by those who would read: who waited for somebody else's answer has it by now.
+        if !self.bucket.lock().unwrap_or_else(PoisonError::into_inner).takes_one(Instant::now()) {
+            let detail = "Too many unknown templates are asked for. Send the request again.";
+            return Err(Problem::unavailable("OVERLOADED", detail));
         }
         let mut connection = connect::acquire(&self.pool).await?;
         match template::get(&mut connection, id).await? {
@@ -135,10 +151,25 @@ impl TemplateCache {
     }
 }
 
-fn from_row(row: TemplateRow) -> anyhow::Result<Template> {
+impl Bucket {
+    fn takes_one(&mut self, now: Instant) -> bool {
+        let second = Duration::from_secs(1);
+        let next = self.empty_at.max(now) + second / MISSES_PER_SECOND;
+        let fits = next <= now + second;
+        if fits {
+            self.empty_at = next;
+        }
+        fits
+    }
+}
+
+pub(crate) fn from_row(row: TemplateRow) -> anyhow::Result<Template> {
     let time = |ms: i64| DateTime::from_timestamp_millis(ms).context("a time out of range");
     let validity = match (row.valid_for_ms, row.valid_from, row.valid_until) {
-        (Some(ms), _, _) => Validity::Relative { valid_for: TimeDelta::milliseconds(ms) },
+        (Some(ms), _, _) => {
+            let valid_for = TimeDelta::try_milliseconds(ms).context("a validity out of range")?;
+            Validity::Relative { valid_for }
+        }
         (None, Some(from), Some(until)) => {
             Validity::Absolute { from: time(from)?, until: time(until)? }
         }
@@ -162,4 +193,23 @@ fn from_row(row: TemplateRow) -> anyhow::Result<Template> {
         state: TemplateState::from_code(row.state)?,
         version: row.version,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_ids_are_looked_up_within_a_second_and_no_more() {
+        let start = Instant::now();
+        let mut bucket = Bucket { empty_at: start };
+        let mut taken = |ms: u64, asked: u32| {
+            let now = start + Duration::from_millis(ms);
+            (0..asked).filter(|_| bucket.takes_one(now)).count()
+        };
+        let most = MISSES_PER_SECOND as usize;
+        assert_eq!(taken(0, 10 * MISSES_PER_SECOND), most);
+        assert_eq!(taken(100, 10 * MISSES_PER_SECOND), most / 10, "it empties evenly");
+        assert_eq!(taken(60_000, 10 * MISSES_PER_SECOND), most, "and never gives more at once");
+    }
 }

@@ -77,7 +77,7 @@ impl Tokens {
 }
 
 impl Rules {
-    fn validation(&self, algorithm: Algorithm) -> Validation {
+    pub(crate) fn validation(&self, algorithm: Algorithm) -> Validation {
         let mut validation = Validation::new(algorithm);
         validation.leeway = self.leeway_seconds;
         validation.validate_nbf = true;
@@ -99,7 +99,7 @@ impl Rules {
     }
 }
 
-fn decode(token: &str, key: &Key) -> Result<UserId, Problem> {
+pub(crate) fn decode(token: &str, key: &Key) -> Result<UserId, Problem> {
     let decoded = jsonwebtoken::decode::<TokenClaims>(token, &key.decoding, &key.validation);
     let decoded = decoded.map_err(refused)?;
     if decoded.header.crit.is_some() {

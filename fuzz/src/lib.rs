@@ -1,9 +1,17 @@
 //! Every decoder of the platform for bytes that come from outside, by name: the fuzz targets call them,
 //! and so does the test that runs the seeds (`tests/tests/fuzz.rs`), which takes this file in.
 
-use std::fmt::Debug;
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fmt::{Debug, Write as _},
+    iter,
+};
 
 use cdc_tailer::fuzz as tailer;
+use coupon::CouponStatus;
+use redis_address::RedisAddress;
+use redis_view::{Change, Contents};
 use serde::{Serialize, de::DeserializeOwned};
 use topic::{
     Event, ExpiringSoon, ExpiryWakeUp, StockMovementRow, TemplateRow, UserCouponRow, decode,
@@ -12,23 +20,34 @@ use topic::{
 /// What a target does with its bytes: it fails only where a promise is broken.
 pub type Target = fn(&[u8]);
 
+/// In each address that is taken apart; nobody may be told of it.
+const PASSWORD: &str = "correct-horse-battery-staple";
+
 /// The targets. Each has a file in `fuzz_targets/` and a folder in `seeds/`.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("binlog", tailer::binlog),
+    ("brokers_address", topic::fuzz::brokers_address),
     ("cell", tailer::cell),
     ("checkpoint_record", tailer::checkpoint_record),
     ("compressed_event", tailer::compressed_event),
     ("compressed_transaction", tailer::compressed_transaction),
+    ("database_address", database_address),
     ("decimal_number", tailer::decimal_number),
     ("gate_entry", gate_entry),
     ("gtid_position", tailer::gtid_position),
     ("json_document", tailer::json_document),
+    ("key_set", api::fuzz::key_set),
+    ("new_template", api::fuzz::new_template),
     ("page_cursor", page_cursor),
+    ("redis_address", redis_address),
     ("request_head", api::fuzz::request_head),
     ("rows", tailer::rows),
     ("statement_text", tailer::statement_text),
     ("table_map", tailer::table_map),
+    ("template_change", api::fuzz::template_change),
+    ("token", api::fuzz::token),
     ("topic_event", topic_event),
+    ("view_entry", view_entry),
 ];
 
 /// Runs one target by its name.
@@ -53,6 +72,62 @@ fn page_cursor(data: &[u8]) {
     if let Ok(cursor) = text.parse::<redis_view::Cursor>() {
         assert_eq!(cursor.to_string(), text);
     }
+}
+
+/// A coupon's details in its user's view: its id, a space, and the entry.
+fn view_entry(data: &[u8]) {
+    let Some((id, entry)) = str::from_utf8(data).ok().and_then(|text| text.split_once(' ')) else {
+        return;
+    };
+    let details = |entry: &str| {
+        let coupons = BTreeMap::from([(id.to_owned(), entry.to_owned())]);
+        Contents { trusted: true, list: BTreeMap::new(), coupons }.details(id).ok()
+    };
+    let Some(coupon) = details(entry) else { return };
+    let written = Change { coupon, status: CouponStatus::Unused, version: 1 }.entry();
+    assert_eq!(details(&written), Some(coupon), "a coupon is not what it was");
+}
+
+/// An address of Redis, behind its user and password.
+fn redis_address(data: &[u8]) {
+    let Ok(rest) = str::from_utf8(data) else { return };
+    // An option may name a file, which would be read: none of this machine's is.
+    let options = rest.split_once('?').map_or("", |(_, options)| options);
+    if options.contains(['/', '%', '.']) {
+        return;
+    }
+    for scheme in ["redis", "rediss", "redis+sentinel", "rediss+cluster"] {
+        let address = format!("{scheme}://user:{PASSWORD}@{rest}");
+        let read = RedisAddress::parse(&address);
+        assert!(!format!("{read:?}").contains(PASSWORD), "a password is shown");
+        match read {
+            Ok(_) => {
+                let is_one = RedisAddress::parse_one(&address).is_ok();
+                assert_eq!(is_one, !scheme.ends_with("cluster"), "one server, or a cluster");
+            }
+            Err(error) => assert_secret(&error),
+        }
+    }
+}
+
+/// An address of MySQL, behind its user and password.
+fn database_address(data: &[u8]) {
+    let Ok(rest) = str::from_utf8(data) else { return };
+    let read = mysql_store::connect::database_of(&format!("mysql://user:{PASSWORD}@{rest}"));
+    match read {
+        Ok(database) => assert!(!database.contains(PASSWORD), "a password is shown"),
+        Err(error) => assert_secret(&error),
+    }
+}
+
+/// No error tells a password, nor does what has led to it.
+fn assert_secret(error: &(dyn Error + 'static)) {
+    let mut told = String::new();
+    for cause in iter::successors(Some(error), |error| (*error).source()) {
+        // Writing to a string cannot fail.
+        let _written = write!(told, "{cause} {cause:?} ");
+    }
+    assert!(!told.contains(PASSWORD), "a password is told: {told}");
 }
 
 /// A message of any topic.

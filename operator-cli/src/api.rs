@@ -10,6 +10,7 @@ use crate::{
     arguments::Settings,
     call::Call,
     failure::{Failure, Kind, chain},
+    way_out,
 };
 
 /// How often a call is sent that may be repeated: an api that starts anew is back within the waits.
@@ -27,11 +28,16 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Characters that are shown of an answer that is no JSON: a proxy's page.
 const FOREIGN_CHARS: usize = 200;
 
+/// What to do where nobody listens.
+const NOBODY_THERE: &str = "Is API_URL right, and does the api run?";
+
 /// The api of one platform.
 pub(crate) struct Api {
     client: Client,
     base_url: Url,
     operator_key: String,
+    /// The trace of this command, 32 hexadecimal digits: the record has it beside what was done.
+    trace: String,
 }
 
 /// An attempt that brought no answer, or no good one.
@@ -60,8 +66,11 @@ impl Api {
     /// Address or key are missing or are none.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
         let missing = |what: &str| {
-            Failure::usage(format!("{what} is not set."))
-                .advise("After `./dev up`: `set -a; . .dev/env; set +a`.")
+            let flag = what.to_lowercase().replace('_', "-");
+            Failure::usage(format!("{what} is not set.")).advise(format!(
+                "Set it in the environment, or give `--{flag}`. After `./dev up`: \
+                 `set -a; . .dev/env; set +a`."
+            ))
         };
         let given = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
         let url = given(&settings.api_url).ok_or_else(|| missing("API_URL"))?;
@@ -79,7 +88,9 @@ impl Api {
             .user_agent(concat!("coupon/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| Failure::usage(chain(&error)))?;
-        Ok(Self { client, base_url, operator_key })
+        // Zero would be none.
+        let trace = format!("{:032x}", fastrand::u128(1..));
+        Ok(Self { client, base_url, operator_key, trace })
     }
 
     /// Sends a call, again if it may be and nobody was able to answer; returns the answer's body, null if
@@ -125,6 +136,7 @@ impl Api {
         }
         let mut request = self.client.request(call.method.clone(), url);
         request = request.header("x-api-key", &self.operator_key);
+        request = request.header("traceparent", self.trace_parent(call));
         if let Some(id) = &call.request_id {
             request = request.header("idempotency-key", id);
         }
@@ -142,6 +154,12 @@ impl Api {
         }
     }
 
+    /// A change is seldom enough to be told to the collector each time; looks are not.
+    fn trace_parent(&self, call: &Call) -> String {
+        let sampled = if call.reads() { "00" } else { "01" };
+        format!("00-{}-{:016x}-{sampled}", self.trace, fastrand::u64(1..))
+    }
+
     fn unanswered(&self, call: &Call, error: &reqwest::Error) -> Miss {
         if error.is_builder() {
             let sentence = format!("The request cannot be made: {}.", chain(error));
@@ -150,7 +168,7 @@ impl Api {
         let url = &self.base_url;
         if error.is_connect() {
             let sentence = format!("Nobody answers at {url}: {}.", innermost(error));
-            let failure = Failure::new(Kind::Unavailable, sentence);
+            let failure = Failure::new(Kind::Unavailable, sentence).advise(NOBODY_THERE);
             return Miss { failure, again: Again::Always };
         }
         let sentence = if error.is_timeout() {
@@ -201,10 +219,10 @@ fn judged(
     Err(Miss { failure, again })
 }
 
-/// Says how to find out what became of a call, where that is unknown.
+/// Says how to find out what became of a call, where that is unknown; of what was refused the way out.
 fn advised(failure: Failure, call: &Call) -> Failure {
     if failure.kind != Kind::Unknown {
-        return failure;
+        return way_out::shown(failure);
     }
     let what = match (call.once, &call.request_id) {
         (Some(find_out), _) => find_out.to_owned(),

@@ -26,6 +26,11 @@ impl Call {
         Self::new(Method::POST, path)
     }
 
+    /// An edit of the version that it names has its effect once.
+    pub(crate) fn patch(path: impl Into<String>) -> Self {
+        Self::new(Method::PATCH, path)
+    }
+
     /// Withdrawn is withdrawn, however often it is asked for.
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self::new(Method::DELETE, path)

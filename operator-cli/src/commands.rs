@@ -16,7 +16,7 @@ use crate::{
     failure::Failure,
     keys,
     output::Output,
-    template_file, text,
+    record, replay, template_file, text,
     watch::{self, Watch},
 };
 
@@ -53,7 +53,7 @@ pub(crate) async fn run(
         Command::DeadLetters(command) => return dead_letters(&command, settings, output).await,
         Command::Merchant(command) => keys::merchant(command),
         Command::Key(command) => keys::key(command),
-        Command::Audit(arguments) => keys::audit(arguments),
+        Command::Audit(arguments) => record::audit(arguments),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "coupon", &mut script);
@@ -96,6 +96,17 @@ async fn template(
         }
         TemplateCommand::Show(it) => {
             (Call::get(format!("/v1/templates/{}", it.id)), text::object as AsText)
+        }
+        TemplateCommand::Edit { id, file, if_version } => {
+            let mut body = template_file::read(&file)?;
+            if let Some(version) = if_version {
+                body["version"] = version.into();
+            }
+            let call = Call::patch(format!("/v1/templates/{}", id.id)).with_body(body);
+            (call, text::object as AsText)
+        }
+        TemplateCommand::ValidityMove(it) => {
+            (Call::get(format!("/v1/templates/{}/validity-move", it.id)), text::object as AsText)
         }
         TemplateCommand::Publish(it) => of(it, "publish"),
         TemplateCommand::Pause(it) => of(it, "pause"),
@@ -146,8 +157,12 @@ async fn dead_letters(
         DeadLetterCommand::List => {
             output.answer(&dead_letter::list(&kafka).await?, dead_letter::list_text)
         }
-        DeadLetterCommand::Replay { dry_run } => {
-            output.answer(&dead_letter::replay(&kafka, *dry_run).await?, dead_letter::replay_text)
+        DeadLetterCommand::Replay { dry_run: true } => {
+            output.answer(&replay::plan(&kafka).await?, replay::as_text)
+        }
+        // The api records it.
+        DeadLetterCommand::Replay { dry_run: false } => {
+            replay::replay(&kafka, &Api::new(settings)?, output).await
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Merchants, keys and the record, as calls of the api.
+//! Merchants and keys, as calls of the api.
 
 use serde_json::json;
 
 use crate::{
-    arguments::{AuditArguments, KeyCommand, MerchantCommand, OfMerchant},
+    arguments::{KeyCommand, MerchantCommand, OfMerchant},
     call::Call,
     commands::{AsText, paged},
     text,
@@ -11,7 +11,6 @@ use crate::{
 
 const MERCHANTS: [&str; 3] = ["id", "created_at", "name"];
 const KEYS: [&str; 6] = ["id", "scopes", "created_at", "expires_at", "revoked_at", "name"];
-const ENTRIES: [&str; 5] = ["id", "at", "action", "target", "key_id"];
 
 /// What to do where nobody said whether a merchant was created.
 const MERCHANT_LISTED: &str = "Look with `coupon merchant list` before you create it again.";
@@ -59,13 +58,6 @@ pub(crate) fn key(command: KeyCommand) -> (Call, AsText) {
     }
 }
 
-pub(crate) fn audit(arguments: AuditArguments) -> (Call, AsText) {
-    let AuditArguments { target, of, page } = arguments;
-    let call = of_merchant(paged("/v1/audit", page), &of);
-    let call = target.into_iter().fold(call, |call, target| call.with_query("target", target));
-    (call, |answer| text::page(answer, &ENTRIES))
-}
-
-fn of_merchant(call: Call, of: &OfMerchant) -> Call {
+pub(crate) fn of_merchant(call: Call, of: &OfMerchant) -> Call {
     of.merchant.into_iter().fold(call, |call, id| call.with_query("merchant_id", id))
 }

@@ -1,7 +1,8 @@
 //! The operator's command line. Each command is one call of the api (`api`), whose answer is printed as
 //! it came, or as text; `watch` looks again and again, and dead letters are read from their topic.
 //!
-//! Architecture invariant: it has the api's rights and no others. No SQL, no Redis.
+//! Architecture invariant: it has the api's rights and no others. No SQL, no Redis; what it does on the topic
+//! the api has recorded first.
 
 mod api;
 mod arguments;
@@ -12,9 +13,12 @@ mod failure;
 mod keys;
 mod letter;
 mod output;
+mod record;
+mod replay;
 mod template_file;
 mod text;
 mod watch;
+mod way_out;
 
 use std::{
     env,

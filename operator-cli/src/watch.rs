@@ -1,9 +1,12 @@
 //! `template watch`: a sale as it happens. On a terminal one line that is written over, with a bar; else
-//! a line for each look; with `--json` an object for each.
+//! a line for each look; with `--json` an object for each. `tests/tests/watch_terminal.rs` looks at the
+//! terminal's.
 
 use std::{
+    cell::Cell,
     collections::VecDeque,
     io::{self, IsTerminal as _},
+    mem,
     time::{Duration, Instant},
 };
 
@@ -19,11 +22,15 @@ use crate::{
 /// The rate is that of the last few seconds: shorter and it jumps, longer and it lags.
 const RATE_OVER: Duration = Duration::from_secs(5);
 
-/// Characters of the bar.
-const BAR: usize = 24;
+/// Characters of the bar: with it the line of a sale of thousands fits into 80 columns.
+const BAR: usize = 16;
 
-/// Begins the line anew and clears it.
-const OVERWRITE: &str = "\r\x1b[2K";
+/// Begins the line anew and clears it. What is too long for the terminal is cut: of a line that went on in
+/// the next row only that row would be cleared, and the screen would fill with the others.
+const OVERWRITE: &str = "\r\x1b[2K\x1b[?7l";
+
+/// Lets long lines go on in the next row again, for whatever is printed between two looks.
+const DRAWN: &str = "\x1b[?7h";
 
 /// What to watch, and for how long.
 pub(crate) struct Watch {
@@ -52,37 +59,63 @@ struct Look {
     drift: Option<i64>,
 }
 
-/// Watches until it is sold out or over, or time is.
+/// Watches until it is sold out or over, or time is; on a terminal also until Ctrl-C.
 ///
 /// # Errors
 /// Nobody answers, or there is no such template.
 pub(crate) async fn watch(api: &Api, watch: &Watch, output: &Output) -> Result<(), Failure> {
-    let began = Instant::now();
     let live = !output.json && io::stdout().is_terminal();
-    let mut rate = Rate::default();
+    let drawn = Cell::new(false);
+    let ended = tokio::select! {
+        ended = looks(api, watch, output, live.then_some(&drawn)) => ended,
+        // Where nobody looks on a signal ends the program, as scripts expect.
+        Ok(()) = tokio::signal::ctrl_c(), if live => Ok("stopped"),
+    };
+    if drawn.get() {
+        // What comes now, how it ended or what went wrong, has a line of its own.
+        output.line("")?;
+    }
+    let end = ended?;
+    if output.json { Ok(()) } else { output.line(sentence(end)) }
+}
+
+/// Looks and shows what is seen, until there is nothing more to see; answers why. `drawn`, on a terminal: set
+/// once the line is there that is written over.
+async fn looks(
+    api: &Api,
+    watch: &Watch,
+    output: &Output,
+    drawn: Option<&Cell<bool>>,
+) -> Result<&'static str, Failure> {
+    let began = Instant::now();
+    let (mut rate, mut drift) = (Rate::default(), None);
     loop {
-        let look = Look::at(api, watch.template).await?;
+        let mut look = Look::at(api, watch.template).await?;
+        look.drift = lasting(&mut drift, look.drift);
         let elapsed = began.elapsed();
         let per_second = rate.add(elapsed, look.landed);
         let left = watch.at_most.map(|at_most| at_most.saturating_sub(elapsed));
         let end = look.end().or_else(|| left.filter(Duration::is_zero).map(|_| "time"));
-        if live {
-            output::put(format!("{OVERWRITE}{}", look.bar_line(per_second)).as_bytes())?;
+        if let Some(drawn) = drawn {
+            drawn.set(true);
+            output::put(format!("{OVERWRITE}{}{DRAWN}", look.bar_line(per_second)).as_bytes())?;
         } else if output.json {
             output.line(&look.json(elapsed, per_second, end).to_string())?;
         } else {
             output.line(&look.plain_line(elapsed, per_second))?;
         }
         if let Some(end) = end {
-            let sentence = sentence(end);
-            return match (live, output.json) {
-                (true, _) => output.line(&format!("\n{sentence}")),
-                (false, false) => output.line(sentence),
-                (false, true) => Ok(()),
-            };
+            return Ok(end);
         }
         tokio::time::sleep(left.map_or(watch.every, |left| left.min(watch.every))).await;
     }
+}
+
+/// A drift that the look before had too, `seen` then. MySQL and the gate are asked one after the other, so a claim
+/// that lands in between makes them disagree for one look.
+fn lasting(seen: &mut Option<i64>, now: Option<i64>) -> Option<i64> {
+    let before = mem::replace(seen, now);
+    now.filter(|now| *now == 0 || before == Some(*now))
 }
 
 fn sentence(end: &str) -> &'static str {
@@ -90,6 +123,7 @@ fn sentence(end: &str) -> &'static str {
         "sold_out" => "Sold out.",
         "closed" => "The time for claims is over.",
         "ended" => "The template has ended.",
+        "stopped" => "Watched until you stopped it.",
         _ => "Watched for as long as asked.",
     }
 }
@@ -225,8 +259,9 @@ mod tests {
         let look = look("open", 124, Some(3));
         let figures = "87%  873/1000 landed  132/s  124 left  lag 0.2 s  open";
         assert_eq!(look.plain_line(Duration::from_secs(12), 131.6), format!("   12s   {figures}"));
-        let bar = "[####################----]  ";
-        assert_eq!(look.bar_line(131.6), format!("{bar}{figures}"));
+        let line = look.bar_line(131.6);
+        assert_eq!(line, format!("[#############---]  {figures}"));
+        assert!(line.chars().count() <= 80, "{line}");
         let drifting = Look { drift: Some(-2), lag_ms: None, total: 0, ..look };
         assert_eq!(
             drifting.figures(0.0),
@@ -234,6 +269,14 @@ mod tests {
         );
         let ended = super::Look { state: "ended".to_owned(), drift: None, ..drifting };
         assert_eq!(ended.figures(0.0), "  0%  873/0 landed  0/s  124 unclaimed  lag -  ended");
+    }
+
+    #[test]
+    fn gate_and_mysql_disagree_only_if_two_looks_say_so() {
+        let mut seen = None;
+        let shown = [Some(0), Some(3), Some(0), Some(2), Some(2), None, Some(2)];
+        let shown = shown.map(|now| lasting(&mut seen, now));
+        assert_eq!(shown, [Some(0), None, Some(0), None, Some(2), None, None]);
     }
 
     #[test]

@@ -175,10 +175,6 @@ impl World {
         }
         let report = verify(&self.sources, history, self.clock.now()).await.unwrap();
         assert!(report.holds(), "\n{report}");
-        // Once more: a wake-up may have been sent while it was looked whether all were taken.
-        if let Err(unrest) = settled(&self.sources, &self.clock, REST_MAX).await {
-            panic!("{unrest}");
-        }
         self.sweep().await;
         let finds = self.sweep_finds().await;
         assert!(finds < 1.0, "the sweep found {finds} coupons that no wake-up told of");

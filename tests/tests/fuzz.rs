@@ -24,7 +24,7 @@ use fastrand::Rng;
 /// What one test takes shall not be counted as another's.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Damaged seeds for each target: a second or two in all.
+/// Damaged seeds for each target: some seconds in all.
 const ROUNDS: usize = 3_000;
 
 /// What the damage follows from unless `FUZZ_SEED` says another number.

@@ -13,7 +13,8 @@ use std::{
 
 use coupon::UserId;
 use devstack::{
-    Endpoints, Error, Flavor, Options, OwnView, Servers, TestServers, not_checked, project_root,
+    Endpoints, Flavor, Options, OwnView, Servers, TestServers, if_installed, not_checked,
+    project_root,
 };
 use mysql_store::{connect, verify};
 use pipeline_tests::World;
@@ -234,13 +235,8 @@ async fn a_platform_on_a_mysql_that_is_set_by_ops_keeps_its_promises() {
 async fn on_servers_set_by_ops(flavor: Flavor) {
     let folder = own_folder(flavor.name());
     let options = Options { flavor, database_arguments: mysql_settings(), ..Options::default() };
-    let servers = match Servers::start(&folder, &options).await {
-        Err(Error::NotInstalled { .. }) if flavor == Flavor::Mysql => {
-            not_checked("MySQL as ops sets it: it is not on this machine (ops/install-mysql.sh)");
-            return;
-        }
-        servers => servers.unwrap(),
-    };
+    let started = Servers::start(&folder, &options).await;
+    let Some(servers) = if_installed(started, "MySQL as ops sets it") else { return };
     let redis = async |role: &str| {
         let file = project_root().join("ops").join(format!("redis-{role}.conf"));
         OwnView::by_file(&format!("{role}-by-file-{}", flavor.name()), &file).await.unwrap()

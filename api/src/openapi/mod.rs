@@ -25,8 +25,8 @@ pub(crate) use schemas::{
 };
 
 use crate::{
-    api_keys, audit, claims, coupon_use, coupons, expiry, merchants, repair, shop, stock,
-    stock_movements, template_edit, templates, validity,
+    api_keys, audit, claims, coupon_use, coupons, expiry, merchants, precondition::is_known,
+    repair, shop, stock, stock_movements, template_edit, templates, validity,
 };
 
 /// Every handler. A test compares this with the router.
@@ -62,6 +62,8 @@ use crate::{
         repair::claim,
         repair::view,
         repair::gate,
+        crate::dead_letters::begin,
+        crate::dead_letters::end,
         expiry::get,
         audit::list,
         merchants::create,
@@ -110,13 +112,7 @@ pub(crate) async fn get(headers: HeaderMap) -> Response {
         (header::CACHE_CONTROL, HeaderValue::from_static("public, no-cache")),
         (header::ETAG, DOCUMENT.etag.clone()),
     ];
-    let is_known = headers
-        .get_all(header::IF_NONE_MATCH)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|tags| tags.split(','))
-        .any(|tag| tag.trim().trim_start_matches("W/") == DOCUMENT.etag);
-    if is_known {
+    if is_known(&headers, DOCUMENT.etag.to_str().unwrap_or_default()) {
         return (StatusCode::NOT_MODIFIED, told).into_response();
     }
     let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];

@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 const PAGE: &str = include_str!("../../../docs/errors.md");
 
 /// Any request may be answered these, whatever it asks for.
-const ANY: &str = "NOT_ACCEPTABLE URI_TOO_LONG HEADERS_TOO_LARGE STORE_UNAVAILABLE TIMEOUT";
+const ANY: &str =
+    "HOST_INVALID NOT_ACCEPTABLE URI_TOO_LONG HEADERS_TOO_LARGE STORE_UNAVAILABLE TIMEOUT";
 /// One that must say who sends it.
 const WITH_AUTHENTICATION: &str = "UNAUTHENTICATED";
 /// One of an operator's, whose key has scopes.

@@ -72,6 +72,22 @@ pub async fn complete(
     Ok(())
 }
 
+/// One entry, whoever's it is.
+///
+/// # Errors
+/// The statement fails.
+pub async fn get(
+    connection: &mut MySqlConnection,
+    id: AuditId,
+) -> Result<Option<Entry>, StoreError> {
+    let row = sqlx::query("select * from audit_entry where id = ?")
+        .bind(id.0)
+        .fetch_optional(connection)
+        .await
+        .map_err(StoreError::query("read what an operator did"))?;
+    row.map(|row| from_row(&row)).transpose()
+}
+
 /// The entries of a merchant with ids below `before`, the newest first; of one target, if it is named.
 ///
 /// # Errors

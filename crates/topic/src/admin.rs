@@ -136,11 +136,50 @@ impl Wanted {
                 ("min.cleanable.dirty.ratio", "0.1".to_owned()),
             ]
         } else {
-            vec![("retention.ms", RETENTION.as_millis().to_string())]
+            // Said, because all of a topic's readers rest on it: a broker's own default may be another.
+            vec![
+                ("cleanup.policy", "delete".to_owned()),
+                ("retention.ms", RETENTION.as_millis().to_string()),
+            ]
         };
         if layout.replication >= REPLICATION_FOR_TWO_COPIES {
             settings.push(("min.insync.replicas", "2".to_owned()));
         }
         settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    const TWO_COPIES: &str = "min.insync.replicas";
+
+    /// What docs/events.md says of topics with several copies: from how many on, and how many a write needs.
+    fn documented() -> (i32, String) {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/events.md");
+        let page = fs::read_to_string(page).unwrap();
+        let mut rows = page.lines().filter(|line| line.starts_with('|'));
+        let row = rows.find(|row| row.contains(TWO_COPIES)).unwrap();
+        let setting = row.split('`').find_map(|code| code.strip_prefix(TWO_COPIES)).unwrap();
+        let from = row.split_once("from ").unwrap().1.split(' ').next().unwrap();
+        (from.parse().unwrap(), setting.trim_start_matches('=').to_owned())
+    }
+
+    /// How such topics come out of a broker would take three of them to see.
+    #[test]
+    fn a_write_needs_as_many_copies_as_documented_from_the_documented_number_on() {
+        let (from, copies) = documented();
+        for replication in 1..=from + 2 {
+            let layout = TopicLayout { replication, ..TopicLayout::default() };
+            for topic in wanted(&TopicNames::new("p"), &layout) {
+                let settings = topic.settings(&layout);
+                let said = settings.iter().find(|(name, _)| *name == TWO_COPIES);
+                let expected = (replication >= from).then_some(&copies);
+                assert_eq!(said.map(|(_, value)| value), expected, "{} {replication}", topic.name);
+            }
+        }
     }
 }

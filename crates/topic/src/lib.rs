@@ -15,6 +15,8 @@ mod error;
 mod event;
 mod expiring;
 mod fenced;
+#[doc(hidden)]
+pub mod fuzz;
 mod message;
 mod names;
 mod offsets;

@@ -58,7 +58,7 @@ pub(crate) struct Settings {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Campaigns: create, look, publish, pause, end, watch.
+    /// Campaigns: create, look, edit, publish, pause, resume, end, watch.
     #[command(subcommand)]
     Template(TemplateCommand),
     /// How many coupons a template has: look, add, cut.
@@ -70,7 +70,7 @@ pub(crate) enum Command {
     /// Users: their coupons at your templates, and their lists.
     #[command(subcommand)]
     User(UserCommand),
-    /// What is overdue, how late expiry was, what ends in the next day.
+    /// What is overdue, how late expiry was, what ends in the next day; for the platform's own key.
     Expiry,
     /// Messages that could not go their way (needs `KAFKA_BROKERS`).
     #[command(subcommand)]
@@ -81,7 +81,7 @@ pub(crate) enum Command {
     /// Operators' keys: make, list, replace, withdraw; for keys of the scope `admin`.
     #[command(subcommand)]
     Key(KeyCommand),
-    /// What operators did, the newest first.
+    /// What operators did, the newest first; `--json` has each thing as it was before and after.
     Audit(AuditArguments),
     /// Prints a script that completes commands: `coupon completions bash > …`.
     Completions {
@@ -92,7 +92,7 @@ pub(crate) enum Command {
 
 #[derive(Subcommand)]
 pub(crate) enum ClaimCommand {
-    /// Shows a claim of one of your templates.
+    /// Shows a claim that landed at one of your templates.
     Show {
         /// The claim.
         #[arg(value_parser = id)]
@@ -117,7 +117,7 @@ pub(crate) enum UserCommand {
 pub(crate) enum DeadLetterCommand {
     /// Lists those that are kept, the oldest first.
     List,
-    /// Puts each that was not replayed yet back where it came from.
+    /// Puts each that was not replayed yet back where it came from; the record says that you did.
     Replay {
         /// Only says what would be done.
         #[arg(long)]

@@ -21,6 +21,19 @@ pub(crate) enum TemplateCommand {
     List(Page),
     /// Shows a template.
     Show(TemplateId),
+    /// Changes fields of a template; which ones can be changed, its state decides.
+    Edit {
+        /// The template.
+        #[command(flatten)]
+        id: TemplateId,
+        /// The fields that shall be different, TOML or JSON as in docs/api.md; `-`: standard input.
+        file: PathBuf,
+        /// The version that you have seen (`template show`): another one is not changed. Or `version` in the file.
+        #[arg(long, value_name = "VERSION")]
+        if_version: Option<i64>,
+    },
+    /// Shows how far issued coupons have followed a change of the validity.
+    ValidityMove(TemplateId),
     /// Opens a draft for claims, within its window.
     Publish(TemplateId),
     /// Refuses claims until `resume`.
@@ -29,7 +42,7 @@ pub(crate) enum TemplateCommand {
     Resume(TemplateId),
     /// Ends a template for good.
     End(TemplateId),
-    /// Shows how it sells, until it is sold out or over.
+    /// Shows how it sells, until it is sold out or over, or Ctrl-C.
     Watch {
         /// The template.
         #[command(flatten)]

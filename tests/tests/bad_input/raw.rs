@@ -13,13 +13,15 @@ use pipeline_tests::STATE_MAX;
 const ANSWER_MAX: Duration = STATE_MAX;
 
 /// Names, bytes, and the status. Nothing behind a head that is refused is taken for a second request.
-pub(super) const CASES: [(&str, &str, u16); 15] = [
+pub(super) const CASES: [(&str, &str, u16); 17] = [
     ("no HTTP", "hello\r\n\r\n", 400),
     ("no version", "GET /v1/me/coupons\r\n\r\n", 400),
     ("another version", "GET / HTTP/9.9\r\n\r\n", 400),
     ("a header without a colon", "GET / HTTP/1.1\r\nhost: a\r\nbroken\r\n\r\n", 400),
     ("a space before the colon", "GET / HTTP/1.1\r\nhost: a\r\nx-api-key : b\r\n\r\n", 400),
     ("a folded header", "GET / HTTP/1.1\r\nhost: a\r\nx-a: b\r\n c\r\n\r\n", 400),
+    ("no host", "GET / HTTP/1.1\r\nconnection: close\r\n\r\n", 400),
+    ("two hosts", "GET / HTTP/1.1\r\nhost: a\r\nhost: a\r\nconnection: close\r\n\r\n", 400),
     ("a zero in a header", "GET / HTTP/1.1\r\nhost: a\r\nx-a: b\0c\r\n\r\n", 400),
     (
         "two lengths",

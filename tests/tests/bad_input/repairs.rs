@@ -1,6 +1,7 @@
 //! What operators look up and mend, as they should not ask for it.
 
 use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
 
 use super::{Case, Ground, NOTHING, case};
 
@@ -38,6 +39,22 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         let path = format!("/v1/users/2/coupons?{query}");
         cases.push(named(query, ask(Method::GET, &path), status, code));
     }
+    // A replay's line: of bodies that say too little, too much or nonsense, and of what is no replay.
+    let replays = "/v1/dead-letter-replays".to_owned();
+    let offsets = |body: &Value| ask(Method::POST, &replays).json(body);
+    for body in [
+        json!({}),
+        json!({ "from_offset": 1 }),
+        json!({ "from_offset": -1, "to_offset": 2 }),
+        json!({ "from_offset": 1, "to_offset": 2, "action": "template.end" }),
+    ] {
+        let what = body.to_string();
+        cases.push(named(&what, offsets(&body), 400, "MALFORMED_BODY"));
+    }
+    let counts = json!({ "replayed": 1, "passed_over": 0 });
+    let end = format!("{replays}/{NOTHING}/end");
+    let nothing = ask(Method::POST, &end).json(&counts);
+    cases.push(named("no replay", nothing, 404, "NOT_FOUND"));
     // By whoever may not.
     let anonymous = |method, path: &str| ground.api.anonymous(method, path);
     let user = |method, path: &str| ground.attacker.request(method, path);
@@ -47,6 +64,8 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         (Method::POST, "/v1/users/2/view-rebuild".to_owned()),
         (Method::GET, format!("/v1/landed-claims/{}", ground.claim)),
         (Method::POST, gate),
+        (Method::POST, replays),
+        (Method::POST, end),
     ] {
         let without = anonymous(method.clone(), &path);
         cases.push(named(&format!("{path} by nobody"), without, 401, "UNAUTHENTICATED"));

@@ -28,6 +28,9 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
             431,
             "HEADERS_TOO_LARGE",
         ),
+        case("two hosts", claim().header("host", "a").header("host", "b"), 400, "HOST_INVALID"),
+        case("a host that is none", claim().header("host", "a b"), 400, "HOST_INVALID"),
+        case("a host with a user", claim().header("host", "u@a"), 400, "HOST_INVALID"),
         case(
             "a long path",
             ground.attacker.request(Method::GET, &format!("/v1/{}", "a".repeat(5_000))),

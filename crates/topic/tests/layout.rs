@@ -1,0 +1,129 @@
+//! The topics as docs/events.md lays them out, read back from a broker that had none: `./dev test`.
+#![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::Duration,
+};
+
+use devstack::{OwnBroker, project_root};
+use rdkafka::{
+    ClientConfig,
+    admin::{
+        AdminClient, AdminOptions, ConfigResource, ConfigSource, OwnedResourceSpecifier,
+        ResourceSpecifier,
+    },
+    client::DefaultClientContext,
+    types::RDKafkaErrorCode,
+};
+use topic::{TopicError, TopicLayout, TopicNames, ensure_topics};
+
+/// How long the broker may take for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+
+/// Milliseconds of a day, by which the page tells how long messages are kept.
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// What there is to say of a topic.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Layout {
+    partitions: usize,
+    /// Copies of each partition, of which one number is right.
+    copies: BTreeSet<usize>,
+    /// The settings that are its own, not the broker's.
+    settings: BTreeMap<String, String>,
+}
+
+/// The cells of every row of every table.
+fn rows(page: &str) -> Vec<Vec<&str>> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'));
+    rows.map(|row| row.split('|').map(str::trim).collect()).collect()
+}
+
+/// The default of a setting of cdc-tailer's, as its line of the list begins with.
+fn default_of(page: &str, setting: &str) -> usize {
+    let begin = format!("- `{setting}` (");
+    let default = |line: &str| line.strip_prefix(&begin)?.split_once(')')?.0.parse().ok();
+    page.lines().find_map(default).unwrap_or_else(|| panic!("what is {setting} if nobody says?"))
+}
+
+/// The settings of topics that are kept like this.
+fn settings(rows: &[Vec<&str>], kept: &str) -> BTreeMap<String, String> {
+    let row = rows.iter().find(|row| row.len() == 2 && row[0] == kept);
+    let row = row.unwrap_or_else(|| panic!("how is set what is kept `{kept}`?"));
+    let pairs = row[1].split('`').filter_map(|code| code.split_once('='));
+    let settings: BTreeMap<String, String> =
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    if let Some(days) = kept.strip_suffix(" days") {
+        let ms = (days.parse::<i64>().unwrap() * DAY_MS).to_string();
+        assert_eq!(settings.get("retention.ms"), Some(&ms), "{kept}");
+    }
+    settings
+}
+
+/// Every topic of docs/events.md, laid out by the defaults of the settings that it names.
+fn documented() -> BTreeMap<String, Layout> {
+    let page = fs::read_to_string(project_root().join("docs/events.md")).unwrap();
+    let rows = rows(&page);
+    let mut topics = BTreeMap::new();
+    for row in &rows {
+        let [topic, _, _, partitions, kept] = row[..] else { continue };
+        let Some(topic) = topic.strip_prefix('`').and_then(|topic| topic.strip_suffix('`')) else {
+            continue;
+        };
+        let partitions = match partitions.trim_matches('`') {
+            number if number == partitions => number.parse().unwrap(),
+            setting => default_of(&page, setting),
+        };
+        let copies = BTreeSet::from([default_of(&page, "TOPIC_REPLICATION")]);
+        let layout = Layout { partitions, copies, settings: settings(&rows, kept) };
+        assert_eq!(topics.insert(topic.to_owned(), layout), None, "{topic} is there twice");
+    }
+    topics
+}
+
+/// Every topic that a broker holds, but for its own.
+async fn held(brokers: &str) -> BTreeMap<String, Layout> {
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
+    let metadata = admin.inner().fetch_metadata(None, ANSWER_MAX).unwrap();
+    let mut topics = BTreeMap::new();
+    for topic in metadata.topics().iter().filter(|topic| !topic.name().starts_with("__")) {
+        let partitions = topic.partitions();
+        let copies = partitions.iter().map(|partition| partition.replicas().len()).collect();
+        let layout = Layout { partitions: partitions.len(), copies, ..Layout::default() };
+        topics.insert(topic.name().to_owned(), layout);
+    }
+    let names: Vec<String> = topics.keys().cloned().collect();
+    let asked: Vec<ResourceSpecifier<'_>> =
+        names.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
+    let options = AdminOptions::new().request_timeout(Some(ANSWER_MAX));
+    for described in admin.describe_configs(&asked, &options).await.unwrap() {
+        let ConfigResource { specifier, entries } = described.unwrap();
+        let OwnedResourceSpecifier::Topic(name) = specifier else { continue };
+        let own = entries.into_iter().filter(|entry| entry.source == ConfigSource::DynamicTopic);
+        topics.get_mut(&name).unwrap().settings =
+            own.map(|entry| (entry.name, entry.value.unwrap_or_default())).collect();
+    }
+    topics
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_broker_gets_the_topics_that_are_documented_laid_out_as_documented() {
+    let broker = OwnBroker::start("topic-layout").await.unwrap();
+    let (brokers, documented) = (broker.brokers(), documented());
+    assert_eq!(documented.len(), 7, "{documented:#?}");
+    // The names of the page are under the default prefix.
+    let names = TopicNames::new("coupon");
+    ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
+    assert_eq!(held(&brokers).await, documented);
+
+    // As many copies as are asked for, or no topic: one broker has room for one.
+    let three = TopicLayout { replication: 3, ..TopicLayout::default() };
+    let refused = ensure_topics(&brokers, &TopicNames::new("three"), &three).await.unwrap_err();
+    let TopicError::Create { source, .. } = &refused else { panic!("{refused:?}") };
+    let wanted = RDKafkaErrorCode::InvalidReplicationFactor;
+    assert_eq!(source.rdkafka_error_code(), Some(wanted), "{refused:?}");
+    assert_eq!(held(&brokers).await, documented, "and what was there is as it was");
+}

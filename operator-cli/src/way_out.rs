@@ -1,0 +1,92 @@
+//! What to do about a refusal, in the words of this command line. What to do over HTTP stands in docs/errors.md,
+//! and the refusal's own sentence says what is wrong.
+
+use crate::failure::Failure;
+
+/// Codes, and the way out of each; one that is not here says in its sentence all that there is to say.
+const WAYS: [(&str, &str); 18] = [
+    (
+        "UNAUTHENTICATED",
+        "OPERATOR_KEY must be a key of this platform that has not ended. Whoever has one of the scope \
+         `admin` sees them by `coupon key list` and makes them by `coupon key create`.",
+    ),
+    (
+        "SCOPE_LACKING",
+        "Use a key that has the scope; one of the scope `admin` makes it: `coupon key create NAME --scope …`.",
+    ),
+    (
+        "PLATFORM_ONLY",
+        "Ask whoever runs the platform: it is for the key in the api's own settings.",
+    ),
+    (
+        "NOT_FOUND",
+        "Either nothing has this id, or API_URL is not the address of an api of this version.",
+    ),
+    (
+        "TEMPLATE_NOT_FOUND",
+        "`coupon template list` shows those of your key's merchant; nobody else's is found.",
+    ),
+    (
+        "CLAIM_NOT_FOUND",
+        "It was refused or given up, is another merchant's, or is still on its way (`in_flight` in \
+         `coupon stock show TEMPLATE`). What a user has: `coupon user show USER`.",
+    ),
+    ("KEY_NOT_FOUND", "`coupon key list` shows your merchant's; another's with `--merchant ID`."),
+    ("KEY_NOT_LIVE", "`coupon key create` makes one in its place."),
+    ("TOO_MANY_KEYS", "`coupon key list` shows them, `coupon key revoke ID` withdraws one."),
+    ("INVALID_TRANSITION", "`coupon template show ID` says its state."),
+    ("CHANGED_MEANWHILE", "`coupon template show ID` says what it is now, with its `version`."),
+    (
+        "PRECONDITION_REQUIRED",
+        "Say which version you have seen, `--if-version N`: `coupon template show ID` has it.",
+    ),
+    ("MOVE_UNDER_WAY", "`coupon template validity-move ID` says how far it is."),
+    ("NO_GATE", "`coupon template show ID` says its state and from when it can be claimed."),
+    ("INSUFFICIENT_STOCK", "`coupon stock show ID`: its `stock` is what can be cut."),
+    (
+        "IDEMPOTENCY_KEY_REUSED",
+        "Another movement has this `--request-id`: give another one, or none.",
+    ),
+    ("INVALID_CURSOR", "Take the `--cursor` that the page before ended with, for the same list."),
+    (
+        "INVALID_TEMPLATE",
+        "`coupon template create --example` prints a file with every field explained.",
+    ),
+];
+
+/// The failure with its way out, unless it has one already.
+pub(crate) fn shown(failure: Failure) -> Failure {
+    let code = failure.code.as_deref().filter(|_| failure.advice.is_none());
+    let way = WAYS.iter().find(|(known, _)| Some(*known) == code).map(|(_, way)| *way);
+    match way {
+        Some(way) => failure.advise(way),
+        None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Kind;
+
+    #[test]
+    fn each_way_out_is_of_a_code_that_there_is_and_stands_once() {
+        let page = include_str!("../../docs/errors.md");
+        for (place, (code, _)) in WAYS.iter().enumerate() {
+            assert!(page.contains(&format!("`{code}`")), "docs/errors.md lacks {code}");
+            assert!(WAYS[place + 1..].iter().all(|(other, _)| other != code), "{code} twice");
+        }
+    }
+
+    #[test]
+    fn a_refusal_leads_on_and_what_has_advice_keeps_it() {
+        let refused = |code: &str| Failure {
+            code: Some(code.to_owned()),
+            ..Failure::new(Kind::Refused, "No.")
+        };
+        assert!(shown(refused("NO_GATE")).advice.unwrap().contains("template show"));
+        assert_eq!(shown(refused("NO_GATE").advise("Wait.")).advice.as_deref(), Some("Wait."));
+        assert_eq!(shown(refused("SOLD_OUT")).advice, None);
+        assert_eq!(shown(Failure::new(Kind::Refused, "No.")).advice, None);
+    }
+}

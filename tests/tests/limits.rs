@@ -1,0 +1,84 @@
+//! Limits that are reached over HTTP: the keys of a merchant, the coupons of a template.
+
+use coupon::UserId;
+use mysql_store::api_key::LIVE_MAX;
+use pipeline_tests::World;
+use reqwest::Method;
+use serde_json::{Value, json};
+use shopper::{Answer, Api};
+
+async fn send(api: &Api, method: Method, path: &str, body: &Value) -> Answer {
+    api.send(api.operator(method, path).json(body)).await.unwrap()
+}
+
+/// Makes a key of the operator's own merchant.
+async fn new_key(api: &Api) -> Answer {
+    let key = json!({ "name": "one of many", "scopes": ["read"] });
+    send(api, Method::POST, "/v1/api-keys", &key).await
+}
+
+/// The keys that are accepted, the newest first.
+async fn live_keys(api: &Api) -> Vec<Value> {
+    let answer = api.send(api.operator(Method::GET, "/v1/api-keys")).await.unwrap();
+    let mut list: Value = answer.json().unwrap();
+    let mut keys = list["items"].as_array_mut().unwrap().split_off(0);
+    keys.retain(|key| key["revoked_at"].is_null());
+    keys
+}
+
+/// It stands until something is done about it: nobody is told to come back.
+fn assert_conflict(answer: &Answer, code: &str) {
+    assert_eq!((answer.status, answer.code().as_deref()), (409, Some(code)), "{answer:?}");
+    assert_eq!(answer.retry_after, None);
+    assert_eq!(answer.json::<Value>().unwrap()["retryable"], false);
+}
+
+#[tokio::test]
+async fn a_merchant_has_so_many_keys_and_gets_another_when_one_is_revoked() {
+    let world = World::start("many keys").await;
+    let platform = world.api();
+    let merchant = send(platform, Method::POST, "/v1/merchants", &json!({ "name": "One" })).await;
+    let merchant: Value = merchant.json().unwrap();
+    let first = json!({ "name": "first", "scopes": ["admin"], "merchant_id": merchant["id"] });
+    let first = send(platform, Method::POST, "/v1/api-keys", &first).await;
+    let first: Value = first.json().unwrap();
+    let api = platform.with_operator_key(first["key"].as_str().unwrap());
+    for number in 2..=LIVE_MAX {
+        assert_eq!(new_key(&api).await.status, 201, "key {number}");
+    }
+    let keys = live_keys(&api).await;
+    assert_eq!(i64::try_from(keys.len()).unwrap(), LIVE_MAX);
+
+    assert_conflict(&new_key(&api).await, "TOO_MANY_KEYS");
+    // While the old one is accepted beside it, the new one would be one more.
+    let path = format!("/v1/api-keys/{}", keys[0]["id"].as_str().unwrap());
+    let rotation = json!({ "overlap_seconds": 60 });
+    let rotated = send(&api, Method::POST, &format!("{path}/rotate"), &rotation).await;
+    assert_conflict(&rotated, "TOO_MANY_KEYS");
+    assert_eq!(live_keys(&api).await, keys, "nothing was made, and nothing revoked");
+
+    assert_eq!(api.send(api.operator(Method::DELETE, &path)).await.unwrap().status, 204);
+    assert_eq!(new_key(&api).await.status, 201);
+    assert_conflict(&new_key(&api).await, "TOO_MANY_KEYS");
+    // Another merchant's are its own.
+    assert_eq!(new_key(platform).await.status, 201);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn who_comes_when_nothing_is_left_hears_so_and_holds_nothing() {
+    let world = World::start("sold out").await;
+    let template = world.template(1, |new| new).await;
+    let claim = async |user| {
+        let shopper = world.api().shopper(UserId(user)).unwrap();
+        shopper.claim(template, None, 1).await.unwrap()
+    };
+    assert_eq!(claim(1).await.status, 201);
+    for user in 2..=4 {
+        assert_conflict(&claim(user).await, "SOLD_OUT");
+    }
+    assert_eq!(claim(1).await.status, 201, "the winner's answer stays");
+    assert_eq!(world.count(template).await.all(), 1);
+    world.assert_sound(None).await;
+    world.end().await;
+}

@@ -1,0 +1,169 @@
+//! Templates that there are none of: whoever makes up their ids, MySQL is asked so many times a second and no
+//! more, and who asks for one that is there notices nothing. Counted by the server's own log of statements.
+
+use coupon::{TemplateId, UserId};
+use devstack::{Endpoints, Flavor, OwnDatabase, PlatformOptions, TestServers};
+use futures::{StreamExt as _, stream};
+use pipeline_tests::{World, tail::sql, until};
+use shopper::{Answer, Api, NewTemplate};
+use tokio::time::Instant;
+
+/// Made-up ids that a process looks up within a second (`docs/api.md`).
+const PER_SECOND: i64 = 500;
+
+/// Claims of one user within a second, where that is what a test is about.
+const CLAIMS_PER_SECOND: i64 = 50;
+
+/// Templates that the platform itself looks at meanwhile, those that there are: far fewer than this.
+const BESIDE: i64 = 100;
+
+/// Requests of a wave, of each kind.
+const WAVE: usize = 1_000;
+
+/// Requests at a time.
+const AT_A_TIME: usize = 64;
+
+/// A platform whose database is its own, and tells each statement.
+async fn ground(
+    name: &str,
+    change: impl FnOnce(PlatformOptions) -> PlatformOptions,
+) -> (OwnDatabase, World) {
+    let own = OwnDatabase::start(name, Flavor::Mariadb, &[]).await.unwrap();
+    let shared = TestServers::shared();
+    let endpoints = Endpoints { database_url: own.url(), ..shared.endpoints().clone() };
+    let world = World::start_on(&TestServers::at(endpoints), name, change).await;
+    sql(&own.url(), "set global log_output = 'TABLE'; set global general_log = ON");
+    (own, world)
+}
+
+/// How many templates MySQL was asked for so far, by their ids.
+fn lookups(own: &OwnDatabase) -> i64 {
+    let count = "select count(*) from mysql.general_log where command_type = 'Execute' \
+                 and argument like 'select * from coupon_template where id = %'";
+    sql(&own.url(), count).trim().parse().unwrap()
+}
+
+/// An id as good as any, which nothing has.
+fn made_up() -> TemplateId {
+    TemplateId(fastrand::i64(1 << 32..))
+}
+
+/// What a flood was answered.
+#[derive(Debug, Default, Clone, Copy)]
+struct Told {
+    /// There is no such template.
+    absent: i64,
+    /// It cannot be said now.
+    later: i64,
+    /// The user claims too often.
+    too_often: i64,
+}
+
+impl Told {
+    fn add(&mut self, answer: &Answer) {
+        match (answer.status, answer.code().as_deref()) {
+            (404, Some("TEMPLATE_NOT_FOUND")) => self.absent += 1,
+            (503, Some("OVERLOADED")) if answer.retry_after.is_some() => self.later += 1,
+            (429, Some("RATE_LIMITED")) => self.too_often += 1,
+            _ => panic!("a made-up template is answered {answer:?}"),
+        }
+    }
+}
+
+/// Opens pages of made-up templates, and lets as many users claim as many others.
+async fn wave(api: &Api, told: &mut Told) {
+    let pages = stream::iter(0..WAVE).map(async |_| api.shop(made_up(), None).await.unwrap());
+    let claims = stream::iter(1..=WAVE).map(async |user| {
+        let shopper = api.shopper(UserId(i64::try_from(user).unwrap())).unwrap();
+        shopper.claim(made_up(), Some("key"), 1).await.unwrap()
+    });
+    let (pages, claims) = tokio::join!(
+        pages.buffer_unordered(AT_A_TIME).collect::<Vec<_>>(),
+        claims.buffer_unordered(AT_A_TIME).collect::<Vec<_>>(),
+    );
+    pages.iter().chain(&claims).for_each(|answer| told.add(answer));
+}
+
+#[tokio::test]
+async fn made_up_ids_of_many_cost_mysql_a_bounded_number_of_statements_a_second() {
+    let two = |options| PlatformOptions { apis: 2, ..options };
+    let (own, world) = ground("unknown-ids-of-many", two).await;
+    let known = world.template(100, |new| new).await;
+    // Another process than the one that published it.
+    let api = &world.apis[1];
+    let status = async |template| api.shop(template, None).await.unwrap().status;
+    until(async || status(known).await, |status| *status == 200).await;
+
+    let (before, began) = (lookups(&own), Instant::now());
+    let mut told = Told::default();
+    let waves = async || {
+        wave(api, &mut told).await;
+        told.later
+    };
+    until(waves, |later| *later > 0).await;
+    // What there is is served meanwhile, and what comes is known by its topic.
+    let shopper = api.shopper(UserId(1)).unwrap();
+    let (claimed, ()) = tokio::join!(shopper.claim(known, None, 1), wave(api, &mut told));
+    assert_eq!(claimed.unwrap().status, 201);
+    let new = world.template(100, |new| new).await;
+    let seen = async || {
+        wave(api, &mut told).await;
+        status(new).await
+    };
+    until(seen, |status| *status == 200).await;
+    let seconds = began.elapsed().as_secs() + 1;
+    let asked = lookups(&own) - before;
+    println!("{told:?} within {seconds} s, {asked} statements");
+    let most = PER_SECOND * (i64::try_from(seconds).unwrap() + 1) + BESIDE;
+    assert!(asked <= most, "{asked} statements are more than {most}");
+    assert!(asked <= told.absent + BESIDE, "who is told to come later cost a statement");
+    assert_eq!(told.too_often, 0);
+
+    assert_eq!(world.count(known).await.all(), 1);
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn made_up_ids_of_one_user_cost_no_more_than_the_user_may_claim() {
+    let (own, world) = ground("unknown-ids-of-one", |options| {
+        options
+            .with_env("CLAIMS_PER_USER_SECOND", &CLAIMS_PER_SECOND.to_string())
+            .with_env("CLAIMS_PER_USER_MINUTE", "0")
+    })
+    .await;
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    let (before, began) = (lookups(&own), Instant::now());
+    let claims = stream::iter(0..2 * WAVE)
+        .map(async |_| shopper.claim(made_up(), Some("key"), 1).await.unwrap())
+        .buffer_unordered(AT_A_TIME);
+    let mut told = Told::default();
+    claims.collect::<Vec<_>>().await.iter().for_each(|answer| told.add(answer));
+    let seconds = i64::try_from(began.elapsed().as_secs()).unwrap() + 1;
+    let asked = lookups(&own) - before;
+    println!("{told:?} within {seconds} s, {asked} statements");
+    assert!(told.too_often > 0 && told.absent <= CLAIMS_PER_SECOND * (seconds + 1), "{told:?}");
+    assert!(asked <= told.absent + BESIDE, "{asked} statements for {told:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn one_unknown_id_is_one_statement_a_second_however_many_ask_for_it() {
+    let (own, world) = ground("one-unknown-id", |options| options).await;
+    let draft = NewTemplate::simple("A draft", 5, world.clock.now(), chrono::TimeDelta::hours(1));
+    let draft = world.api().create(&draft).await.unwrap().id;
+    let api = world.api();
+    let (before, began) = (lookups(&own), Instant::now());
+    let pages = stream::iter(0..WAVE)
+        .map(async |_| api.shop(draft, None).await.unwrap())
+        .buffer_unordered(AT_A_TIME);
+    let mut told = Told::default();
+    pages.collect::<Vec<_>>().await.iter().for_each(|answer| told.add(answer));
+    assert_eq!(told.absent, i64::try_from(WAVE).unwrap(), "{told:?}");
+    // Four at a time may be at it when the first one has asked.
+    let most = 4 * (i64::try_from(began.elapsed().as_secs()).unwrap() + 1);
+    let asked = lookups(&own) - before;
+    println!("{asked} statements");
+    assert!((1..=most).contains(&asked), "{asked} statements are more than {most}");
+    world.end().await;
+}
