@@ -13,12 +13,12 @@ use crate::{
 /// Where to go from here.
 pub(crate) const NEXT_STEPS: &str = "\
 Next:
-  ./dev up              the same platform, left running, with its URLs
-  ./dev token 42        a user's token for it; README.md shows a claim with curl
-  ./dev bench smoke     figures beside a baseline, release build
-  ./dev test            every check
-  docs/getting-started.md   the first steps, with curl
-  ARCHITECTURE.md       a claim's walk through the code, one file a hop";
+  ./dev up                 the same platform, left running, with its URLs
+  ./dev token 42           a user's token for it; README.md shows a claim with curl
+  ./dev bench smoke        figures beside a baseline, release build
+  ./dev test               every check
+  docs/getting-started.md  the first steps, with curl
+  ARCHITECTURE.md          a claim's walk through the code, one file a hop";
 
 /// What the demo measured; the keys are part of its contract.
 #[derive(Debug, Serialize)]
