@@ -90,7 +90,7 @@ async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
     assert_eq!((bert.status, bert.replayed), (201, false), "{bert:?}");
     let after = until(templates, |answer| answer.status == 200).await;
     assert_eq!(after.body, before.body, "a draft that nobody has been told of");
-    let used = until(async || anna.coupon(coupon).await, |coupon| coupon.is_ok()).await.unwrap();
+    let used = until(async || anna.coupon(coupon).await, Result::is_ok).await.unwrap();
     assert_eq!(used.status, "unused", "a use that nobody has been told of");
     assert_eq!(anna.use_coupon(coupon, "order").await.unwrap().status, 200);
     assert_eq!(world.count(template).await.all(), 2);

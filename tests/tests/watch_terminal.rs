@@ -72,7 +72,7 @@ impl Terminal {
     }
 
     /// Looks until the command has ended; answers its exit code and all that was written.
-    async fn to_end(mut self) -> (i32, String) {
+    async fn finish(mut self) -> (i32, String) {
         let end = async {
             while self.read().await {}
             self.script.wait().await.unwrap()
@@ -127,7 +127,7 @@ async fn a_terminal_shows_one_line_that_is_written_over_until_everything_is_sold
     terminal.until("0/30 landed").await;
     let wishes = (1..=40).map(|user| Wish::one(template, UserId(user))).collect();
     assert_eq!(world.crowd().run(wishes).await.unwrap().given_up, 0);
-    let (code, seen) = terminal.to_end().await;
+    let (code, seen) = terminal.finish().await;
     let (looks, below) = looks(&seen);
     assert_eq!((code, below), (0, "\r\nSold out.\r\n"), "{seen:?}");
     assert!(looks.len() >= 2 && !looks.iter().any(|look| look.contains('\n')), "{seen:?}");
@@ -153,7 +153,7 @@ async fn a_terminal_has_its_line_ended_when_the_template_is_when_nobody_wants_mo
     let mut terminal = Terminal::run(&world, &watch);
     terminal.until(DRAWN).await;
     terminal.press(CTRL_C).await;
-    let (code, seen) = terminal.to_end().await;
+    let (code, seen) = terminal.finish().await;
     let (_, below) = looks(&seen);
     assert!(below.ends_with("\r\nWatched until you stopped it.\r\n"), "{seen:?}");
     assert_eq!(code, 0, "{seen:?}");
@@ -161,14 +161,14 @@ async fn a_terminal_has_its_line_ended_when_the_template_is_when_nobody_wants_mo
     let mut terminal = Terminal::run(&world, &watch);
     terminal.until(DRAWN).await;
     assert_eq!(cli.json(&format!("template end {template}")).await["state"], "ended");
-    let (code, seen) = terminal.to_end().await;
+    let (code, seen) = terminal.finish().await;
     let (looks, below) = looks(&seen);
     assert_eq!((code, below), (0, "\r\nThe template has ended.\r\n"), "{seen:?}");
     let last = figures(looks.last().unwrap());
     assert_eq!((last[3], last[5]), ("30 unclaimed", "ended"), "{seen:?}");
 
     // What is not there is not drawn: no empty line before the sentence.
-    let (code, seen) = Terminal::run(&world, "template watch 1").to_end().await;
+    let (code, seen) = Terminal::run(&world, "template watch 1").finish().await;
     assert!(code == 1 && seen.starts_with("coupon: ") && seen.contains("(TEMPLATE_NOT_FOUND)"));
     assert!(!seen.contains('\u{1b}'), "{seen:?}");
     world.end().await;
