@@ -69,7 +69,7 @@ struct Figures {
     /// The lower one of rows and transactions; absent: the peer was not to be had.
     tailer_over_go_mysql: Option<f64>,
     tailer_over_debezium: Option<f64>,
-    tailer_rss_mb: f64,
+    tailer_rss_mib: f64,
     tailer_idle_p50_ms: f64,
     tailer_idle_p99_ms: f64,
     decode_ceiling_per_s: BTreeMap<&'static str, f64>,
@@ -219,14 +219,14 @@ impl Field {
 }
 
 fn say(name: &str, part: &Part, drained: &Drained, counts: bool) {
-    let Drained { rows_per_s, txn_per_s, cpu_s, peak_rss_mb, bytes_per_row, .. } = drained;
+    let Drained { rows_per_s, txn_per_s, cpu_s, peak_rss_mib, bytes_per_row, .. } = drained;
     let transactions = match part.rows == part.transactions {
         true => String::new(),
         false => format!(" ({txn_per_s:.0} txn/s)"),
     };
     let warming = if counts { "" } else { " (warming up)" };
     let figure = format!(
-        "{rows_per_s:.0} rows/s{transactions}, CPU {cpu_s:.1} s, peak {peak_rss_mb:.0} MB, \
+        "{rows_per_s:.0} rows/s{transactions}, CPU {cpu_s:.1} s, peak {peak_rss_mib:.0} MiB, \
          {bytes_per_row:.0} bytes a row{warming}"
     );
     row(&format!("  {name}"), &figure);
@@ -261,7 +261,7 @@ fn figures(
         tailer_txn_per_s: rate(TAILER, "singles").unwrap_or_default(),
         tailer_over_go_mysql: over(GO_MYSQL),
         tailer_over_debezium: over(DEBEZIUM),
-        tailer_rss_mb: ours.map(|run| run.peak_rss_mb).fold(0.0, f64::max),
+        tailer_rss_mib: ours.map(|run| run.peak_rss_mib).fold(0.0, f64::max),
         tailer_idle_p50_ms: ms(0.5),
         tailer_idle_p99_ms: ms(0.99),
         decode_ceiling_per_s,
@@ -286,5 +286,5 @@ fn say_ratios(figures: &Figures) {
             row(&format!("  over {name}"), &format!("{ratio:.2}"));
         }
     }
-    row("  peak memory", &format!("{:.0} MB in all runs", figures.tailer_rss_mb));
+    row("  peak memory", &format!("{:.0} MiB in all runs", figures.tailer_rss_mib));
 }

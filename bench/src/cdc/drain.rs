@@ -31,7 +31,7 @@ pub struct Drained {
     /// Time on a core, the start included.
     pub cpu_s: f64,
     /// The most memory held.
-    pub peak_rss_mb: f64,
+    pub peak_rss_mib: f64,
     /// Of the topic, keys and framing included.
     pub bytes_per_row: f64,
 }
@@ -63,7 +63,7 @@ pub async fn measure(
         txn_per_s: rows_per_s * part.transactions as f64 / part.rows as f64,
         seconds_with_start: (last - began).as_secs_f64(),
         cpu_s: usage.cpu.as_secs_f64(),
-        peak_rss_mb: usage.peak_mib,
+        peak_rss_mib: usage.peak_mib,
         bytes_per_row: bytes as f64 / part.rows as f64,
     })
 }
@@ -122,7 +122,7 @@ mod tests {
             txn_per_s: 0.0,
             seconds_with_start: 0.0,
             cpu_s: 0.0,
-            peak_rss_mb: 0.0,
+            peak_rss_mib: 0.0,
             bytes_per_row: 0.0,
         };
         let rate = |runs: &[f64]| median(runs.iter().copied().map(run).collect());
