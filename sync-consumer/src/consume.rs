@@ -32,7 +32,8 @@ const USERS_PER_CALL: usize = 64;
 /// Round trips under way at once: while the server answers one, the next is written.
 const CALLS_AT_ONCE: usize = 4;
 
-/// How often it is looked whether the topic has forgotten messages unread, although none has come since.
+/// After how long without any message it is looked, again and again, whether the topic has forgotten some unread. While
+/// they come they tell it themselves, and nobody has to wait for that look.
 const WHOLE_EVERY: Duration = Duration::from_secs(60);
 
 /// How long nothing has to come until there is no lag.
@@ -92,6 +93,7 @@ impl Consume {
                 batch = consumer.next_batch(BATCH_MAX) => batch.context("consuming failed")?,
             };
             if !batch.is_empty() {
+                look_at = Instant::now() + WHOLE_EVERY;
                 let work = Work::of(&batch);
                 histogram!(BATCH).record(count(batch.len()));
                 let Some(gaps) = self.until_placed(&mut positions, &batch, stop).await else {
