@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result};
 use chrono::TimeDelta;
-use coupon::limit::EXPIRY_SHARDS;
+use coupon::EXPIRY_SHARDS;
 use mysql_store::verify::BULK_ROWS;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use coupon::limit::expiry_shards;
+use coupon::expiry_shards;
 use topic::ExpiryWakeUp;
 
 /// The next deadline of each owned shard. It may be too early, never too late: whoever looks too

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{CouponId, CouponStatus, TemplateId, UserId, limit::EXPIRY_SHARDS};
+use coupon::{CouponId, CouponStatus, EXPIRY_SHARDS, TemplateId, UserId};
 use devstack::{Platform, PlatformOptions};
 use futures::future::join_all;
 use mysql_store::{
@@ -170,7 +170,8 @@ async fn use_until_answered(shopper: &Shopper, id: CouponId) -> bool {
     }
 }
 
-/// Coupons of no claim, each of a user of its own who has its id, that end at `deadline`.
+/// Coupons of no claim, each of a user of its own who has its id, that end at `deadline`. Their shards are dealt
+/// out in turn, so that each has as many.
 pub(crate) async fn insert(
     connection: &mut MySqlConnection,
     ids: impl IntoIterator<Item = i64>,

@@ -2,7 +2,7 @@
 //! one that dies leaves its shards to the others.
 
 use chrono::TimeDelta;
-use coupon::{TemplateId, limit::EXPIRY_SHARDS};
+use coupon::{EXPIRY_SHARDS, TemplateId};
 use devstack::{Platform, Process};
 use mysql_store::connect;
 use pipeline_tests::{World, until};
@@ -27,7 +27,6 @@ async fn workers_share_all_shards_each_ends_its_own_coupons_and_a_dead_ones_go_t
     }
     let shared = until_shared(&world, &others).await;
     let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
-    // Users are ids here: a shard is a user's id modulo their number.
     let now = world.clock.now();
     insert(&mut connection, 1..=ROUND, now + AHEAD, now).await;
     world.until(NO_SALE, |counts| counts.expired == ROUND).await;

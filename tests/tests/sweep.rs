@@ -8,7 +8,7 @@ use std::{
 };
 
 use chrono::TimeDelta;
-use coupon::{CouponStatus, TemplateId, UserId, limit::EXPIRY_SHARDS};
+use coupon::{CouponStatus, EXPIRY_SHARDS, TemplateId, UserId};
 use devstack::PlatformOptions;
 use mysql_store::{MySqlConnection, connect};
 use pipeline_tests::{REST_MAX, World};

@@ -4,6 +4,7 @@
 
 mod claim;
 mod editing;
+mod expiry_shard;
 mod id;
 pub mod limit;
 mod outcome;
@@ -16,6 +17,7 @@ pub use claim::{
     RequestIdError,
 };
 pub use editing::{NotEditable, TemplateField};
+pub use expiry_shard::{EXPIRY_SHARDS, expiry_shard, expiry_shards};
 pub use id::{
     ApiKeyId, AuditId, ClaimId, CouponId, Epoch, IdError, MerchantId, TemplateId, UserId,
 };

@@ -21,12 +21,3 @@ pub const ORDER_REF_CHARS_MAX: usize = 64;
 
 /// Longest validity: ten years. Beyond it a typing error is likelier than a coupon.
 pub const VALID_FOR_MS_MAX: i64 = 10 * 365 * 24 * 60 * 60 * 1000;
-
-/// Number of shards of the deadline index; a coupon's shard is its user's id modulo this. It bounds
-/// how many workers can share expiry, and is part of the stored rows: it never changes.
-pub const EXPIRY_SHARDS: i64 = 64;
-
-/// Every shard of the deadline index.
-pub fn expiry_shards() -> impl Iterator<Item = u8> {
-    (0..EXPIRY_SHARDS).filter_map(|shard| u8::try_from(shard).ok())
-}

@@ -1,7 +1,7 @@
 //! What operators ask about expiry: bounded reads of the deadline index, all shards together.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{CouponStatus, limit::expiry_shards};
+use coupon::{CouponStatus, expiry_shards};
 use sqlx::MySqlConnection;
 
 use crate::{StoreError, datetime::datetime, expiry, rows};

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, future::ready, io};
 
 use coupon::{
     Admission, ClaimId, ClaimState, CouponStatus, LandedClaim, MerchantId, RequestId, TemplateId,
-    UserId, limit,
+    UserId, expiry_shard,
 };
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
@@ -195,7 +195,7 @@ async fn insert_coupons(
                 .bind(claim.id.0)
                 .bind(landing.merchant_id.0)
                 .bind(CouponStatus::Unused.code())
-                .bind(claim.user_id.0 % limit::EXPIRY_SHARDS)
+                .bind(expiry_shard(claim.user_id))
                 .bind(datetime(claim.claimed_at))
                 .bind(datetime(claim.claimed_at))
                 .bind(datetime(claim.valid_from))

@@ -1,0 +1,79 @@
+//! Shards of expiry: parts of the deadline index that workers share among themselves.
+//!
+//! A coupon's shard is its user's place among [`EXPIRY_SHARDS`] by the hash that Kafka's clients deal keys out
+//! by. So ids whose low bits hardly differ, as those of many id generators, are spread evenly; and where a
+//! topic's number of partitions divides 64, all users of a shard are in one partition (the shard modulo their
+//! number): what ends together is told together, in few large batches.
+
+use crate::UserId;
+
+/// How many there are. It bounds how many workers can share expiry, and stands in the stored rows: it never
+/// changes.
+pub const EXPIRY_SHARDS: i64 = 64;
+
+/// Every shard.
+pub fn expiry_shards() -> impl Iterator<Item = u8> {
+    (0..EXPIRY_SHARDS).filter_map(|shard| u8::try_from(shard).ok())
+}
+
+/// The shard of a user's coupons: of those that are given out from now on, as each row keeps its own.
+pub fn expiry_shard(user: UserId) -> u8 {
+    // As Kafka's own: the sign bit is cut off, not negated.
+    let place = i64::from(murmur2(user.to_string().as_bytes()) & 0x7fff_ffff);
+    u8::try_from(place % EXPIRY_SHARDS).unwrap_or_default()
+}
+
+/// `MurmurHash2`, 32 bits, with the seed of Kafka's clients (`org.apache.kafka.common.utils.Utils.murmur2`).
+fn murmur2(key: &[u8]) -> u32 {
+    const SEED: u32 = 0x9747_b28c;
+    const M: u32 = 0x5bd1_e995;
+    const R: u32 = 24;
+    // A key is a few digits long; the length is hashed modulo 2^32.
+    let mut hash = SEED ^ (key.len() as u32);
+    let (words, rest) = key.as_chunks::<4>();
+    for word in words {
+        let word = u32::from_le_bytes(*word).wrapping_mul(M);
+        hash = hash.wrapping_mul(M) ^ (word ^ (word >> R)).wrapping_mul(M);
+    }
+    if !rest.is_empty() {
+        let tail = rest.iter().rev().fold(0, |tail, byte| (tail << 8) | u32::from(*byte));
+        hash = (hash ^ tail).wrapping_mul(M);
+    }
+    hash = (hash ^ (hash >> 13)).wrapping_mul(M);
+    hash ^ (hash >> 15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From Kafka's own tests (`UtilsTest.testMurmur2`).
+    #[test]
+    fn the_hash_is_the_one_of_kafkas_clients() {
+        for (key, hash) in [
+            ("21", -973_932_308),
+            ("foobar", -790_332_482),
+            ("a-little-bit-long-string", -985_981_536),
+            ("a-little-bit-longer-string", -1_486_304_829),
+            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
+            ("abc", 479_470_107),
+        ] {
+            assert_eq!(murmur2(key.as_bytes()).cast_signed(), hash, "{key}");
+        }
+    }
+
+    /// Ids of one's own counter, and of generators that leave their low bits alone.
+    #[test]
+    fn users_are_spread_evenly_whatever_their_ids_are_made_of() {
+        const USERS: i64 = 64_000;
+        for (from, step) in [(1, 1), (1 << 40, 4_096), (7, 64), (i64::MAX - (USERS << 22), 1 << 22)]
+        {
+            let mut users = vec![0; 64];
+            for n in 0..USERS {
+                users[usize::from(expiry_shard(UserId(from + n * step)))] += 1;
+            }
+            let (least, most) = (users.iter().min().unwrap(), users.iter().max().unwrap());
+            assert!(*least > 800 && *most < 1_200, "{from} by {step}: {users:?}");
+        }
+    }
+}
