@@ -1,6 +1,6 @@
 //! The one loop: a batch, its effects, its offsets.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use anyhow::Context as _;
 use coupon::UserId;
@@ -140,12 +140,7 @@ impl Consume {
             return Some(Vec::new());
         }
         // A partition that came from another consumer goes on where that one stopped.
-        let (group, topic) = (crate::group(&self.names), self.names.user_coupon());
-        let committed = || async {
-            let committed = topic::committed_offsets(&self.brokers, &group, &topic).await;
-            committed.context("committed offsets")
-        };
-        positions.learn(&self.until_done(stop, committed).await?);
+        positions.learn(&self.until_done(stop, || self.committed()).await?);
         Some(positions.gaps(batch))
     }
 
@@ -159,12 +154,11 @@ impl Consume {
         if owned.is_empty() {
             return Some(());
         }
-        let (group, topic) = (crate::group(&self.names), self.names.user_coupon());
+        let topic = self.names.user_coupon();
         // In this order: what is committed in between makes gaps fewer.
         let look = || async {
             let held = topic::topic_offsets(&self.brokers, &topic).await.context("offsets")?;
-            let committed = topic::committed_offsets(&self.brokers, &group, &topic).await;
-            anyhow::Ok((held, committed.context("committed offsets")?))
+            anyhow::Ok((held, self.committed().await?))
         };
         let (held, committed) = self.until_done(stop, look).await?;
         positions.learn(&committed);
@@ -175,6 +169,13 @@ impl Consume {
             positions.skip(&gaps);
         }
         Some(())
+    }
+
+    /// One attempt at what this group has committed of the changes.
+    async fn committed(&self) -> anyhow::Result<HashMap<i32, i64>> {
+        let (group, topic) = (crate::group(&self.names), self.names.user_coupon());
+        let committed = topic::committed_offsets(&self.brokers, &group, &topic).await;
+        committed.context("committed offsets")
     }
 
     /// Repeats an attempt until it succeeds, however long a server is down; absent: stopped before.

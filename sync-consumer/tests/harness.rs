@@ -8,10 +8,6 @@ use coupon::UserId;
 use devstack::{Scope, TestServers};
 use futures::future::join_all;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use rdkafka::{
-    ClientConfig, Offset, TopicPartitionList, admin::AdminClient, admin::AdminOptions,
-    client::DefaultClientContext,
-};
 use redis::aio::MultiplexedConnection;
 use redis_view::{Begun, GenerationsFuture, ViewStore, keys};
 use runtime::{Clock, Health};
@@ -194,13 +190,7 @@ impl Harness {
     /// The broker forgets every message that it holds by now.
     pub(crate) async fn forget_messages(&self) {
         let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
-        let mut ends = TopicPartitionList::new();
-        for held in topic_offsets(brokers, &topic).await.unwrap() {
-            ends.add_partition_offset(&topic, held.partition, Offset::Offset(held.end)).unwrap();
-        }
-        let admin: AdminClient<DefaultClientContext> =
-            ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
-        admin.delete_records(&ends, &AdminOptions::new()).await.unwrap();
+        topic::verify::forget_messages(brokers, &topic).await.unwrap();
         let starts = topic_offsets(brokers, &topic).await.unwrap();
         assert!(starts.iter().all(|held| held.start == held.end), "{starts:?}");
     }

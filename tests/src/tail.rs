@@ -58,6 +58,12 @@ impl Tail {
         &mut self.platform.cdc_tailer
     }
 
+    /// Starts the first tailer and waits until it leads.
+    pub async fn lead(&mut self) {
+        self.tailer().start().await.unwrap();
+        until_leading(self.tailer()).await;
+    }
+
     /// Makes the topics, for a test that reads them before a tailer runs.
     pub async fn make_topics(&self) {
         let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };

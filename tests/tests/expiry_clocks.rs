@@ -1,7 +1,7 @@
 //! A clock that is a day off, on the worker, on the api, on MySQL: nothing ends early by the true
 //! clock, nothing is used after its end, what can go on goes on, and a clock put right mends the rest.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
@@ -39,9 +39,7 @@ struct Sale {
 #[tokio::test]
 async fn a_worker_whose_clock_jumps_by_a_day_stops_flipping_says_so_and_goes_on_when_it_is_right() {
     let mut world = World::start("worker clock").await;
-    let clock = FakeClock::new(&world.platform.options.dir.join("worker-clock")).unwrap();
-    clock.give(&mut world.platform.expiry_worker);
-    world.platform.expiry_worker.restart().await.unwrap();
+    let clock = own_clock(&mut world.platform.expiry_worker, &world.platform.options.dir).await;
     let sale = Sale::open(&world).await;
     for (user, jump) in [(1, DAY), (2, -DAY)] {
         let shopper = user_of(&world, user);
@@ -73,51 +71,31 @@ async fn a_worker_whose_clock_jumps_by_a_day_stops_flipping_says_so_and_goes_on_
 #[tokio::test]
 async fn a_worker_that_is_a_little_ahead_flips_nothing_before_mysqls_clock_says_so() {
     let mut world = World::start("worker ahead").await;
-    let clock = FakeClock::new(&world.platform.options.dir.join("worker-clock")).unwrap();
-    clock.give(&mut world.platform.expiry_worker);
-    world.platform.expiry_worker.restart().await.unwrap();
+    let clock = own_clock(&mut world.platform.expiry_worker, &world.platform.options.dir).await;
     clock.set_millis(LITTLE_MS).unwrap();
-    let brief = world.template(20, |new| NewTemplate { valid_for_ms: 3_000, ..new }).await;
-    for user in 1..=20 {
-        claim(&user_of(&world, user), brief).await;
-    }
-    world.until(brief, |counts| counts.expired == 20).await;
-    settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
-    let early: Vec<_> = events(&world).await.into_iter().filter(is_early).collect();
-    assert_eq!(early, []);
+    assert_eq!(ended_early(&world, 3_000, is_early).await, []);
     world.end().await;
 }
 
 #[tokio::test]
 async fn a_worker_that_is_a_little_behind_flips_nothing_before_its_own_clock_says_so() {
     let mut world = World::start("worker behind").await;
-    let clock = FakeClock::new(&world.platform.options.dir.join("worker-clock")).unwrap();
-    clock.give(&mut world.platform.expiry_worker);
-    world.platform.expiry_worker.restart().await.unwrap();
+    let clock = own_clock(&mut world.platform.expiry_worker, &world.platform.options.dir).await;
     clock.set_millis(-LITTLE_MS).unwrap();
-    let brief = world.template(20, |new| NewTemplate { valid_for_ms: 1_000, ..new }).await;
-    for user in 1..=20 {
-        claim(&user_of(&world, user), brief).await;
-    }
-    world.until(brief, |counts| counts.expired == 20).await;
-    settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
     // MySQL counts in whole seconds in its binlog.
     let early = |event: &Event<UserCouponRow>| {
         let row = event.after.as_ref().unwrap();
         let ended = row.status == CouponStatus::Expired.code();
         ended && event.source.ts_ms + 999 < row.valid_until + LITTLE_MS
     };
-    let early: Vec<_> = events(&world).await.into_iter().filter(early).collect();
-    assert_eq!(early, []);
+    assert_eq!(ended_early(&world, 1_000, early).await, []);
     world.end().await;
 }
 
 #[tokio::test]
 async fn beyond_two_seconds_of_skew_flipping_stops_while_serving_goes_on_and_below_it_comes_back() {
     let mut world = World::start("skew limit").await;
-    let clock = FakeClock::new(&world.platform.options.dir.join("worker-clock")).unwrap();
-    clock.give(&mut world.platform.expiry_worker);
-    world.platform.expiry_worker.restart().await.unwrap();
+    let clock = own_clock(&mut world.platform.expiry_worker, &world.platform.options.dir).await;
     let sale = Sale::open(&world).await;
     for (user, sign) in [(1, 1), (2, -1)] {
         let shopper = user_of(&world, user);
@@ -141,9 +119,7 @@ async fn beyond_two_seconds_of_skew_flipping_stops_while_serving_goes_on_and_bel
 #[tokio::test]
 async fn an_api_whose_clock_jumps_by_a_day_lets_nothing_be_used_after_its_end() {
     let mut world = World::start("api clock").await;
-    let clock = FakeClock::new(&world.platform.options.dir.join("api-clock")).unwrap();
-    clock.give(&mut world.platform.apis[0]);
-    world.platform.apis[0].restart().await.unwrap();
+    let clock = own_clock(&mut world.platform.apis[0], &world.platform.options.dir).await;
     let sale = Sale::open(&world).await;
     for (user, jump) in [(1, DAY), (2, -DAY)] {
         // No worker hides by its flip what the law does.
@@ -182,9 +158,7 @@ async fn a_mysql_whose_clock_jumps_ends_nothing_early_and_a_month_passes_without
     let dir = project_root().join(".dev/test/mysql-clock");
     drop(fs::remove_dir_all(&dir));
     let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
-    let clock = FakeClock::new(&dir.join("mysql-clock")).unwrap();
-    clock.give(&mut servers.database);
-    servers.database.restart().await.unwrap();
+    let clock = own_clock(&mut servers.database, &dir).await;
     let mut world =
         World::start_on(&TestServers::private(&servers), "mysql clock", |options| options).await;
     let sale = Sale::open(&world).await;
@@ -248,6 +222,29 @@ impl Sale {
         let deadline: DateTime<Utc> = shopper.coupon(id).await.unwrap().valid_until;
         until(async || world.clock.now(), |now| *now >= deadline).await;
     }
+}
+
+/// Gives a process a clock of its own, which is right for now, and starts it anew.
+async fn own_clock(process: &mut Process, dir: &Path) -> FakeClock {
+    let clock = FakeClock::new(&dir.join("own-clock")).unwrap();
+    clock.give(process);
+    process.restart().await.unwrap();
+    clock
+}
+
+/// Has twenty users' coupons end; answers what the topic tells of those that `is_early` finds too soon.
+async fn ended_early(
+    world: &World,
+    valid_for_ms: i64,
+    is_early: impl Fn(&Event<UserCouponRow>) -> bool,
+) -> Vec<Event<UserCouponRow>> {
+    let brief = world.template(20, |new| NewTemplate { valid_for_ms, ..new }).await;
+    for user in 1..=20 {
+        claim(&user_of(world, user), brief).await;
+    }
+    world.until(brief, |counts| counts.expired == 20).await;
+    settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
+    events(world).await.into_iter().filter(is_early).collect()
 }
 
 fn user_of(world: &World, user: i64) -> Shopper {

@@ -15,8 +15,7 @@ use tokio::time::sleep;
 #[tokio::test]
 async fn of_several_tailers_one_leads_and_another_takes_over_in_seconds_when_it_is_killed() {
     let mut tail = Tail::on_shared_servers("leads").await;
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     let mut standbys = [standby(&tail, "second").await, standby(&tail, "third").await];
     tail.insert(1..=100);
     tail.until_complete().await;
@@ -47,8 +46,7 @@ async fn of_several_tailers_one_leads_and_another_takes_over_in_seconds_when_it_
 #[tokio::test]
 async fn a_leader_that_was_stopped_and_wakes_is_fenced_stands_by_and_can_lead_again() {
     let mut tail = Tail::on_shared_servers("fenced").await;
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     let mut second = standby(&tail, "second").await;
     tail.insert(1..=50);
     tail.until_complete().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use devstack::{Flavor, OwnBroker, OwnDatabase, TestServers};
-use pipeline_tests::tail::{Tail, log, told, until_leading};
+use pipeline_tests::tail::{Tail, log, told};
 use tokio::time::{Instant, sleep};
 use topic::{Op, topic_offsets};
 
@@ -39,8 +39,7 @@ const PEAK_MIB: f64 = 64.0 + 8.0 + 8.0;
 async fn a_broker_that_is_killed_and_comes_back_costs_nothing() {
     let mut broker = OwnBroker::start("killed-broker").await.unwrap();
     let mut tail = tail_on(&broker, None).await;
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     for wave in 0..3 {
         let first = wave * 2 * ROWS;
         tail.insert(first + 1..=first + ROWS);
@@ -128,8 +127,7 @@ async fn stalled(name: &str, flavor: Flavor, rows: i64, silence: Duration) {
     let broker = OwnBroker::start(&format!("{name}-broker-{}", flavor.name())).await;
     let mut broker = broker.unwrap();
     let mut tail = tail_on(&broker, Some(&database)).await;
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     tail.insert(1..=ROWS);
     tail.until_complete().await;
     broker.server.pause().unwrap();
@@ -166,8 +164,7 @@ async fn tail_on(broker: &OwnBroker, database: Option<&OwnDatabase>) -> Tail {
 
 /// Everything that is there is told and in the checkpoint, and no tailer runs.
 async fn told_and_stopped(tail: &mut Tail) {
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     tail.insert(1..=ROWS);
     tail.until_complete().await;
     assert!(tail.tailer().stop().await.unwrap().unwrap().success());

@@ -9,7 +9,7 @@ use std::{
 
 use devstack::{Flavor, Process};
 use pipeline_tests::{
-    tail::{Tail, log, until_leading},
+    tail::{Tail, log},
     until,
 };
 use topic::Op;
@@ -88,8 +88,7 @@ async fn wrong_until_mended(flavor: Flavor) {
     let grant = "grant select, replication slave, replication client on *.*";
     assert_refused(tail.tailer(), grant).await;
     tail.sql(&format!("{grant} to reader@'%'"));
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     tail.insert(1..=1);
     let bytes = async || tail.platform.cdc_tailer.metric("cdc_tailer_lag_bytes").await;
     until(bytes, |bytes| *bytes == Some(0.0)).await;
@@ -123,8 +122,7 @@ async fn a_mysql_without_gtids_is_refused_with_the_statements_that_mend_it() {
     assert_refused(tail.tailer(), mend).await;
     tail.insert(1..=10);
     tail.sql(mend);
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     tail.insert(11..=20);
     tail.until_complete().await;
     tail.assert_complete().await;
@@ -146,8 +144,7 @@ async fn an_event_of_mysql_that_cannot_be_read_stops_it_after_some_tries_and_is_
 async fn damaged(flavor: Flavor) {
     let Some(own) = start("damaged", flavor, &[]).await else { return };
     let mut tail = tail_on(&own).await;
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     tail.insert(1..=10);
     tail.until_complete().await;
     assert!(tail.tailer().stop().await.unwrap().unwrap().success());

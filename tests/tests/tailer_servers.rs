@@ -8,7 +8,7 @@ use pipeline_tests::{
     heard::Heard,
     mixed_load::{DIARY, Load},
     server_binlog::{ServerBinlog, Table},
-    tail::{Tail, log, sql, told, until_leading},
+    tail::{Tail, log, sql, told},
     until,
 };
 use tokio::task::JoinHandle;
@@ -38,8 +38,7 @@ async fn restarted(flavor: Flavor) {
     let mut tail = tail_on(&own).await;
     tail.make_topics().await;
     let mut heard = Heard::open(&tail).await;
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     for number in 1..=2 {
         let load = load(&tail, number);
         heard.until_more(SOME).await;
@@ -77,8 +76,7 @@ async fn failover(flavor: Flavor) {
     replicate(flavor, &primary, &replica);
     tail.make_topics().await;
     let mut heard = Heard::open(&tail).await;
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     let running = load(&tail, 1);
     // By what its checkpoint knows to be published it recognises a successor; before the first such one
     // it would read the tables anew.
@@ -115,16 +113,14 @@ async fn a_binlog_of_mysql_that_was_purged_while_no_tailer_ran_is_made_good_by_a
 async fn purged(flavor: Flavor) {
     let Some(own) = start("purged-server", flavor, &[]).await else { return };
     let mut tail = tail_on(&own).await;
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     tail.insert(1..=100);
     tail.until_complete().await;
     assert!(tail.tailer().stop().await.unwrap().unwrap().success());
     tail.insert(101..=200);
     purge_all_files_but_the_last(&tail).await;
     tail.insert(201..=300);
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     tail.insert(301..=400);
     tail.until_complete().await;
     tail.assert_complete().await;
@@ -147,8 +143,7 @@ async fn gone_on_by_gtid(flavor: Flavor) {
     let Some(own) = start("told-server", flavor, &[]).await else { return };
     let mut tail = tail_on(&own).await;
     for round in 0..3 {
-        tail.tailer().start().await.unwrap();
-        until_leading(tail.tailer()).await;
+        tail.lead().await;
         insert_one_by_one(&tail, round * 20 + 1..=round * 20 + 10);
         tail.until_complete().await;
         assert!(tail.tailer().stop().await.unwrap().unwrap().success());
@@ -191,8 +186,7 @@ async fn a_mysql_restored_from_an_older_backup_is_not_taken_for_what_it_was() {
 async fn restored(flavor: Flavor) {
     let Some(mut own) = start("restored-server", flavor, &[]).await else { return };
     let mut tail = tail_on(&own).await;
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     tail.insert(1..=100);
     tail.until_complete().await;
     let backup = Backup::of(&mut own).await;
@@ -206,8 +200,7 @@ async fn restored(flavor: Flavor) {
     insert_one_by_one(&tail, 201..=300);
     let written = last_number(&own, flavor);
     assert!(written > published, "{written} is not behind {published}");
-    tail.tailer().start().await.unwrap();
-    until_leading(tail.tailer()).await;
+    tail.lead().await;
     tail.insert(301..=310);
     tail.until_complete().await;
     let log = log(tail.tailer());

@@ -6,11 +6,6 @@ use std::collections::{BTreeSet, HashMap};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use mysql_store::{connect, snapshot};
 use pipeline_tests::{World, until};
-use rdkafka::{
-    ClientConfig, Offset, TopicPartitionList,
-    admin::{AdminClient, AdminOptions},
-    client::DefaultClientContext,
-};
 use shopper::{Claimed, NewTemplate, Shopper, Wish};
 use topic::{TableReader, committed_lag, topic_offsets};
 
@@ -191,13 +186,7 @@ async fn until_consumed(world: &World) {
 /// The broker forgets every change of a coupon that it holds by now.
 async fn forget_messages(world: &World) {
     let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
-    let mut ends = TopicPartitionList::new();
-    for held in topic_offsets(brokers, &topic).await.unwrap() {
-        ends.add_partition_offset(&topic, held.partition, Offset::Offset(held.end)).unwrap();
-    }
-    let admin: AdminClient<DefaultClientContext> =
-        ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
-    admin.delete_records(&ends, &AdminOptions::new()).await.unwrap();
+    topic::verify::forget_messages(brokers, &topic).await.unwrap();
     let left = topic_offsets(brokers, &topic).await.unwrap();
     assert!(left.iter().all(|held| held.start == held.end), "{left:?}");
 }

@@ -72,6 +72,17 @@ pub enum TopicError {
         source: KafkaError,
     },
 
+    /// Messages could not be deleted.
+    #[cfg(feature = "verify")]
+    #[error("messages of {topic} could not be deleted")]
+    Forget {
+        /// Of which topic.
+        topic: String,
+        /// Why.
+        #[source]
+        source: KafkaError,
+    },
+
     /// A transactional write failed.
     #[error("transactional write as {id} failed")]
     Transaction {
@@ -118,6 +129,8 @@ impl TopicError {
             | Self::Offsets { source, .. }
             | Self::Create { source, .. }
             | Self::Transaction { source, .. } => is_passing(source),
+            #[cfg(feature = "verify")]
+            Self::Forget { source, .. } => is_passing(source),
             Self::MissingTopic { .. }
             | Self::Client(_)
             | Self::Fenced { .. }

@@ -25,6 +25,8 @@ mod places;
 mod producer;
 mod row;
 mod table;
+#[cfg(feature = "verify")]
+pub mod verify;
 mod watermark;
 
 pub use admin::{DEFAULT_PARTITIONS, RETENTION, TopicLayout, ensure_topics};

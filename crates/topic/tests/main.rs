@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use coupon::{EXPIRY_SHARDS, UserId, expiry_shard};
 use devstack::{Certificates, OwnBroker, TestServers};
 use topic::{
     Consumer, ConsumerOptions, FencedWriter, Found, HEADER_TRACE_PARENT, Message, OrderedProducer,
@@ -21,10 +22,14 @@ struct Test {
 impl Test {
     /// Topics of two partitions that nobody else uses.
     async fn new(name: &str) -> Self {
+        Self::of(name, 2).await
+    }
+
+    async fn of(name: &str, partitions: i32) -> Self {
         let scope = TestServers::shared().scope(name);
         let brokers = scope.endpoints.kafka_brokers.clone();
         let names = TopicNames::new(&scope.topic_prefix);
-        let layout = TopicLayout { partitions: 2, replication: 1 };
+        let layout = TopicLayout { partitions, replication: 1 };
         ensure_topics(&brokers, &names, &layout).await.unwrap();
         Self { brokers, names }
     }
@@ -71,6 +76,21 @@ async fn a_message_arrives_as_it_was_sent_and_topics_can_be_ensured_twice() {
     assert_eq!(message.header(HEADER_TRACE_PARENT), Some(&b"00-1"[..]));
     assert_eq!(consumer.rebalances().borrow().of(&topic), [0, 1]);
     consumer.close().await.unwrap();
+}
+
+/// So what ends together is told in few large batches (docs/decisions/0015).
+#[tokio::test(flavor = "multi_thread")]
+async fn all_users_of_a_shard_of_expiry_are_in_one_partition() {
+    for partitions in [8, 32] {
+        let test = Test::of("shards in partitions", partitions).await;
+        let (producer, topic) = (test.producer().await, test.names.user_coupon());
+        for user in (0..EXPIRY_SHARDS).flat_map(|n| [n, n << 40, i64::MAX - n]) {
+            let shard = i32::from(expiry_shard(UserId(user)));
+            let key = user.to_string();
+            let sent = producer.send(&topic, None, key.as_bytes(), b"{}", &[]).await.unwrap();
+            assert_eq!(sent.partition, shard % partitions, "user {user} of shard {shard}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
