@@ -100,6 +100,19 @@ pub(crate) async fn record(
     Ok(id)
 }
 
+/// Records an action that is not MySQL's, before it begins: whatever becomes of it, who asked for it is known.
+pub(crate) async fn begin(
+    app: &App,
+    operator: Operator,
+    action: Action,
+) -> Result<AuditId, Problem> {
+    connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        record(app, operator, &mut connection, action).await
+    })
+    .await
+}
+
 /// `GET /v1/audit`
 #[utoipa::path(
     get,

@@ -94,7 +94,7 @@ struct PendingBody {
 }
 
 /// A claim, as the document shows it.
-fn example() -> Value {
+pub(crate) fn example() -> Value {
     json!({
         "id": "2123985068924862465", "template_id": "2123985067360387072", "user_id": "42", "quantity": 1,
         "claimed_at": "2026-11-27T08:00:01.207Z", "valid_from": "2026-11-27T08:00:01.207Z",

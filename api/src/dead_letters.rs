@@ -96,11 +96,7 @@ pub(crate) async fn begin(
         before: Some(before),
         after: None,
     };
-    let id = connect::within(async {
-        let mut connection = connect::acquire(&app.pool).await?;
-        audit::record(&app, operator, &mut connection, action).await
-    })
-    .await?;
+    let id = audit::begin(&app, operator, action).await?;
     info!(audit.id = %id, "dead letters are about to be put back");
     Ok((StatusCode::CREATED, Json(ReplayBody { id: id.to_string() })))
 }

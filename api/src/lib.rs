@@ -8,6 +8,7 @@ mod api_keys;
 mod audit;
 mod auth;
 mod body;
+mod claim_state;
 mod claims;
 mod config;
 mod cors;

@@ -1,4 +1,4 @@
-//! What an operator looks up for somebody, and mends by hand: a user's coupons, a claim, a view, a gate.
+//! What an operator looks up for somebody, and mends by hand: a user's coupons, a view, a gate.
 //!
 //! Views and gates are derived: each repair reads MySQL anew, changes nothing in it but a gate's epoch,
 //! and is safe while users claim and read. So all of it may be sent again.
@@ -6,11 +6,9 @@
 use std::time::Duration;
 
 use axum::{Json, extract::State};
-use coupon::{AuditId, ClaimId, CouponId, Epoch, LandedClaim, MerchantId, TemplateId, UserId};
+use coupon::{AuditId, CouponId, Epoch, TemplateId, UserId};
 use landing::gates::SHOW_MAX;
-use mysql_store::{
-    MySqlConnection, StoreError, audit as audit_entry, connect, look_up, stock, template,
-};
+use mysql_store::{audit as audit_entry, connect, look_up, stock};
 use redis_gate::Meta;
 use redis_view::{MyCouponsError, Origin, PageRequest};
 use serde::Serialize;
@@ -23,7 +21,7 @@ use crate::{
     audit::{self, Action},
     auth::Operator,
     body::{Params, PathId},
-    claims::{ClaimBody, unknown_template},
+    claims::unknown_template,
     coupons::{self, CouponJson},
     cursor::{self, Page, PageParams},
     openapi::{Cursor, Id},
@@ -86,43 +84,6 @@ pub(crate) async fn coupons(
     rows.truncate(limit as usize);
     let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
     Ok(Json(Page::new(rows.iter().map(|row| CouponJson::of(row, now)).collect(), next)))
-}
-
-/// `GET /v1/landed-claims/{id}`: a claim of the operator's own templates, as its user was answered.
-#[utoipa::path(
-    get,
-    path = "/v1/landed-claims/{id}",
-    operation_id = "get_landed_claim",
-    tag = "Operations",
-    summary = "Look up a claim, as its user was answered",
-    security(("operator_key" = [])),
-    params(("id" = Id, Path, description = "The claim.")),
-    responses((status = 200, description = "A claim of one's own templates.", body = ClaimBody)),
-    extensions(("x-problems" = json!("CLAIM_NOT_FOUND")))
-)]
-pub(crate) async fn claim(
-    State(app): State<App>,
-    operator: Operator,
-    PathId(id): PathId<ClaimId>,
-) -> Result<Json<ClaimBody>, Problem> {
-    let mut connection = connect::acquire(&app.pool).await?;
-    let found = own_claim(&mut connection, operator.merchant_id, id);
-    let claim = connect::within(found).await?.ok_or_else(|| {
-        let detail = "No claim of this id landed at a template of yours.";
-        Problem::not_found("CLAIM_NOT_FOUND", detail)
-    })?;
-    Ok(Json(ClaimBody::of(&claim)))
-}
-
-async fn own_claim(
-    connection: &mut MySqlConnection,
-    merchant: MerchantId,
-    id: ClaimId,
-) -> Result<Option<LandedClaim>, StoreError> {
-    let Some(claim) = look_up::landed_claim(connection, id).await? else { return Ok(None) };
-    let template = template::get(connection, claim.template_id).await?;
-    let own = template.is_some_and(|template| template.merchant_id == merchant);
-    Ok(own.then_some(claim))
 }
 
 /// `POST /v1/users/{id}/view-rebuild`
@@ -231,7 +192,7 @@ async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Prob
     }
 }
 
-/// Records a repair before it begins: whatever becomes of it, who asked for it is known.
+/// Records a repair of the operator's own, before it begins.
 async fn begin(
     app: &App,
     operator: Operator,
@@ -241,11 +202,7 @@ async fn begin(
 ) -> Result<AuditId, Problem> {
     let merchant_id = operator.merchant_id;
     let action = Action { merchant_id, name: name.to_owned(), target, before, after: None };
-    connect::within(async {
-        let mut connection = connect::acquire(&app.pool).await?;
-        audit::record(app, operator, &mut connection, action).await
-    })
-    .await
+    audit::begin(app, operator, action).await
 }
 
 /// Records what a repair has led to. Where this fails the call may be sent again: the same work is done once

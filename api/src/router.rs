@@ -13,10 +13,10 @@ use axum::{
 use tracing::Instrument;
 
 use crate::{
-    api_keys, audit, body::BODY_BYTES_MAX, claims, cors, coupon_use, coupons, dead_letters,
-    docs_page, expiry, front, hop::Hop, limits::Limits, merchants, metrics::REQUEST_SECONDS,
-    openapi, problem::Problem, repair, shop, state::App, stock, stock_movements, template_edit,
-    templates, validity,
+    api_keys, audit, body::BODY_BYTES_MAX, claim_state, claims, cors, coupon_use, coupons,
+    dead_letters, docs_page, expiry, front, hop::Hop, limits::Limits, merchants,
+    metrics::REQUEST_SECONDS, openapi, problem::Problem, repair, shop, state::App, stock,
+    stock_movements, template_edit, templates, validity,
 };
 
 /// The methods that requests are counted by.
@@ -44,7 +44,7 @@ pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Ro
         .route("/v1/dead-letter-replays", post(dead_letters::begin))
         .route("/v1/dead-letter-replays/{id}/end", post(dead_letters::end))
         .route("/v1/expiry", get(expiry::get))
-        .route("/v1/landed-claims/{id}", get(repair::claim))
+        .route("/v1/claim-states/{id}", get(claim_state::get))
         .route("/v1/users/{id}/coupons", get(repair::coupons))
         .route("/v1/users/{id}/view-rebuild", post(repair::view))
         .route("/v1/claims/{id}", get(claims::get))

@@ -62,6 +62,8 @@ pub(crate) async fn get(
     PathId(id): PathId<TemplateId>,
 ) -> Result<Json<StockJson>, Problem> {
     templates::owned(&app, operator, id).await?;
+    let gate = app.gates.gate();
+    let before = Look::at(gate, id).await;
     let mut connection = connect::acquire(&app.pool).await?;
     let row = stock::get(&mut connection, id).await?.ok_or_else(unknown_template)?;
     let mut json = StockJson {
@@ -74,17 +76,37 @@ pub(crate) async fn get(
         gate_stock: None,
         drift: None,
     };
-    let gate = app.gates.gate();
-    let open = gate.meta(id).await.ok().flatten().filter(|meta| meta.phase == Phase::Open);
-    if let Some(meta) = open {
+    let after = Look::at(gate, id).await;
+    if let Some(Look { meta, in_flight }) = &after {
         json.gate_stock = Some(meta.stock);
-        json.in_flight = gate.in_flight_count(id, meta.epoch).await.ok();
-        let since = oldest_in_flight(gate, id, &meta).await.ok().flatten();
+        json.in_flight = *in_flight;
+        let since = oldest_in_flight(gate, id, meta).await.ok().flatten();
         json.in_flight_oldest_ms = since.map(|at| (app.clock.now() - at).num_milliseconds().max(0));
-        let quiet = json.in_flight == Some(0) && meta.movement == row.movement;
+        // A claim that came and landed since MySQL was read is no disagreement.
+        let quiet = *in_flight == Some(0) && before == after && meta.movement == row.movement;
         json.drift = quiet.then_some(row.stock - meta.stock);
     }
     Ok(Json(json))
+}
+
+/// An open gate at one moment.
+#[derive(PartialEq)]
+struct Look {
+    meta: Meta,
+    in_flight: Option<u64>,
+}
+
+impl Look {
+    /// Absent: it is not open, or does not answer. Counted after the stock was read: where nothing is in flight,
+    /// all that the stock lacks has landed.
+    async fn at(gate: &Gate, template: TemplateId) -> Option<Self> {
+        let meta = gate.meta(template).await.ok()??;
+        if meta.phase != Phase::Open {
+            return None;
+        }
+        let in_flight = gate.in_flight_count(template, meta.epoch).await.ok();
+        Some(Self { meta, in_flight })
+    }
 }
 
 /// When the oldest admission that is in flight was made.

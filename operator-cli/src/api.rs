@@ -42,8 +42,8 @@ pub(crate) struct Api {
 
 /// An attempt that brought no answer, or no good one.
 #[derive(Debug)]
-struct Miss {
-    failure: Failure,
+pub(crate) struct Miss {
+    pub(crate) failure: Failure,
     /// When the same call may succeed.
     again: Again,
 }
@@ -182,7 +182,7 @@ impl Api {
 }
 
 /// The body of a good answer; or what the api says is wrong.
-fn judged(
+pub(crate) fn judged(
     call: &Call,
     status: StatusCode,
     retry_after: Option<Duration>,

@@ -45,8 +45,10 @@ pub(crate) async fn run(
     let (call, as_text): (Call, AsText) = match command {
         Command::Template(command) => return template(command, settings, output).await,
         Command::Stock(command) => (stock(command), text::object),
-        Command::Claim(ClaimCommand::Show { id }) => {
-            (Call::get(format!("/v1/landed-claims/{id}")), text::object)
+        Command::Claim(ClaimCommand::Show { id, template }) => {
+            let call = Call::get(format!("/v1/claim-states/{id}"));
+            let call = template.iter().fold(call, |call, id| call.with_query("template", id));
+            (call, text::object)
         }
         Command::User(command) => user(command),
         Command::Expiry => (Call::get("/v1/expiry"), text::object),

@@ -32,7 +32,7 @@ pub(crate) fn audit(arguments: AuditArguments) -> (Call, AsText) {
     (call, as_text)
 }
 
-fn as_text(answer: &Value) -> String {
+pub(crate) fn as_text(answer: &Value) -> String {
     let entries = answer.get("data").and_then(Value::as_array);
     let rows: Vec<Value> = entries.into_iter().flatten().map(row).collect();
     text::page(&json!({ "data": rows, "next_cursor": answer["next_cursor"] }), &ENTRIES)

@@ -6,7 +6,6 @@ use std::{
     cell::Cell,
     collections::VecDeque,
     io::{self, IsTerminal as _},
-    mem,
     time::{Duration, Instant},
 };
 
@@ -17,6 +16,7 @@ use crate::{
     call::Call,
     failure::{Failure, Kind},
     output::{self, Output},
+    text,
 };
 
 /// The rate is that of the last few seconds: shorter and it jumps, longer and it lags.
@@ -43,7 +43,7 @@ pub(crate) struct Watch {
 
 /// A template at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Look {
+pub(crate) struct Look {
     /// As the shop page has it, or `draft`.
     state: String,
     total: i64,
@@ -88,10 +88,9 @@ async fn looks(
     drawn: Option<&Cell<bool>>,
 ) -> Result<&'static str, Failure> {
     let began = Instant::now();
-    let (mut rate, mut drift) = (Rate::default(), None);
+    let mut rate = Rate::default();
     loop {
-        let mut look = Look::at(api, watch.template).await?;
-        look.drift = lasting(&mut drift, look.drift);
+        let look = Look::at(api, watch.template).await?;
         let elapsed = began.elapsed();
         let per_second = rate.add(elapsed, look.landed);
         let left = watch.at_most.map(|at_most| at_most.saturating_sub(elapsed));
@@ -109,13 +108,6 @@ async fn looks(
         }
         tokio::time::sleep(left.map_or(watch.every, |left| left.min(watch.every))).await;
     }
-}
-
-/// A drift that the look before had too, `seen` then. MySQL and the gate are asked one after the other, so a claim
-/// that lands in between makes them disagree for one look.
-fn lasting(seen: &mut Option<i64>, now: Option<i64>) -> Option<i64> {
-    let before = mem::replace(seen, now);
-    now.filter(|now| *now == 0 || before == Some(*now))
 }
 
 fn sentence(end: &str) -> &'static str {
@@ -137,10 +129,15 @@ impl Look {
             Err(failure) if failure.kind == Kind::Refused => "draft".to_owned(),
             Err(failure) => return Err(failure),
         };
+        Ok(Self::of(&stock, state))
+    }
+
+    /// A template with this account and state.
+    pub(crate) fn of(stock: &Value, state: String) -> Self {
         let number = |name: &str| stock.get(name).and_then(Value::as_i64);
         let some = |name: &str| number(name).unwrap_or(0);
         let in_flight = number("in_flight");
-        Ok(Self {
+        Self {
             state,
             total: some("total"),
             landed: some("landed"),
@@ -148,11 +145,11 @@ impl Look {
             in_flight,
             lag_ms: in_flight.map(|_| some("in_flight_oldest_ms")),
             drift: number("drift"),
-        })
+        }
     }
 
     /// Why there is nothing more to see. A sale is sold out once everything has landed.
-    fn end(&self) -> Option<&'static str> {
+    pub(crate) fn end(&self) -> Option<&'static str> {
         match self.state.as_str() {
             "ended" => Some("ended"),
             "closed" => Some("closed"),
@@ -165,7 +162,7 @@ impl Look {
         matches!(self.state.as_str(), "ended" | "closed")
     }
 
-    fn json(&self, elapsed: Duration, per_second: f64, end: Option<&str>) -> Value {
+    pub(crate) fn json(&self, elapsed: Duration, per_second: f64, end: Option<&str>) -> Value {
         let Self { state, total, landed, left, in_flight, lag_ms, drift } = self;
         json!({
             "elapsed_s": rounded(elapsed.as_secs_f64()), "state": state, "total": total,
@@ -174,12 +171,12 @@ impl Look {
         })
     }
 
-    fn plain_line(&self, elapsed: Duration, per_second: f64) -> String {
+    pub(crate) fn plain_line(&self, elapsed: Duration, per_second: f64) -> String {
         format!("{:>5.0}s  {}", elapsed.as_secs_f64(), self.figures(per_second))
     }
 
-    fn bar_line(&self, per_second: f64) -> String {
-        let full = (BAR * self.percent() / 100).min(BAR);
+    pub(crate) fn bar_line(&self, per_second: f64) -> String {
+        let full = BAR * self.percent().min(100) / 100;
         format!("[{}{}] {}", "#".repeat(full), "-".repeat(BAR - full), self.figures(per_second))
     }
 
@@ -221,7 +218,7 @@ impl Rate {
         }
         let Some((since, before)) = self.seen.front() else { return 0.0 };
         let seconds = at.saturating_sub(*since).as_secs_f64();
-        let more = i32::try_from(landed - before).unwrap_or(i32::MAX);
+        let more = i32::try_from(landed.saturating_sub(*before)).unwrap_or(i32::MAX);
         if seconds > 0.0 { f64::from(more) / seconds } else { 0.0 }
     }
 }
@@ -231,7 +228,7 @@ fn rounded(number: f64) -> f64 {
 }
 
 fn word(value: &Value, name: &str) -> String {
-    value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    text::clean(value.get(name).and_then(Value::as_str).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -269,14 +266,6 @@ mod tests {
         );
         let ended = super::Look { state: "ended".to_owned(), drift: None, ..drifting };
         assert_eq!(ended.figures(0.0), "  0%  873/0 landed  0/s  124 unclaimed  lag -  ended");
-    }
-
-    #[test]
-    fn gate_and_mysql_disagree_only_if_two_looks_say_so() {
-        let mut seen = None;
-        let shown = [Some(0), Some(3), Some(0), Some(2), Some(2), None, Some(2)];
-        let shown = shown.map(|now| lasting(&mut seen, now));
-        assert_eq!(shown, [Some(0), None, Some(0), None, Some(2), None, None]);
     }
 
     #[test]

@@ -28,8 +28,8 @@ const WAYS: [(&str, &str); 18] = [
     ),
     (
         "CLAIM_NOT_FOUND",
-        "It was refused or given up, is another merchant's, or is still on its way (`in_flight` in \
-         `coupon stock show TEMPLATE`). What a user has: `coupon user show USER`.",
+        "It was refused, is another merchant's, or is on its way: `--template ID` looks there too. What a \
+         user has: `coupon user show USER`.",
     ),
     ("KEY_NOT_FOUND", "`coupon key list` shows your merchant's; another's with `--merchant ID`."),
     ("KEY_NOT_LIVE", "`coupon key create` makes one in its place."),

@@ -10,6 +10,7 @@ mod boot;
 mod broken_requests;
 mod browser;
 mod campaign;
+mod claim_state;
 mod collector;
 mod editing;
 mod epochs;

@@ -97,7 +97,7 @@ async fn a_merchant_sees_and_changes_its_own_and_nobody_elses() {
     // Shoppers are the platform's: anybody's template can be claimed, and is looked up by its owner only.
     let shopper = world.api().shopper(UserId(1)).unwrap();
     let claimed: Claimed = shopper.claim(template, None, 1).await.unwrap().json().unwrap();
-    let claim = format!("/v1/landed-claims/{}", claimed.id);
+    let claim = format!("/v1/claim-states/{}", claimed.id);
     assert_eq!(get(&one, &claim).await.status, 200);
     assert_eq!(refused(&get(&other, &claim).await), (404, "CLAIM_NOT_FOUND".to_owned()));
     let coupons = async |api| get(api, "/v1/users/1/coupons").await.json::<Value>().unwrap();

@@ -59,7 +59,7 @@ use crate::{
         stock::get,
         stock_movements::create,
         repair::coupons,
-        repair::claim,
+        crate::claim_state::get,
         repair::view,
         repair::gate,
         crate::dead_letters::begin,

@@ -1,7 +1,8 @@
 //! What an operator looks up for somebody: a user's coupons of one merchant, a claim by its id alone.
 
-use coupon::{ClaimId, ClaimState, CouponId, LandedClaim, MerchantId, UserId};
-use sqlx::MySqlConnection;
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, ClaimState, CouponId, LandedClaim, MerchantId, TemplateId, UserId};
+use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
     StoreError, claim,
@@ -36,19 +37,64 @@ pub async fn coupons_of(
     rows.iter().map(user_coupon::from_row).collect()
 }
 
-/// A claim by its id, if it landed; whose template it is of is for the caller to ask.
+/// What has become of an admission, as MySQL knows it: neither changes any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimFate {
+    /// Its user has the coupons.
+    Landed(LandedClaim),
+    /// Its row says so, a fence as a rule: it can never land.
+    GivenUp {
+        /// The admission.
+        id: ClaimId,
+        /// Of what.
+        template_id: TemplateId,
+        /// Whose.
+        user_id: UserId,
+        /// When the row was written.
+        at: DateTime<Utc>,
+    },
+}
+
+impl ClaimFate {
+    /// Of which template the claim is.
+    pub fn template_id(&self) -> TemplateId {
+        match self {
+            Self::Landed(claim) => claim.template_id,
+            Self::GivenUp { template_id, .. } => *template_id,
+        }
+    }
+}
+
+/// What has become of a claim, by its id; whose template it is of is for the caller to ask. Absent: it never
+/// was, or nothing is decided yet.
 ///
 /// # Errors
 /// A statement fails.
-pub async fn landed_claim(
+pub async fn claim_fate(
     connection: &mut MySqlConnection,
     id: ClaimId,
-) -> Result<Option<LandedClaim>, StoreError> {
-    let row = sqlx::query("select * from claim where id = ? and state = ?")
+) -> Result<Option<ClaimFate>, StoreError> {
+    let row = sqlx::query("select * from claim where id = ?")
         .bind(id.0)
-        .bind(ClaimState::Landed.code())
         .fetch_optional(&mut *connection)
         .await
         .map_err(StoreError::query("look up a claim"))?;
-    claim::with_coupons(connection, row).await
+    let Some(row) = row else { return Ok(None) };
+    match claim::claim_state(&row)? {
+        ClaimState::Void | ClaimState::Rejected => {
+            given_up(&row).map(Some).map_err(StoreError::query("read a fence"))
+        }
+        ClaimState::Landed => {
+            Ok(claim::with_coupons(connection, Some(row)).await?.map(ClaimFate::Landed))
+        }
+    }
+}
+
+fn given_up(row: &MySqlRow) -> Result<ClaimFate, sqlx::Error> {
+    Ok(ClaimFate::GivenUp {
+        id: ClaimId(row.try_get("id")?),
+        template_id: TemplateId(row.try_get("template_id")?),
+        user_id: UserId(row.try_get("user_id")?),
+        at: row.try_get("created_at")?,
+    })
 }

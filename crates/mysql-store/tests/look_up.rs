@@ -1,7 +1,11 @@
 //! What operators look up: one merchant's coupons of a user, and a claim by its id.
 
+use chrono::DateTime;
 use coupon::{ClaimId, CouponId, MerchantId, UserId};
-use mysql_store::look_up;
+use mysql_store::{
+    claim::{self, Fence},
+    look_up::{self, ClaimFate},
+};
 
 use crate::harness::{MERCHANT, Store, TEMPLATE, USER, landing, landing_of};
 
@@ -38,14 +42,21 @@ async fn a_users_coupons_come_newest_first_in_pages_and_only_the_merchants_own()
 }
 
 #[tokio::test]
-async fn a_claim_is_found_by_its_id_once_it_has_landed() {
+async fn a_claim_is_found_by_its_id_once_it_has_landed_or_can_never_land() {
     let mut store = Store::with_template("look up claims", 10).await;
     let landing = landing("a", &[1, 2]);
     let wanted = landing.landed.clone();
     let id = wanted.id;
-    assert_eq!(look_up::landed_claim(&mut store.connection, id).await.unwrap(), None);
+    assert_eq!(look_up::claim_fate(&mut store.connection, id).await.unwrap(), None);
     store.land(&[landing]).await;
-    assert_eq!(look_up::landed_claim(&mut store.connection, id).await.unwrap(), Some(wanted));
+    let found = look_up::claim_fate(&mut store.connection, id).await.unwrap();
+    assert_eq!(found, Some(ClaimFate::Landed(wanted)));
     let other = ClaimId(id.0 + 1);
-    assert_eq!(look_up::landed_claim(&mut store.connection, other).await.unwrap(), None);
+    assert_eq!(look_up::claim_fate(&mut store.connection, other).await.unwrap(), None);
+    let at = DateTime::from_timestamp_millis(1_800_000_000_123).unwrap();
+    let fence = claim::fence(&mut store.connection, TEMPLATE, USER, other, at).await.unwrap();
+    assert_eq!(fence, Fence::Stands);
+    let found = look_up::claim_fate(&mut store.connection, other).await.unwrap();
+    let given_up = ClaimFate::GivenUp { id: other, template_id: TEMPLATE, user_id: USER, at };
+    assert_eq!(found, Some(given_up));
 }

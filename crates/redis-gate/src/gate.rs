@@ -219,7 +219,7 @@ impl Gate {
 }
 
 /// Reads the answer of `claim.lua`; its header lists the codes.
-fn verdict(answer: &[Value]) -> Option<Verdict> {
+pub(crate) fn verdict(answer: &[Value]) -> Option<Verdict> {
     let int = |at: usize| answer.get(at).and_then(|value| i64::from_redis_value_ref(value).ok());
     let bytes =
         |at: usize| answer.get(at).and_then(|value| Vec::<u8>::from_redis_value_ref(value).ok());

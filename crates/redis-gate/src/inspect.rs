@@ -7,7 +7,7 @@ use coupon::{ClaimId, Epoch, TemplateId, UserId};
 
 use crate::{Entry, Gate, GateError, Run, keys::Keys};
 
-/// Keys that one step of a walk through Redis looks at: a fraction of a millisecond, so that claims hardly wait.
+/// Keys or members that one step of a walk through Redis looks at: a fraction of a millisecond, so that claims hardly wait.
 const SCAN_KEYS: usize = 1000;
 
 /// What a gate knows of its template.
@@ -54,6 +54,18 @@ pub struct InFlight {
     pub user: UserId,
     /// When it was admitted.
     pub admitted_at: DateTime<Utc>,
+}
+
+impl InFlight {
+    /// A member `id:user` with its time in milliseconds, as `claim.lua` writes it.
+    pub(crate) fn read(member: &str, score: i64) -> Option<Self> {
+        let (id, user) = member.split_once(':')?;
+        Some(Self {
+            id: id.parse().ok()?,
+            user: user.parse().ok()?,
+            admitted_at: DateTime::from_timestamp_millis(score)?,
+        })
+    }
 }
 
 impl Gate {
@@ -125,18 +137,44 @@ impl Gate {
             .query_async(&mut live.connection.clone())
             .await;
         let members: Vec<(String, i64)> = self.checked("in_flight", &live, result).await?;
-        members
-            .into_iter()
-            .map(|(member, score)| {
-                let (id, user) = member.split_once(':')?;
-                Some(InFlight {
-                    id: id.parse().ok()?,
-                    user: user.parse().ok()?,
-                    admitted_at: DateTime::from_timestamp_millis(score)?,
-                })
-            })
-            .collect::<Option<_>>()
-            .ok_or(GateError::Unreadable { call: "in_flight" })
+        let entries = members.iter().map(|(member, score)| InFlight::read(member, *score));
+        entries.collect::<Option<_>>().ok_or(GateError::Unreadable { call: "in_flight" })
+    }
+
+    /// One admission, if it is in flight. It walks through all that are: for somebody who asks by hand.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn find_in_flight(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        id: ClaimId,
+    ) -> Result<Option<InFlight>, GateError> {
+        let live = self.redis.live().await?;
+        let mut cursor = 0_u64;
+        loop {
+            let result = redis::cmd("ZSCAN")
+                .arg(self.keys(template).inflight(epoch))
+                .arg(cursor)
+                .arg("MATCH")
+                .arg(format!("{id}:*"))
+                .arg("COUNT")
+                .arg(SCAN_KEYS)
+                .query_async(&mut live.connection.clone())
+                .await;
+            let (next, found): (u64, Vec<(String, i64)>) =
+                self.checked("find_in_flight", &live, result).await?;
+            if let Some((member, score)) = found.first() {
+                let entry = InFlight::read(member, *score);
+                let entry = entry.ok_or(GateError::Unreadable { call: "find_in_flight" })?;
+                return Ok(Some(entry));
+            }
+            if next == 0 {
+                return Ok(None);
+            }
+            cursor = next;
+        }
     }
 
     /// How many admissions are in flight.

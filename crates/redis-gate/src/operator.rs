@@ -110,7 +110,7 @@ impl Gate {
 }
 
 /// Reads the answer of `move.lua`; its header lists the codes.
-fn moved(answer: &[Value]) -> Option<Moved> {
+pub(crate) fn moved(answer: &[Value]) -> Option<Moved> {
     let int = |at: usize| answer.get(at).and_then(|value| i64::from_redis_value_ref(value).ok());
     match int(0)? {
         0 => Some(Moved::Applied(int(1)?)),

@@ -1,6 +1,6 @@
 //! What becomes of an admission at the gate: settled or released, once.
 
-use coupon::{ClaimId, Epoch, UserId};
+use coupon::{Claim, ClaimId, Epoch, UserId};
 use redis_gate::{OpenFacts, Refusal, RequestState, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, refused};
@@ -184,4 +184,24 @@ async fn what_is_in_flight_is_told_the_oldest_first() {
         "the one after the given time is left out"
     );
     assert_eq!(gate.gate.in_flight(TEMPLATE, EPOCH, at(9), 1).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn one_admission_is_found_among_thousands_in_flight_until_it_is_settled() {
+    let gate = TestGate::open("one in flight", OpenFacts { stock: 3_000, ..facts() }).await;
+    let at = facts().starts_at;
+    let claims: Vec<Claim> = (0..3_000).map(|user| claim(UserId(user), "a", 1)).collect();
+    for claim in &claims {
+        gate.gate.claim(claim, EPOCH, at).await.unwrap();
+    }
+    let find = |id| gate.gate.find_in_flight(TEMPLATE, EPOCH, id);
+    for wanted in [&claims[0], &claims[1_500], &claims[2_999]] {
+        let found = find(wanted.id).await.unwrap().unwrap();
+        assert_eq!((found.id, found.user, found.admitted_at), (wanted.id, wanted.user_id, at));
+        gate.settle(wanted).await;
+        assert_eq!(find(wanted.id).await.unwrap(), None);
+    }
+    // An id that others begin with is another.
+    let shorter = claims[7].id.0 / 10;
+    assert_eq!(find(ClaimId(shorter)).await.unwrap(), None);
 }

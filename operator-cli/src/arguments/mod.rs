@@ -64,7 +64,7 @@ pub(crate) enum Command {
     /// How many coupons a template has: look, add, cut.
     #[command(subcommand)]
     Stock(StockCommand),
-    /// Claims that landed.
+    /// What has become of a claim.
     #[command(subcommand)]
     Claim(ClaimCommand),
     /// Users: their coupons at your templates, and their lists.
@@ -92,11 +92,14 @@ pub(crate) enum Command {
 
 #[derive(Subcommand)]
 pub(crate) enum ClaimCommand {
-    /// Shows a claim that landed at one of your templates.
+    /// Shows whether a claim at one of your templates has landed, is on its way or was given up.
     Show {
         /// The claim.
         #[arg(value_parser = id)]
         id: i64,
+        /// Its template; without it a claim on its way is not found.
+        #[arg(long, value_name = "ID", value_parser = id)]
+        template: Option<i64>,
     },
 }
 
@@ -144,7 +147,7 @@ pub(crate) struct Page {
 }
 
 /// Ids are decimal numbers from 0 to 2^63 - 1.
-fn id(text: &str) -> Result<i64, String> {
+pub(crate) fn id(text: &str) -> Result<i64, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.then(|| text.parse().ok()).flatten();
     number.ok_or_else(|| format!("an id is a decimal number from 0 to {}", i64::MAX))

@@ -77,8 +77,11 @@ fn strangers(ground: &Ground) -> Vec<Case> {
     let path = format!("{one}/stock-movements");
     let movement = admin.operator(Method::POST, &path).header("idempotency-key", "m");
     cases.push(not_found("move", movement.json(&json!({ "delta": -1, "reason": "a" }))));
-    let claim = admin.operator(Method::GET, &format!("/v1/landed-claims/{}", ground.claim));
+    let claim = admin.operator(Method::GET, &format!("/v1/claim-states/{}", ground.claim));
     cases.push(case("a stranger's claim", claim, 404, "CLAIM_NOT_FOUND"));
+    let path = format!("/v1/claim-states/{}?template={}", ground.claim, ground.one);
+    let claim = admin.operator(Method::GET, &path);
+    cases.push(case("a claim at a stranger's template", claim, 404, "TEMPLATE_NOT_FOUND"));
     let key = format!("/v1/api-keys/{}", ground.strangers.reader_id);
     let revoke = admin.operator(Method::DELETE, &key);
     cases.push(case("a stranger's key revoked", revoke, 404, "KEY_NOT_FOUND"));

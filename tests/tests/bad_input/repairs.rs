@@ -19,7 +19,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         for (method, path) in [
             (Method::GET, format!("/v1/users/{id}/coupons")),
             (Method::POST, format!("/v1/users/{id}/view-rebuild")),
-            (Method::GET, format!("/v1/landed-claims/{id}")),
+            (Method::GET, format!("/v1/claim-states/{id}")),
             (Method::POST, format!("/v1/templates/{id}/gate-rebuild")),
         ] {
             cases.push(named(&path, ask(method, &path), 404, "NOT_FOUND"));
@@ -62,7 +62,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
     for (method, path) in [
         (Method::GET, "/v1/users/2/coupons".to_owned()),
         (Method::POST, "/v1/users/2/view-rebuild".to_owned()),
-        (Method::GET, format!("/v1/landed-claims/{}", ground.claim)),
+        (Method::GET, format!("/v1/claim-states/{}", ground.claim)),
         (Method::POST, gate),
         (Method::POST, replays),
         (Method::POST, end),
@@ -72,8 +72,26 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         let shopper = user(method, &path);
         cases.push(named(&format!("{path} by a shopper"), shopper, 401, "UNAUTHENTICATED"));
     }
-    for path in ["/v1/users/2/view-rebuild", "/v1/landed-claims/1", "/v1/users/2/coupons"] {
+    for path in ["/v1/users/2/view-rebuild", "/v1/claim-states/1", "/v1/users/2/coupons"] {
         cases.push(named(path, ask(Method::DELETE, path), 405, "METHOD_NOT_ALLOWED"));
+    }
+    cases.extend(states(ground));
+    cases
+}
+
+/// What has become of a claim, asked for at what is no template, or not its own.
+fn states(ground: &Ground) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (query, status, code) in [
+        ("template=x", 400, "MALFORMED_QUERY"),
+        ("template=-1", 400, "MALFORMED_QUERY"),
+        ("template=9223372036854775808", 400, "MALFORMED_QUERY"),
+        (&format!("template={NOTHING}"), 404, "TEMPLATE_NOT_FOUND"),
+        (&format!("template={}", ground.one), 404, "CLAIM_NOT_FOUND"),
+    ] {
+        let path = format!("/v1/claim-states/1?{query}");
+        let request = ground.api.operator(Method::GET, &path);
+        cases.push(case(&format!("{query} as a claim's state"), request, status, code));
     }
     cases
 }
