@@ -96,7 +96,7 @@ fn bare(host: &str) -> Option<&str> {
         None if host.contains(':') => return None,
         None => host,
     };
-    (!bare.is_empty()).then_some(bare)
+    (!bare.is_empty() && !bare.contains(['[', ']'])).then_some(bare)
 }
 
 fn demands_tls(parameter: &str) -> bool {
@@ -159,6 +159,7 @@ mod tests {
         assert_eq!(error("mysql://u:p@h:port/d"), AddressError::Malformed);
         assert_eq!(error("mysql://u:p@::1/d"), AddressError::Malformed);
         assert_eq!(error("mysql://u:p@[]:3306/d"), AddressError::Malformed);
+        assert_eq!(error("mysql://u:p@[[a]]:3306/d"), AddressError::Malformed);
         assert_eq!(error("mysql://u:p@h/d?ssl-mode=REQUIRED"), AddressError::Tls);
         assert_eq!(error("mysql://u:p@h/d?sslmode=verify_ca"), AddressError::Tls);
     }

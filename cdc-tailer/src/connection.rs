@@ -108,12 +108,7 @@ impl Connection {
 impl BinlogSource for Connection {
     fn next_packet(&mut self) -> Result<Packet, TailError> {
         let packet = self.read()?;
-        match packet.first() {
-            Some(&OK) => self.verified(packet),
-            Some(&ERROR) => Err(answered(&packet)),
-            Some(&END_OF_FILE) => Err(TailError::Ended { reason: "it is stopping".into() }),
-            _ => Err(TailError::Lost(io::ErrorKind::InvalidData.into())),
-        }
+        event_of(packet, self.checksums)
     }
 
     fn has_more(&self) -> bool {
@@ -121,31 +116,38 @@ impl BinlogSource for Connection {
     }
 }
 
-impl Connection {
-    fn verified(&self, packet: Vec<u8>) -> Result<Packet, TailError> {
-        let event = &packet[1..];
-        let header =
-            Header::parse(event).map_err(|source| TailError::Truncated { kind: 0, source })?;
-        let wrong = || TailError::Checksum {
-            kind: header.kind,
-            file: "the stream".to_owned(),
-            end: header.end,
-        };
-        if usize::try_from(header.length).ok() != Some(event.len()) {
-            return Err(wrong());
-        }
-        if !self.checksums {
-            let end = packet.len();
-            return Ok(Packet::new(packet, 1, end));
-        }
-        let body = event.len().checked_sub(CHECKSUM_LENGTH).filter(|end| *end >= HEADER_LENGTH);
-        let (body, sum) = event.split_at(body.ok_or_else(wrong)?);
-        if crc32fast::hash(body).to_le_bytes() != sum {
-            return Err(wrong());
-        }
-        let end = 1 + body.len();
-        Ok(Packet::new(packet, 1, end))
+/// The event in a packet, or what the server says instead.
+pub(crate) fn event_of(packet: Vec<u8>, checksums: bool) -> Result<Packet, TailError> {
+    match packet.first() {
+        Some(&OK) => verified(packet, checksums),
+        Some(&ERROR) => Err(answered(&packet)),
+        Some(&END_OF_FILE) => Err(TailError::Ended { reason: "it is stopping".into() }),
+        _ => Err(TailError::Lost(io::ErrorKind::InvalidData.into())),
     }
+}
+
+fn verified(packet: Vec<u8>, checksums: bool) -> Result<Packet, TailError> {
+    let event = &packet[1..];
+    let header = Header::parse(event).map_err(|source| TailError::Truncated { kind: 0, source })?;
+    let wrong = || TailError::Checksum {
+        kind: header.kind,
+        file: "the stream".to_owned(),
+        end: header.end,
+    };
+    if usize::try_from(header.length).ok() != Some(event.len()) {
+        return Err(wrong());
+    }
+    if !checksums {
+        let end = packet.len();
+        return Ok(Packet::new(packet, 1, end));
+    }
+    let body = event.len().checked_sub(CHECKSUM_LENGTH).filter(|end| *end >= HEADER_LENGTH);
+    let (body, sum) = event.split_at(body.ok_or_else(wrong)?);
+    if crc32fast::hash(body).to_le_bytes() != sum {
+        return Err(wrong());
+    }
+    let end = 1 + body.len();
+    Ok(Packet::new(packet, 1, end))
 }
 
 /// The session variables that make a connection a replica's, in one statement.

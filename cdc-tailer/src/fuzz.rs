@@ -3,15 +3,16 @@
 //! written, what is written is JSON, nothing grows beyond its limit.
 
 use crate::{
+    address::{Address, AddressError},
     assembler::{Assembled, Assembler, Limits, Transaction},
     bytes::Bytes,
     cell::Cell,
     checkpoint::Checkpoint,
     column::Kind,
     compressed::{Payload, inflate},
-    decimal,
+    connection, decimal,
     encode::{self, Place},
-    event::{Change, Query, Quoting},
+    event::{Change, Header, Query, Quoting},
     json,
     position::{Flavor, GtidSet},
     rows::{RowChange, Rows},
@@ -25,6 +26,9 @@ use crate::{
 /// Longest event that is read, compressed or not.
 const EVENT_BYTES_MAX: usize = 64 * 1024;
 
+/// In each address that is taken apart; nobody may be told of it.
+const PASSWORD: &str = "correct-horse-battery-staple";
+
 /// Most events taken out of one compressed transaction: a bomb would hold any number.
 const PAYLOAD_EVENTS_MAX: usize = 1_000;
 
@@ -33,6 +37,52 @@ const TABLES: &[&str] = &["t", "stock_movement"];
 
 const PLACE: Place<'_> =
     Place { gtid: "0-1-42", file: "binlog.000002", end: 815, committed_ms: 0, now_ms: 0 };
+
+/// An address of the binlog's server behind its user and password, and in a second line, if there is one, where the
+/// binlog is read instead. What is read is shown without the password, and read again it is the same place.
+pub fn binlog_address(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let (rest, place) = match text.split_once('\n') {
+        Some((rest, place)) => (rest, Some(place)),
+        None => (text, None),
+    };
+    let url = format!("mysql://user:{PASSWORD}@{rest}");
+    let sign = if rest.contains('?') { '&' } else { '?' };
+    let by_tls = Address::of_binlog(&format!("{url}{sign}ssl-mode=VERIFY_IDENTITY"), None);
+    assert_eq!(by_tls.err(), Some(AddressError::Tls), "{rest:?} with TLS is read without");
+    match Address::of_binlog(&url, place) {
+        Ok(address) => {
+            let shown = format!("{address:?}");
+            assert!(!shown.contains(PASSWORD), "a password is shown: {shown}");
+            assert!(address.password.expose().starts_with(PASSWORD), "another password");
+            let shown = shown.strip_prefix("user@").expect("the user is the URL's");
+            let again = Address::of_binlog(&url, Some(shown));
+            let again = again.map(|again| (again.host, again.port));
+            assert_eq!(again, Ok((address.host, address.port)), "{shown} is another place");
+        }
+        Err(error) => {
+            assert!(
+                !format!("{error} {error:?}").contains(PASSWORD),
+                "a password is told: {error}"
+            );
+        }
+    }
+}
+
+/// A byte whether events end with a checksum, and a packet of the server: an event, an error, or the end. An event is
+/// taken whole or not at all.
+pub fn server_packet(data: &[u8]) {
+    let Some((checksums, packet)) = data.split_first() else { return };
+    match connection::event_of(packet.to_vec(), checksums & 1 == 1) {
+        Ok(taken) => {
+            let header = Header::parse(taken.event()).expect("it was read before");
+            assert_eq!(usize::try_from(header.length), Ok(packet.len() - 1), "a part of an event");
+            let sum = packet.len() - 1 - taken.event().len();
+            assert_eq!(sum, if checksums & 1 == 1 { 4 } else { 0 }, "bytes of a checksum");
+        }
+        Err(error) => drop(error.to_string()),
+    }
+}
 
 /// A stream of events, each a kind, the low byte of its flags, the length of its body in two bytes with
 /// the low one first, and the body. What cannot be read ends the connection, and another one begins.

@@ -64,7 +64,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leads(pub BTreeSet<u32>);
 
-fn leads(text: &str) -> Result<Leads, String> {
+pub(crate) fn leads(text: &str) -> Result<Leads, String> {
     let leads = text.split(',').map(str::trim).filter(|lead| !lead.is_empty());
     let leads: BTreeSet<u32> = leads
         .map(|lead| lead.parse().ok().filter(|seconds| *seconds > 0))

@@ -25,6 +25,8 @@
 mod announce;
 mod config;
 mod drain;
+#[doc(hidden)]
+pub mod fuzz;
 mod metrics;
 mod mover;
 mod pace;

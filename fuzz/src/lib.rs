@@ -9,7 +9,8 @@ use std::{
 };
 
 use cdc_tailer::fuzz as tailer;
-use coupon::CouponStatus;
+use coupon::{CouponStatus, UserId};
+use operator_cli::fuzz as client;
 use redis_address::RedisAddress;
 use redis_view::{Change, Contents};
 use serde::{Serialize, de::DeserializeOwned};
@@ -24,30 +25,44 @@ pub type Target = fn(&[u8]);
 const PASSWORD: &str = "correct-horse-battery-staple";
 
 /// The targets. Each has a file in `fuzz_targets/` and a folder in `seeds/`.
-pub const TARGETS: [(&str, Target); 23] = [
+pub const TARGETS: [(&str, Target); 37] = [
+    ("api_answer", client::api_answer),
     ("binlog", tailer::binlog),
+    ("binlog_address", tailer::binlog_address),
     ("brokers_address", topic::fuzz::brokers_address),
     ("cell", tailer::cell),
     ("checkpoint_record", tailer::checkpoint_record),
+    ("cluster_slots", redis_address::fuzz::cluster_slots),
+    ("command_line", client::command_line),
     ("compressed_event", tailer::compressed_event),
     ("compressed_transaction", tailer::compressed_transaction),
     ("database_address", database_address),
+    ("dead_letter", client::dead_letter),
     ("decimal_number", tailer::decimal_number),
+    ("gate_answer", redis_gate::fuzz::gate_answer),
     ("gate_entry", gate_entry),
+    ("gate_key", redis_gate::fuzz::gate_key),
     ("gtid_position", tailer::gtid_position),
+    ("id", id),
+    ("in_flight", redis_gate::fuzz::in_flight),
     ("json_document", tailer::json_document),
     ("key_set", api::fuzz::key_set),
+    ("lead_times", expiry_worker::fuzz::lead_times),
     ("new_template", api::fuzz::new_template),
     ("page_cursor", page_cursor),
     ("redis_address", redis_address),
     ("request_head", api::fuzz::request_head),
     ("rows", tailer::rows),
+    ("server_packet", tailer::server_packet),
     ("statement_text", tailer::statement_text),
     ("table_map", tailer::table_map),
     ("template_change", api::fuzz::template_change),
+    ("template_file", client::template_file),
     ("token", api::fuzz::token),
     ("topic_event", topic_event),
     ("view_entry", view_entry),
+    ("view_key", redis_view::fuzz::view_key),
+    ("view_page", redis_view::fuzz::view_page),
 ];
 
 /// Runs one target by its name.
@@ -63,6 +78,18 @@ pub fn run(name: &str, data: &[u8]) {
 fn gate_entry(data: &[u8]) {
     if let Ok(entry) = redis_gate::Entry::decode(data) {
         assert!(entry.requests.len() <= data.len(), "more requests than bytes: {entry:?}");
+    }
+}
+
+/// An id in a path, a token or a message: digits, the same to the api, in JSON and to the operator's client.
+fn id(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let read = text.parse::<UserId>().ok();
+    assert_eq!(client::id(text), read.map(|id| id.0), "{text:?} to the operator's client");
+    assert_eq!(serde_json::from_value::<UserId>(text.into()).ok(), read, "{text:?} in JSON");
+    if let Some(id) = read {
+        assert!(id.0 >= 0, "{text:?} below 0");
+        assert_eq!(id.to_string().parse(), Ok(id), "{text:?} is not what it was");
     }
 }
 

@@ -5,6 +5,8 @@ use std::fmt;
 use clap::error::ErrorKind;
 use serde_json::{Value, json};
 
+use crate::text;
+
 /// What to do where the command line ends too early.
 const ASK_FOR_HELP: &str =
     "`coupon --help` lists the commands, and `--help` behind one what it takes.";
@@ -90,9 +92,11 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.sentence)?;
+        // What a file is refused with has several lines; of what others wrote nothing steers the terminal.
+        let lines: Vec<String> = self.sentence.lines().map(text::clean).collect();
+        f.write_str(&lines.join("\n"))?;
         if let Some(code) = &self.code {
-            write!(f, " ({code})")?;
+            write!(f, " ({})", text::clean(code))?;
         }
         match &self.advice {
             Some(advice) => write!(f, "\n{advice}"),

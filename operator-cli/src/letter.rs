@@ -22,9 +22,9 @@ impl Letter {
         self.word("source-topic").unwrap_or_default()
     }
 
-    /// The partition that it was on; absent: it never got there, and its key decides.
+    /// The partition that it was on; absent: it never got there or names none, and its key decides.
     pub(crate) fn source_partition(&self) -> Option<i32> {
-        self.word("source-partition")?.parse().ok()
+        self.word("source-partition")?.parse().ok().filter(|it: &i32| *it >= 0)
     }
 
     /// What it is put back with.

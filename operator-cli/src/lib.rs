@@ -10,6 +10,8 @@ mod call;
 mod commands;
 mod dead_letter;
 mod failure;
+#[doc(hidden)]
+pub mod fuzz;
 mod keys;
 mod letter;
 mod output;

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::failure::Failure;
 
@@ -15,6 +15,10 @@ pub(crate) const EXAMPLE: &str = include_str!("../template.example.toml");
 
 /// Largest file that is read, in bytes: the api takes no larger body.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// How far the values of a TOML file may lie within each other: what reads JSON goes no deeper than 127, and no
+/// field needs more than two.
+const DEPTH_MAX: usize = 100;
 
 /// Reads a file; `-` is standard input.
 ///
@@ -39,20 +43,26 @@ pub(crate) fn read(path: &Path) -> Result<Value, Failure> {
     })
 }
 
-/// What begins with `{` is JSON, everything else TOML.
-fn parse(text: &str) -> Result<Value, String> {
+/// What begins with `{` is JSON, everything else TOML. Either way it is an object.
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|error| error.to_string());
     }
     let table: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
-    json_of("", toml::Value::Table(table))
+    json_of("", toml::Value::Table(table), 0)
 }
 
-fn json_of(name: &str, value: toml::Value) -> Result<Value, String> {
+fn json_of(name: &str, value: toml::Value, depth: usize) -> Result<Value, String> {
+    if depth > DEPTH_MAX {
+        return Err(format!("{name} lies deeper than {DEPTH_MAX} tables and arrays"));
+    }
     Ok(match value {
         toml::Value::String(text) => text.into(),
         toml::Value::Integer(number) => number.into(),
-        toml::Value::Float(number) => number.into(),
+        toml::Value::Float(number) => match Number::from_f64(number) {
+            Some(number) => Value::Number(number),
+            None => return Err(format!("{name} = {number}: JSON has no such number")),
+        },
         toml::Value::Boolean(truth) => truth.into(),
         toml::Value::Datetime(at) if at.date.is_some() && at.offset.is_some() => {
             at.to_string().into()
@@ -61,11 +71,12 @@ fn json_of(name: &str, value: toml::Value) -> Result<Value, String> {
             return Err(format!("{name} = {at}: say of which zone, e.g. 2026-11-27T08:00:00Z"));
         }
         toml::Value::Array(values) => {
-            values.into_iter().map(|value| json_of(name, value)).collect::<Result<_, _>>()?
+            let each = values.into_iter().map(|value| json_of(name, value, depth + 1));
+            each.collect::<Result<_, _>>()?
         }
         toml::Value::Table(table) => {
             let pair = |(name, value): (String, _)| {
-                let value = json_of(&name, value)?;
+                let value = json_of(&name, value, depth + 1)?;
                 Ok::<_, String>((name, value))
             };
             Value::Object(table.into_iter().map(pair).collect::<Result<_, _>>()?)
@@ -96,6 +107,16 @@ mod tests {
             "{error}"
         );
         assert!(parse("{").is_err() && parse("name: Sale").is_err());
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_refused_and_never_becomes_null() {
+        for number in ["nan", "inf", "-inf"] {
+            let error = parse(&format!("minimum_spend = {number}")).unwrap_err();
+            assert!(error.starts_with("minimum_spend = "), "{error}");
+        }
+        let deep = format!("[a{}]\nb{} = 1\n", ".a".repeat(60), ".b".repeat(60));
+        assert!(parse(&deep).unwrap_err().contains("deeper than 100"));
     }
 
     #[test]

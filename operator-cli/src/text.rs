@@ -28,23 +28,23 @@ pub(crate) fn object(value: &Value) -> String {
         FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len())
     });
     let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    let lines = lines.iter().map(|(name, value)| format!("{name:<width$}  {value}\n"));
+    let lines = lines.iter().map(|(name, value)| format!("{}  {value}\n", padded(name, width)));
     let text: String = lines.collect();
     tables.iter().fold(text, |text, (name, rows)| format!("{text}\n{name}\n{rows}"))
 }
 
 /// Rows below their columns: what each is called in a row, in this order.
 pub(crate) fn table(rows: &[Value], columns: &[&str]) -> String {
-    let heads = columns.iter().map(|column| column.to_uppercase()).collect();
+    let heads = columns.iter().map(|column| clean(&column.to_uppercase())).collect();
     let cells = |row: &Value| columns.iter().map(|column| cell(at(row, column))).collect();
     let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows.iter().map(cells)).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
     let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
-    let padded = |line: &Vec<String>| {
-        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+    let row = |line: &Vec<String>| {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| padded(cell, *width));
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
-    lines.iter().map(padded).collect()
+    lines.iter().map(row).collect()
 }
 
 /// A page of a list: its rows, and how to go on.
@@ -70,12 +70,19 @@ pub(crate) fn cell(value: Option<&Value>) -> String {
     }
 }
 
+/// Spaces up to a width in characters; `{:<width$}` goes no further than 65,535.
+fn padded(text: &str, width: usize) -> String {
+    let spaces = width.saturating_sub(text.chars().count());
+    format!("{text}{}", " ".repeat(spaces))
+}
+
 /// The value under a name with dots.
 fn at<'a>(row: &'a Value, name: &str) -> Option<&'a Value> {
     name.split('.').try_fold(row, |value, part| value.get(part))
 }
 
-fn clean(text: &str) -> String {
+/// What others wrote, as it may stand in a line.
+pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .map(|one| if one.is_control() { char::REPLACEMENT_CHARACTER } else { one })
         .collect()
@@ -90,7 +97,8 @@ fn collect(
     match value {
         Value::Object(inner) => {
             for (own, value) in inner {
-                let name = if name.is_empty() { own.clone() } else { format!("{name}.{own}") };
+                let own = clean(own);
+                let name = if name.is_empty() { own } else { format!("{name}.{own}") };
                 collect(&name, value, lines, tables);
             }
         }
@@ -130,5 +138,14 @@ mod tests {
     #[test]
     fn what_others_wrote_steers_no_terminal() {
         assert_eq!(cell(Some(&json!("a\u{1b}[2Jb\nc"))), "a\u{fffd}[2Jb\u{fffd}c");
+        let name = json!({"a\rb": "c", "list": [{"d\u{1b}": 1}]});
+        assert_eq!(object(&name), "a\u{fffd}b  c\n\nlist\nD\u{fffd}\n1\n");
+    }
+
+    #[test]
+    fn however_long_a_value_is_it_is_shown() {
+        let long = "x".repeat(70_000);
+        assert!(object(&json!({ long.as_str(): 1 })).len() > 70_000);
+        assert!(table(&[json!({"a": long}), json!({"a": "b"})], &["a", "a"]).len() > 140_000);
     }
 }

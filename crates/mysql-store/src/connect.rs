@@ -45,7 +45,7 @@ pub const LANDER_IDLE_SECONDS: u32 = 5;
 /// own default would take whatever certificate a server shows, which costs and protects nobody.
 ///
 /// # Errors
-/// It is not one, or has certificates and no `ssl-mode`.
+/// It is not one, has certificates and no `ssl-mode`, or hides the name of an option.
 pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     // The driver itself takes any scheme and would try host and port of another server's URL.
     let parsed = if url.starts_with("mysql://") {
@@ -66,10 +66,15 @@ pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
         .charset("utf8mb4")
         .disable_statement_logging();
     let query = url.split_once('?').map_or("", |(_, query)| query);
-    let names = |wanted: &[&str]| {
-        let mut named = query.split('&').map(|option| option.split('=').next().unwrap_or_default());
-        named.any(|name| wanted.contains(&name))
-    };
+    let names: Vec<&str> =
+        query.split('&').map(|option| option.split('=').next().unwrap_or_default()).collect();
+    // The driver would read it, and whoever looks for `ssl-mode` here would not find it.
+    if let Some(hidden) = names.iter().find(|name| name.contains('%')) {
+        return Err(StoreError::Settings(format!(
+            "DATABASE_URL has an option {hidden}: spell it out"
+        )));
+    }
+    let names = |wanted: &[&str]| names.iter().any(|name| wanted.contains(name));
     match (names(&["ssl-mode", "sslmode"]), names(&["ssl-ca", "sslca", "ssl-cert", "sslcert"])) {
         (true, _) => Ok(options),
         (false, true) => Err(StoreError::Settings(

@@ -53,4 +53,6 @@ async fn an_address_that_demands_tls_is_never_served_without() {
     assert!(said(&error).contains("server does not support TLS"), "{}", said(&error));
     let error = connect::single(&format!("{url}?ssl-ca=/etc/ca.pem")).await.unwrap_err();
     assert!(error.to_string().contains("add ssl-mode=VERIFY_IDENTITY"), "{error}");
+    let error = connect::single(&format!("{url}?ssl%2Dmode=REQUIRED")).await.unwrap_err();
+    assert!(error.to_string().contains("ssl%2Dmode: spell it out"), "{error}");
 }

@@ -51,14 +51,7 @@ impl Cluster {
         // What it said may be out of date, though all connect.
         self.hosts.ask_another_than(found.by);
         let asked = host_of(self.hosts.each[found.by].addr());
-        let mut masters: Vec<(Place, Vec<(u16, u16)>)> = Vec::new();
-        for (first, last, place) in found.answer {
-            match masters.iter_mut().find(|(known, _)| *known == place) {
-                Some((_, slots)) => slots.push((first, last)),
-                None => masters.push((place, vec![(first, last)])),
-            }
-        }
-        let opened = masters.into_iter().map(async |((host, port), slots)| {
+        let opened = masters(found.answer).into_iter().map(async |((host, port), slots)| {
             let host = host.unwrap_or_else(|| asked.clone());
             let connection = self.open(transport, config, &host, port).await?;
             RedisResult::Ok(Master { host, port, slots, connection })
@@ -102,19 +95,53 @@ async fn ranges(mut node: MultiplexedConnection) -> RedisResult<Vec<Range>> {
 }
 
 /// Behind the first and the last slot stands the master, and then its replicas.
-fn range(parts: Vec<Value>) -> RedisResult<Range> {
+pub(crate) fn range(parts: Vec<Value>) -> RedisResult<Range> {
     let unreadable = || RedisError::from((ErrorKind::Parse, "CLUSTER SLOTS cannot be read"));
+    let number = |value: Option<Value>| -> RedisResult<u16> {
+        // The driver itself would cut what is too large for 16 bits.
+        let number: i64 = from_redis_value(value.ok_or_else(unreadable)?)?;
+        u16::try_from(number).map_err(|_| unreadable())
+    };
     let mut parts = parts.into_iter();
     let [first, last, master] = [parts.next(), parts.next(), parts.next()];
-    let first = from_redis_value(first.ok_or_else(unreadable)?)?;
-    let last = from_redis_value(last.ok_or_else(unreadable)?)?;
+    let (first, last) = (number(first)?, number(last)?);
     let master: Vec<Value> = from_redis_value(master.ok_or_else(unreadable)?)?;
     let mut master = master.into_iter();
     let host: Option<String> = from_redis_value(master.next().ok_or_else(unreadable)?)?;
-    let port = from_redis_value(master.next().ok_or_else(unreadable)?)?;
+    let port = number(master.next())?;
     if host.as_deref() == Some("?") {
         let problem = "a node has no name: set cluster-announce-hostname";
         return Err(RedisError::from((ErrorKind::Io, problem)));
     }
     Ok((first, last, (host.filter(|host| !host.is_empty()), port)))
+}
+
+/// Each master with its ranges.
+pub(crate) fn masters(ranges: Vec<Range>) -> Vec<(Place, Vec<(u16, u16)>)> {
+    let mut masters: Vec<(Place, Vec<(u16, u16)>)> = Vec::new();
+    for (first, last, place) in ranges {
+        match masters.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, slots)) => slots.push((first, last)),
+            None => masters.push((place, vec![(first, last)])),
+        }
+    }
+    masters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_no_slot_and_no_port_has_is_not_cut_to_one() {
+        let read = |first, last, port| {
+            let master = vec![Value::BulkString(b"a".to_vec()), Value::Int(port)];
+            range(vec![Value::Int(first), Value::Int(last), Value::Array(master)])
+        };
+        let place = (Some("a".to_owned()), 6_379);
+        assert_eq!(read(0, 16_383, 6_379).unwrap(), (0, 16_383, place));
+        for (first, last, port) in [(65_536, 16_383, 6_379), (0, -1, 6_379), (0, 16_383, 71_915)] {
+            assert!(read(first, last, port).is_err(), "{first} {last} {port}");
+        }
+    }
 }

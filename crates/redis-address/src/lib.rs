@@ -23,6 +23,8 @@
 mod address;
 mod cluster;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 mod hosts;
 mod masters;
 mod options;

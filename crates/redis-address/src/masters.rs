@@ -106,7 +106,7 @@ fn hashed(key: &str) -> &str {
 }
 
 /// The last slot of each range and whose it is, in their order.
-fn ranges(slots_of_each: &[&[(u16, u16)]]) -> RedisResult<Vec<(u16, usize)>> {
+pub(crate) fn ranges(slots_of_each: &[&[(u16, u16)]]) -> RedisResult<Vec<(u16, usize)>> {
     let mut ranges: Vec<_> = slots_of_each
         .iter()
         .enumerate()

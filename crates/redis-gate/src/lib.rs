@@ -10,6 +10,8 @@
 mod connection;
 mod entry;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 mod gate;
 mod inspect;
 mod keys;

@@ -22,6 +22,8 @@ mod connection;
 mod drop;
 mod entry;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 mod inspect;
 pub mod keys;
 mod many;

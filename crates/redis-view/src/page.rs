@@ -112,7 +112,7 @@ impl Page {
     }
 }
 
-fn read_page(parts: &[String]) -> Result<Page, ViewError> {
+pub(crate) fn read_page(parts: &[String]) -> Result<Page, ViewError> {
     let unreadable = || ViewError::unreadable(format!("view_page answered {parts:?}"));
     let [score, member, entries @ ..] = parts else { return Err(unreadable()) };
     let next = match (score.as_str(), member.as_str()) {

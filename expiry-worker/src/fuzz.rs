@@ -1,0 +1,12 @@
+//! The lead times of announcements, for `fuzz/` and the test that runs its corpus; nobody else may call it.
+
+use crate::config;
+
+/// A setting of lead times. What is read means the same when it is written.
+pub fn lead_times(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let Ok(leads) = config::leads(text) else { return };
+    assert!(!leads.0.contains(&0), "a lead time of nothing: {text:?}");
+    let written: Vec<String> = leads.0.iter().map(u32::to_string).collect();
+    assert_eq!(config::leads(&written.join(",")), Ok(leads), "{text:?} is not what it was");
+}
