@@ -1,7 +1,8 @@
 //! What has become of a claim, for an operator whom its user asks: `GET /v1/claim-states/{id}`.
 
 use axum::{Json, extract::State};
-use coupon::{ClaimId, MerchantId, TemplateId};
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, MerchantId, TemplateId, UserId};
 use mysql_store::{
     MySqlConnection, StoreError, connect,
     look_up::{self, ClaimFate},
@@ -147,31 +148,32 @@ impl ClaimStateBody {
     fn of_fate(fate: &ClaimFate) -> Self {
         match fate {
             ClaimFate::Landed(claim) => Self {
-                id: claim.id.to_string(),
-                status: "landed",
-                template_id: claim.template_id.to_string(),
-                user_id: claim.user_id.to_string(),
-                at: instant(claim.claimed_at),
                 claim: Some(ClaimBody::of(claim)),
+                ..Self::new("landed", claim.id, claim.template_id, claim.user_id, claim.claimed_at)
             },
-            ClaimFate::GivenUp { id, template_id, user_id, at } => Self {
-                id: id.to_string(),
-                status: "given_up",
-                template_id: template_id.to_string(),
-                user_id: user_id.to_string(),
-                at: instant(*at),
-                claim: None,
-            },
+            ClaimFate::GivenUp { id, template_id, user_id, at } => {
+                Self::new("given_up", *id, *template_id, *user_id, *at)
+            }
         }
     }
 
     fn in_flight(template: TemplateId, entry: &InFlight) -> Self {
+        Self::new("processing", entry.id, template, entry.user, entry.admitted_at)
+    }
+
+    fn new(
+        status: &'static str,
+        id: ClaimId,
+        template: TemplateId,
+        user: UserId,
+        at: DateTime<Utc>,
+    ) -> Self {
         Self {
-            id: entry.id.to_string(),
-            status: "processing",
+            id: id.to_string(),
+            status,
             template_id: template.to_string(),
-            user_id: entry.user.to_string(),
-            at: instant(entry.admitted_at),
+            user_id: user.to_string(),
+            at: instant(at),
             claim: None,
         }
     }

@@ -6,6 +6,7 @@ use std::{
     io::Write as _,
     ops::RangeInclusive,
     process::{Command, Stdio},
+    thread,
 };
 
 use devstack::{Platform, PlatformOptions, Process, Scope, TestServers};
@@ -21,6 +22,9 @@ const PARTITIONS: i32 = 8;
 
 /// Rows of one statement.
 const ROWS: usize = 5_000;
+
+/// Lines of each log that a failed test shows.
+const LOG_LINES: usize = 40;
 
 /// What a tailer needs, and tailers.
 pub struct Tail {
@@ -155,6 +159,24 @@ impl Tail {
     pub fn end(mut self) {
         drop(self.platform.cdc_tailer.kill());
         fs::remove_dir_all(&self.platform.options.dir).unwrap();
+    }
+}
+
+/// A test that failed shows the ends of its tailers' logs: on another machine nothing else is left of it.
+impl Drop for Tail {
+    #[expect(clippy::print_stdout, reason = "a failure must say why")]
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        let files = fs::read_dir(&self.platform.options.dir).into_iter().flatten().flatten();
+        let logs = files.map(|file| file.path());
+        for path in logs.filter(|path| path.extension().is_some_and(|found| found == "log")) {
+            let log = fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            println!("--- {}", path.display());
+            println!("{}", lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"));
+        }
     }
 }
 

@@ -152,6 +152,17 @@ fn each_script_is_included_once_and_says_what_it_takes_and_returns() {
     }
 }
 
+/// What Rust does not check is in one place, with its reason (docs/decisions/0016).
+#[test]
+fn one_file_has_unsafe_code() {
+    let unsafe_code = concat!("unsafe", " {");
+    let files = rust_files().into_iter();
+    let mut with = files.filter(|file| fs::read_to_string(file).unwrap().contains(unsafe_code));
+    let only = with.next().unwrap();
+    assert!(only.ends_with("crates/topic/src/lost_brokers.rs"), "{}", only.display());
+    assert_eq!(with.next(), None);
+}
+
 /// The crate's iterator and its `commit` lose changes (DESIGN §5).
 #[test]
 fn the_tailer_uses_only_what_is_safe_of_mysql_cdc() {

@@ -239,7 +239,6 @@ impl Gate {
         template: TemplateId,
         epoch: Epoch,
     ) -> Result<HashMap<UserId, Entry>, GateError> {
-        const STEP: usize = 1000;
         let unreadable = || GateError::Unreadable { call: "entries" };
         let live = self.redis.live().await?;
         let mut entries = HashMap::new();
@@ -249,7 +248,7 @@ impl Gate {
                 .arg(self.keys(template).users(epoch))
                 .arg(cursor)
                 .arg("COUNT")
-                .arg(STEP)
+                .arg(SCAN_KEYS)
                 .query_async(&mut live.connection.clone())
                 .await;
             let (next, fields): (u64, Vec<(i64, Vec<u8>)>) =

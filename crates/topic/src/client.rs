@@ -6,12 +6,18 @@ use rdkafka::{
     ClientConfig, ClientContext,
     client::Client,
     config::RDKafkaLogLevel,
+    consumer::ConsumerContext,
     error::{KafkaError, KafkaResult},
     metadata::Metadata,
+    producer::{DeliveryResult, ProducerContext},
+    types::RDKafkaErrorCode,
 };
 use tracing::{debug, info, warn};
 
-use crate::{TopicError, brokers};
+use crate::{
+    TopicError, brokers,
+    lost_brokers::{self, LostBrokers},
+};
 
 /// How long a client waits for its first broker: long enough for a broker that starts together with
 /// us (2–5 s), short enough for somebody who mistyped the address.
@@ -39,7 +45,7 @@ pub(crate) fn base_config(brokers: &str) -> ClientConfig {
     config
 }
 
-/// A client context that only logs; librdkafka's own lines come out as ours.
+/// The context of a client that is used once; librdkafka's own lines come out as ours.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LogOnly;
 
@@ -51,6 +57,31 @@ impl ClientContext for LogOnly {
     fn error(&self, error: KafkaError, reason: &str) {
         log_error(&error, reason);
     }
+}
+
+/// The context of a client that lives on: whoever made it mends its losses.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LongLived {
+    pub(crate) lost: LostBrokers,
+}
+
+impl ClientContext for LongLived {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        log(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        log_error(&error, reason);
+        self.lost.hear(&error);
+    }
+}
+
+impl ConsumerContext for LongLived {}
+
+impl ProducerContext for LongLived {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
 }
 
 pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, line: &str) {
@@ -70,6 +101,13 @@ pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, line: &str) {
 /// What went wrong has its log line already; here it comes once more for each client.
 pub(crate) fn log_error(error: &KafkaError, reason: &str) {
     debug!(error = %error, "kafka client: {reason}");
+}
+
+/// Whether an error that passes is told already by the client's own lines, which come once for each
+/// connection; this one comes for each broker and attempt.
+pub(crate) fn is_told(error: &KafkaError) -> bool {
+    let code = error.rdkafka_error_code();
+    lost_brokers::are_lost(error) || code == Some(RDKafkaErrorCode::BrokerTransportFailure)
 }
 
 /// Runs a blocking client call off the async threads.

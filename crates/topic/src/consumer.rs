@@ -9,32 +9,26 @@
 
 use std::{
     mem,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock},
     thread,
     time::Duration,
 };
 
 use futures::{FutureExt, StreamExt};
 use rdkafka::{
-    ClientConfig, ClientContext,
-    config::{FromClientConfigAndContext, RDKafkaLogLevel},
-    consumer::{
-        BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance, StreamConsumer,
-    },
-    error::{KafkaError, KafkaResult},
-    topic_partition_list::TopicPartitionList,
-    types::RDKafkaErrorCode,
+    ClientConfig,
+    config::FromClientConfigAndContext as _,
+    consumer::{Consumer as _, StreamConsumer},
+    error::KafkaError,
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
-use tracing::{debug, info, warn};
+use tokio::{sync::watch, time::sleep_until};
+use tracing::{debug, warn};
 
-use crate::{Message, TopicError, client, error::is_passing};
+use crate::{
+    Message, TopicError, client,
+    error::is_passing,
+    member::{Assignment, Member, Standing, commit_stored},
+};
 
 /// How often stored offsets are committed: what a killed consumer repeats at most.
 const COMMIT_INTERVAL_MS: &str = "1000";
@@ -75,25 +69,6 @@ impl Default for ConsumerOptions {
     }
 }
 
-/// The partitions a consumer owns at the moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Assignment {
-    partitions: Vec<(String, i32)>,
-}
-
-impl Assignment {
-    /// Its partitions of one topic, ascending.
-    pub fn of(&self, topic: &str) -> Vec<i32> {
-        let own = self.partitions.iter().filter(|(name, _)| name == topic);
-        own.map(|(_, partition)| *partition).collect()
-    }
-
-    /// All of them, as topic and partition, ascending.
-    pub fn all(&self) -> &[(String, i32)] {
-        &self.partitions
-    }
-}
-
 /// A member of a consumer group.
 pub struct Consumer {
     client: RwLock<Arc<Client>>,
@@ -105,15 +80,6 @@ pub struct Consumer {
 }
 
 type Client = StreamConsumer<Member>;
-
-/// How the member stands in its group.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Standing {
-    /// Since when it has lost its partitions without hearing of a new assignment.
-    lost_since: Option<Instant>,
-    /// Clients replaced so far.
-    replaced: u32,
-}
 
 impl Consumer {
     /// Joins `group` for `topics`, from the earliest message where the group has no offset yet.
@@ -128,10 +94,8 @@ impl Consumer {
         let (assignments, rebalances) = watch::channel(Assignment::default());
         let config = config(brokers, group, options);
         let standing = watch::Sender::default();
-        let member =
-            Member { assignments, standing: standing.clone(), retired: AtomicBool::new(false) };
-        let inner: Client =
-            StreamConsumer::from_config_and_context(&config, member).map_err(TopicError::Client)?;
+        let member = Member::new(assignments, standing.clone());
+        let inner = client_of(member, &config)?;
         let (address, topics) = (brokers.to_owned(), topics.to_vec());
         let names = topics.clone();
         let inner = client::blocking(move || {
@@ -140,7 +104,7 @@ impl Consumer {
             Ok(inner)
         })
         .await?;
-        let client = RwLock::new(Arc::new(inner));
+        let client = RwLock::new(inner);
         let rejoin_within = options.rejoin_within;
         Ok(Self { client, config, topics, rejoin_within, standing, rebalances })
     }
@@ -168,7 +132,10 @@ impl Consumer {
             while let Some(received) = next {
                 match received {
                     Ok(message) => batch.push(Message::detach(&message)),
-                    Err(error) => wait_out(error)?,
+                    Err(error) => {
+                        client.context().lost.hear(&error);
+                        wait_out(error)?;
+                    }
                 }
                 if batch.len() >= max {
                     break;
@@ -250,16 +217,23 @@ impl Consumer {
             "partitions were lost and no assignment came: joining the group anew"
         );
         let member = self.client().context().retire();
-        let fresh: Client = StreamConsumer::from_config_and_context(&self.config, member)
-            .map_err(TopicError::Client)?;
+        let fresh = client_of(member, &self.config)?;
         subscribe(&fresh, &self.topics)?;
         let mut client = self.client.write().unwrap_or_else(PoisonError::into_inner);
-        let stuck = mem::replace(&mut *client, Arc::new(fresh));
+        let stuck = mem::replace(&mut *client, fresh);
         drop(client);
         // Its end may wait for what it is stuck on.
         thread::spawn(move || drop(stuck));
         Ok(())
     }
+}
+
+fn client_of(member: Member, config: &ClientConfig) -> Result<Arc<Client>, TopicError> {
+    let lost = member.lost.clone();
+    let client = StreamConsumer::from_config_and_context(config, member);
+    let client = Arc::new(client.map_err(TopicError::Client)?);
+    lost.mend(&client, config, |client| client.client());
+    Ok(client)
 }
 
 fn config(brokers: &str, group: &str, options: ConsumerOptions) -> ClientConfig {
@@ -285,104 +259,15 @@ fn subscribe(client: &Client, topics: &[String]) -> Result<(), TopicError> {
     client.subscribe(&names).map_err(TopicError::Consume)
 }
 
-fn commit_stored<C: ConsumerContext + 'static>(
-    consumer: &impl rdkafka::consumer::Consumer<C>,
-) -> KafkaResult<()> {
-    match consumer.commit_consumer_state(CommitMode::Sync) {
-        Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => Ok(()),
-        outcome => outcome,
-    }
-}
-
 /// Logs a failure that passes, returns one that does not.
 pub(crate) fn wait_out(error: KafkaError) -> Result<(), TopicError> {
+    if client::is_told(&error) {
+        debug!(error = %error, "consuming is interrupted");
+        return Ok(());
+    }
     if is_passing(&error) {
         warn!(error = %error, "consuming is interrupted");
         return Ok(());
     }
     Err(TopicError::Consume(error))
-}
-
-/// Hears of rebalances; runs inside [`Consumer::next_batch`].
-struct Member {
-    assignments: watch::Sender<Assignment>,
-    standing: watch::Sender<Standing>,
-    /// Another client is the member now: what this one hears counts no more.
-    retired: AtomicBool,
-}
-
-impl Member {
-    /// Ends this one, and gives its successor, which owns nothing yet.
-    fn retire(&self) -> Self {
-        self.assignments.send_modify(|assignment| {
-            self.retired.store(true, Ordering::Release);
-            *assignment = Assignment::default();
-        });
-        self.standing.send_modify(|standing| {
-            standing.lost_since = None;
-            standing.replaced += 1;
-        });
-        let (assignments, standing) = (self.assignments.clone(), self.standing.clone());
-        Self { assignments, standing, retired: AtomicBool::new(false) }
-    }
-
-    fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
-    }
-}
-
-impl ClientContext for Member {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
-        client::log(level, facility, line);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        client::log_error(&error, reason);
-    }
-}
-
-impl ConsumerContext for Member {
-    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        if matches!(rebalance, Rebalance::Revoke(_))
-            && !self.is_retired()
-            && let Err(error) = commit_stored(consumer)
-        {
-            warn!(error = %error, "commit before giving partitions up failed; they will repeat");
-        }
-    }
-
-    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        let partitions = consumer.assignment().map(|list| sorted(&list)).unwrap_or_default();
-        let (owned, is_new) = (partitions.len(), matches!(rebalance, Rebalance::Assign(_)));
-        // Under one lock with the retirement.
-        let counts = self.assignments.send_if_modified(|assignment| {
-            let counts = !self.is_retired();
-            if counts {
-                *assignment = Assignment { partitions };
-            }
-            counts
-        });
-        if counts {
-            info!(partitions = owned, "partitions assigned");
-            let lost_since = (owned == 0 && !is_new).then(Instant::now);
-            self.standing.send_modify(|standing| standing.lost_since = lost_since);
-        }
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        match result {
-            Ok(()) | Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => {}
-            Err(error) => warn!(error = %error, "offsets not committed; they will be later"),
-        }
-    }
-}
-
-fn sorted(list: &TopicPartitionList) -> Vec<(String, i32)> {
-    let mut partitions: Vec<_> = list
-        .elements()
-        .iter()
-        .map(|element| (element.topic().to_owned(), element.partition()))
-        .collect();
-    partitions.sort();
-    partitions
 }

@@ -5,11 +5,15 @@ use std::{sync::Arc, time::Duration};
 use rdkafka::{
     config::FromClientConfigAndContext,
     error::KafkaError,
-    producer::{BaseRecord, DefaultProducerContext, Producer as _, ThreadedProducer},
+    producer::{BaseRecord, Producer as _, ThreadedProducer},
 };
 use tokio::sync::Mutex;
 
-use crate::{TopicError, client, error::is_fencing};
+use crate::{
+    TopicError,
+    client::{self, LongLived},
+    error::is_fencing,
+};
 
 /// How long one step of a transaction may take.
 const STEP_WAIT: Duration = Duration::from_secs(10);
@@ -27,7 +31,7 @@ pub struct FencedWriter {
 }
 
 struct Inner {
-    producer: ThreadedProducer<DefaultProducerContext>,
+    producer: Arc<ThreadedProducer<LongLived>>,
     /// Whether an earlier attempt left its transaction open.
     open: bool,
 }
@@ -42,11 +46,13 @@ impl FencedWriter {
             .set("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
             .set("message.timeout.ms", STEP_WAIT.as_millis().to_string())
             .set("linger.ms", "0");
+        let context = LongLived::default();
+        let lost = context.lost.clone();
+        let producer = ThreadedProducer::from_config_and_context(&config, context);
+        let producer = Arc::new(producer.map_err(TopicError::Client)?);
+        lost.mend(&producer, &config, |producer| producer.client());
         let (brokers, id) = (brokers.to_owned(), id.to_owned());
         client::blocking(move || {
-            let producer =
-                ThreadedProducer::from_config_and_context(&config, DefaultProducerContext)
-                    .map_err(TopicError::Client)?;
             client::await_topics(producer.client(), &brokers, &[])?;
             producer.init_transactions(client::CONNECT_WAIT).map_err(|error| failed(&id, error))?;
             Ok(Self { id, inner: Arc::new(Mutex::new(Inner { producer, open: false })) })

@@ -17,6 +17,8 @@ mod expiring;
 mod fenced;
 #[doc(hidden)]
 pub mod fuzz;
+mod lost_brokers;
+mod member;
 mod message;
 mod names;
 mod offsets;
@@ -30,11 +32,12 @@ pub mod verify;
 mod watermark;
 
 pub use admin::{DEFAULT_PARTITIONS, RETENTION, TopicLayout, ensure_topics};
-pub use consumer::{Assignment, Consumer, ConsumerOptions};
+pub use consumer::{Consumer, ConsumerOptions};
 pub use error::TopicError;
 pub use event::{DecodeError, Event, MAX_EVENT_BYTES, Op, SCHEMA_VERSION, Source, decode};
 pub use expiring::ExpiringSoon;
 pub use fenced::FencedWriter;
+pub use member::Assignment;
 pub use message::{HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Message};
 pub use names::TopicNames;
 pub use offsets::{PartitionOffsets, committed_lag, committed_offsets, partitions, topic_offsets};

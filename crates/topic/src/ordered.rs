@@ -21,7 +21,10 @@ use rdkafka::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use crate::{ProducerOptions, TopicError, client, producer::owned, watermark::Watermark};
+use crate::{
+    ProducerOptions, TopicError, client, lost_brokers::LostBrokers, producer::owned,
+    watermark::Watermark,
+};
 
 /// A full queue is tried again after one part in so many of it is acknowledged.
 const ROOM_SHARE: u64 = 8;
@@ -62,7 +65,7 @@ pub enum Enqueued {
 
 /// Enqueues messages in order and watches their acknowledgements. One task owns it.
 pub struct OrderedProducer {
-    inner: ThreadedProducer<Acks>,
+    inner: Arc<ThreadedProducer<Acks>>,
     acks: Arc<State>,
     next: u64,
 }
@@ -76,9 +79,11 @@ impl OrderedProducer {
     ) -> Result<Self, TopicError> {
         let acks = Arc::new(State::default());
         let options = ProducerOptions { give_up: None, ..options };
-        let context = Acks(Arc::clone(&acks));
-        let inner = ThreadedProducer::from_config_and_context(&options.config(brokers), context)
-            .map_err(TopicError::Client)?;
+        let (config, lost) = (options.config(brokers), LostBrokers::default());
+        let context = Acks { state: Arc::clone(&acks), lost: lost.clone() };
+        let inner = ThreadedProducer::from_config_and_context(&config, context);
+        let inner = Arc::new(inner.map_err(TopicError::Client)?);
+        lost.mend(&inner, &config, |producer| producer.client());
         let (address, topics) = (brokers.to_owned(), topics.to_vec());
         let inner = client::blocking(move || {
             client::await_topics(inner.client(), &address, &topics)?;
@@ -203,7 +208,10 @@ impl State {
 }
 
 /// Hears the client's delivery reports, on the client's polling thread.
-struct Acks(Arc<State>);
+struct Acks {
+    state: Arc<State>,
+    lost: LostBrokers,
+}
 
 impl ClientContext for Acks {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
@@ -212,6 +220,7 @@ impl ClientContext for Acks {
 
     fn error(&self, error: KafkaError, reason: &str) {
         client::log_error(&error, reason);
+        self.lost.hear(&error);
     }
 }
 
@@ -219,7 +228,7 @@ impl ProducerContext for Acks {
     type DeliveryOpaque = Box<u64>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, number: Box<u64>) {
-        let mut inner = self.0.lock();
+        let mut inner = self.state.lock();
         let moved = match result {
             Ok(message) => {
                 let time_ms = message.timestamp().to_millis().unwrap_or_default();
@@ -244,7 +253,7 @@ impl ProducerContext for Acks {
         };
         drop(inner);
         if moved {
-            self.0.moved.notify_waiters();
+            self.state.moved.notify_waiters();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One message, one answer.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use rdkafka::{
     ClientConfig,
@@ -12,7 +12,7 @@ use rdkafka::{
 
 use crate::{
     TopicError,
-    client::{self, LogOnly},
+    client::{self, LongLived},
 };
 
 /// How a producer weighs delay against size.
@@ -69,15 +69,18 @@ pub struct Delivered {
 /// Clones share one connection.
 #[derive(Clone)]
 pub struct Producer {
-    inner: FutureProducer<LogOnly>,
+    inner: Arc<FutureProducer<LongLived>>,
 }
 
 impl Producer {
     /// Connects; fails when no broker answers within 15 s.
     pub async fn connect(brokers: &str, options: ProducerOptions) -> Result<Self, TopicError> {
-        let inner = FutureProducer::from_config_and_context(&options.config(brokers), LogOnly)
-            .map_err(TopicError::Client)?;
-        let (producer, address) = (inner.clone(), brokers.to_owned());
+        let (config, context) = (options.config(brokers), LongLived::default());
+        let lost = context.lost.clone();
+        let inner = FutureProducer::from_config_and_context(&config, context);
+        let inner = Arc::new(inner.map_err(TopicError::Client)?);
+        lost.mend(&inner, &config, |producer| producer.client());
+        let (producer, address) = (Arc::clone(&inner), brokers.to_owned());
         client::blocking(move || client::await_topics(producer.client(), &address, &[])).await?;
         Ok(Self { inner })
     }
@@ -105,7 +108,7 @@ impl Producer {
 
     /// The number of partitions of `topic`, for senders that choose one themselves.
     pub async fn partitions(&self, topic: &str) -> Result<i32, TopicError> {
-        let (producer, topic) = (self.inner.clone(), topic.to_owned());
+        let (producer, topic) = (Arc::clone(&self.inner), topic.to_owned());
         client::blocking(move || client::partitions_of(producer.client(), &topic)).await
     }
 }

@@ -1,25 +1,26 @@
 //! A whole topic from its beginning, followed for ever: how a compacted topic is read as a table.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{FutureExt, StreamExt};
 use rdkafka::{
     Offset,
     config::FromClientConfigAndContext,
-    consumer::{Consumer as _, ConsumerContext, DefaultConsumerContext, StreamConsumer},
+    consumer::{Consumer as _, ConsumerContext, StreamConsumer},
     error::KafkaError,
     topic_partition_list::TopicPartitionList,
 };
 
 use crate::{
-    Message, TopicError, client,
+    Message, TopicError,
+    client::{self, LongLived},
     consumer::{FETCH_AGAIN_MS, wait_out},
 };
 
 /// Reads all partitions of one topic, without a group: every reader sees every message. Messages of
 /// transactions that were aborted or are still open do not come.
 pub struct TableReader {
-    inner: StreamConsumer<DefaultConsumerContext>,
+    inner: Arc<StreamConsumer<LongLived>>,
     /// Partitions whose end has not been seen yet.
     behind: BTreeSet<i32>,
 }
@@ -40,8 +41,11 @@ impl TableReader {
             .set("fetch.wait.max.ms", "100")
             .set("queued.max.messages.kbytes", "4096")
             .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
-        let inner = StreamConsumer::from_config_and_context(&config, DefaultConsumerContext)
-            .map_err(TopicError::Client)?;
+        let context = LongLived::default();
+        let lost = context.lost.clone();
+        let inner = StreamConsumer::from_config_and_context(&config, context);
+        let inner = Arc::new(inner.map_err(TopicError::Client)?);
+        lost.mend(&inner, &config, |consumer| consumer.client());
         let (address, topic) = (brokers.to_owned(), topic.to_owned());
         client::blocking(move || {
             client::await_topics(inner.client(), &address, std::slice::from_ref(&topic))?;
@@ -70,7 +74,10 @@ impl TableReader {
                     Err(KafkaError::PartitionEOF(partition)) => {
                         self.behind.remove(&partition);
                     }
-                    Err(error) => wait_out(error)?,
+                    Err(error) => {
+                        self.inner.context().lost.hear(&error);
+                        wait_out(error)?;
+                    }
                 }
                 if batch.len() >= max {
                     break;

@@ -14,6 +14,9 @@ use topic::{
 /// How long anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// After how long without a heartbeat a test's broker is out of its cluster.
+const BROKER_SESSION: Duration = Duration::from_secs(2);
+
 struct Test {
     brokers: String,
     names: TopicNames,
@@ -334,6 +337,42 @@ async fn a_client_that_lost_its_partitions_and_hears_no_more_is_replaced_and_goe
     assert_eq!(after.payload.as_deref(), Some(b"after".as_slice()), "what was committed is done");
     assert_eq!((consumer.rebalances().borrow().all().len(), consumer.replaced()), (2, 1));
     consumer.close().await.unwrap();
+}
+
+/// Without what mends it one client of some hundreds is without brokers for ever after each freeze
+/// (decision 0016); `lost_brokers.rs` has the test that needs no luck.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a minute and a half for something rare; ./dev soak clients_that_lost_all_brokers"]
+async fn clients_that_lost_all_brokers_find_them_again_each_time() {
+    const CLIENTS: usize = 48;
+    const FREEZES: u32 = 20;
+    const KEYS: usize = 50;
+    let mut broker = OwnBroker::start("frozen").await.unwrap();
+    let (brokers, names) = (broker.brokers(), TopicNames::new("frozen"));
+    let layout = TopicLayout { partitions: 8, replication: 1 };
+    ensure_topics(&brokers, &names, &layout).await.unwrap();
+    let topics = [names.user_coupon()];
+    let options = ProducerOptions::default();
+    let producers = (0..CLIENTS).map(|_| OrderedProducer::connect(&brokers, &topics, options));
+    let mut producers = futures::future::try_join_all(producers).await.unwrap();
+    for freeze in 1..=FREEZES {
+        for producer in &mut producers {
+            for key in 0..KEYS {
+                let key = key.to_string().into_bytes();
+                let record = Record { topic: &topics[0], key: &key, payload: b"p", headers: &[] };
+                producer.enqueue(&record).await.unwrap();
+            }
+        }
+        broker.server.pause().unwrap();
+        // Its session ends, and it must be let in again.
+        let more = Duration::from_millis(300) + freeze % 10 * Duration::from_millis(100);
+        tokio::time::sleep(BROKER_SESSION + more).await;
+        broker.server.resume().unwrap();
+        let drained = futures::future::join_all(producers.iter().map(OrderedProducer::drained));
+        let drained = tokio::time::timeout(PATIENCE, drained).await;
+        let stuck = producers.iter().filter(|producer| producer.in_flight() > 0).count();
+        assert!(drained.is_ok(), "{stuck} producers got nowhere after freeze {freeze}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,140 @@
+//! A client that lost all its brokers is given them once more.
+//!
+//! librdkafka forgets brokers that an answer about the cluster does not name, and a broker that is let in
+//! again after an outage names none for a moment, itself included. The client then has no broker left and
+//! begins anew with those it was given: one of its threads starts that, another calls off what was planned
+//! before, and in the wrong order it is without brokers for ever (docs/decisions/0016). So after each loss
+//! they are given to it again, which changes nothing for a client that has found them itself.
+
+use std::{
+    ffi::{CStr, CString},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use rdkafka::{
+    ClientConfig, ClientContext, bindings, client::Client, error::KafkaError,
+    types::RDKafkaErrorCode,
+};
+use tokio::{
+    net::TcpStream,
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+use tracing::{debug, info};
+
+/// How long after a loss, and how often, it is looked for a broker: a client that finds one itself does so
+/// within its own pauses, which are not longer.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The longest pause where losses follow each other. The client keeps a copy of the brokers' names each
+/// time: at most some thousands in a day.
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+
+/// How long a broker may take to accept a connection.
+const ACCEPT_MAX: Duration = Duration::from_secs(3);
+
+/// Where a client says that it lost all its brokers: a part of its context.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LostBrokers(watch::Sender<u64>);
+
+impl LostBrokers {
+    /// Takes note of an error, if it says so.
+    pub(crate) fn hear(&self, error: &KafkaError) {
+        if are_lost(error) {
+            self.0.send_modify(|times| *times += 1);
+        }
+    }
+
+    /// Gives `client` the brokers of its `config` after each loss, as long as it lives. `inner` says which
+    /// client that is. Only within a runtime.
+    pub(crate) fn mend<T, C>(
+        &self,
+        client: &Arc<T>,
+        config: &ClientConfig,
+        inner: impl Fn(&T) -> &Client<C> + Send + 'static,
+    ) where
+        T: Send + Sync + 'static,
+        C: ClientContext,
+    {
+        let brokers = config.get("bootstrap.servers").unwrap_or_default().to_owned();
+        // The client has read the same text as one that ends with a zero.
+        let Ok(names) = CString::new(brokers.as_str()) else { return };
+        let (client, mut losses) = (Arc::downgrade(client), self.0.subscribe());
+        tokio::spawn(async move {
+            let (mut given, mut pause) = (None::<Instant>, LOOK_EVERY);
+            while losses.changed().await.is_ok() {
+                let again = given.is_some_and(|at| at.elapsed() < PAUSE_MAX);
+                pause = if again { PAUSE_MAX.min(pause * 2) } else { LOOK_EVERY };
+                sleep(pause).await;
+                while client.strong_count() > 0 && !is_one_there(&brokers).await {
+                    sleep(LOOK_EVERY).await;
+                }
+                losses.mark_unchanged();
+                let Some(client) = Weak::upgrade(&client) else { return };
+                give(inner(&client), &names);
+                given = Some(Instant::now());
+                info!(brokers, "all brokers were lost, and one is there again");
+            }
+        });
+    }
+}
+
+/// Whether an error says that a client lost all its brokers.
+pub(crate) fn are_lost(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown)
+}
+
+/// Whether one of them accepts connections.
+async fn is_one_there(brokers: &str) -> bool {
+    for broker in brokers.split(',') {
+        let connected = timeout(ACCEPT_MAX, TcpStream::connect(broker.trim())).await;
+        match connected {
+            Ok(Ok(_)) => return true,
+            Ok(Err(error)) => debug!(broker, error = %error, "no connection"),
+            Err(_) => debug!(broker, "no answer"),
+        }
+    }
+    false
+}
+
+#[expect(unsafe_code, reason = "the Rust client has no such function, librdkafka has")]
+fn give<C: ClientContext>(client: &Client<C>, brokers: &CStr) {
+    // SAFETY: the pointer is valid as long as the client is borrowed, the function may be called from any
+    // thread, and it copies the text, which ends with a zero.
+    unsafe { bindings::rd_kafka_brokers_add(client.native_ptr(), brokers.as_ptr()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use devstack::TestServers;
+    use rdkafka::{
+        config::FromClientConfigAndContext as _,
+        producer::{FutureProducer, Producer as _},
+    };
+
+    use super::*;
+    use crate::client::{LongLived, base_config, blocking};
+
+    /// How long it may take before the test fails.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_client_that_has_no_broker_left_is_given_those_that_are_there() {
+        let there = TestServers::shared().scope("lost brokers").endpoints.kafka_brokers;
+        let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let context = LongLived::default();
+        let lost = context.lost.clone();
+        let client: FutureProducer<LongLived> =
+            FutureProducer::from_config_and_context(&base_config(&nowhere), context).unwrap();
+        let client = Arc::new(client);
+        lost.mend(&client, &base_config(&there), |producer| producer.client());
+        let found = blocking(move || {
+            let cluster = client.client().fetch_metadata(None, PATIENCE);
+            Ok(cluster.map(|cluster| cluster.brokers().len()))
+        });
+        assert_eq!(found.await.unwrap(), Ok(1));
+    }
+}
