@@ -54,7 +54,9 @@ impl Heard {
         let (deadline, enough) = (Instant::now() + STATE_MAX, self.seen.len() + more);
         while self.seen.len() < enough {
             assert!(Instant::now() < deadline, "{} of {enough} changes told", self.seen.len());
-            self.listen().await;
+            // Not all that comes while it listens: there may be no end of it before the load's.
+            let told = self.next().await;
+            self.take(told);
         }
     }
 
@@ -65,12 +67,27 @@ impl Heard {
 
     /// Takes what is there, and what comes in a moment.
     async fn listen(&mut self) {
+        loop {
+            let told = self.next().await;
+            if told.is_empty() {
+                return;
+            }
+            self.take(told);
+        }
+    }
+
+    /// What comes next in each topic; nothing: in none of them a message in a moment.
+    async fn next(&mut self) -> Vec<(Line, Change)> {
         let mut told = Vec::new();
         for (table, reader) in &mut self.readers {
-            while let Ok(batch) = tokio::time::timeout(LOOK, reader.next_batch(BATCH)).await {
+            if let Ok(batch) = tokio::time::timeout(LOOK, reader.next_batch(BATCH)).await {
                 told.extend(batch.unwrap().iter().map(|message| read(*table, message)));
             }
         }
+        told
+    }
+
+    fn take(&mut self, told: Vec<(Line, Change)>) {
         for (line, change) in told {
             if change.op == "r" {
                 self.read += 1;
