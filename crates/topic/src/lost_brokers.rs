@@ -34,6 +34,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// How long a broker may take to accept a connection.
 const ACCEPT_MAX: Duration = Duration::from_secs(3);
 
+/// Where a broker is that is named without a port: librdkafka's own default.
+const DEFAULT_PORT: u16 = 9092;
+
 /// Where a client says that it lost all its brokers: a part of its context.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LostBrokers(watch::Sender<u64>);
@@ -87,8 +90,8 @@ pub(crate) fn are_lost(error: &KafkaError) -> bool {
 
 /// Whether one of them accepts connections.
 async fn is_one_there(brokers: &str) -> bool {
-    for broker in brokers.split(',') {
-        let connected = timeout(ACCEPT_MAX, TcpStream::connect(broker.trim())).await;
+    for broker in brokers.split(',').map(place) {
+        let connected = timeout(ACCEPT_MAX, TcpStream::connect(&broker)).await;
         match connected {
             Ok(Ok(_)) => return true,
             Ok(Err(error)) => debug!(broker, error = %error, "no connection"),
@@ -96,6 +99,16 @@ async fn is_one_there(brokers: &str) -> bool {
         }
     }
     false
+}
+
+/// Host and port of a broker as librdkafka reads it: `[protocol://]host[:port]`.
+fn place(broker: &str) -> String {
+    let broker = broker.trim();
+    let place = broker.split_once("://").map_or(broker, |(_, place)| place);
+    match place.rsplit_once(':') {
+        Some((_, port)) if port.parse::<u16>().is_ok() => place.to_owned(),
+        _ => format!("{place}:{DEFAULT_PORT}"),
+    }
 }
 
 #[expect(unsafe_code, reason = "the Rust client has no such function, librdkafka has")]
@@ -120,6 +133,13 @@ mod tests {
 
     /// How long it may take before the test fails.
     const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_broker_is_where_the_client_looks_for_it() {
+        let places = ["kafka", " kafka:9093 ", "PLAINTEXT://kafka:9094", "[::1]", "[::1]:9095"];
+        let read = ["kafka:9092", "kafka:9093", "kafka:9094", "[::1]:9092", "[::1]:9095"];
+        assert_eq!(places.map(place), read);
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_client_that_has_no_broker_left_is_given_those_that_are_there() {
