@@ -1,7 +1,7 @@
 //! A test's own database, and its binlog from the moment it was made.
 
 use std::sync::{
-    Arc,
+    Arc, PoisonError, RwLock, RwLockWriteGuard,
     atomic::{AtomicU32, Ordering},
 };
 
@@ -28,6 +28,15 @@ const RANDOM_CHARACTERS: usize = 10;
 
 /// Distinguishes the replicas of this process, and ends of taps.
 static NUMBER: AtomicU32 = AtomicU32::new(1);
+
+/// Held by the test that prepares XA transactions: a tap that began between one's PREPARE and its COMMIT
+/// would rightly find its position lost, whichever database they are of.
+static PREPARED: RwLock<()> = RwLock::new(());
+
+/// As long as it is held no tap begins, and nobody else prepares XA transactions.
+pub(super) fn alone_with_xa() -> RwLockWriteGuard<'static, ()> {
+    PREPARED.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 pub(super) struct Tap {
     pub(super) database: Database,
@@ -60,7 +69,9 @@ impl Tap {
             true => (Flavor::MariaDb, "select @@global.gtid_binlog_pos"),
             false => (Flavor::MySql, "select replace(@@global.gtid_executed, '\n', '')"),
         };
+        let nothing_prepared = PREPARED.read().unwrap_or_else(PoisonError::into_inner);
         let after = GtidSet::parse(flavor, database.sql(position).trim()).unwrap();
+        drop(nothing_prepared);
         let own = NUMBER.fetch_add(1, Ordering::Relaxed);
         let server = Server {
             address: Address::parse(&database.url).unwrap(),

@@ -1,16 +1,22 @@
 //! XA transactions: their rows come out at XA COMMIT, wherever the tailer was in between.
 
-use super::{servers::Database, tap::Tap};
+use std::sync::RwLockWriteGuard;
+
+use super::{
+    servers::Database,
+    tap::{Tap, alone_with_xa},
+};
 use crate::{
     assembler::{Assembler, Limits},
     error::Directive,
     tables::Followed,
 };
 
-fn tap(server: &Database) -> Tap {
+fn tap(server: &Database) -> (Tap, RwLockWriteGuard<'static, ()>) {
     let tap = Tap::on(server);
+    let alone = alone_with_xa();
     tap.sql("create table t (id bigint primary key); create table foreign_table (id bigint)");
-    tap
+    (tap, alone)
 }
 
 /// The names are the server's, not the database's.
@@ -26,7 +32,7 @@ fn ids(tap: &mut Tap) -> Vec<String> {
 #[test]
 fn rows_of_an_xa_transaction_come_out_when_it_is_committed_and_not_before() {
     for server in Database::all() {
-        let mut tap = tap(&server);
+        let (mut tap, _alone) = tap(&server);
         let [one, two, three] = names(&tap);
         let prepare = |name: &str, rows: &str| {
             tap.sql(&format!("xa start {name}; {rows}; xa end {name}; xa prepare {name}"));
@@ -55,7 +61,7 @@ fn rows_of_an_xa_transaction_come_out_when_it_is_committed_and_not_before() {
 #[test]
 fn an_xa_transaction_of_one_phase_and_one_rolled_back_at_once_are_like_any_other() {
     for server in Database::all() {
-        let mut tap = tap(&server);
+        let (mut tap, _alone) = tap(&server);
         let [one, two, three] = names(&tap);
         tap.sql(&format!(
             "xa start {one}; insert into t values (1); xa end {one}; xa commit {one} one phase;
@@ -71,7 +77,7 @@ fn an_xa_transaction_of_one_phase_and_one_rolled_back_at_once_are_like_any_other
 #[test]
 fn a_tailer_that_starts_again_before_the_prepare_has_the_rows() {
     for server in Database::all() {
-        let mut tap = tap(&server);
+        let (mut tap, _alone) = tap(&server);
         let [name, ..] = names(&tap);
         let start = tap.origin.after.clone();
         tap.sql(&format!(
@@ -90,7 +96,7 @@ fn a_tailer_that_starts_again_before_the_prepare_has_the_rows() {
 #[test]
 fn a_commit_of_rows_that_were_prepared_before_a_snapshots_position_asks_for_another() {
     for server in Database::all() {
-        let mut tap = tap(&server);
+        let (mut tap, _alone) = tap(&server);
         let [name, other, _] = names(&tap);
         for name in [&name, &other] {
             let id = name.len() + usize::from(name == &other);
