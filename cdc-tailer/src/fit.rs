@@ -152,8 +152,12 @@ impl Held {
     /// Why the server is not the one that was followed, further on. Versions only rise. The platform deletes
     /// nothing; where somebody else does, the one or other may be missing, but hardly half of them.
     fn set_back(self) -> Option<String> {
-        let many = self.missing > 0 && 2 * self.missing >= self.compared;
-        self.lack.filter(|_| self.earlier > 0 || many)
+        let Self { compared, missing, earlier, lack } = self;
+        let many = missing > 0 && 2 * missing >= compared;
+        let lack = lack.filter(|_| earlier > 0 || many)?;
+        Some(format!(
+            "{lack}; of the {compared} published last {missing} are gone, {earlier} older"
+        ))
     }
 }
 
