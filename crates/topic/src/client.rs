@@ -1,11 +1,14 @@
 //! Settings common to every client, and the bounded wait for a broker.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use rdkafka::{
     ClientConfig, ClientContext,
     client::Client,
-    config::RDKafkaLogLevel,
+    config::{FromClientConfigAndContext, RDKafkaLogLevel},
     consumer::ConsumerContext,
     error::{KafkaError, KafkaResult},
     metadata::Metadata,
@@ -59,7 +62,7 @@ impl ClientContext for LogOnly {
     }
 }
 
-/// The context of a client that lives on: whoever made it mends its losses.
+/// The context of a client of [`long_lived`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LongLived {
     pub(crate) lost: LostBrokers,
@@ -82,6 +85,20 @@ impl ProducerContext for LongLived {
     type DeliveryOpaque = ();
 
     fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
+}
+
+/// A client that lives on and hears nothing but its losses, which are mended. Only within a runtime.
+pub(crate) fn long_lived<T, I>(
+    config: &ClientConfig,
+    inner: impl Fn(&T) -> &Client<I> + Send + 'static,
+) -> Result<Arc<T>, TopicError>
+where
+    T: FromClientConfigAndContext<LongLived> + Send + Sync + 'static,
+    I: ClientContext,
+{
+    let context = LongLived::default();
+    let lost = context.lost.clone();
+    lost.client(config, context, inner)
 }
 
 pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, line: &str) {

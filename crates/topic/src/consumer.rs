@@ -17,7 +17,6 @@ use std::{
 use futures::{FutureExt, StreamExt};
 use rdkafka::{
     ClientConfig,
-    config::FromClientConfigAndContext as _,
     consumer::{Consumer as _, StreamConsumer},
     error::KafkaError,
 };
@@ -230,10 +229,7 @@ impl Consumer {
 
 fn client_of(member: Member, config: &ClientConfig) -> Result<Arc<Client>, TopicError> {
     let lost = member.lost.clone();
-    let client = StreamConsumer::from_config_and_context(config, member);
-    let client = Arc::new(client.map_err(TopicError::Client)?);
-    lost.mend(&client, config, |client| client.client());
-    Ok(client)
+    lost.client(config, member, Client::client)
 }
 
 fn config(brokers: &str, group: &str, options: ConsumerOptions) -> ClientConfig {

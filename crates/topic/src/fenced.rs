@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use rdkafka::{
-    config::FromClientConfigAndContext,
     error::KafkaError,
     producer::{BaseRecord, Producer as _, ThreadedProducer},
 };
@@ -46,11 +45,7 @@ impl FencedWriter {
             .set("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
             .set("message.timeout.ms", STEP_WAIT.as_millis().to_string())
             .set("linger.ms", "0");
-        let context = LongLived::default();
-        let lost = context.lost.clone();
-        let producer = ThreadedProducer::from_config_and_context(&config, context);
-        let producer = Arc::new(producer.map_err(TopicError::Client)?);
-        lost.mend(&producer, &config, |producer| producer.client());
+        let producer = client::long_lived(&config, ThreadedProducer::client)?;
         let (brokers, id) = (brokers.to_owned(), id.to_owned());
         client::blocking(move || {
             client::await_topics(producer.client(), &brokers, &[])?;

@@ -13,8 +13,8 @@ use std::{
 };
 
 use rdkafka::{
-    ClientConfig, ClientContext, bindings, client::Client, error::KafkaError,
-    types::RDKafkaErrorCode,
+    ClientConfig, ClientContext, bindings, client::Client, config::FromClientConfigAndContext,
+    error::KafkaError, types::RDKafkaErrorCode,
 };
 use tokio::{
     net::TcpStream,
@@ -22,6 +22,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tracing::{debug, info};
+
+use crate::TopicError;
 
 /// How long after a loss, and how often, it is looked for a broker: a client that finds one itself does so
 /// within its own pauses, which are not longer.
@@ -39,19 +41,36 @@ const DEFAULT_PORT: u16 = 9092;
 
 /// Where a client says that it lost all its brokers: a part of its context.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LostBrokers(watch::Sender<u64>);
+pub(crate) struct LostBrokers(watch::Sender<()>);
 
 impl LostBrokers {
     /// Takes note of an error, if it says so.
     pub(crate) fn hear(&self, error: &KafkaError) {
         if are_lost(error) {
-            self.0.send_modify(|times| *times += 1);
+            self.0.send_replace(());
         }
     }
 
-    /// Gives `client` the brokers of its `config` after each loss, as long as it lives. `inner` says which
-    /// client that is. Only within a runtime.
-    pub(crate) fn mend<T, C>(
+    /// A client whose `context` says here that it lost all its brokers, and that is given them after each
+    /// loss, as long as it lives. `inner` says which client that is. Only within a runtime.
+    pub(crate) fn client<T, C, I>(
+        &self,
+        config: &ClientConfig,
+        context: C,
+        inner: impl Fn(&T) -> &Client<I> + Send + 'static,
+    ) -> Result<Arc<T>, TopicError>
+    where
+        T: FromClientConfigAndContext<C> + Send + Sync + 'static,
+        C: ClientContext,
+        I: ClientContext,
+    {
+        let client = T::from_config_and_context(config, context).map_err(TopicError::Client)?;
+        let client = Arc::new(client);
+        self.mend(&client, config, inner);
+        Ok(client)
+    }
+
+    fn mend<T, C>(
         &self,
         client: &Arc<T>,
         config: &ClientConfig,
@@ -123,10 +142,7 @@ mod tests {
     use std::net::TcpListener;
 
     use devstack::TestServers;
-    use rdkafka::{
-        config::FromClientConfigAndContext as _,
-        producer::{FutureProducer, Producer as _},
-    };
+    use rdkafka::producer::{FutureProducer, Producer as _};
 
     use super::*;
     use crate::client::{LongLived, base_config, blocking};

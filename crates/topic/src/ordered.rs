@@ -13,7 +13,7 @@ use std::{
 
 use rdkafka::{
     ClientContext, Message as _,
-    config::{FromClientConfigAndContext, RDKafkaLogLevel},
+    config::RDKafkaLogLevel,
     error::KafkaError,
     producer::{BaseRecord, DeliveryResult, Producer as _, ProducerContext, ThreadedProducer},
     types::RDKafkaErrorCode,
@@ -81,9 +81,7 @@ impl OrderedProducer {
         let options = ProducerOptions { give_up: None, ..options };
         let (config, lost) = (options.config(brokers), LostBrokers::default());
         let context = Acks { state: Arc::clone(&acks), lost: lost.clone() };
-        let inner = ThreadedProducer::from_config_and_context(&config, context);
-        let inner = Arc::new(inner.map_err(TopicError::Client)?);
-        lost.mend(&inner, &config, |producer| producer.client());
+        let inner = lost.client(&config, context, ThreadedProducer::client)?;
         let (address, topics) = (brokers.to_owned(), topics.to_vec());
         let inner = client::blocking(move || {
             client::await_topics(inner.client(), &address, &topics)?;

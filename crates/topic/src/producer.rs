@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use rdkafka::{
     ClientConfig,
-    config::FromClientConfigAndContext,
     message::{Header, OwnedHeaders},
     producer::{FutureProducer, FutureRecord, Producer as _},
     util::Timeout,
@@ -75,11 +74,7 @@ pub struct Producer {
 impl Producer {
     /// Connects; fails when no broker answers within 15 s.
     pub async fn connect(brokers: &str, options: ProducerOptions) -> Result<Self, TopicError> {
-        let (config, context) = (options.config(brokers), LongLived::default());
-        let lost = context.lost.clone();
-        let inner = FutureProducer::from_config_and_context(&config, context);
-        let inner = Arc::new(inner.map_err(TopicError::Client)?);
-        lost.mend(&inner, &config, |producer| producer.client());
+        let inner = client::long_lived(&options.config(brokers), FutureProducer::client)?;
         let (producer, address) = (Arc::clone(&inner), brokers.to_owned());
         client::blocking(move || client::await_topics(producer.client(), &address, &[])).await?;
         Ok(Self { inner })

@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, sync::Arc};
 use futures::{FutureExt, StreamExt};
 use rdkafka::{
     Offset,
-    config::FromClientConfigAndContext,
     consumer::{Consumer as _, ConsumerContext, StreamConsumer},
     error::KafkaError,
     topic_partition_list::TopicPartitionList,
@@ -41,11 +40,7 @@ impl TableReader {
             .set("fetch.wait.max.ms", "100")
             .set("queued.max.messages.kbytes", "4096")
             .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
-        let context = LongLived::default();
-        let lost = context.lost.clone();
-        let inner = StreamConsumer::from_config_and_context(&config, context);
-        let inner = Arc::new(inner.map_err(TopicError::Client)?);
-        lost.mend(&inner, &config, |consumer| consumer.client());
+        let inner = client::long_lived(&config, StreamConsumer::client)?;
         let (address, topic) = (brokers.to_owned(), topic.to_owned());
         client::blocking(move || {
             client::await_topics(inner.client(), &address, std::slice::from_ref(&topic))?;
