@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Begins the rebuild of a gate: meta becomes loading(E), refused if meta knows E or a later epoch.
 -- KEYS  1 meta   2 users:<E>   3 inflight:<E>
 -- ARGV  1 epoch E   2 run of the connection

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Opens a loaded gate: only from exactly loading(E), with the facts read from MySQL after E began. A
 -- state that came by `set_state.lua` meanwhile stays if its version is newer.
 -- KEYS  1 meta

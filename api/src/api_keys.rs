@@ -335,9 +335,9 @@ fn secret(id: ApiKeyId) -> Result<String, Problem> {
 
 fn scopes(words: &[String]) -> Result<Scopes, Problem> {
     let scopes: Option<Vec<Scope>> = words.iter().map(|word| Scope::from_word(word)).collect();
-    scopes
-        .and_then(Scopes::of)
-        .ok_or_else(|| invalid("scopes", "use one or more of read, operate and admin".to_owned()))
+    scopes.and_then(Scopes::of).ok_or_else(|| {
+        invalid("scopes", "use one or more of read, operate, admin and redeem".to_owned())
+    })
 }
 
 fn name(name: String) -> Result<String, Problem> {

@@ -23,6 +23,7 @@ use crate::{
 };
 
 /// An action, as it is recorded.
+#[derive(Clone)]
 pub(crate) struct Action {
     /// Whose thing is changed.
     pub(crate) merchant_id: MerchantId,

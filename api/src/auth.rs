@@ -2,7 +2,8 @@
 //! from a body.
 //!
 //! A key belongs to a merchant and has scopes. What only looks needs `read`, whatever else `operate`: so a new
-//! route is never open to more than it should be. Routes that need more say so.
+//! route is never open to more than it should be. Routes that need more say so, and those of a checkout, which needs
+//! `redeem` alone, take a [`Redeemer`].
 
 use axum::{
     extract::FromRequestParts,
@@ -40,6 +41,10 @@ pub(crate) struct Operator {
     pub(crate) trace_id: Option<u128>,
     scopes: Scopes,
 }
+
+/// A shop's checkout: a key of the scope `redeem`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Redeemer(pub(crate) Operator);
 
 impl Auth {
     pub(crate) fn new(tokens: Tokens, platform_key: &str, keys: KeyCache) -> Self {
@@ -133,6 +138,16 @@ impl FromRequestParts<App> for User {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         app.auth.user(parts).await
+    }
+}
+
+impl FromRequestParts<App> for Redeemer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let operator = app.auth.operator(parts, app.clock.now()).await?;
+        operator.needs(Scope::Redeem)?;
+        Ok(Self(operator))
     }
 }
 

@@ -2,21 +2,17 @@
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
-use coupon::{ClaimId, MerchantId, TemplateId, UserId};
-use mysql_store::{
-    MySqlConnection, StoreError, connect,
-    look_up::{self, ClaimFate},
-    template,
-};
-use redis_gate::InFlight;
+use coupon::{ClaimId, TemplateId, UserId};
+use landing::claims::fate::{Asked, Fate, fate};
+use mysql_store::look_up::ClaimFate;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tracing::warn;
 use utoipa::ToSchema;
 
 use crate::{
     auth::Operator,
     body::{Params, PathId},
+    claim_poll::{cannot_tell, template_needed},
     claims::{self, ClaimBody},
     instant::instant,
     openapi::{Id, Instant},
@@ -37,8 +33,10 @@ pub(crate) struct ClaimStateBody {
     status: &'static str,
     #[schema(value_type = Id)]
     template_id: String,
+    /// Absent while nothing but its id is known.
     #[schema(value_type = Id)]
-    user_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_id: Option<String>,
     /// When it was admitted; of one that was given up, when that was.
     #[schema(value_type = Instant)]
     at: String,
@@ -70,10 +68,10 @@ fn example() -> serde_json::Value {
     security(("operator_key" = [])),
     params(
         ("id" = Id, Path, description = "The claim, as its user was told in `Location` or `poll`."),
-        ("template" = Option<Id>, Query, description = "Its template: without it a claim on its way is not found.")
+        ("template" = Option<Id>, Query, description = "Its template. Needed as long as the claim is not decided.")
     ),
     responses((status = 200, description = "A claim of one's own templates.", body = ClaimStateBody)),
-    extensions(("x-problems" = json!("CLAIM_NOT_FOUND TEMPLATE_NOT_FOUND GATE_UNAVAILABLE")))
+    extensions(("x-problems" = json!("CLAIM_NOT_FOUND TEMPLATE_NEEDED TEMPLATE_NOT_FOUND GATE_UNAVAILABLE")))
 )]
 pub(crate) async fn get(
     State(app): State<App>,
@@ -81,67 +79,29 @@ pub(crate) async fn get(
     PathId(id): PathId<ClaimId>,
     Params(params): Params<Where>,
 ) -> Result<Json<ClaimStateBody>, Problem> {
-    // The gate first, MySQL second: what lands in between is then seen.
-    let in_gate = match params.template {
-        Some(template) => {
-            templates::owned(&app, operator, template).await?;
-            in_gate(&app, template, id).await.map(|found| found.map(|entry| (template, entry)))
-        }
-        None => Ok(None),
-    };
-    let mut connection = connect::acquire(&app.pool).await?;
-    let found = own_fate(&mut connection, operator.merchant_id, id);
-    if let Some(fate) = connect::within(found).await? {
-        return Ok(Json(ClaimStateBody::of_fate(&fate)));
+    if let Some(template) = params.template {
+        templates::owned(&app, operator, template).await?;
     }
-    match in_gate? {
-        Some((template, entry)) => Ok(Json(ClaimStateBody::in_flight(template, &entry))),
-        None => Err(Problem::not_found("CLAIM_NOT_FOUND", unknown(params.template))),
+    let asked = Asked { id, template: params.template, user: None };
+    let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), || true).await;
+    match fate.map_err(|error| cannot_tell(id, error))? {
+        Fate::Decided(fate) => {
+            // Another merchant's is as good as none.
+            templates::owned(&app, operator, fate.template_id()).await.map_err(|_| not_found())?;
+            Ok(Json(ClaimStateBody::of_fate(&fate)))
+        }
+        Fate::Processing { user, at } => {
+            let template = params.template.ok_or_else(template_needed)?;
+            Ok(Json(ClaimStateBody::new("processing", id, template, user, at)))
+        }
+        Fate::Never => Err(not_found()),
+        Fate::TemplateNeeded => Err(template_needed()),
     }
 }
 
-async fn own_fate(
-    connection: &mut MySqlConnection,
-    merchant: MerchantId,
-    id: ClaimId,
-) -> Result<Option<ClaimFate>, StoreError> {
-    let Some(fate) = look_up::claim_fate(connection, id).await? else { return Ok(None) };
-    let template = template::get(connection, fate.template_id()).await?;
-    let own = template.is_some_and(|template| template.merchant_id == merchant);
-    Ok(own.then_some(fate))
-}
-
-async fn in_gate(
-    app: &App,
-    template: TemplateId,
-    id: ClaimId,
-) -> Result<Option<InFlight>, Problem> {
-    let gate = app.gates.gate();
-    let found = async {
-        match gate.meta(template).await? {
-            Some(meta) => gate.find_in_flight(template, meta.epoch, id).await,
-            None => Ok(None),
-        }
-    };
-    found.await.map_err(|error| {
-        warn!(template.id = %template, error = runtime::report(&error), "a claim is not looked up");
-        let detail = "MySQL knows nothing of this claim, and the gate's Redis did not answer. Send the \
-                      request again.";
-        Problem::unavailable("GATE_UNAVAILABLE", detail)
-    })
-}
-
-fn unknown(template: Option<TemplateId>) -> &'static str {
-    match template {
-        Some(_) => {
-            "No claim of this id has landed, was given up or is on its way at a template of yours. Look \
-             again in a moment if it was sent just now."
-        }
-        None => {
-            "No claim of this id has landed or was given up at a template of yours. Name its `template` to \
-             look among those on their way."
-        }
-    }
+fn not_found() -> Problem {
+    let detail = "No claim of a template of yours has this id, or can still get it.";
+    Problem::not_found("CLAIM_NOT_FOUND", detail)
 }
 
 impl ClaimStateBody {
@@ -149,30 +109,34 @@ impl ClaimStateBody {
         match fate {
             ClaimFate::Landed(claim) => Self {
                 claim: Some(ClaimBody::of(claim)),
-                ..Self::new("landed", claim.id, claim.template_id, claim.user_id, claim.claimed_at)
+                ..Self::new(
+                    "landed",
+                    claim.id,
+                    claim.template_id,
+                    Some(claim.user_id),
+                    claim.claimed_at,
+                )
             },
             ClaimFate::GivenUp { id, template_id, user_id, at } => {
-                Self::new("given_up", *id, *template_id, *user_id, *at)
+                // A fence that an operator's question placed is nobody's.
+                let user = Some(*user_id).filter(|user| user.0 != 0);
+                Self::new("given_up", *id, *template_id, user, *at)
             }
         }
-    }
-
-    fn in_flight(template: TemplateId, entry: &InFlight) -> Self {
-        Self::new("processing", entry.id, template, entry.user, entry.admitted_at)
     }
 
     fn new(
         status: &'static str,
         id: ClaimId,
         template: TemplateId,
-        user: UserId,
+        user: Option<UserId>,
         at: DateTime<Utc>,
     ) -> Self {
         Self {
             id: id.to_string(),
             status,
             template_id: template.to_string(),
-            user_id: user.to_string(),
+            user_id: user.map(|user| user.to_string()),
             at: instant(at),
             claim: None,
         }

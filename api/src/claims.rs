@@ -1,5 +1,5 @@
-//! The way in of a claim: `POST /v1/templates/{id}/claims`, and where to look for one that was not
-//! answered in time. The walk itself is `landing::claims`.
+//! The way in of a claim: `POST /v1/templates/{id}/claims`. The walk itself is `landing::claims`; where to look for a
+//! claim that was not answered in time is [`crate::claim_poll`].
 
 use std::time::Duration;
 
@@ -11,15 +11,14 @@ use axum::{
 };
 use coupon::{Claim, ClaimId, LandedClaim, PayloadHash, Template, TemplateId, UserId, limit};
 use landing::claims::{Answer, Unavailable};
-use mysql_store::{claim, connect};
-use redis_gate::{Refusal, RequestState};
+use redis_gate::Refusal;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::{
     auth::User,
-    body::{Body, Params, PathId},
+    body::{Body, PathId},
     headers,
     hop::Hop,
     instant::instant,
@@ -74,23 +73,6 @@ pub(crate) struct CouponBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = i64, minimum = 1)]
     number: Option<i64>,
-}
-
-/// A claim that has landed.
-#[derive(Serialize, ToSchema)]
-#[schema(as = FoundClaim, examples(json!({ "status": "landed", "claim": example() })))]
-struct FoundBody {
-    #[schema(pattern = "^landed$")]
-    status: &'static str,
-    claim: ClaimBody,
-}
-
-/// A claim that is on its way.
-#[derive(Serialize, ToSchema)]
-#[schema(as = PendingClaim, examples(json!({ "status": "processing" })))]
-struct PendingBody {
-    #[schema(pattern = "^processing$")]
-    status: &'static str,
 }
 
 /// A claim, as the document shows it.
@@ -183,59 +165,6 @@ async fn claimed(
         Ok(answer) => respond(answer, claim_id, id),
         Err(_) => Err(pending(claim_id, id)),
     }
-}
-
-/// `GET /v1/claims/{id}?template=`
-#[utoipa::path(
-    get,
-    path = "/v1/claims/{id}",
-    operation_id = "get_claim",
-    tag = "Claims",
-    summary = "Look for a claim that was not answered",
-    security(("token" = [])),
-    params(
-        ("id" = Id, Path, description = "The claim, as `Location` and `poll` have it."),
-        ("template" = Option<Id>, Query, description = "Its template: without it a claim on its way is not found.")
-    ),
-    responses(
-        (status = 200, description = "It has landed.", body = FoundBody),
-        (status = 202, description = "It is on its way: look again.", body = PendingBody)
-    ),
-    extensions(("x-problems" = json!("CLAIM_NOT_FOUND")))
-)]
-pub(crate) async fn get(
-    State(app): State<App>,
-    User(user): User,
-    PathId(id): PathId<ClaimId>,
-    Params(params): Params<PollParams>,
-) -> Result<Response, Problem> {
-    let in_gate = match params.template {
-        Some(template) => is_pending(&app, template, user, id).await,
-        None => false,
-    };
-    // The gate first, MySQL second: what lands in between is then seen.
-    let mut connection = connect::acquire(&app.pool).await?;
-    if let Some(claim) = claim::landed_by_id(&mut connection, user, id).await? {
-        let body = FoundBody { status: "landed", claim: ClaimBody::of(&claim) };
-        return Ok(Json(body).into_response());
-    }
-    if in_gate {
-        let body = PendingBody { status: "processing" };
-        return Ok((StatusCode::ACCEPTED, Json(body)).into_response());
-    }
-    Err(Problem::not_found("CLAIM_NOT_FOUND", "No claim of yours has this id; it did not land."))
-}
-
-#[derive(Deserialize)]
-pub(crate) struct PollParams {
-    template: Option<TemplateId>,
-}
-
-async fn is_pending(app: &App, template: TemplateId, user: UserId, id: ClaimId) -> bool {
-    let gate = app.gates.gate();
-    let Ok(Some(meta)) = gate.meta(template).await else { return false };
-    let Ok(Some(entry)) = gate.entry(template, meta.epoch, user).await else { return false };
-    entry.requests.iter().any(|request| request.id == id && request.state == RequestState::Pending)
 }
 
 fn quantity(asked: i64, template: &Template) -> Result<u32, Problem> {

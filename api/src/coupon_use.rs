@@ -1,13 +1,12 @@
-//! A coupon at checkout: used for an order, and given back when the order is cancelled.
+//! A coupon shown at a till: its user redeems it by his own token, where its template says so.
 //!
-//! Each order names itself; the same call again is the same answer. A cancellation is final for its order:
-//! a use of it that arrives late, from a queue or a retry, finds that and takes nothing.
+//! Anything else about redemption is the shop's: [`crate::redemption`].
 
 use axum::{Json, extract::State};
-use coupon::{CouponId, limit};
+use coupon::{CouponId, CouponStatus, UserId};
 use mysql_store::{
     connect,
-    user_coupon::{self, Unuse, Use, UserCoupon},
+    user_coupon::{self, Use, UserCoupon},
 };
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -16,9 +15,9 @@ use crate::{
     auth::User,
     body::{Body, PathId},
     coupons::{self, CouponJson},
-    instant::instant,
     openapi::Id,
     problem::Problem,
+    redemption::{answer_use, order_ref},
     state::App,
 };
 
@@ -36,15 +35,17 @@ pub(crate) struct OrderRequest {
 #[utoipa::path(
     post,
     path = "/v1/me/coupons/{id}/use",
-    operation_id = "use_coupon",
+    operation_id = "use_my_coupon",
     tag = "My coupons",
-    summary = "Use a coupon for an order",
+    summary = "Redeem one of my coupons at a till",
+    description = "Only where the template says `self_redeem`. Else the shop redeems, by `POST /v1/coupons/{id}/use`.",
     security(("token" = [])),
     params(("id" = Id, Path, description = "The coupon.")),
     request_body = OrderRequest,
     responses((status = 200, description = "It is used. The same order again is the same answer.", body = CouponJson)),
     extensions(("x-problems" = json!(
-        "INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_NOT_YET_VALID ORDER_CANCELLED"
+        "INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN COUPON_USED COUPON_EXPIRED COUPON_NOT_YET_VALID \
+         ORDER_CANCELLED"
     )))
 )]
 pub(crate) async fn use_coupon(
@@ -53,43 +54,41 @@ pub(crate) async fn use_coupon(
     PathId(id): PathId<CouponId>,
     Body(request): Body<OrderRequest>,
 ) -> Result<Json<CouponJson>, Problem> {
-    let order_ref = order_ref(&request)?;
-    let now = app.clock.now();
+    let order_ref = order_ref(&request.order_ref)?;
+    let used = connect::within(try_use(&app, user, id, order_ref)).await?;
+    answer_use(used, app.clock.now())
+}
+
+/// What was used for this order stays answered so, whatever the template says by now.
+async fn try_use(app: &App, user: UserId, id: CouponId, order_ref: &str) -> Result<Use, Problem> {
     let mut connection = connect::acquire(&app.pool).await?;
-    let used = user_coupon::use_for_order(&mut connection, user, id, order_ref, now);
-    match connect::within(used).await? {
-        Use::Used(coupon) => Ok(Json(CouponJson::of(&coupon, now))),
-        Use::UsedElsewhere(_) => Err(used_elsewhere()),
-        Use::GivenBack(_) => Err(Problem::conflict(
-            "ORDER_CANCELLED",
-            "The order is cancelled",
-            "This order gave the coupon back and cannot use it again. Send another `order_ref`.",
-        )),
-        Use::Expired(coupon) => Err(expired(&coupon)),
-        Use::NotYetValid(coupon) => Err(Problem::conflict(
-            "COUPON_NOT_YET_VALID",
-            "The coupon is not valid yet",
-            format!("The coupon is valid from {}.", instant(coupon.valid_from)),
-        )
-        .with("valid_from", instant(coupon.valid_from))),
-        Use::NotFound => Err(coupons::not_found()),
+    let found = user_coupon::with_self_redeem(&mut connection, user, id).await?;
+    let (coupon, self_redeem) = found.ok_or_else(coupons::not_found)?;
+    if !self_redeem && !is_used_for(&coupon, order_ref) {
+        return Err(not_by_its_user("used"));
     }
+    let now = app.clock.now();
+    Ok(user_coupon::use_for_order(&mut connection, user, id, order_ref, now).await?)
+}
+
+fn is_used_for(coupon: &UserCoupon, order_ref: &str) -> bool {
+    coupon.status == CouponStatus::Used && coupon.order_ref.as_deref() == Some(order_ref)
 }
 
 /// `POST /v1/me/coupons/{id}/unuse`
 #[utoipa::path(
     post,
     path = "/v1/me/coupons/{id}/unuse",
-    operation_id = "unuse_coupon",
+    operation_id = "unuse_my_coupon",
     tag = "My coupons",
-    summary = "Give a coupon back when its order is cancelled",
+    summary = "Refused: only the shop gives a coupon back",
+    description = "Answers 403 to every user: who reads his order on his list could else use one coupon for ever. The \
+                   shop gives it back by `POST /v1/coupons/{id}/unuse`.",
     security(("token" = [])),
     params(("id" = Id, Path, description = "The coupon.")),
     request_body = OrderRequest,
-    responses((status = 200, description = "It is unused. Final for this order: it cannot use the coupon again.", body = CouponJson)),
-    extensions(("x-problems" = json!(
-        "INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED"
-    )))
+    responses(),
+    extensions(("x-problems" = json!("INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN")))
 )]
 pub(crate) async fn unuse_coupon(
     State(app): State<App>,
@@ -97,40 +96,16 @@ pub(crate) async fn unuse_coupon(
     PathId(id): PathId<CouponId>,
     Body(request): Body<OrderRequest>,
 ) -> Result<Json<CouponJson>, Problem> {
-    let order_ref = order_ref(&request)?;
-    let now = app.clock.now();
-    let mut connection = connect::acquire(&app.pool).await?;
-    let unused = user_coupon::unuse_for_order(&mut connection, user, id, order_ref, now);
-    match connect::within(unused).await? {
-        Unuse::GivenBack(coupon) => Ok(Json(CouponJson::of(&coupon, now))),
-        Unuse::UsedElsewhere(_) => Err(used_elsewhere()),
-        Unuse::Expired(coupon) => Err(expired(&coupon)),
-        Unuse::NotFound => Err(coupons::not_found()),
-    }
+    order_ref(&request.order_ref)?;
+    let own = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        user_coupon::get(&mut connection, user, id).await
+    });
+    own.await?.ok_or_else(coupons::not_found)?;
+    Err(not_by_its_user("given back"))
 }
 
-/// Text that can stand in a log and on paper: no control characters, and not only spaces.
-fn order_ref(request: &OrderRequest) -> Result<&str, Problem> {
-    let text = request.order_ref.as_str();
-    let chars = text.chars().count();
-    if text.trim().is_empty()
-        || chars > limit::ORDER_REF_CHARS_MAX
-        || text.chars().any(char::is_control)
-    {
-        let most = limit::ORDER_REF_CHARS_MAX;
-        let detail = format!("Use an `order_ref` of 1 to {most} characters, none of control.");
-        return Err(Problem::invalid("INVALID_ORDER_REF", detail));
-    }
-    Ok(text)
-}
-
-fn used_elsewhere() -> Problem {
-    let detail = "The coupon was used for another order.";
-    Problem::conflict("COUPON_USED", "The coupon is used", detail)
-}
-
-fn expired(coupon: &UserCoupon) -> Problem {
-    let at = instant(coupon.valid_until);
-    let detail = format!("The coupon was valid until {at}.");
-    Problem::conflict("COUPON_EXPIRED", "The coupon has expired", detail).with("valid_until", at)
+fn not_by_its_user(done: &str) -> Problem {
+    let detail = format!("This coupon is {done} by the shop, at its checkout.");
+    Problem::forbidden("SELF_REDEEM_FORBIDDEN", detail)
 }

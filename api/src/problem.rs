@@ -18,6 +18,8 @@ pub(crate) struct Problem {
     /// Whether the same request may succeed later.
     retryable: bool,
     retry_after_seconds: Option<u32>,
+    /// Whether other transactions were in the way: the same work may be tried again at once.
+    contended: bool,
     more: Map<String, Value>,
 }
 
@@ -36,6 +38,7 @@ impl Problem {
             detail: detail.into(),
             retryable: false,
             retry_after_seconds: None,
+            contended: false,
             more: Map::new(),
         }
     }
@@ -97,6 +100,11 @@ impl Problem {
         Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }
     }
 
+    /// Whether other transactions were in the way of the one that this tells of.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.contended
+    }
+
     /// Adds a member to the body.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.to_owned(), value.into());
@@ -107,10 +115,9 @@ impl Problem {
 impl From<mysql_store::StoreError> for Problem {
     fn from(error: mysql_store::StoreError) -> Self {
         tracing::error!(error = runtime::report(&error), "a request failed at MySQL");
-        Self::unavailable(
-            "STORE_UNAVAILABLE",
-            "The database did not answer. Send the request again.",
-        )
+        let contended = error.is_conflict();
+        let detail = "The database did not answer. Send the request again.";
+        Self { contended, ..Self::unavailable("STORE_UNAVAILABLE", detail) }
     }
 }
 

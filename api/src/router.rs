@@ -13,10 +13,10 @@ use axum::{
 use tracing::Instrument;
 
 use crate::{
-    api_keys, audit, body::BODY_BYTES_MAX, claim_state, claims, cors, coupon_use, coupons,
-    dead_letters, docs_page, expiry, front, hop::Hop, limits::Limits, merchants,
-    metrics::REQUEST_SECONDS, openapi, problem::Problem, repair, shop, state::App, stock,
-    stock_movements, template_edit, templates, validity,
+    api_keys, audit, body::BODY_BYTES_MAX, claim_poll, claim_state, claims, cors, coupon_use,
+    coupons, dead_letters, docs_page, expiry, front, hop::Hop, limits::Limits, merchants,
+    metrics::REQUEST_SECONDS, openapi, problem::Problem, redemption, repair, shop, state::App,
+    stock, stock_movements, template_edit, templates, validity,
 };
 
 /// The methods that requests are counted by.
@@ -47,7 +47,9 @@ pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Ro
         .route("/v1/claim-states/{id}", get(claim_state::get))
         .route("/v1/users/{id}/coupons", get(repair::coupons))
         .route("/v1/users/{id}/view-rebuild", post(repair::view))
-        .route("/v1/claims/{id}", get(claims::get))
+        .route("/v1/coupons/{id}/use", post(redemption::use_coupon))
+        .route("/v1/coupons/{id}/unuse", post(redemption::unuse_coupon))
+        .route("/v1/claims/{id}", get(claim_poll::get))
         .route("/v1/me/coupons", get(coupons::list))
         .route("/v1/me/coupons/{id}", get(coupons::get))
         .route("/v1/me/coupons/{id}/use", post(coupon_use::use_coupon))

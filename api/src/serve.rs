@@ -41,6 +41,11 @@ use crate::{
 /// How long a server may be unreachable at start before the process gives up.
 const CONNECT_FOR: Duration = Duration::from_secs(15);
 
+/// Fences that one user may have placed by the poll URL, each a row for good: more than a client needs that asks after
+/// claims which were never answered.
+const FENCES_PER_SECOND: u32 = 2;
+const FENCES_PER_MINUTE: u32 = 10;
+
 /// How often the readiness of MySQL and the gate is looked at.
 const HEALTH_EVERY: Duration = Duration::from_secs(1);
 
@@ -67,13 +72,13 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let ids = Arc::new(Ids::lease(pool.clone(), &holder).await?);
 
     // Ended by hand, in order, once everything before them has drained.
-    let (last, hard) = (CancellationToken::new(), CancellationToken::new());
+    let last = CancellationToken::new();
     let points = &config.fail_points;
     let (landers, workers) =
         lander::landers(config.landers, CLAIMS_MAX, config.database_url.expose(), &ids, points);
     let mut landing = JoinSet::new();
     for worker in workers {
-        landing.spawn(worker.run(hard.clone()));
+        landing.spawn(worker.run());
     }
     let (settler, settling) = Settler::new(gate.clone(), points.clone());
     let settling = tokio::spawn(settling);
@@ -81,11 +86,10 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         Gates::new(pool.clone(), gate.clone(), &holder, config.preload(), points.clone());
     let clock = context.clock.clone();
     let now = move || clock.now();
-    let claims = Claims::new(pool.clone(), gates.clone(), landers, settler, now, points.clone());
+    let claims =
+        Claims::new(pool.clone(), gates.clone(), landers, settler, now, GRACE, points.clone());
     let templates = TemplateCache::new(pool.clone());
-    let keys = KeyCache::new(pool.clone());
-    let auth = Auth::new(tokens(&config).await?, config.operator_key.expose(), keys);
-    let auth = Arc::new(auth);
+    let auth = auth(&config, &pool).await?;
     let app = App::new(Parts {
         clock: context.clock.clone(),
         pool: pool.clone(),
@@ -97,16 +101,17 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         view,
         shop_stock: ShopStock::new(gate.clone()),
         rate_limit: RateLimit::new(config.claims_per_user_second, config.claims_per_user_minute),
+        fences: RateLimit::new(FENCES_PER_SECOND, FENCES_PER_MINUTE),
+        points: points.clone(),
     });
 
-    let clock = context.clock.clone();
-    context.spawn("gate keeper", ended(keeper.run(move || clock.now(), last.clone())));
+    let (keeps, resolves) = (context.clock.clone(), context.clock.clone());
+    context.spawn("gate keeper", ended(keeper.run(move || keeps.now(), last.clone())));
     let resolver =
         Resolver { pool: pool.clone(), gate: gate.clone(), grace: GRACE, points: points.clone() };
-    let clock = context.clock.clone();
-    context.spawn("resolver", ended(resolver.run(move || clock.now(), last.clone())));
-    let (keep, token) = (Arc::clone(&ids), last.clone());
-    let keeping = tokio::spawn(async move { keep.keep(token).await });
+    context.spawn("resolver", ended(resolver.run(move || resolves.now(), last.clone())));
+    let (keep, token, clock) = (Arc::clone(&ids), last.clone(), context.clock.clone());
+    let keeping = tokio::spawn(async move { keep.keep(|| clock.now(), token).await });
     context.spawn("template cache", follow_templates(templates, config.clone()));
     context.spawn("token keys", async move { ended(auth.follow()).await });
     // It holds the landers, so it ends with the intake.
@@ -145,6 +150,11 @@ async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
         retried("MySQL (DATABASE_URL)", || connect::pool(url, config.database_connections)).await?;
     migrate::check_over(&pool).await?;
     Ok(pool)
+}
+
+async fn auth(config: &Config, pool: &MySqlPool) -> anyhow::Result<Arc<Auth>> {
+    let (tokens, keys) = (tokens(config).await?, KeyCache::new(pool.clone()));
+    Ok(Arc::new(Auth::new(tokens, config.operator_key.expose(), keys)))
 }
 
 async fn tokens(config: &Config) -> anyhow::Result<Tokens> {

@@ -3,12 +3,16 @@
 use std::{ops::Deref, sync::Arc};
 
 use landing::{claims::Claims, gates::Gates, ids::Ids};
-use mysql_store::MySqlPool;
+use mysql_store::{
+    MySqlPool,
+    connect::{self, Transaction},
+};
 use redis_view::ViewReader;
-use runtime::Clock;
+use runtime::{Clock, FailPoints};
 
 use crate::{
-    auth::Auth, rate_limit::RateLimit, shop_stock::ShopStock, template_cache::TemplateCache,
+    auth::Auth, problem::Problem, rate_limit::RateLimit, shop_stock::ShopStock,
+    template_cache::TemplateCache,
 };
 
 /// The state of the api; clones share it.
@@ -27,11 +31,22 @@ pub(crate) struct Parts {
     pub(crate) view: ViewReader,
     pub(crate) shop_stock: ShopStock,
     pub(crate) rate_limit: RateLimit,
+    /// How many fences a user may have placed by asking for claims that nothing is known of.
+    pub(crate) fences: RateLimit,
+    pub(crate) points: FailPoints,
 }
 
 impl App {
     pub(crate) fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
+    }
+
+    /// Commits a transaction. The fail point before it is `api.before_commit`.
+    pub(crate) async fn commit(&self, transaction: Transaction) -> Result<(), Problem> {
+        if self.points.reach("api.before_commit").await.is_err() {
+            return Err(Problem::unavailable("STORE_UNAVAILABLE", "Interrupted."));
+        }
+        Ok(connect::commit(transaction).await?)
     }
 }
 

@@ -115,6 +115,6 @@ async fn oldest_in_flight(
     template: TemplateId,
     meta: &Meta,
 ) -> Result<Option<DateTime<Utc>>, GateError> {
-    let oldest = gate.in_flight(template, meta.epoch, DateTime::<Utc>::MAX_UTC, 1).await?;
+    let oldest = gate.in_flight(template, meta.epoch, DateTime::<Utc>::MAX_UTC, 0, 1).await?;
     Ok(oldest.first().map(|admission| admission.admitted_at))
 }

@@ -114,7 +114,8 @@ pub(crate) async fn create(
     let MovementRequest { delta, reason } = request;
     let actor = operator.actor();
     let new = NewMovement { request_id: &request_id, delta, reason: &reason, actor: &actor };
-    let moved = connect::within(apply(&app, operator, id, &new, &if_match)).await?;
+    let apply = || apply(&app, operator, id, &new, &if_match);
+    let moved = connect::within(connect::retried(apply, Problem::is_contended)).await?;
     let (recorded, replayed) = recorded(moved)?;
     info!(template.id = %id, seq = recorded.seq, delta, replayed, "moved a template's stock");
     if let Err(error) = app.gates.catch_up(id).await {
@@ -158,7 +159,7 @@ async fn apply(
             })),
         };
         audit::record(app, operator, &mut transaction, action).await?;
-        connect::commit(transaction).await?;
+        app.commit(transaction).await?;
     }
     Ok(moved)
 }

@@ -190,6 +190,7 @@ pub(crate) fn from_row(row: TemplateRow) -> anyhow::Result<Template> {
         max_per_claim: row.max_per_claim.try_into()?,
         window: Window { starts_at: time(row.claim_starts_at)?, ends_at: time(row.claim_ends_at)? },
         validity,
+        self_redeem: row.self_redeem == 1,
         state: TemplateState::from_code(row.state)?,
         version: row.version,
     })

@@ -56,6 +56,7 @@ pub(crate) struct EditRequest {
     valid_until: Option<DateTime<Utc>>,
     #[schema(minimum = 1, maximum = 315360000000i64)]
     valid_for_ms: Option<i64>,
+    self_redeem: Option<bool>,
     issued_coupons: Option<IssuedCoupons>,
     /// Known, to say how it is changed instead.
     #[schema(ignore)]
@@ -211,16 +212,16 @@ async fn apply(
         before: Some(json!(TemplateJson::from(before))),
         after: Some(after),
     };
-    let edited = connect::within(async {
+    let edit = || async {
         let mut transaction = connect::begin(&app.pool).await?;
         let edited = template_edit::edit(&mut transaction, before, wanted, follow, now).await?;
         if edited == Edited::Done {
-            audit::record(app, operator, &mut transaction, action).await?;
-            connect::commit(transaction).await?;
+            audit::record(app, operator, &mut transaction, action.clone()).await?;
+            app.commit(transaction).await?;
         }
         Ok::<_, Problem>(edited)
-    });
-    match edited.await? {
+    };
+    match connect::within(connect::retried(edit, Problem::is_contended)).await? {
         Edited::Done => {
             info!(template.id = %before.id, follow, "edited a template");
             Ok(())
@@ -292,6 +293,7 @@ impl EditRequest {
             && self.max_per_claim.is_none()
             && self.claim_starts_at.is_none()
             && self.claim_ends_at.is_none()
+            && self.self_redeem.is_none()
     }
 
     /// The template as it is wanted.
@@ -332,6 +334,7 @@ impl EditRequest {
             max_per_claim: self.max_per_claim.unwrap_or(was.max_per_claim),
             window,
             validity,
+            self_redeem: self.self_redeem.unwrap_or(was.self_redeem),
             ..was
         })
     }

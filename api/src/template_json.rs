@@ -57,6 +57,8 @@ pub(crate) struct NewTemplate {
     /// For how long from the claim on, in milliseconds.
     #[schema(minimum = 1, maximum = 315360000000i64)]
     valid_for_ms: Option<i64>,
+    /// Whether users may redeem its coupons with their own token; else only the shop does, by a key. `false` if absent.
+    self_redeem: Option<bool>,
 }
 
 /// What a coupon takes off an order. Money is in minor units of `currency`.
@@ -92,6 +94,8 @@ pub(crate) struct TemplateJson {
     #[schema(value_type = openapi::TemplateState)]
     state: &'static str,
     version: i64,
+    /// Whether users may redeem its coupons with their own token; else only the shop does, by a key.
+    self_redeem: bool,
     #[serde(flatten)]
     terms: TermsJson,
 }
@@ -130,6 +134,7 @@ pub(crate) struct ValidityJson {
 pub(crate) fn example() -> Value {
     json!({
         "id": "2123985067360387072", "name": "A sale", "state": "published", "version": 2,
+        "self_redeem": false,
         "discount": {
             "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 2000, "currency": "EUR",
         },
@@ -161,6 +166,7 @@ impl NewTemplate {
                 ends_at: moment("claim_ends_at", self.claim_ends_at)?,
             },
             validity,
+            self_redeem: self.self_redeem.unwrap_or(false),
             state: TemplateState::Draft,
             version: 1,
         };
@@ -237,6 +243,7 @@ impl From<&Template> for TemplateJson {
             name: template.name.clone(),
             state: template.state.word(),
             version: template.version,
+            self_redeem: template.self_redeem,
             terms: TermsJson::from(template),
         }
     }

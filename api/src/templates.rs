@@ -55,7 +55,7 @@ pub(crate) async fn create(
         let actor = operator.actor();
         template::create(&mut transaction, &draft, total, &actor, app.clock.now()).await?;
         audit::record(&app, operator, &mut transaction, action).await?;
-        Ok::<_, Problem>(connect::commit(transaction).await?)
+        app.commit(transaction).await
     })
     .await?;
     info!(template.id = %draft.id, "created a template");
@@ -205,17 +205,17 @@ async fn apply(
     let after = Template { state: next, version: before.version + 1, ..before.clone() };
     let [was, is] = [before, &after].map(|template| json!(TemplateJson::from(template)));
     let action = action(before, verb, Some(was), is);
-    let changed = connect::within(async {
+    let change = || async {
         let mut transaction = connect::begin(&app.pool).await?;
         let changed = template::change_state(&mut transaction, before, next, app.clock.now());
         let changed = changed.await?;
         if changed {
-            audit::record(app, operator, &mut transaction, action).await?;
-            connect::commit(transaction).await?;
+            audit::record(app, operator, &mut transaction, action.clone()).await?;
+            app.commit(transaction).await?;
         }
         Ok::<_, Problem>(changed)
-    });
-    let changed = changed.await?;
+    };
+    let changed = connect::within(connect::retried(change, Problem::is_contended)).await?;
     let current = owned(app, operator, before.id).await?;
     if !changed {
         if_match.check(current.version)?;

@@ -86,6 +86,7 @@ async fn publish(url: &str, now: DateTime<Utc>) -> Result<()> {
         max_per_claim: 1,
         window: Window { starts_at: now, ends_at: now + TimeDelta::hours(1) },
         validity: Validity::Relative { valid_for: TimeDelta::hours(1) },
+        self_redeem: false,
         state: TemplateState::Draft,
         version: 1,
     };

@@ -58,6 +58,7 @@ const NEEDED: [(&str, &[(&str, Holds)]); 3] = [
             ("valid_from", Time),
             ("valid_until", Time),
             ("valid_for_ms", Integer),
+            ("self_redeem", Integer),
             ("state", Integer),
             ("version", Integer),
             ("created_at", Time),

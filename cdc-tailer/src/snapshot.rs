@@ -211,6 +211,7 @@ fn template(row: &store::TemplateRow) -> TemplateRow {
         valid_from: from,
         valid_until: until,
         valid_for_ms: valid_for,
+        self_redeem: template.self_redeem.into(),
         state: template.state.code(),
         version: template.version,
         created_at: millis(row.created_at),

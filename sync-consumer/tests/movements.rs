@@ -120,6 +120,7 @@ fn draft() -> Template {
         max_per_claim: 1,
         window: Window { starts_at: now(), ends_at: now() + TimeDelta::hours(1) },
         validity: Validity::Relative { valid_for: TimeDelta::days(1) },
+        self_redeem: false,
         state: TemplateState::Draft,
         version: 1,
     }

@@ -1,5 +1,6 @@
-//! The kill campaign: round after round of mixed claims from two api processes, and in the middle of
-//! each an api, the gate or MySQL is killed or stopped; then every promise is checked.
+//! The kill campaign: round after round of mixed claims from two api processes. In the middle of each an api, the gate
+//! or MySQL is killed or stopped, or something else goes wrong ([`Trouble`]); every pending claim is polled meanwhile, and
+//! what a poll says definitely must stay true. Then every promise is checked.
 //!
 //! Victim, way and moment follow from the seed and the round's number, so a round that breaks a promise
 //! can be run again; what the machine makes of them in between is not repeatable.
@@ -16,7 +17,10 @@ use shopper::{NewTemplate, Run, Wish};
 use tokio::time::{sleep, timeout};
 use verifier::{History, Sampler, Verdict};
 
-use crate::World;
+use crate::{
+    World,
+    troubles::{self, Poller, Trouble},
+};
 
 /// Users of a round. With them the load lasts a second or two.
 const USERS: i64 = 500;
@@ -41,6 +45,9 @@ const IN_FLIGHT_WAIT: Duration = Duration::from_secs(2);
 
 /// Rounds on one platform and database.
 const LEG: u32 = 10;
+
+/// Every so many rounds something else goes wrong than a process that dies.
+const TROUBLE_EVERY: u64 = 2;
 
 /// Draws of which none counted before the campaign gives up: the load never meets the faults.
 const UNCOUNTED_MAX: u32 = 20;
@@ -69,6 +76,8 @@ struct Draw {
     fault: Fault,
     offset: Duration,
     down: Duration,
+    /// Instead of the fault.
+    trouble: Option<Trouble>,
 }
 
 impl Draw {
@@ -85,7 +94,11 @@ impl Draw {
         let offset = Duration::from_millis(random.u64(0..OFFSET_MAX_MS));
         // Mostly short: a second of silence is the rule, six the exception.
         let longest = if random.u8(0..4) == 0 { DOWN_MAX_MS } else { 1_000 };
-        Self { victim, fault, offset, down: Duration::from_millis(random.u64(0..longest)) }
+        let down = Duration::from_millis(random.u64(0..longest));
+        let trouble = number
+            .is_multiple_of(TROUBLE_EVERY)
+            .then(|| troubles::ALL[(number / TROUBLE_EVERY) as usize % troubles::ALL.len()]);
+        Self { victim, fault, offset, down, trouble }
     }
 }
 
@@ -101,6 +114,9 @@ impl fmt::Display for Draw {
             Fault::Stop => "stopped",
         };
         let [offset, down] = [self.offset, self.down].map(|time| time.as_millis());
+        if let Some(trouble) = self.trouble {
+            return write!(f, "{trouble:?} after {offset} ms for {down} ms");
+        }
         write!(f, "{victim} {fault} after {offset} ms for {down} ms")
     }
 }
@@ -114,6 +130,8 @@ pub struct Totals {
     pub uncounted: u32,
     /// Claims that landed, of all rounds.
     pub landed: i64,
+    /// Claims that a poll told of definitely while others were in flight, each rightly.
+    pub polled: usize,
     /// The longest way from a round's last answer to rest.
     pub rest_max: Duration,
 }
@@ -126,6 +144,7 @@ pub async fn run(rounds: u32, seed: u64, say: impl Fn(String)) -> Totals {
     let dir = project_root().join(format!(".dev/campaign-{seed}"));
     drop(fs::remove_dir_all(&dir));
     let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
+    troubles::let_read_only_bind(&servers.endpoints().database_url).await;
     let mut totals = Totals::default();
     while totals.counted < rounds {
         leg(&mut servers, rounds, seed, &say, &mut totals).await;
@@ -154,10 +173,18 @@ async fn leg(
         let number = u64::from(totals.counted + totals.uncounted) + 1;
         let draw = Draw::of(seed, number);
         say(format!("round {number:>3}  {draw}"));
+        if matches!(draw.trouble, Some(Trouble::HungOperator(_))) {
+            arm(&mut world, troubles::HUNG).await;
+        }
         let round = Round::begin(&world, number).await;
+        let poller = Poller::start(&world, vec![round.scarce, round.several, round.unlimited]);
         let in_flight = round.play(&mut world, servers, draw, &mut history).await;
         let quiet = Instant::now();
         world.assert_sound(Some(&history)).await;
+        totals.polled += poller.check(&world).await;
+        if matches!(draw.trouble, Some(Trouble::HungOperator(_))) {
+            arm(&mut world, "").await;
+        }
         assert_eq!(world.count(round.scarce).await.all(), SCARCE, "all of it is sold");
         let rest = quiet.elapsed();
         let seconds = rest.as_secs_f64();
@@ -210,7 +237,10 @@ impl Round {
     ) -> u64 {
         let (crowd, wishes) = (world.crowd(), self.wishes());
         let load = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
-        let in_flight = self.strike(world, servers, draw).await;
+        let in_flight = match draw.trouble {
+            None => self.strike(world, servers, draw).await,
+            Some(trouble) => self.suffer(world, trouble, draw).await,
+        };
         let run = load.await.unwrap();
         for process in world.platform.processes() {
             assert!(process.is_running(), "{} ended by itself", process.name());
@@ -273,6 +303,16 @@ impl Round {
         before.min(after)
     }
 
+    /// Lets something go wrong while an admission is in flight, if one comes in time.
+    async fn suffer(&self, world: &mut World, trouble: Trouble, draw: Draw) -> u64 {
+        self.await_in_flight(world).await;
+        sleep(draw.offset).await;
+        let before = self.await_in_flight(world).await;
+        let key = format!("round-{}", self.number);
+        trouble.strike(world, self.several, (&key, draw.down)).await;
+        before
+    }
+
     /// Waits for an admission in flight, but not for ever.
     async fn await_in_flight(&self, world: &World) -> u64 {
         let seen = async {
@@ -296,6 +336,13 @@ impl Round {
         }
         count
     }
+}
+
+/// Starts the second api anew with these fail points.
+async fn arm(world: &mut World, points: &str) {
+    let api = &mut world.platform.apis[1];
+    api.set_env("FAIL_POINTS", points);
+    api.restart().await.unwrap();
 }
 
 fn victim<'a>(world: &'a mut World, servers: &'a mut Servers, victim: Victim) -> &'a mut Process {

@@ -41,7 +41,7 @@ async fn a_claim_on_its_way_is_shown_as_such_then_as_given_up_and_its_retry_as_l
     assert_eq!(shown, (&json!(id), &json!("processing"), &json!(of), &json!("1")), "{state}");
     assert!(state.get("claim").is_none() && state["at"].is_string(), "{state}");
     let without = cli.run(&format!("claim show {id}")).await;
-    assert!(without.code == 1 && without.err.contains("(CLAIM_NOT_FOUND)"), "{without:?}");
+    assert!(without.code == 1 && without.err.contains("(TEMPLATE_NEEDED)"), "{without:?}");
     let another = cli.run(&format!("claim show 1 --template {of}")).await;
     assert!(another.code == 1 && another.err.contains("(CLAIM_NOT_FOUND)"), "{another:?}");
 

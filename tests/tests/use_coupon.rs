@@ -3,8 +3,9 @@
 use chrono::TimeDelta;
 use coupon::{CouponId, UserId};
 use pipeline_tests::{STATE_MAX, World};
+use reqwest::Method;
 use serde_json::{Value, json};
-use shopper::{Answer, Claimed, CouponQuery, NewTemplate, Shopper};
+use shopper::{Answer, Api, Claimed, CouponQuery, NewTemplate, Shopper};
 use tokio::task::JoinSet;
 
 /// Coupons over which a use, a return and the deadline race.
@@ -58,6 +59,113 @@ async fn a_coupon_of_a_cancelled_order_is_listed_again_and_used_by_another() {
     world.end().await;
 }
 
+/// A key of the operator's own merchant with these scopes.
+async fn key_with(api: &Api, scopes: &[&str]) -> Api {
+    let request = api.operator(Method::POST, "/v1/api-keys");
+    let body = json!({ "name": "checkout", "scopes": scopes });
+    let made: Value = api.send(request.json(&body)).await.unwrap().json().unwrap();
+    api.with_operator_key(made["key"].as_str().unwrap())
+}
+
+#[tokio::test]
+async fn a_shopper_gives_nothing_back_and_redeems_only_where_the_template_says_so() {
+    let world = World::start("self redeem").await;
+    let forbidden = (403, "SELF_REDEEM_FORBIDDEN".to_owned());
+    let (anna, coupon) = claimed(&world, 1, TimeDelta::hours(1)).await;
+    let own = anna.redeem_myself(coupon, "use", "mine").await.unwrap();
+    assert_eq!(told(&own), forbidden);
+    assert_eq!(anna.coupon(coupon).await.unwrap().status, "unused");
+    // The shop redeems; its order stands on her list, and helps her to nothing.
+    assert_eq!(anna.use_coupon(coupon, "A-1").await.unwrap().status, 200);
+    let read = anna.coupon(coupon).await.unwrap().order_ref.unwrap();
+    for verb in ["unuse", "unuse"] {
+        let back = anna.redeem_myself(coupon, verb, &read).await.unwrap();
+        assert_eq!(told(&back), forbidden);
+    }
+    assert_eq!(told(&anna.redeem_myself(coupon, "use", "A-2").await.unwrap()), forbidden);
+    assert_eq!(anna.coupon(coupon).await.unwrap().order_ref.as_deref(), Some("A-1"));
+
+    let at_a_till = world.template(1, |new| NewTemplate { self_redeem: true, ..new }).await;
+    let claimed: Claimed = anna.claim(at_a_till, None, 1).await.unwrap().json().unwrap();
+    let coupon = claimed.coupons[0].id;
+    let used = (200, "used till".to_owned());
+    assert_eq!(told(&anna.redeem_myself(coupon, "use", "till").await.unwrap()), used);
+    assert_eq!(told(&anna.redeem_myself(coupon, "unuse", "till").await.unwrap()), forbidden);
+    // Once it was done the same call is the same answer, whatever the template says by now.
+    let edit = world.api().operator(Method::PATCH, &format!("/v1/templates/{at_a_till}"));
+    let edit = edit.header("If-Match", "*").json(&json!({ "self_redeem": false }));
+    assert_eq!(world.api().send(edit).await.unwrap().status, 200);
+    assert_eq!(told(&anna.redeem_myself(coupon, "use", "till").await.unwrap()), used);
+    assert_eq!(told(&anna.redeem_myself(coupon, "use", "other").await.unwrap()), forbidden);
+    assert_eq!(world.count(at_a_till).await.used, 1);
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_key_redeems_its_own_merchants_coupons_only_and_each_change_is_recorded_once() {
+    let world = World::start("redeem by key").await;
+    let (anna, coupon) = claimed(&world, 1, TimeDelta::hours(1)).await;
+    let platform = world.api().clone();
+    let checkout = key_with(&platform, &["redeem"]).await;
+    let ask = async |api: &Api, verb: &str, user: &str, order: &str| {
+        let request = api.operator(Method::POST, &format!("/v1/coupons/{coupon}/{verb}"));
+        let body = json!({ "user_id": user, "order_ref": order });
+        told(&api.send(request.json(&body)).await.unwrap())
+    };
+    let nothing = (404, "COUPON_NOT_FOUND".to_owned());
+    let lacking = (403, "SCOPE_LACKING".to_owned());
+    for scopes in [["read", "operate"], ["admin", "read"]] {
+        let other = key_with(&platform, &scopes).await;
+        assert_eq!(ask(&other, "use", "1", "A-1").await, lacking, "{scopes:?}");
+    }
+    let templates = checkout.operator(Method::GET, "/v1/templates");
+    assert_eq!(told(&checkout.send(templates).await.unwrap()), lacking, "and it does nothing else");
+    // Another merchant's checkout, and a user who does not own it.
+    let merchant = platform.operator(Method::POST, "/v1/merchants").json(&json!({ "name": "B" }));
+    let merchant: Value = platform.send(merchant).await.unwrap().json().unwrap();
+    let key = json!({ "name": "till", "scopes": ["redeem"], "merchant_id": merchant["id"] });
+    let key = platform.operator(Method::POST, "/v1/api-keys").json(&key);
+    let key: Value = platform.send(key).await.unwrap().json().unwrap();
+    let foreign = platform.with_operator_key(key["key"].as_str().unwrap());
+    assert_eq!(ask(&foreign, "use", "1", "A-1").await, nothing);
+    assert_eq!(ask(&checkout, "use", "2", "A-1").await, nothing);
+    assert_eq!(ask(&checkout, "use", "x", "A-1").await, (422, "INVALID_USER_ID".to_owned()));
+    assert_eq!(ask(&checkout, "use", "1", " ").await, (422, "INVALID_ORDER_REF".to_owned()));
+
+    for _ in 0..2 {
+        assert_eq!(ask(&checkout, "use", "1", "A-1").await, (200, "used A-1".to_owned()));
+    }
+    assert_eq!(ask(&foreign, "unuse", "1", "A-1").await, nothing);
+    for _ in 0..2 {
+        assert_eq!(ask(&checkout, "unuse", "1", "A-1").await, (200, "unused none".to_owned()));
+    }
+    assert_eq!(ask(&checkout, "use", "1", "A-1").await, (409, "ORDER_CANCELLED".to_owned()));
+    let record = format!("/v1/audit?target=coupons/{coupon}");
+    let record = platform.send(platform.operator(Method::GET, &record)).await.unwrap();
+    let record: Value = record.json().unwrap();
+    let lines: Vec<_> = record["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| {
+            (
+                line["action"].clone(),
+                line["before"]["status"].clone(),
+                line["after"]["status"].clone(),
+            )
+        })
+        .collect();
+    let line =
+        |action: &str, before: &str, after: &str| (json!(action), json!(before), json!(after));
+    // The newest first: replays and refusals have none.
+    let expected = [line("coupon.unuse", "used", "unused"), line("coupon.use", "unused", "used")];
+    assert_eq!(lines, expected, "{record}");
+    assert_eq!(anna.coupon(coupon).await.unwrap().status, "unused");
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
 #[tokio::test]
 async fn what_has_expired_or_is_anothers_is_not_given_back() {
     let world = World::start("give back late").await;
@@ -104,6 +212,11 @@ async fn uses_returns_and_the_deadline_race_by_the_rows_own_guard() {
                 // The return of an order that used it makes room; its own order cannot come back.
                 let uses = [&one, &other].into_iter().filter(|used| used.status == 200).count();
                 assert!(uses < 2 || back.status == 200, "{one:?} {other:?} {back:?}");
+                // Whoever lost heard so because of another order, and of expiry only once it is over.
+                let expired = [&one, &other, &back]
+                    .into_iter()
+                    .any(|told| told.json::<Value>().unwrap()["code"] == "COUPON_EXPIRED");
+                assert!(!expired || clock.now() >= valid_until, "{one:?} {other:?} {back:?}");
                 won += uses;
                 let cancel = if other.status == 200 {
                     format!("other-{round}")

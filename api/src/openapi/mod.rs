@@ -26,7 +26,7 @@ pub(crate) use schemas::{
 
 use crate::{
     api_keys, audit, claims, coupon_use, coupons, expiry, merchants, precondition::is_known,
-    repair, shop, stock, stock_movements, template_edit, templates, validity,
+    redemption, repair, shop, stock, stock_movements, template_edit, templates, validity,
 };
 
 /// Every handler. A test compares this with the router.
@@ -45,11 +45,13 @@ use crate::{
     paths(
         shop::get,
         claims::create,
-        claims::get,
+        crate::claim_poll::get,
         coupons::list,
         coupons::get,
         coupon_use::use_coupon,
         coupon_use::unuse_coupon,
+        redemption::use_coupon,
+        redemption::unuse_coupon,
         templates::create,
         templates::list,
         templates::get,
@@ -78,7 +80,8 @@ use crate::{
     tags(
         (name = "Shop", description = "For anybody: what a shop page shows."),
         (name = "Claims", description = "For a shopper: the way in of a claim."),
-        (name = "My coupons", description = "For a shopper: list, use, give back."),
+        (name = "My coupons", description = "For a shopper: list, and use at a till."),
+        (name = "Redemption", description = "For a shop's checkout: use a coupon for an order, and give it back."),
         (name = "Templates", description = "For an operator: campaigns and their life."),
         (name = "Stock", description = "For an operator: how much there is to give."),
         (name = "Operations", description = "For an operator: look up, mend, and what was done."),

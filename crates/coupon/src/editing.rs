@@ -2,7 +2,8 @@
 //!
 //! Whoever holds a coupon, or waits for the opening, keeps what was promised: the discount, how many there
 //! are for each, and when it opens. The end of the window and the validity of coupons to come are the
-//! operator's to move as long as there are claims. After the end only the name is anybody's concern.
+//! operator's to move as long as there are claims. Its name, and who redeems its coupons, may change as long as
+//! there are coupons.
 
 use chrono::{DateTime, Utc};
 use thiserror::Error;
@@ -30,6 +31,8 @@ pub enum TemplateField {
     ClaimEndsAt,
     /// When the coupons can be used.
     Validity,
+    /// Whether users may redeem the coupons themselves.
+    SelfRedeem,
 }
 
 /// A field that cannot be changed in the template's state.
@@ -44,7 +47,7 @@ pub struct NotEditable {
 
 impl TemplateField {
     /// Every field.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Name,
         Self::Discount,
         Self::PerUserLimit,
@@ -52,6 +55,7 @@ impl TemplateField {
         Self::ClaimStartsAt,
         Self::ClaimEndsAt,
         Self::Validity,
+        Self::SelfRedeem,
     ];
 
     /// The word of the API.
@@ -64,13 +68,14 @@ impl TemplateField {
             Self::ClaimStartsAt => "claim_starts_at",
             Self::ClaimEndsAt => "claim_ends_at",
             Self::Validity => "validity",
+            Self::SelfRedeem => "self_redeem",
         }
     }
 
     /// Whether it may be changed while the template is in this state.
     pub fn may_change_in(self, state: TemplateState) -> bool {
         match self {
-            Self::Name => true,
+            Self::Name | Self::SelfRedeem => true,
             Self::ClaimEndsAt | Self::Validity => state != TemplateState::Ended,
             Self::Discount | Self::PerUserLimit | Self::MaxPerClaim | Self::ClaimStartsAt => {
                 state == TemplateState::Draft
@@ -95,6 +100,7 @@ impl Template {
             TemplateField::ClaimStartsAt => self.window.starts_at != other.window.starts_at,
             TemplateField::ClaimEndsAt => self.window.ends_at != other.window.ends_at,
             TemplateField::Validity => self.validity != other.validity,
+            TemplateField::SelfRedeem => self.self_redeem != other.self_redeem,
         };
         TemplateField::ALL.into_iter().filter(differs).collect()
     }
@@ -148,6 +154,7 @@ mod tests {
             max_per_claim: 1,
             window: Window { starts_at, ends_at: starts_at + TimeDelta::hours(1) },
             validity: Validity::Relative { valid_for: TimeDelta::hours(1) },
+            self_redeem: false,
             state,
             version: 1,
         }
@@ -166,6 +173,7 @@ mod tests {
             TemplateField::Validity => {
                 edited.validity = Validity::Relative { valid_for: TimeDelta::hours(2) };
             }
+            TemplateField::SelfRedeem => edited.self_redeem = true,
         }
         edited
     }
@@ -183,9 +191,9 @@ mod tests {
         };
         assert_eq!(editable(TemplateState::Draft).len(), TemplateField::ALL.len());
         for state in [TemplateState::Published, TemplateState::Paused] {
-            assert_eq!(editable(state), ["name", "claim_ends_at", "validity"]);
+            assert_eq!(editable(state), ["name", "claim_ends_at", "validity", "self_redeem"]);
         }
-        assert_eq!(editable(TemplateState::Ended), ["name"]);
+        assert_eq!(editable(TemplateState::Ended), ["name", "self_redeem"]);
         let ended = template(TemplateState::Ended);
         assert_eq!(ended.may_be_edited_to(&ended), Ok(()), "the same may always be sent");
     }

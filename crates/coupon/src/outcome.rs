@@ -3,7 +3,7 @@
 //! The lander rolls back the whole transaction when a key was taken or the guard matched too little,
 //! rereads what stands in the database, decides, and runs the undecided admissions again.
 
-use crate::{Admission, ClaimId, ClaimState, Epoch, PayloadHash};
+use crate::{Admission, ClaimId, ClaimState, Epoch};
 
 /// A `claim` row, as far as a decision needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,8 +12,6 @@ pub struct ClaimRow {
     pub id: ClaimId,
     /// What it says.
     pub state: ClaimState,
-    /// What that admission asked for.
-    pub payload_hash: PayloadHash,
 }
 
 /// A `template_stock` row, as far as a decision needs it. `stock` is what is left after the
@@ -47,11 +45,8 @@ pub enum Decision {
     /// An earlier attempt of this very admission landed: success.
     Landed,
     /// The request landed under another admission: release mine, answer the stored result, or
-    /// refuse the key if the payload differs.
-    LandedElsewhere {
-        /// Whether the stored result answers the same payload.
-        same_payload: bool,
-    },
+    /// refuse the key if its payload differs.
+    LandedElsewhere,
     /// Somebody fenced this admission: it never lands.
     Fenced,
     /// The gate was rebuilt meanwhile: nothing of the old epoch can land.
@@ -64,7 +59,10 @@ pub enum Decision {
     /// The template is paused or ended.
     NotOpen,
     /// The gate promised more than there is.
-    Short,
+    Short {
+        /// What was left for this admission, less than it asks for.
+        left: i64,
+    },
     /// Nothing stands in the way: run it again.
     Retry,
 }
@@ -73,12 +71,8 @@ pub enum Decision {
 pub fn decide(admission: &Admission, found: &FoundRows) -> Decision {
     let landed = found.by_key.filter(|row| row.state == ClaimState::Landed);
     if let Some(row) = landed {
-        return if row.id == admission.claim.id {
-            Decision::Landed
-        } else {
-            let same_payload = row.payload_hash == admission.claim.payload_hash;
-            Decision::LandedElsewhere { same_payload }
-        };
+        let mine = row.id == admission.claim.id;
+        return if mine { Decision::Landed } else { Decision::LandedElsewhere };
     }
     if found.fenced {
         return Decision::Fenced;
@@ -92,7 +86,7 @@ pub fn decide(admission: &Admission, found: &FoundRows) -> Decision {
     } else if !stock.open {
         Decision::NotOpen
     } else if stock.stock < i64::from(admission.claim.quantity) {
-        Decision::Short
+        Decision::Short { left: stock.stock }
     } else {
         Decision::Retry
     }
@@ -103,7 +97,7 @@ mod tests {
     use chrono::DateTime;
 
     use super::*;
-    use crate::{Claim, RequestId, TemplateId, UserId};
+    use crate::{Claim, PayloadHash, RequestId, TemplateId, UserId};
 
     fn admission() -> Admission {
         let claim = Claim {
@@ -119,9 +113,8 @@ mod tests {
         Admission { claim, epoch: Epoch(3), numbers: vec![1, 2] }
     }
 
-    fn row(id: i64, quantity: u32) -> Option<ClaimRow> {
-        let payload_hash = PayloadHash::of_quantity(quantity);
-        Some(ClaimRow { id: ClaimId(id), state: ClaimState::Landed, payload_hash })
+    fn row(id: i64) -> Option<ClaimRow> {
+        Some(ClaimRow { id: ClaimId(id), state: ClaimState::Landed })
     }
 
     fn stock(epoch: i64, open: bool, stock: i64) -> Option<StockRow> {
@@ -131,21 +124,14 @@ mod tests {
     #[test]
     fn the_first_rule_that_fits_decides() {
         let all_wrong = FoundRows {
-            by_key: row(7, 2),
+            by_key: row(7),
             fenced: true,
             number_taken: true,
             stock: stock(4, false, 0),
         };
         let cases = [
             (all_wrong, Decision::Landed),
-            (
-                FoundRows { by_key: row(8, 2), ..all_wrong },
-                Decision::LandedElsewhere { same_payload: true },
-            ),
-            (
-                FoundRows { by_key: row(8, 1), ..all_wrong },
-                Decision::LandedElsewhere { same_payload: false },
-            ),
+            (FoundRows { by_key: row(8), ..all_wrong }, Decision::LandedElsewhere),
             (FoundRows { by_key: None, ..all_wrong }, Decision::Fenced),
             (
                 FoundRows { by_key: None, fenced: false, ..all_wrong },
@@ -156,7 +142,10 @@ mod tests {
                 Decision::NumberTaken,
             ),
             (FoundRows { stock: stock(3, false, 0), ..FoundRows::default() }, Decision::NotOpen),
-            (FoundRows { stock: stock(3, true, 1), ..FoundRows::default() }, Decision::Short),
+            (
+                FoundRows { stock: stock(3, true, 1), ..FoundRows::default() },
+                Decision::Short { left: 1 },
+            ),
             (FoundRows { stock: stock(3, true, 2), ..FoundRows::default() }, Decision::Retry),
             (FoundRows::default(), Decision::NotOpen),
         ];

@@ -2,8 +2,9 @@
 
 use crate::UnknownCode;
 
-/// A right of a key. The later ones include the earlier ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A right of a key. `Admin` includes `Operate`, which includes `Read`. `Redeem` stands alone: a checkout needs no look
+/// at campaigns, and who runs campaigns needs no right to use up a user's coupon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Look at what the merchant has.
     Read,
@@ -11,15 +12,20 @@ pub enum Scope {
     Operate,
     /// Make and withdraw keys.
     Admin,
+    /// Redeem users' coupons of the merchant, and give them back.
+    Redeem,
 }
+
+/// Every scope's bit.
+const ALL_BITS: u8 = 15;
 
 /// The scopes that a key was given: one or more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Scopes(u8);
 
 impl Scope {
-    /// Every scope, the least first.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Operate, Self::Admin];
+    /// Every scope, in the order of their codes.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Operate, Self::Admin, Self::Redeem];
 
     /// The word of the API.
     pub fn word(self) -> &'static str {
@@ -27,6 +33,7 @@ impl Scope {
             Self::Read => "read",
             Self::Operate => "operate",
             Self::Admin => "admin",
+            Self::Redeem => "redeem",
         }
     }
 
@@ -40,6 +47,17 @@ impl Scope {
             Self::Read => 1,
             Self::Operate => 2,
             Self::Admin => 4,
+            Self::Redeem => 8,
+        }
+    }
+
+    /// The scopes that it includes, as bits.
+    fn includes(self) -> u8 {
+        match self {
+            Self::Read => 1,
+            Self::Operate => 1 | 2,
+            Self::Admin => 1 | 2 | 4,
+            Self::Redeem => 8,
         }
     }
 }
@@ -47,7 +65,7 @@ impl Scope {
 impl Scopes {
     /// Every scope.
     pub fn all() -> Self {
-        Self(7)
+        Self(ALL_BITS)
     }
 
     /// These scopes; absent: there are none.
@@ -66,21 +84,21 @@ impl Scopes {
     /// # Errors
     /// A code that this version does not know.
     pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
-        if (1..=7).contains(&code) {
+        if (1..=ALL_BITS).contains(&code) {
             Ok(Self(code))
         } else {
             Err(UnknownCode { what: "scopes", code })
         }
     }
 
-    /// The scopes as they were given, the least first.
+    /// The scopes as they were given, in the order of their codes.
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL.into_iter().filter(move |scope| self.0 & scope.bit() != 0)
     }
 
     /// Whether a key with these may do what needs `needed`.
     pub fn allow(self, needed: Scope) -> bool {
-        self.iter().any(|scope| scope >= needed)
+        self.iter().any(|scope| scope.includes() & needed.bit() != 0)
     }
 }
 
@@ -89,11 +107,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_includes_the_lesser_ones_and_no_greater() {
-        for given in Scope::ALL {
+    fn a_scope_includes_the_lesser_ones_and_no_greater_and_to_redeem_is_a_right_of_its_own() {
+        use Scope::{Admin, Operate, Read, Redeem};
+        let allowed: [(Scope, &[Scope]); 4] = [
+            (Read, &[Read]),
+            (Operate, &[Read, Operate]),
+            (Admin, &[Read, Operate, Admin]),
+            (Redeem, &[Redeem]),
+        ];
+        for (given, allowed) in allowed {
+            let scopes = Scopes::of([given]).unwrap();
             for needed in Scope::ALL {
-                let scopes = Scopes::of([given]).unwrap();
-                assert_eq!(scopes.allow(needed), given >= needed, "{given:?} for {needed:?}");
+                let is_allowed = allowed.contains(&needed);
+                assert_eq!(scopes.allow(needed), is_allowed, "{given:?} for {needed:?}");
             }
         }
         assert!(Scopes::of([]).is_none());
@@ -101,13 +127,13 @@ mod tests {
 
     #[test]
     fn scopes_come_back_from_their_code_as_they_were_given() {
-        for code in 1..=7 {
+        for code in 1..=15 {
             let scopes = Scopes::from_code(code).unwrap();
             assert_eq!(Scopes::of(scopes.iter()), Some(scopes));
             assert_eq!(scopes.code(), code);
         }
         assert_eq!(Scopes::of(Scope::ALL), Some(Scopes::all()));
-        assert!(Scopes::from_code(0).is_err() && Scopes::from_code(8).is_err());
+        assert!(Scopes::from_code(0).is_err() && Scopes::from_code(16).is_err());
         assert!(Scope::ALL.iter().all(|scope| Scope::from_word(scope.word()) == Some(*scope)));
         assert_eq!(Scope::from_word("root"), None);
     }

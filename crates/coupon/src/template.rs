@@ -249,6 +249,8 @@ pub struct Template {
     pub window: Window,
     /// When its coupons can be used.
     pub validity: Validity,
+    /// Whether users may redeem its coupons themselves; otherwise only the shop does, by a key.
+    pub self_redeem: bool,
     /// Where it stands.
     pub state: TemplateState,
     /// Rises by one with every change; derived copies apply what is newer.

@@ -22,7 +22,8 @@ use crate::{ids::Ids, metric};
 const ALONE_TRIES_MAX: u32 = 8;
 
 /// How often a group is tried whole against deadlocks and lock waits. Then it is halved, so that one
-/// row which somebody holds for long keeps only its own admissions waiting.
+/// claim's row which somebody holds for long keeps only its own admissions waiting. A stock row that is held
+/// sets all its template's admissions aside at once.
 const WHOLE_TRIES_MAX: u32 = 4;
 
 /// How long a batch waits after a deadlock or a lock wait; the other transaction needs a flush or two.
@@ -34,7 +35,7 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Why a landing is run again, as its metric's label.
-pub(crate) const RETRIES: [&str; 4] = ["refused", "conflict", "coupon_id", "error"];
+pub(crate) const RETRIES: [&str; 5] = ["refused", "conflict", "set_aside", "coupon_id", "error"];
 
 /// What became of one admission.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub enum RunError {
 /// Admissions to land, each with a tag of the caller's, and what became of those done with.
 pub struct Batch<T> {
     done: Vec<(T, Outcome)>,
+    /// Those of templates whose stock row somebody holds: to be landed apart from others.
+    aside: Vec<(T, Landing)>,
     /// Groups still to be tried, each as one transaction.
     groups: Vec<Group<T>>,
     points: FailPoints,
@@ -90,7 +93,8 @@ impl<T> Group<T> {
 impl<T> Batch<T> {
     /// A batch of `jobs`, at most 1,000 coupons.
     pub fn new(jobs: Vec<(T, Landing)>) -> Self {
-        Self { done: Vec::new(), groups: vec![Group::new(jobs)], points: FailPoints::default() }
+        let (done, aside) = (Vec::new(), Vec::new());
+        Self { done, aside, groups: vec![Group::new(jobs)], points: FailPoints::default() }
     }
 
     /// The batch with fail points `landing.before_begin`, those of [`landing::land_by_way_of`],
@@ -100,7 +104,7 @@ impl<T> Batch<T> {
         Self { points, ..self }
     }
 
-    /// Runs until every admission has its outcome, in the order in which they were decided.
+    /// Runs until every admission has its outcome, in the order in which they were decided, or is set aside.
     ///
     /// # Errors
     /// The connection failed: call again with another one. Nothing is lost by it: landing is
@@ -125,9 +129,9 @@ impl<T> Batch<T> {
         std::mem::take(&mut self.done)
     }
 
-    /// Every admission not yet decided, for a caller that gives up.
-    pub fn into_rest(self) -> impl Iterator<Item = T> {
-        self.groups.into_iter().flat_map(|group| group.jobs.into_iter().map(|(tag, _)| tag))
+    /// The admissions that were set aside; empty afterwards.
+    pub fn take_aside(&mut self) -> Vec<(T, Landing)> {
+        std::mem::take(&mut self.aside)
     }
 
     /// One attempt. What is decided leaves the group; what remains is to be tried again.
@@ -161,7 +165,11 @@ impl<T> Batch<T> {
             Err(error) if error.is_conflict() => {
                 count_retry("conflict");
                 group.conflicts += 1;
-                tokio::time::sleep(CONFLICT_PAUSE).await;
+                if error.is_lock_wait() {
+                    self.set_aside(group, connection).await?;
+                } else {
+                    tokio::time::sleep(CONFLICT_PAUSE).await;
+                }
             }
             Err(error) if error.is_unavailable() => return Err(error.into()),
             Err(error) => {
@@ -170,6 +178,27 @@ impl<T> Batch<T> {
                 count_retry("error");
             }
         }
+        Ok(())
+    }
+
+    /// Takes out of the group what is of templates whose stock row somebody holds still.
+    async fn set_aside(
+        &mut self,
+        group: &mut Group<T>,
+        connection: &mut MySqlConnection,
+    ) -> Result<(), RunError> {
+        let templates = group.jobs.iter().map(|(_, landing)| landing.landed.template_id).collect();
+        let held = timeout(SILENCE_MAX, landing::held(connection, &templates)).await??;
+        if held.is_empty() {
+            return Ok(());
+        }
+        count_retry("set_aside");
+        let is_held = |(_, landing): &(T, Landing)| held.contains(&landing.landed.template_id);
+        let (aside, rest) = group.jobs.drain(..).partition(is_held);
+        group.jobs = rest;
+        group.tries = 0;
+        group.conflicts = 0;
+        self.aside.extend(aside);
         Ok(())
     }
 
@@ -270,7 +299,7 @@ impl<'a> Ahead<'a> {
     fn must_land_before(&self, landing: &Landing, decision: Decision) -> bool {
         let claim = &landing.admission.claim;
         let key = (claim.template_id, claim.user_id, &claim.request_id);
-        let undecided = matches!(decision, Decision::Short | Decision::Retry);
+        let undecided = matches!(decision, Decision::Short { .. } | Decision::Retry);
         self.keys.contains(&key)
             || undecided && numbers(landing).any(|number| self.numbers.contains(&number))
     }

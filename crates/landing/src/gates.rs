@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use coupon::{Epoch, Template, TemplateId, TemplateState};
 use mysql_store::{MySqlPool, connect, stock};
 use redis_gate::{Gate, Phase};
-use runtime::FailPoints;
+use runtime::{Backoff, FailPoints};
 use tokio::sync::{Mutex, MutexGuard, Notify, mpsc};
 use tracing::debug;
 
@@ -35,6 +35,10 @@ const SHOW_LOOK: Duration = Duration::from_millis(20);
 /// one answers as being loaded.
 pub const MEND_MAX: Duration = Duration::from_secs(3);
 
+/// How long a gate whose rebuild failed is left alone, from the first failure to the many: each try raises the epoch and
+/// gives up what was admitted under the one before.
+const REBUILD_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
 /// Requests that may wait; more are of no use, since one look covers all templates.
 pub(crate) const REQUESTS_MAX: usize = 1024;
 
@@ -53,6 +57,8 @@ pub struct Gates {
     /// Held while a gate is looked at and rebuilt: the keeper does not begin anew what a publish has
     /// just loaded.
     rebuilding: Arc<Mutex<()>>,
+    /// Gates whose rebuild failed here, and when they are tried again.
+    failed: Arc<Lock<HashMap<TemplateId, (Backoff, Instant)>>>,
 }
 
 /// Why a gate is to be looked at.
@@ -85,6 +91,7 @@ impl Gates {
             requests,
             looked: Arc::default(),
             rebuilding: Arc::default(),
+            failed: Arc::default(),
         };
         (gates.clone(), Keeper::new(gates, queue))
     }
@@ -243,13 +250,30 @@ impl Gates {
         self.looked.notify_waiters();
     }
 
-    /// Rebuilds the gate, unless another process is at it, and learns its epoch.
+    /// Rebuilds the gate, unless another process is at it or it failed a moment ago, and learns its epoch.
     pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
-        let rebuilt = rebuild(&self.pool, &self.gate, template, &self.holder, &self.points).await?;
-        if let Rebuilt::Open(epoch) = rebuilt {
-            self.learn(template, epoch);
+        let resting = {
+            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get(&template).is_some_and(|(_, again)| Instant::now() < *again)
+        };
+        if resting {
+            return Ok(());
         }
-        Ok(())
+        let rebuilt = rebuild(&self.pool, &self.gate, template, &self.holder, &self.points).await;
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        match &rebuilt {
+            Ok(Rebuilt::Open(epoch)) => {
+                failed.remove(&template);
+                self.learn(template, *epoch);
+            }
+            Ok(_) => {}
+            Err(_) => {
+                let first = || (Backoff::new(REBUILD_AGAIN.0, REBUILD_AGAIN.1), Instant::now());
+                let (backoff, again) = failed.entry(template).or_insert_with(first);
+                *again = Instant::now() + backoff.next_wait();
+            }
+        }
+        rebuilt.map(|_| ())
     }
 
     fn request(&self, request: Request) {

@@ -1,23 +1,27 @@
 //! Ids: 64-bit snowflakes made under a worker number that is leased in MySQL.
 //!
 //! Before each id the lease's end is compared with the monotonic clock, so a process that was stopped
-//! and continued makes none under a number that another may hold by now.
+//! and continued makes none under a number that another may hold by now. A process that started by a clock which is
+//! corrected later goes on from the corrected time.
 
 use std::{
     sync::{PoisonError, RwLock},
     time::{Duration, Instant},
 };
 
+use chrono::{DateTime, Utc};
 use coupon::{ApiKeyId, AuditId, ClaimId, CouponId, MerchantId, TemplateId};
 use ferroid::{
     generator::{AtomicSnowflakeGenerator, Poll},
     id::SnowflakeTwitterId,
-    time::{MonotonicClock, TWITTER_EPOCH, TimeSource},
+    time::TWITTER_EPOCH,
 };
-use mysql_store::{MySqlConnection, MySqlPool, StoreError, connect, worker_lease};
+use mysql_store::{MySqlConnection, MySqlPool, StoreError, connect, settings, worker_lease};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
+
+use crate::id_clock::IdClock;
 
 /// How long a worker number is leased: several renewals may fail before ids stop.
 const LEASE: Duration = Duration::from_secs(30);
@@ -31,6 +35,9 @@ const LEASE_MARGIN: Duration = Duration::from_secs(5);
 /// How far the ids of a number's earlier holder may lie ahead for this process to wait for its own clock.
 /// Half of a lease, so that time is left to use it.
 const WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// How far the ids' clock may be behind before it is corrected: clocks kept by NTP are within milliseconds.
+const BEHIND_MAX: Duration = Duration::from_secs(1);
 
 /// No id can be made now.
 #[derive(Debug, Error)]
@@ -54,13 +61,14 @@ pub enum IdError {
 pub struct Ids {
     pool: MySqlPool,
     holder: String,
+    clock: IdClock,
     leased: RwLock<Leased>,
 }
 
 struct Leased {
     worker: u16,
     until: Instant,
-    generator: AtomicSnowflakeGenerator<SnowflakeTwitterId, MonotonicClock<1>>,
+    generator: AtomicSnowflakeGenerator<SnowflakeTwitterId, IdClock>,
 }
 
 impl Ids {
@@ -69,9 +77,10 @@ impl Ids {
     /// # Errors
     /// MySQL cannot be reached, or all numbers are taken: then the process must not start.
     pub async fn lease(pool: MySqlPool, holder: &str) -> Result<Self, IdError> {
-        let leased = take(&pool, holder).await?;
+        let clock = IdClock::new();
+        let leased = take(&pool, holder, &clock).await?;
         info!(ids.worker = leased.worker, "leased a worker number");
-        Ok(Self { pool, holder: holder.to_owned(), leased: RwLock::new(leased) })
+        Ok(Self { pool, holder: holder.to_owned(), clock, leased: RwLock::new(leased) })
     }
 
     /// A claim's id.
@@ -137,38 +146,66 @@ impl Ids {
         }
     }
 
-    /// Renews the lease until `stop`, then gives it back; takes another number when it is lost.
-    pub async fn keep(&self, stop: CancellationToken) {
+    /// Renews the lease until `stop`, then gives it back; takes another number when it is lost. `now` is the
+    /// process's wall clock, which may be corrected while it runs.
+    pub async fn keep(&self, now: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(RENEW_EVERY)).await.is_some() {
-            if let Err(error) = self.renew().await {
-                warn!(error = %error, "the worker number could not be renewed");
+            if let Err(error) = self.renew(now()).await {
+                warn!(error = runtime::report(&error), "the worker number could not be renewed");
             }
         }
         let (worker, _) = self.held();
         self.leased.write().unwrap_or_else(PoisonError::into_inner).until = Instant::now();
         if let Ok(mut connection) = connect::acquire(&self.pool).await {
-            let last = id_clock_ms();
+            let last = self.clock.ms();
             let released = worker_lease::release(&mut connection, worker, &self.holder, last);
             drop(connect::within(released).await);
         }
     }
 
-    async fn renew(&self) -> Result<(), IdError> {
+    /// Renews the lease, and corrects the ids' clock if it is behind `now`.
+    ///
+    /// # Errors
+    /// MySQL failed, or no worker number is free.
+    pub async fn renew(&self, now: DateTime<Utc>) -> Result<(), IdError> {
         let (worker, until) = self.held();
         let asked = Instant::now();
         if asked < until {
             let mut connection = connect::acquire(&self.pool).await?;
-            if record(&mut connection, worker, &self.holder).await? {
+            let behind = self.behind(&mut connection, now).await?;
+            let from = self.clock.ms() + millis(behind);
+            if record(&mut connection, worker, &self.holder, from).await? {
+                if !behind.is_zero() {
+                    warn!(behind_s = behind.as_secs(), "the ids' clock follows a corrected clock");
+                    self.clock.go_on_from(from);
+                }
                 let mut leased = self.leased.write().unwrap_or_else(PoisonError::into_inner);
                 leased.until = asked + LEASE - LEASE_MARGIN;
                 return Ok(());
             }
         }
         error!(ids.worker = worker, "lost the worker number");
-        let fresh = take(&self.pool, &self.holder).await?;
+        let fresh = take(&self.pool, &self.holder, &self.clock).await?;
         info!(ids.worker = fresh.worker, "leased another worker number");
         *self.leased.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
+    }
+
+    /// How far ids are behind the time on which this machine and MySQL agree; zero: not worth a correction. A clock
+    /// that is alone ahead moves nothing: an id from the future could not be taken back.
+    async fn behind(
+        &self,
+        connection: &mut MySqlConnection,
+        now: DateTime<Utc>,
+    ) -> Result<Duration, StoreError> {
+        let ids = self.clock.ms();
+        if now.timestamp_millis() - ids <= millis(BEHIND_MAX) {
+            return Ok(Duration::ZERO);
+        }
+        let servers = connect::within(settings::server_time(connection)).await?;
+        let agreed = now.min(servers).timestamp_millis();
+        let behind = Duration::from_millis((agreed - ids).max(0).unsigned_abs());
+        Ok(if behind > BEHIND_MAX { behind } else { Duration::ZERO })
     }
 
     fn held(&self) -> (u16, Instant) {
@@ -177,50 +214,50 @@ impl Ids {
     }
 }
 
-async fn take(pool: &MySqlPool, holder: &str) -> Result<Leased, IdError> {
+async fn take(pool: &MySqlPool, holder: &str, clock: &IdClock) -> Result<Leased, IdError> {
     let mut connection = connect::acquire(pool).await?;
     let asked = Instant::now();
-    let reach_ms = id_clock_ms() + millis(WAIT_MAX);
+    let reach_ms = clock.ms() + millis(WAIT_MAX);
     let lease = connect::within(worker_lease::take(&mut connection, holder, LEASE, reach_ms));
     let lease = lease.await?.ok_or(IdError::NoWorker)?;
     // An earlier holder that crashed may have made ids up to the end of its lease; one that ended in
     // order, up to its end. A clock behind that waits.
-    while id_clock_ms() <= lease.last_ms {
+    while clock.ms() <= lease.last_ms {
         tokio::time::sleep(Duration::from_millis(1)).await;
         if asked.elapsed() >= LEASE - LEASE_MARGIN {
             return Err(IdError::LeaseLost);
         }
     }
     // Before the first id: this process may end before it ever renews.
-    if !record(&mut connection, lease.worker, holder).await? {
+    if !record(&mut connection, lease.worker, holder, clock.ms()).await? {
         return Err(IdError::LeaseLost);
     }
-    let clock = MonotonicClock::<1>::with_epoch(TWITTER_EPOCH);
     Ok(Leased {
         worker: lease.worker,
         until: asked + LEASE - LEASE_MARGIN,
-        generator: AtomicSnowflakeGenerator::new(u64::from(lease.worker), clock),
+        generator: AtomicSnowflakeGenerator::new(u64::from(lease.worker), clock.clone()),
     })
 }
 
-/// Renews the lease, and records that ids of its whole time may be made. Answers whether `holder` has
-/// it still.
+/// Renews the lease, and records that ids of its whole time from `from_ms` on may be made. Answers whether `holder`
+/// has it still.
 async fn record(
     connection: &mut MySqlConnection,
     worker: u16,
     holder: &str,
+    from_ms: i64,
 ) -> Result<bool, StoreError> {
-    let last_ms = id_clock_ms() + millis(LEASE);
+    let last_ms = from_ms + millis(LEASE);
     connect::within(worker_lease::renew(connection, worker, holder, LEASE, last_ms)).await
+}
+
+/// When an id was made, by the clock of the process that made it.
+pub(crate) fn made_at(id: i64) -> DateTime<Utc> {
+    // The layout: 41 bits of milliseconds above 22 of worker and sequence.
+    let ms = (id.cast_unsigned() >> 22) + u64::try_from(TWITTER_EPOCH.as_millis()).unwrap_or(0);
+    DateTime::from_timestamp_millis(ms.cast_signed()).unwrap_or_default()
 }
 
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// The clock that ids are made by, in milliseconds since 1970: the wall clock at the process's start,
-/// and monotonic from then on.
-fn id_clock_ms() -> i64 {
-    let ms: u64 = MonotonicClock::<1>::default().current_millis();
-    ms.cast_signed()
 }

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 use crate::{
     gates::{Gates, REQUESTS_MAX, Request},
-    movements,
+    metric, movements,
     rebuild::RebuildError,
     resolver::{GRACE, Resolver},
 };
@@ -54,6 +54,20 @@ pub struct Keeper {
     unwanted: HashMap<TemplateId, Unwanted>,
     /// When Redis was last walked through.
     walked: Option<Instant>,
+    /// What the open gates had at the look before.
+    accounts: HashMap<TemplateId, Account>,
+    /// Coupons that the gates lack for certain, as of this look.
+    missing: i64,
+}
+
+/// A gate's side of the conservation identity, at one moment.
+struct Account {
+    epoch: Epoch,
+    movement: i64,
+    /// What it had left.
+    stock: i64,
+    /// The most that its admissions in flight may still take from MySQL.
+    in_flight: i64,
 }
 
 /// A gate that is not wanted any more, as far as this process knows.
@@ -65,8 +79,16 @@ enum Unwanted {
 
 impl Keeper {
     pub(crate) fn new(gates: Gates, queue: mpsc::Receiver<Request>) -> Self {
-        let (requests, unwanted) = (Vec::new(), HashMap::new());
-        Self { unload_after: UNLOAD_AFTER, gates, queue, requests, unwanted, walked: None }
+        Self {
+            unload_after: UNLOAD_AFTER,
+            gates,
+            queue,
+            requests: Vec::new(),
+            unwanted: HashMap::new(),
+            walked: None,
+            accounts: HashMap::new(),
+            missing: 0,
+        }
     }
 
     /// Looks until `stop`.
@@ -86,6 +108,11 @@ impl Keeper {
         }
     }
 
+    /// Coupons of MySQL's stock that the open gates lacked for certain at the last look.
+    pub fn missing(&self) -> i64 {
+        self.missing
+    }
+
     /// Looks at every gate once.
     ///
     /// # Errors
@@ -99,11 +126,16 @@ impl Keeper {
         let watched = watched.await?;
         let ids: HashSet<TemplateId> = watched.iter().map(|one| one.template.id).collect();
         self.unwanted.retain(|id, _| ids.contains(id));
+        self.accounts.retain(|id, _| ids.contains(id));
+        self.missing = 0;
         for watched in watched {
             let id = watched.template.id;
             let looked = if self.gates.wants(&watched.template, now) {
                 self.unwanted.remove(&id);
-                self.keep(&watched).await
+                match self.keep(&watched).await {
+                    Ok(()) => self.audit(&watched).await,
+                    failed => failed,
+                }
             } else {
                 self.unload(&watched.template, now).await
             };
@@ -111,8 +143,13 @@ impl Keeper {
                 warn!(template.id = %id, error = %error, cause = ?error, "a gate is not kept");
             }
         }
+        metrics::gauge!(metric::MISSING_STOCK).set(self.missing as f64);
         if self.walked.is_none_or(|walked| walked.elapsed() >= STRAYS_EVERY) {
             self.unload_strays(&ids, now).await?;
+            let keys = self.gates.gate().remove_stale().await?;
+            if keys > 0 {
+                info!(keys, "removed what older epochs of gates had left behind");
+            }
             self.walked = Some(Instant::now());
         }
         Ok(())
@@ -173,6 +210,31 @@ impl Keeper {
         if meta.movement < stock.movement {
             let mut connection = connect::acquire(self.gates.pool()).await?;
             movements::catch_up(&mut connection, self.gates.gate(), template.id).await?;
+        }
+        Ok(())
+    }
+
+    /// The slow audit of the conservation identity, for a gate that holds too little: what it lacks is never sold. Its
+    /// account at the look before is compared with MySQL's stock now. In between MySQL's stock only falls, except by
+    /// movements, so where it is still above all that the gate had left or in flight, the rest is missing for certain.
+    async fn audit(&mut self, watched: &Watched) -> Result<(), RebuildError> {
+        let (template, stock) = (&watched.template, &watched.stock);
+        if let Some(before) = self.accounts.remove(&template.id)
+            && (before.epoch, before.movement) == (stock.epoch, stock.movement)
+        {
+            let missing = stock.stock - before.stock - before.in_flight;
+            if missing > 0 {
+                warn!(template.id = %template.id, missing, "a gate holds less than MySQL: it will not sell all");
+                self.missing += missing;
+            }
+        }
+        let account = self.gates.gate().account(template.id, stock.epoch).await?;
+        // With as much as MySQL has it lacks nothing.
+        if let Some((meta, in_flight)) = account.filter(|(meta, _)| meta.stock < stock.stock) {
+            let most = i64::try_from(in_flight).unwrap_or(i64::MAX);
+            let in_flight = most.saturating_mul(template.max_per_claim.into());
+            let Meta { epoch, movement, stock, .. } = meta;
+            self.accounts.insert(template.id, Account { epoch, movement, stock, in_flight });
         }
         Ok(())
     }

@@ -2,31 +2,33 @@
 //!
 //! While one transaction is in flight the next admissions queue up and go together, so batches grow
 //! with the load and add no delay without it. A lander that loses MySQL keeps its batch and tries on;
-//! its queue is bounded by the claims that may be under way.
+//! its queue is bounded by the claims that may be under way. A template whose stock row somebody holds is
+//! landed aside, on a connection of its own, so that the lander's other templates go on.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use coupon::{Admission, LandedClaim, LandedCoupon, Template};
+use coupon::{Admission, LandedClaim, LandedCoupon, Template, TemplateId};
 use mysql_store::{MySqlConnection, connect, landing::Landing};
-use runtime::FailPoints;
+use runtime::{Backoff, FailPoints};
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::{
+    aside::{self, Aside},
     batch::{Batch, Outcome},
     ids::{IdError, Ids},
     metric,
 };
 
 /// Lander workers of one process. Two transactions taking turns keep the disk busy (65,000 claims/s
-/// against 42,000 for one, measured); templates are shared out among them by id.
+/// against 42,000 for one, measured); templates are shared out among them by a hash of their ids.
 pub const LANDERS: usize = 2;
 
 /// Coupons in one transaction: ten times what is needed to be limited by something else than the
@@ -49,17 +51,36 @@ pub struct Landers {
     ids: Arc<Ids>,
 }
 
-struct Job {
-    landing: Landing,
+/// An admission to land, and where its outcome is waited for.
+pub(crate) struct Job {
+    pub(crate) landing: Landing,
     answer: oneshot::Sender<Outcome>,
+}
+
+impl Job {
+    pub(crate) fn template(&self) -> TemplateId {
+        self.landing.landed.template_id
+    }
+
+    fn coupons(&self) -> usize {
+        self.landing.landed.coupons.len()
+    }
 }
 
 /// One lander: [`Lander::run`] is its loop.
 pub struct Lander {
+    queue: mpsc::Receiver<Job>,
+    link: Link,
+}
+
+/// How a lander reaches MySQL. A clone has a schedule of waits of its own.
+#[derive(Clone)]
+pub(crate) struct Link {
     database_url: String,
     ids: Arc<Ids>,
-    queue: mpsc::Receiver<Job>,
     points: FailPoints,
+    /// Between attempts at a server that cannot be reached or takes no writes.
+    backoff: Backoff,
 }
 
 /// Makes `count` landers whose queues hold `queued_max` admissions each.
@@ -73,9 +94,10 @@ pub fn landers(
     let (queues, workers) = (0..count)
         .map(|_| {
             let (sender, queue) = mpsc::channel(queued_max);
-            let database_url = database_url.to_owned();
             let (ids, points) = (Arc::clone(ids), points.clone());
-            (sender, Lander { database_url, ids, queue, points })
+            let backoff = Backoff::new(RECONNECT.0, RECONNECT.1);
+            let link = Link { database_url: database_url.to_owned(), ids, points, backoff };
+            (sender, Lander { queue, link })
         })
         .unzip();
     (Landers { queues, ids: Arc::clone(ids) }, workers)
@@ -95,9 +117,8 @@ impl Landers {
         let landed = self.answer_if_landed(template, &admission)?;
         let (merchant_id, terms) = (template.merchant_id, template.version);
         let landing = Landing { admission, merchant_id, terms, landed };
-        let share = template.id.0.unsigned_abs() % self.queues.len() as u64;
         let (answer, outcome) = oneshot::channel();
-        let queue = &self.queues[usize::try_from(share).unwrap_or(0)];
+        let queue = &self.queues[share_of(template.id, self.queues.len())];
         if queue.send(Job { landing, answer }).await.is_err() {
             return Ok(None);
         }
@@ -106,7 +127,8 @@ impl Landers {
 
     /// Admissions that wait for the next transaction.
     pub(crate) fn queued(&self) -> usize {
-        self.queues.iter().map(|queue| queue.max_capacity() - queue.capacity()).sum()
+        let queued = self.queues.iter().map(|queue| queue.max_capacity() - queue.capacity());
+        queued.sum::<usize>() + aside::waiting()
     }
 
     fn answer_if_landed(
@@ -137,38 +159,48 @@ impl Landers {
 }
 
 impl Lander {
-    /// Lands what is queued until the queue's senders are gone, or `stop`: then what is left is
-    /// abandoned to the resolver.
-    pub async fn run(mut self, stop: CancellationToken) {
-        let Some(mut connection) = stop.run_until_cancelled(self.connect()).await else { return };
+    /// Lands what is queued until the queue's senders are gone and everything has its outcome. What is cut off is ended
+    /// by the resolver.
+    pub async fn run(mut self) {
+        let (parked, aside) = Aside::new(self.link.clone());
+        // Ends when the last of what was set aside has landed.
+        let landing_aside = AbortOnDropHandle::new(tokio::spawn(aside.run()));
+        let mut connection = self.link.connect().await;
         let mut jobs = Vec::new();
         loop {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
                 received = self.queue.recv_many(&mut jobs, BATCH_COUPONS_MAX) => {
-                    if received == 0 { return }
+                    if received == 0 { break }
                 }
                 () = tokio::time::sleep(PING_EVERY) => {
                     if !answers(&mut connection).await {
-                        connection = self.connect().await;
+                        connection = self.link.connect().await;
                     }
                     continue;
                 }
             }
+            jobs = parked.keep_apart(jobs);
             while !jobs.is_empty() {
                 let batch = take_batch(&mut jobs);
-                let done = stop.run_until_cancelled(self.land_batch(batch, &mut connection)).await;
-                if done.is_none() {
-                    return;
-                }
+                let aside = self.link.land(batch, &mut connection).await;
+                parked.set_aside(aside);
             }
         }
+        drop(parked);
+        drop(landing_aside.await);
     }
+}
 
-    async fn land_batch(&self, jobs: Vec<Job>, connection: &mut MySqlConnection) {
+impl Link {
+    /// Lands a batch, however long MySQL is away. Answers what must be landed apart from others.
+    pub(crate) async fn land(
+        &mut self,
+        jobs: Vec<Job>,
+        connection: &mut MySqlConnection,
+    ) -> Vec<Job> {
         let started = Instant::now();
-        let coupons: usize = jobs.iter().map(|job| job.landing.landed.coupons.len()).sum();
+        let coupons: usize = jobs.iter().map(Job::coupons).sum();
         metrics::histogram!(metric::BATCH_SIZE).record(coupons as f64);
         let jobs = jobs.into_iter().map(|job| (job.answer, job.landing)).collect();
         let mut batch = Batch::new(jobs).with_fail_points(self.points.clone());
@@ -181,17 +213,22 @@ impl Lander {
             match ran {
                 Ok(()) => break,
                 Err(error) => {
-                    warn!(error = %error, cause = ?error, "a lander lost MySQL; it keeps its batch");
+                    let error = runtime::report(&error);
+                    warn!(error, "a lander lost MySQL; it keeps its batch");
+                    // Also where connecting succeeds: a server that takes no writes would else be asked as fast as it
+                    // answers, and another one may be the primary by now.
+                    self.backoff.wait().await;
                     *connection = self.connect().await;
                 }
             }
         }
+        self.backoff.reset();
         metrics::histogram!(metric::BATCH_SECONDS).record(started.elapsed().as_secs_f64());
+        batch.take_aside().into_iter().map(|(answer, landing)| Job { landing, answer }).collect()
     }
 
     /// Connects, however long it takes.
-    async fn connect(&self) -> MySqlConnection {
-        let (mut wait, longest) = RECONNECT;
+    pub(crate) async fn connect(&mut self) -> MySqlConnection {
         loop {
             match timeout(CONNECT_MAX, connect::lander(&self.database_url)).await {
                 Ok(Ok(connection)) => {
@@ -199,12 +236,11 @@ impl Lander {
                     return connection;
                 }
                 Ok(Err(error)) => {
-                    warn!(error = %error, cause = ?error, "a lander cannot connect");
+                    warn!(error = runtime::report(&error), "a lander cannot connect");
                 }
                 Err(_) => warn!("a lander cannot connect: MySQL is silent"),
             }
-            tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-            wait = (wait * 2).min(longest);
+            self.backoff.wait().await;
         }
     }
 }
@@ -213,15 +249,37 @@ async fn answers(connection: &mut MySqlConnection) -> bool {
     matches!(timeout(CONNECT_MAX, connect::ping(connection)).await, Ok(Ok(())))
 }
 
+/// Which of `shares` a template is landed by. The low bits of ids are a count within their millisecond and nearly
+/// always 0, so ids are mixed first: a multiplication by 2^64 divided by the golden ratio carries every bit upwards.
+fn share_of(template: TemplateId, shares: usize) -> usize {
+    let mixed = template.0.cast_unsigned().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    usize::try_from(mixed).unwrap_or(0) % shares
+}
+
 /// Takes jobs from the front as long as their coupons fit one batch; at least one.
-fn take_batch(jobs: &mut Vec<Job>) -> Vec<Job> {
+pub(crate) fn take_batch(jobs: &mut Vec<Job>) -> Vec<Job> {
     let mut coupons = 0;
     let fitting = jobs
         .iter()
         .take_while(|job| {
-            coupons += job.landing.landed.coupons.len();
+            coupons += job.coupons();
             coupons <= BATCH_COUPONS_MAX
         })
         .count();
     jobs.drain(..fitting.max(1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_whose_low_bits_are_all_zero_are_shared_out_evenly() {
+        let ids = (0..1_000).map(|ms| TemplateId((2_123_985_067_360_387_072 >> 22 | ms) << 22));
+        let mut shares = [0; 4];
+        for id in ids {
+            shares[share_of(id, 4)] += 1;
+        }
+        assert!(shares.iter().all(|share| (200..=300).contains(share)), "{shares:?}");
+    }
 }

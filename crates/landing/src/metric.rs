@@ -24,6 +24,8 @@ pub const RESOLVED: &str = "coupon_resolver_actions_total";
 pub const IN_FLIGHT_OLDEST: &str = "coupon_in_flight_oldest_seconds";
 /// Gauge: admissions in flight for more than a minute.
 pub const STUCK: &str = "coupon_in_flight_stuck";
+/// Gauge: coupons of MySQL's stock that no gate has to give, as this process's keeper sees it.
+pub const MISSING_STOCK: &str = "coupon_gate_missing_stock";
 /// Counter by `result`: gate rebuilds.
 pub const REBUILDS: &str = "coupon_gate_rebuilds_total";
 /// Histogram: a gate rebuild, from its bump to its opening.
@@ -51,6 +53,7 @@ pub fn describe() {
         (SETTLING_QUEUE, "landed admissions of which the gate has not been told"),
         (IN_FLIGHT_OLDEST, "age of the oldest admission in flight for longer than 10 s, 0: none"),
         (STUCK, "admissions in flight for more than a minute"),
+        (MISSING_STOCK, "coupons of MySQL's stock that the gates do not hold"),
     ] {
         metrics::describe_gauge!(name, text);
     }

@@ -1,7 +1,8 @@
 //! The rebuild of a gate: one primitive, a new epoch, for a gate that is lost, wrong or in doubt.
 //!
 //! 1. MySQL's epoch rises: no older admission can land any more.
-//! 2. `begin.lua` makes the gate loading(E), unless it knows E or a later one.
+//! 2. `begin.lua` makes the gate loading(E), unless it knows E or a later one. From then on nobody reads an older
+//!    epoch, and its keys go at once: the memory of a gate holds it once, not twice.
 //! 3. Stock, last movement and taken numbers are read, unless MySQL's epoch is no longer E; `load.lua`
 //!    writes only while the gate is exactly loading(E).
 //! 4. `open.lua` opens only from exactly loading(E); a state that came meanwhile stays if it is newer,
@@ -17,7 +18,7 @@ use std::{
 use coupon::{Epoch, TemplateId, UserId};
 use mysql_store::{MySqlConnection, MySqlPool, StoreError, connect, lease, stock, template};
 use redis_gate::{Gate, GateError, LOAD_USERS_MAX, OpenFacts};
-use runtime::FailPoints;
+use runtime::{Backoff, FailPoints};
 use thiserror::Error;
 use tracing::info;
 
@@ -25,6 +26,11 @@ use crate::{metric, movements};
 
 /// How long the lease lasts that keeps others from the same rebuild; renewed with every chunk.
 const LEASE: Duration = Duration::from_secs(5);
+
+/// How long a load waits for memory that Redis is still freeing of the older epoch, and its pauses. Freeing a million
+/// entries takes Redis about a second.
+const MEMORY_MAX: Duration = Duration::from_secs(5);
+const MEMORY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// How a rebuild ended, as its metric's label.
 pub(crate) const RESULTS: [&str; 3] = ["open", "left", "failed"];
@@ -58,7 +64,7 @@ pub enum RebuildError {
 }
 
 /// Rebuilds the gate of `template` on behalf of `holder`, unless another process is at it. The fail points
-/// are `rebuild.before_begin`, `rebuild.before_read` and `rebuild.before_open`.
+/// are `rebuild.before_epoch` (inside the transaction), `rebuild.before_begin`, `rebuild.before_read` and `rebuild.before_open`.
 ///
 /// # Errors
 /// MySQL or the gate failed.
@@ -75,7 +81,13 @@ pub async fn rebuild(
     if !connect::within(lease::take(&mut connection, &name, holder, LEASE)).await? {
         return Ok(Rebuilt::Elsewhere);
     }
-    let rebuilt = run(&mut connection, gate, template, (&name, holder), points).await;
+    let rebuilt = match raise_epoch(pool, template, points).await {
+        Ok(Some(epoch)) => {
+            run(&mut connection, gate, (template, epoch), (&name, holder), points).await
+        }
+        Ok(None) => Ok(Rebuilt::NoTemplate),
+        Err(error) => Err(error),
+    };
     // A connection that failed is used no more; the lease lapses.
     if !matches!(rebuilt, Err(RebuildError::Store(_))) {
         connect::within(lease::release(&mut connection, &name, holder)).await?;
@@ -94,16 +106,29 @@ pub async fn rebuild(
     rebuilt
 }
 
+/// Raises MySQL's epoch; absent: there is no such template.
+async fn raise_epoch(
+    pool: &MySqlPool,
+    template: TemplateId,
+    points: &FailPoints,
+) -> Result<Option<Epoch>, RebuildError> {
+    connect::within(async {
+        let mut transaction = connect::begin(pool).await?;
+        let epoch = stock::next_epoch(&mut transaction, template).await?;
+        points.reach("rebuild.before_epoch").await?;
+        connect::commit(transaction).await?;
+        Ok(epoch)
+    })
+    .await
+}
+
 async fn run(
     connection: &mut MySqlConnection,
     gate: &Gate,
-    template_id: TemplateId,
+    (template_id, epoch): (TemplateId, Epoch),
     lease: (&str, &str),
     points: &FailPoints,
 ) -> Result<Rebuilt, RebuildError> {
-    let Some(epoch) = connect::within(stock::next_epoch(connection, template_id)).await? else {
-        return Ok(Rebuilt::NoTemplate);
-    };
     points.reach("rebuild.before_begin").await?;
     if !gate.begin(template_id, epoch).await? {
         return Ok(Rebuilt::Overtaken);
@@ -117,8 +142,16 @@ async fn run(
         return Ok(Rebuilt::Overtaken);
     }
     // Without a limit there are no numbers to load: every refusal looks in MySQL instead.
-    if template.per_user_limit > 0 && !load(connection, gate, template_id, epoch, lease).await? {
-        return Ok(Rebuilt::Overtaken);
+    if template.per_user_limit > 0 {
+        match load(connection, gate, template_id, epoch, lease).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(Rebuilt::Overtaken),
+            Err(error) => {
+                // What cannot be finished must not stay in the way of the next try. If Redis is away, that one removes it.
+                drop(gate.discard(template_id, epoch).await);
+                return Err(error);
+            }
+        }
     }
     let facts = OpenFacts {
         version: template.version,
@@ -169,9 +202,18 @@ async fn load_page(
     epoch: Epoch,
     users: &[(UserId, Vec<u8>)],
 ) -> Result<bool, GateError> {
+    let started = Instant::now();
+    let mut backoff = Backoff::new(MEMORY_PAUSE.0, MEMORY_PAUSE.1);
     for chunk in users.chunks(LOAD_USERS_MAX) {
-        if !gate.load(template, epoch, chunk).await? {
-            return Ok(false);
+        loop {
+            match gate.load(template, epoch, chunk).await {
+                Ok(true) => break,
+                Ok(false) => return Ok(false),
+                Err(error) if error.is_out_of_memory() && started.elapsed() < MEMORY_MAX => {
+                    backoff.wait().await;
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(true)

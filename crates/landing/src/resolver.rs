@@ -25,8 +25,11 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// How often the resolver looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Admissions of one template in one look; the next look takes the next.
+/// Admissions of one template read at a time; the next look takes the next.
 const LOOK_MAX: usize = 1000;
+
+/// How many admissions that fail at one look are passed over for those behind them.
+const PASSED_MAX: usize = 16 * LOOK_MAX;
 
 /// In flight longer than this is reported as stuck.
 const STUCK_AFTER: Duration = Duration::from_mins(1);
@@ -118,12 +121,16 @@ impl Resolver {
         report_stuck(&flights, now, &mut resolved);
         told?;
         for flight in flights {
-            match self.resolve_all(&flight, now, &mut resolved).await {
-                Ok(()) => {}
+            let template = flight.template;
+            match self.resolve_all(flight, now, &mut resolved).await {
+                Ok(None) => {}
+                Ok(Some(error)) => {
+                    first_error.get_or_insert(error);
+                }
                 Err(ResolveError::Store(error)) if error.is_unavailable() => {
                     return Err(error.into());
                 }
-                Err(error) => note(&mut first_error, flight.template, error),
+                Err(error) => note(&mut first_error, template, error),
             }
         }
         first_error.map_or(Ok(resolved), Err)
@@ -138,10 +145,9 @@ impl Resolver {
         template: TemplateId,
         now: DateTime<Utc>,
     ) -> Result<(), ResolveError> {
-        match self.flight(template, now).await? {
-            Some(flight) => self.resolve_all(&flight, now, &mut Resolved::default()).await,
-            None => Ok(()),
-        }
+        let Some(flight) = self.flight(template, now).await? else { return Ok(()) };
+        let failed = self.resolve_all(flight, now, &mut Resolved::default()).await?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// The templates that may have admissions in flight.
@@ -160,20 +166,44 @@ impl Resolver {
     ) -> Result<Option<Flight>, GateError> {
         let Some(meta) = self.gate.meta(template).await? else { return Ok(None) };
         let before = now - self.grace;
-        let admissions = self.gate.in_flight(template, meta.epoch, before, LOOK_MAX).await?;
+        let admissions = self.gate.in_flight(template, meta.epoch, before, 0, LOOK_MAX).await?;
         Ok(Some(Flight { template, epoch: meta.epoch, admissions }))
     }
 
+    /// Ends what it can of a flight, and passes over what fails by itself; answers the first such failure.
+    ///
+    /// # Errors
+    /// MySQL or the gate is away, or the resolver was interrupted.
     async fn resolve_all(
         &self,
-        flight: &Flight,
+        mut flight: Flight,
         now: DateTime<Utc>,
         resolved: &mut Resolved,
-    ) -> Result<(), ResolveError> {
-        for admission in &flight.admissions {
-            self.resolve(flight, admission, now, resolved).await?;
+    ) -> Result<Option<ResolveError>, ResolveError> {
+        let (mut first_error, mut passed) = (None, 0);
+        loop {
+            let looked_at = flight.admissions.len();
+            let before = passed;
+            for admission in &flight.admissions {
+                match self.resolve(&flight, admission, now, resolved).await {
+                    Ok(()) => {}
+                    Err(ResolveError::Store(error)) if error.is_unavailable() => {
+                        return Err(error.into());
+                    }
+                    Err(error @ ResolveError::FailPoint(_)) => return Err(error),
+                    Err(error) => {
+                        passed += 1;
+                        note(&mut first_error, flight.template, error);
+                    }
+                }
+            }
+            if looked_at < LOOK_MAX || passed == before || passed >= PASSED_MAX {
+                return Ok(first_error);
+            }
+            let (template, epoch, until) = (flight.template, flight.epoch, now - self.grace);
+            let next = self.gate.in_flight(template, epoch, until, passed, LOOK_MAX).await?;
+            flight.admissions = next;
         }
-        Ok(())
     }
 
     async fn resolve(

@@ -148,15 +148,15 @@ async fn a_mixed_batch_decides_each_and_lands_exactly_the_fresh_ones() {
 
     let decided = BTreeMap::from([
         ("landed", Decision::Landed),
-        ("same payload", Decision::LandedElsewhere { same_payload: true }),
-        ("other payload", Decision::LandedElsewhere { same_payload: false }),
+        ("same payload", Decision::LandedElsewhere),
+        ("other payload", Decision::LandedElsewhere),
         ("fenced", Decision::Fenced),
         ("stale", Decision::StaleEpoch { now: EPOCH }),
         ("number taken", Decision::NumberTaken),
         ("closed", Decision::NotOpen),
-        ("short 2", Decision::Short),
-        ("short 4", Decision::Short),
-        ("twice again", Decision::LandedElsewhere { same_payload: true }),
+        ("short 2", Decision::Short { left: 1 }),
+        ("short 4", Decision::Short { left: 0 }),
+        ("twice again", Decision::LandedElsewhere),
         ("same number", Decision::NumberTaken),
     ]);
     assert_eq!(outcomes.len(), jobs.len());

@@ -1,7 +1,7 @@
 //! Every row of the two failure tables: the fault at a named point, then the answer, the rows, the
 //! gate, the user's entry, and the key once more.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use coupon::{Claim, Epoch, RequestId, Template, TemplateId, TemplateState, UserId, Validity};
@@ -360,6 +360,31 @@ async fn a_gate_that_lies_about_the_stock_is_refused_fenced_and_mended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_tells_what_the_decision_saw_although_the_stock_was_topped_up_since() {
+    let world = World::open("cut and top-up", TOTAL, 2).await;
+    let process = Process::start(&world, "a").await;
+    let mut connection = world.connection().await;
+    let mut move_by = async |key: &str, delta: i64| {
+        let request_id = &RequestId::from_client(key).unwrap();
+        let new = NewMovement { request_id, delta, reason: "a race", actor: "test" };
+        stock::add_movement(&mut connection, TEMPLATE, &new, now()).await.unwrap();
+    };
+    let mut admitted = process.points.hold(AFTER_GATE);
+    let mut decided = process.points.hold("claims.before_fence");
+    let answer = process.begin(&claim(USER, "a", 1));
+    admitted.reached(1).await;
+    move_by("cut", -TOTAL).await;
+    admitted.let_go();
+    decided.reached(1).await;
+    move_by("top-up", TOTAL).await;
+    decided.let_go();
+    // One is asked for, and ten are there by now: less than one is not what it is told.
+    assert_eq!(answer.await.unwrap(), Answer::Refused(Refusal::SoldOut));
+    until(async || world.meta().await.stock == TOTAL).await;
+    assert_eq!(landed(process.retry(&claim(USER, "a", 1)).await).coupons.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cut_in_flight_refuses_what_it_took_and_needs_no_new_epoch() {
     for (cut, refusal) in
         [(TOTAL, Refusal::SoldOut), (TOTAL - 1, Refusal::Insufficient { left: 1 })]
@@ -439,9 +464,20 @@ async fn a_landed_admission_that_nobody_settled_is_settled_by_the_resolver() {
 
 /// A process whose calls of the gate go by a proxy, once it has looked at the gates.
 async fn behind_gate_proxy(world: &World) -> (Process, Proxy) {
+    behind_gate_proxy_with(world, |_| {}).await
+}
+
+async fn behind_gate_proxy_with(
+    world: &World,
+    change: impl FnOnce(&mut Setup),
+) -> (Process, Proxy) {
     let proxy = Proxy::start(server_of(&world.gate_url)).await;
     let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
-    let process = Process::start_with(world, |setup: &mut Setup| setup.gate = gate).await;
+    let change = |setup: &mut Setup| {
+        setup.gate = gate;
+        change(setup);
+    };
+    let process = Process::start_with(world, change).await;
     process.gates.next_look().await;
     // A server that has not seen the script yet asks for it first: no such answer shall be held.
     let elsewhere = Claim { template_id: TemplateId(99), ..claim(USER, "warm", 1) };
@@ -489,17 +525,16 @@ async fn a_claim_that_reaches_the_gate_after_a_rebuild_is_admitted_under_the_new
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gate_that_never_answers_is_unknown_and_the_resolver_ends_what_it_admitted() {
     let world = World::open("gate silent", TOTAL, 2).await;
-    let (process, proxy) = behind_gate_proxy(&world).await;
+    let impatient = |setup: &mut Setup| setup.ask_for = Duration::ZERO;
+    let (process, proxy) = behind_gate_proxy_with(&world, impatient).await;
     let first = claim(USER, "a", 1);
-    let tries: Vec<_> = (0..3).map(|_| proxy.hold_answer(&first.request_id.digest())).collect();
+    let mut held = proxy.hold_answer(&first.request_id.digest());
     let answer = process.begin(&first);
-    for mut held in tries {
-        held.reached().await;
-        held.cut();
-    }
+    held.reached().await;
+    held.cut();
     assert_eq!(answer.await.unwrap(), Answer::Unavailable(Unavailable::Gate));
     let entry = world.entry(USER).await;
-    assert_eq!((entry.taken.len(), entry.requests.len()), (1, 1), "three calls, one admission");
+    assert_eq!((entry.taken.len(), entry.requests.len()), (1, 1), "one admission");
     assert_eq!(world.resolve().await.released, 1);
     assert_nothing_landed(&world, 1).await;
     process.land(&again(&first)).await;
@@ -507,7 +542,22 @@ async fn a_gate_that_never_answers_is_unknown_and_the_resolver_ends_what_it_admi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_somebody_holds_too_long_is_waited_for_by_turns() {
+async fn a_gate_whose_answers_are_lost_again_and_again_is_asked_on_and_the_claim_lands_once() {
+    let world = World::open("gate mumbles", TOTAL, 2).await;
+    let (process, proxy) = behind_gate_proxy(&world).await;
+    let first = claim(USER, "a", 1);
+    let tries: Vec<_> = (0..5).map(|_| proxy.hold_answer(&first.request_id.digest())).collect();
+    let answer = process.begin(&first);
+    for mut held in tries {
+        held.reached().await;
+        held.cut();
+    }
+    assert_eq!(landed(answer.await.unwrap()).id, first.id);
+    assert_landed_once(&world, &process, &first, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_somebody_holds_too_long_is_waited_for_aside() {
     let world = World::open("lock wait", TOTAL, 2).await;
     let process = Process::start(&world, "a").await;
     let mut rival = world.connection().await;
@@ -516,11 +566,8 @@ async fn a_row_that_somebody_holds_too_long_is_waited_for_by_turns() {
     let first = claim(USER, "a", 1);
     let answer = process.begin(&first);
     let lander = lander_at_the_guard(&world).await;
-    waits_for_a_row(&world, lander).await;
-    let one = transaction_of(&world, lander).await;
-    // Its wait ended (1205): all was rolled back, and it waits again in another transaction.
-    until(async || transaction_of(&world, lander).await != one).await;
-    waits_for_a_row(&world, lander).await;
+    // Its wait ended (1205): all was rolled back, and another connection waits for the row.
+    until(async || lander_at_the_guard(&world).await != lander).await;
     holding.rollback().await.unwrap();
     assert_eq!(landed(answer.await.unwrap()).id, first.id);
     assert_landed_once(&world, &process, &first, 0).await;
@@ -553,17 +600,6 @@ async fn lander_at_the_guard(world: &World) -> i64 {
                where db = database() and info like 'update template_stock%'";
     until(async || world.number(sql).await != 0).await;
     world.number(sql).await
-}
-
-/// The number of a connection's transaction; none between two.
-async fn transaction_of(world: &World, id: i64) -> Option<String> {
-    let mut connection = world.connection().await;
-    let row = sqlx::raw_sql("show engine innodb status").fetch_one(&mut connection).await.unwrap();
-    let text: String = row.try_get_unchecked("Status").unwrap();
-    let thread = format!("thread id {id},");
-    let mut transactions = text.split("---TRANSACTION ");
-    let own = transactions.find(|one| one.contains(&thread))?;
-    own.split(',').next().map(str::to_owned)
 }
 
 /// Two more templates of the same lander.

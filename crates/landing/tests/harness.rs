@@ -20,7 +20,7 @@ use landing::{
     ids::Ids,
     lander,
     rebuild::{Rebuilt, rebuild},
-    resolver::{Resolved, Resolver},
+    resolver::{GRACE, Resolved, Resolver},
     settler::Settler,
 };
 use mysql_store::{MySqlConnection, MySqlPool, connect, migrate, stock, template};
@@ -234,6 +234,8 @@ pub(crate) struct Setup {
     pub(crate) database_url: String,
     /// Its way to the gate.
     pub(crate) gate: Gate,
+    /// How long a gate that may have admitted a claim is asked again.
+    pub(crate) ask_for: Duration,
 }
 
 impl Process {
@@ -250,9 +252,9 @@ impl Process {
 
     pub(crate) async fn start_with(world: &World, change: impl FnOnce(&mut Setup)) -> Self {
         let (database_url, gate) = (world.url.clone(), world.gate.clone());
-        let mut setup = Setup { holder: "a", keeps: true, database_url, gate };
+        let mut setup = Setup { holder: "a", keeps: true, database_url, gate, ask_for: GRACE };
         change(&mut setup);
-        let Setup { holder, keeps, database_url, gate } = setup;
+        let Setup { holder, keeps, database_url, gate, ask_for } = setup;
         let (points, clock) = (FailPoints::default(), Clock::manual(now()));
         let mut tasks = Vec::new();
         let mut spawn =
@@ -262,7 +264,7 @@ impl Process {
         let (landers, workers) =
             lander::landers(lander::LANDERS, CLAIMS_MAX, &database_url, &ids, &points);
         for worker in workers {
-            spawn(tokio::spawn(worker.run(CancellationToken::new())));
+            spawn(tokio::spawn(worker.run()));
         }
         let (gates, keeper) =
             Gates::new(pool.clone(), gate.clone(), holder, PRELOAD, points.clone());
@@ -274,7 +276,8 @@ impl Process {
         let template =
             template::get(&mut world.connection().await, TEMPLATE).await.unwrap().unwrap();
         let (own, at) = (clock.clone(), points.clone());
-        let claims = Claims::new(pool, gates.clone(), landers, settler, move || own.now(), at);
+        let now = move || own.now();
+        let claims = Claims::new(pool, gates.clone(), landers, settler, now, ask_for, at);
         Self { claims, gates, template: Arc::new(template), points, clock, _tasks: tasks }
     }
 
@@ -382,6 +385,7 @@ pub(crate) fn template(id: TemplateId, limit: u32) -> Template {
             ends_at: now() + TimeDelta::hours(1),
         },
         validity: Validity::Relative { valid_for: TimeDelta::days(1) },
+        self_redeem: false,
         state: TemplateState::Published,
         version: 2,
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use landing::ids::{IdError, Ids};
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::World;
+use crate::harness::{World, now};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_make_distinct_and_rising_ids() {
@@ -37,7 +37,7 @@ async fn a_process_that_gave_its_number_back_makes_no_more_ids() {
     let ids = Arc::new(Ids::lease(world.pool.clone(), "a").await.unwrap());
     let stop = CancellationToken::new();
     stop.cancel();
-    ids.keep(stop).await;
+    ids.keep(now, stop).await;
     let free = "select count(*) from worker_lease where until <= utc_timestamp(3)";
     assert_eq!(world.number(free).await, 1);
     assert!(matches!(ids.claim(), Err(IdError::LeaseLost)));

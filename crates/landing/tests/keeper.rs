@@ -368,3 +368,63 @@ async fn asking_for_a_gate_that_is_not_wanted_loads_none() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_holds_too_little_is_noticed_once_it_is_certain_and_a_busy_one_is_not() {
+    let world = World::open("too little", 20, 5).await;
+    let process = Process::without_keeper(&world, "a").await;
+    let (_gates, mut keeper) = keeper(&world);
+    // Admitted and not landed: the gate has less than MySQL, and lacks nothing.
+    let mut held = process.points.hold("claims.after_gate");
+    let answer = process.begin(&claim(USER, "a", 5));
+    held.reached(1).await;
+    for _ in 0..2 {
+        look(&mut keeper, now()).await;
+        assert_eq!(keeper.missing(), 0);
+    }
+    held.let_go();
+    assert!(matches!(answer.await.unwrap(), Answer::Landed { .. }));
+    world.settled().await;
+    move_stock(&world, "more", 5).await;
+    look(&mut keeper, now()).await;
+    look(&mut keeper, now()).await;
+    assert_eq!(keeper.missing(), 0);
+
+    let client = redis::Client::open(world.gate_url.as_str()).unwrap();
+    let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+    let metas: Vec<String> =
+        redis::cmd("KEYS").arg("*too*little*:meta").query_async(&mut redis).await.unwrap();
+    let [meta] = &metas[..] else { panic!("{metas:?}") };
+    let _: i64 =
+        redis::cmd("HINCRBY").arg(meta).arg("stock").arg(-3).query_async(&mut redis).await.unwrap();
+    look(&mut keeper, now()).await;
+    look(&mut keeper, now()).await;
+    assert_eq!(keeper.missing(), 3);
+    world.rebuild().await;
+    look(&mut keeper, now()).await;
+    assert_eq!(keeper.missing(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_that_was_prolonged_is_not_called_closed_by_an_old_template_or_an_old_gate() {
+    let world = World::open("prolonged", 10, 1).await;
+    let process = Process::without_keeper(&world, "a").await;
+    let before = current(&world).await;
+    let mut after = before.clone();
+    after.window.ends_at += TimeDelta::hours(3);
+    let mut connection = world.connection().await;
+    let edited = template_edit::edit(&mut connection, &before, &after, false, now()).await.unwrap();
+    assert_eq!(edited, Edited::Done);
+    // This process has the template of before, and the gate the window of before.
+    process.clock.set(before.window.ends_at + TimeDelta::minutes(1));
+    let (_gates, mut keeper) = keeper(&world);
+    let late = claim(USER, "a", 1);
+    assert_eq!(process.claim(&late).await, Answer::Unavailable(Unavailable::GateLoading));
+    look(&mut keeper, before.window.ends_at + TimeDelta::minutes(1)).await;
+    process.land(&late).await;
+    // Over is over where MySQL says so.
+    process.clock.set(after.window.ends_at);
+    let refused = Answer::Refused(Refusal::Closed);
+    assert_eq!(process.claim(&claim(UserId(71), "a", 1)).await, refused);
+    assert_eq!(world.number("select count(*) from user_coupon").await, 1);
+}

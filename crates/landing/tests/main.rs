@@ -7,9 +7,11 @@ mod equivalence;
 mod faults;
 mod gates;
 mod harness;
+mod held_rows;
 mod ids;
 mod keeper;
 mod limits;
+mod memory;
 mod outages;
 mod private;
 // The pipeline tests stand on it too.

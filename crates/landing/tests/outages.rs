@@ -24,7 +24,7 @@ use mysql_store::{StoreError, connect, stock};
 use runtime::FailPoints;
 
 use crate::{
-    harness::{Process, Rows, TEMPLATE, USER, World, again, claim, now, number, until},
+    harness::{Process, Rows, Setup, TEMPLATE, USER, World, again, claim, now, number, until},
     private,
 };
 
@@ -65,7 +65,9 @@ async fn a_redis_that_dies_between_gate_and_landing_costs_no_claim() {
 async fn a_redis_that_hangs_is_unknown_and_what_it_admits_late_is_ended() {
     let mut servers = private::servers().await;
     let world = private::world(&servers, "redis_hangs", 10, 2).await;
-    let process = Process::start(&world, "a").await;
+    // A client is sent to poll long before the task gives up.
+    let short = |setup: &mut Setup| setup.ask_for = Duration::from_millis(1_500);
+    let process = Process::start_with(&world, short).await;
     process.gates.next_look().await;
     let first = claim(USER, "a", 1);
     servers.gate.pause().unwrap();

@@ -240,3 +240,27 @@ async fn resolvers_without_any_grace_that_race_every_landing_double_and_lose_not
     let ids: BTreeSet<_> = landed.iter().map(|claim| claim.id).collect();
     assert_eq!(ids.len(), landed.len());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admission_whose_fence_fails_keeps_no_other_from_being_ended() {
+    let world = World::open("one fence fails", 10, 1).await;
+    let stuck = claim(UserId(1), "a", 1);
+    admit(&world, &stuck).await;
+    for user in 2..=4 {
+        admit(&world, &claim(UserId(user), "a", 1)).await;
+    }
+    let trigger = format!(
+        "create trigger no_fence before insert on claim for each row \
+         if new.id = {} then signal sqlstate '45000' set message_text = 'not this one'; end if",
+        stuck.id
+    );
+    world.execute(&trigger).await;
+    let failed = world.resolver().look(now()).await;
+    assert!(failed.is_err(), "{failed:?}");
+    assert_eq!(world.rows().await.fences, 3);
+    let epoch = world.meta().await.epoch;
+    assert_eq!(world.gate.in_flight_count(TEMPLATE, epoch).await.unwrap(), 1);
+    world.execute("drop trigger no_fence").await;
+    assert_eq!(look(&world).await.released, 1);
+    world.assert_gate_equals_mysql().await;
+}

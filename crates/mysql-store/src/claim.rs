@@ -108,7 +108,13 @@ pub async fn fence(
         Ok(_) => Ok(Fence::Stands),
         Err(error) if error.duplicate_key().is_some() => match state_of(connection, id).await? {
             Some(ClaimState::Landed) => Ok(Fence::Landed),
-            _ => Ok(Fence::Stands),
+            Some(ClaimState::Void | ClaimState::Rejected) => Ok(Fence::Stands),
+            // Nothing is deleted, so a reader that does not see the row is not the server that has it.
+            None => Err(StoreError::Settings(
+                "the row of a claim's id that is taken cannot be read: DATABASE_URL must lead to one \
+                 server, for reads and writes"
+                    .to_owned(),
+            )),
         },
         Err(error) => Err(error),
     }
@@ -121,9 +127,7 @@ pub(crate) fn claim_state(row: &MySqlRow) -> Result<ClaimState, StoreError> {
 
 pub(crate) fn row_of(row: &MySqlRow) -> Result<ClaimRow, StoreError> {
     let id = row.try_get("id").map_err(StoreError::query("read a claim's row"))?;
-    let hash: Vec<u8> =
-        row.try_get("payload_hash").map_err(StoreError::query("read a claim's row"))?;
-    Ok(ClaimRow { id: ClaimId(id), state: claim_state(row)?, payload_hash: payload_hash(&hash)? })
+    Ok(ClaimRow { id: ClaimId(id), state: claim_state(row)? })
 }
 
 fn payload_hash(bytes: &[u8]) -> Result<PayloadHash, StoreError> {

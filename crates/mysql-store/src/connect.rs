@@ -22,9 +22,28 @@ const ACQUIRE_MAX: Duration = Duration::from_secs(3);
 /// How long a caller waits for what it asks of MySQL by a pooled connection: longer than for any row.
 pub const ANSWER_MAX: Duration = Duration::from_secs(8);
 
-/// A pooled statement gives up waiting for a row after this: longer than a stopped lander can hold one
-/// ([`LANDER_IDLE_SECONDS`]), so that whoever waits for it hears how it ended.
-const POOL_LOCK_WAIT_SECONDS: u32 = 6;
+/// What a pooled connection is like between transactions. A statement waits for a row longer than a stopped process can
+/// hold one ([`IDLE_SECONDS`]), so that it hears how that ended.
+const POOL_SESSION: &str =
+    "set session innodb_lock_wait_timeout = 6, session wait_timeout = default";
+
+/// The same for a connection that was used, and an error on a server that takes no writes by now: such a connection is
+/// closed, and the next one may lead to the new primary.
+const POOL_SESSION_AGAIN: &str = "set session innodb_lock_wait_timeout = 6 div (1 - @@global.read_only), \
+     session wait_timeout = default";
+
+/// What a transaction's connection is like: the server ends it if it says nothing for [`IDLE_SECONDS`]. What waits for
+/// a row in a process that is stopped gives up before the row's holder is ended, so it never gets the row itself.
+const TRANSACTION_SESSION: &str =
+    "set session innodb_lock_wait_timeout = 3, session wait_timeout = 5";
+
+/// What a lander's connection is like: as a transaction's, but it waits less for a row, since all the templates of its
+/// batch wait with it. One second is the least that the server knows besides none.
+const LANDER_SESSION: &str = "set session innodb_lock_wait_timeout = 1, session wait_timeout = 5";
+
+/// How often a transaction is run that others stand in the way of: three waits of 3 s are longer than a stopped
+/// process can hold a row ([`IDLE_SECONDS`]).
+const TRANSACTION_TRIES: u32 = 3;
 
 /// How long a connection that comes back to the pool may take to end what was left undone by it, a
 /// rollback or the answer to a statement that its caller gave up.
@@ -33,13 +52,9 @@ const RELEASE_MAX: Duration = Duration::from_secs(1);
 /// Distinct statements of one connection: every fixed one, and the sizes of the batched ones.
 const STATEMENTS_CACHED: usize = 200;
 
-/// A lander gives up waiting for a row after this; the row's holder may be a stopped process, which
-/// loses its own locks after [`LANDER_IDLE_SECONDS`].
-const LANDER_LOCK_WAIT_SECONDS: u32 = 3;
-
-/// The server ends a lander's connection that says nothing for this long, so that a process stopped
-/// inside a transaction frees the hot row. Landers ping more often than this.
-pub const LANDER_IDLE_SECONDS: u32 = 5;
+/// The server ends the connection of a lander or a transaction that says nothing for this long, so that a process
+/// stopped inside frees its rows, the hot one above all. Landers ping more often than this.
+pub const IDLE_SECONDS: u32 = 5;
 
 /// Parses a `mysql://` URL. TLS is what its `ssl-mode` says, and none where it says nothing: the driver's
 /// own default would take whatever certificate a server shows, which costs and protects nobody.
@@ -112,17 +127,17 @@ pub async fn pool(url: &str, connections: u32) -> Result<MySqlPool, StoreError> 
 }
 
 async fn prepare(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
-    let lock_wait = format!("set session innodb_lock_wait_timeout = {POOL_LOCK_WAIT_SECONDS}");
     connection.execute("set session transaction isolation level read committed").await?;
-    connection.execute(sqlx::AssertSqlSafe(lock_wait)).await?;
+    connection.execute(POOL_SESSION).await?;
     Ok(())
 }
 
-/// Whether a connection that comes back can be used again. The driver reads the rest of what was asked
-/// before its ping; one that stays silent is closed.
+/// Whether a connection that comes back can be used again; it is as it was before a transaction then. The driver reads
+/// the rest of what was asked before this statement; a connection that stays silent is closed, and so is one to a server
+/// that was demoted.
 async fn is_fit(connection: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
-    match timeout(RELEASE_MAX, connection.ping()).await {
-        Ok(answered) => answered.map(|()| true),
+    match timeout(RELEASE_MAX, connection.execute(POOL_SESSION_AGAIN)).await {
+        Ok(answered) => answered.map(|_| true),
         Err(_) => Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into())),
     }
 }
@@ -152,12 +167,42 @@ pub async fn acquire(pool: &MySqlPool) -> Result<PoolConnection<MySql>, StoreErr
 /// inside, as functions of this crate do, is a part of it.
 pub type Transaction = sqlx::Transaction<'static, MySql>;
 
-/// Begins a transaction on a connection of the pool.
+/// Begins a transaction on a connection of the pool. If the process falls silent inside, the server rolls it back after
+/// [`IDLE_SECONDS`]: every transaction but a landing begins here.
 ///
 /// # Errors
 /// No connection was free in time, or the server cannot be reached.
 pub async fn begin(pool: &MySqlPool) -> Result<Transaction, StoreError> {
-    pool.begin().await.map_err(StoreError::query("begin"))
+    let mut transaction = pool.begin().await.map_err(StoreError::query("begin"))?;
+    let limited = transaction.execute(TRANSACTION_SESSION).await;
+    limited.map_err(StoreError::query("bound a transaction"))?;
+    Ok(transaction)
+}
+
+/// The same on a connection that the caller has; between transactions it must not stay silent for so long any more.
+pub(crate) async fn begin_on(
+    connection: &mut MySqlConnection,
+) -> Result<sqlx::Transaction<'_, MySql>, StoreError> {
+    let limited = connection.execute(TRANSACTION_SESSION).await;
+    limited.map_err(StoreError::query("bound a transaction"))?;
+    connection.begin().await.map_err(StoreError::query("begin"))
+}
+
+/// Runs `work`, a transaction from its begin to its end, again where others stood in its way.
+///
+/// # Errors
+/// Whatever `work` says at last; `conflicts` tells which of its errors are others' doing.
+pub async fn retried<T, E, F: Future<Output = Result<T, E>>>(
+    mut work: impl FnMut() -> F,
+    conflicts: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    let mut tries = 1;
+    loop {
+        match work().await {
+            Err(error) if tries < TRANSACTION_TRIES && conflicts(&error) => tries += 1,
+            ended => return ended,
+        }
+    }
 }
 
 /// Commits a transaction.
@@ -189,14 +234,8 @@ pub async fn single(url: &str) -> Result<MySqlConnection, StoreError> {
 /// The URL is not one, or the server cannot be reached.
 pub async fn lander(url: &str) -> Result<MySqlConnection, StoreError> {
     let mut connection = single(url).await?;
-    let settings = format!(
-        "set session innodb_lock_wait_timeout = {LANDER_LOCK_WAIT_SECONDS}, \
-         session wait_timeout = {LANDER_IDLE_SECONDS}"
-    );
-    connection
-        .execute(sqlx::AssertSqlSafe(settings))
-        .await
-        .map_err(StoreError::query("set a lander's session"))?;
+    let limited = connection.execute(LANDER_SESSION).await;
+    limited.map_err(StoreError::query("set a lander's session"))?;
     Ok(connection)
 }
 

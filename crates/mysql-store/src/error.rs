@@ -19,6 +19,9 @@ pub enum StoreError {
     /// The database said nothing for as long as a caller waits.
     #[error("mysql said nothing for {} s", ANSWER_MAX.as_secs())]
     Silent,
+    /// Others changed the same row again and again: nothing was decided, and the same call can be tried again.
+    #[error("others changed the row at every try")]
+    Contended,
     /// A stored value is not one that this version writes.
     #[error("mysql holds an unreadable value: {what}")]
     Unreadable {
@@ -77,7 +80,12 @@ impl StoreError {
     /// Whether another transaction was in the way: deadlock (1213) or lock wait timeout (1205).
     /// The same work can be done again as a whole.
     pub fn is_conflict(&self) -> bool {
-        matches!(self.number(), Some(1213 | 1205))
+        matches!(self, Self::Contended) || matches!(self.number(), Some(1213 | 1205))
+    }
+
+    /// Whether a row that another transaction holds was waited for in vain (1205).
+    pub fn is_lock_wait(&self) -> bool {
+        self.number() == Some(1205)
     }
 
     /// Whether it is the connection or the server that failed rather than the statement: nothing is
@@ -102,7 +110,9 @@ impl StoreError {
                 _ => false,
             },
             Self::Silent => true,
-            Self::Unreadable { .. } | Self::Settings(_) | Self::Url { .. } => false,
+            Self::Contended | Self::Unreadable { .. } | Self::Settings(_) | Self::Url { .. } => {
+                false
+            }
         }
     }
 }

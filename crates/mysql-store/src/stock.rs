@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use coupon::{Epoch, RequestId, StockRow, TemplateId, UserId, limit};
 use sqlx::{Connection, MySqlConnection, Row, mysql::MySqlRow};
 
-use crate::{StoreError, datetime::datetime};
+use crate::{StoreError, connect, datetime::datetime};
 
 /// The stock row in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +157,7 @@ pub async fn next_epoch(
     connection: &mut MySqlConnection,
     template: TemplateId,
 ) -> Result<Option<Epoch>, StoreError> {
-    let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
+    let mut transaction = connect::begin_on(connection).await?;
     sqlx::query("update template_stock set epoch = epoch + 1 where template_id = ?")
         .bind(template.0)
         .execute(&mut *transaction)

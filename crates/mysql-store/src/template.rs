@@ -41,8 +41,8 @@ async fn insert(
     let statement = sqlx::query(
         "insert into coupon_template (id, merchant_id, name, discount_kind, discount_value, \
          discount_cap, minimum_spend, currency, per_user_limit, max_per_claim, claim_starts_at, \
-         claim_ends_at, valid_from, valid_until, valid_for_ms, state, version, created_at, \
-         changed_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         claim_ends_at, valid_from, valid_until, valid_for_ms, self_redeem, state, version, \
+         created_at, changed_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(template.id.0)
     .bind(template.merchant_id.0);
@@ -57,7 +57,7 @@ async fn insert(
     Ok(())
 }
 
-/// Binds the columns that people write, in the table's order: `name` to `valid_for_ms`.
+/// Binds the columns that people write: `name` to `valid_for_ms` in the table's order, and `self_redeem`.
 pub(crate) fn bind_edited<'a>(
     statement: Query<'a, MySql, MySqlArguments>,
     template: &'a Template,
@@ -77,6 +77,7 @@ pub(crate) fn bind_edited<'a>(
         .bind(valid_from)
         .bind(valid_until)
         .bind(valid_for_ms)
+        .bind(template.self_redeem)
 }
 
 /// The template, whoever owns it.
@@ -93,6 +94,18 @@ pub async fn get(
         .await
         .map_err(StoreError::query("read the template"))?;
     row.map(|row| from_row(&row)).transpose()
+}
+
+/// The template with the lowest id; ids rise with time.
+///
+/// # Errors
+/// The statement fails.
+pub async fn oldest(connection: &mut MySqlConnection) -> Result<Option<TemplateId>, StoreError> {
+    let id: Option<i64> = sqlx::query_scalar("select min(id) from coupon_template")
+        .fetch_one(connection)
+        .await
+        .map_err(StoreError::query("read the oldest template"))?;
+    Ok(id.map(TemplateId))
 }
 
 /// The template's version, which nobody changes until the transaction ends; absent: no such template.
@@ -226,6 +239,7 @@ pub(crate) fn from_row(row: &MySqlRow) -> Result<Template, StoreError> {
                 ends_at: row.try_get("claim_ends_at")?,
             },
             validity: validity_of(row)?,
+            self_redeem: row.try_get::<i8, _>("self_redeem")? == 1,
             state: TemplateState::Draft,
             version: row.try_get("version")?,
         })

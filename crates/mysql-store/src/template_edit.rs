@@ -121,7 +121,7 @@ async fn write(
         "update coupon_template set name = ?, discount_kind = ?, discount_value = ?, \
          discount_cap = ?, minimum_spend = ?, currency = ?, per_user_limit = ?, \
          max_per_claim = ?, claim_starts_at = ?, claim_ends_at = ?, valid_from = ?, \
-         valid_until = ?, valid_for_ms = ?, version = version + 1, changed_at = ? \
+         valid_until = ?, valid_for_ms = ?, self_redeem = ?, version = version + 1, changed_at = ? \
          where id = ? and merchant_id = ? and version = ?",
     );
     let done = bind_edited(statement, after)

@@ -46,8 +46,10 @@ pub struct UserCoupon {
 /// How an attempt to use a coupon ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Use {
-    /// It is used for this order, now or since an earlier identical call.
+    /// It is used for this order now.
     Used(UserCoupon),
+    /// An earlier identical call had used it for this order.
+    Replayed(UserCoupon),
     /// It was used for another order.
     UsedElsewhere(UserCoupon),
     /// This order gave it back: a use that comes late must not take it again.
@@ -63,8 +65,10 @@ pub enum Use {
 /// How an attempt to give a coupon back ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unuse {
-    /// This order does not use it, now or since an earlier identical call, and cannot any more.
+    /// This order does not use it now, and cannot any more.
     GivenBack(UserCoupon),
+    /// The same since an earlier identical call.
+    Replayed(UserCoupon),
     /// It was used for another order.
     UsedElsewhere(UserCoupon),
     /// Its validity has ended: it stays as it is.
@@ -72,6 +76,10 @@ pub enum Unuse {
     /// The user has no such coupon.
     NotFound,
 }
+
+/// How often a change of a coupon is tried against others that undo each other's reason to refuse it. Each try that
+/// is refused and then finds nothing in its way has seen two more changes of one coupon.
+const TRIES_MAX: u32 = 16;
 
 /// A user's coupon.
 ///
@@ -91,9 +99,47 @@ pub async fn get(
     row.map(|row| from_row(&row)).transpose()
 }
 
+/// A user's coupon, which nobody else changes until the transaction ends.
+///
+/// # Errors
+/// The statement fails.
+pub async fn hold(
+    transaction: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+) -> Result<Option<UserCoupon>, StoreError> {
+    let row = sqlx::query("select * from user_coupon where id = ? and user_id = ? for update")
+        .bind(id.0)
+        .bind(user.0)
+        .fetch_optional(transaction)
+        .await
+        .map_err(StoreError::query("hold the coupon"))?;
+    row.map(|row| from_row(&row)).transpose()
+}
+
+/// A user's coupon and the server's clock, of one moment.
+async fn get_by_clock(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+) -> Result<Option<(UserCoupon, DateTime<Utc>)>, StoreError> {
+    let row = sqlx::query(
+        "select *, utc_timestamp(3) as server_now from user_coupon where id = ? and user_id = ?",
+    )
+    .bind(id.0)
+    .bind(user.0)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("read the coupon"))?;
+    let Some(row) = row else { return Ok(None) };
+    let now = row.try_get("server_now").map_err(StoreError::query("read the server's clock"))?;
+    Ok(Some((from_row(&row)?, now)))
+}
+
 /// Uses a coupon for an order; the same order again is the same answer.
 ///
-/// The law of expiry binds by both clocks: the caller's and the server's.
+/// The law of expiry binds by both clocks: the caller's and the server's. A refusal is made of one reading of the row:
+/// where that shows nothing in the way any more, the coupon is tried again.
 ///
 /// # Errors
 /// A statement fails; then it is unknown whether the coupon is used, and the same call finds out.
@@ -104,6 +150,27 @@ pub async fn use_for_order(
     order_ref: &str,
     now: DateTime<Utc>,
 ) -> Result<Use, StoreError> {
+    for _ in 0..TRIES_MAX {
+        let used = try_use(connection, user, id, order_ref, now).await?;
+        let read = get_by_clock(connection, user, id).await?;
+        let Some((coupon, server_now)) = read else { return Ok(Use::NotFound) };
+        if used {
+            return Ok(Use::Used(coupon));
+        }
+        if let Some(refused) = refused_use(coupon, order_ref, now, server_now) {
+            return Ok(refused);
+        }
+    }
+    Err(StoreError::Contended)
+}
+
+async fn try_use(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+    order_ref: &str,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
     let used = sqlx::query(
         "update user_coupon set status = ?, version = version + 1, changed_at = ?, used_at = ?, \
          order_ref = ? where id = ? and user_id = ? and status = ? and valid_from <= ? \
@@ -120,22 +187,29 @@ pub async fn use_for_order(
     .bind(datetime(now))
     .bind(datetime(now))
     .bind(order_ref)
-    .execute(&mut *connection)
+    .execute(connection)
     .await
     .map_err(StoreError::query("use the coupon"))?;
-    let Some(coupon) = get(connection, user, id).await? else { return Ok(Use::NotFound) };
-    if used.rows_affected() == 1 {
-        return Ok(Use::Used(coupon));
+    Ok(used.rows_affected() == 1)
+}
+
+/// Why a coupon in this state cannot be used for this order; absent: nothing stands in the way.
+fn refused_use(
+    coupon: UserCoupon,
+    order_ref: &str,
+    now: DateTime<Utc>,
+    server_now: DateTime<Utc>,
+) -> Option<Use> {
+    let same_order = coupon.order_ref.as_deref() == Some(order_ref);
+    let over = coupon.valid_until <= now.max(server_now);
+    match coupon.status {
+        CouponStatus::Used if same_order => Some(Use::Replayed(coupon)),
+        CouponStatus::Used => Some(Use::UsedElsewhere(coupon)),
+        CouponStatus::Unused if coupon.valid_from > now => Some(Use::NotYetValid(coupon)),
+        CouponStatus::Unused if same_order => Some(Use::GivenBack(coupon)),
+        CouponStatus::Unused if !over => None,
+        CouponStatus::Unused | CouponStatus::Expired => Some(Use::Expired(coupon)),
     }
-    Ok(match coupon.status {
-        CouponStatus::Used if coupon.order_ref.as_deref() == Some(order_ref) => Use::Used(coupon),
-        CouponStatus::Used => Use::UsedElsewhere(coupon),
-        CouponStatus::Unused if coupon.valid_from > now => Use::NotYetValid(coupon),
-        CouponStatus::Unused if coupon.order_ref.as_deref() == Some(order_ref) => {
-            Use::GivenBack(coupon)
-        }
-        CouponStatus::Unused | CouponStatus::Expired => Use::Expired(coupon),
-    })
 }
 
 /// Gives a coupon back that was used for an order which is cancelled; the same order again is the same
@@ -153,6 +227,27 @@ pub async fn unuse_for_order(
     order_ref: &str,
     now: DateTime<Utc>,
 ) -> Result<Unuse, StoreError> {
+    for _ in 0..TRIES_MAX {
+        let given_back = try_unuse(connection, user, id, order_ref, now).await?;
+        let read = get_by_clock(connection, user, id).await?;
+        let Some((coupon, server_now)) = read else { return Ok(Unuse::NotFound) };
+        if given_back {
+            return Ok(Unuse::GivenBack(coupon));
+        }
+        if let Some(refused) = refused_unuse(coupon, order_ref, now.max(server_now)) {
+            return Ok(refused);
+        }
+    }
+    Err(StoreError::Contended)
+}
+
+async fn try_unuse(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+    order_ref: &str,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
     // Bytes are compared: the column's collation takes upper for lower case.
     let given_back = sqlx::query(
         "update user_coupon set status = ?, version = version + 1, changed_at = ?, used_at = null, \
@@ -171,19 +266,49 @@ pub async fn unuse_for_order(
     .bind(CouponStatus::Unused.code())
     .bind(order_ref)
     .bind(datetime(now))
-    .execute(&mut *connection)
+    .execute(connection)
     .await
     .map_err(StoreError::query("give the coupon back"))?;
-    let Some(coupon) = get(connection, user, id).await? else { return Ok(Unuse::NotFound) };
-    if given_back.rows_affected() == 1 {
-        return Ok(Unuse::GivenBack(coupon));
-    }
+    Ok(given_back.rows_affected() == 1)
+}
+
+/// Why a coupon in this state is not given back by this order, at the later of both clocks; absent: nothing stands
+/// in the way.
+fn refused_unuse(coupon: UserCoupon, order_ref: &str, now: DateTime<Utc>) -> Option<Unuse> {
     let same_order = coupon.order_ref.as_deref() == Some(order_ref);
-    Ok(match coupon.status {
-        CouponStatus::Used if !same_order => Unuse::UsedElsewhere(coupon),
-        CouponStatus::Unused | CouponStatus::Expired if same_order => Unuse::GivenBack(coupon),
-        CouponStatus::Used | CouponStatus::Unused | CouponStatus::Expired => Unuse::Expired(coupon),
-    })
+    let over = coupon.valid_until <= now;
+    match coupon.status {
+        CouponStatus::Used if !same_order => Some(Unuse::UsedElsewhere(coupon)),
+        CouponStatus::Unused | CouponStatus::Expired if same_order => Some(Unuse::Replayed(coupon)),
+        CouponStatus::Used | CouponStatus::Unused if !over => None,
+        CouponStatus::Used | CouponStatus::Unused | CouponStatus::Expired => {
+            Some(Unuse::Expired(coupon))
+        }
+    }
+}
+
+/// Whether the template of a user's coupon lets users redeem it themselves, and the coupon; absent: the user has none.
+///
+/// # Errors
+/// A statement fails.
+pub async fn with_self_redeem(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+) -> Result<Option<(UserCoupon, bool)>, StoreError> {
+    let row = sqlx::query(
+        "select coupon.*, template.self_redeem from user_coupon coupon \
+         join coupon_template template on template.id = coupon.template_id \
+         where coupon.id = ? and coupon.user_id = ?",
+    )
+    .bind(id.0)
+    .bind(user.0)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("read the coupon and its template"))?;
+    let Some(row) = row else { return Ok(None) };
+    let may: i8 = row.try_get("self_redeem").map_err(StoreError::query("read the template"))?;
+    Ok(Some((from_row(&row)?, may == 1)))
 }
 
 pub(crate) fn from_row(row: &MySqlRow) -> Result<UserCoupon, StoreError> {

@@ -8,10 +8,10 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, MoveState, TemplateId, Validity};
-use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row, mysql::MySqlRow};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
-    StoreError,
+    StoreError, connect,
     datetime::datetime,
     expiry::FLIP_MAX,
     rows,
@@ -109,7 +109,7 @@ pub async fn step<F: Future<Output = std::io::Result<()>>>(
     now: DateTime<Utc>,
     reach: impl FnOnce() -> F,
 ) -> Result<Option<Step>, StoreError> {
-    let mut transaction = connection.begin().await.map_err(StoreError::query("begin a chunk"))?;
+    let mut transaction = connect::begin_on(connection).await?;
     let step = match try_step(&mut transaction, now).await {
         Ok(Some(step)) => step,
         Ok(None) => {

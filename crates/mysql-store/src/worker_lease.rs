@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use sqlx::{Connection, MySqlConnection, Row};
+use sqlx::{MySqlConnection, Row};
 
-use crate::StoreError;
+use crate::{StoreError, connect};
 
 /// Worker numbers that a snowflake id has room for: ten bits.
 pub const WORKERS: u16 = 1024;
@@ -59,7 +59,7 @@ async fn take_once(
     time: Duration,
     reach_ms: i64,
 ) -> Result<Option<WorkerLease>, StoreError> {
-    let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
+    let mut transaction = connect::begin_on(connection).await?;
     sqlx::query(
         "insert ignore into worker_lease (worker, holder, until, last_ms) \
          select coalesce(max(worker) + 1, 0), '', utc_timestamp(3), 0 from worker_lease \

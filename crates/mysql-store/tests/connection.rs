@@ -7,7 +7,7 @@ use mysql_store::{MySqlConnection, StoreError, connect, settings, stock};
 use sqlx::{Connection, Row};
 
 use crate::harness::{
-    Store, TEMPLATE, execute, id_of, landing, now, number, try_execute, waits_for_a_row,
+    Store, TEMPLATE, USER, execute, id_of, landing, now, number, try_execute, waits_for_a_row,
 };
 
 /// Longest time for which a process stopped inside a landing may hold the hot row.
@@ -70,8 +70,8 @@ async fn a_pinged_lander_outlives_its_idle_time() {
     let store = Store::new("pinged").await;
     let mut lander = connect::lander(&store.url).await.unwrap();
     let seconds = number(&mut lander, "select @@session.wait_timeout").await;
-    assert_eq!(seconds, i64::from(connect::LANDER_IDLE_SECONDS));
-    assert_eq!(number(&mut lander, "select @@session.innodb_lock_wait_timeout").await, 3);
+    assert_eq!(seconds, i64::from(connect::IDLE_SECONDS));
+    assert_eq!(number(&mut lander, "select @@session.innodb_lock_wait_timeout").await, 1);
     let id = id_of(&mut lander).await;
     connect::ping(&mut lander).await.unwrap();
     assert_eq!(id_of(&mut lander).await, id);
@@ -84,7 +84,7 @@ async fn a_pooled_statement_hears_how_a_stopped_landing_ended_before_its_caller_
     let mut pooled = connect::acquire(&pool).await.unwrap();
     let seconds = number(&mut pooled, "select @@session.innodb_lock_wait_timeout").await;
     let seconds = seconds.unsigned_abs();
-    assert!(seconds > connect::LANDER_IDLE_SECONDS.into());
+    assert!(seconds > connect::IDLE_SECONDS.into());
     assert!(Duration::from_secs(seconds) < connect::ANSWER_MAX);
 }
 
@@ -104,13 +104,57 @@ async fn a_pooled_connection_is_used_again_after_a_transaction_or_a_statement_wa
     // Given up as soon as it waits for the server; the answer is nobody else's.
     tokio::select! {
         biased;
-        _ = stock::get(&mut pooled, TEMPLATE) => panic!("answered at once"),
+        _ = try_execute(&mut pooled, "do sleep(0.2)") => panic!("answered at once"),
         () = std::future::ready(()) => {}
     }
     drop(pooled);
     let mut pooled = connect::acquire(&pool).await.unwrap();
     assert_eq!(id_of(&mut pooled).await, id);
     assert_eq!(stock::get(&mut pooled, TEMPLATE).await.unwrap().unwrap().stock, 10);
+}
+
+/// A process that was stopped inside a transaction: every one that an api begins.
+#[tokio::test]
+async fn the_silent_transaction_of_a_pool_is_ended_and_frees_the_hot_row() {
+    let store = Store::with_template("silent transaction", 10).await;
+    let pool = connect::pool(&store.url, 1).await.unwrap();
+    let before = async |connection: &mut MySqlConnection| {
+        let idle = number(connection, "select @@session.wait_timeout").await;
+        (idle, number(connection, "select @@session.innodb_lock_wait_timeout").await)
+    };
+    let usual = before(&mut connect::acquire(&pool).await.unwrap()).await;
+    let mut transaction = connect::begin(&pool).await.unwrap();
+    // What waits for a row gives up before the row's holder is ended: it never gets it while its process is stopped.
+    assert_eq!(before(&mut transaction).await, (i64::from(connect::IDLE_SECONDS), 3));
+    connect::commit(transaction).await.unwrap();
+    assert_eq!(before(&mut connect::acquire(&pool).await.unwrap()).await, usual);
+
+    let mut silent = connect::begin(&pool).await.unwrap();
+    assert!(stock::next_epoch(&mut silent, TEMPLATE).await.unwrap().is_some());
+    let began = Instant::now();
+    let mut next = connect::lander(&store.url).await.unwrap();
+    while let Err(error) = mysql_store::landing::land(&mut next, &[landing("a", &[1])]).await {
+        assert!(error.is_conflict(), "{error:?}");
+        assert!(began.elapsed() < FREED_WITHIN, "still held after {:?}", began.elapsed());
+    }
+    let gone = connect::commit(silent).await.unwrap_err();
+    assert!(gone.is_unavailable(), "{gone:?}");
+    assert_eq!(stock::get(&mut next, TEMPLATE).await.unwrap().unwrap().stock, 9);
+}
+
+#[tokio::test]
+async fn a_fence_whose_row_is_taken_and_cannot_be_read_is_an_error_and_not_one_that_stands() {
+    let mut store = Store::with_template("read elsewhere", 10).await;
+    let claimed = landing("a", &[1]);
+    // As behind a proxy that sends reads to a replica which is behind: this reader sees an older moment.
+    let mut behind = store.another().await;
+    execute(&mut behind, "set session transaction isolation level repeatable read").await;
+    execute(&mut behind, "start transaction with consistent snapshot").await;
+    assert_eq!(number(&mut behind, "select count(*) from claim").await, 0);
+    store.land(std::slice::from_ref(&claimed)).await;
+    let id = claimed.landed.id;
+    let fenced = mysql_store::claim::fence(&mut behind, TEMPLATE, USER, id, now()).await;
+    assert!(matches!(fenced, Err(StoreError::Settings(_))), "{fenced:?}");
 }
 
 #[tokio::test]

@@ -170,6 +170,7 @@ pub(crate) fn draft(id: TemplateId) -> Template {
             ends_at: now() + TimeDelta::hours(1),
         },
         validity: Validity::Relative { valid_for: TimeDelta::days(1) },
+        self_redeem: false,
         state: TemplateState::Draft,
         version: 1,
     }

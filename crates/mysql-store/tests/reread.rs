@@ -23,8 +23,7 @@ async fn a_reread_finds_for_each_admission_what_stands_in_its_way() {
     let found = landing::reread(connection, &asked).await.unwrap();
 
     let stock = Some(StockRow { epoch: EPOCH, open: true, stock: 9 });
-    let payload_hash = landed.landed.payload_hash;
-    let by_key = Some(ClaimRow { id: landed.landed.id, state: ClaimState::Landed, payload_hash });
+    let by_key = Some(ClaimRow { id: landed.landed.id, state: ClaimState::Landed });
     let free = FoundRows { stock, ..FoundRows::default() };
     let expected = [
         FoundRows { by_key, number_taken: true, ..free },

@@ -40,3 +40,10 @@ pub enum GateError {
         call: &'static str,
     },
 }
+
+impl GateError {
+    /// Whether Redis refused the call because its memory is full.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Refused { source, .. } if source.code() == Some("OOM"))
+    }
+}

@@ -92,8 +92,21 @@ impl Gate {
     /// # Errors
     /// No answer.
     pub async fn templates(&self) -> Result<BTreeSet<TemplateId>, GateError> {
+        self.scan("meta", |key| Keys::of_meta(self.prefix(), key)).await
+    }
+
+    /// Every epoch of every template that has users or in-flight entries here.
+    pub(crate) async fn epochs(&self) -> Result<BTreeSet<(TemplateId, Epoch)>, GateError> {
+        self.scan("*", |key| Keys::of_epoch(self.prefix(), key)).await
+    }
+
+    async fn scan<T: Ord>(
+        &self,
+        part: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<BTreeSet<T>, GateError> {
         let live = self.redis.live().await?;
-        let pattern = Keys::metas(self.prefix());
+        let pattern = Keys::pattern(self.prefix(), part);
         let (mut found, mut cursor) = (BTreeSet::new(), 0_u64);
         loop {
             let result = redis::cmd("SCAN")
@@ -104,8 +117,8 @@ impl Gate {
                 .arg(SCAN_KEYS)
                 .query_async(&mut live.connection.clone())
                 .await;
-            let (next, keys): (u64, Vec<String>) = self.checked("templates", &live, result).await?;
-            found.extend(keys.iter().filter_map(|key| Keys::of_meta(self.prefix(), key)));
+            let (next, keys): (u64, Vec<String>) = self.checked("scan", &live, result).await?;
+            found.extend(keys.iter().filter_map(|key| read(key)));
             if next == 0 {
                 return Ok(found);
             }
@@ -113,7 +126,33 @@ impl Gate {
         }
     }
 
-    /// At most `limit` admissions in flight since `before` or earlier, the oldest first.
+    /// What the gate of `template` has left, and how many admissions are in flight, at one moment; absent: it is not
+    /// open in this epoch.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn account(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+    ) -> Result<Option<(Meta, u64)>, GateError> {
+        let live = self.redis.live().await?;
+        let keys = self.keys(template);
+        let result = redis::pipe()
+            .atomic()
+            .cmd("HGETALL")
+            .arg(keys.meta())
+            .cmd("ZCARD")
+            .arg(keys.inflight(epoch))
+            .query_async(&mut live.connection.clone())
+            .await;
+        let (fields, in_flight): (HashMap<String, String>, u64) =
+            self.checked("account", &live, result).await?;
+        let meta = read_meta(&fields, &live.run);
+        Ok((meta.is_open() && meta.epoch == epoch).then_some((meta, in_flight)))
+    }
+
+    /// At most `limit` admissions in flight since `before` or earlier, the oldest first, without the `passed` oldest.
     ///
     /// # Errors
     /// No answer.
@@ -122,6 +161,7 @@ impl Gate {
         template: TemplateId,
         epoch: Epoch,
         before: DateTime<Utc>,
+        passed: usize,
         limit: usize,
     ) -> Result<Vec<InFlight>, GateError> {
         let live = self.redis.live().await?;
@@ -131,7 +171,7 @@ impl Gate {
             .arg(before.timestamp_millis())
             .arg("BYSCORE")
             .arg("LIMIT")
-            .arg(0)
+            .arg(passed)
             .arg(limit)
             .arg("WITHSCORES")
             .query_async(&mut live.connection.clone())

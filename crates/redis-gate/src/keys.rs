@@ -15,8 +15,8 @@ impl Keys {
         Self { base: format!("{prefix}gate:1:{{{template}:0}}") }
     }
 
-    /// What every [`Keys::meta`] under a prefix looks like, as `SCAN` takes it.
-    pub(crate) fn metas(prefix: &str) -> String {
+    /// What every key of a gate under a prefix looks like, as `SCAN` takes it; `part` is `meta`, or `*` for any.
+    pub(crate) fn pattern(prefix: &str, part: &str) -> String {
         let mut pattern = String::new();
         for letter in prefix.chars() {
             // In a pattern they stand for something else.
@@ -25,12 +25,20 @@ impl Keys {
             }
             pattern.push(letter);
         }
-        format!("{pattern}gate:1:{{*:0}}:meta")
+        format!("{pattern}gate:1:{{*:0}}:{part}")
     }
 
     /// Whose meta a key is; absent: it is none of this prefix.
     pub(crate) fn of_meta(prefix: &str, key: &str) -> Option<TemplateId> {
         key.strip_prefix(prefix)?.strip_prefix("gate:1:{")?.strip_suffix(":0}:meta")?.parse().ok()
+    }
+
+    /// Whose users or in-flight entries a key holds, and of which epoch; absent: it is no such key.
+    pub(crate) fn of_epoch(prefix: &str, key: &str) -> Option<(TemplateId, Epoch)> {
+        let (template, part) =
+            key.strip_prefix(prefix)?.strip_prefix("gate:1:{")?.split_once(":0}:")?;
+        let epoch = part.strip_prefix("users:").or_else(|| part.strip_prefix("inflight:"))?;
+        Some((template.parse().ok()?, Epoch(epoch.parse().ok()?)))
     }
 
     /// What the gate knows of the template.

@@ -9,7 +9,8 @@ use crate::{Entry, Gate, GateError, connection::Live};
 /// hardly wait. Lua's `unpack` takes at most 8,000 values.
 pub const LOAD_USERS_MAX: usize = 1000;
 
-/// How many older epochs' keys an opened gate removes: a rebuilder that died left at most one each.
+/// How many older epochs' keys a rebuild removes: those of the gate before, and of rebuilders that died or failed, each
+/// of which left at most one. What is older still is found by a walk ([`Gate::remove_stale`]).
 const OLDER_EPOCHS: i64 = 16;
 
 /// What a gate is opened with, read from MySQL after its epoch began.
@@ -32,8 +33,8 @@ pub struct OpenFacts {
 }
 
 impl Gate {
-    /// Makes the gate loading(`epoch`). Answers whether it was; not so if the gate knows this epoch or
-    /// a later one.
+    /// Makes the gate loading(`epoch`), and removes the keys of older epochs: a gate near its memory's end has no
+    /// room for both. Answers whether it was; not so if the gate knows this epoch or a later one.
     ///
     /// # Errors
     /// No answer, or an error of Redis.
@@ -42,8 +43,22 @@ impl Gate {
         let live = self.redis.live().await?;
         let mut call = self.scripts.begin.key(keys.meta());
         call.key(keys.users(epoch)).key(keys.inflight(epoch)).arg(epoch.0).arg(live.run.as_str());
-        let begun: i64 = self.invoke("begin", live, &call).await?;
-        Ok(begun == 1)
+        let begun: i64 = self.invoke("begin", live.clone(), &call).await?;
+        if begun != 1 {
+            return Ok(false);
+        }
+        self.remove_older(template, epoch, &live).await?;
+        Ok(true)
+    }
+
+    /// Removes what was loaded of `epoch` by a rebuild that failed; the gate stays as it is, loading. Only by whoever
+    /// began this epoch.
+    ///
+    /// # Errors
+    /// No answer, or an error of Redis.
+    pub async fn discard(&self, template: TemplateId, epoch: Epoch) -> Result<(), GateError> {
+        let live = self.redis.live().await?;
+        self.unlink(template, std::iter::once(epoch), &live).await
     }
 
     /// Loads users' taken numbers, at most [`LOAD_USERS_MAX`] of them. Answers whether the gate was
@@ -71,8 +86,7 @@ impl Gate {
         Ok(loaded == 1)
     }
 
-    /// Opens the loaded gate and removes the keys of older epochs. Answers whether it was still
-    /// loading(`epoch`).
+    /// Opens the loaded gate. Answers whether it was still loading(`epoch`).
     ///
     /// # Errors
     /// No answer, or an error of Redis.
@@ -94,12 +108,25 @@ impl Gate {
             .arg(facts.limit)
             .arg(facts.stock)
             .arg(facts.movement);
-        let opened: i64 = self.invoke("open", live.clone(), &call).await?;
-        if opened != 1 {
-            return Ok(false);
+        let opened: i64 = self.invoke("open", live, &call).await?;
+        Ok(opened == 1)
+    }
+
+    /// Removes what older epochs have left behind anywhere under this prefix, and answers how many keys that were. It
+    /// walks through all keys of Redis.
+    ///
+    /// # Errors
+    /// No answer, or an error of Redis.
+    pub async fn remove_stale(&self) -> Result<u64, GateError> {
+        let mut removed = 0;
+        for (template, epoch) in self.epochs().await? {
+            let keys = self.keys(template);
+            let live = self.redis.live().await?;
+            let mut call = self.scripts.remove_stale.key(keys.meta());
+            call.key(keys.users(epoch)).key(keys.inflight(epoch)).arg(epoch.0);
+            removed += self.invoke::<u64>("remove_stale", live, &call).await?;
         }
-        self.remove_older(template, epoch, &live).await?;
-        Ok(true)
+        Ok(removed)
     }
 
     /// Removes the keys of epochs before this one: nobody reads them again.
@@ -113,9 +140,18 @@ impl Gate {
         if older.is_empty() {
             return Ok(());
         }
+        self.unlink(template, older.map(Epoch), live).await
+    }
+
+    async fn unlink(
+        &self,
+        template: TemplateId,
+        epochs: impl Iterator<Item = Epoch>,
+        live: &Live,
+    ) -> Result<(), GateError> {
         let keys = self.keys(template);
         let mut unlink = redis::cmd("UNLINK");
-        for epoch in older.map(Epoch) {
+        for epoch in epochs {
             unlink.arg(keys.users(epoch)).arg(keys.inflight(epoch));
         }
         let result = unlink.query_async(&mut live.connection.clone()).await;

@@ -16,6 +16,7 @@ pub(crate) struct Scripts {
     pub(crate) apply_movement: Script,
     pub(crate) set_state: Script,
     pub(crate) unload: Script,
+    pub(crate) remove_stale: Script,
 }
 
 impl Scripts {
@@ -30,6 +31,7 @@ impl Scripts {
             apply_movement: script(include_str!("../../../lua/move.lua")),
             set_state: script(include_str!("../../../lua/set_state.lua")),
             unload: script(include_str!("../../../lua/unload.lua")),
+            remove_stale: script(include_str!("../../../lua/remove_stale.lua")),
         }
     }
 }

@@ -304,8 +304,12 @@ impl Pair {
         let model::OpenFacts { version, stock, movement, .. } = here.facts;
         let facts = (version.into(), stock.into(), movement.into());
         assert_eq!((there.version, there.stock, there.movement), facts);
-        let in_flight =
-            self.gate.gate.in_flight(TEMPLATE, there.epoch, at(2), CLAIMS_MAX + 1).await.unwrap();
+        let in_flight = self
+            .gate
+            .gate
+            .in_flight(TEMPLATE, there.epoch, at(2), 0, CLAIMS_MAX + 1)
+            .await
+            .unwrap();
         let mut in_flight: Vec<ClaimId> = in_flight.iter().map(|entry| entry.id).collect();
         in_flight.sort();
         assert_eq!(in_flight, self.model.inflight.iter().map(real_id).collect::<Vec<_>>());

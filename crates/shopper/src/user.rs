@@ -126,17 +126,15 @@ impl Shopper {
         self.api.expect(200, self.request(Method::GET, &format!("/v1/me/coupons/{id}"))).await
     }
 
-    /// Uses a coupon for an order.
+    /// Has the shop use this user's coupon for an order: at its checkout, by the operator's key.
     ///
     /// # Errors
     /// No answer: the same order again finds out.
     pub async fn use_coupon(&self, id: CouponId, order_ref: &str) -> Result<Answer, ShopperError> {
-        let path = format!("/v1/me/coupons/{id}/use");
-        let body = json!({ "order_ref": order_ref });
-        self.api.send(self.request(Method::POST, &path).json(&body)).await
+        self.by_the_shop(id, "use", order_ref).await
     }
 
-    /// Gives a coupon back whose order is cancelled.
+    /// Has the shop give a coupon back whose order is cancelled.
     ///
     /// # Errors
     /// No answer: the same order again finds out.
@@ -145,9 +143,32 @@ impl Shopper {
         id: CouponId,
         order_ref: &str,
     ) -> Result<Answer, ShopperError> {
-        let path = format!("/v1/me/coupons/{id}/unuse");
-        let body = json!({ "order_ref": order_ref });
-        self.api.send(self.request(Method::POST, &path).json(&body)).await
+        self.by_the_shop(id, "unuse", order_ref).await
+    }
+
+    async fn by_the_shop(
+        &self,
+        id: CouponId,
+        verb: &str,
+        order_ref: &str,
+    ) -> Result<Answer, ShopperError> {
+        let request = self.api.operator(Method::POST, &format!("/v1/coupons/{id}/{verb}"));
+        let body = json!({ "user_id": self.user.to_string(), "order_ref": order_ref });
+        self.api.send(request.json(&body)).await
+    }
+
+    /// Asks to `use` or `unuse` a coupon by the user's own token.
+    ///
+    /// # Errors
+    /// No answer: the same order again finds out.
+    pub async fn redeem_myself(
+        &self,
+        id: CouponId,
+        verb: &str,
+        order_ref: &str,
+    ) -> Result<Answer, ShopperError> {
+        let request = self.request(Method::POST, &format!("/v1/me/coupons/{id}/{verb}"));
+        self.api.send(request.json(&json!({ "order_ref": order_ref }))).await
     }
 
     /// Sends a request of this user.

@@ -23,6 +23,8 @@ pub struct NewTemplate {
     pub claim_ends_at: DateTime<Utc>,
     /// How long a coupon is valid from its claim on, in milliseconds.
     pub valid_for_ms: i64,
+    /// Whether users redeem its coupons themselves.
+    pub self_redeem: bool,
 }
 
 /// What a coupon gives.
@@ -54,6 +56,7 @@ impl NewTemplate {
             claim_starts_at: now - TimeDelta::seconds(1),
             claim_ends_at: now + TimeDelta::hours(1),
             valid_for_ms: valid_for.num_milliseconds(),
+            self_redeem: false,
         }
     }
 }
@@ -125,6 +128,9 @@ pub struct Coupon {
     pub status: String,
     /// First moment it cannot be used any more.
     pub valid_until: DateTime<Utc>,
+    /// The order that it is used for.
+    #[serde(default)]
+    pub order_ref: Option<String>,
 }
 
 /// A page of them.

@@ -74,6 +74,9 @@ pub struct TemplateRow {
     pub valid_until: Option<i64>,
     /// How long its coupons live from their claim, if not fixed.
     pub valid_for_ms: Option<i64>,
+    /// 1: users may redeem its coupons themselves. Absent in events from before the column: 0.
+    #[serde(default)]
+    pub self_redeem: u8,
     /// State code.
     pub state: u8,
     /// Rises by one with each change.

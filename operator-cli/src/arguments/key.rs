@@ -21,8 +21,8 @@ pub(crate) enum KeyCommand {
     Create {
         /// Who or what uses it.
         name: String,
-        /// What it may do; each includes those before it: read, operate, admin.
-        #[arg(long = "scope", required = true, value_delimiter = ',', value_parser = ["read", "operate", "admin"])]
+        /// What it may do: read, operate, admin, each of which includes those before it; redeem, for a checkout.
+        #[arg(long = "scope", required = true, value_delimiter = ',', value_parser = ["read", "operate", "admin", "redeem"])]
         scopes: Vec<String>,
         /// When it ends, e.g. `2027-01-01T00:00:00Z`; absent: not by itself.
         #[arg(long)]

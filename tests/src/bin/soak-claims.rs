@@ -21,12 +21,13 @@ async fn main() {
     let cli = Cli::parse();
     let totals = campaign::run(cli.rounds, cli.seed, |line| println!("{line}")).await;
     println!(
-        "seed {}: {} rounds counted, {} did not (nothing was in flight), {} answers with 201; \
-         at rest after {:.1} s at most; every invariant holds",
+        "seed {}: {} rounds counted, {} did not (nothing was in flight), {} answers with 201, {} polls \
+         that said something definite; at rest after {:.1} s at most; every invariant holds",
         cli.seed,
         totals.counted,
         totals.uncounted,
         totals.landed,
+        totals.polled,
         totals.rest_max.as_secs_f64(),
     );
 }

@@ -68,12 +68,12 @@ pub(super) fn landing(outcome: Option<&Outcome>) -> &'static str {
 pub(super) fn decision(decision: Decision) -> &'static str {
     match decision {
         Decision::Landed => "landed",
-        Decision::LandedElsewhere { .. } => "landed_elsewhere",
+        Decision::LandedElsewhere => "landed_elsewhere",
         Decision::Fenced => "fenced",
         Decision::StaleEpoch { .. } => "stale_epoch",
         Decision::NumberTaken => "number_taken",
         Decision::NotOpen => "not_open",
-        Decision::Short => "short",
+        Decision::Short { .. } => "short",
         Decision::Retry => "retry",
     }
 }

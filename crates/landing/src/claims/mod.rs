@@ -3,6 +3,7 @@
 //! A claim is handed over before the first byte goes to the gate and lives on when its client hangs
 //! up. Requests with the same key in this process wait for the same answer.
 
+pub mod fate;
 pub(crate) mod label;
 mod spans;
 mod walk;
@@ -10,6 +11,7 @@ mod walk;
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use chrono::{DateTime, Utc};
@@ -20,6 +22,8 @@ use runtime::FailPoints;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
+#[cfg(doc)]
+use crate::resolver::GRACE;
 use crate::{gates::Gates, lander::Landers, metric, settler::Settler};
 
 /// Claims that may be under way in one process. It bounds every queue behind it: a claim holds about
@@ -80,7 +84,8 @@ type Pending = watch::Receiver<Option<Answer>>;
 struct UnderWay(Mutex<HashMap<Key, (PayloadHash, Pending)>>);
 
 impl Claims {
-    /// Claims that land by `landers`. `clock` tells the time at the gate. The fail points are
+    /// Claims that land by `landers`. `clock` tells the time at the gate. A gate that may have admitted a claim is asked
+    /// again for `ask_for`, [`GRACE`] as a rule: after that the resolver ends the admission. The fail points are
     /// `claims.after_gate`, `claims.before_fence` and `claims.before_release`.
     pub fn new(
         pool: MySqlPool,
@@ -88,11 +93,12 @@ impl Claims {
         landers: Landers,
         settler: Settler,
         clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static,
+        ask_for: Duration,
         points: FailPoints,
     ) -> Self {
         let clock = Box::new(clock);
         Self {
-            work: Arc::new(walk::Walk { pool, gates, landers, settler, clock, points }),
+            work: Arc::new(walk::Walk { pool, gates, landers, settler, clock, points, ask_for }),
             permits: Arc::new(Semaphore::new(CLAIMS_MAX)),
             tasks: TaskTracker::new(),
             under_way: Arc::default(),

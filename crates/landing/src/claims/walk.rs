@@ -1,20 +1,22 @@
 //! One claim from the gate to its answer; DESIGN's two failure tables in code.
 
-use std::io;
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use chrono::{DateTime, Utc};
 use coupon::{Admission, Claim, Decision, Epoch, LandedClaim, Numbers, Template, TemplateState};
-use mysql_store::{MySqlConnection, MySqlPool, StoreError, claim, connect, stock, template};
+use mysql_store::{MySqlConnection, MySqlPool, StoreError, claim, connect, template};
 use redis_gate::{GateError, Refusal, RequestState, Verdict};
-use runtime::FailPoints;
+use runtime::{Backoff, FailPoints};
 use tracing::warn;
 
 use super::{Answer, Unavailable, label, spans};
 use crate::{batch::Outcome, gates::Gates, lander::Landers, metric, settler::Settler};
 
-/// How often the gate is asked again when no answer came: the first call may have been admitted, and
-/// the same claim then replays it. Then the client is told that nothing definite can be said.
-const GATE_TRIES: u32 = 3;
+/// Waits between two calls of the gate for one claim; the second call follows the first at once as a rule.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// How often one claim may pass the gate: once, and once more after the gate was rebuilt under it.
 const ADMISSIONS_MAX: u32 = 2;
@@ -32,6 +34,8 @@ pub(super) struct Walk {
     pub(super) settler: Settler,
     pub(super) clock: Box<dyn Fn() -> DateTime<Utc> + Send + Sync>,
     pub(super) points: FailPoints,
+    /// How long a gate that may have admitted the claim is asked again.
+    pub(super) ask_for: Duration,
 }
 
 /// Why a claim cannot be answered definitely.
@@ -60,6 +64,16 @@ impl From<io::Error> for Stop {
     }
 }
 
+/// Where a claim stands to its template's window.
+enum Window {
+    /// It is answered without the gate.
+    Answered(Answer),
+    /// The gate decides.
+    Inside,
+    /// The gate decides; the window was moved, and this is the template as MySQL has it.
+    Moved(Box<Template>),
+}
+
 /// What follows a landing's outcome.
 enum Next {
     Answer(Answer),
@@ -84,9 +98,15 @@ impl Walk {
     }
 
     async fn walk(&self, template: &Template, claim: &Claim) -> Result<Answer, Stop> {
-        if let Some(answer) = self.outside_window(template, claim).await? {
-            return Ok(answer);
-        }
+        let moved;
+        let template = match self.window(template, claim).await? {
+            Window::Answered(answer) => return Ok(answer),
+            Window::Inside => template,
+            Window::Moved(current) => {
+                moved = current;
+                &*moved
+            }
+        };
         let mut admissions = 0;
         for _ in 0..EPOCHS_MAX {
             let epoch = self.gates.known(template.id);
@@ -120,6 +140,9 @@ impl Walk {
                     self.gates.ask_look(template.id);
                     return Ok(Answer::Unavailable(Unavailable::GateLoading));
                 }
+                Verdict::Refused { refusal: Refusal::Closed, .. } => {
+                    return self.closed_by_gate(claim).await;
+                }
                 Verdict::Refused { refusal, look_in_mysql } => {
                     return self.refused(claim, refusal, look_in_mysql).await;
                 }
@@ -136,30 +159,55 @@ impl Walk {
 
     /// Where no gate is loaded: long before the window nothing can have landed, and after it a key may
     /// have.
-    async fn outside_window(
-        &self,
-        template: &Template,
-        claim: &Claim,
-    ) -> Result<Option<Answer>, Stop> {
+    async fn window(&self, template: &Template, claim: &Claim) -> Result<Window, Stop> {
         // An ended template has no gate any more, and an end is final.
         if template.state == TemplateState::Ended {
-            return self.refused(claim, Refusal::Ended, true).await.map(Some);
+            return self.refused(claim, Refusal::Ended, true).await.map(Window::Answered);
         }
         let (now, window) = ((self.clock)(), template.window);
         if now + self.gates.preload() < window.starts_at {
             let starts_at = window.starts_at;
-            return Ok(Some(Answer::Refused(Refusal::NotOpen { starts_at })));
+            return Ok(Window::Answered(Answer::Refused(Refusal::NotOpen { starts_at })));
         }
-        if now >= window.ends_at {
-            return self.refused(claim, Refusal::Closed, true).await.map(Some);
-        }
-        Ok(None)
+        if now >= window.ends_at { self.closed(claim).await } else { Ok(Window::Inside) }
     }
 
-    /// Asks until an answer comes: a call without one is unknown, and the same call finds out.
+    /// The window is over as far as this process or the gate knows. Its end may have been moved since: MySQL refuses.
+    async fn closed(&self, claim: &Claim) -> Result<Window, Stop> {
+        if let Some(stored) = self.stored_answer(claim).await? {
+            return Ok(Window::Answered(stored));
+        }
+        let current = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            template::get(&mut connection, claim.template_id).await
+        });
+        let refused = |refusal| Ok(Window::Answered(Answer::Refused(refusal)));
+        match current.await? {
+            Some(current) if current.state == TemplateState::Ended => refused(Refusal::Ended),
+            Some(current) if (self.clock)() < current.window.ends_at => {
+                Ok(Window::Moved(Box::new(current)))
+            }
+            _ => refused(Refusal::Closed),
+        }
+    }
+
+    /// A gate that calls a window over which MySQL has moved is behind.
+    async fn closed_by_gate(&self, claim: &Claim) -> Result<Answer, Stop> {
+        match Box::pin(self.closed(claim)).await? {
+            Window::Answered(answer) => Ok(answer),
+            Window::Inside | Window::Moved(_) => {
+                self.gates.ask_look(claim.template_id);
+                Ok(Answer::Unavailable(Unavailable::GateLoading))
+            }
+        }
+    }
+
+    /// Asks until an answer comes. A call without one is unknown: the claim may be admitted, and the same call finds
+    /// out. Only this task knows that, so it asks on as long as the resolver leaves the admission alone.
     async fn ask_gate(&self, claim: &Claim, epoch: Epoch) -> Result<Verdict, GateError> {
         let mut span = spans::gate(claim);
-        let mut tries = 1;
+        let mut unknown_since: Option<Instant> = None;
+        let mut backoff = Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1);
         loop {
             match self.gates.gate().claim(claim, epoch, (self.clock)()).await {
                 Ok(verdict) => {
@@ -168,8 +216,17 @@ impl Walk {
                     metrics::counter!(metric::GATE_VERDICTS, "outcome" => outcome).increment(1);
                     return Ok(verdict);
                 }
-                Err(GateError::Unknown { .. }) if tries < GATE_TRIES => tries += 1,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if matches!(error, GateError::Unknown { .. }) {
+                        unknown_since.get_or_insert_with(Instant::now);
+                    }
+                    // Never heard of at all: nothing was admitted.
+                    let Some(since) = unknown_since else { return Err(error) };
+                    if since.elapsed() >= self.ask_for {
+                        return Err(error);
+                    }
+                    backoff.wait().await;
+                }
             }
         }
     }
@@ -239,7 +296,7 @@ impl Walk {
                 let landed = landed.ok_or(Stop::Unavailable(Unavailable::Store))?;
                 Ok(Next::Answer(self.landed(claim, epoch, landed)))
             }
-            Decision::LandedElsewhere { .. } => {
+            Decision::LandedElsewhere => {
                 // The key is another admission's for good, so mine can never land: no fence needed.
                 self.release(claim, epoch).await;
                 let stored = self.stored_answer(claim).await?;
@@ -257,40 +314,37 @@ impl Walk {
                 self.gates.mend(template.id, epoch).await;
                 Ok(Next::AdmitAgain)
             }
-            Decision::NotOpen | Decision::Short => {
+            Decision::NotOpen => {
                 if let Some(landed) = self.fence(claim, epoch).await? {
                     return Ok(Next::Answer(landed));
                 }
-                self.refused_by_mysql(template, decision).await.map(Next::Answer)
+                self.not_open(template).await.map(Next::Answer)
+            }
+            Decision::Short { left } => {
+                if let Some(landed) = self.fence(claim, epoch).await? {
+                    return Ok(Next::Answer(landed));
+                }
+                // After a cut the gate may promise more than there is until the movement reaches it; otherwise it is
+                // wrong, and the look finds that out.
+                self.gates.ask_look(template.id);
+                // By what the decision saw: since then the stock may have been topped up.
+                Ok(Next::Answer(Answer::Refused(match left {
+                    1.. => Refusal::Insufficient { left },
+                    _ => Refusal::SoldOut,
+                })))
             }
             Decision::Retry => Err(Stop::Unavailable(Unavailable::GivenUp)),
         }
     }
 
-    /// The admission is fenced and released; says why MySQL would not have it.
-    async fn refused_by_mysql(
-        &self,
-        template: &Template,
-        decision: Decision,
-    ) -> Result<Answer, Stop> {
-        let (current, stock) = connect::within(async {
+    /// The template was not open when the landing was decided; ended is final, anything else was a pause.
+    async fn not_open(&self, template: &Template) -> Result<Answer, Stop> {
+        let current = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
-            let current = template::get(&mut connection, template.id).await?;
-            Ok::<_, StoreError>((current, stock::get(&mut connection, template.id).await?))
-        })
-        .await?;
-        let stock = stock.map_or(0, |row| row.stock);
-        let ended = current.is_none_or(|current| current.state == TemplateState::Ended);
-        Ok(Answer::Refused(match decision {
-            Decision::NotOpen if ended => Refusal::Ended,
-            Decision::NotOpen => Refusal::Paused,
-            _ => {
-                // After a cut the gate may promise more than there is until the movement reaches it;
-                // otherwise it is wrong, and the look finds that out.
-                self.gates.ask_look(template.id);
-                if stock > 0 { Refusal::Insufficient { left: stock } } else { Refusal::SoldOut }
-            }
-        }))
+            template::get(&mut connection, template.id).await
+        });
+        let ended = current.await?.is_none_or(|current| current.state == TemplateState::Ended);
+        Ok(Answer::Refused(if ended { Refusal::Ended } else { Refusal::Paused }))
     }
 
     fn landed(&self, claim: &Claim, epoch: Epoch, landed: LandedClaim) -> Answer {

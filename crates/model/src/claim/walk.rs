@@ -213,11 +213,10 @@ impl Protocol {
 
     fn decide(&self, id: u8, epoch: u8, seen: Seen) -> Decision {
         let found = FoundRows {
-            by_key: seen.landed.checked_sub(1).map(|id| ClaimRow {
-                id: ClaimId(id.into()),
-                state: ClaimState::Landed,
-                payload_hash: payload_hash(self.attempt(id).quantity),
-            }),
+            by_key: seen
+                .landed
+                .checked_sub(1)
+                .map(|id| ClaimRow { id: ClaimId(id.into()), state: ClaimState::Landed }),
             fenced: seen.fenced,
             number_taken: seen.number_taken,
             stock: Some(StockRow {
@@ -249,7 +248,7 @@ impl Protocol {
                 after = after.with_walk(id, At::Settle);
                 "decides: landed earlier, 201"
             }
-            Decision::LandedElsewhere { .. } => {
+            Decision::LandedElsewhere => {
                 after = after.with_walk(id, At::Release(Ending::Other));
                 "decides: landed under another admission"
             }
@@ -271,7 +270,7 @@ impl Protocol {
                 self.refuse_behind_fence(&mut after, id);
                 "decides: not open"
             }
-            Decision::Short => {
+            Decision::Short { .. } => {
                 self.doubt(&mut after, epoch);
                 self.refuse_behind_fence(&mut after, id);
                 "decides: stock short"

@@ -3,6 +3,7 @@
 //! Order of the statements: the claims, the coupons, and last, next to the commit, the guard, because
 //! the stock row is what everybody waits for. COMMIT is sent only after the guard's answer.
 
+mod held;
 mod renew;
 mod reread;
 
@@ -14,7 +15,7 @@ use coupon::{
 };
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
-pub use self::{renew::renew, reread::reread};
+pub use self::{held::held, renew::renew, reread::reread};
 use crate::{DuplicateKey, StoreError, datetime::datetime, rows};
 
 /// An admission with everything its rows are made of.

@@ -113,7 +113,7 @@ async fn claim_rows(
         .collect();
     let mut found = HashMap::new();
     for run in rows::runs(&wanted) {
-        let head = "select template_id, user_id, request_id, id, state, payload_hash from claim \
+        let head = "select template_id, user_id, request_id, id, state from claim \
                     where (template_id, user_id, request_id) in (";
         let mut query =
             sqlx::query(AssertSqlSafe(rows::repeat(head, "(?,?,?)", ",", run.len(), ")")));

@@ -153,6 +153,7 @@ impl Stage {
             max_per_claim: 2,
             window,
             validity: Validity::Relative { valid_for: TimeDelta::hours(1) },
+            self_redeem: false,
             state: TemplateState::Draft,
             version: 1,
         };

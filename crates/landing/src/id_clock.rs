@@ -1,0 +1,63 @@
+//! The clock that ids are made by: monotonic, and corrected forwards only.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use ferroid::time::{MonotonicClock, TWITTER_EPOCH, TimeSource};
+
+/// Milliseconds by a process's monotonic clock, which began at the wall clock of its start, and what that was behind.
+/// Clones share the correction.
+#[derive(Debug, Clone)]
+pub(crate) struct IdClock {
+    monotonic: MonotonicClock<1>,
+    /// What the wall clock at the start was behind, as far as it is known: it only rises.
+    behind_ms: Arc<AtomicU64>,
+}
+
+impl IdClock {
+    pub(crate) fn new() -> Self {
+        Self { monotonic: MonotonicClock::default(), behind_ms: Arc::default() }
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn ms(&self) -> i64 {
+        let ms = TimeSource::<u64>::current_millis(&self.monotonic);
+        let ms = ms + self.behind_ms.load(Ordering::Relaxed);
+        ms.cast_signed()
+    }
+
+    /// Goes on from `ms` milliseconds since 1970, if that is ahead.
+    pub(crate) fn go_on_from(&self, ms: i64) {
+        let ahead = (ms - self.ms()).max(0).unsigned_abs();
+        self.behind_ms.fetch_add(ahead, Ordering::Relaxed);
+    }
+}
+
+impl TimeSource<u64> for IdClock {
+    /// Milliseconds since the epoch of the ids' layout.
+    fn current_millis(&self) -> u64 {
+        let epoch = u64::try_from(TWITTER_EPOCH.as_millis()).unwrap_or_default();
+        self.ms().unsigned_abs().saturating_sub(epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_correction_goes_forwards_only_and_all_clones_follow_it() {
+        let clock = IdClock::new();
+        let clone = clock.clone();
+        let start = clock.ms();
+        clock.go_on_from(start - 600_000);
+        assert!(clock.ms() >= start);
+        clock.go_on_from(start + 600_000);
+        assert!(clone.ms() >= start + 600_000);
+        let ids = TimeSource::<u64>::current_millis(&clone);
+        let epoch = u64::try_from(TWITTER_EPOCH.as_millis()).unwrap();
+        assert!(ids + epoch >= (start + 600_000).unsigned_abs());
+    }
+}

@@ -1,0 +1,35 @@
+//! Which stock rows somebody holds.
+
+use std::collections::BTreeSet;
+
+use coupon::TemplateId;
+use sqlx::{AssertSqlSafe, MySqlConnection};
+
+use crate::{StoreError, rows};
+
+/// Those of `templates` whose stock row another transaction holds at this moment. It waits for none of them, and holds
+/// none afterwards. A template without a row counts as held.
+///
+/// # Errors
+/// The statement fails.
+pub async fn held(
+    connection: &mut MySqlConnection,
+    templates: &BTreeSet<TemplateId>,
+) -> Result<BTreeSet<TemplateId>, StoreError> {
+    let mut held = templates.clone();
+    let ids: Vec<i64> = templates.iter().map(|template| template.0).collect();
+    for run in rows::runs(&ids) {
+        let head = "select template_id from template_stock where template_id in (";
+        let sql = rows::repeat(head, "?", ",", run.len(), ") for update skip locked");
+        let query =
+            run.iter().fold(sqlx::query_scalar(AssertSqlSafe(sql)), |query, id| query.bind(*id));
+        let free: Vec<i64> = query
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(StoreError::query("look for held stock rows"))?;
+        for id in free {
+            held.remove(&TemplateId(id));
+        }
+    }
+    Ok(held)
+}

@@ -1,0 +1,258 @@
+//! What goes wrong in a round of the kill campaign besides processes that die: held rows, full memory, a server that
+//! takes no writes, operators in the middle of it all. And the polls whose definite answers must stay true.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use coupon::{ClaimId, ClaimState, TemplateId, UserId};
+use mysql_store::{claim, connect, verify};
+use reqwest::Method;
+use serde_json::json;
+use shopper::Api;
+use tokio::{task::JoinHandle, time::sleep};
+
+use crate::{STATE_MAX, World, until};
+
+/// How long a poller rests between two looks at what is in flight.
+const POLL_EVERY: Duration = Duration::from_millis(30);
+
+/// Admissions that are polled at one look.
+const POLLED: usize = 20;
+
+/// A fail point at which the second api stops as a whole, each inside a transaction that holds a stock row.
+pub(crate) const HUNG: &str = "api.before_commit=stop,rebuild.before_epoch=stop";
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The second api stops inside a movement, a pause, an edit or the beginning of a rebuild.
+    HungOperator(&'static str),
+    /// The gate's Redis has room for a little more than it holds.
+    FullGate,
+    /// MySQL takes no writes.
+    ReadOnly,
+    /// Somebody holds the stock row of one template.
+    HeldRow,
+    /// Cuts and top-ups come from both apis at once.
+    CutsAndTopUps,
+    /// The tailer is stopped while the end of the window moves.
+    MovedWindow,
+}
+
+/// Every trouble, in the order in which a campaign takes them.
+pub(crate) const ALL: [Trouble; 9] = [
+    Trouble::HungOperator("stock-movements"),
+    Trouble::FullGate,
+    Trouble::ReadOnly,
+    Trouble::HungOperator("pause"),
+    Trouble::HeldRow,
+    Trouble::CutsAndTopUps,
+    Trouble::HungOperator("edit"),
+    Trouble::MovedWindow,
+    Trouble::HungOperator("gate-rebuild"),
+];
+
+/// Asks an api for a change of a template, and hears whatever it says.
+async fn ask(api: &Api, template: TemplateId, what: &str, key: &str, delta: i64) {
+    let path = format!("/v1/templates/{template}");
+    let request = match what {
+        "stock-movements" => api
+            .operator(Method::POST, &format!("{path}/{what}"))
+            .header("Idempotency-Key", key)
+            .json(&json!({ "delta": delta, "reason": "a campaign" })),
+        "edit" => api
+            .operator(Method::PATCH, &path)
+            .header("If-Match", "*")
+            .json(&json!({ "claim_ends_at": format!("2035-01-01T00:00:{:02}Z", delta % 60) })),
+        verb => api.operator(Method::POST, &format!("{path}/{verb}")),
+    };
+    drop(api.send(request).await);
+}
+
+impl Trouble {
+    /// Lasts for `down` and ends; `template` is the one it is about, `key` one that no other round has.
+    pub(crate) async fn strike(
+        self,
+        world: &mut World,
+        template: TemplateId,
+        (key, down): (&str, Duration),
+    ) {
+        match self {
+            Self::HungOperator(what) => hang(world, template, what, (key, down)).await,
+            Self::FullGate => {
+                let used = memory(world);
+                limit_memory(world, used + 64 * 1024);
+                sleep(down).await;
+                limit_memory(world, 0);
+            }
+            Self::ReadOnly => {
+                let url = &world.scope.endpoints.database_url;
+                read_only(url, 1).await;
+                sleep(down).await;
+                read_only(url, 0).await;
+            }
+            Self::HeldRow => {
+                let mut held = connect::begin(&world.sources.pool).await.unwrap();
+                let sql = format!(
+                    "update template_stock set stock = stock where template_id = {template}"
+                );
+                verify::execute(&mut held, &sql).await.unwrap();
+                // Longer, and the server itself would end it.
+                sleep(down.min(Duration::from_secs(4))).await;
+                drop(held);
+            }
+            Self::CutsAndTopUps => {
+                let apis = [world.apis[0].clone(), world.apis[1].clone()];
+                let moves = (0..20).map(|number| {
+                    let (api, delta) = (&apis[number % 2], if number % 4 < 2 { -200 } else { 200 });
+                    let key = format!("{key}-{number}");
+                    async move { ask(api, template, "stock-movements", &key, delta).await }
+                });
+                futures::future::join_all(moves).await;
+            }
+            Self::MovedWindow => {
+                world.platform.cdc_tailer.pause().unwrap();
+                let seconds = i64::try_from(key.len()).unwrap_or(1) + fastrand::i64(1..50);
+                ask(&world.apis[0], template, "edit", key, seconds).await;
+                sleep(down).await;
+                world.platform.cdc_tailer.resume().unwrap();
+            }
+        }
+    }
+}
+
+/// The second api stops inside a transaction; what it holds is free in seconds, and it wakes after `down`.
+async fn hang(
+    world: &mut World,
+    template: TemplateId,
+    what: &'static str,
+    (key, down): (&str, Duration),
+) {
+    let (api, key) = (world.apis[1].clone(), key.to_owned());
+    let asked: JoinHandle<()> =
+        tokio::spawn(async move { ask(&api, template, what, &key, 7).await });
+    let stopped = async || {
+        let pid = world.platform.apis[1].pid().unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.contains(") T ") || asked.is_finished()
+    };
+    until(stopped, |stopped| *stopped).await;
+    sleep(down).await;
+    world.platform.apis[1].resume().unwrap();
+    drop(tokio::time::timeout(STATE_MAX, asked).await);
+    if what == "pause" {
+        let resumed = async || {
+            ask(&world.apis[0], template, "resume", "", 0).await;
+            world.apis[0].template(template).await.map(|template| template.state)
+        };
+        let is_published = |state: &Result<String, _>| state.as_deref().ok() == Some("published");
+        drop(until(resumed, is_published).await);
+    }
+}
+
+async fn execute(url: &str, sql: &str) {
+    let mut connection = connect::single(url).await.unwrap();
+    verify::execute(&mut connection, sql).await.unwrap();
+}
+
+/// Has a server that takes no writes refuse those of the platform's own user too, as it would any other.
+pub(crate) async fn let_read_only_bind(url: &str) {
+    let mut connection = connect::single(url).await.unwrap();
+    let revoke = "revoke read only admin on *.* from current_user()";
+    // MySQL knows neither that statement nor that right: there `super_read_only` binds everybody.
+    drop(verify::execute(&mut connection, revoke).await);
+}
+
+/// `1`: nobody writes; `0`: everybody does.
+async fn read_only(url: &str, on: u8) {
+    let mut connection = connect::single(url).await.unwrap();
+    let strict = format!("set global super_read_only = {on}");
+    if verify::execute(&mut connection, &strict).await.is_err() || on == 0 {
+        execute(url, &format!("set global read_only = {on}")).await;
+    }
+}
+
+/// What `redis-cli` says at the gate.
+fn gate(world: &World, words: &[&str]) -> String {
+    let url = &world.scope.endpoints.gate_redis_url;
+    let said = std::process::Command::new("redis-cli").args(["-u", url]).args(words).output();
+    String::from_utf8_lossy(&said.unwrap().stdout).into_owned()
+}
+
+fn memory(world: &World) -> u64 {
+    let info = gate(world, &["info", "memory"]);
+    let field = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
+    field.unwrap().trim().parse().unwrap()
+}
+
+fn limit_memory(world: &World, bytes: u64) {
+    let said = gate(world, &["config", "set", "maxmemory", &bytes.to_string()]);
+    assert_eq!(said.trim(), "OK");
+}
+
+/// Asks for every claim that is in flight, of one api and the other, until it is told to stop.
+pub(crate) struct Poller {
+    stop: Arc<AtomicBool>,
+    task: JoinHandle<BTreeMap<ClaimId, BTreeSet<u16>>>,
+}
+
+impl Poller {
+    pub(crate) fn start(world: &World, templates: Vec<TemplateId>) -> Self {
+        let (gate, apis) = (world.sources.gate.clone(), world.apis.clone());
+        let (stop, now) = (Arc::new(AtomicBool::new(false)), world.clock.clone());
+        let stopped = Arc::clone(&stop);
+        let task = tokio::spawn(async move {
+            let mut told: BTreeMap<ClaimId, BTreeSet<u16>> = BTreeMap::new();
+            let mut owners: BTreeMap<ClaimId, (TemplateId, UserId)> = BTreeMap::new();
+            while !stopped.load(Ordering::Relaxed) {
+                for template in &templates {
+                    let Ok(Some(meta)) = gate.meta(*template).await else { continue };
+                    let flying = gate.in_flight(*template, meta.epoch, now.now(), 0, POLLED).await;
+                    for one in flying.unwrap_or_default() {
+                        owners.insert(one.id, (*template, one.user));
+                    }
+                }
+                // Those of earlier looks too: what was in flight then may be decided, or forgotten by its gate.
+                let known: Vec<_> = owners.iter().collect();
+                for (id, (template, user)) in fastrand::choose_multiple(known, POLLED) {
+                    let api = &apis[fastrand::usize(..apis.len())];
+                    let Ok(shopper) = api.shopper(*user) else { continue };
+                    if let Ok(answer) = shopper.poll(*id, *template).await {
+                        told.entry(*id).or_default().insert(answer.status);
+                    }
+                }
+                sleep(POLL_EVERY).await;
+            }
+            told
+        });
+        Self { stop, task }
+    }
+
+    /// Ends it, and holds every definite answer against MySQL. Answers how many claims were told of definitely.
+    ///
+    /// # Panics
+    /// One was told both, or MySQL says otherwise.
+    pub(crate) async fn check(self, world: &World) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        let told = self.task.await.unwrap();
+        let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+        let mut definite = 0;
+        for (id, statuses) in told {
+            let (landed, lost) = (statuses.contains(&200), statuses.contains(&404));
+            assert!(!(landed && lost), "claim {id} was called landed and lost: {statuses:?}");
+            if landed || lost {
+                definite += 1;
+                let state = claim::state_of(&mut connection, id).await.unwrap();
+                let stands = (state == Some(ClaimState::Landed)) == landed;
+                assert!(stands, "claim {id} was told {statuses:?}, and MySQL has {state:?}");
+            }
+        }
+        definite
+    }
+}
