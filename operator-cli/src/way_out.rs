@@ -26,10 +26,10 @@ const WAYS: [(&str, &str); 18] = [
         "TEMPLATE_NOT_FOUND",
         "`coupon template list` shows those of your key's merchant; nobody else's is found.",
     ),
+    ("TEMPLATE_NEEDED", "Name the claim's template: `coupon claim show ID --template TEMPLATE`."),
     (
         "CLAIM_NOT_FOUND",
-        "It was refused, is another merchant's, or is on its way: `--template ID` looks there too. What a \
-         user has: `coupon user show USER`.",
+        "It was refused, was given up, or is another merchant's. What a user has: `coupon user show USER`.",
     ),
     ("KEY_NOT_FOUND", "`coupon key list` shows your merchant's; another's with `--merchant ID`."),
     ("KEY_NOT_LIVE", "`coupon key create` makes one in its place."),
