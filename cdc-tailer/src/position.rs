@@ -1,10 +1,9 @@
-//! Where in the binlog: GTIDs of both families of servers, and file positions beside them.
+//! Names of transactions and sets of them: GTIDs of both families of servers.
 
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
     str::FromStr,
-    sync::Arc,
 };
 
 use thiserror::Error;
@@ -74,18 +73,32 @@ pub(crate) enum GtidSet {
     MySql(BTreeMap<Series, Intervals>),
 }
 
-/// A place between two transactions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Position {
-    /// The transactions before it: what a reader resumes from.
-    pub(crate) gtids: GtidSet,
-    /// The binlog file it was seen in, for people and events; empty if not known.
-    pub(crate) file: Arc<str>,
-    /// The offset in that file.
-    pub(crate) offset: u64,
-}
-
 impl Gtid {
+    /// Reads the server's notation of one.
+    ///
+    /// # Errors
+    /// It is not that of this flavor, or of several.
+    pub(crate) fn parse(flavor: Flavor, text: &str) -> Result<Self, NotAPosition> {
+        let one = match GtidSet::parse(flavor, text)? {
+            GtidSet::MariaDb(domains) => {
+                let mut all = domains.into_iter();
+                let first = all.next().filter(|_| all.next().is_none());
+                first.map(|(domain, (server, sequence))| Self::MariaDb { domain, server, sequence })
+            }
+            GtidSet::MySql(series) => {
+                let mut all = series.into_iter();
+                let first = all.next().filter(|_| all.next().is_none());
+                first.and_then(|(series, numbers)| match numbers.as_slice() {
+                    [(number, last)] if number == last => {
+                        Some(Self::MySql { series, number: *number })
+                    }
+                    _ => None,
+                })
+            }
+        };
+        one.ok_or_else(|| NotAPosition { flavor, text: text.to_owned() })
+    }
+
     fn flavor(&self) -> Flavor {
         match self {
             Self::MariaDb { .. } => Flavor::MariaDb,
@@ -130,16 +143,39 @@ impl GtidSet {
         parsed.ok_or_else(|| NotAPosition { flavor, text: text.to_owned() })
     }
 
-    /// Moves the position behind `gtid`. A GTID of the other flavor has no effect.
-    pub(crate) fn add(&mut self, gtid: &Gtid) {
+    /// Moves the position behind `gtid`. A GTID of the other flavor has no effect. Returns the server and
+    /// number that MariaDB's domain had before.
+    pub(crate) fn add(&mut self, gtid: &Gtid) -> Option<(u32, u64)> {
         match (self, *gtid) {
             (Self::MariaDb(domains), Gtid::MariaDb { domain, server, sequence }) => {
-                domains.insert(domain, (server, sequence));
+                return domains.insert(domain, (server, sequence));
             }
             (Self::MySql(all), Gtid::MySql { series, number }) => {
                 add_interval(all.entry(series).or_default(), (number, number));
             }
             (set, gtid) => debug_assert_eq!(set.flavor(), gtid.flavor(), "one server, one flavor"),
+        }
+        None
+    }
+
+    /// Whether `gtid` lies before the position.
+    pub(crate) fn contains(&self, gtid: &Gtid) -> bool {
+        match (self, *gtid) {
+            (Self::MariaDb(domains), Gtid::MariaDb { domain, sequence, .. }) => {
+                domains.get(&domain).is_some_and(|(_, last)| sequence <= *last)
+            }
+            (Self::MySql(all), Gtid::MySql { series, number }) => all
+                .get(&series)
+                .is_some_and(|own| own.iter().any(|(a, b)| (*a..=*b).contains(&number))),
+            _ => false,
+        }
+    }
+
+    /// Whether it is the position before the first transaction.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::MariaDb(domains) => domains.is_empty(),
+            Self::MySql(all) => all.is_empty(),
         }
     }
 
@@ -289,6 +325,27 @@ mod tests {
         set.add(&Gtid::MariaDb { domain: 0, server: 3, sequence: 6 });
         assert_eq!(set.to_string(), "0-3-6,7-2-9");
         assert_eq!(GtidSet::parse(Flavor::MariaDb, "").unwrap(), GtidSet::empty(Flavor::MariaDb));
+    }
+
+    #[test]
+    fn one_gtid_is_read_and_several_are_not() {
+        for (flavor, text) in [
+            (Flavor::MariaDb, "0-1-5".to_owned()),
+            (Flavor::MySql, format!("{UUID}:5")),
+            (Flavor::MySql, format!("{UUID}:blue:5")),
+        ] {
+            let gtid = Gtid::parse(flavor, &text).unwrap();
+            assert_eq!(gtid.to_string(), text);
+            let mut set = GtidSet::empty(flavor);
+            assert!(set.is_empty() && !set.contains(&gtid));
+            set.add(&gtid);
+            assert!(!set.is_empty() && set.contains(&gtid));
+        }
+        for text in [format!("{UUID}:5-6"), format!("{UUID}:5:7"), format!("{UUID}:5:blue:5")] {
+            assert!(Gtid::parse(Flavor::MySql, &text).is_err(), "{text}");
+        }
+        assert!(Gtid::parse(Flavor::MariaDb, "0-1-5,1-1-1").is_err());
+        assert!(Gtid::parse(Flavor::MariaDb, "").is_err());
     }
 
     #[test]

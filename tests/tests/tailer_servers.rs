@@ -78,8 +78,7 @@ async fn failover(flavor: Flavor) {
     let mut heard = Heard::open(&tail).await;
     tail.lead().await;
     let running = load(&tail, 1);
-    // By what its checkpoint knows to be published it recognises a successor; before the first such one
-    // it would read the tables anew.
+    // By the last transaction that its checkpoint knows it recognises a successor.
     heard.until_more(1).await;
     let saved = saved_at(&tail).await;
     heard.until_more(SOME).await;
@@ -167,7 +166,7 @@ async fn purge_all_files_but_the_last(tail: &Tail) {
 }
 
 /// Rows of the coupons' topic that snapshots have read.
-async fn read_by_snapshots(tail: &Tail) -> usize {
+pub(crate) async fn read_by_snapshots(tail: &Tail) -> usize {
     let messages = tail.coupon_messages().await;
     messages.iter().filter(|message| told(message).0 == Op::Read).count()
 }
@@ -204,7 +203,7 @@ async fn restored(flavor: Flavor) {
     tail.insert(301..=310);
     tail.until_complete().await;
     let log = log(tail.tailer());
-    assert!(log.contains("holds an earlier state than was published"), "{log}");
+    assert!(log.contains("its history is another one"), "{log}");
     assert_eq!(read_by_snapshots(&tail).await, 200, "all that was there came through the topic");
     tail.end();
 }
