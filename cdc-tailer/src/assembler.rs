@@ -18,8 +18,10 @@ use crate::{
     compressed::{CompressedError, Payload, inflate},
     error::TailError,
     event::{Body, Change, Encoding, HEADER_LENGTH, Header, Query},
-    held::{self, HeldRows, RowsPacket},
+    held::{HeldRows, RowsPacket},
+    open::Open,
     position::Gtid,
+    refusal,
     resume::{File, Landmark, Tracker},
     rows,
     source::Packet,
@@ -81,15 +83,6 @@ pub(crate) struct Assembler {
     tracker: Tracker,
     open: Option<Open>,
     prepared: Prepared,
-}
-
-struct Open {
-    gtid: Gtid,
-    /// Whether its first statement ends it; `None`: the statement tells.
-    standalone: Option<bool>,
-    rows: HeldRows,
-    /// Savepoints, as [`savepoint`] knows them, and their places among the rows.
-    savepoints: Vec<(String, held::Place)>,
 }
 
 impl Transaction {
@@ -174,10 +167,7 @@ impl Assembler {
                 return Err(TailError::PositionLost { reason });
             }
             Body::Anonymous => {
-                return Err(unsupported(
-                    "a transaction has no GTID: set gtid_mode = ON on the server, then start with \
-                     --resnapshot",
-                ));
+                return Err(unsupported(refusal::NO_GTID));
             }
             Body::Payload => return self.payload(header, &packet),
             Body::Unknown => return Err(unsupported(unknown(header.kind))),
@@ -209,8 +199,7 @@ impl Assembler {
             let what = format!("{gtid} begins inside {}", open.gtid);
             return Err(TailError::OutOfOrder { what });
         }
-        let (rows, savepoints) = (HeldRows::default(), Vec::new());
-        self.open = Some(Open { gtid, standalone, rows, savepoints });
+        self.open = Some(Open::new(gtid, standalone));
         Ok(())
     }
 
@@ -228,9 +217,7 @@ impl Assembler {
                 return self.commit(header);
             }
             Statement::Savepoint(name) => {
-                let name = savepoint(name);
-                open.savepoints.retain(|(known, _)| *known != name);
-                open.savepoints.push((name, open.rows.place()));
+                open.set_savepoint(name);
             }
             Statement::RollbackTo(name) => open.roll_back_to(name)?,
             Statement::XaCommit(name) => {
@@ -284,7 +271,7 @@ impl Assembler {
     fn prepare(&mut self, header: &Header, xid: Xid) -> Result<Assembled, TailError> {
         let open = self.take_open()?;
         self.prepared.prepare(xid, open.rows)?;
-        self.open = Some(Open { rows: HeldRows::default(), ..open });
+        self.open = Some(Open::new(open.gtid, open.standalone));
         self.commit(header)
     }
 
@@ -328,32 +315,6 @@ impl Assembler {
             .push(rows, folder)
             .map_err(|source| TailError::Spill { folder: folder.display().to_string(), source })
     }
-}
-
-impl Open {
-    /// Drops the rows since the savepoint, and the savepoints after it.
-    fn roll_back_to(&mut self, name: &[u8]) -> Result<(), TailError> {
-        let name = savepoint(name);
-        if self.savepoints.len() > 1 && self.savepoints.iter().any(|(known, _)| !known.is_ascii()) {
-            return Err(unsupported(format!(
-                "{} rolls back to one of several savepoints, and which names are the same to the server \
-                 is not known beyond ASCII: rename them, then start with --resnapshot",
-                self.gtid
-            )));
-        }
-        let Some(index) = self.savepoints.iter().position(|(known, _)| *known == name) else {
-            let what = format!("rollback to unknown savepoint in {}", self.gtid);
-            return Err(TailError::OutOfOrder { what });
-        };
-        self.rows.truncate(self.savepoints[index].1);
-        self.savepoints.truncate(index + 1);
-        Ok(())
-    }
-}
-
-/// What the server takes for one savepoint: upper and lower case make no difference.
-fn savepoint(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).to_lowercase()
 }
 
 /// A description that ends too early says of which kind of event it was.

@@ -23,7 +23,9 @@ use crate::{
 
 /// A text column holds what is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("column {table}.{column} holds text that is not UTF-8: make it utf8mb4 or binary")]
+#[error(
+    "column {table}.{column} holds text that is not UTF-8: make it utf8mb4 or binary, then start with --resnapshot"
+)]
 pub(crate) struct NotUtf8 {
     table: String,
     column: String,

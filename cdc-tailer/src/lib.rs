@@ -34,6 +34,7 @@ mod leadership;
 mod login;
 mod messages;
 mod metrics;
+mod open;
 mod outlet;
 mod position;
 mod preflight;

@@ -2,6 +2,10 @@
 
 use crate::error::TailError;
 
+/// A server that can go on by GTID alone says so itself, another one sends the transaction.
+pub(crate) const NO_GTID: &str =
+    "a transaction has no GTID: set gtid_mode = ON on the server, then start with --resnapshot";
+
 /// An error packet of the server: number, perhaps a state behind `#`, words.
 pub(crate) fn of(packet: &[u8]) -> TailError {
     let code = match packet {
@@ -36,6 +40,9 @@ fn classify(code: u16, message: String) -> TailError {
         DUPLICATE_SERVER_ID => TailError::Evicted { reason: message },
         CANNOT_READ_BINLOG if says(&REPLACED) => TailError::Evicted { reason: message },
         CANNOT_READ_BINLOG if says(&POSITION_LOST) => TailError::PositionLost { reason: message },
+        CANNOT_READ_BINLOG if says(&["anonymous transaction"]) => {
+            TailError::Unsupported { what: NO_GTID.to_owned() }
+        }
         // `reset master` under an open stream ends like this, and so does a file that is damaged.
         CANNOT_READ_BINLOG if says(&UNREADABLE) => TailError::Unreadable { reason: message },
         // Access denied, and lacking the privilege to replicate.

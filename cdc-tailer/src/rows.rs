@@ -38,7 +38,7 @@ pub(crate) enum RowsError {
     /// It leaves columns out: the row image is not FULL.
     #[error(
         "a change of table {table} was logged without all columns: run \
-         `set global binlog_row_image = 'FULL'`, have clients reconnect, then use --resnapshot"
+         `set global binlog_row_image = 'FULL'`, have clients reconnect, then start with --resnapshot"
     )]
     Partial {
         /// Which table.

@@ -90,7 +90,7 @@ pub(crate) enum TableError {
     /// The server did not write the columns' names.
     #[error(
         "table {table} comes without column names: run `set global binlog_row_metadata = 'FULL'`, \
-         then change the table's rows again or use --resnapshot"
+         then start with --resnapshot"
     )]
     NoNames {
         /// Which table.

@@ -361,5 +361,11 @@ async fn last_checkpoint(keeper: JoinHandle<anyhow::Result<()>>) -> anyhow::Resu
 
 fn stopped(error: TailError, safe: &Position) -> anyhow::Error {
     let position = safe.gtids.to_string();
-    anyhow::Error::new(error).context(format!("the tailer stops; published up to {position:?}"))
+    // It was tried again and again, so it lies on the server's disk.
+    let way_out = match error.directive() {
+        Directive::Suspect => "; if the server's file is damaged, start with --resnapshot",
+        _ => "",
+    };
+    let context = format!("the tailer stops; published up to {position:?}{way_out}");
+    anyhow::Error::new(error).context(context)
 }

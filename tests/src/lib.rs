@@ -8,6 +8,7 @@ pub mod mixed_load;
 pub mod server_binlog;
 pub mod tail;
 pub mod tail_campaign;
+pub mod upheaval;
 
 use std::{fmt, fs, time::Duration};
 

@@ -38,16 +38,16 @@ async fn checksums_that_are_switched_off_and_on_are_followed_by_who_runs_and_by_
 async fn a_database_whose_name_the_server_writes_otherwise_is_followed() {
     // MySQL takes this setting only where its data folder was made with it.
     let settings = ["--lower-case-table-names=1"];
-    for mut test in Harness::on_own("small letters", Flavor::Mariadb, &settings).await {
-        let url = test.config.database_url.expose().to_owned();
-        let (server, database) = url.rsplit_once('/').unwrap();
-        let url = format!("{server}/{}", database.to_uppercase());
-        test.config.database_url = url.parse().unwrap();
-        let running = test.start().await;
-        test.sql(&coupon(1, 1));
-        assert_eq!(test.coupon_ids_until(1).await, [1]);
-        running.stop().await.unwrap();
-    }
+    let test = Harness::on_own("small letters", Flavor::Mariadb, &settings).await;
+    let mut test = test.unwrap();
+    let url = test.config.database_url.expose().to_owned();
+    let (server, database) = url.rsplit_once('/').unwrap();
+    let url = format!("{server}/{}", database.to_uppercase());
+    test.config.database_url = url.parse().unwrap();
+    let running = test.start().await;
+    test.sql(&coupon(1, 1));
+    assert_eq!(test.coupon_ids_until(1).await, [1]);
+    running.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,6 +107,25 @@ async fn differences_of_json_are_borne_where_no_followed_table_has_a_document() 
     let last = events[2].after.as_ref().unwrap();
     assert_eq!((last.version, last.status, last.order_ref.as_deref()), (3, 1, Some("o")));
     running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_are_loaded_from_a_file_are_told() {
+    const ROWS: i64 = 1_000;
+    for test in on_own("loaded", &[]).await {
+        let row = |id: i64| {
+            format!(
+                "{id}\t7\t{id}\t{id}\t9\t1\t0\t1\t200\t2026-01-02\t2026-01-02\t2026-01-01\t2026-02-01\t\\N\t\\N\t\\N\n"
+            )
+        };
+        let path = std::env::temp_dir().join(format!("{}.rows", test.names.prefix()));
+        std::fs::write(&path, (1..=ROWS).map(row).collect::<String>()).unwrap();
+        let running = test.start().await;
+        test.sql(&format!("load data infile '{}' into table user_coupon", path.display()));
+        assert_eq!(test.coupon_ids_until(ROWS).await, (1..=ROWS).collect::<Vec<_>>());
+        running.stop().await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

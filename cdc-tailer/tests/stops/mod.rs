@@ -47,6 +47,13 @@ const ON_BOTH: &[Stop] = &[
         "do 0",
     ),
     stop(
+        "alter table stock_movement partition by hash (template_id) partitions 2; \
+         create table other like stock_movement; alter table other remove partitioning; \
+         alter table stock_movement exchange partition p0 with table other",
+        DEFINED,
+        "alter table stock_movement remove partitioning; drop table other",
+    ),
+    stop(
         "alter table stock_movement rename column delta to difference; \
          insert into stock_movement (template_id, seq, difference, reason, actor, created_at) \
          values (1, 1, 1, 'r', 'a', '2026-01-01')",
@@ -155,6 +162,23 @@ async fn walked(flavor: Flavor, more: &[Stop]) {
         test.coupon_ids_until(next + 1).await;
         running.stop().await.unwrap();
         next += 2;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_for_long_transactions_that_is_not_there_is_mended_by_a_start_with_another() {
+    const ROWS: i64 = 40_000;
+    for test in Harness::on_all("spill").await {
+        let config = Config { spill_folder: "/nowhere".into(), ..test.config.clone() };
+        let running = test.start_following(config).await;
+        let row = |id| coupon(id, id).split_once("values ").unwrap().1.to_owned();
+        let rows: Vec<String> = (1..=ROWS).map(row).collect();
+        test.sql(&format!("insert into user_coupon values {}", rows.join(",")));
+        let said = format!("{:#}", running.ended_by("a long transaction").await.unwrap_err());
+        assert!(said.contains("--spill-folder"), "{said}");
+        let running = test.start().await;
+        assert_eq!(test.coupon_ids_until(ROWS).await, (1..=ROWS).collect::<Vec<_>>());
+        running.stop().await.unwrap();
     }
 }
 
