@@ -19,11 +19,13 @@ use crate::{
     error::TailError,
     event::{Body, Change, Encoding, HEADER_LENGTH, Header, Query},
     held::{HeldRows, RowsPacket},
+    open::Open,
     position::Gtid,
+    refusal,
+    resume::{File, Landmark, Tracker},
     rows,
     source::Packet,
-    statement::{Statement, changes_rows_of, classify},
-    table::Table,
+    statement::{Makes, Statement, classify, makes, redefines},
     tables::{Followed, Tables},
     xa::{Prepared, Xid},
 };
@@ -32,11 +34,15 @@ use crate::{
 /// queue that has grown to up to twice its length, and in the batch that is taken out of it.
 const TRANSACTION_OVERHEAD: usize = 512;
 
+/// Characters of a statement that an error shows.
+const STATEMENT_SHOWN: usize = 80;
+
 /// A committed transaction, with the rows of followed tables; often none.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     pub(crate) gtid: Gtid,
-    pub(crate) file: Arc<str>,
+    pub(crate) file: Arc<File>,
+    pub(crate) landmark: Landmark,
     /// Offset behind it.
     pub(crate) end: u32,
     /// When it was committed, seconds since 1970.
@@ -53,8 +59,8 @@ pub(crate) enum Assembled {
     Nothing,
     /// A transaction is complete.
     Transaction(Transaction),
-    /// The server has nothing more for now.
-    Idle,
+    /// The server has nothing more for now, behind this offset of the file at hand.
+    Idle(u32),
 }
 
 /// What one event and one transaction may cost.
@@ -71,18 +77,12 @@ pub(crate) struct Limits {
 pub(crate) struct Assembler {
     tables: Tables,
     limits: Limits,
-    file: Arc<str>,
+    /// Identity of the server that the events come from.
+    server: String,
+    file: Arc<File>,
+    tracker: Tracker,
     open: Option<Open>,
     prepared: Prepared,
-}
-
-struct Open {
-    gtid: Gtid,
-    /// Whether its first statement ends it; `None`: the statement tells.
-    standalone: Option<bool>,
-    rows: HeldRows,
-    /// Savepoints, as [`savepoint`] knows them, and how many rows events came before them.
-    savepoints: Vec<(String, usize)>,
 }
 
 impl Transaction {
@@ -97,22 +97,31 @@ impl Assembler {
         Self {
             tables: Tables::new(followed),
             limits,
-            file: "".into(),
+            server: String::new(),
+            file: Arc::default(),
+            tracker: Tracker::default(),
             open: None,
             prepared: Prepared::default(),
         }
     }
 
-    /// A new connection's events follow: they begin behind the last transaction that came out.
-    pub(crate) fn reconnected(&mut self) {
+    /// Events of a new connection to `server` follow: they begin behind the last transaction that came out.
+    pub(crate) fn reconnected(&mut self, server: &str) {
+        server.clone_into(&mut self.server);
         self.open = None;
         self.tables.forget();
+    }
+
+    /// The file that events come from.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Takes the next event in.
     pub(crate) fn accept(&mut self, packet: Packet) -> Result<Assembled, TailError> {
         let header = Header::parse(packet.event())
             .map_err(|source| TailError::Truncated { kind: 0, source })?;
+        self.tracker.look(&header, packet.event());
         self.event(&header, packet)
     }
 
@@ -137,27 +146,28 @@ impl Assembler {
                 let Some(table) = self.tables.followed(table_id)? else {
                     return Ok(Assembled::Nothing);
                 };
-                let packet = self.plain(header, &table, change, version, encoding, packet)?;
+                let packet = self.plain(header, change, version, encoding, packet)?;
                 let end = header.end;
                 self.rows(RowsPacket { table, change, version, end, packet })?;
             }
-            Body::Rotate { file, .. } => self.file = String::from_utf8_lossy(file).into(),
+            Body::Rotate { file, .. } => {
+                let name = String::from_utf8_lossy(file).into_owned();
+                self.file = Arc::new(File { server: self.server.clone(), name });
+            }
             Body::FormatDescription => {
                 if self.open.take().is_some() {
                     debug!("a transaction was left open by a server that crashed");
                 }
                 self.tables.forget();
             }
-            Body::Heartbeat => return Ok(Assembled::Idle),
+            Body::Heartbeat => return Ok(Assembled::Idle(header.end)),
             Body::Ignored => {}
             Body::Incident => {
                 let reason = "it lost changes on their way into the binlog (incident event)".into();
                 return Err(TailError::PositionLost { reason });
             }
             Body::Anonymous => {
-                return Err(unsupported(
-                    "transactions have no GTIDs: set gtid_mode = ON on the server",
-                ));
+                return Err(unsupported(refusal::NO_GTID));
             }
             Body::Payload => return self.payload(header, &packet),
             Body::Unknown => return Err(unsupported(unknown(header.kind))),
@@ -189,19 +199,17 @@ impl Assembler {
             let what = format!("{gtid} begins inside {}", open.gtid);
             return Err(TailError::OutOfOrder { what });
         }
-        let (rows, savepoints) = (HeldRows::default(), Vec::new());
-        self.open = Some(Open { gtid, standalone, rows, savepoints });
+        self.open = Some(Open::new(gtid, standalone));
         Ok(())
     }
 
     fn query(&mut self, header: &Header, query: Query<'_>) -> Result<Assembled, TailError> {
-        self.refuse_statement_format(query)?;
+        self.refuse_redefinition(query)?;
         let Some(open) = &mut self.open else {
             // Made up by the server for the connection, or before GTIDs were switched on.
             return Ok(Assembled::Nothing);
         };
-        let statement = classify(query.text);
-        match statement {
+        match classify(query.text) {
             Statement::Begin => open.standalone = Some(false),
             Statement::Commit => return self.commit(header),
             Statement::Rollback => {
@@ -209,9 +217,7 @@ impl Assembler {
                 return self.commit(header);
             }
             Statement::Savepoint(name) => {
-                let name = savepoint(name);
-                open.savepoints.retain(|(known, _)| *known != name);
-                open.savepoints.push((name, open.rows.len()));
+                open.set_savepoint(name);
             }
             Statement::RollbackTo(name) => open.roll_back_to(name)?,
             Statement::XaCommit(name) => {
@@ -223,21 +229,27 @@ impl Assembler {
                 self.prepared.roll_back(name)?;
                 return self.commit(header);
             }
-            Statement::XaPhase | Statement::Other => {
-                if open.standalone != Some(false) && statement == Statement::Other {
-                    return self.commit(header);
-                }
-            }
+            Statement::XaPhase => {}
+            Statement::Other => match (makes(query.text), open.standalone) {
+                (Makes::TableOfQuery, _) => return Err(in_place_of_rows(open.gtid, query)),
+                // Its own transaction: no rows came before it, and what it defines is no row.
+                (_, None | Some(true)) => return self.commit(header),
+                (Makes::Table, Some(false)) => {}
+                // Row format has no such thing, whatever the statement looks like: it may call a function,
+                // change a view, or set off a trigger.
+                (Makes::No, Some(false)) => return Err(in_place_of_rows(open.gtid, query)),
+            },
         }
         Ok(Assembled::Nothing)
     }
 
-    fn refuse_statement_format(&self, query: Query<'_>) -> Result<(), TailError> {
-        match changes_rows_of(query, self.tables.wanted()) {
+    fn refuse_redefinition(&self, query: Query<'_>) -> Result<(), TailError> {
+        match redefines(query, self.tables.wanted()) {
             None => Ok(()),
             Some(table) => Err(unsupported(format!(
-                "{table} was changed by a statement without rows in the binlog (TRUNCATE, DROP, RENAME, \
-                 of partitions, or binlog_format other than ROW); then start with --resnapshot"
+                "{table} was emptied, exchanged or defined anew without its rows being in the binlog \
+                 (TRUNCATE, DROP, RENAME, of partitions; a key ON DELETE or ON UPDATE that cascades, \
+                 system versioning): see that it is as it should be, then start with --resnapshot"
             ))),
         }
     }
@@ -247,6 +259,7 @@ impl Assembler {
         Ok(Assembled::Transaction(Transaction {
             gtid: open.gtid,
             file: Arc::clone(&self.file),
+            landmark: self.tracker.landmark(),
             end: header.end,
             committed: header.timestamp,
             rows: open.rows,
@@ -258,7 +271,7 @@ impl Assembler {
     fn prepare(&mut self, header: &Header, xid: Xid) -> Result<Assembled, TailError> {
         let open = self.take_open()?;
         self.prepared.prepare(xid, open.rows)?;
-        self.open = Some(Open { rows: HeldRows::default(), ..open });
+        self.open = Some(Open::new(open.gtid, open.standalone));
         self.commit(header)
     }
 
@@ -271,7 +284,6 @@ impl Assembler {
     fn plain(
         &self,
         header: &Header,
-        table: &Table,
         change: Change,
         version: u8,
         encoding: Encoding,
@@ -290,12 +302,6 @@ impl Assembler {
                 let end = plain.len();
                 Ok(Packet::new(plain, 0, end))
             }
-            Encoding::PartialJson => Err(unsupported(format!(
-                "a change of {} was logged as a difference of JSON: run \
-                 `set global binlog_row_value_options = ''`, have clients reconnect, then start with \
-                 --resnapshot",
-                table.name
-            ))),
         }
     }
 
@@ -309,32 +315,6 @@ impl Assembler {
             .push(rows, folder)
             .map_err(|source| TailError::Spill { folder: folder.display().to_string(), source })
     }
-}
-
-impl Open {
-    /// Drops the rows since the savepoint, and the savepoints after it.
-    fn roll_back_to(&mut self, name: &[u8]) -> Result<(), TailError> {
-        let name = savepoint(name);
-        if self.savepoints.len() > 1 && self.savepoints.iter().any(|(known, _)| !known.is_ascii()) {
-            return Err(unsupported(format!(
-                "{} rolls back to one of several savepoints, and which names are the same to the server \
-                 is not known beyond ASCII: rename them, then start with --resnapshot",
-                self.gtid
-            )));
-        }
-        let Some(index) = self.savepoints.iter().position(|(known, _)| *known == name) else {
-            let what = format!("rollback to unknown savepoint in {}", self.gtid);
-            return Err(TailError::OutOfOrder { what });
-        };
-        self.rows.truncate(self.savepoints[index].1);
-        self.savepoints.truncate(index + 1);
-        Ok(())
-    }
-}
-
-/// What the server takes for one savepoint: upper and lower case make no difference.
-fn savepoint(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).to_lowercase()
 }
 
 /// A description that ends too early says of which kind of event it was.
@@ -356,6 +336,15 @@ fn compressed(header: &Header, source: CompressedError) -> TailError {
     }
 }
 
+fn in_place_of_rows(gtid: Gtid, query: Query<'_>) -> TailError {
+    let text = String::from_utf8_lossy(query.text);
+    let begins: String = text.chars().take(STATEMENT_SHOWN).collect();
+    unsupported(format!(
+        "{gtid} holds a statement in place of the rows that it changes, {begins:?}: have that session (or \
+         the server) set binlog_format = 'ROW', then start with --resnapshot"
+    ))
+}
+
 fn unsupported(what: impl Into<String>) -> TailError {
     TailError::Unsupported { what: what.into() }
 }
@@ -364,13 +353,13 @@ fn unknown(kind: u8) -> String {
     const TAGGED_GTID: u8 = 42;
     match kind {
         TAGGED_GTID => {
-            "the server wrote the tagged GTID of a transaction in a way that this version \
-                        does not know: have clients leave tags out of gtid_next"
+            "the server wrote the tagged GTID of a transaction in a way that this version does not \
+             know: have clients leave tags out of gtid_next, then start with --resnapshot"
                 .to_owned()
         }
         kind => format!(
             "the binlog holds an event of kind {kind}, which this version does not know and the \
-             server does not let a replica skip"
+             server does not let a replica skip: take a newer version, or start with --resnapshot"
         ),
     }
 }

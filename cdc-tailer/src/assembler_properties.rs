@@ -264,7 +264,7 @@ proptest! {
             for at in breaks {
                 let sent = &packets[..at.index(packets.len())];
                 prop_assert_eq!(take(&mut assembler, sent).unwrap(), []);
-                assembler.reconnected();
+                assembler.reconnected("");
             }
             out.extend(take(&mut assembler, packets).unwrap());
         }

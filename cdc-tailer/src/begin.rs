@@ -1,27 +1,28 @@
 //! Where a term begins: at the checkpoint, or with a snapshot and the reason for it.
 
-use mysql_store::{
-    MySqlConnection,
-    settings::{self, BinlogSettings},
-    snapshot,
-};
+use std::sync::Arc;
+
+use mysql_store::{MySqlConnection, settings, snapshot};
+use tokio::task::spawn_blocking;
 use topic::Acknowledged;
 
 use crate::{
     checkpoint,
     config::Resnapshot,
-    fit,
-    position::{GtidSet, Position},
+    connection::Connection,
+    error::Directive,
+    fit, history,
+    position::GtidSet,
     preflight,
+    resume::Position,
     snapshot::Progress,
+    source::{Origin, Server},
     tailer::Ground,
 };
 
 /// Where to begin.
 #[derive(Debug)]
 pub(crate) struct Begin {
-    /// The server that the position is of.
-    pub(crate) server: String,
     pub(crate) position: Position,
     /// When that was the end of the binlog, milliseconds since 1970.
     pub(crate) as_of_ms: i64,
@@ -34,33 +35,37 @@ pub(crate) struct Begin {
 }
 
 /// Decides by the checkpoint, and by what the configuration asks for.
-pub(crate) async fn decide(
-    ground: &Ground<'_>,
-    settings: &BinlogSettings,
-    connection: &mut MySqlConnection,
-) -> anyhow::Result<Begin> {
+pub(crate) async fn decide(ground: &Ground<'_>, server: &Arc<Server>) -> anyhow::Result<Begin> {
+    let wanted = ground.config.wanted_snapshot();
+    let asked = "asked for by --resnapshot";
+    // Whatever the checkpoint says, a snapshot under way too: what is asked for may be the way out of it.
+    if wanted == Some(Resnapshot::All) {
+        return anew(ground, server, asked.to_owned()).await;
+    }
     let (brokers, names) = (ground.config.brokers(), &ground.names);
     let Some(checkpoint) = checkpoint::load(brokers, names, &ground.database).await? else {
-        return anew(ground, "there is no checkpoint".to_owned()).await;
+        return anew(ground, server, "there is no checkpoint".to_owned()).await;
     };
-    let mismatch = fit::mismatch(&checkpoint, settings, connection, brokers, names).await?;
+    let position = checkpoint.position()?;
+    let mismatch = match fit::mismatch(&checkpoint, server.flavor, brokers).await? {
+        None => other_history(server, &position).await?,
+        some => some,
+    };
     if let Some(reason) = mismatch {
-        return anew(ground, format!("the checkpoint does not fit: {reason}")).await;
+        let reason = format!("the checkpoint does not fit: {reason}");
+        return anew(ground, server, reason).await;
     }
-    let asked = "asked for by --resnapshot";
     // One under way goes on: a tailer that is killed again and again would never end it otherwise.
-    let (snapshot, reason) = match (checkpoint.snapshot.clone(), ground.config.wanted_snapshot()) {
-        (None, None) => (None, String::new()),
+    let (snapshot, reason) = match (checkpoint.snapshot.clone(), wanted) {
+        (None, None | Some(Resnapshot::All)) => (None, String::new()),
         (Some(progress), None | Some(Resnapshot::All)) => (Some(progress), "going on".to_owned()),
         (Some(progress), Some(Resnapshot::Table(table))) => {
             (Some(progress.and(table)), asked.to_owned())
         }
         (None, Some(Resnapshot::Table(table))) => (Some(Progress::of(table)), asked.to_owned()),
-        (None, Some(Resnapshot::All)) => return anew(ground, asked.to_owned()).await,
     };
     Ok(Begin {
-        server: settings.server_identity.clone(),
-        position: checkpoint.position()?,
+        position,
         as_of_ms: checkpoint.as_of_ms,
         acknowledged: checkpoint.acknowledged,
         snapshot,
@@ -68,16 +73,40 @@ pub(crate) async fn decide(
     })
 }
 
+/// Why the server's history is not the one that led to `position`. What passes is left to the reader, who
+/// looks again at each connection.
+async fn other_history(
+    server: &Arc<Server>,
+    position: &Position,
+) -> anyhow::Result<Option<String>> {
+    let origin = Origin { server: Arc::clone(server), after: position.clone() };
+    let proven = spawn_blocking(move || {
+        let identity = Connection::beside(&origin.server)?.identity().to_owned();
+        history::prove(&origin, &identity)
+    });
+    match proven.await? {
+        Err(error) if error.directive() == Directive::Resnapshot => {
+            Ok(Some(runtime::report(&error)))
+        }
+        Ok(()) | Err(_) => Ok(None),
+    }
+}
+
 /// All tables, and then what comes after now.
-pub(crate) async fn anew(ground: &Ground<'_>, reason: String) -> anyhow::Result<Begin> {
+pub(crate) async fn anew(
+    ground: &Ground<'_>,
+    server: &Arc<Server>,
+    reason: String,
+) -> anyhow::Result<Begin> {
     let mut connection = preflight::connect(ground.config.database_url.expose()).await?;
     let settings = preflight::settings(&mut connection).await?;
     let as_of_ms = ground.clock.now().timestamp_millis();
     let text = settings::readable_position(&mut connection, settings.flavor).await?;
-    let gtids = GtidSet::parse(preflight::flavor(&settings), &text)?;
+    let gtids = GtidSet::parse(server.flavor, &text)?;
+    let server = Arc::clone(server);
+    let position = spawn_blocking(move || history::locate(&server, gtids)).await??;
     Ok(Begin {
-        server: settings.server_identity,
-        position: Position { gtids, file: "".into(), offset: 0 },
+        position,
         as_of_ms,
         acknowledged: Acknowledged::new(),
         snapshot: Some(Progress::of_all()),

@@ -8,7 +8,7 @@ use runtime::Secret;
 use tokio::{sync::watch, time::MissedTickBehavior};
 use tracing::debug;
 
-use crate::position::Position;
+use crate::resume::Position;
 
 /// Pause between two looks. They cost the server a listing of its files.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ pub(crate) fn watch(database_url: Secret) -> Seen {
 
 /// Bytes of binlog behind `position`; `None`: its file is not known, or not there.
 pub(crate) fn bytes_behind(files: &BinlogFiles, position: &Position) -> Option<u64> {
-    let own = files.files.iter().position(|(name, _)| **name == *position.file)?;
+    let own = files.files.iter().position(|(name, _)| *name == position.file.name)?;
     let all: u64 = files.files[own..].iter().map(|(_, bytes)| bytes).sum();
     Some(all.saturating_sub(position.offset))
 }
@@ -65,7 +65,10 @@ pub(crate) fn bytes_behind(files: &BinlogFiles, position: &Position) -> Option<u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::position::{Flavor, GtidSet};
+    use crate::{
+        position::{Flavor, GtidSet},
+        resume::File,
+    };
 
     #[test]
     fn bytes_behind_are_the_rest_of_our_file_and_all_later_ones() {
@@ -74,9 +77,9 @@ mod tests {
             expiry: None,
         };
         let at = |file: &str, offset| Position {
-            gtids: GtidSet::empty(Flavor::MariaDb),
-            file: file.into(),
+            file: Arc::new(File { name: file.into(), ..File::default() }),
             offset,
+            ..Position::of(GtidSet::empty(Flavor::MariaDb))
         };
         assert_eq!(bytes_behind(&files, &at("b.1", 30)), Some(127));
         assert_eq!(bytes_behind(&files, &at("b.3", 7)), Some(0));

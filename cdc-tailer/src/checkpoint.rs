@@ -4,7 +4,7 @@
 //! per database: whoever starts later fences whoever wrote before, so a tailer that was stopped for
 //! a while and wakes up cannot move the position back.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use runtime::{Backoff, Clock};
@@ -16,12 +16,13 @@ use tracing::{debug, warn};
 
 use crate::{
     metrics,
-    position::{Flavor, GtidSet, NotAPosition, Position},
+    position::{Flavor, Gtid, GtidSet, NotAPosition},
+    resume::{File, Landmark, Last, Position},
     snapshot::Progress,
 };
 
 /// The layout of [`Checkpoint`].
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Time between checkpoints while the position moves: what a killed tailer sends again.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -38,12 +39,14 @@ pub(crate) struct Checkpoint {
     /// Family of the server.
     pub(crate) flavor: Flavor,
     /// Which server.
-    pub(crate) server: String,
+    server: String,
     /// Everything up to here is in the topics.
     gtid: String,
-    /// The same as a file and an offset, for people.
+    /// The same as a file of that server and an offset.
     file: String,
     offset: u64,
+    /// The transaction that ends there.
+    last: Option<SavedLast>,
     /// The newest moment whose changes are all up to here, milliseconds since 1970.
     pub(crate) as_of_ms: i64,
     /// The last acknowledged message of each partition, by topic: a topic that does not hold them has
@@ -53,9 +56,16 @@ pub(crate) struct Checkpoint {
     pub(crate) snapshot: Option<Progress>,
 }
 
+/// [`Last`] as it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SavedLast {
+    gtid: String,
+    before: Option<(u32, u64)>,
+    landmark: Landmark,
+}
+
 impl Checkpoint {
     pub(crate) fn new(
-        server: &str,
         position: &Position,
         as_of_ms: i64,
         acknowledged: Acknowledged,
@@ -64,10 +74,15 @@ impl Checkpoint {
         Self {
             version: VERSION,
             flavor: position.gtids.flavor(),
-            server: server.to_owned(),
+            server: position.file.server.clone(),
             gtid: position.gtids.to_string(),
-            file: position.file.to_string(),
+            file: position.file.name.clone(),
             offset: position.offset,
+            last: position.last.map(|Last { gtid, before, landmark }| SavedLast {
+                gtid: gtid.to_string(),
+                before,
+                landmark,
+            }),
             as_of_ms,
             acknowledged,
             snapshot,
@@ -80,10 +95,16 @@ impl Checkpoint {
     }
 
     pub(crate) fn position(&self) -> Result<Position, NotAPosition> {
+        let last = |saved: &SavedLast| {
+            let SavedLast { gtid, before, landmark } = saved;
+            let gtid = Gtid::parse(self.flavor, gtid)?;
+            Ok(Last { gtid, before: *before, landmark: *landmark })
+        };
         Ok(Position {
             gtids: GtidSet::parse(self.flavor, &self.gtid)?,
-            file: self.file.as_str().into(),
+            file: Arc::new(File { server: self.server.clone(), name: self.file.clone() }),
             offset: self.offset,
+            last: self.last.as_ref().map(last).transpose()?,
         })
     }
 }
@@ -197,11 +218,15 @@ mod tests {
     #[test]
     fn a_checkpoint_gives_its_position_back() {
         let gtids = GtidSet::parse(Flavor::MariaDb, "0-1-42").unwrap();
-        let position = Position { gtids, file: "binlog.000003".into(), offset: 77 };
+        let mut position = Position::of(gtids);
+        let file = File { server: "1/uid".into(), name: "binlog.000003".into() };
+        let landmark = Landmark { start: 5, written: 6, sum: 7 };
+        let gtid = Gtid::parse(Flavor::MariaDb, "0-1-43").unwrap();
+        position.pass(gtid, Arc::new(file), 77, landmark);
         let place = topic::Place { offset: 9, time_ms: 1_700_000_000_000 };
         let places = BTreeMap::from([("t".to_owned(), BTreeMap::from([(3, place)]))]);
         let snapshot = Some(Progress::of_all());
-        let checkpoint = Checkpoint::new("1/uid", &position, 5, places, snapshot);
+        let checkpoint = Checkpoint::new(&position, 5, places, snapshot);
         let bytes = serde_json::to_vec(&checkpoint).unwrap();
         let read: Checkpoint = topic::decode(&bytes).unwrap();
         assert_eq!(read, checkpoint);

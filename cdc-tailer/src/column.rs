@@ -140,6 +140,11 @@ impl Kind {
         )
     }
 
+    /// Whether its numbers stand for texts.
+    pub(crate) fn has_labels(self) -> bool {
+        matches!(self, Self::Enum { .. } | Self::Set { .. })
+    }
+
     /// Whether the table map's list of character sets has an entry for it.
     pub(crate) fn is_character(self) -> bool {
         matches!(
@@ -199,7 +204,7 @@ impl fmt::Display for Kind {
 
 /// Whether a collation's texts are UTF-8, or its subset ASCII. The numbers are fixed in the servers'
 /// sources.
-fn is_utf8(collation: u64) -> bool {
+pub(crate) fn is_utf8(collation: u64) -> bool {
     /// MariaDB gives collations without padding the number of the padded one and this.
     const NOPAD: u64 = 1024;
     let padded =

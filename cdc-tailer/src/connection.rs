@@ -1,18 +1,15 @@
-//! One replication connection: log in, say who we are and from where, read events.
+//! A replication connection: log in, say who we are and from where, read events.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, BufReader, Read as _, Write as _},
-    net::TcpStream,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, time::Duration};
 
 use crate::{
     error::TailError,
-    event::{HEADER_LENGTH, Header},
-    login::{Login, log_in},
+    event::{self, HEADER_LENGTH, Header},
+    login::log_in,
     position::{Flavor, GtidSet, Series},
-    source::{BinlogSource, Origin, Packet},
+    refusal,
+    source::{BinlogSource, Origin, Packet, Server},
+    wire::{AnswerRow, END_OF_FILE, ERROR, OK, Wire},
 };
 
 /// How often an idle server says so: it wakes the reader to notice that it shall stop.
@@ -21,112 +18,133 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
 /// How much longer than that a link may be silent before it counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Bytes that are read ahead: hundreds of the events of small transactions by one system call.
-const READ_AHEAD_BYTES: usize = 64 * 1024;
-
 /// How long the server waits for us to take an event while a broker is down: a day, since the
 /// pressure must go back to the server rather than end in reconnects.
 const NET_WRITE_TIMEOUT_SECONDS: u32 = 86_400;
 
-/// Bytes of a packet that is continued in the next one.
-const FULL_PACKET: usize = 0xff_ffff;
-
 /// Length of a CRC32.
 const CHECKSUM_LENGTH: usize = 4;
 
-const COM_QUERY: u8 = 0x03;
 const COM_BINLOG_DUMP: u8 = 0x12;
 const COM_REGISTER_SLAVE: u8 = 0x15;
 const COM_BINLOG_DUMP_GTID: u8 = 0x1e;
 
-/// First bytes of the server's packets.
-const OK: u8 = 0x00;
-const END_OF_FILE: u8 = 0xfe;
-const ERROR: u8 = 0xff;
+/// Where a file's first event lies.
+pub(crate) const FIRST_EVENT: u32 = 4;
 
-/// An open stream of events.
+/// Whether events end with a CRC32. The first event of each file says so of those behind it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Checksums(bool);
+
+/// A connection that is logged in and, once it was asked to, sends events.
 pub(crate) struct Connection {
-    server: BufReader<TcpStream>,
-    checksums: bool,
-    packet_bytes_max: usize,
+    wire: Wire,
+    identity: String,
+    checksums: Checksums,
+}
+
+impl Checksums {
+    /// For a stream in whose middle we are.
+    pub(crate) fn of(on: bool) -> Self {
+        Self(on)
+    }
 }
 
 impl Connection {
     /// Connects and asks for everything after the origin's position.
     pub(crate) fn open(origin: &Origin) -> Result<Self, TailError> {
-        let Login { server, checksums } = log_in(&origin.server, HEARTBEAT)?;
-        server.set_read_timeout(Some(HEARTBEAT + SILENCE_MAX)).map_err(TailError::Lost)?;
-        let mut connection = Self {
-            server: BufReader::with_capacity(READ_AHEAD_BYTES, server),
-            checksums,
-            packet_bytes_max: origin.server.packet_bytes_max,
-        };
-        connection.command(&[&[COM_QUERY], session(origin).as_bytes()].concat())?;
-        connection.command(&register(origin.server.server_id))?;
-        connection.write(&dump(origin))?;
+        let server = &origin.server;
+        let mut connection = Self::log_in(server, &as_replica(server))?;
+        connection.wire.command(&register(server.server_id))?;
+        connection.dump_after(&origin.after.gtids, server.server_id, Wait::ForMore)?;
         Ok(connection)
     }
 
-    /// Sends a command and expects OK.
-    fn command(&mut self, command: &[u8]) -> Result<(), TailError> {
-        self.write(command)?;
-        let answer = self.read()?;
-        match answer.first() {
-            Some(&ERROR) => Err(answered(&answer)),
-            _ => Ok(()),
-        }
+    /// Connects to look at the binlog beside an open stream: the server takes nobody's place away for it.
+    pub(crate) fn beside(server: &Server) -> Result<Self, TailError> {
+        Self::log_in(server, "")
     }
 
-    /// Sends a command: three bytes of length, the number of its first packet, and itself.
-    fn write(&mut self, command: &[u8]) -> Result<(), TailError> {
-        let length = u32::try_from(command.len()).unwrap_or(u32::MAX).to_le_bytes();
-        let packet = [&length[..3], &[0], command].concat();
-        self.server.get_mut().write_all(&packet).map_err(TailError::Lost)
+    fn log_in(server: &Server, session: &str) -> Result<Self, TailError> {
+        let socket = log_in(server, HEARTBEAT)?;
+        socket.set_read_timeout(Some(HEARTBEAT + SILENCE_MAX)).map_err(TailError::Lost)?;
+        let mut wire = Wire::new(socket, server.packet_bytes_max);
+        wire.run(&format!("{SESSION}{session}"))?;
+        let variables = wire.rows(IDENTITY)?;
+        let identity = identity(&variables);
+        Ok(Self { wire, identity, checksums: Checksums::of(false) })
     }
 
-    /// Reads a packet, put together again if it came in several.
-    fn read(&mut self) -> Result<Vec<u8>, TailError> {
-        let mut packet = Vec::new();
-        loop {
-            let mut header = [0; 4];
-            self.server.read_exact(&mut header).map_err(TailError::Lost)?;
-            let [low, middle, high, _number] = header;
-            let length = usize::from(low) | usize::from(middle) << 8 | usize::from(high) << 16;
-            let read = packet.len();
-            if read > 0 && read + length > self.packet_bytes_max {
-                return Err(TailError::Oversize { limit: self.packet_bytes_max });
+    /// Which server it is.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Asks for rows; not once events come.
+    pub(crate) fn rows(&mut self, query: &str) -> Result<Vec<AnswerRow>, TailError> {
+        self.wire.rows(query)
+    }
+
+    /// Asks for the transactions that come after a set.
+    pub(crate) fn dump_after(
+        &mut self,
+        gtids: &GtidSet,
+        server_id: u32,
+        wait: Wait,
+    ) -> Result<(), TailError> {
+        let command = match gtids {
+            GtidSet::MySql(all) => dump_gtids(all, server_id, wait),
+            GtidSet::MariaDb(_) => {
+                // Strict: a position inside a hole of the sequence is an error then, never a silent jump.
+                self.wire.run(&format!(
+                    "set @slave_connect_state = '{gtids}', @slave_gtid_strict_mode = 1, \
+                     @slave_gtid_ignore_duplicates = 0"
+                ))?;
+                dump(FIRST_EVENT, server_id, wait, "")
             }
-            packet.resize(read + length, 0);
-            self.server.read_exact(&mut packet[read..]).map_err(TailError::Lost)?;
-            if length < FULL_PACKET {
-                return Ok(packet);
-            }
-        }
+        };
+        self.wire.write(&command)
+    }
+
+    /// Asks for the events of a file from `offset` on, and of those behind it.
+    pub(crate) fn dump_file(&mut self, file: &str, offset: u32) -> Result<(), TailError> {
+        self.wire.write(&dump(offset, NOBODY, Wait::No, file))
     }
 }
 
 impl BinlogSource for Connection {
     fn next_packet(&mut self) -> Result<Packet, TailError> {
-        let packet = self.read()?;
-        event_of(packet, self.checksums)
+        let packet = self.wire.read()?;
+        event_of(packet, &mut self.checksums)
     }
 
     fn has_more(&self) -> bool {
-        !self.server.buffer().is_empty()
+        self.wire.has_more()
     }
 }
 
+/// What the server does at the end of its binlog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    ForMore,
+    /// It says so, and sends nothing more.
+    No,
+}
+
+/// The id of somebody who only looks: no replica is thrown off for it.
+pub(crate) const NOBODY: u32 = 0;
+
 /// The event in a packet, or what the server says instead.
-pub(crate) fn event_of(packet: Vec<u8>, checksums: bool) -> Result<Packet, TailError> {
+pub(crate) fn event_of(packet: Vec<u8>, checksums: &mut Checksums) -> Result<Packet, TailError> {
     match packet.first() {
         Some(&OK) => verified(packet, checksums),
-        Some(&ERROR) => Err(answered(&packet)),
-        Some(&END_OF_FILE) => Err(TailError::Ended { reason: "it is stopping".into() }),
+        Some(&ERROR) => Err(refusal::of(&packet)),
+        Some(&END_OF_FILE) => Err(TailError::Ended { reason: "it has nothing more".into() }),
         _ => Err(TailError::Lost(io::ErrorKind::InvalidData.into())),
     }
 }
 
-fn verified(packet: Vec<u8>, checksums: bool) -> Result<Packet, TailError> {
+fn verified(packet: Vec<u8>, checksums: &mut Checksums) -> Result<Packet, TailError> {
     let event = &packet[1..];
     let header = Header::parse(event).map_err(|source| TailError::Truncated { kind: 0, source })?;
     let wrong = || TailError::Checksum {
@@ -137,37 +155,68 @@ fn verified(packet: Vec<u8>, checksums: bool) -> Result<Packet, TailError> {
     if usize::try_from(header.length).ok() != Some(event.len()) {
         return Err(wrong());
     }
-    if !checksums {
-        let end = packet.len();
-        return Ok(Packet::new(packet, 1, end));
-    }
     let body = event.len().checked_sub(CHECKSUM_LENGTH).filter(|end| *end >= HEADER_LENGTH);
-    let (body, sum) = event.split_at(body.ok_or_else(wrong)?);
-    if crc32fast::hash(body).to_le_bytes() != sum {
+    let is_right = body.is_some_and(|end| {
+        let (body, sum) = event.split_at(end);
+        crc32fast::hash(body).to_le_bytes() == sum
+    });
+    let (has_sum, is_checked) = match header.kind {
+        event::FORMAT_DESCRIPTION => {
+            let method = body.and_then(|end| end.checked_sub(1)).map(|at| event[at]);
+            checksums.0 = match method.ok_or_else(wrong)? {
+                0 => false,
+                1 => true,
+                method => {
+                    let what = format!("the binlog has checksums by method {method}");
+                    return Err(TailError::Unsupported { what });
+                }
+            };
+            // The place for it is there in any case.
+            (true, checksums.0)
+        }
+        // Made up by the server between two files, of which one may have checksums and the other not.
+        event::ROTATE if header.timestamp == 0 => (is_right, false),
+        _ => (checksums.0, checksums.0),
+    };
+    if is_checked && !is_right {
         return Err(wrong());
     }
-    let end = 1 + body.len();
-    Ok(Packet::new(packet, 1, end))
+    let end = if has_sum { body.ok_or_else(wrong)? } else { event.len() };
+    Ok(Packet::new(packet, 1, 1 + end))
 }
 
-/// The session variables that make a connection a replica's, in one statement.
-fn session(origin: &Origin) -> String {
-    let common = format!("set session net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}");
-    match origin.server.flavor {
-        // Strict: a position inside a hole of the sequence is an error then, never a silent jump.
-        Flavor::MariaDb => format!(
-            "{common}, @mariadb_slave_capability = 4, @slave_connect_state = '{}', \
-             @slave_gtid_strict_mode = 1, @slave_gtid_ignore_duplicates = 0",
-            origin.after
-        ),
+/// What every connection says of itself: that it knows GTIDs, and takes checksums where there are some.
+const SESSION: &str = "set @mariadb_slave_capability = 4, @master_binlog_checksum = 'CRC32', \
+    @source_binlog_checksum = 'CRC32'";
+
+/// What makes one server another than the next, as `mysql_store::settings` reads it too.
+const IDENTITY: &str =
+    "show global variables where variable_name in ('server_id', 'server_uid', 'server_uuid')";
+
+fn identity(variables: &[AnswerRow]) -> String {
+    let of = |wanted: &str| {
+        let found = variables.iter().find_map(|row| match row.as_slice() {
+            [Some(name), Some(value)] if name.eq_ignore_ascii_case(wanted) => Some(value.as_str()),
+            _ => None,
+        });
+        found.unwrap_or_default()
+    };
+    let uuid = if of("server_uid").is_empty() { of("server_uuid") } else { of("server_uid") };
+    format!("{}/{uuid}", of("server_id"))
+}
+
+/// The session variables that make a connection a replica's.
+fn as_replica(server: &Server) -> String {
+    let common = format!(", session net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}");
+    let period = HEARTBEAT.as_nanos();
+    match server.flavor {
+        Flavor::MariaDb => format!("{common}, @master_heartbeat_period = {period}"),
         // The server ends the dump thread of an earlier connection with the same uuid.
         Flavor::MySql => {
-            let uuid = format!("00000000-0000-4000-8000-{:012x}", origin.server.server_id);
+            let uuid = format!("00000000-0000-4000-8000-{:012x}", server.server_id);
             format!(
-                "{common}, @source_heartbeat_period = {}, \
-                 @source_binlog_checksum = @@global.binlog_checksum, \
-                 @slave_uuid = '{uuid}', @replica_uuid = '{uuid}'",
-                HEARTBEAT.as_nanos()
+                "{common}, @source_heartbeat_period = {period}, \
+                 @slave_uuid = '{uuid}', @replica_uuid = '{uuid}'"
             )
         }
     }
@@ -181,21 +230,26 @@ fn register(server_id: u32) -> Vec<u8> {
     command
 }
 
-fn dump(origin: &Origin) -> Vec<u8> {
-    const FIRST_EVENT: u32 = 4;
+fn flags(wait: Wait) -> u16 {
+    const NON_BLOCKING: u16 = 1;
+    if wait == Wait::No { NON_BLOCKING } else { 0 }
+}
+
+fn dump(offset: u32, server_id: u32, wait: Wait, file: &str) -> Vec<u8> {
+    let mut command = vec![COM_BINLOG_DUMP];
+    command.extend(offset.to_le_bytes());
+    command.extend(flags(wait).to_le_bytes());
+    command.extend(server_id.to_le_bytes());
+    command.extend(file.as_bytes());
+    command
+}
+
+fn dump_gtids(all: &BTreeMap<Series, Vec<(u64, u64)>>, server_id: u32, wait: Wait) -> Vec<u8> {
     const THROUGH_GTID: u16 = 4;
-    let server_id = origin.server.server_id.to_le_bytes();
-    let GtidSet::MySql(all) = &origin.after else {
-        let mut command = vec![COM_BINLOG_DUMP];
-        command.extend(FIRST_EVENT.to_le_bytes());
-        command.extend(0u16.to_le_bytes());
-        command.extend(server_id);
-        return command;
-    };
     let set = executed(all);
     let mut command = vec![COM_BINLOG_DUMP_GTID];
-    command.extend(THROUGH_GTID.to_le_bytes());
-    command.extend(server_id);
+    command.extend((THROUGH_GTID | flags(wait)).to_le_bytes());
+    command.extend(server_id.to_le_bytes());
     // No file name: a server that gets one begins there, whatever the set says.
     command.extend(0u32.to_le_bytes());
     command.extend(u64::from(FIRST_EVENT).to_le_bytes());
@@ -228,63 +282,52 @@ fn executed(all: &BTreeMap<Series, Vec<(u64, u64)>>) -> Vec<u8> {
     set
 }
 
-/// An error packet of the server: number, perhaps a state behind `#`, words.
-fn answered(packet: &[u8]) -> TailError {
-    let code = match packet {
-        [_, low, high, ..] => u16::from_le_bytes([*low, *high]),
-        _ => 0,
-    };
-    let text = packet.get(3..).unwrap_or_default();
-    let text = if text.first() == Some(&b'#') { text.get(6..).unwrap_or_default() } else { text };
-    let message = String::from_utf8_lossy(text).into_owned();
-    classify(code, message)
-}
-
-fn classify(code: u16, message: String) -> TailError {
-    const DUPLICATE_SERVER_ID: u16 = 4052;
-    const CANNOT_READ_BINLOG: u16 = 1236;
-    // "Is missing the GTID": it has earlier ones and later ones, and never had ours.
-    const POSITION_LOST: [&str; 7] = [
-        "purged",
-        "is missing the gtid",
-        "could not find",
-        "not in the master's binlog",
-        "diverged",
-        "more gtids",
-        "higher sequence numbers",
-    ];
-    const REPLACED: [&str; 3] = ["same server_uuid", "same server_id", "same server id"];
-    let lower = message.to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|words| lower.contains(words));
-    match code {
-        DUPLICATE_SERVER_ID => TailError::Evicted { reason: message },
-        CANNOT_READ_BINLOG if says(&REPLACED) => TailError::Evicted { reason: message },
-        CANNOT_READ_BINLOG if says(&POSITION_LOST) => TailError::PositionLost { reason: message },
-        // Access denied, and lacking the privilege to replicate.
-        1045 | 1227 => TailError::Denied { reason: message },
-        // Going down, killed.
-        1053 | 1077 | 1079 | 1317 | 1927 => TailError::Ended { reason: message },
-        _ => TailError::Server { code, message },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A packet with an event of that kind whose body ends with `tail`.
+    fn packet(kind: u8, timestamp: u8, tail: &[u8], sum: Option<[u8; 4]>) -> Vec<u8> {
+        let length = HEADER_LENGTH + 2 + tail.len() + sum.map_or(0, |_| CHECKSUM_LENGTH);
+        let length = u8::try_from(length).unwrap();
+        let mut event = vec![timestamp, 0, 0, 0, kind, 1, 0, 0, 0, length, 0, 0, 0];
+        event.extend([0; 6]);
+        event.extend([7, 7]);
+        event.extend(tail);
+        let right = crc32fast::hash(&event).to_le_bytes();
+        event.extend(sum.map_or(vec![], |sum| if sum == RIGHT { right } else { sum }.to_vec()));
+        [vec![OK], event].concat()
+    }
+
+    const RIGHT: [u8; 4] = [1; 4];
+    const WRONG: [u8; 4] = [2; 4];
+
     #[test]
-    fn a_purged_binlog_is_told_from_other_refusals() {
-        let lost = "Could not find GTID state requested by slave in any binlog files. Probably the \
-                    slave state is too old and required binlog files have been purged.";
-        assert!(matches!(classify(1236, lost.into()), TailError::PositionLost { .. }));
-        let hole = "The binlog on the master is missing the GTID 0-1-7 requested by the slave (even \
-                    though both a prior and a subsequent sequence number does exist), and GTID strict \
-                    mode is enabled";
-        assert!(matches!(classify(1236, hole.into()), TailError::PositionLost { .. }));
-        let evicted = "A slave with the same server_uuid/server_id as this slave has connected";
-        assert!(matches!(classify(1236, evicted.into()), TailError::Evicted { .. }));
-        let too_long = "log event entry exceeded max_allowed_packet";
-        assert!(matches!(classify(1236, too_long.into()), TailError::Server { .. }));
+    fn each_files_first_event_says_whether_those_behind_it_have_checksums() {
+        let mut checksums = Checksums::of(false);
+        let mut read = |packet: Vec<u8>| {
+            event_of(packet, &mut checksums).map(|packet| packet.event().len() - HEADER_LENGTH)
+        };
+        let described =
+            |method: u8, sum| packet(event::FORMAT_DESCRIPTION, 1, &[method], Some(sum));
+        for made_up in [None, Some(RIGHT)] {
+            assert_eq!(read(packet(event::ROTATE, 0, &[], made_up)).unwrap(), 2);
+        }
+        assert_eq!(read(described(1, RIGHT)).unwrap(), 3);
+        assert_eq!(read(packet(16, 1, &[], Some(RIGHT))).unwrap(), 2);
+        assert!(read(packet(16, 1, &[], Some(WRONG))).is_err());
+        assert!(read(described(1, WRONG)).is_err());
+        assert_eq!(read(packet(event::ROTATE, 1, &[], Some(RIGHT))).unwrap(), 2);
+        // The next file has none, and the one behind it has them again.
+        for made_up in [None, Some(RIGHT)] {
+            assert_eq!(read(packet(event::ROTATE, 0, &[], made_up)).unwrap(), 2);
+            assert_eq!(read(described(0, WRONG)).unwrap(), 3);
+            assert_eq!(read(packet(16, 1, &[], Some(WRONG))).unwrap(), 6);
+            assert_eq!(read(described(1, RIGHT)).unwrap(), 3);
+            assert_eq!(read(packet(16, 1, &[], Some(RIGHT))).unwrap(), 2);
+        }
+        let said = read(described(2, RIGHT)).unwrap_err().to_string();
+        assert!(said.contains("method 2"), "{said}");
     }
 
     #[test]
@@ -305,13 +348,5 @@ mod tests {
             [server(), b"\x08blue".to_vec(), number(1), number(3), number(4)].concat(),
         ];
         assert_eq!(written(&format!("{uuid}:1-5:blue:3")), tagged.concat());
-    }
-
-    #[test]
-    fn an_error_packet_gives_number_and_words_or_nothing() {
-        let packet = b"\xff\x0b\x05#28000Access denied".as_slice();
-        assert!(matches!(answered(packet), TailError::Server { code: 1291, message }
-            if message == "Access denied"));
-        assert!(matches!(answered(b"\xff"), TailError::Server { code: 0, .. }));
     }
 }

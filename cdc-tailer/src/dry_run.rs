@@ -7,9 +7,11 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use mysql_store::settings;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    history,
     messages::{Messages, TABLES},
     outlet::Lines,
     position::GtidSet,
@@ -27,14 +29,13 @@ pub(crate) async fn run(ground: &Ground<'_>, stop: CancellationToken) -> anyhow:
     let settings = preflight::settings(&mut connection).await?;
     let position = settings::readable_position(&mut connection, settings.flavor).await?;
     let flavor = preflight::flavor(&settings);
-    let server = Server {
-        flavor,
-        // A tailer that runs has the configured one, and would be thrown off the server.
-        server_id: config.server_id(&ground.database) ^ std::process::id(),
-        packet_bytes_max: config.packet_bytes_max,
-        address: ground.address.clone(),
-    };
-    let origin = Origin { server: Arc::new(server), after: GtidSet::parse(flavor, &position)? };
+    // A tailer that runs has the configured one, and would be thrown off the server.
+    let own = ground.config.server_id(&ground.database) ^ std::process::id();
+    let server = Arc::new(Server { server_id: own, ..ground.server(flavor) });
+    let gtids = GtidSet::parse(flavor, &position)?;
+    let at = Arc::clone(&server);
+    let after = spawn_blocking(move || history::locate(&at, gtids)).await??;
+    let origin = Origin { server, after };
     let followed = Followed { database: ground.database.clone(), tables: TABLES };
     let (sender, mut receiver) = queue::bounded(config.queue_bytes);
     let reader = reader::spawn(origin, followed, config.spill_folder.clone(), sender)
@@ -61,7 +62,7 @@ pub(crate) async fn run(ground: &Ground<'_>, stop: CancellationToken) -> anyhow:
         }
         lines.0.flush().context("standard output")?;
     }
-    match tokio::task::spawn_blocking(|| reader.join()).await? {
+    match spawn_blocking(|| reader.join()).await? {
         Ok(Err(error)) => Err(error.into()),
         Ok(Ok(())) | Err(_) => Err(anyhow!("the binlog reader ended")),
     }

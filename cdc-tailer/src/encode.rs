@@ -7,13 +7,13 @@
 
 use std::borrow::Cow;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
 use thiserror::Error;
 use topic::Op;
 
 use crate::{
-    base64,
     cell::Cell,
     column::Kind,
     event::Change,
@@ -23,7 +23,9 @@ use crate::{
 
 /// A text column holds what is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("column {table}.{column} holds text that is not UTF-8: make it utf8mb4 or binary")]
+#[error(
+    "column {table}.{column} holds text that is not UTF-8: make it utf8mb4 or binary, then start with --resnapshot"
+)]
 pub(crate) struct NotUtf8 {
     table: String,
     column: String,
@@ -73,6 +75,29 @@ pub(crate) fn event(
     json(out, &place.committed_ms);
     out.extend(br#","snapshot":false},"ts_ms":"#);
     json(out, &place.now_ms);
+    out.push(b'}');
+    Ok(())
+}
+
+/// Appends the event of a row that a snapshot read.
+pub(crate) fn read(
+    out: &mut Vec<u8>,
+    table: &Table,
+    row: &[Cell<'_>],
+    now_ms: i64,
+) -> Result<(), NotUtf8> {
+    out.extend(br#"{"before":null,"after":"#);
+    image(out, table, Some(row))?;
+    out.extend(br#","op":"#);
+    json(out, Op::Read.letter());
+    out.extend(br#","source":{"db":"#);
+    json(out, &table.database);
+    out.extend(br#","table":"#);
+    json(out, &table.name);
+    out.extend(br#","gtid":null,"file":"","pos":0,"row":0,"ts_ms":"#);
+    json(out, &now_ms);
+    out.extend(br#","snapshot":true},"ts_ms":"#);
+    json(out, &now_ms);
     out.push(b'}');
     Ok(())
 }
@@ -128,9 +153,11 @@ fn value(out: &mut Vec<u8>, column: &Column, cell: &Cell<'_>) -> Option<()> {
         Cell::Decimal(text) | Cell::Json(text) => json(out, text),
         Cell::Text(bytes) => json(out, std::str::from_utf8(bytes).ok()?),
         Cell::Bytes(bytes, zeros) => {
-            out.push(b'"');
-            base64::append(out, bytes.iter().copied().chain(std::iter::repeat_n(0, *zeros)));
-            out.push(b'"');
+            let mut whole = Cow::Borrowed(*bytes);
+            if *zeros > 0 {
+                whole.to_mut().resize(bytes.len() + zeros, 0);
+            }
+            json(out, &BASE64_STANDARD.encode(&whole));
         }
         Cell::DateTime(Some(micros)) => match column.kind {
             Kind::DateTime { fraction: 4.. } => json(out, micros),

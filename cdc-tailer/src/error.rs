@@ -51,6 +51,12 @@ pub(crate) enum TailError {
         /// The server's words.
         reason: String,
     },
+    /// The server cannot read its own binlog where we are.
+    #[error("the server cannot read its binlog: {reason}")]
+    Unreadable {
+        /// The server's words.
+        reason: String,
+    },
     /// The server refuses a command for another reason.
     #[error("the server answers {code}: {message}")]
     Server {
@@ -147,6 +153,7 @@ impl TailError {
             Self::Connect { .. } | Self::Lost(_) | Self::Ended { .. } => Directive::Reconnect,
             Self::Evicted { .. } => Directive::GiveWay,
             Self::Checksum { .. }
+            | Self::Unreadable { .. }
             | Self::Truncated { .. }
             | Self::Compressed { .. }
             | Self::OutOfOrder { .. } => Directive::Suspect,

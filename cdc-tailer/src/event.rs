@@ -3,12 +3,17 @@
 use crate::{
     bytes::{Bytes, Truncated},
     position::{Gtid, Series},
+    rows,
     tagged::{self, Tag},
     xa::Xid,
 };
 
 /// Length of the header before every event.
 pub(crate) const HEADER_LENGTH: usize = 19;
+
+/// Kinds of events that are known by name elsewhere too.
+pub(crate) const ROTATE: u8 = 4;
+pub(crate) const FORMAT_DESCRIPTION: u8 = 15;
 
 /// Header flag: a replica that does not know the event may skip it.
 const IGNORABLE: u16 = 0x80;
@@ -30,6 +35,18 @@ pub(crate) struct Header {
     pub(crate) flags: u16,
 }
 
+/// What an event of a kind is to the transaction that it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It names the transaction.
+    Begins,
+    /// It describes a table, or changes rows.
+    Rows,
+    /// It may be the last one: a statement, XID, the end of a phase, a whole transaction in one.
+    MayEnd,
+    Other,
+}
+
 /// What a rows event does to its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
@@ -44,8 +61,6 @@ pub(crate) enum Encoding {
     Plain,
     /// Bytes behind the head are compressed as MariaDB does.
     Compressed,
-    /// JSON columns come as differences (MySQL).
-    PartialJson,
 }
 
 /// An event's body, as far as the assembler must know it.
@@ -78,7 +93,7 @@ pub(crate) enum Body<'a> {
     Rows {
         change: Change,
         table_id: u64,
-        /// Layout of the body: 1 or 2.
+        /// Layout of the body: 1, 2 or [`rows::WITH_OPTIONS`].
         version: u8,
         encoding: Encoding,
     },
@@ -104,16 +119,17 @@ pub(crate) enum Body<'a> {
 pub(crate) struct Query<'a> {
     pub(crate) database: &'a [u8],
     pub(crate) text: &'a [u8],
-    pub(crate) quoting: Quoting,
 }
 
-/// What the session's `sql_mode` makes of quotes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Quoting {
-    /// Double quotes stand around names, not around texts (`ANSI_QUOTES`).
-    pub(crate) double_quoted_names: bool,
-    /// A backslash is a character like any other (`NO_BACKSLASH_ESCAPES`).
-    pub(crate) plain_backslashes: bool,
+impl Role {
+    pub(crate) fn of(kind: u8) -> Self {
+        match kind {
+            33 | 42 | 162 => Self::Begins,
+            19 | 23..=25 | 30..=32 | 39 | 166..=171 => Self::Rows,
+            2 | 16 | 18 | 38 | 40 | 165 => Self::MayEnd,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl Header {
@@ -138,23 +154,23 @@ impl<'a> Body<'a> {
             2 => Self::Query(query(bytes, 0)?),
             // LOAD DATA in statement format: a query behind 13 bytes about its file.
             18 => Self::Query(query(bytes, 13)?),
-            4 => Self::Rotate { offset: bytes.u64()?, file: bytes.rest() },
-            15 => Self::FormatDescription,
+            ROTATE => Self::Rotate { offset: bytes.u64()?, file: bytes.rest() },
+            FORMAT_DESCRIPTION => Self::FormatDescription,
             16 => Self::Xid,
             19 => Self::TableMap { table_id: bytes.little_endian(6)?, body },
-            23 => rows(Change::Insert, 1, Encoding::Plain, bytes)?,
-            24 => rows(Change::Update, 1, Encoding::Plain, bytes)?,
-            25 => rows(Change::Delete, 1, Encoding::Plain, bytes)?,
-            30 => rows(Change::Insert, 2, Encoding::Plain, bytes)?,
-            31 => rows(Change::Update, 2, Encoding::Plain, bytes)?,
-            32 => rows(Change::Delete, 2, Encoding::Plain, bytes)?,
-            39 => rows(Change::Update, 2, Encoding::PartialJson, bytes)?,
-            166 => rows(Change::Insert, 1, Encoding::Compressed, bytes)?,
-            167 => rows(Change::Update, 1, Encoding::Compressed, bytes)?,
-            168 => rows(Change::Delete, 1, Encoding::Compressed, bytes)?,
-            169 => rows(Change::Insert, 2, Encoding::Compressed, bytes)?,
-            170 => rows(Change::Update, 2, Encoding::Compressed, bytes)?,
-            171 => rows(Change::Delete, 2, Encoding::Compressed, bytes)?,
+            23 => rows_event(Change::Insert, 1, Encoding::Plain, bytes)?,
+            24 => rows_event(Change::Update, 1, Encoding::Plain, bytes)?,
+            25 => rows_event(Change::Delete, 1, Encoding::Plain, bytes)?,
+            30 => rows_event(Change::Insert, 2, Encoding::Plain, bytes)?,
+            31 => rows_event(Change::Update, 2, Encoding::Plain, bytes)?,
+            32 => rows_event(Change::Delete, 2, Encoding::Plain, bytes)?,
+            39 => rows_event(Change::Update, rows::WITH_OPTIONS, Encoding::Plain, bytes)?,
+            166 => rows_event(Change::Insert, 1, Encoding::Compressed, bytes)?,
+            167 => rows_event(Change::Update, 1, Encoding::Compressed, bytes)?,
+            168 => rows_event(Change::Delete, 1, Encoding::Compressed, bytes)?,
+            169 => rows_event(Change::Insert, 2, Encoding::Compressed, bytes)?,
+            170 => rows_event(Change::Update, 2, Encoding::Compressed, bytes)?,
+            171 => rows_event(Change::Delete, 2, Encoding::Compressed, bytes)?,
             26 => Self::Incident,
             27 | 41 => Self::Heartbeat,
             33 => mysql_gtid(bytes)?,
@@ -184,36 +200,13 @@ fn query(mut bytes: Bytes<'_>, extra: usize) -> Result<Query<'_>, Truncated> {
     bytes.take(2)?;
     let variables_length = usize::from(bytes.u16()?);
     bytes.take(extra)?;
-    let quoting = quoting(bytes.take(variables_length)?);
+    bytes.take(variables_length)?;
     let database = bytes.take(database_length)?;
     bytes.u8()?;
-    Ok(Query { database, text: bytes.rest(), quoting })
+    Ok(Query { database, text: bytes.rest() })
 }
 
-/// Reads the session's `sql_mode`. Servers write it first, behind their flags; where it is not, quotes
-/// mean what they do by default.
-fn quoting(variables: &[u8]) -> Quoting {
-    const FLAGS: u8 = 0;
-    const SQL_MODE: u8 = 1;
-    const ANSI_QUOTES: u64 = 1 << 2;
-    const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
-    let mode = || {
-        let mut bytes = Bytes::new(variables);
-        let mut code = bytes.u8()?;
-        if code == FLAGS {
-            bytes.u32()?;
-            code = bytes.u8()?;
-        }
-        if code == SQL_MODE { bytes.u64() } else { Ok(0) }
-    };
-    let mode = mode().unwrap_or(0);
-    Quoting {
-        double_quoted_names: mode & ANSI_QUOTES != 0,
-        plain_backslashes: mode & NO_BACKSLASH_ESCAPES != 0,
-    }
-}
-
-fn rows<'a>(
+fn rows_event<'a>(
     change: Change,
     version: u8,
     encoding: Encoding,
@@ -258,24 +251,5 @@ mod tests {
             |flags| Header { timestamp: 0, kind: 200, server_id: 1, length: 19, end: 0, flags };
         assert_eq!(Body::parse(&header(0x80), b""), Ok(Body::Ignored));
         assert_eq!(Body::parse(&header(0), b""), Ok(Body::Unknown));
-    }
-    #[test]
-    fn a_statement_tells_what_quotes_meant_in_its_session() {
-        let statement = |mode: u64| {
-            let mut body = vec![0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 14, 0, 0, 9, 9, 9, 9, 1];
-            body.extend(mode.to_le_bytes());
-            body.extend(b"d\0begin");
-            body
-        };
-        let quoting = |body: &[u8]| {
-            let query = query(Bytes::new(body), 0).unwrap();
-            assert_eq!((query.database, query.text), (&b"d"[..], &b"begin"[..]));
-            (query.quoting.double_quoted_names, query.quoting.plain_backslashes)
-        };
-        assert_eq!(quoting(&statement(0)), (false, false));
-        assert_eq!(quoting(&statement(1 << 2)), (true, false));
-        assert_eq!(quoting(&statement(1 << 20 | 1)), (false, true));
-        // Without variables.
-        assert_eq!(quoting(b"\0\0\0\0\0\0\0\0\x01\0\0\0\0d\0begin"), (false, false));
     }
 }

@@ -16,6 +16,7 @@ use std::{
 };
 
 use crate::{
+    bytes::Bytes,
     event::{Change, HEADER_LENGTH},
     source::Packet,
     table::Table,
@@ -47,23 +48,29 @@ pub(crate) struct HeldRows {
     spilled: Option<Spill>,
 }
 
-#[derive(Debug)]
-struct Spill {
-    file: File,
-    entries: Vec<Entry>,
+/// A place among them: so many are before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    in_memory: usize,
+    in_file: u64,
+    /// Bytes of the file before it.
     length: u64,
 }
 
-/// A rows event in the file.
+/// Each rows event behind a head of its own: however many there are, memory knows their tables alone.
 #[derive(Debug)]
-struct Entry {
-    table: Arc<Table>,
-    change: Change,
-    version: u8,
-    end: u32,
-    offset: u64,
-    length: usize,
+struct Spill {
+    file: File,
+    tables: Vec<Arc<Table>>,
+    count: u64,
+    length: u64,
 }
+
+/// The head of a rows event in the file: its length, offset, table, change and version.
+const HEAD_BYTES: usize = 4 + 4 + 4 + 1 + 1;
+
+/// What an entry in memory takes besides its event.
+const ENTRY_BYTES: usize = size_of::<RowsPacket>();
 
 impl RowsPacket {
     /// The event's body.
@@ -78,8 +85,20 @@ impl HeldRows {
     }
 
     /// Number of rows events.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.memory.len() + self.spilled.as_ref().map_or(0, |spill| spill.entries.len())
+        let Place { in_memory, in_file, .. } = self.place();
+        in_memory + usize::try_from(in_file).unwrap_or(usize::MAX)
+    }
+
+    /// The place behind the last one.
+    pub(crate) fn place(&self) -> Place {
+        let spill = self.spilled.as_ref();
+        Place {
+            in_memory: self.memory.len(),
+            in_file: spill.map_or(0, |spill| spill.count),
+            length: spill.map_or(0, |spill| spill.length),
+        }
     }
 
     /// What is held in memory, about.
@@ -89,7 +108,7 @@ impl HeldRows {
 
     /// Adds the next event; beyond the limit into a file in `folder`.
     pub(crate) fn push(&mut self, rows: RowsPacket, folder: &Path) -> io::Result<()> {
-        let length = rows.packet.event().len();
+        let length = rows.packet.event().len() + ENTRY_BYTES;
         if self.spilled.is_none() && (self.memory.is_empty() || self.bytes + length <= MEMORY_BYTES)
         {
             self.bytes += length;
@@ -102,27 +121,33 @@ impl HeldRows {
         }
         let spill = match &mut self.spilled {
             Some(spill) => spill,
-            none => none.insert(Spill { file: nameless(folder)?, entries: vec![], length: 0 }),
+            none => {
+                none.insert(Spill { file: nameless(folder)?, tables: vec![], count: 0, length: 0 })
+            }
         };
         spill.push(rows)
     }
 
-    /// Forgets all but the first `count` events.
-    pub(crate) fn truncate(&mut self, count: usize) {
-        let kept = count.saturating_sub(self.memory.len());
+    /// Forgets what comes behind a place.
+    pub(crate) fn truncate(&mut self, place: Place) {
         match &mut self.spilled {
-            Some(spill) if kept > 0 => spill.truncate(kept),
+            Some(spill) if place.in_file > 0 => {
+                spill.count = place.in_file;
+                spill.length = place.length;
+            }
             spilled => *spilled = None,
         }
-        self.memory.truncate(count);
-        self.bytes = self.memory.iter().map(|rows| rows.packet.event().len()).sum();
+        self.memory.truncate(place.in_memory);
+        let bytes = |rows: &RowsPacket| rows.packet.event().len() + ENTRY_BYTES;
+        self.bytes = self.memory.iter().map(bytes).sum();
     }
 
     /// The events from the first on. What is in the file is read as it is asked for: blocking, but
     /// out of the page cache as a rule.
     pub(crate) fn packets(&self) -> impl Iterator<Item = io::Result<Cow<'_, RowsPacket>>> {
         let spilled = self.spilled.iter().flat_map(|spill| {
-            spill.entries.iter().map(|entry| entry.read(&spill.file).map(Cow::Owned))
+            let mut offset = 0;
+            (0..spill.count).map(move |_| spill.read(&mut offset).map(Cow::Owned))
         });
         self.memory.iter().map(|rows| Ok(Cow::Borrowed(rows))).chain(spilled)
     }
@@ -130,39 +155,50 @@ impl HeldRows {
 
 impl Spill {
     fn push(&mut self, rows: RowsPacket) -> io::Result<()> {
+        let table = match self.tables.iter().rposition(|table| Arc::ptr_eq(table, &rows.table)) {
+            Some(known) => known,
+            None => {
+                self.tables.push(Arc::clone(&rows.table));
+                self.tables.len() - 1
+            }
+        };
         let event = rows.packet.event();
-        self.file.write_all_at(event, self.length)?;
-        let length = event.len();
-        self.entries.push(Entry {
-            change: rows.change,
-            version: rows.version,
-            end: rows.end,
-            offset: self.length,
-            length,
-            table: rows.table,
-        });
-        self.length += u64::try_from(length).unwrap_or(0);
+        let mut entry = Vec::with_capacity(HEAD_BYTES + event.len());
+        entry.extend(u32::try_from(event.len()).map_err(io::Error::other)?.to_le_bytes());
+        entry.extend(rows.end.to_le_bytes());
+        entry.extend(u32::try_from(table).map_err(io::Error::other)?.to_le_bytes());
+        entry.push(rows.change as u8);
+        entry.push(rows.version);
+        entry.extend(event);
+        self.file.write_all_at(&entry, self.length)?;
+        self.count += 1;
+        self.length += u64::try_from(entry.len()).unwrap_or(0);
         Ok(())
     }
 
-    fn truncate(&mut self, count: usize) {
-        self.entries.truncate(count);
-        let last = self.entries.last();
-        self.length = last.map_or(0, |e| e.offset + u64::try_from(e.length).unwrap_or(0));
-    }
-}
-
-impl Entry {
-    fn read(&self, file: &File) -> io::Result<RowsPacket> {
-        let mut event = vec![0; self.length];
-        file.read_exact_at(&mut event, self.offset)?;
-        Ok(RowsPacket {
-            table: Arc::clone(&self.table),
-            change: self.change,
-            version: self.version,
-            end: self.end,
-            packet: Packet::new(event, 0, self.length),
-        })
+    /// The event at `offset`, which then is behind it.
+    fn read(&self, offset: &mut u64) -> io::Result<RowsPacket> {
+        let mut head = [0; HEAD_BYTES];
+        self.file.read_exact_at(&mut head, *offset)?;
+        let mut head = Bytes::new(&head);
+        let damaged = |_| io::Error::from(io::ErrorKind::InvalidData);
+        let length = head.u32().map_err(damaged)?;
+        let end = head.u32().map_err(damaged)?;
+        let table = usize::try_from(head.u32().map_err(damaged)?).unwrap_or(usize::MAX);
+        let change = head.u8().map_err(damaged)?;
+        let version = head.u8().map_err(damaged)?;
+        let change = [Change::Insert, Change::Update, Change::Delete]
+            .into_iter()
+            .find(|known| *known as u8 == change);
+        let (Some(table), Some(change)) = (self.tables.get(table), change) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let mut event = vec![0; usize::try_from(length).unwrap_or(0)];
+        self.file.read_exact_at(&mut event, *offset + HEAD_BYTES as u64)?;
+        *offset += HEAD_BYTES as u64 + u64::from(length);
+        let whole = event.len();
+        let packet = Packet::new(event, 0, whole);
+        Ok(RowsPacket { table: Arc::clone(table), change, version, end, packet })
     }
 }
 
@@ -213,23 +249,41 @@ mod tests {
     fn what_does_not_fit_into_memory_comes_back_from_the_file_in_order() {
         let folder = std::env::temp_dir();
         let mut held = HeldRows::default();
+        let mut places = Vec::new();
         for number in 0..40 {
+            places.push(held.place());
             held.push(rows(number, 100_000 + 3 * number as usize), &folder).unwrap();
         }
         assert!(held.bytes() <= MEMORY_BYTES && held.memory.len() < 40);
         assert_eq!(numbers(&held), (0..40).collect::<Vec<_>>());
 
         let in_memory = held.memory.len();
-        held.truncate(in_memory + 3);
+        held.truncate(places[in_memory + 3]);
         held.push(rows(99, 50), &folder).unwrap();
         let mut expected: Vec<u32> = (0..).take(in_memory + 3).collect();
         expected.push(99);
         assert_eq!(numbers(&held), expected);
 
-        held.truncate(2);
+        held.truncate(places[2]);
         held.push(rows(100, 50), &folder).unwrap();
         assert_eq!(numbers(&held), [0, 1, 100]);
-        assert_eq!((held.len(), held.bytes()), (3, 200_053));
+        assert_eq!((held.len(), held.bytes()), (3, 200_053 + 3 * ENTRY_BYTES));
+    }
+
+    #[test]
+    fn memory_does_not_grow_with_the_number_of_events() {
+        const EVENTS: u32 = 100_000;
+        let (folder, table) = (std::env::temp_dir(), rows(0, 40).table);
+        let mut held = HeldRows::default();
+        for number in 0..EVENTS {
+            let event = RowsPacket { table: Arc::clone(&table), ..rows(number, 40) };
+            held.push(event, &folder).unwrap();
+        }
+        assert!(held.bytes() <= MEMORY_BYTES);
+        assert!(held.memory.capacity() * ENTRY_BYTES <= 2 * MEMORY_BYTES, "entries in memory");
+        let spill = held.spilled.as_ref().unwrap();
+        assert_eq!(spill.tables.len(), 1);
+        assert_eq!(numbers(&held), (0..EVENTS).collect::<Vec<_>>());
     }
 
     #[test]

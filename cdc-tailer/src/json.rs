@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Serialize;
 
 use crate::{
@@ -148,7 +149,7 @@ impl Text {
             }
             other => {
                 self.out.extend(format!("\"base64:type{other}:").as_bytes());
-                crate::base64::append(&mut self.out, value.iter().copied());
+                self.out.extend(BASE64_STANDARD.encode(value).as_bytes());
                 self.out.push(b'"');
                 Ok(())
             }

@@ -10,7 +10,6 @@
 
 mod address;
 mod assembler;
-mod base64;
 mod begin;
 mod binlog_files;
 mod bytes;
@@ -29,17 +28,21 @@ mod fit;
 #[doc(hidden)]
 pub mod fuzz;
 mod held;
+mod history;
 mod json;
 mod leadership;
 mod login;
 mod messages;
 mod metrics;
+mod open;
 mod outlet;
 mod position;
 mod preflight;
 mod publish;
 mod queue;
 mod reader;
+mod refusal;
+mod resume;
 mod rows;
 mod schema;
 mod snapshot;
@@ -51,6 +54,8 @@ mod tables;
 mod tagged;
 mod tailer;
 mod term;
+mod text_row;
+mod wire;
 mod xa;
 
 #[cfg(test)]

@@ -33,15 +33,8 @@ const TURN: Duration = Duration::from_millis(1);
 /// Bytes that the relay carries at once: more than any packet of a login.
 const RELAY_BYTES: usize = 16 * 1024;
 
-/// A connection that is logged in.
-pub(crate) struct Login {
-    pub(crate) server: TcpStream,
-    /// Whether events end with a CRC32.
-    pub(crate) checksums: bool,
-}
-
-/// Logs in, asks for a sign of life every `heartbeat`, and for checksums as the server has them.
-pub(crate) fn log_in(server: &Server, heartbeat: Duration) -> Result<Login, TailError> {
+/// Logs in, and asks for a sign of life every `heartbeat`.
+pub(crate) fn log_in(server: &Server, heartbeat: Duration) -> Result<TcpStream, TailError> {
     let places = (server.address.host.as_str(), server.address.port).to_socket_addrs();
     let socket = places.and_then(|places| reach(places, CONNECT_MAX)).map_err(away)?;
     let prepared = socket.set_nodelay(true).and_then(|()| {
@@ -58,9 +51,9 @@ pub(crate) fn log_in(server: &Server, heartbeat: Duration) -> Result<Login, Tail
         done.store(true, Ordering::Release);
         (said, relay.join())
     });
-    let checksums = said?;
+    said?;
     match carried {
-        Ok(Ok(())) => Ok(Login { server: socket, checksums }),
+        Ok(Ok(())) => Ok(socket),
         Ok(Err(error)) => Err(away(error)),
         Err(_) => Err(TailError::Connect { reason: "the relay of the login panicked".into() }),
     }
@@ -79,7 +72,7 @@ fn reach(places: impl Iterator<Item = SocketAddr>, limit: Duration) -> io::Resul
 }
 
 /// What the crate does.
-fn handshake(server: &Server, at: SocketAddr, heartbeat: Duration) -> Result<bool, TailError> {
+fn handshake(server: &Server, at: SocketAddr, heartbeat: Duration) -> Result<(), TailError> {
     let client = BinlogClient::new(ReplicaOptions {
         hostname: at.ip().to_string(),
         port: at.port(),
@@ -99,7 +92,7 @@ fn handshake(server: &Server, at: SocketAddr, heartbeat: Duration) -> Result<boo
         client.set_master_binlog_checksum(&mut channel)
     }));
     match spoken {
-        Ok(checksum) => Ok(checksum.map_err(refused)? as u8 == 1),
+        Ok(checksum) => checksum.map(drop).map_err(refused),
         // It takes what the server sends for well formed.
         Err(_) => Err(TailError::Connect { reason: "malformed handshake".into() }),
     }

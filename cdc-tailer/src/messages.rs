@@ -7,12 +7,14 @@ use runtime::trace::{self, Kind, Span};
 use topic::{
     HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Record, SCHEMA_VERSION, TopicNames,
 };
+use tracing::error;
 
 use crate::{
     assembler::Transaction,
     cell::Cell,
     encode::{self, Place},
     held::RowsPacket,
+    metrics,
     outlet::Outlet,
     rows::Rows,
     table::Table,
@@ -73,7 +75,7 @@ impl Messages {
             let rows = rows.context("a long transaction cannot be read back")?;
             let place = Place {
                 gtid: &gtid,
-                file: &transaction.file,
+                file: &transaction.file.name,
                 end: rows.end,
                 committed_ms: i64::from(transaction.committed) * 1000,
                 now_ms,
@@ -102,11 +104,17 @@ impl Messages {
             anyhow!("table {} has lost its column {}; its events need it", table.name, route.key)
         })?;
         let trace = table.column("trace_parent");
+        let version = table.column("version");
+        let mut unversioned = 0u64;
         let mut rows = Rows::new(table, packet.change, packet.version, packet.body())?;
         while let Some(row) = rows.next_row()? {
             self.event.clear();
             encode::event(&mut self.event, table, packet.change, &row, place, *number)?;
             let Some(image) = row.after.as_ref().or(row.before.as_ref()) else { continue };
+            let versions = version.and_then(|index| {
+                Some((&row.before.as_ref()?[index], &row.after.as_ref()?[index]))
+            });
+            unversioned += u64::from(versions.is_some_and(|(was, is)| !rises(was, is)));
             self.key.clear();
             encode::key(&mut self.key, &image[key]);
             self.position.clear();
@@ -138,8 +146,23 @@ impl Messages {
             }
             *number += 1;
         }
+        if unversioned > 0 {
+            ::metrics::counter!(metrics::UNVERSIONED).increment(unversioned);
+            error!(
+                table = table.name,
+                binlog.gtid = place.gtid,
+                rows = unversioned,
+                "rows were changed and kept their version, by which readers know what is newer: is the \
+                 trigger user_coupon_version there? Views of these users are dropped"
+            );
+        }
         Ok(())
     }
+}
+
+/// Whether a version is above another.
+fn rises(was: &Cell<'_>, is: &Cell<'_>) -> bool {
+    matches!((was, is), (Cell::Int(was), Cell::Int(is)) if is > was)
 }
 
 /// A row's hop into the topic, in the trace of the request that wrote it.

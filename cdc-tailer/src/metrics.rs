@@ -8,6 +8,8 @@ pub(crate) const TRANSACTIONS: &str = "cdc_tailer_transactions_total";
 pub(crate) const EVENTS: &str = "cdc_tailer_events_total";
 /// Messages that were too long for a broker.
 pub(crate) const DEAD_LETTERS: &str = "cdc_tailer_dead_letters_total";
+/// Updates of coupons that left their version as it was.
+pub(crate) const UNVERSIONED: &str = "cdc_tailer_unversioned_updates_total";
 /// Rows sent by snapshots.
 pub(crate) const SNAPSHOT_ROWS: &str = "cdc_tailer_snapshot_rows_total";
 /// Tables that the snapshot under way has not read whole; 0: there is none.
@@ -44,6 +46,7 @@ pub(crate) fn describe() {
         (TRANSACTIONS, "transactions seen in the binlog"),
         (EVENTS, "events seen in the binlog"),
         (DEAD_LETTERS, "messages too long for a broker, put aside"),
+        (UNVERSIONED, "updates of coupons that left their version as it was"),
         (SNAPSHOT_ROWS, "rows sent by snapshots"),
         (RECONNECTS, "binlog connections opened again"),
     ];

@@ -1,10 +1,9 @@
-//! Where in the binlog: GTIDs of both families of servers, and file positions beside them.
+//! Names of transactions and sets of them: GTIDs of both families of servers.
 
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
     str::FromStr,
-    sync::Arc,
 };
 
 use thiserror::Error;
@@ -74,18 +73,32 @@ pub(crate) enum GtidSet {
     MySql(BTreeMap<Series, Intervals>),
 }
 
-/// A place between two transactions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Position {
-    /// The transactions before it: what a reader resumes from.
-    pub(crate) gtids: GtidSet,
-    /// The binlog file it was seen in, for people and events; empty if not known.
-    pub(crate) file: Arc<str>,
-    /// The offset in that file.
-    pub(crate) offset: u64,
-}
-
 impl Gtid {
+    /// Reads the server's notation of one.
+    ///
+    /// # Errors
+    /// It is not that of this flavor, or of several.
+    pub(crate) fn parse(flavor: Flavor, text: &str) -> Result<Self, NotAPosition> {
+        let one = match GtidSet::parse(flavor, text)? {
+            GtidSet::MariaDb(domains) => {
+                let mut all = domains.into_iter();
+                let first = all.next().filter(|_| all.next().is_none());
+                first.map(|(domain, (server, sequence))| Self::MariaDb { domain, server, sequence })
+            }
+            GtidSet::MySql(series) => {
+                let mut all = series.into_iter();
+                let first = all.next().filter(|_| all.next().is_none());
+                first.and_then(|(series, numbers)| match numbers.as_slice() {
+                    [(number, last)] if number == last => {
+                        Some(Self::MySql { series, number: *number })
+                    }
+                    _ => None,
+                })
+            }
+        };
+        one.ok_or_else(|| NotAPosition { flavor, text: text.to_owned() })
+    }
+
     fn flavor(&self) -> Flavor {
         match self {
             Self::MariaDb { .. } => Flavor::MariaDb,
@@ -130,16 +143,39 @@ impl GtidSet {
         parsed.ok_or_else(|| NotAPosition { flavor, text: text.to_owned() })
     }
 
-    /// Moves the position behind `gtid`. A GTID of the other flavor has no effect.
-    pub(crate) fn add(&mut self, gtid: &Gtid) {
+    /// Moves the position behind `gtid`. A GTID of the other flavor has no effect. Returns the server and
+    /// number that MariaDB's domain had before.
+    pub(crate) fn add(&mut self, gtid: &Gtid) -> Option<(u32, u64)> {
         match (self, *gtid) {
             (Self::MariaDb(domains), Gtid::MariaDb { domain, server, sequence }) => {
-                domains.insert(domain, (server, sequence));
+                return domains.insert(domain, (server, sequence));
             }
             (Self::MySql(all), Gtid::MySql { series, number }) => {
                 add_interval(all.entry(series).or_default(), (number, number));
             }
             (set, gtid) => debug_assert_eq!(set.flavor(), gtid.flavor(), "one server, one flavor"),
+        }
+        None
+    }
+
+    /// Whether `gtid` lies before the position.
+    pub(crate) fn contains(&self, gtid: &Gtid) -> bool {
+        match (self, *gtid) {
+            (Self::MariaDb(domains), Gtid::MariaDb { domain, sequence, .. }) => {
+                domains.get(&domain).is_some_and(|(_, last)| sequence <= *last)
+            }
+            (Self::MySql(all), Gtid::MySql { series, number }) => all
+                .get(&series)
+                .is_some_and(|own| own.iter().any(|(a, b)| (*a..=*b).contains(&number))),
+            _ => false,
+        }
+    }
+
+    /// Whether it is the position before the first transaction.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::MariaDb(domains) => domains.is_empty(),
+            Self::MySql(all) => all.is_empty(),
         }
     }
 
@@ -274,84 +310,5 @@ fn write_tag(f: &mut fmt::Formatter<'_>, tag: &Tag) -> fmt::Result {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const UUID: &str = "d4c17f0c-4f11-11ea-93e3-325d3e1cd1c8";
-
-    #[test]
-    fn a_mariadb_position_is_the_last_gtid_of_each_domain() {
-        let mut set = GtidSet::parse(Flavor::MariaDb, "0-1-5,7-2-9").unwrap();
-        set.add(&Gtid::MariaDb { domain: 0, server: 3, sequence: 6 });
-        assert_eq!(set.to_string(), "0-3-6,7-2-9");
-        assert_eq!(GtidSet::parse(Flavor::MariaDb, "").unwrap(), GtidSet::empty(Flavor::MariaDb));
-    }
-
-    #[test]
-    fn what_is_not_a_position_is_refused() {
-        for text in ["0-1", "0-1-2-3", "a-1-2", "0-+1-2", &format!("{UUID}:1-5")] {
-            assert!(GtidSet::parse(Flavor::MariaDb, text).is_err(), "{text}");
-        }
-        let beyond = format!("{UUID}:1-9223372036854775808");
-        let signs = format!("{}:1", UUID.replace("d4", "+4"));
-        // A tag without a number, and what is none.
-        let tags = [":tag", ":1:tag", ":one:two:1", ":1tag:1", ":a-b:1", "::1"];
-        let tags = tags.map(|tag| format!("{UUID}{tag}"));
-        let mysql = [format!("{UUID}:5-1"), beyond, signs];
-        for text in tags.iter().map(String::as_str) {
-            assert!(GtidSet::parse(Flavor::MySql, text).is_err(), "{text}");
-        }
-        for text in mysql.iter().map(String::as_str).chain(["0-1-2", "zz:1"]) {
-            assert!(GtidSet::parse(Flavor::MySql, text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn numbers_with_a_tag_are_counted_apart() {
-        let other = UUID.replace('d', "e");
-        let text = format!("{UUID}:1-5:Blue:1-3:6:red_2:9,\n{other}:blue:1");
-        let mut set = GtidSet::parse(Flavor::MySql, &text).unwrap();
-        let written = format!("{UUID}:1-5:blue:1-3:6:red_2:9,{other}:blue:1");
-        assert_eq!(set.to_string(), written);
-        let uuid = parse_uuid(UUID).unwrap();
-        let mut add = |tag: &str, number| {
-            let tag = Tag::parse(tag.as_bytes()).unwrap_or_default();
-            set.add(&Gtid::MySql { series: Series { uuid, tag }, number });
-        };
-        add("", 6);
-        add("blue", 4);
-        add("green", 1);
-        let grown = written.replace("1-5", "1-6").replace("1-3:6", "1-4:6:green:1");
-        assert_eq!(set.to_string(), grown);
-        // The server may tell of each tag for itself.
-        let apart = format!("{other}:blue:1,{UUID}:blue:1-4:6,{UUID}:green:1:red_2:9,{UUID}:1-6");
-        assert_eq!(GtidSet::parse(Flavor::MySql, &apart).unwrap(), set);
-    }
-
-    proptest! {
-        #[test]
-        fn a_mysql_position_holds_exactly_what_was_added(numbers in prop::collection::vec(1u64..40, 0..40)) {
-            let mut set = GtidSet::empty(Flavor::MySql);
-            let series = Series { uuid: parse_uuid(UUID).unwrap(), tag: Tag::default() };
-            for number in &numbers {
-                set.add(&Gtid::MySql { series, number: *number });
-            }
-            let text = set.to_string();
-            prop_assert_eq!(&GtidSet::parse(Flavor::MySql, &text).unwrap(), &set);
-            let GtidSet::MySql(all) = set else { unreachable!() };
-            let held: Vec<u64> = all.values().flatten().flat_map(|(a, b)| *a..=*b).collect();
-            let added: BTreeSet<u64> = numbers.into_iter().collect();
-            prop_assert_eq!(held, added.into_iter().collect::<Vec<_>>());
-        }
-
-        #[test]
-        fn any_text_is_read_or_refused(text in ".{0,60}") {
-            let _read = GtidSet::parse(Flavor::MySql, &text);
-            let _read = GtidSet::parse(Flavor::MariaDb, &text);
-        }
-    }
-}
+#[path = "position_tests.rs"]
+mod tests;

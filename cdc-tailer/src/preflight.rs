@@ -3,10 +3,10 @@
 use anyhow::{Context as _, bail};
 use mysql_store::{
     MySqlConnection, connect,
-    settings::{self, BinlogSettings},
+    settings::{self, BinlogSettings, TableFacts},
 };
 
-use crate::position::Flavor;
+use crate::{messages::TABLES, position::Flavor};
 
 /// A running server takes one step at a time.
 const SWITCH_GTIDS_ON: &str = "set global enforce_gtid_consistency = ON; \
@@ -32,6 +32,38 @@ pub(crate) async fn settings(connection: &mut MySqlConnection) -> anyhow::Result
         );
     }
     Ok(settings)
+}
+
+/// The followed tables that are not there. Refuses those whose changes are not all logged.
+pub(crate) async fn missing_tables(
+    connection: &mut MySqlConnection,
+) -> anyhow::Result<Vec<&'static str>> {
+    let tables = settings::tables(connection).await.context("tables")?;
+    let of = |name: &str| tables.iter().find(|table| table.name.eq_ignore_ascii_case(name));
+    for table in TABLES.iter().filter_map(|name| of(name)) {
+        if let Some(sentence) = hides_changes(table) {
+            bail!(sentence);
+        }
+    }
+    Ok(TABLES.iter().copied().filter(|name| of(name).is_none()).collect())
+}
+
+/// Why not all that happens to a table's rows is logged as a change, and the statement that mends it.
+fn hides_changes(table: &TableFacts) -> Option<String> {
+    let name = &table.name;
+    if let Some(key) = &table.cascading {
+        return Some(format!(
+            "the foreign key {key} of {name} changes its rows when those of another table change, and a \
+             server may leave that out of its binlog: run `alter table {name} drop foreign key {key}` and \
+             add it again without ON DELETE and ON UPDATE"
+        ));
+    }
+    table.is_versioned.then(|| {
+        format!(
+            "{name} has system versioning, and its binlog holds old rows beside new ones: run \
+             `alter table {name} drop system versioning`"
+        )
+    })
 }
 
 /// The first setting that is wrong, and the statement that mends it.
@@ -109,6 +141,20 @@ mod tests {
             let sentence = wrong(&settings).unwrap();
             assert!(sentence.contains(statement), "{sentence}");
         }
+    }
+
+    #[test]
+    fn a_table_whose_changes_are_not_all_logged_is_refused_with_the_statement_that_mends_it() {
+        let facts = |is_versioned, cascading: Option<&str>| TableFacts {
+            name: "user_coupon".into(),
+            is_versioned,
+            cascading: cascading.map(str::to_owned),
+        };
+        assert_eq!(hides_changes(&facts(false, None)), None);
+        let said = hides_changes(&facts(false, Some("fk"))).unwrap();
+        assert!(said.contains("alter table user_coupon drop foreign key fk"), "{said}");
+        let said = hides_changes(&facts(true, None)).unwrap();
+        assert!(said.contains("alter table user_coupon drop system versioning"), "{said}");
     }
 
     #[test]

@@ -15,7 +15,8 @@ use crate::{
     messages::Messages,
     metrics,
     outlet::Broker,
-    position::{Gtid, Position},
+    position::Gtid,
+    resume::{File, Landmark, Position},
 };
 
 /// Sends transactions' rows and keeps the safe position.
@@ -41,7 +42,8 @@ struct Mark {
     /// All its messages have lower numbers.
     end: u64,
     gtid: Gtid,
-    file: Arc<str>,
+    file: Arc<File>,
+    landmark: Landmark,
     offset: u32,
     committed: u32,
     resumable: bool,
@@ -116,6 +118,7 @@ impl Publisher {
             end: self.broker.producer.next_number(),
             gtid: transaction.gtid,
             file: Arc::clone(&transaction.file),
+            landmark: transaction.landmark,
             offset: transaction.end,
             committed: transaction.committed,
             resumable: transaction.resumable,
@@ -133,9 +136,7 @@ impl Publisher {
             if self.resumable && !mark.resumable && moved {
                 self.safe.clone_from(&self.passed);
             }
-            self.passed.gtids.add(&mark.gtid);
-            self.passed.file = mark.file;
-            self.passed.offset = u64::from(mark.offset);
+            self.passed.pass(mark.gtid, mark.file, mark.offset, mark.landmark);
             self.resumable = mark.resumable;
             moved |= mark.resumable;
             committed = Some(mark.committed);

@@ -6,6 +6,7 @@
 use std::{
     convert::Infallible,
     path::PathBuf,
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -17,7 +18,7 @@ use crate::{
     assembler::{Assembled, Assembler, Limits, Transaction},
     connection::{Connection, HEARTBEAT},
     error::{Directive, TailError},
-    metrics,
+    history, metrics,
     queue::{Closed, Sender},
     source::{BinlogSource, Origin, Packet},
     tables::Followed,
@@ -97,12 +98,12 @@ impl Reader {
         let mut giving_way = Backoff::new(GIVE_WAY_MIN, GIVE_WAY_MAX);
         let (mut evictions, mut opened) = (0, Instant::now());
         loop {
-            let before = self.origin.after.clone();
+            let before = self.origin.after.gtids.clone();
             let error = match self.stream() {
                 End::ReceiverGone => return Ok(()),
                 End::Failed(error) => error,
             };
-            if self.origin.after != before {
+            if self.origin.after.gtids != before {
                 backoff.reset();
                 self.strikes = 0;
             }
@@ -145,14 +146,21 @@ impl Reader {
         let mut source = Connection::open(&self.origin)?;
         // A position that the server cannot serve shows only here.
         let first = source.next_packet()?;
+        // Behind the opening: a history that changes from now on ends the stream.
+        history::prove(&self.origin, source.identity())?;
+        if self.origin.after.file.server != source.identity() {
+            let (from, to) = (&self.origin.after.file.server, source.identity());
+            info!(from, to, "the server has taken another one's place");
+        }
         info!(
-            binlog.gtid = %self.origin.after,
+            binlog.gtid = %self.origin.after.gtids,
             mysql.address = ?self.origin.server.address,
             mysql.server_id = self.origin.server.server_id,
             heartbeat_ms = HEARTBEAT.as_millis(),
             "binlog stream opened"
         );
         self.sender.send(Incoming::Connected, 0)?;
+        self.assembler.reconnected(source.identity());
         self.forward(first, &mut source)
     }
 
@@ -161,18 +169,23 @@ impl Reader {
         first: Packet,
         source: &mut impl BinlogSource,
     ) -> Result<Infallible, End> {
-        self.assembler.reconnected();
         let events = ::metrics::counter!(metrics::EVENTS);
+        let mut watch = history::Watch::default();
         let mut packet = first;
         loop {
             events.increment(1);
             match self.assembler.accept(packet)? {
                 Assembled::Nothing => {}
-                Assembled::Idle => self.sender.send(Incoming::Idle, 0)?,
+                Assembled::Idle(offset) => {
+                    watch.look(&self.origin.server, self.assembler.file(), offset)?;
+                    self.sender.send(Incoming::Idle, 0)?;
+                }
                 Assembled::Transaction(transaction) => {
-                    let (gtid, bytes) = (transaction.gtid, transaction.bytes());
+                    let bytes = transaction.bytes();
+                    let Transaction { gtid, end, landmark, .. } = transaction;
+                    let file = Arc::clone(&transaction.file);
                     self.sender.hold(Incoming::Transaction(transaction), bytes)?;
-                    self.origin.after.add(&gtid);
+                    self.origin.after.pass(gtid, file, end, landmark);
                 }
             }
             // Nothing is held back while we wait for the server.

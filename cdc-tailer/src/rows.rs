@@ -5,9 +5,14 @@ use thiserror::Error;
 use crate::{
     bytes::{Bytes, Truncated, bit},
     cell::Cell,
+    column::Kind,
     event::Change,
-    table::Table,
+    table::{Column, Table},
 };
+
+/// The layout of version 2 with options before each image after the change: MySQL's where JSON may be logged
+/// as a difference, whether a table has any or not.
+pub(crate) const WITH_OPTIONS: u8 = 3;
 
 /// Why a rows event cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -33,9 +38,18 @@ pub(crate) enum RowsError {
     /// It leaves columns out: the row image is not FULL.
     #[error(
         "a change of table {table} was logged without all columns: run \
-         `set global binlog_row_image = 'FULL'`, have clients reconnect, then use --resnapshot"
+         `set global binlog_row_image = 'FULL'`, have clients reconnect, then start with --resnapshot"
     )]
     Partial {
+        /// Which table.
+        table: String,
+    },
+    /// A document is not whole.
+    #[error(
+        "a change of table {table} was logged as a difference of JSON: run \
+         `set global binlog_row_value_options = ''`, have clients reconnect, then start with --resnapshot"
+    )]
+    PartialJson {
         /// Which table.
         table: String,
     },
@@ -65,11 +79,12 @@ pub(crate) struct RowChange<'a> {
 pub(crate) struct Rows<'a> {
     table: &'a Table,
     change: Change,
+    version: u8,
     bytes: Bytes<'a>,
 }
 
 impl<'a> Rows<'a> {
-    /// Begins to read the body of a rows event. `version` is 1 or 2.
+    /// Begins to read the body of a rows event. `version` is 1, 2 or [`WITH_OPTIONS`].
     pub(crate) fn new(
         table: &'a Table,
         change: Change,
@@ -90,7 +105,7 @@ impl<'a> Rows<'a> {
                 return Err(RowsError::Partial { table: table.name.clone() });
             }
         }
-        Ok(Self { table, change, bytes })
+        Ok(Self { table, change, version, bytes })
     }
 
     /// The next row; `None` after the last.
@@ -102,10 +117,29 @@ impl<'a> Rows<'a> {
         if self.change != Change::Insert {
             row.before = Some(self.image()?);
         }
+        if self.version == WITH_OPTIONS {
+            self.options()?;
+        }
         if self.change != Change::Delete {
             row.after = Some(self.image()?);
         }
         Ok(Some(row))
+    }
+
+    /// What comes before an image after the change: whether JSON columns hold differences, and which.
+    fn options(&mut self) -> Result<(), RowsError> {
+        const PARTIAL_JSON: u64 = 1;
+        let short = |source| truncated(self.table, source);
+        if self.bytes.length_encoded().map_err(short)? & PARTIAL_JSON == 0 {
+            return Ok(());
+        }
+        let is_json = |column: &&Column| matches!(column.kind, Kind::Json { .. });
+        let documents = self.table.columns.iter().filter(is_json).count();
+        let partial = self.bytes.take(documents.div_ceil(8)).map_err(short)?;
+        match (0..documents).any(|document| bit(partial, document)) {
+            true => Err(RowsError::PartialJson { table: self.table.name.clone() }),
+            false => Ok(()),
+        }
     }
 
     fn image(&mut self) -> Result<Vec<Cell<'a>>, RowsError> {
@@ -140,7 +174,7 @@ fn images(change: Change) -> usize {
 /// Table id, flags and, in version 2, extra data; returns the number of columns.
 fn head(bytes: &mut Bytes<'_>, version: u8) -> Result<usize, Truncated> {
     bytes.take(8)?;
-    if version == 2 {
+    if version != 1 {
         // The length counts its own two bytes.
         let extra = usize::from(bytes.u16()?).checked_sub(2).ok_or(Truncated)?;
         bytes.take(extra)?;
@@ -163,7 +197,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{column::Kind, table::Column};
 
     fn table() -> Table {
         let columns = vec![
@@ -191,6 +224,26 @@ mod tests {
     }
 
     #[test]
+    fn a_document_that_is_not_whole_is_refused_and_options_alone_are_borne() {
+        let mut table = table();
+        table.columns[1].kind = Kind::Json { length_bytes: 4 };
+        let read = |options: &[u8]| {
+            let mut body = vec![0; 8];
+            // No extra data, two columns, all of them in both images; NULL before.
+            body.extend([2, 0, 2, 0b11, 0b11, 0b11]);
+            body.extend(options);
+            body.extend([0b11]);
+            let mut rows = Rows::new(&table, Change::Update, WITH_OPTIONS, &body).unwrap();
+            rows.next_row().map(|row| row.unwrap().after.unwrap() == [Cell::Null, Cell::Null])
+        };
+        for whole in [&[0][..], &[1, 0]] {
+            assert!(read(whole).unwrap());
+        }
+        let said = read(&[1, 1]).unwrap_err().to_string();
+        assert!(said.contains("binlog_row_value_options"), "{said}");
+    }
+
+    #[test]
     fn an_image_without_all_columns_is_refused_with_the_way_out() {
         let mut body = vec![0; 8];
         body.extend([2, 0b01, 0, 1]);
@@ -202,7 +255,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(
             body in prop::collection::vec(any::<u8>(), 0..120),
-            version in 1u8..3,
+            version in 1u8..4,
         ) {
             let table = table();
             for change in [Change::Insert, Change::Update, Change::Delete] {

@@ -5,24 +5,31 @@
 //! converge. Nothing is locked; each chunk is one short read by primary key. How far it came is part
 //! of the checkpoint: a tailer that is killed goes on behind the last chunk that was acknowledged.
 
-use anyhow::bail;
-use chrono::{DateTime, Utc};
-use coupon::Validity;
-use mysql_store::{MySqlConnection, snapshot as store, user_coupon::UserCoupon};
+use anyhow::{Context as _, bail};
+use mysql_store::{
+    MySqlConnection,
+    snapshot::{self as store, TextRow},
+};
 use runtime::Clock;
 use serde::{Deserialize, Serialize};
-use topic::{
-    Event, HEADER_SCHEMA, Op, Record, SCHEMA_VERSION, Source, StockMovementRow, TemplateRow,
-    TopicNames, UserCouponRow,
-};
+use topic::{HEADER_SCHEMA, Record, SCHEMA_VERSION, TopicNames};
 
-use crate::{base64, metrics, outlet::Outlet};
+use crate::{
+    encode, metrics,
+    outlet::Outlet,
+    schema,
+    table::Table,
+    text_row::{cells, described, values},
+};
 
 /// Rows read at a time: under 1 MB, and under 10 ms for the server.
 const CHUNK: u32 = 2_000;
 
 /// Templates first: readers of coupons and movements may want to know them.
 const ORDER: [&str; 3] = ["coupon_template", "stock_movement", "user_coupon"];
+
+/// The primary key of movements.
+const MOVEMENT_KEY: [&str; 2] = ["template_id", "seq"];
 
 /// How far a snapshot has come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,139 +103,49 @@ impl<O: Outlet> Snapshot<'_, O> {
         progress: &Progress,
     ) -> anyhow::Result<Progress> {
         let mut next = progress.clone();
-        let Some(table) = progress.tables.first() else { return Ok(next) };
-        let last = match table.as_str() {
-            "coupon_template" => {
-                let chunk = store::template_after(connection, progress.key(0), CHUNK).await?;
-                let topic = self.names.template();
-                for row in &chunk {
-                    self.row(&topic, table, row.template.id.0, template(row)).await?;
-                }
-                next.rows += number(chunk.len());
-                chunk.last().map(|row| vec![row.template.id.0])
-            }
-            "stock_movement" => {
-                let (template, seq) = (progress.key(0), progress.key(1));
-                let chunk = store::movement_after(connection, template, seq, CHUNK).await?;
-                let topic = self.names.stock_movement();
-                for row in &chunk {
-                    self.row(&topic, table, row.template_id.0, movement(row)).await?;
-                }
-                next.rows += number(chunk.len());
-                chunk.last().map(|row| vec![row.template_id.0, row.seq])
-            }
-            "user_coupon" => {
-                let chunk = store::user_coupon_after(connection, progress.key(0), CHUNK).await?;
-                let topic = self.names.user_coupon();
-                for row in &chunk {
-                    self.row(&topic, table, row.user_id.0, coupon(row)).await?;
-                }
-                next.rows += number(chunk.len());
-                chunk.last().map(|row| vec![row.id.0])
-            }
+        let Some(name) = progress.tables.first() else { return Ok(next) };
+        let (topic, keys, ordering) = match name.as_str() {
+            "coupon_template" => (self.names.template(), &["id"][..], "id"),
+            "stock_movement" => (self.names.stock_movement(), &MOVEMENT_KEY[..], "template_id"),
+            "user_coupon" => (self.names.user_coupon(), &["id"][..], "user_id"),
             other => bail!("the checkpoint tells of a snapshot of {other}, which is not followed"),
         };
-        ::metrics::counter!(metrics::SNAPSHOT_ROWS).increment(next.rows - progress.rows);
-        match last {
-            Some(key) => next.after = key,
+        let columns = store::columns(connection, name).await?;
+        let table = described(self.database, name, &columns);
+        schema::check(&table)?;
+        let after: Vec<i64> = (0..keys.len()).map(|part| progress.key(part)).collect();
+        let rows = store::rows_after(connection, name, &columns, keys, &after, CHUNK).await?;
+        let now_ms = self.clock.now().timestamp_millis();
+        let (mut payload, mut key) = (Vec::new(), Vec::new());
+        for row in &rows {
+            let values = values(&table, row);
+            let cells = cells(&table, &values);
+            payload.clear();
+            encode::read(&mut payload, &table, &cells, now_ms)?;
+            key.clear();
+            if let Some(cell) = table.column(ordering).map(|index| &cells[index]) {
+                encode::key(&mut key, cell);
+            }
+            let headers: [(&str, &[u8]); 1] = [(HEADER_SCHEMA, SCHEMA_VERSION.as_bytes())];
+            let record = Record { topic: &topic, key: &key, payload: &payload, headers: &headers };
+            self.outlet.put(&record).await?;
+        }
+        let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        next.rows += count;
+        ::metrics::counter!(metrics::SNAPSHOT_ROWS).increment(count);
+        match rows.last() {
+            Some(last) => next.after = key_of(&table, keys, last)?,
             None => next.table_done(),
         }
         Ok(next)
     }
-
-    async fn row<R: Serialize>(
-        &mut self,
-        topic: &str,
-        table: &str,
-        key: i64,
-        row: R,
-    ) -> anyhow::Result<()> {
-        let now = millis(self.clock.now());
-        let source = Source {
-            db: self.database.to_owned(),
-            table: table.to_owned(),
-            ts_ms: now,
-            snapshot: true,
-            ..Source::default()
-        };
-        let event = Event { before: None, after: Some(row), op: Op::Read, source, ts_ms: now };
-        let payload = serde_json::to_vec(&event)?;
-        let headers: [(&str, &[u8]); 1] = [(HEADER_SCHEMA, SCHEMA_VERSION.as_bytes())];
-        let key = key.to_string();
-        let record = Record { topic, key: key.as_bytes(), payload: &payload, headers: &headers };
-        self.outlet.put(&record).await
-    }
 }
 
-fn number(rows: usize) -> u64 {
-    u64::try_from(rows).unwrap_or(u64::MAX)
-}
-
-fn millis(time: DateTime<Utc>) -> i64 {
-    time.timestamp_millis()
-}
-
-fn coupon(row: &UserCoupon) -> UserCouponRow {
-    UserCouponRow {
-        id: row.id.0,
-        template_id: row.template_id.0,
-        user_id: row.user_id.0,
-        claim_no: row.claim_no,
-        claim_id: row.claim_id.0,
-        merchant_id: row.merchant_id.0,
-        status: row.status.code(),
-        version: row.version,
-        expiry_shard: row.expiry_shard,
-        claimed_at: millis(row.claimed_at),
-        changed_at: millis(row.changed_at),
-        valid_from: millis(row.valid_from),
-        valid_until: millis(row.valid_until),
-        used_at: row.used_at.map(millis),
-        order_ref: row.order_ref.clone(),
-        trace_parent: row.trace_parent.clone(),
-    }
-}
-
-fn template(row: &store::TemplateRow) -> TemplateRow {
-    let template = &row.template;
-    let (from, until, valid_for) = match template.validity {
-        Validity::Absolute { from, until } => (Some(millis(from)), Some(millis(until)), None),
-        Validity::Relative { valid_for } => (None, None, Some(valid_for.num_milliseconds())),
+/// The primary key of a row.
+fn key_of(table: &Table, keys: &[&str], row: &TextRow) -> anyhow::Result<Vec<i64>> {
+    let part = |key: &&str| {
+        let text = table.column(key).and_then(|index| row.get(index)?.as_deref());
+        text.unwrap_or_default().parse().with_context(|| format!("{}.{key}", table.name))
     };
-    TemplateRow {
-        id: template.id.0,
-        merchant_id: template.merchant_id.0,
-        name: template.name.clone(),
-        discount_kind: template.discount.kind.code(),
-        discount_value: template.discount.value,
-        discount_cap: template.discount.cap,
-        minimum_spend: template.discount.minimum_spend,
-        currency: template.discount.currency.clone(),
-        per_user_limit: template.per_user_limit.cast_signed(),
-        max_per_claim: template.max_per_claim.cast_signed(),
-        claim_starts_at: millis(template.window.starts_at),
-        claim_ends_at: millis(template.window.ends_at),
-        valid_from: from,
-        valid_until: until,
-        valid_for_ms: valid_for,
-        self_redeem: template.self_redeem.into(),
-        state: template.state.code(),
-        version: template.version,
-        created_at: millis(row.created_at),
-        changed_at: millis(row.changed_at),
-    }
-}
-
-fn movement(row: &store::MovementRow) -> StockMovementRow {
-    StockMovementRow {
-        template_id: row.template_id.0,
-        seq: row.seq,
-        delta: row.delta,
-        reason: row.reason.clone(),
-        actor: row.actor.clone(),
-        created_at: millis(row.created_at),
-        request_id: row.request_id.as_deref().map(base64::text),
-        total_after: row.total_after,
-        stock_after: row.stock_after,
-    }
+    keys.iter().map(part).collect()
 }

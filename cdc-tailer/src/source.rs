@@ -5,10 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{
-    error::TailError,
-    position::{Flavor, GtidSet},
-};
+use crate::{error::TailError, position::Flavor, resume::Position};
 
 /// One binlog event as it came, its checksum verified and cut off.
 #[derive(Debug, Clone)]
@@ -36,7 +33,7 @@ impl Packet {
 pub(crate) struct Origin {
     pub(crate) server: Arc<Server>,
     /// Everything up to here has been seen.
-    pub(crate) after: GtidSet,
+    pub(crate) after: Position,
 }
 
 /// A server's address and how to behave there.

@@ -12,8 +12,8 @@ use crate::{
     binlog_files::{self, Seen},
     checkpoint::Checkpoint,
     metrics,
-    position::Position,
     publish::count,
+    resume::Position,
     snapshot::Progress,
 };
 
@@ -31,7 +31,6 @@ pub(crate) struct Standing {
 
 /// What is to be reported.
 pub(crate) struct Facts<'a> {
-    pub(crate) server: &'a str,
     pub(crate) server_id: u32,
     /// Up to here everything is acknowledged.
     pub(crate) safe: &'a Position,
@@ -64,7 +63,7 @@ impl Standing {
             ::metrics::gauge!(metrics::LAG_BYTES).set(number(bytes));
         }
         ::metrics::gauge!(metrics::POSITION).set(number(facts.safe.offset));
-        ::metrics::gauge!(metrics::POSITION_FILE).set(number(file_number(&facts.safe.file)));
+        ::metrics::gauge!(metrics::POSITION_FILE).set(number(file_number(&facts.safe.file.name)));
         ::metrics::gauge!(metrics::CHECKPOINT_AGE).set(age.map_or(0.0, |age| age.as_secs_f64()));
         let kept = expiry.unwrap_or_default();
         ::metrics::gauge!(metrics::BINLOG_EXPIRY).set(kept.as_secs_f64());
@@ -76,10 +75,10 @@ impl Standing {
         part.tell(json!({
             "role": "leader",
             "holds_seat": facts.holds_seat,
-            "server": facts.server,
+            "server": facts.safe.file.server,
             "server_id": facts.server_id,
             "gtid": gtid,
-            "file": *facts.safe.file,
+            "file": facts.safe.file.name,
             "offset": facts.safe.offset,
             "as_of_ms": facts.as_of_ms,
             "lag_bytes": behind,
@@ -131,7 +130,7 @@ impl Standing {
 }
 
 /// The number of `binlog.000042`.
-fn file_number(file: &str) -> u64 {
+pub(crate) fn file_number(file: &str) -> u64 {
     let extension = Path::new(file).extension().and_then(|extension| extension.to_str());
     extension.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
@@ -169,12 +168,11 @@ mod tests {
 
     fn position(gtids: &str) -> Position {
         let gtids = GtidSet::parse(Flavor::MariaDb, gtids).unwrap();
-        Position { gtids, file: "binlog.000001".into(), offset: 4 }
+        Position::of(gtids)
     }
 
     fn facts(safe: &Position, as_of_ms: i64, now_ms: i64) -> Facts<'_> {
         Facts {
-            server: "1/uid",
             server_id: 2,
             safe,
             as_of_ms,
@@ -212,7 +210,7 @@ mod tests {
     #[test]
     fn a_checkpoint_grows_old_with_what_it_does_not_know_and_not_with_silence() {
         let [old, new] = ["0-1-5", "0-1-6"].map(position);
-        let written = Checkpoint::new("1/uid", &old, 1_000, Acknowledged::new(), None);
+        let written = Checkpoint::new(&old, 1_000, Acknowledged::new(), None);
         let age = |written: Option<&Checkpoint>, safe: &Position, as_of_ms, now_ms| {
             let gtid = safe.gtids.to_string();
             standing(written.cloned()).checkpoint_age(&facts(safe, as_of_ms, now_ms), &gtid)

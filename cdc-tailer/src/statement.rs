@@ -1,9 +1,6 @@
-//! The few statements a row-format binlog holds, and those that should not be in one.
+//! The few statements a row-format binlog holds: those that frame transactions, and definitions.
 
-use crate::{
-    event::{Query, Quoting},
-    tables::Followed,
-};
+use crate::{event::Query, tables::Followed};
 
 /// What a statement means for the transaction it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,20 +53,49 @@ pub(crate) fn classify(text: &[u8]) -> Statement<'_> {
     }
 }
 
-/// What a statement changes of the followed tables without saying which rows: a session in statement
-/// format, TRUNCATE, or a change of what table has the name.
-pub(crate) fn changes_rows_of<'a>(query: Query<'_>, followed: &'a Followed) -> Option<&'a str> {
+/// How a statement makes a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Makes {
+    /// It makes none.
+    No,
+    /// As row format has it: rows, if there are any, come behind it.
+    Table,
+    /// Of a query, in statement format: neither its rows come nor what the query's functions change.
+    TableOfQuery,
+}
+
+/// Reads how it makes a table.
+pub(crate) fn makes(text: &[u8]) -> Makes {
+    let text = String::from_utf8_lossy(text).to_ascii_lowercase();
+    let words = plain(&text, Backslash::Escapes);
+    let words: Vec<&str> = words_of(&words).collect();
+    match (is_table(&words), words.contains(&"select")) {
+        (false, _) => Makes::No,
+        (true, false) => Makes::Table,
+        (true, true) => Makes::TableOfQuery,
+    }
+}
+
+/// Which followed table a definition takes away, empties, exchanges, or makes one whose changes would not all
+/// be logged. Rows that change say so themselves.
+pub(crate) fn redefines<'a>(query: Query<'_>, followed: &'a Followed) -> Option<&'a str> {
     let text = String::from_utf8_lossy(query.text).to_ascii_lowercase();
-    let text = joined_at_dots(&plain(&text, query.quoting));
-    let words: Vec<&str> = text.split(|c: char| !of_name(c)).filter(|w| !w.is_empty()).collect();
+    let by_either = [Backslash::Escapes, Backslash::IsItself]
+        .map(|backslash| redefines_by(&plain(&text, backslash), query.database, followed));
+    by_either.into_iter().find_map(|found| found)
+}
+
+fn redefines_by<'a>(text: &str, current: &[u8], followed: &'a Followed) -> Option<&'a str> {
+    let text = joined_at_dots(text);
+    let words: Vec<&str> = words_of(&text).collect();
     let database = one_word(&followed.database.to_ascii_lowercase());
     if let ["drop", "database" | "schema", names @ ..] = words.as_slice() {
         return names.contains(&database.as_str()).then_some(followed.database.as_str());
     }
-    if !changes_rows(&words) {
+    if !takes_away(&words) && !hides_changes(&words) {
         return None;
     }
-    let current = query.database == followed.database.as_bytes();
+    let current = current.eq_ignore_ascii_case(followed.database.as_bytes());
     let named = |word: &str, table: &str| match word.split_once('.') {
         None => current && word == table,
         // A table of some database, or a column of a table of the current one.
@@ -81,14 +107,12 @@ pub(crate) fn changes_rows_of<'a>(query: Query<'_>, followed: &'a Followed) -> O
     words.find_map(|word| followed.tables.iter().find(|table| named(word, table))).copied()
 }
 
-/// Whether a statement of these words, all in lower case, changes rows of the tables that it names.
-fn changes_rows(words: &[&str]) -> bool {
+/// Whether a definition of these words, all in lower case, makes another table of one that it names, or an
+/// empty one.
+fn takes_away(words: &[&str]) -> bool {
     let has = |word: &str| words.contains(&word);
     match words {
-        [
-            "insert" | "update" | "delete" | "replace" | "load" | "truncate" | "with" | "import",
-            ..,
-        ] => true,
+        ["truncate" | "import", ..] => true,
         // The server itself drops a session's temporary tables.
         ["drop", "table" | "tables", ..] | ["rename", "table" | "tables", ..] => true,
         ["create", "or", "replace", "table", ..] => true,
@@ -106,6 +130,31 @@ fn changes_rows(words: &[&str]) -> bool {
     }
 }
 
+/// Whether a definition makes changes follow that the binlog does not hold, or holds otherwise: keys that
+/// cascade, rows with a history.
+fn hides_changes(words: &[&str]) -> bool {
+    let has = |pair: [&str; 2]| words.windows(2).any(|found| found == pair);
+    let defines = is_table(words) || matches!(words, ["alter", ..]);
+    let cascades = has(["on", "delete"]) || has(["on", "update"]);
+    let cascades = cascades && (words.contains(&"cascade") || has(["set", "null"]));
+    defines && (cascades || has(["system", "versioning"]))
+}
+
+fn is_table(words: &[&str]) -> bool {
+    matches!(words, ["create", "table", ..] | ["create", "or", "replace", "table", ..])
+}
+
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !of_name(c)).filter(|word| !word.is_empty())
+}
+
+/// What a backslash is in a text: that depends on the session, which nobody asks here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Backslash {
+    Escapes,
+    IsItself,
+}
+
 /// Names may hold more, but not those of followed tables; the dot joins a table to its database.
 fn of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$' | '.')
@@ -118,8 +167,9 @@ fn joined_at_dots(text: &str) -> String {
 }
 
 /// The statement without comments, without its quoted texts, which may say anything, and without the
-/// quotes of names. What a server runs although it stands in a comment stays.
-fn plain(text: &str, quoting: Quoting) -> String {
+/// quotes of names; double quotes may stand around either, and count as those of a name. What a server runs
+/// although it stands in a comment stays.
+fn plain(text: &str, backslash: Backslash) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -138,11 +188,7 @@ fn plain(text: &str, quoting: Quoting) -> String {
             '-' if is_line_comment(behind) => behind_line(behind),
             '\'' => {
                 out.push(' ');
-                behind_text(behind, c, quoting)
-            }
-            '"' if !quoting.double_quoted_names => {
-                out.push(' ');
-                behind_text(behind, c, quoting)
+                behind_text(behind, backslash)
             }
             '"' | '`' => behind_name(behind, c, &mut out),
             c => {
@@ -186,12 +232,12 @@ fn behind_line(text: &str) -> &str {
 }
 
 /// Behind a quote: what follows the text. A doubled quote begins the next text.
-fn behind_text(text: &str, quote: char, quoting: Quoting) -> &str {
+fn behind_text(text: &str, backslash: Backslash) -> &str {
     let mut characters = text.char_indices();
     while let Some((at, c)) = characters.next() {
         match c {
-            '\\' if !quoting.plain_backslashes => drop(characters.next()),
-            end if end == quote => return &text[at + quote.len_utf8()..],
+            '\\' if backslash == Backslash::Escapes => drop(characters.next()),
+            '\'' => return &text[at + 1..],
             _ => {}
         }
     }
@@ -230,19 +276,14 @@ mod tests {
     }
 
     fn found(database: &str, text: &str) -> Option<String> {
-        found_with(Quoting::default(), database, text)
-    }
-
-    fn found_with(quoting: Quoting, database: &str, text: &str) -> Option<String> {
         let followed = Followed { database: "My-Shop".into(), tables: &["user_coupon"] };
-        let query = Query { database: database.as_bytes(), text: text.as_bytes(), quoting };
-        changes_rows_of(query, &followed).map(str::to_owned)
+        let query = Query { database: database.as_bytes(), text: text.as_bytes() };
+        redefines(query, &followed).map(str::to_owned)
     }
 
     #[test]
-    fn statements_that_change_rows_of_followed_tables_alarm() {
+    fn definitions_that_take_a_followed_table_away_or_hide_its_changes_are_noticed() {
         for text in [
-            "update `User_Coupon` set status = 1",
             "/* hi */ TRUNCATE TABLE `my-shop`.user_coupon",
             "-- why\n# and\n TRUNCATE user_coupon",
             "truncate -- it's\n user_coupon",
@@ -250,54 +291,55 @@ mod tests {
             "/*M!100100 truncate user_coupon */",
             "rename /* 'a */ table user_coupon to old",
             "truncate `My-Shop` . `user_coupon`",
+            r#"truncate "user_coupon""#,
+            r"alter table t comment 'a\', rename to user_coupon -- '",
             "alter table user_coupon convert partition p1 to table other",
-            "update t, user_coupon set user_coupon.status = t.status",
             "DROP TABLE `user_coupon` /* generated by server */",
             "rename table user_coupon to old, new to user_coupon",
             "alter table user_coupon rename to old",
             "alter table `user_coupon` truncate partition p1",
+            "alter table user_coupon exchange partition p1 with table other",
             "create or replace table user_coupon (a int)",
+            "alter table user_coupon add foreign key (id) references t (id) on delete cascade",
+            "alter table user_coupon add foreign key (id) references t (id) on update set null",
+            "alter table user_coupon add system versioning",
         ] {
             assert_eq!(found("My-Shop", text).as_deref(), Some("user_coupon"), "{text}");
         }
         let coupons = Some("user_coupon");
         assert_eq!(found("other", "truncate `my-shop`.`user_coupon`").as_deref(), coupons);
-        assert_eq!(found("", "delete from `My-Shop`.user_coupon where id = 1").as_deref(), coupons);
         assert_eq!(found("", "drop schema if exists `my-shop`").as_deref(), Some("My-Shop"));
     }
 
     #[test]
-    fn quotes_mean_what_the_session_made_of_them() {
-        let ansi = Quoting { double_quoted_names: true, ..Quoting::default() };
-        let truncate = r#"truncate "user_coupon""#;
-        assert_eq!(found_with(ansi, "My-Shop", truncate).as_deref(), Some("user_coupon"));
-        assert_eq!(found("My-Shop", truncate), None, "a text cannot be truncated");
-        let plain = Quoting { plain_backslashes: true, ..Quoting::default() };
-        let update = r"update t, user_coupon set a = '\', b = 'user_coupon'";
-        assert!(found_with(plain, "My-Shop", update).is_some());
-        let insert = r"insert into t select '\', a from user_coupon -- '";
-        assert!(found_with(plain, "My-Shop", insert).is_some());
-        assert_eq!(found("My-Shop", insert), None, "the text goes on to the end");
-    }
-
-    #[test]
-    fn statements_that_change_none_of_their_rows_do_not() {
+    fn definitions_that_do_neither_are_not() {
         for text in [
-            "insert into user_coupon_copy values (1)",
-            "insert into audit values ('user_coupon', \"user_coupon\", 'it''s \\' user_coupon')",
-            "insert into elsewhere.user_coupon values (1)",
-            "# truncate user_coupon\nanalyze table t",
-            "insert into t -- user_coupon\nvalues (1)",
             "drop database `shop`",
             "alter table user_coupon add column x int, rename index a to b",
+            "alter table user_coupon add foreign key (id) references t (id)",
             "create table user_coupon (id int)",
             "create index i on user_coupon (status)",
             "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `user_coupon`",
             "analyze table user_coupon",
+            "create table t (a int comment 'truncate user_coupon')",
         ] {
             assert_eq!(found("My-Shop", text), None, "{text}");
         }
         assert_eq!(found("other", "truncate user_coupon"), None);
+    }
+
+    #[test]
+    fn a_table_is_made_with_rows_behind_it_unless_a_query_stands_in_it() {
+        for (text, expected) in [
+            ("CREATE TABLE `c` (\n  `b` int, `a` int) START TRANSACTION", Makes::Table),
+            ("CREATE OR REPLACE TABLE `c` (`a` int COMMENT 'select')", Makes::Table),
+            ("create table c as select f()", Makes::TableOfQuery),
+            ("create view v as select 1", Makes::No),
+            ("insert into t values (1)", Makes::No),
+            ("", Makes::No),
+        ] {
+            assert_eq!(makes(text.as_bytes()), expected, "{text}");
+        }
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::{
     bytes::{Bytes, Truncated, bit_from_top},
-    column::Kind,
+    column::{Kind, is_utf8},
 };
 
 /// Most columns of a table; the servers' own limit is 4,096.
@@ -17,6 +17,9 @@ const COLLATIONS: u8 = 3;
 const NAMES: u8 = 4;
 const SET_LABELS: u8 = 5;
 const ENUM_LABELS: u8 = 6;
+/// The same as the collations, of ENUM and SET columns.
+const LABEL_DEFAULT_COLLATION: u8 = 10;
+const LABEL_COLLATIONS: u8 = 11;
 /// Which columns `select *` shows: MySQL writes it wherever it writes names, MariaDB never does.
 const VISIBILITY: u8 = 12;
 
@@ -73,10 +76,21 @@ pub(crate) enum TableError {
         /// What it should be.
         needed: &'static str,
     },
+    /// The texts that a column's numbers stand for cannot be told.
+    #[error(
+        "column {table}.{column} has labels in another character set than UTF-8: make it utf8mb4, then \
+         start with --resnapshot"
+    )]
+    Labels {
+        /// Which table.
+        table: String,
+        /// Which column.
+        column: String,
+    },
     /// The server did not write the columns' names.
     #[error(
         "table {table} comes without column names: run `set global binlog_row_metadata = 'FULL'`, \
-         then change the table's rows again or use --resnapshot"
+         then start with --resnapshot"
     )]
     NoNames {
         /// Which table.
@@ -110,20 +124,29 @@ impl Table {
         }
         bytes.take(count.div_ceil(8))?;
         let table = text(table)?;
-        let Optional { names, enums, sets } = optional(bytes, codes, &mut kinds)?;
+        let Optional { names, enums, sets, label_collations } = optional(bytes, codes, &mut kinds)?;
         if names.len() != count {
             return Err(TableError::NoNames { table });
         }
         let (mut enums, mut sets) = (enums.into_iter(), sets.into_iter());
-        let columns = names.into_iter().zip(kinds).map(|(name, kind)| {
+        let mut collations = label_collations.into_iter();
+        let mut columns = Vec::with_capacity(count);
+        for (name, kind) in names.into_iter().zip(kinds) {
             let labels = match kind {
                 Kind::Enum { .. } => enums.next(),
                 Kind::Set { .. } => sets.next(),
                 _ => None,
             };
-            Column { labels: labels.unwrap_or_default(), ..Column::new(name, kind) }
-        });
-        Ok(Self { database: text(database)?, name: table, columns: columns.collect() })
+            let Some(labels) = labels else {
+                columns.push(Column::new(name, kind));
+                continue;
+            };
+            let labels = readable(labels, collations.next());
+            let labels = labels
+                .ok_or_else(|| TableError::Labels { table: table.clone(), column: name.clone() })?;
+            columns.push(Column { labels, ..Column::new(name, kind) });
+        }
+        Ok(Self { database: text(database)?, name: table, columns })
     }
 
     /// The index of a column by its name.
@@ -137,9 +160,11 @@ impl Table {
 struct Optional {
     names: Vec<String>,
     /// The labels of each ENUM column, in their order.
-    enums: Vec<Vec<String>>,
+    enums: Vec<Vec<Vec<u8>>>,
     /// The same of each SET column.
-    sets: Vec<Vec<String>>,
+    sets: Vec<Vec<Vec<u8>>>,
+    /// Of each column of either kind.
+    label_collations: Vec<u64>,
 }
 
 /// Reads the optional metadata and applies it to the kinds.
@@ -164,13 +189,7 @@ fn optional(
                 }
             }
             DEFAULT_COLLATION => {
-                let default = value.length_encoded()?;
-                collations = vec![default; kinds.len()];
-                while !value.is_empty() {
-                    let index = value.count()?;
-                    let collation = value.length_encoded()?;
-                    *collations.get_mut(index).ok_or(Truncated)? = collation;
-                }
+                collations = defaulted(value, kinds.len())?;
             }
             COLLATIONS => {
                 while !value.is_empty() {
@@ -180,6 +199,15 @@ fn optional(
             NAMES => {
                 while !value.is_empty() {
                     optional.names.push(text(value.counted()?)?);
+                }
+            }
+            LABEL_DEFAULT_COLLATION => {
+                let labelled = kinds.iter().filter(|kind| kind.has_labels()).count();
+                optional.label_collations = defaulted(value, labelled)?;
+            }
+            LABEL_COLLATIONS => {
+                while !value.is_empty() {
+                    optional.label_collations.push(value.length_encoded()?);
                 }
             }
             ENUM_LABELS => optional.enums = labels(value)?,
@@ -199,12 +227,32 @@ fn optional(
     Ok(optional)
 }
 
+/// A collation for `count` columns, then those that have another one: which, and theirs.
+fn defaulted(mut value: Bytes<'_>, count: usize) -> Result<Vec<u64>, Truncated> {
+    let default = value.length_encoded()?;
+    let mut collations = vec![default; count];
+    while !value.is_empty() {
+        let index = value.count()?;
+        let collation = value.length_encoded()?;
+        *collations.get_mut(index).ok_or(Truncated)? = collation;
+    }
+    Ok(collations)
+}
+
+/// Labels as text; `None`: they are of another character set, and say otherwise there.
+fn readable(labels: Vec<Vec<u8>>, collation: Option<u64>) -> Option<Vec<String>> {
+    let is_utf8 = collation.is_none_or(is_utf8);
+    let label =
+        |label: Vec<u8>| String::from_utf8(label).ok().filter(|label| is_utf8 || label.is_ascii());
+    labels.into_iter().map(label).collect()
+}
+
 /// For each column the number of its labels, then the labels.
-fn labels(mut bytes: Bytes<'_>) -> Result<Vec<Vec<String>>, TableError> {
+fn labels(mut bytes: Bytes<'_>) -> Result<Vec<Vec<Vec<u8>>>, Truncated> {
     let mut columns = Vec::new();
     while !bytes.is_empty() {
         let count = bytes.count()?;
-        let labels = (0..count).map(|_| text(bytes.counted()?));
+        let labels = (0..count).map(|_| Ok(bytes.counted()?.to_vec()));
         columns.push(labels.collect::<Result<_, _>>()?);
     }
     Ok(columns)

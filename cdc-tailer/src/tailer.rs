@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use mysql_store::StoreError;
+use mysql_store::{StoreError, settings};
 use runtime::{Backoff, Clock, Part};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -12,12 +12,15 @@ use tracing::warn;
 
 use crate::{
     address::Address, checkpoint, config::Config, dry_run, leadership::Leadership, metrics,
-    preflight, term,
+    position::Flavor, preflight, source::Server, term,
 };
 
 /// Waits before a fenced tailer stands by again.
 const STAND_BY_MIN: Duration = Duration::from_millis(200);
 const STAND_BY_MAX: Duration = Duration::from_secs(10);
+
+/// Pause between two looks for tables that are not there yet.
+const TABLES_LOOK: Duration = Duration::from_secs(1);
 
 /// What every term stands on.
 pub(crate) struct Ground<'a> {
@@ -27,6 +30,18 @@ pub(crate) struct Ground<'a> {
     pub(crate) names: TopicNames,
     pub(crate) database: String,
     pub(crate) address: Address,
+}
+
+impl Ground<'_> {
+    /// The server to read, and how to behave there.
+    pub(crate) fn server(&self, flavor: Flavor) -> Server {
+        Server {
+            flavor,
+            server_id: self.config.server_id(&self.database),
+            packet_bytes_max: self.config.packet_bytes_max,
+            address: self.address.clone(),
+        }
+    }
 }
 
 /// Follows the binlog until `stop`, then drains and writes a last checkpoint; stands by while another
@@ -42,21 +57,16 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     metrics::describe();
     let url = config.database_url.expose();
-    let ground = Ground {
-        config,
-        clock,
-        part,
-        names: TopicNames::new(&config.topic_prefix),
-        database: mysql_store::connect::database_of(url)?,
-        address: Address::of_binlog(url, config.binlog_address.as_deref())?,
-    };
-    if config.dry_run {
-        return dry_run::run(&ground, stop).await;
-    }
-    tokio::select! {
+    let address = Address::of_binlog(url, config.binlog_address.as_deref())?;
+    let database = tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),
-        checked = check(&ground) => checked?,
+        checked = check(config, part) => checked?,
+    };
+    let names = TopicNames::new(&config.topic_prefix);
+    let ground = Ground { config, clock, part, names, database, address };
+    if config.dry_run {
+        return dry_run::run(&ground, stop).await;
     }
     let mut backoff = Backoff::new(STAND_BY_MIN, STAND_BY_MAX);
     loop {
@@ -82,13 +92,34 @@ pub async fn run(
     }
 }
 
-/// A standby that could not lead should say so before it is needed.
-async fn check(ground: &Ground<'_>) -> anyhow::Result<()> {
-    let config = ground.config;
-    let mut connection = preflight::connect(config.database_url.expose()).await?;
+/// A standby that could not lead should say so before it is needed. Returns the database as the server writes
+/// its name, once the followed tables have been seen in it: nothing would ever be told of others.
+async fn check(config: &Config, part: &Part) -> anyhow::Result<String> {
+    let url = config.database_url.expose();
+    mysql_store::connect::database_of(url)?;
+    let mut connection = preflight::connect(url).await?;
     preflight::settings(&mut connection).await?;
-    let brokers = config.brokers();
-    topic::ensure_topics(brokers, &ground.names, &config.layout()).await.context("topics")
+    let database = settings::database(&mut connection).await.context("database")?;
+    let mut is_told = false;
+    loop {
+        let missing = preflight::missing_tables(&mut connection).await?;
+        if missing.is_empty() {
+            break;
+        }
+        let reason = format!("database {database} has no {}", missing.join(", no "));
+        if !is_told {
+            warn!(reason, "waiting for the followed tables: run `api --migrate`");
+        }
+        is_told = true;
+        part.not_ready(reason);
+        tokio::time::sleep(TABLES_LOOK).await;
+    }
+    if !config.dry_run {
+        let names = TopicNames::new(&config.topic_prefix);
+        let ensured = topic::ensure_topics(config.brokers(), &names, &config.layout()).await;
+        ensured.context("topics")?;
+    }
+    Ok(database)
 }
 
 /// Stands by, then leads until `stop` or an end by itself.
@@ -144,7 +175,13 @@ pub(crate) fn is_unavailable(error: &anyhow::Error) -> bool {
 /// # Errors
 /// No broker answers.
 pub async fn position(config: &Config) -> anyhow::Result<Option<String>> {
-    let database = mysql_store::connect::database_of(config.database_url.expose())?;
+    let url = config.database_url.expose();
+    let as_given = mysql_store::connect::database_of(url)?;
+    // A server that is away is no reason not to look.
+    let database = match preflight::connect(url).await {
+        Ok(mut connection) => settings::database(&mut connection).await.unwrap_or(as_given),
+        Err(_) => as_given,
+    };
     let names = TopicNames::new(&config.topic_prefix);
     match checkpoint::load(config.brokers(), &names, &database).await? {
         Some(checkpoint) => Ok(Some(serde_json::to_string_pretty(&checkpoint)?)),

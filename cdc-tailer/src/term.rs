@@ -22,11 +22,11 @@ use crate::{
     messages::TABLES,
     metrics,
     outlet::Broker,
-    position::Position,
     preflight,
     publish::{Publisher, count},
     queue::{self, Receiver},
     reader::{self, Incoming},
+    resume::Position,
     snapshot::{Progress, Snapshot},
     source::{Origin, Server},
     standing::{Facts, Standing},
@@ -69,8 +69,6 @@ struct Term<'a> {
     ground: &'a Ground<'a>,
     leadership: &'a Leadership,
     server: Arc<Server>,
-    /// The server that the position is of.
-    identity: String,
     publisher: Publisher,
     /// What earlier terms have heard acknowledged.
     inherited: Acknowledged,
@@ -92,6 +90,7 @@ impl<'a> Term<'a> {
         let (config, names) = (ground.config, &ground.names);
         let mut connection = preflight::connect(config.database_url.expose()).await?;
         let settings = preflight::settings(&mut connection).await?;
+        preflight::missing_tables(&mut connection).await?;
         let topics =
             [names.user_coupon(), names.template(), names.stock_movement(), names.dead_letter()];
         let options = ProducerOptions { queue_bytes: PRODUCER_BYTES, ..ProducerOptions::default() };
@@ -103,21 +102,15 @@ impl<'a> Term<'a> {
         };
         // From here on an earlier leader's checkpoints are refused.
         let store = Store::take_over(config.brokers(), names, &ground.database).await?;
-        let begin = begin::decide(ground, &settings, &mut connection).await?;
-        let server = Server {
-            flavor: preflight::flavor(&settings),
-            server_id: config.server_id(&ground.database),
-            packet_bytes_max: config.packet_bytes_max,
-            address: ground.address.clone(),
-        };
+        let server = Arc::new(ground.server(preflight::flavor(&settings)));
+        let begin = begin::decide(ground, &server).await?;
         let written = watch::Sender::new(None);
         let standing = Standing::new(config.database_url.clone(), written.subscribe());
         let publisher = Publisher::new(broker, names, begin.position.clone(), begin.as_of_ms);
         let term = Self {
             ground,
             leadership,
-            server: Arc::new(server),
-            identity: begin.server.clone(),
+            server,
             publisher,
             inherited: begin.acknowledged.clone(),
             snapshot: None,
@@ -144,22 +137,23 @@ impl<'a> Term<'a> {
             self.ground.clock.clone(),
             finish.clone(),
         ));
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
-            () = stop.cancelled() => {}
+            () = stop.cancelled() => Ok(()),
             kept = &mut keeper => return kept?.and(Err(anyhow!("checkpoints ended"))),
-            worked = self.work(begin) => return worked.map(|never| match never {}),
-        }
+            worked = self.work(begin) => worked.map(|never| match never {}),
+        };
         self.ground.part.not_ready("stopping");
-        self.drain().await?;
+        // Behind an error too: what it got done so far must not be in doubt at the next start.
+        let drained = self.drain().await;
         finish.cancel();
-        last_checkpoint(keeper).await
+        let written = last_checkpoint(keeper).await;
+        ended.and(drained).and(written)
     }
 
     /// Reads tables where it must and follows from there, again and again. Ends with an error only.
     async fn work(&mut self, mut begin: Begin) -> anyhow::Result<Infallible> {
         loop {
-            self.identity.clone_from(&begin.server);
             if let Some(progress) = begin.snapshot {
                 self.read_tables(progress, &begin.reason).await?;
             } else {
@@ -167,7 +161,7 @@ impl<'a> Term<'a> {
             }
             let reason = self.follow().await?;
             self.publisher.producer().drained().await?;
-            begin = begin::anew(self.ground, reason).await?;
+            begin = begin::anew(self.ground, &self.server, reason).await?;
             self.publisher.restart(begin.position.clone(), begin.as_of_ms);
         }
     }
@@ -237,7 +231,7 @@ impl<'a> Term<'a> {
         let config = self.ground.config;
         let (sender, mut receiver) = queue::bounded(config.queue_bytes);
         let origin =
-            Origin { server: Arc::clone(&self.server), after: self.publisher.safe().gtids.clone() };
+            Origin { server: Arc::clone(&self.server), after: self.publisher.safe().clone() };
         let followed = Followed { database: self.ground.database.clone(), tables: TABLES };
         let reader = reader::spawn(origin, followed, config.spill_folder.clone(), sender)
             .context("reader thread")?;
@@ -312,7 +306,6 @@ impl<'a> Term<'a> {
             acknowledged.entry(topic).or_default().extend(places);
         }
         self.checkpoints.send_replace(Some(Checkpoint::new(
-            &self.identity,
             self.publisher.safe(),
             self.publisher.as_of_ms(),
             acknowledged,
@@ -323,7 +316,6 @@ impl<'a> Term<'a> {
     fn report(&mut self, queue_bytes: usize) {
         self.reported = Instant::now();
         let facts = Facts {
-            server: &self.identity,
             server_id: self.server.server_id,
             safe: self.publisher.safe(),
             as_of_ms: self.publisher.as_of_ms(),
@@ -369,5 +361,11 @@ async fn last_checkpoint(keeper: JoinHandle<anyhow::Result<()>>) -> anyhow::Resu
 
 fn stopped(error: TailError, safe: &Position) -> anyhow::Error {
     let position = safe.gtids.to_string();
-    anyhow::Error::new(error).context(format!("the tailer stops; published up to {position:?}"))
+    // It was tried again and again, so it lies on the server's disk.
+    let way_out = match error.directive() {
+        Directive::Suspect => "; if the server's file is damaged, start with --resnapshot",
+        _ => "",
+    };
+    let context = format!("the tailer stops; published up to {position:?}{way_out}");
+    anyhow::Error::new(error).context(context)
 }

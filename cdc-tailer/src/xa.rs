@@ -73,8 +73,8 @@ impl Prepared {
         if self.waiting.len() >= PREPARED_MAX && !self.waiting.contains_key(&xid) {
             return Err(TailError::Unsupported {
                 what: format!(
-                    "over {PREPARED_MAX} XA transactions are prepared and not ended: see \
-                     `xa recover`"
+                    "over {PREPARED_MAX} XA transactions are prepared and not ended: end those that \
+                     `xa recover` shows, then start with --resnapshot"
                 ),
             });
         }

@@ -4,8 +4,11 @@ mod by_hand;
 mod golden;
 mod gtids;
 mod harness;
+mod history;
 mod ipv6;
 mod oversized;
+mod settings;
+mod stops;
 
 use harness::{Harness, coupon};
 use topic::{Op, TemplateRow};
@@ -110,12 +113,16 @@ async fn a_checkpoint_that_does_not_fit_leads_to_a_snapshot() {
         // MySQL's GTIDs name the server that wrote them, whoever has them: there it is followed.
         let first = if test.is_mariadb() { Op::Read } else { Op::Create };
         let expected = [(first, 1), (Op::Read, 1), (Op::Read, 2)];
-        // Another server first, then a position that this one never had.
-        let other_server = (r#""server":""#, r#""server":"9"#);
-        let future = (r#"","file""#, r#"000000","file""#);
-        for (id, told, (from, to)) in [(1, 1, other_server), (2, 3, future)] {
+        // Another server first, whose last transaction was of another time, then a position that this one
+        // never had.
+        let other_server =
+            [(r#""server":""#, r#""server":"9"#), (r#""written":1"#, r#""written":2"#)];
+        let future = [(r#"","file""#, r#"000000","file""#), (r#""sum":"#, r#""sum": "#)];
+        for (id, told, changes) in [(1, 1, other_server), (2, 3, future)] {
             test.sql(&coupon(id, 1));
-            test.overwrite_checkpoint(from, to).await;
+            for (from, to) in changes {
+                test.overwrite_checkpoint(from, to).await;
+            }
             let tailer = test.start().await;
             let events = test.coupons(told).await;
             let coupons: Vec<_> =

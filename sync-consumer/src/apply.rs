@@ -16,6 +16,8 @@ pub(crate) struct Work<'a> {
     pub(crate) users: Vec<(UserId, Vec<Change>)>,
     /// Wake-ups, one for each shard and second.
     pub(crate) wake_ups: WakeUps,
+    /// Users of whose coupons one changed and kept its version: their views take it for what they know.
+    pub(crate) unversioned: Vec<UserId>,
     /// Messages that cannot be read.
     pub(crate) undecodable: Vec<Undecodable<'a>>,
     /// When the tailer handled the oldest and the newest event, milliseconds since 1970.
@@ -40,7 +42,12 @@ impl<'a> Work<'a> {
         let mut places: HashMap<UserId, usize> = HashMap::new();
         for message in batch {
             let (user, shard, change, handled_ms) = match read(message) {
-                Ok(read) => read,
+                Ok(Read { user, shard, change, handled_ms, is_unversioned }) => {
+                    if is_unversioned {
+                        work.unversioned.push(user);
+                    }
+                    (user, shard, change, handled_ms)
+                }
                 Err(reason) => {
                     let user = std::str::from_utf8(&message.key).ok();
                     let user = user.and_then(|key| key.parse().ok());
@@ -63,12 +70,27 @@ impl<'a> Work<'a> {
     }
 }
 
-fn read(message: &Message) -> anyhow::Result<(UserId, u8, Change, i64)> {
+/// What an event tells.
+struct Read {
+    user: UserId,
+    shard: u8,
+    change: Change,
+    handled_ms: i64,
+    is_unversioned: bool,
+}
+
+fn read(message: &Message) -> anyhow::Result<Read> {
     let payload = message.payload.as_deref().unwrap_or_default();
     let event: Event<UserCouponRow> = topic::decode(payload)?;
     // Coupons are never deleted, so every event has a row after it.
     let row = event.after.ok_or_else(|| anyhow::anyhow!("event without a row after it"))?;
-    Ok((UserId(row.user_id), row.expiry_shard, change(&row)?, event.ts_ms))
+    Ok(Read {
+        user: UserId(row.user_id),
+        shard: row.expiry_shard,
+        change: change(&row)?,
+        handled_ms: event.ts_ms,
+        is_unversioned: event.before.is_some_and(|before| before.version >= row.version),
+    })
 }
 
 fn change(row: &UserCouponRow) -> anyhow::Result<Change> {
@@ -155,6 +177,24 @@ mod tests {
         assert_eq!(work.wake_ups.messages().count(), 2);
         assert_eq!(work.handled_ms, Some((7_000, 7_000)));
         assert!(work.undecodable.is_empty());
+    }
+
+    #[test]
+    fn a_change_that_keeps_its_version_names_the_user_whose_view_must_go() {
+        let event = |before: i64, after: i64| {
+            let mut message = message(Some(row(1, 7)), "7");
+            let row = |version| Some(UserCouponRow { version, ..row(1, 7) });
+            let (source, ts_ms) = (Source::default(), 7_000);
+            let event =
+                Event { before: row(before), after: row(after), op: Op::Update, source, ts_ms };
+            message.payload = Some(serde_json::to_vec(&event).unwrap());
+            message
+        };
+        let batch = [event(1, 2)];
+        assert_eq!(Work::of(&batch).unversioned, []);
+        for batch in [[event(2, 2)], [event(3, 2)]] {
+            assert_eq!(Work::of(&batch).unversioned, [UserId(7)]);
+        }
     }
 
     #[test]

@@ -215,6 +215,11 @@ impl Consume {
             self.view.drop_view(user).await.context("view")?;
             counter!(DROPPED_VIEWS, "reason" => "undecodable").increment(1);
         }
+        for user in &work.unversioned {
+            error!(user.id = %user, "a coupon was changed and kept its version: view dropped");
+            self.view.drop_view(*user).await.context("view")?;
+            counter!(DROPPED_VIEWS, "reason" => "unversioned").increment(1);
+        }
         stream::iter(work.users.chunks(USERS_PER_CALL))
             .map(Ok)
             .try_for_each_concurrent(CALLS_AT_ONCE, |users| self.apply(users))

@@ -8,6 +8,7 @@ mod poison;
 #[path = "../../tests/tests/proxy.rs"]
 #[expect(dead_code, reason = "the pipeline's tests use the rest of it")]
 mod proxy;
+mod unversioned;
 
 use coupon::UserId;
 use harness::{Harness, row, used};

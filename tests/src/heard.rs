@@ -11,7 +11,7 @@ use topic::{Event, Message, StockMovementRow, TableReader, UserCouponRow, decode
 use crate::{
     STATE_MAX,
     server_binlog::{Change, Line, ServerBinlog, Table, changes_of},
-    tail::Tail,
+    tail::{Tail, pair},
 };
 
 /// How long a topic that is read to its end is waited for.
@@ -28,6 +28,8 @@ pub struct Heard {
     readers: [(Table, TableReader); 2],
     first: HashMap<Line, Vec<Change>>,
     seen: HashSet<(Line, Change)>,
+    /// Of each coupon the newest version that was told, by a snapshot too.
+    newest: HashMap<i64, i64>,
     /// Messages that told what others had told.
     pub duplicates: usize,
     /// Rows that a snapshot read.
@@ -42,8 +44,8 @@ impl Heard {
             (Table::Coupons, open(&tail.names.user_coupon()).await),
             (Table::Movements, open(&tail.names.stock_movement()).await),
         ];
-        let (first, seen) = (HashMap::new(), HashSet::new());
-        Self { readers, first, seen, duplicates: 0, read: 0 }
+        let (first, seen, newest) = (HashMap::new(), HashSet::new(), HashMap::new());
+        Self { readers, first, seen, newest, duplicates: 0, read: 0 }
     }
 
     /// Waits until `more` changes are told.
@@ -87,8 +89,42 @@ impl Heard {
         told
     }
 
+    /// Waits until each coupon that the server holds is told, in that version or a later one.
+    ///
+    /// # Panics
+    /// They are not within [`STATE_MAX`].
+    pub async fn until_rows_are_told(&mut self, tail: &Tail) {
+        let held = tail.sql("select id, version from user_coupon");
+        let held: Vec<(i64, i64)> = held.lines().map(pair).collect();
+        let deadline = Instant::now() + STATE_MAX;
+        loop {
+            self.listen().await;
+            let is_told = |(id, version): &&(i64, i64)| {
+                self.newest.get(id).is_some_and(|newest| newest >= version)
+            };
+            let missing: Vec<_> = held.iter().filter(|row| !is_told(row)).collect();
+            if missing.is_empty() {
+                return;
+            }
+            let some = &missing[..missing.len().min(TOLD)];
+            assert!(Instant::now() < deadline, "{} rows are not told: {some:?}", missing.len());
+        }
+    }
+
+    /// Forgets what was told up to here, and what a snapshot has read.
+    pub async fn forget(&mut self) {
+        self.listen().await;
+        self.first.clear();
+        self.seen.clear();
+        self.read = 0;
+    }
+
     fn take(&mut self, told: Vec<(Line, Change)>) {
         for (line, change) in told {
+            if line.0 == Table::Coupons {
+                let known = self.newest.entry(change.id).or_insert(change.version);
+                *known = change.version.max(*known);
+            }
             if change.op == "r" {
                 self.read += 1;
             } else if self.seen.insert((line, change)) {

@@ -9,6 +9,7 @@ pub mod server_binlog;
 pub mod tail;
 pub mod tail_campaign;
 mod troubles;
+pub mod upheaval;
 
 use std::{fmt, fs, time::Duration};
 

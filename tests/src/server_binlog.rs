@@ -69,6 +69,13 @@ impl ServerBinlog {
         }
     }
 
+    /// Forgets what was committed up to here: the server itself no longer has it.
+    pub fn forget(&mut self) {
+        self.committed.clear();
+        self.prepared.clear();
+        self.count = 0;
+    }
+
     /// How many committed changes of a table there are.
     pub fn count_of(&self, table: Table) -> usize {
         changes_of(table, &self.committed)

@@ -208,7 +208,7 @@ pub fn log(process: &Process) -> String {
 /// What a message tells.
 pub fn told(message: &Message) -> Told {
     let event: Event<UserCouponRow> = decode(message.payload.as_ref().unwrap()).unwrap();
-    let row = event.after.unwrap();
+    let row = event.after.or(event.before).expect("an event has a row");
     (event.op, row.id, row.version)
 }
 
@@ -266,7 +266,7 @@ pub fn client(database_url: &str) -> Command {
     client
 }
 
-fn pair(line: &str) -> (i64, i64) {
+pub(crate) fn pair(line: &str) -> (i64, i64) {
     let (id, version) = line.split_once('\t').unwrap();
     (id.parse().unwrap(), version.parse().unwrap())
 }

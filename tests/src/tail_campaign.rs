@@ -5,8 +5,10 @@
 //! Each line of changes (one user's coupons) must be told whole and in the order of the commits, first
 //! occurrences counted; nothing else may be told; and no table may have been read anew, which would hide
 //! a hole. In every third round a large transaction meets a broker that is slow: then a checkpoint can be
-//! written while thousands of messages still wait in the tailer that is about to die. Victims and moments follow from the seed and the round's number, so a round that breaks a
-//! promise can be run again; what the machine makes of them in between is not repeatable.
+//! written while thousands of messages still wait in the tailer that is about to die. In each round checksums are switched and tables
+//! defined. Behind every few rounds the server's history becomes another one (`upheaval.rs`): then every row that is there must be told.
+//! Victims and moments follow from the seed and the round's number, so a round that breaks a promise can be run again; what the machine
+//! makes of them in between is not repeatable.
 
 use std::{convert::Infallible, fmt, future, time::Duration};
 
@@ -22,6 +24,7 @@ use crate::{
     server_binlog::{ServerBinlog, Table},
     tail::{Tail, log},
     until,
+    upheaval::{self, Backup, Upheaval},
 };
 
 /// Most strikes of a round.
@@ -49,6 +52,13 @@ const LONG_DOWN_MAX_MS: u64 = 2_500;
 
 /// How long a tailer may take to answer who it is. One that is stopped never does.
 const ANSWER_MAX: Duration = Duration::from_millis(200);
+
+/// An upheaval comes behind so many rounds.
+const ROUNDS_TO_UPHEAVAL: u64 = 4;
+
+/// Numbers of the loads before and behind an upheaval, above those of rounds.
+const BEFORE_UPHEAVAL: u64 = 10_000;
+const BEHIND_UPHEAVAL: u64 = 20_000;
 
 /// Who is hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +119,8 @@ pub struct Totals {
     pub strikes: usize,
     /// How often a leader was fenced by its successor.
     pub fenced: usize,
+    /// How often the server's history became another one, or a statement stopped the tailers.
+    pub upheavals: usize,
 }
 
 /// Runs rounds on a database and topics that do not exist yet, and says a line about each. The broker is
@@ -119,13 +131,19 @@ pub struct Totals {
 pub async fn run(
     scope: Scope,
     broker: &mut Process,
+    database: &mut Process,
     rounds: u32,
     seed: u64,
     say: impl Fn(String),
 ) -> Totals {
     let mut campaign = Campaign::begin(scope, seed).await;
-    for round in 1..=rounds {
-        campaign.round(u64::from(round), broker, &say).await;
+    for round in (1..=rounds).map(u64::from) {
+        campaign.round(round, broker, &say).await;
+        if round % ROUNDS_TO_UPHEAVAL == 0 {
+            let upheaval = Upheaval::of_number(seed.wrapping_add(round / ROUNDS_TO_UPHEAVAL));
+            say(format!("round {round:>3}  {upheaval:?}"));
+            campaign.upheave(round, upheaval, database).await;
+        }
     }
     campaign.end()
 }
@@ -141,6 +159,9 @@ struct Campaign {
     heard: Heard,
     seed: u64,
     strikes: usize,
+    /// Changes that were told before the last upheaval.
+    changes: usize,
+    upheavals: usize,
 }
 
 impl Campaign {
@@ -158,23 +179,18 @@ impl Campaign {
         // Whoever is killed before it is in the checkpoint that the tables are read reads them again.
         let checkpoints = async || tail.messages(&tail.names.checkpoint()).await;
         until(checkpoints, |all| all.last().is_some_and(is_of_no_snapshot)).await;
-        Self { tail, second, binlog, heard, seed, strikes: 0 }
+        Self { tail, second, binlog, heard, seed, strikes: 0, changes: 0, upheavals: 0 }
     }
 
     async fn round(&mut self, number: u64, broker: &mut Process, say: &impl Fn(String)) {
         let begun = Instant::now();
         self.until_led().await;
         let file = self.tail.next_binlog_file();
-        let load = Load {
-            database_url: self.tail.scope.endpoints.database_url.clone(),
-            seed: self.seed,
-            number: i64::try_from(number).unwrap(),
-            deletes: true,
-            large: is_slow(number),
-        };
+        let load = self.load(number);
         let load = tokio::task::spawn_blocking(move || load.run());
         let (committed, duplicates) = (self.binlog.count, self.heard.duplicates);
         let faults = async {
+            self.change_settings(number);
             for strike in Strike::of_round(self.seed, number) {
                 say(format!("round {number:>3}  {strike}"));
                 self.strike(strike).await;
@@ -192,6 +208,77 @@ impl Campaign {
         let (changes, again) = (self.binlog.count - committed, self.heard.duplicates - duplicates);
         let seconds = begun.elapsed().as_secs_f64();
         say(format!("           {changes} changes told, {again} of them again, in {seconds:.1} s"));
+    }
+
+    fn load(&self, number: u64) -> Load {
+        Load {
+            database_url: self.tail.scope.endpoints.database_url.clone(),
+            seed: self.seed,
+            number: i64::try_from(number).unwrap(),
+            deletes: true,
+            large: is_slow(number) && number < BEFORE_UPHEAVAL,
+        }
+    }
+
+    /// In the middle of a load: other checksums, a column more or less, tables of nobody.
+    fn change_settings(&self, number: u64) {
+        let checksum = if number.is_multiple_of(2) { "CRC32" } else { "NONE" };
+        let column = if number.is_multiple_of(2) {
+            "drop column added"
+        } else {
+            "add column added int null"
+        };
+        self.tail.sql(&format!(
+            "set global binlog_checksum = {checksum}; alter table stock_movement {column}; \
+             create table of_nobody select seq from stock_movement; drop table of_nobody"
+        ));
+    }
+
+    /// The server's history becomes another one while nobody writes; then the topics must tell of every row
+    /// that is there, and of what comes.
+    async fn upheave(&mut self, round: u64, upheaval: Upheaval, database: &mut Process) {
+        let run = async |load: Load| {
+            tokio::task::spawn_blocking(move || load.run()).await.unwrap();
+        };
+        match upheaval {
+            Upheaval::Reset => upheaval::reset(&self.tail, self.binlog.flavor()),
+            Upheaval::Statement => {
+                upheaval::stop_by_a_statement(&mut self.tail, &mut self.second).await;
+                self.second.start().await.unwrap();
+            }
+            Upheaval::Restore => {
+                let url = self.tail.scope.endpoints.database_url.clone();
+                let backup = Backup::of(database, &url).await;
+                run(self.load(BEFORE_UPHEAVAL + round)).await;
+                self.heard.until_rows_are_told(&self.tail).await;
+                backup.restore(database).await;
+            }
+        }
+        run(self.load(BEHIND_UPHEAVAL + round)).await;
+        self.heard.until_rows_are_told(&self.tail).await;
+        self.until_saved().await;
+        for tailer in [&mut self.tail.platform.cdc_tailer, &mut self.second] {
+            assert!(tailer.is_running(), "a tailer ended by itself:\n{}", log(tailer));
+        }
+        self.changes += self.binlog.count;
+        self.upheavals += 1;
+        self.heard.forget().await;
+        self.binlog.forget();
+    }
+
+    /// Waits until a checkpoint has all that the server has executed, and no snapshot: whoever is killed from
+    /// now on leaves none to be read again.
+    async fn until_saved(&self) {
+        let executed = match self.binlog.flavor() {
+            Flavor::Mariadb => "select @@gtid_binlog_pos",
+            Flavor::Mysql => "select replace(@@global.gtid_executed, '\\n', '')",
+        };
+        let executed = format!(r#""gtid":"{}""#, self.tail.sql(executed).trim());
+        let checkpoints = async || self.tail.messages(&self.tail.names.checkpoint()).await;
+        let is_saved = |all: &Vec<Message>| {
+            all.last().is_some_and(|last| is_of_no_snapshot(last) && text(last).contains(&executed))
+        };
+        until(checkpoints, is_saved).await;
     }
 
     async fn strike(&mut self, strike: Strike) {
@@ -240,7 +327,11 @@ impl Campaign {
     /// Both know movements: of a table that no load reaches, topics and binlog tell the same, nothing.
     fn assert_movements(&self) {
         let committed = self.binlog.count_of(Table::Movements);
-        assert!(committed > 0, "seed {}: no movement was committed", self.seed);
+        assert!(
+            committed > 0 || self.upheavals > 0,
+            "seed {}: no movement was committed",
+            self.seed
+        );
         assert_eq!(self.heard.count_of(Table::Movements), committed, "movements told");
     }
 
@@ -254,7 +345,8 @@ impl Campaign {
             fenced += log.matches("another tailer leads").count();
         }
         let totals = Totals {
-            changes: self.binlog.count,
+            changes: self.changes + self.binlog.count,
+            upheavals: self.upheavals,
             duplicates: self.heard.duplicates,
             strikes: self.strikes,
             fenced,
@@ -278,8 +370,11 @@ async fn slowed(broker: &mut Process, slow: bool) -> Infallible {
 }
 
 fn is_of_no_snapshot(checkpoint: &Message) -> bool {
-    let text = String::from_utf8_lossy(checkpoint.payload.as_deref().unwrap_or_default());
-    text.contains(r#""snapshot":null"#)
+    text(checkpoint).contains(r#""snapshot":null"#)
+}
+
+fn text(message: &Message) -> String {
+    String::from_utf8_lossy(message.payload.as_deref().unwrap_or_default()).into_owned()
 }
 
 async fn leads(tailer: &Process) -> bool {

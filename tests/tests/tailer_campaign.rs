@@ -20,7 +20,7 @@ async fn tailers_killed_and_stopped_under_load_tell_exactly_what_a_mysql_has_com
 
 #[expect(clippy::print_stdout, reason = "a failure must say its seed")]
 async fn campaign(flavor: Flavor, rounds: u32) {
-    let Some(own) = start("campaign", flavor, &[]).await else { return };
+    let Some(mut own) = start("campaign", flavor, &[]).await else { return };
     let name = format!("campaign-{}", flavor.name());
     let mut scope = TestServers::shared().scope(&name);
     scope.endpoints.database_url = own.url();
@@ -30,7 +30,8 @@ async fn campaign(flavor: Flavor, rounds: u32) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let say = |line| println!("{line}");
-    let totals = tail_campaign::run(scope, &mut broker.server, rounds, seed, say).await;
+    let (broker, database) = (&mut broker.server, &mut own.server);
+    let totals = tail_campaign::run(scope, broker, database, rounds, seed, say).await;
     println!("{totals:?}");
     assert!(totals.changes > 0 && totals.duplicates > 0, "no fault met the load: {totals:?}");
 }

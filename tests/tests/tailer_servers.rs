@@ -1,7 +1,7 @@
 //! The server goes away under the tailer: it is killed, replaced by its replica, restored from a backup, or
 //! purges its binlog.
 
-use std::{fs, ops::RangeInclusive, path::PathBuf, process::Command};
+use std::ops::RangeInclusive;
 
 use devstack::{Flavor, OwnDatabase, TestServers, if_installed};
 use pipeline_tests::{
@@ -10,6 +10,7 @@ use pipeline_tests::{
     server_binlog::{ServerBinlog, Table},
     tail::{Tail, log, sql, told},
     until,
+    upheaval::Backup,
 };
 use tokio::task::JoinHandle;
 use topic::Op;
@@ -78,8 +79,7 @@ async fn failover(flavor: Flavor) {
     let mut heard = Heard::open(&tail).await;
     tail.lead().await;
     let running = load(&tail, 1);
-    // By what its checkpoint knows to be published it recognises a successor; before the first such one
-    // it would read the tables anew.
+    // By the last transaction that its checkpoint knows it recognises a successor.
     heard.until_more(1).await;
     let saved = saved_at(&tail).await;
     heard.until_more(SOME).await;
@@ -97,6 +97,40 @@ async fn failover(flavor: Flavor) {
     assert_told(&tail, &mut heard).await;
     let log = log(tail.tailer());
     assert!(log.contains("the server has taken another one's place"), "{log}");
+    tail.end();
+}
+
+#[tokio::test]
+async fn a_tailer_of_a_replica_tells_what_its_primary_commits() {
+    of_a_replica(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn a_tailer_of_a_replica_of_mysql_tells_what_its_primary_commits() {
+    of_a_replica(Flavor::Mysql).await;
+}
+
+async fn of_a_replica(flavor: Flavor) {
+    let Some(primary) = start("source-primary", flavor, &[]).await else { return };
+    let settings: &[&str] = match flavor {
+        Flavor::Mariadb => &["--server-id=2", "--log-slave-updates=ON"],
+        Flavor::Mysql => &["--server-id=2"],
+    };
+    let replica = start("source-replica", flavor, settings).await.unwrap();
+    let mut tail = tail_on(&primary).await;
+    replicate(flavor, &primary, &replica);
+    tail.tailer().set_env("DATABASE_URL", &replica.url());
+    tail.lead().await;
+    insert_one_by_one(&tail, 1..=50);
+    tail.until_complete().await;
+    assert!(tail.tailer().stop().await.unwrap().unwrap().success());
+    insert_one_by_one(&tail, 51..=100);
+    tail.lead().await;
+    insert_one_by_one(&tail, 101..=150);
+    tail.until_complete().await;
+    assert_eq!(read_by_snapshots(&tail).await, 0, "{}", log(tail.tailer()));
+    assert_eq!(tail.count().await, 150, "each change is told once");
+    tail.assert_complete().await;
     tail.end();
 }
 
@@ -167,7 +201,7 @@ async fn purge_all_files_but_the_last(tail: &Tail) {
 }
 
 /// Rows of the coupons' topic that snapshots have read.
-async fn read_by_snapshots(tail: &Tail) -> usize {
+pub(crate) async fn read_by_snapshots(tail: &Tail) -> usize {
     let messages = tail.coupon_messages().await;
     messages.iter().filter(|message| told(message).0 == Op::Read).count()
 }
@@ -189,13 +223,14 @@ async fn restored(flavor: Flavor) {
     tail.lead().await;
     tail.insert(1..=100);
     tail.until_complete().await;
-    let backup = Backup::of(&mut own).await;
+    let url = own.url();
+    let backup = Backup::of(&mut own.server, &url).await;
     insert_one_by_one(&tail, 101..=150);
     tail.until_complete().await;
     assert!(tail.tailer().stop().await.unwrap().unwrap().success());
     let published = last_number(&own, flavor);
 
-    backup.restore(&mut own).await;
+    backup.restore(&mut own.server).await;
     // More transactions than the backup lacks: what has the checkpoint's number is another one.
     insert_one_by_one(&tail, 201..=300);
     let written = last_number(&own, flavor);
@@ -204,7 +239,7 @@ async fn restored(flavor: Flavor) {
     tail.insert(301..=310);
     tail.until_complete().await;
     let log = log(tail.tailer());
-    assert!(log.contains("holds an earlier state than was published"), "{log}");
+    assert!(log.contains("its history is another one"), "{log}");
     assert_eq!(read_by_snapshots(&tail).await, 200, "all that was there came through the topic");
     tail.end();
 }
@@ -221,31 +256,6 @@ fn last_number(own: &OwnDatabase, flavor: Flavor) -> u64 {
     let position = sql(&own.url(), executed(flavor));
     let number = position.trim().rsplit(|c: char| !c.is_ascii_digit()).next();
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{position:?}"))
-}
-
-/// A copy of a server's data folder, binlog and identity with it.
-struct Backup {
-    data: PathBuf,
-    copy: PathBuf,
-}
-
-impl Backup {
-    async fn of(own: &mut OwnDatabase) -> Self {
-        let data = PathBuf::from(sql(&own.url(), "select @@datadir").trim());
-        let copy = data.with_file_name("backup");
-        own.server.stop().await.unwrap();
-        let copied = Command::new("cp").arg("-a").args([&data, &copy]).status().unwrap();
-        assert!(copied.success());
-        own.server.start().await.unwrap();
-        Self { data, copy }
-    }
-
-    async fn restore(self, own: &mut OwnDatabase) {
-        own.server.stop().await.unwrap();
-        fs::remove_dir_all(&self.data).unwrap();
-        fs::rename(&self.copy, &self.data).unwrap();
-        own.server.start().await.unwrap();
-    }
 }
 
 /// `None`: MySQL is not installed, which is said where it is seen.

@@ -107,7 +107,7 @@ fn a_table_that_takes_the_place_of_a_followed_one_stops() {
             assert_eq!(tap.rows().len(), 1);
             tap.sql(change);
             let text = tap.try_transactions().unwrap_err().to_string();
-            assert!(text.contains("t was changed") && text.contains("--resnapshot"), "{text}");
+            assert!(text.contains("t was emptied") && text.contains("--resnapshot"), "{text}");
         }
     }
 }

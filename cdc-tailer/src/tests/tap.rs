@@ -12,6 +12,7 @@ use crate::{
     connection::Connection,
     error::TailError,
     position::{Flavor, GtidSet},
+    resume::Position,
     rows::Rows,
     source::{BinlogSource as _, Origin, Server},
     tables::Followed,
@@ -70,7 +71,7 @@ impl Tap {
             false => (Flavor::MySql, "select replace(@@global.gtid_executed, '\n', '')"),
         };
         let nothing_prepared = PREPARED.read().unwrap_or_else(PoisonError::into_inner);
-        let after = GtidSet::parse(flavor, database.sql(position).trim()).unwrap();
+        let gtids = GtidSet::parse(flavor, database.sql(position).trim()).unwrap();
         drop(nothing_prepared);
         let own = NUMBER.fetch_add(1, Ordering::Relaxed);
         let server = Server {
@@ -79,7 +80,7 @@ impl Tap {
             server_id: 1 << 31 | (std::process::id() << 8) & 0x7fff_ff00 | own & 0xff,
             packet_bytes_max,
         };
-        let origin = Origin { server: Arc::new(server), after };
+        let origin = Origin { server: Arc::new(server), after: Position::of(gtids) };
         let limits = Limits { packet_bytes_max, spill_folder: std::env::temp_dir() };
         let assembler = Assembler::new(Followed { database: name, tables: TABLES }, limits);
         Self { database, origin, assembler, connection: None }
@@ -129,14 +130,16 @@ impl Tap {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             none => {
-                self.assembler.reconnected();
-                none.insert(Connection::open(&self.origin)?)
+                let opened = Connection::open(&self.origin)?;
+                self.assembler.reconnected(opened.identity());
+                none.insert(opened)
             }
         };
         loop {
             let packet = connection.next_packet()?;
             if let Assembled::Transaction(transaction) = self.assembler.accept(packet)? {
-                self.origin.after.add(&transaction.gtid);
+                let Transaction { gtid, end, landmark, .. } = transaction;
+                self.origin.after.pass(gtid, Arc::clone(&transaction.file), end, landmark);
                 return Ok(transaction);
             }
         }

@@ -93,18 +93,12 @@ impl Harness {
 
     /// Starts a tailer and waits until it follows.
     pub(crate) async fn start(&self) -> Running {
-        let mut running = self.start_with(self.config.clone());
-        let following = async {
-            while !running.health.unready().is_empty() {
-                if running.task.is_finished() {
-                    let ended = (&mut running.task).await;
-                    panic!("the tailer ended at its start: {ended:?}");
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, following).await.expect("the tailer follows");
-        running
+        self.start_following(self.config.clone()).await
+    }
+
+    /// The same with another configuration.
+    pub(crate) async fn start_following(&self, config: Config) -> Running {
+        self.start_with(config).following().await
     }
 
     pub(crate) fn start_with(&self, config: Config) -> Running {
@@ -178,6 +172,20 @@ impl Harness {
         messages.iter().map(id).collect()
     }
 
+    /// The same, until an event of coupon `wanted` is there.
+    pub(crate) async fn coupon_ids_containing(&self, wanted: i64) -> Vec<i64> {
+        let id = |message: &Message| {
+            let payload = message.payload.as_ref().unwrap();
+            topic::decode::<Event<UserCouponRow>>(payload).unwrap().after.unwrap().id
+        };
+        let messages = self
+            .messages_until(&self.names.user_coupon(), |messages| {
+                messages.iter().any(|message| id(message) == wanted)
+            })
+            .await;
+        messages.iter().map(id).collect()
+    }
+
     /// The last checkpoint's text.
     pub(crate) async fn checkpoint(&self) -> String {
         let messages = self.messages_until(&self.names.checkpoint(), |all| !all.is_empty()).await;
@@ -226,6 +234,35 @@ fn text(message: &Message) -> String {
 }
 
 impl Running {
+    /// Waits until it follows.
+    pub(crate) async fn following(mut self) -> Self {
+        let following = async {
+            while !self.health.unready().is_empty() {
+                if self.task.is_finished() {
+                    let ended = (&mut self.task).await;
+                    panic!("the tailer ended at its start: {ended:?}");
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, following).await.expect("the tailer follows");
+        self
+    }
+
+    /// Waits until it says that it is not ready for a reason of these words; returns the reason.
+    pub(crate) async fn until_unready(&self, words: &str) -> String {
+        let unready = async {
+            loop {
+                let told = format!("{:?}", self.health.unready());
+                if told.contains(words) {
+                    return told;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, unready).await.expect("it is not ready for that")
+    }
+
     /// Asks it to stop and waits for its end.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
@@ -235,6 +272,12 @@ impl Running {
     /// Waits for its end.
     pub(crate) async fn ended(self) -> anyhow::Result<()> {
         tokio::time::timeout(PATIENCE, self.task).await.expect("the tailer ends").unwrap()
+    }
+
+    /// Waits for its end, which `cause` brings.
+    pub(crate) async fn ended_by(self, cause: &str) -> anyhow::Result<()> {
+        let ended = tokio::time::timeout(PATIENCE, self.task).await;
+        ended.unwrap_or_else(|_| panic!("the tailer goes on behind: {cause}")).unwrap()
     }
 
     /// Ends it wherever it is.

@@ -96,6 +96,11 @@ impl Process {
         self.environment.insert(variable.to_owned(), value.to_owned());
     }
 
+    /// Gives it other arguments for its next start.
+    pub fn set_arguments<const N: usize>(&mut self, arguments: [&str; N]) {
+        self.arguments = arguments.map(OsString::from).into();
+    }
+
     /// Its process id, while it runs.
     pub fn pid(&self) -> Option<i32> {
         self.child.as_ref().map(Child::pid)

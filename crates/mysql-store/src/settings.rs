@@ -73,6 +73,58 @@ pub async fn binlog(connection: &mut MySqlConnection) -> Result<BinlogSettings, 
     })
 }
 
+/// The database of a connection as the server writes its name: it may have made the letters of it small.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn database(connection: &mut MySqlConnection) -> Result<String, StoreError> {
+    sqlx::query_scalar("select cast(coalesce(database(), '') as char)")
+        .fetch_one(connection)
+        .await
+        .map_err(StoreError::query("read the database's name"))
+}
+
+/// A table of a connection's database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableFacts {
+    /// Its name.
+    pub name: String,
+    /// Whether it keeps the history of its rows itself (MariaDB's system versioning).
+    pub is_versioned: bool,
+    /// A foreign key of it by which changes of another table change its rows.
+    pub cascading: Option<String>,
+}
+
+/// The tables of a connection's database.
+///
+/// # Errors
+/// A statement fails.
+pub async fn tables(connection: &mut MySqlConnection) -> Result<Vec<TableFacts>, StoreError> {
+    let failed = || StoreError::query("read the tables");
+    let names: Vec<(String, String)> = sqlx::query_as(
+        "select cast(table_name as char), cast(table_type as char) from information_schema.tables \
+         where table_schema = database()",
+    )
+    .fetch_all(&mut *connection)
+    .await
+    .map_err(failed())?;
+    let keys: Vec<(String, String)> = sqlx::query_as(
+        "select cast(table_name as char), cast(constraint_name as char) \
+         from information_schema.referential_constraints where constraint_schema = database() \
+         and (delete_rule in ('CASCADE', 'SET NULL') or update_rule in ('CASCADE', 'SET NULL'))",
+    )
+    .fetch_all(connection)
+    .await
+    .map_err(failed())?;
+    let key_of = |table: &str| keys.iter().find(|(of, _)| of == table).map(|(_, key)| key.clone());
+    let facts = names.into_iter().map(|(name, kind)| TableFacts {
+        is_versioned: kind == "SYSTEM VERSIONED",
+        cascading: key_of(&name),
+        name,
+    });
+    Ok(facts.collect())
+}
+
 /// The binlog as the server holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BinlogFiles {

@@ -1,47 +1,28 @@
-//! Chunked reads of the followed tables by primary key, for the tailer's snapshot.
+//! Chunked reads of the followed tables by primary key: for the tailer's snapshot every column as the server has
+//! it, known to us or not.
 
-use chrono::{DateTime, Utc};
-use coupon::{Template, TemplateId};
-use sqlx::{MySqlConnection, Row};
+use std::fmt::Write as _;
+
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{
-    StoreError, template,
+    StoreError,
     user_coupon::{self, UserCoupon},
 };
 
-/// A movement's row, with its template.
+/// A column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MovementRow {
-    /// Of which template.
-    pub template_id: TemplateId,
-    /// 1 for the first of a template.
-    pub seq: i64,
-    /// By how much the total changed.
-    pub delta: i64,
-    /// Why.
-    pub reason: String,
-    /// Who.
-    pub actor: String,
-    /// When.
-    pub created_at: DateTime<Utc>,
-    /// The key under which it was asked for; absent: the template's creation.
-    pub request_id: Option<Vec<u8>>,
-    /// What the first answer said of the total.
-    pub total_after: Option<i64>,
-    /// And of what was left.
-    pub stock_after: Option<i64>,
+pub struct TableColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type without lengths, in small letters: `bigint`, `varchar`.
+    pub data_type: String,
+    /// Digits of a second; 0 for what is no time.
+    pub fraction: u8,
 }
 
-/// A template's row, with the times that [`Template`] leaves out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TemplateRow {
-    /// The template.
-    pub template: Template,
-    /// When it was created.
-    pub created_at: DateTime<Utc>,
-    /// When it last changed.
-    pub changed_at: DateTime<Utc>,
-}
+/// One row: the text of each column, in the table's order. Bytes and geometries are hexadecimal, times are UTC.
+pub type TextRow = Vec<Option<String>>;
 
 /// About how many rows a table of this connection's database holds, by the server's estimate.
 ///
@@ -66,7 +47,7 @@ pub async fn estimated_rows(
 /// Coupons with ids above `after`, at most `limit`, by id.
 ///
 /// # Errors
-/// The statement fails.
+/// The statement fails, or a row is none of this version's.
 pub async fn user_coupon_after(
     connection: &mut MySqlConnection,
     after: i64,
@@ -81,83 +62,116 @@ pub async fn user_coupon_after(
     rows.iter().map(user_coupon::from_row).collect()
 }
 
-/// The version of a coupon; `None`: there is none.
+/// The columns of a table of this connection's database, in their order.
 ///
 /// # Errors
 /// The statement fails.
-pub async fn user_coupon_version(
+pub async fn columns(
     connection: &mut MySqlConnection,
-    id: i64,
-) -> Result<Option<i64>, StoreError> {
-    sqlx::query_scalar("select version from user_coupon where id = ?")
-        .bind(id)
-        .fetch_optional(connection)
-        .await
-        .map_err(StoreError::query("read a coupon's version"))
-}
-
-/// Templates with ids above `after`, at most `limit`, by id.
-///
-/// # Errors
-/// The statement fails.
-pub async fn template_after(
-    connection: &mut MySqlConnection,
-    after: i64,
-    limit: u32,
-) -> Result<Vec<TemplateRow>, StoreError> {
-    let rows = sqlx::query("select * from coupon_template where id > ? order by id limit ?")
-        .bind(after)
-        .bind(limit)
-        .fetch_all(connection)
-        .await
-        .map_err(StoreError::query("read a chunk of templates"))?;
-    rows.iter()
-        .map(|row| {
-            let time = |column| row.try_get(column).map_err(StoreError::query("read a template"));
-            Ok(TemplateRow {
-                template: template::from_row(row)?,
-                created_at: time("created_at")?,
-                changed_at: time("changed_at")?,
-            })
-        })
-        .collect()
-}
-
-/// Movements after (`template`, `seq`), at most `limit`, by primary key.
-///
-/// # Errors
-/// The statement fails.
-pub async fn movement_after(
-    connection: &mut MySqlConnection,
-    template: i64,
-    seq: i64,
-    limit: u32,
-) -> Result<Vec<MovementRow>, StoreError> {
+    table: &str,
+) -> Result<Vec<TableColumn>, StoreError> {
+    let failed = || StoreError::query("read a table's columns");
     let rows = sqlx::query(
-        "select * from stock_movement where template_id > ? or (template_id = ? and seq > ?) \
-         order by template_id, seq limit ?",
+        "select cast(column_name as char), cast(lower(data_type) as char), \
+         cast(coalesce(datetime_precision, 0) as unsigned) from information_schema.columns \
+         where table_schema = database() and table_name = ? order by ordinal_position",
     )
-    .bind(template)
-    .bind(template)
-    .bind(seq)
-    .bind(limit)
+    .bind(table)
     .fetch_all(connection)
     .await
-    .map_err(StoreError::query("read a chunk of movements"))?;
-    rows.iter()
-        .map(|row| {
-            Ok(MovementRow {
-                template_id: TemplateId(row.try_get("template_id")?),
-                seq: row.try_get("seq")?,
-                delta: row.try_get("delta")?,
-                reason: row.try_get("reason")?,
-                actor: row.try_get("actor")?,
-                created_at: row.try_get("created_at")?,
-                request_id: row.try_get("request_id")?,
-                total_after: row.try_get("total_after")?,
-                stock_after: row.try_get("stock_after")?,
-            })
-        })
-        .collect::<Result<_, sqlx::Error>>()
-        .map_err(StoreError::query("read a chunk of movements"))
+    .map_err(failed())?;
+    let column = |row: &sqlx::mysql::MySqlRow| {
+        let fraction: u64 = row.try_get(2)?;
+        let fraction = u8::try_from(fraction).unwrap_or(0);
+        Ok(TableColumn { name: row.try_get(0)?, data_type: row.try_get(1)?, fraction })
+    };
+    rows.iter().map(column).collect::<Result<_, sqlx::Error>>().map_err(failed())
+}
+
+/// Rows whose key is above `after`, at most `limit`, by key. `key` names the primary key's columns, of which
+/// each holds a number; `after` has one for each.
+///
+/// # Errors
+/// A statement fails.
+pub async fn rows_after(
+    connection: &mut MySqlConnection,
+    table: &str,
+    columns: &[TableColumn],
+    key: &[&str],
+    after: &[i64],
+    limit: u32,
+) -> Result<Vec<TextRow>, StoreError> {
+    let failed = || StoreError::query("read a chunk of a table");
+    sqlx::query("set time_zone = '+00:00'").execute(&mut *connection).await.map_err(failed())?;
+    let read: Vec<String> = columns.iter().map(text_of).collect();
+    let (read, order) = (read.join(", "), key.join(", "));
+    let text = format!(
+        "select {read} from {} where {} order by {order} limit {limit}",
+        quoted(table),
+        above(key, after)
+    );
+    let rows = sqlx::query(AssertSqlSafe(text)).fetch_all(connection).await.map_err(failed())?;
+    let row = |row: &sqlx::mysql::MySqlRow| {
+        (0..columns.len()).map(|index| row.try_get(index)).collect::<Result<_, sqlx::Error>>()
+    };
+    rows.iter().map(row).collect::<Result<_, _>>().map_err(failed())
+}
+
+/// `a > 1 or (a = 1 and b > 2)`: an index finds its beginning by that.
+fn above(key: &[&str], after: &[i64]) -> String {
+    let mut text = String::new();
+    let mut equal = String::new();
+    for (column, value) in key.iter().zip(after) {
+        // Writing to a string cannot fail.
+        let or = if text.is_empty() { "" } else { " or " };
+        let _written = write!(text, "{or}({equal}{column} > {value})");
+        let _written = write!(equal, "{column} = {value} and ");
+    }
+    text
+}
+
+/// What makes a text of a column without loss.
+fn text_of(column: &TableColumn) -> String {
+    let name = quoted(&column.name);
+    match column.data_type.as_str() {
+        // As text a float has six digits.
+        "float" => format!("cast(cast({name} as double) as char)"),
+        "bit" => format!("cast({name} + 0 as char)"),
+        kind if holds_bytes(kind) => format!("cast(hex({name}) as char)"),
+        _ => format!("cast({name} as char)"),
+    }
+}
+
+/// Whether a type's values are bytes, which are read as hexadecimal text.
+pub fn holds_bytes(data_type: &str) -> bool {
+    const GEOMETRIES: [&str; 9] = [
+        "geometry",
+        "point",
+        "linestring",
+        "polygon",
+        "multipoint",
+        "multilinestring",
+        "multipolygon",
+        "geometrycollection",
+        "geomcollection",
+    ];
+    data_type.ends_with("blob")
+        || data_type.ends_with("binary")
+        || data_type == "vector"
+        || GEOMETRIES.contains(&data_type)
+}
+
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_begins_behind_its_whole_key() {
+        assert_eq!(above(&["id"], &[7]), "(id > 7)");
+        assert_eq!(above(&["a", "b"], &[1, 2]), "(a > 1) or (a = 1 and b > 2)");
+    }
 }

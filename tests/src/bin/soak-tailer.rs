@@ -32,12 +32,19 @@ async fn main() {
     let mut servers = Servers::start(&dir, &options).await.unwrap();
     let scope = TestServers::private(&servers).scope("soaktailer");
     println!("seed {}, {} rounds on {}", cli.seed, cli.rounds, cli.flavor.name());
-    let (broker, say) = (&mut servers.kafka, |line| println!("{line}"));
-    let totals = tail_campaign::run(scope, broker, cli.rounds, cli.seed, say).await;
+    let (broker, database) = (&mut servers.kafka, &mut servers.database);
+    let say = |line| println!("{line}");
+    let totals = tail_campaign::run(scope, broker, database, cli.rounds, cli.seed, say).await;
     println!(
         "seed {}: {} rounds, {} faults; {} committed changes are told, each and in order, nothing else \
-         is; {} messages came again, {} leaders were fenced",
-        cli.seed, cli.rounds, totals.strikes, totals.changes, totals.duplicates, totals.fenced,
+         is; {} messages came again, {} leaders were fenced; {} upheavals, behind each of which every row is told",
+        cli.seed,
+        cli.rounds,
+        totals.strikes,
+        totals.changes,
+        totals.duplicates,
+        totals.fenced,
+        totals.upheavals,
     );
     servers.stop().await.unwrap();
     fs::remove_dir_all(&dir).unwrap();

@@ -1,0 +1,102 @@
+//! GTIDs and sets of them: what is read, what is refused, what is added.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const UUID: &str = "d4c17f0c-4f11-11ea-93e3-325d3e1cd1c8";
+
+#[test]
+fn a_mariadb_position_is_the_last_gtid_of_each_domain() {
+    let mut set = GtidSet::parse(Flavor::MariaDb, "0-1-5,7-2-9").unwrap();
+    set.add(&Gtid::MariaDb { domain: 0, server: 3, sequence: 6 });
+    assert_eq!(set.to_string(), "0-3-6,7-2-9");
+    assert_eq!(GtidSet::parse(Flavor::MariaDb, "").unwrap(), GtidSet::empty(Flavor::MariaDb));
+}
+
+#[test]
+fn one_gtid_is_read_and_several_are_not() {
+    for (flavor, text) in [
+        (Flavor::MariaDb, "0-1-5".to_owned()),
+        (Flavor::MySql, format!("{UUID}:5")),
+        (Flavor::MySql, format!("{UUID}:blue:5")),
+    ] {
+        let gtid = Gtid::parse(flavor, &text).unwrap();
+        assert_eq!(gtid.to_string(), text);
+        let mut set = GtidSet::empty(flavor);
+        assert!(set.is_empty() && !set.contains(&gtid));
+        set.add(&gtid);
+        assert!(!set.is_empty() && set.contains(&gtid));
+    }
+    for text in [format!("{UUID}:5-6"), format!("{UUID}:5:7"), format!("{UUID}:5:blue:5")] {
+        assert!(Gtid::parse(Flavor::MySql, &text).is_err(), "{text}");
+    }
+    assert!(Gtid::parse(Flavor::MariaDb, "0-1-5,1-1-1").is_err());
+    assert!(Gtid::parse(Flavor::MariaDb, "").is_err());
+}
+
+#[test]
+fn what_is_not_a_position_is_refused() {
+    for text in ["0-1", "0-1-2-3", "a-1-2", "0-+1-2", &format!("{UUID}:1-5")] {
+        assert!(GtidSet::parse(Flavor::MariaDb, text).is_err(), "{text}");
+    }
+    let beyond = format!("{UUID}:1-9223372036854775808");
+    let signs = format!("{}:1", UUID.replace("d4", "+4"));
+    // A tag without a number, and what is none.
+    let tags = [":tag", ":1:tag", ":one:two:1", ":1tag:1", ":a-b:1", "::1"];
+    let tags = tags.map(|tag| format!("{UUID}{tag}"));
+    let mysql = [format!("{UUID}:5-1"), beyond, signs];
+    for text in tags.iter().map(String::as_str) {
+        assert!(GtidSet::parse(Flavor::MySql, text).is_err(), "{text}");
+    }
+    for text in mysql.iter().map(String::as_str).chain(["0-1-2", "zz:1"]) {
+        assert!(GtidSet::parse(Flavor::MySql, text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn numbers_with_a_tag_are_counted_apart() {
+    let other = UUID.replace('d', "e");
+    let text = format!("{UUID}:1-5:Blue:1-3:6:red_2:9,\n{other}:blue:1");
+    let mut set = GtidSet::parse(Flavor::MySql, &text).unwrap();
+    let written = format!("{UUID}:1-5:blue:1-3:6:red_2:9,{other}:blue:1");
+    assert_eq!(set.to_string(), written);
+    let uuid = parse_uuid(UUID).unwrap();
+    let mut add = |tag: &str, number| {
+        let tag = Tag::parse(tag.as_bytes()).unwrap_or_default();
+        set.add(&Gtid::MySql { series: Series { uuid, tag }, number });
+    };
+    add("", 6);
+    add("blue", 4);
+    add("green", 1);
+    let grown = written.replace("1-5", "1-6").replace("1-3:6", "1-4:6:green:1");
+    assert_eq!(set.to_string(), grown);
+    // The server may tell of each tag for itself.
+    let apart = format!("{other}:blue:1,{UUID}:blue:1-4:6,{UUID}:green:1:red_2:9,{UUID}:1-6");
+    assert_eq!(GtidSet::parse(Flavor::MySql, &apart).unwrap(), set);
+}
+
+proptest! {
+    #[test]
+    fn a_mysql_position_holds_exactly_what_was_added(numbers in prop::collection::vec(1u64..40, 0..40)) {
+        let mut set = GtidSet::empty(Flavor::MySql);
+        let series = Series { uuid: parse_uuid(UUID).unwrap(), tag: Tag::default() };
+        for number in &numbers {
+            set.add(&Gtid::MySql { series, number: *number });
+        }
+        let text = set.to_string();
+        prop_assert_eq!(&GtidSet::parse(Flavor::MySql, &text).unwrap(), &set);
+        let GtidSet::MySql(all) = set else { unreachable!() };
+        let held: Vec<u64> = all.values().flatten().flat_map(|(a, b)| *a..=*b).collect();
+        let added: BTreeSet<u64> = numbers.into_iter().collect();
+        prop_assert_eq!(held, added.into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in ".{0,60}") {
+        let _read = GtidSet::parse(Flavor::MySql, &text);
+        let _read = GtidSet::parse(Flavor::MariaDb, &text);
+    }
+}

@@ -1,0 +1,86 @@
+//! What the server says when it refuses, and what that means.
+
+use crate::error::TailError;
+
+/// A server that can go on by GTID alone says so itself, another one sends the transaction.
+pub(crate) const NO_GTID: &str =
+    "a transaction has no GTID: set gtid_mode = ON on the server, then start with --resnapshot";
+
+/// An error packet of the server: number, perhaps a state behind `#`, words.
+pub(crate) fn of(packet: &[u8]) -> TailError {
+    let code = match packet {
+        [_, low, high, ..] => u16::from_le_bytes([*low, *high]),
+        _ => 0,
+    };
+    let text = packet.get(3..).unwrap_or_default();
+    let text = if text.first() == Some(&b'#') { text.get(6..).unwrap_or_default() } else { text };
+    let message = String::from_utf8_lossy(text).into_owned();
+    classify(code, message)
+}
+
+fn classify(code: u16, message: String) -> TailError {
+    const DUPLICATE_SERVER_ID: u16 = 4052;
+    const CANNOT_READ_BINLOG: u16 = 1236;
+    // "Is missing the GTID": it has earlier ones and later ones, and never had ours.
+    const POSITION_LOST: [&str; 8] = [
+        "purged",
+        "is missing the gtid",
+        "could not find",
+        "could not open log file",
+        "not in the master's binlog",
+        "diverged",
+        "more gtids",
+        "higher sequence numbers",
+    ];
+    const REPLACED: [&str; 3] = ["same server_uuid", "same server_id", "same server id"];
+    const UNREADABLE: [&str; 3] = ["i/o error reading log event", "bogus data", "read checksum"];
+    let lower = message.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|words| lower.contains(words));
+    match code {
+        DUPLICATE_SERVER_ID => TailError::Evicted { reason: message },
+        CANNOT_READ_BINLOG if says(&REPLACED) => TailError::Evicted { reason: message },
+        CANNOT_READ_BINLOG if says(&POSITION_LOST) => TailError::PositionLost { reason: message },
+        CANNOT_READ_BINLOG if says(&["anonymous transaction"]) => {
+            TailError::Unsupported { what: NO_GTID.to_owned() }
+        }
+        // `reset master` under an open stream ends like this, and so does a file that is damaged.
+        CANNOT_READ_BINLOG if says(&UNREADABLE) => TailError::Unreadable { reason: message },
+        // Access denied, and lacking the privilege to replicate.
+        1045 | 1227 => TailError::Denied { reason: message },
+        // Going down, killed.
+        1053 | 1077 | 1079 | 1317 | 1927 => TailError::Ended { reason: message },
+        _ => TailError::Server { code, message },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_purged_binlog_is_told_from_other_refusals() {
+        let lost = "Could not find GTID state requested by slave in any binlog files. Probably the \
+                    slave state is too old and required binlog files have been purged.";
+        assert!(matches!(classify(1236, lost.into()), TailError::PositionLost { .. }));
+        let hole = "The binlog on the master is missing the GTID 0-1-7 requested by the slave (even \
+                    though both a prior and a subsequent sequence number does exist), and GTID strict \
+                    mode is enabled";
+        assert!(matches!(classify(1236, hole.into()), TailError::PositionLost { .. }));
+        let evicted = "A slave with the same server_uuid/server_id as this slave has connected";
+        assert!(matches!(classify(1236, evicted.into()), TailError::Evicted { .. }));
+        let reset =
+            "Got fatal error: I/O error reading log event; the first event 'binlog.000001' at 4";
+        let reset = classify(1236, reset.into());
+        assert_eq!(reset.directive(), crate::error::Directive::Suspect, "{reset}");
+        let too_long = "log event entry exceeded max_allowed_packet";
+        assert!(matches!(classify(1236, too_long.into()), TailError::Server { .. }));
+    }
+
+    #[test]
+    fn an_error_packet_gives_number_and_words_or_nothing() {
+        let packet = b"\xff\x0b\x05#28000Access denied".as_slice();
+        assert!(matches!(of(packet), TailError::Server { code: 1291, message }
+            if message == "Access denied"));
+        assert!(matches!(of(b"\xff"), TailError::Server { code: 0, .. }));
+    }
+}

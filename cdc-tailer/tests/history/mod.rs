@@ -1,0 +1,143 @@
+//! The server's history becomes another one under the same names: it is noticed, whoever looks, and nothing
+//! that was committed is left out. What is the same history is not read anew.
+#![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
+
+use std::{collections::BTreeSet, ops::RangeInclusive};
+
+use cdc_tailer::Config;
+use devstack::Flavor;
+use topic::Op;
+
+use crate::harness::{Harness, coupon};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_binlog_was_reset_is_read_anew_whatever_has_the_old_names() {
+    reset_while_nobody_looks(Flavor::Mariadb).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mysql_whose_binlog_was_reset_is_read_anew_whatever_has_the_old_names() {
+    reset_while_nobody_looks(Flavor::Mysql).await;
+}
+
+/// Both histories begin in the same file, and their transactions are as long as each other: the one that has
+/// the checkpoint's name lies at its very place.
+async fn reset_while_nobody_looks(flavor: Flavor) {
+    let Some(test) = Harness::on_own("reset", flavor, &[]).await else { return };
+    reset(&test, flavor);
+    let tailer = test.start().await;
+    insert(&test, 1001..=1089);
+    test.coupon_ids_until(1089).await;
+    tailer.stop().await.unwrap();
+    assert_eq!(read(&test).await, 0);
+
+    reset(&test, flavor);
+    insert(&test, 2001..=2109);
+    let tailer = test.start().await;
+    insert(&test, 3001..=3010);
+    let told: BTreeSet<i64> = test.coupon_ids_until(3010).await.into_iter().collect();
+    assert_eq!(told, (1001..=1089).chain(2001..=2109).chain(3001..=3010).collect());
+    assert_eq!(read(&test).await, 89 + 109, "all that was there came by a snapshot");
+    tailer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_binlog_is_reset_under_a_running_tailer_is_read_anew() {
+    reset_under_it(Flavor::Mariadb).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mysql_whose_binlog_is_reset_under_a_running_tailer_is_read_anew() {
+    reset_under_it(Flavor::Mysql).await;
+}
+
+/// In one breath with each reset comes more than had been written, or less: the server notices the one by
+/// itself and not the other.
+async fn reset_under_it(flavor: Flavor) {
+    let Some(test) = Harness::on_own("reset under it", flavor, &[]).await else { return };
+    let tailer = test.start().await;
+    let mut all = BTreeSet::new();
+    for (round, written, rewritten) in [(1, 50, 300), (2, 100, 3), (3, 5, 60)] {
+        let (first, second) = (round * 1000, round * 1000 + 500);
+        insert(&test, first..=first + written);
+        test.coupon_ids_containing(first + written).await;
+        reset(&test, flavor);
+        insert(&test, second..=second + rewritten);
+        test.coupon_ids_containing(second + rewritten).await;
+        all.extend((first..=first + written).chain(second..=second + rewritten));
+    }
+    let told: BTreeSet<i64> = test.coupon_ids_containing(3560).await.into_iter().collect();
+    assert_eq!(told, all);
+    tailer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_behind_a_checkpoint_that_knows_few_coupons_is_told_and_nothing_is_read_anew() {
+    for test in Harness::on_all("deletion").await {
+        let tailer = test.start().await;
+        insert(&test, 1..=3);
+        test.coupon_ids_until(3).await;
+        tailer.stop().await.unwrap();
+        test.sql("delete from user_coupon");
+        let tailer = test.start().await;
+        let ops: Vec<Op> = test.coupons(6).await.into_iter().map(|event| event.op).collect();
+        assert_eq!(ops[..3], [Op::Create; 3]);
+        assert_eq!(ops[3..], [Op::Delete; 3]);
+        tailer.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tailer_that_starts_again_on_a_quiet_server_reads_nothing_anew() {
+    quiet(Flavor::Mariadb).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tailer_that_starts_again_on_a_quiet_mysql_reads_nothing_anew() {
+    quiet(Flavor::Mysql).await;
+}
+
+/// Behind a transaction, at the beginning of a file, and where all files before were removed.
+async fn quiet(flavor: Flavor) {
+    let Some(test) = Harness::on_own("quiet", flavor, &[]).await else { return };
+    insert(&test, 1..=10);
+    for _ in 0..2 {
+        test.start().await.stop().await.unwrap();
+    }
+    assert_eq!(read(&test).await, 10);
+    next_file(&test);
+    let config = Config { resnapshot: Some("all".to_owned()), ..test.config.clone() };
+    test.start_following(config).await.stop().await.unwrap();
+    for _ in 0..3 {
+        test.start().await.stop().await.unwrap();
+        let last = next_file(&test);
+        test.sql(&format!("purge binary logs to '{last}'"));
+    }
+    test.start().await.stop().await.unwrap();
+    assert_eq!(read(&test).await, 20);
+}
+
+/// Rows that snapshots have read.
+async fn read(test: &Harness) -> usize {
+    let events = test.coupons(0).await;
+    events.iter().filter(|event| event.op == Op::Read).count()
+}
+
+fn next_file(test: &Harness) -> String {
+    let files = test.sql("flush binary logs; show binary logs");
+    files.lines().last().unwrap().split('\t').next().unwrap().to_owned()
+}
+
+/// Has the server forget its binlog, and begin to count anew.
+fn reset(test: &Harness, flavor: Flavor) {
+    test.sql(match flavor {
+        Flavor::Mariadb => "reset master",
+        Flavor::Mysql => "reset binary logs and gtids",
+    });
+}
+
+/// Inserts coupons, each in a transaction of its own, in one session.
+fn insert(test: &Harness, ids: RangeInclusive<i64>) {
+    let inserts: Vec<String> = ids.map(|id| coupon(id, id)).collect();
+    test.sql(&inserts.join(";\n"));
+}

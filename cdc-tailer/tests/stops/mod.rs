@@ -1,0 +1,205 @@
+//! What stops a tailer, and the way out that its sentence names, walked to its end: nothing is skipped before,
+//! and nothing is missing behind.
+#![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
+
+use cdc_tailer::Config;
+use devstack::Flavor;
+
+use crate::harness::{Harness, coupon};
+
+/// Something that a tailer cannot follow.
+struct Stop {
+    /// What is done, beside others' changes.
+    done: &'static str,
+    /// What its sentence says of it.
+    says: &'static str,
+    /// What the sentence tells to do before `--resnapshot`; may be nothing.
+    mend: &'static str,
+}
+
+const fn stop(done: &'static str, says: &'static str, mend: &'static str) -> Stop {
+    Stop { done, says, mend }
+}
+
+const STATEMENT: &str = "set binlog_format = 'ROW'";
+const DEFINED: &str = "emptied, exchanged or defined anew";
+
+/// On both servers.
+const ON_BOTH: &[Stop] = &[
+    stop("truncate stock_movement", DEFINED, "do 0"),
+    stop("rename table stock_movement to away, away to stock_movement", DEFINED, "do 0"),
+    stop(
+        "set binlog_format = 'STATEMENT'; update user_coupon set version = version + 1",
+        STATEMENT,
+        "do 0",
+    ),
+    stop(
+        "set binlog_format = 'STATEMENT'; update seen set order_ref = 'v', version = version + 1",
+        STATEMENT,
+        "do 0",
+    ),
+    stop("set binlog_format = 'STATEMENT'; insert into setting_off values (1)", STATEMENT, "do 0"),
+    stop("set binlog_format = 'STATEMENT'; select touching()", STATEMENT, "do 0"),
+    stop("set binlog_format = 'STATEMENT'; do touching()", STATEMENT, "do 0"),
+    stop(
+        "set session binlog_row_image = 'MINIMAL'; update user_coupon set version = version + 1",
+        "was logged without all columns",
+        "do 0",
+    ),
+    stop(
+        "alter table stock_movement partition by hash (template_id) partitions 2; \
+         create table other like stock_movement; alter table other remove partitioning; \
+         alter table stock_movement exchange partition p0 with table other",
+        DEFINED,
+        "alter table stock_movement remove partitioning; drop table other",
+    ),
+    stop(
+        "alter table stock_movement rename column delta to difference; \
+         insert into stock_movement (template_id, seq, difference, reason, actor, created_at) \
+         values (1, 1, 1, 'r', 'a', '2026-01-01')",
+        "stock_movement.delta is gone",
+        "alter table stock_movement rename column difference to delta",
+    ),
+    stop(
+        "alter table user_coupon add column old varchar(9) character set latin1 default 'é'; \
+         update user_coupon set version = version + 1",
+        "user_coupon.old is text of another character set",
+        "alter table user_coupon drop column old",
+    ),
+    stop(
+        "alter table user_coupon add column old enum('é') character set latin1 default 'é'; \
+         update user_coupon set version = version + 1",
+        "user_coupon.old",
+        "alter table user_coupon drop column old",
+    ),
+    stop(
+        "alter table user_coupon add constraint cascades foreign key (template_id) \
+         references parent (id) on delete cascade; delete from parent",
+        DEFINED,
+        "alter table user_coupon drop foreign key cascades",
+    ),
+];
+
+const ON_MARIADB: &[Stop] = &[
+    stop(
+        "set binlog_format = 'STATEMENT'; create table made_of select touching()",
+        STATEMENT,
+        "drop table made_of",
+    ),
+    stop(
+        "set statement binlog_format = 'STATEMENT' for update user_coupon set version = version + 1",
+        STATEMENT,
+        "do 0",
+    ),
+    stop(
+        "set binlog_format = 'STATEMENT'; analyze update user_coupon set version = version + 1",
+        STATEMENT,
+        "do 0",
+    ),
+    stop(
+        "alter table stock_movement add system versioning",
+        DEFINED,
+        "alter table stock_movement drop system versioning",
+    ),
+    stop(
+        "set global binlog_row_metadata = 'NO_LOG'; insert into stock_movement \
+         (template_id, seq, delta, reason, actor, created_at) values (2, 1, 1, 'r', 'a', '2026-01-01')",
+        "comes without column names",
+        "set global binlog_row_metadata = 'FULL'",
+    ),
+];
+
+const ON_MYSQL: &[Stop] = &[stop(
+    "set global gtid_mode = ON_PERMISSIVE; set global gtid_mode = OFF_PERMISSIVE; \
+         set session gtid_next = 'ANONYMOUS'; update user_coupon set version = version + 1",
+    "has no GTID",
+    "set session gtid_next = 'AUTOMATIC'; set global gtid_mode = ON_PERMISSIVE; \
+         set global gtid_mode = ON",
+)];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_sentence_that_ends_a_tailer_names_a_way_out_that_leads_out() {
+    walked(Flavor::Mariadb, ON_MARIADB).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_sentence_that_ends_a_tailer_of_mysql_names_a_way_out_that_leads_out() {
+    walked(Flavor::Mysql, ON_MYSQL).await;
+}
+
+async fn walked(flavor: Flavor, more: &[Stop]) {
+    let Some(test) = Harness::on_own("stops", flavor, &[]).await else { return };
+    test.sql(
+        "create table parent (id bigint primary key); insert into parent values (7);
+         create view seen as select * from user_coupon;
+         create table setting_off (a int);
+         create trigger sets_off after insert on setting_off for each row
+             update user_coupon set version = version + 1;
+         delimiter //
+         create function touching() returns int modifies sql data not deterministic begin
+             update user_coupon set version = version + 1; return 1; end //
+         delimiter ;",
+    );
+    let mut next = 1;
+    for stop in ON_BOTH.iter().chain(more) {
+        let running = test.start().await;
+        test.sql(&coupon(next, next));
+        test.coupon_ids_until(next).await;
+        test.sql(stop.done);
+        let ended = running.ended_by(stop.done).await;
+        let said = format!("{:#}", ended.unwrap_err());
+        assert!(said.contains(stop.says), "{}: {said}", stop.done);
+        assert!(said.contains("--resnapshot"), "no way out: {said}");
+        test.sql(stop.mend);
+        // Mended alone it is not skipped.
+        let again = test.start_with(test.config.clone()).ended().await;
+        let again = format!("{:#}", again.unwrap_err());
+        assert!(again.contains(stop.says), "{}: {again}", stop.done);
+        let config = Config { resnapshot: Some("all".to_owned()), ..test.config.clone() };
+        test.start_following(config).await.stop().await.unwrap();
+        let running = test.start().await;
+        test.sql(&coupon(next + 1, next + 1));
+        test.coupon_ids_until(next + 1).await;
+        running.stop().await.unwrap();
+        next += 2;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_for_long_transactions_that_is_not_there_is_mended_by_a_start_with_another() {
+    const ROWS: i64 = 40_000;
+    for test in Harness::on_all("spill").await {
+        let config = Config { spill_folder: "/nowhere".into(), ..test.config.clone() };
+        let running = test.start_following(config).await;
+        let row = |id| coupon(id, id).split_once("values ").unwrap().1.to_owned();
+        let rows: Vec<String> = (1..=ROWS).map(row).collect();
+        test.sql(&format!("insert into user_coupon values {}", rows.join(",")));
+        let said = format!("{:#}", running.ended_by("a long transaction").await.unwrap_err());
+        assert!(said.contains("--spill-folder"), "{said}");
+        let running = test.start().await;
+        assert_eq!(test.coupon_ids_until(ROWS).await, (1..=ROWS).collect::<Vec<_>>());
+        running.stop().await.unwrap();
+    }
+}
+
+/// It says so of a snapshot under way: whoever starts then meets the event again before anything is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_under_way_before_an_event_that_stops_is_begun_anew_when_that_is_asked_for() {
+    for test in Harness::on_all("stopped snapshot").await {
+        test.sql(&coupon(1, 1));
+        test.start().await.stop().await.unwrap();
+        let under_way = r#""snapshot":{"tables":["user_coupon"],"after":[],"rows":0}"#;
+        test.overwrite_checkpoint(r#""snapshot":null"#, under_way).await;
+        test.sql("truncate stock_movement");
+        for _ in 0..2 {
+            let ended = test.start_with(test.config.clone()).ended().await;
+            assert!(format!("{:#}", ended.unwrap_err()).contains(DEFINED));
+        }
+        let config = Config { resnapshot: Some("all".to_owned()), ..test.config.clone() };
+        test.start_following(config).await.stop().await.unwrap();
+        let running = test.start().await;
+        test.sql(&coupon(2, 2));
+        test.coupon_ids_until(2).await;
+        running.stop().await.unwrap();
+    }
+}
