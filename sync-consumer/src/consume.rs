@@ -254,16 +254,15 @@ impl Consume {
 
     /// Writes users' changes, then reads them back.
     async fn apply(&self, users: &[(UserId, Vec<Change>)]) -> Result<(), ViewError> {
-        loop {
-            match self.apply_and_read_back(users).await {
-                Err(ViewError::WrongType { user }) => {
-                    error!(user.id = %user, "a key of the user's view is of the wrong type: view dropped");
-                    self.view.drop_view(user).await?;
-                    counter!(DROPPED_VIEWS, "reason" => "wrong_type").increment(1);
-                }
-                outcome => return outcome,
-            }
+        // Each view may have to go once; one that is damaged again is left to the next attempt.
+        for _ in users {
+            let Err(failure) = self.apply_and_read_back(users).await else { return Ok(()) };
+            let Some((user, reason)) = failure.damage() else { return Err(failure) };
+            error!(user.id = %user, error = %failure, "the user's view cannot be read: view dropped");
+            self.view.drop_view(user).await?;
+            counter!(DROPPED_VIEWS, "reason" => reason).increment(1);
         }
+        self.apply_and_read_back(users).await
     }
 
     async fn apply_and_read_back(&self, users: &[(UserId, Vec<Change>)]) -> Result<(), ViewError> {

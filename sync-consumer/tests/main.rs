@@ -10,6 +10,7 @@ mod poison;
 mod proxy;
 
 use coupon::UserId;
+use devstack::OwnView;
 use harness::{Harness, row, used};
 use proxy::{Proxy, server_of};
 use topic::ExpiryWakeUp;
@@ -129,6 +130,31 @@ async fn a_consumer_dropped_in_the_middle_loses_nothing() {
     let consumer = test.start();
     test.caught_up().await;
     assert_eq!(test.listed(USER).await.len(), 300);
+    consumer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_does_not_evict_is_refused_at_the_start_and_told_of_later() {
+    let test = Harness::new("no eviction").await;
+    let server = OwnView::start("consumer-no-eviction", &[]).await.unwrap();
+    let consumer = test.start_changed(|config| {
+        config.view_redis_url = server.url().parse().unwrap();
+    });
+    test.until_unready("view", |why| why.is_none()).await;
+    let set = async |policy: &str| {
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET").arg("maxmemory-policy").arg(policy);
+        set.exec_async(&mut redis).await.unwrap();
+    };
+    set("noeviction").await;
+    test.until_unready("view", |why| why.is_some_and(|why| why.contains("allkeys-lru"))).await;
+    let error = test.start_with(|config| config.view_redis_url = server.url().parse().unwrap());
+    let error = error.await;
+    assert!(error.contains("VIEW_REDIS_URL") && error.contains("allkeys-lru"), "{error}");
+    set("volatile-lru").await;
+    test.until_unready("view", |why| why.is_none()).await;
     consumer.stop().await.unwrap();
 }
 
