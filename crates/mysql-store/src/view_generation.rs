@@ -65,6 +65,20 @@ pub async fn generations_of(
     Err(StoreError::unreadable("view_generation: other processes kept changing it"))
 }
 
+/// The generations of the views on these servers, if they are the ones that MySQL knows; it changes nothing.
+/// Absent: another server has been met since in the place of one of them, or none ever was.
+///
+/// # Errors
+/// The statement fails, or the row is not one of this version.
+pub async fn known_generations(
+    connection: &mut MySqlConnection,
+    served: &[Served],
+) -> Result<Option<Vec<Generation>>, StoreError> {
+    let Some((servers, highest)) = stored(connection).await? else { return Ok(None) };
+    let met = servers.meet(served, highest + 1);
+    Ok((met == servers).then(|| met.generations()))
+}
+
 impl Servers {
     /// What is stored once these were met; `next` is the generation of slots that have a new server.
     fn meet(&self, served: &[Served], next: i64) -> Self {

@@ -88,7 +88,12 @@ impl ViewError {
     /// a key of another type, or a script that met text which it cannot read.
     pub(crate) fn of_keys(user: UserId, source: &redis::RedisError) -> Option<Self> {
         let what = || source.detail().unwrap_or("no detail").to_owned();
-        match source.code()? {
+        // Of several commands in one transaction the driver gives no code, but their errors' text.
+        let code = source.code().or_else(|| {
+            let text = source.to_string();
+            ["WRONGTYPE", CODE_UNREADABLE].into_iter().find(|code| text.contains(code))
+        });
+        match code? {
             "WRONGTYPE" => Some(Self::WrongType { user }),
             CODE_UNREADABLE => Some(Self::Damaged { user, what: what() }),
             // An error of Lua itself: the server is well, and the same script says the same again.
