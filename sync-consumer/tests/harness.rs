@@ -203,6 +203,19 @@ impl Harness {
         assert!(starts.iter().all(|held| held.start == held.end), "{starts:?}");
     }
 
+    /// Waits until the consumer started last, which nobody waited for before, is ready in all its parts.
+    pub(crate) async fn until_ready(&self) {
+        // Joining the group takes longer than a look.
+        self.until_unready("partitions", |why| why.is_some()).await;
+        let is_ready = async {
+            while !self.health.unready().is_empty() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let ended = tokio::time::timeout(AT_LAST, is_ready).await;
+        assert!(ended.is_ok(), "not ready: {:?}", self.health.unready());
+    }
+
     /// Waits until a part of the consumer started last says, by why it is not ready, what is wanted.
     pub(crate) async fn until_unready(&self, part: &str, so: impl Fn(Option<&String>) -> bool) {
         let is_so = async {
