@@ -1,6 +1,7 @@
 #!lua
 -- Admits or refuses one claim. Atomic: the user's numbers, the stock, the marker of the request and the
--- in-flight entry change together or not at all; refusals change nothing and cost no memory.
+-- in-flight entry change together or not at all; refusals change nothing and cost no memory. An entry
+-- that cannot be read is told to the keeper (see the include), and its user is answered NOT_LOADED.
 -- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>, of the epoch that the caller knows
 -- ARGV  1 epoch the caller knows   2 run of the connection   3 now in ms   4 user
 --       5 key digest   6 payload hash   7 claim id   8 quantity

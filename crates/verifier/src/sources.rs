@@ -83,6 +83,15 @@ impl Sources {
         })
     }
 
+    /// Lets the view hear of a generation that has risen since its connection was made.
+    pub(crate) async fn learn_generations(&self) -> Result<(), VerifyError> {
+        let Some(served) = self.view.served() else { return Ok(()) };
+        let mut connection = connect::acquire(&self.pool).await?;
+        let known = view_generation::known_generations(&mut connection, &served).await?;
+        self.view.learn(&known.unwrap_or_default());
+        Ok(())
+    }
+
     /// Ends what MySQL is working on for us: for a process that will not wait for the answer.
     ///
     /// # Errors

@@ -35,6 +35,7 @@ pub(crate) async fn agree(
         coupons: 0,
         listed: 0,
     };
+    sources.learn_generations().await?;
     let users = sources.view.users().await?;
     for (step, some) in users.chunks(USERS_AT_A_TIME).enumerate() {
         sources.progress.say(|| {

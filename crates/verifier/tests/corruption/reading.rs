@@ -38,6 +38,19 @@ async fn a_verifier_that_is_pointed_at_another_redis_says_so_and_changes_nothing
     assert!(write.is_err(), "it can only read");
 }
 
+/// What it finds cold is not compared: its own connection must not be what makes a view cold.
+#[tokio::test]
+async fn a_verifier_learns_of_a_generation_that_has_risen_since_it_connected() {
+    let stage = Stage::new("risen").await;
+    stage.sql("update view_generation set generation = generation + 1").await;
+    let outcome = stage.outcome("I8").await;
+    assert!(outcome.to_string().contains("0 views with 0 coupons, 3 cold"), "{outcome}");
+    stage.sql("update view_generation set generation = generation - 1").await;
+    let later = Sources::connect(&stage.settings).await.unwrap();
+    let report = verifier::verify(&later, None, runtime::Clock::system().now()).await.unwrap();
+    assert!(report.to_string().contains("3 views with 1 coupon"), "{report}");
+}
+
 /// A user with many claims must not have all his coupons read for each of them.
 #[tokio::test]
 async fn a_hot_user_is_looked_at_in_a_time_that_grows_with_his_coupons_alone() {
