@@ -89,6 +89,11 @@ impl Findings {
         }
     }
 
+    /// The first offender, if there is one.
+    pub(crate) fn first(&self) -> Option<String> {
+        self.examples.first().cloned()
+    }
+
     /// The outcome, having looked at `over`.
     pub(crate) fn over(self, over: String) -> Outcome {
         let verdict = if self.examples.is_empty() {

@@ -11,7 +11,7 @@ use runtime::Clock;
 use tokio::time::{Instant, timeout};
 use topic::{Event, TableReader, UserCouponRow, committed_lag, decode};
 
-use crate::{Sources, VerifyError, gate, lag};
+use crate::{Sources, VerifyError, gate, lag, topics};
 
 /// How long a look at the topic waits for the next change: the pace of looking.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -76,6 +76,9 @@ async fn unrest(
         if lag != 0 {
             return Ok(Some(format!("{group} is {lag} messages behind on {topic}")));
         }
+    }
+    if let Some(untold) = topics::untold(sources).await? {
+        return Ok(Some(untold));
     }
     // Anything that moved during the look begins it anew.
     let moved = self::counts(sources, clock).await? != counts;

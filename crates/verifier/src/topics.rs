@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use coupon::{EXPIRY_SHARDS, Validity};
 use mysql_store::{
-    MySqlConnection,
+    MySqlConnection, connect,
     snapshot::{self, MovementRow},
 };
 use topic::{
@@ -34,6 +34,15 @@ pub(crate) async fn are_sound(
         findings.expect(known.is_some(), || at(message, "is no wake-up of a shard"));
     })
     .await
+}
+
+/// What the topics of templates and movements have not told yet, or tell wrongly, if anything.
+pub(crate) async fn untold(sources: &Sources) -> Result<Option<String>, VerifyError> {
+    let mut findings = Findings::of("I10", "the topics hold what MySQL holds");
+    let mut connection = connect::acquire(&sources.pool).await?;
+    templates(sources, &mut connection, &mut findings).await?;
+    movements(sources, &mut connection, &mut findings).await?;
+    Ok(findings.first())
 }
 
 /// The topic is compacted: of each template the latest event stays.
