@@ -6,6 +6,7 @@
 --         coupon id, member, score ('' takes it off the list), entry
 -- Returns one code for each change: 0 the view is cold, 1 applied, 2 not newer, 3 as 0, and it was of a
 --         later generation: the caller's is out of date
+-- Raises  UNREADABLE and what: drop the view
 --
 -- What is left of a view that this change does not reach is dropped: somebody whose generation is
 -- another one may trust it.
@@ -13,11 +14,10 @@
 -- consumer may apply a later version between the look at the version and the write.
 -- @include view_state.lua
 -- @include view_apply_if_newer.lua
-local state = view_state(KEYS[1], KEYS[2], ARGV[1])
+local state, _, _, standing = view_state(KEYS[1], KEYS[2], ARGV[1])
 local codes, cold = {}, 0
 if not state then
-  local standing = redis.call('HGET', KEYS[2], '~token')
-  if standing and tonumber(string.match(standing, '^%d+')) > tonumber(ARGV[1]) then
+  if standing and standing > tonumber(ARGV[1]) then
     cold = 3
   end
   redis.call('UNLINK', KEYS[1], KEYS[2])

@@ -1,6 +1,7 @@
 #!lua
 -- Admits or refuses one claim. Atomic: the user's numbers, the stock, the marker of the request and the
--- in-flight entry change together or not at all; refusals change nothing and cost no memory.
+-- in-flight entry change together or not at all; refusals change nothing and cost no memory. An entry
+-- that cannot be read is told to the keeper (see the include), and its user is answered NOT_LOADED.
 -- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>, of the epoch that the caller knows
 -- ARGV  1 epoch the caller knows   2 run of the connection   3 now in ms   4 user
 --       5 key digest   6 payload hash   7 claim id   8 quantity
@@ -24,11 +25,17 @@ local meta = redis.call('HMGET', KEYS[1],
 local phase, current, users, state = meta[1], meta[2], meta[4], meta[5]
 if phase ~= 'open' or meta[3] ~= run then return { NOT_LOADED } end
 if current ~= epoch then return { OTHER_EPOCH, current } end
+-- A number that cannot be read is a gate that is lost.
+for _, number in ipairs({ users, meta[6], meta[7], meta[8], meta[9] }) do
+    if not tonumber(number) then return { NOT_LOADED } end
+end
 if redis.call('HLEN', KEYS[2]) < tonumber(users) then return { NOT_LOADED } end
 
 local limit, stock = tonumber(meta[8]), tonumber(meta[9])
 local text = redis.call('HGET', KEYS[2], user)
-local entry = text and decode(text) or { flags = 0, taken = '', floor = '', requests = {} }
+local entry = text and decode(text, KEYS[1], user)
+if text and not entry then return { NOT_LOADED } end
+entry = entry or { flags = 0, taken = '', floor = '', requests = {} }
 for _, request in ipairs(entry.requests) do
     if request.key == key then
         if request.hash ~= hash then return { KEY_REUSED } end

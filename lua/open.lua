@@ -8,7 +8,7 @@
 local meta = redis.call('HMGET', KEYS[1], 'phase', 'epoch', 'run', 'version', 'state')
 if meta[1] ~= 'loading' or meta[2] ~= ARGV[1] or meta[3] ~= ARGV[2] then return 0 end
 local version, state = ARGV[3], ARGV[4]
-if meta[4] and tonumber(meta[4]) > tonumber(version) then version, state = meta[4], meta[5] end
+if meta[4] and (tonumber(meta[4]) or 0) > tonumber(version) then version, state = meta[4], meta[5] end
 redis.call('HSET', KEYS[1], 'phase', 'open', 'version', version, 'state', state,
     'starts', ARGV[5], 'ends', ARGV[6], 'limit', ARGV[7], 'stock', ARGV[8], 'movement', ARGV[9])
 return 1

@@ -12,8 +12,8 @@ if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then return -1 end
 local user, id, released = ARGV[3], ARGV[4], 0
 local text = redis.call('HGET', KEYS[2], user)
 if text then
-    local entry = decode(text)
-    for at, request in ipairs(entry.requests) do
+    local entry = decode(text, KEYS[1], user)
+    for at, request in ipairs(entry and entry.requests or {}) do
         if request.id == id and request.state == 'p' then
             for index = 1, #request.numbers do
                 local number = string.byte(request.numbers, index)

@@ -7,6 +7,6 @@
 -- Returns 1 set, 0 not newer, -1 absent or under another epoch or run
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'version')
 if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then return -1 end
-if meta[3] and tonumber(meta[3]) >= tonumber(ARGV[3]) then return 0 end
+if meta[3] and (tonumber(meta[3]) or 0) >= tonumber(ARGV[3]) then return 0 end
 redis.call('HSET', KEYS[1], 'version', ARGV[3], 'state', ARGV[4])
 return 1

@@ -30,8 +30,8 @@ for at = 3, #ARGV, 2 do
     local user, id = ARGV[at], ARGV[at + 1]
     local text = redis.call('HGET', KEYS[2], user)
     if text then
-        local entry = decode(text)
-        for _, request in ipairs(entry.requests) do
+        local entry = decode(text, KEYS[1], user)
+        for _, request in ipairs(entry and entry.requests or {}) do
             if request.id == id and request.state == 'p' then
                 request.state = 'l'
                 settled = settled + 1

@@ -8,7 +8,7 @@
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'phase', 'state', 'ends')
 if meta[1] ~= ARGV[1] then return -2 end
 if meta[2] == ARGV[2] and meta[3] == 'open' then
-    if meta[4] ~= 'ended' and tonumber(ARGV[3]) < tonumber(meta[5]) then return -1 end
+    if meta[4] ~= 'ended' and tonumber(ARGV[3]) < (tonumber(meta[5]) or 0) then return -1 end
     if redis.call('ZCARD', KEYS[3]) > 0 then return 0 end
 end
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])

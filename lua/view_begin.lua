@@ -6,23 +6,23 @@
 --         5 how long an unfinished view lives (ms)
 -- Returns 1 begun, 0 somebody else's nonce is young, 2 the view is complete, 3 a later generation
 --         stands: the caller's is out of date
+-- Raises  UNREADABLE and what: drop the view
 --
 -- Atomic, because the keys must change hands together: members left over from the view before would
 -- be "not newer" for ever, and a nonce in one key alone would not notice the loss of the other.
 -- @include view_state.lua
 local list, coupons, generation = KEYS[1], KEYS[2], ARGV[1]
-local standing = redis.call('HGET', coupons, '~token')
-if standing and tonumber(string.match(standing, '^%d+')) > tonumber(generation) then
+local state, _, since, standing = view_state(list, coupons, generation)
+if standing and standing > tonumber(generation) then
   return 3
 end
-local state, _, since = view_state(list, coupons, generation)
 if state == 'complete' then
   return 2
 end
-if state == 'loading' and tonumber(since) + tonumber(ARGV[4]) > tonumber(ARGV[3]) then
+if state == 'loading' and since + tonumber(ARGV[4]) > tonumber(ARGV[3]) then
   return 0
 end
-local token = generation .. ':' .. ARGV[2]
+local token = token_of(list, generation, ARGV[2])
 redis.call('UNLINK', list, coupons)
 redis.call('HSET', coupons, '~token', token, '~state', 'loading', '~since', ARGV[3])
 redis.call('ZADD', list, -1, '~' .. token)

@@ -4,12 +4,13 @@
 -- KEYS    1 list (ZSet), 2 coupons (hash)
 -- ARGV    1 generation, 2 nonce, 3 how long the view lives (ms)
 -- Returns 1 complete, 0 the view is not under this rebuild any more
+-- Raises  UNREADABLE and what: drop the view
 --
 -- Atomic, because the nonce must be in every key at the moment the view becomes complete.
 -- @include view_state.lua
 local list, coupons = KEYS[1], KEYS[2]
 local state, token = view_state(list, coupons, ARGV[1])
-if state ~= 'loading' or token ~= ARGV[1] .. ':' .. ARGV[2] then
+if state ~= 'loading' or token ~= token_of(list, ARGV[1], ARGV[2]) then
   return 0
 end
 redis.call('HSET', coupons, '~state', 'complete')

@@ -1,17 +1,18 @@
-#!lua flags=allow-oom
+#!lua
 -- A page of a user's unused coupons, the newest first, without those whose validity has ended.
 --
 -- KEYS    1 list (ZSet), 2 coupons (hash)
 -- ARGV    1 generation, 2 now_ms, 3 limit, 4 most members to look at,
 --         5 a coupon id that the view must know ('' none),
 --         6 and 7 score and member of the cursor: the page begins behind it ('' the first page)
--- Returns {0} the view is cold; {2} it does not know the coupon; {3} a member has no details;
+-- Returns {0} the view is cold; {2} it does not know the coupon;
 --         {1, score, member, id, entry, id, entry, ...} the page and where the next one begins
 --         ('' and '': there is none)
+-- Raises  UNREADABLE and what: drop the view
 --
 -- Atomic, because a page is only as good as the sentinels read with it.
--- It writes nothing, and yet is not declared so: then a replica, and a master that has lost its
--- replicas and must not write, refuse it. Either may lack what the view was told.
+-- It writes nothing, and yet is not declared so: then a replica, a master that has lost its replicas
+-- and must not write, and one that is full refuse it. Each may lack what the view should have been told.
 -- @include view_state.lua
 local list, coupons = KEYS[1], KEYS[2]
 local now, limit, looks = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -65,14 +66,13 @@ while rank < stop and shown < limit do
     ids[#ids + 1] = string.match(found[i], '_(%d+)$')
   end
   if 2 * #ids < #found then
-    return {3}
+    unreadable('a member of the list')
   end
   local entries = redis.call('HMGET', coupons, unpack(ids))
   for i = 1, #ids do
-    if not entries[i] then
-      return {3}
-    end
-    if tonumber(string.match(entries[i], '(%d+)$')) > now then
+    -- Only the unused are on the list, status 0.
+    local ends = string.match(entries[i] or '', '^%d+|0|.*|(%d+)$')
+    if number(ends, 'coupon ' .. ids[i]) > now then
       page[#page + 1] = ids[i]
       page[#page + 1] = entries[i]
       shown = shown + 1

@@ -4,6 +4,7 @@
 -- KEYS    1 list (ZSet), 2 coupons (hash)
 -- ARGV    1 generation, 2 coupon id, 3 member, 4 score, 5 version
 -- Returns 1 written again, 0 nothing to mend
+-- Raises  UNREADABLE and what: drop the view
 --
 -- Atomic, because only a view that still holds exactly this version may be written: a rebuild may
 -- have put a tombstone there since the read.

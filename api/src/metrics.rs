@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use landing::{claims::Claims, metric};
 use mysql_store::MySqlPool;
-use redis_view::Origin;
+use redis_view::{DROP_REASONS, DROPPED_VIEWS, Origin};
 use tokio_util::sync::CancellationToken;
 
 /// Histogram by `method`, `route` and `status`: a request, from its head to its answer's.
@@ -26,6 +26,10 @@ pub(crate) fn describe() {
     metrics::describe_counter!(MY_COUPONS, "lists of coupons, by what answered them");
     metrics::describe_gauge!(CLOCK_SKEW, "how far our clock is ahead of MySQL's");
     metrics::describe_gauge!(POOL_CONNECTIONS, "connections of the read pool to MySQL");
+    metrics::describe_counter!(DROPPED_VIEWS, "views that a reader could not read");
+    for reason in DROP_REASONS {
+        metrics::counter!(DROPPED_VIEWS, "reason" => reason).absolute(0);
+    }
     for origin in [Origin::View, Origin::Rebuild, Origin::Truth] {
         metrics::counter!(MY_COUPONS, "origin" => origin.word()).absolute(0);
     }

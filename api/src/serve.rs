@@ -46,7 +46,7 @@ const CONNECT_FOR: Duration = Duration::from_secs(15);
 const FENCES_PER_SECOND: u32 = 2;
 const FENCES_PER_MINUTE: u32 = 10;
 
-/// How often the readiness of MySQL and the gate is looked at.
+/// How often the readiness of MySQL and the gate is looked at, and whether the views' generation has risen.
 const HEALTH_EVERY: Duration = Duration::from_secs(1);
 
 /// From here on a clock is told to be wrong: those kept by NTP are within a few milliseconds.
@@ -67,7 +67,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         .with_context(|| format!("the address {} cannot be used (LISTEN)", config.listen))?;
     let pool = mysql(&config).await?;
     let gate = Gate::new(gate_redis(&config).await?, &config.key_prefix);
-    let view = view(&config, &pool).await?;
+    let (view, views) = view(&config, &pool).await?;
     let holder = holder();
     let ids = Arc::new(Ids::lease(pool.clone(), &holder).await?);
 
@@ -117,7 +117,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     // It holds the landers, so it ends with the intake.
     let measured = api_metrics::measure(claims.clone(), pool.clone(), context.stop_token());
     context.spawn("measure", ended(measured));
-    let watched = watch_health(context.clone(), (mysql_part, pool), (gate_part, gate));
+    let watched = watch_health(context.clone(), (mysql_part, pool), (gate_part, gate), views);
     context.spawn("health", watched);
 
     info!(http.address = %listener.local_addr()?, "serving");
@@ -175,7 +175,7 @@ async fn gate_redis(config: &Config) -> anyhow::Result<GateRedis> {
     retried("the gate's Redis (GATE_REDIS_URL)", || GateRedis::connect(url)).await
 }
 
-async fn view(config: &Config, pool: &MySqlPool) -> anyhow::Result<ViewReader> {
+async fn view(config: &Config, pool: &MySqlPool) -> anyhow::Result<(ViewReader, ViewStore)> {
     let connect = || {
         let pool = pool.clone();
         let generations: GenerationsOf = Box::new(move |served| {
@@ -187,7 +187,34 @@ async fn view(config: &Config, pool: &MySqlPool) -> anyhow::Result<ViewReader> {
         });
         ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generations)
     };
-    Ok(ViewReader::new(retried("the view's Redis (VIEW_REDIS_URL)", connect).await?))
+    let store = retried("the view's Redis (VIEW_REDIS_URL)", connect).await?;
+    Ok((ViewReader::new(store.clone()), store))
+}
+
+/// Lets the view hear of generations that others have raised: its own connection may stand for weeks, and what it
+/// builds under an older one is dropped by the next change, again and again. Answers whether MySQL knows the view's
+/// Redis as we do.
+async fn learn_generations(pool: &MySqlPool, views: &ViewStore, was_known: bool) -> bool {
+    let Some(served) = views.served() else { return was_known };
+    let known = connect::within(async {
+        let mut connection = connect::acquire(pool).await?;
+        view_generation::known_generations(&mut connection, &served).await
+    });
+    match known.await {
+        Ok(Some(generations)) => {
+            views.learn(&generations);
+            true
+        }
+        // Whoever has met another server as the view's is wrong, or we are.
+        Ok(None) => {
+            if was_known {
+                warn!("another process met another Redis as the view's: compare VIEW_REDIS_URL");
+            }
+            false
+        }
+        // Told by the look at the clock.
+        Err(_) => was_known,
+    }
 }
 
 /// Tries until it succeeds or the time for starting is over.
@@ -230,9 +257,11 @@ async fn watch_health(
     context: Context,
     (mysql, pool): (Part, MySqlPool),
     (redis, gate): (Part, Gate),
+    views: ViewStore,
 ) -> anyhow::Result<()> {
-    let mut agreed = true;
+    let (mut agreed, mut is_known) = (true, true);
     loop {
+        is_known = learn_generations(&pool, &views, is_known).await;
         match skew(&pool, &context.clock).await {
             Ok(skew) => {
                 mysql.ready();

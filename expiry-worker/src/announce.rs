@@ -42,8 +42,8 @@ pub(crate) struct Announcer {
     pub(crate) clock: Clock,
     /// Lead times in seconds.
     pub(crate) leads: BTreeSet<u32>,
-    /// The topic of the wake-ups, whose partitions deal the shards out, and their number.
-    pub(crate) dealt_by: (String, i32),
+    /// The topic of the wake-ups, whose partitions deal the shards out, and their number as the worker counts them.
+    pub(crate) dealt_by: (String, watch::Receiver<i32>),
 }
 
 impl Announcer {
@@ -58,7 +58,8 @@ impl Announcer {
                 Ok(()) = assignment.changed() => {}
             }
             let owned = assignment.borrow_and_update().of(topic);
-            for shard in shards_of(&owned, *partitions) {
+            let partitions = *partitions.borrow();
+            for shard in shards_of(&owned, partitions) {
                 if let Err(error) = self.announce(shard).await {
                     let error = format!("{error:#}");
                     warn!(error, "coupons that end soon not announced, it is tried again");

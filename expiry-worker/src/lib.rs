@@ -14,7 +14,8 @@
 //! drain, and lost, doubled or early messages do no harm. A slow sweep finds what the path lost; its
 //! finds are a metric that should stay at zero.
 //!
-//! Shards are shared out by the consumer group: shard s belongs to partition s modulo their number.
+//! Shards are shared out by the consumer group: shard s belongs to partition s modulo their number, which is
+//! read at each rebalance. What nobody ends within a minute of its deadline is ended by whoever sees it.
 //! Two workers on one shard, one of them paused and back, cannot flip twice or early: each flip is
 //! guarded by status and by both clocks, and is one statement, so a worker that is stopped holds no
 //! lock. Nothing is kept in memory but one deadline for each shard, however many coupons wait.
@@ -40,6 +41,7 @@ use std::collections::HashMap;
 use anyhow::Context as _;
 use mysql_store::migrate;
 use runtime::{Clock, Health};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
 
@@ -80,19 +82,23 @@ pub async fn run(
         pace: pace::Pace::default(),
         sweep_every: config.sweep_every(),
         lost_after: config.lost_after(),
+        brokers: config.kafka_brokers.clone(),
+        is_lost: false,
+        partition_count: watch::Sender::default(),
     };
     migrate::check_over(&worker.pool).await?;
     let names = TopicNames::new(&config.topic_prefix);
     let topic = names.expiry();
     let partitions = topic::partitions(&config.kafka_brokers, &topic).await?;
     worker.deadlines = Deadlines::new(partitions);
+    worker.partition_count.send_replace(partitions);
     let announcer = announce::Announcer {
         pool: worker.pool.clone(),
         producer: Producer::connect(&config.kafka_brokers, ProducerOptions::default()).await?,
         topic: names.expiring(),
         clock: clock.clone(),
         leads: config.expiring_leads.0.clone(),
-        dealt_by: (topic.clone(), partitions),
+        dealt_by: (topic.clone(), worker.partition_count.subscribe()),
     };
     let mover = mover::Mover::new(config.database_url.clone(), config.fail_points.clone());
     let (brokers, topics) = (&config.kafka_brokers, [topic]);

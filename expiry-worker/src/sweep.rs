@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use coupon::expiry_shards;
 use metrics::{counter, gauge};
 use mysql_store::{MySqlConnection, StoreError, expiry};
 use tracing::error;
@@ -43,6 +44,25 @@ pub(crate) async fn sweep(
     }
     counter!(SWEEPS).increment(1);
     Ok(())
+}
+
+/// The shards that nobody looks at, by what the index says: their earliest coupon is past its deadline for longer
+/// than `lost_after`. Who owns them is for the group to say; that nobody does the work can be seen here alone.
+pub(crate) async fn neglected(
+    connection: &mut MySqlConnection,
+    deadlines: &Deadlines,
+    now: DateTime<Utc>,
+    lost_after: Duration,
+) -> Result<Vec<u8>, StoreError> {
+    let own: Vec<u8> = deadlines.shards().into_iter().map(|(shard, _)| shard).collect();
+    let mut neglected = Vec::new();
+    for shard in expiry_shards().filter(|shard| !own.contains(shard)) {
+        let deadline = expiry::next_deadline(connection, shard).await?;
+        if deadline.is_some_and(|deadline| deadline < now - lost_after) {
+            neglected.push(shard);
+        }
+    }
+    Ok(neglected)
 }
 
 /// Counts what is past its deadline and not flipped yet, for the gauges.

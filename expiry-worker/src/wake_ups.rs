@@ -1,4 +1,4 @@
-//! When each owned shard has to be looked at next: wake-ups and assignments, folded.
+//! When each shard has to be looked at next: wake-ups and assignments, folded.
 //!
 //! A look at the index replaces all that was known of a shard, because the index is the truth. But a
 //! change is in the binlog a moment before it is in the tables, so a wake-up can be faster than its
@@ -8,16 +8,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use coupon::expiry_shards;
+use coupon::{EXPIRY_SHARDS, expiry_shards};
 use topic::ExpiryWakeUp;
 
-/// The next deadline of each owned shard. It may be too early, never too late: whoever looks too
+/// The next deadline of each shard that is looked at, the owned ones first of all. It may be too early, never too late: whoever looks too
 /// early finds nothing due and reads the index again.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     partitions: i32,
-    /// Owned shards; `None`: no unused coupon is known.
+    /// Shards that are looked at; `None`: no unused coupon is known.
     next: BTreeMap<u8, Option<DateTime<Utc>>>,
+    /// Of them, those that the group has given us.
+    owned: BTreeSet<u8>,
+    /// Of them, those that nobody else was seen to look at.
+    adopted: BTreeSet<u8>,
     /// Shards woken since the last second look.
     woken: BTreeSet<u8>,
     /// Shards woken before it.
@@ -31,23 +35,59 @@ impl Deadlines {
     }
 
     /// The owned partitions have changed. Shards that are new are to be looked at now: what their
-    /// former owner knew is gone, the index knows it all.
+    /// former owner knew is gone, the index knows it all. Of the others nothing is kept.
     pub(crate) fn assign(&mut self, owned: &[i32]) {
-        self.next = shards_of(owned, self.partitions)
+        self.owned = shards_of(owned, self.partitions).collect();
+        self.adopted.clear();
+        self.next = self
+            .owned
+            .iter()
             .map(|shard| {
-                (shard, self.next.get(&shard).copied().unwrap_or(Some(DateTime::UNIX_EPOCH)))
+                (*shard, self.next.get(shard).copied().unwrap_or(Some(DateTime::UNIX_EPOCH)))
             })
             .collect();
     }
 
-    /// A wake-up has come. One of a shard that is not owned (any more, or yet) changes nothing: its
-    /// owner reads the index after the coupon was committed.
+    /// How many partitions the topic has by now; those that are owned deal out other shards then.
+    pub(crate) fn count_partitions(&mut self, partitions: i32, owned: &[i32]) {
+        if self.partitions != partitions {
+            self.partitions = partitions;
+            self.assign(owned);
+            self.look_at_all();
+        }
+    }
+
+    /// A wake-up has come. One of a shard that is not owned is looked at all the same: whoever sent it may count
+    /// the topic's partitions otherwise, and its owner hears nothing of it. Two that look do no harm.
     pub(crate) fn fold(&mut self, wake_up: ExpiryWakeUp) {
         let Some(deadline) = DateTime::from_timestamp_millis(wake_up.deadline_ms) else { return };
-        if self.next.contains_key(&wake_up.shard) {
+        if i64::from(wake_up.shard) < EXPIRY_SHARDS {
+            self.next.entry(wake_up.shard).or_default();
             self.woken.insert(wake_up.shard);
             self.lower(wake_up.shard, deadline);
         }
+    }
+
+    /// Takes a shard on that its owner does not look at, until the partitions are dealt out again.
+    pub(crate) fn adopt(&mut self, shard: u8) {
+        self.next.entry(shard).or_default();
+        self.adopted.insert(shard);
+        self.look_now(shard);
+    }
+
+    /// The shards that were taken on.
+    pub(crate) fn adopted(&self) -> &BTreeSet<u8> {
+        &self.adopted
+    }
+
+    /// How many shards the group has given us.
+    pub(crate) fn owned(&self) -> usize {
+        self.owned.len()
+    }
+
+    /// Every shard has to be looked at now.
+    pub(crate) fn look_at_all(&mut self) {
+        self.next.values_mut().for_each(|next| *next = Some(DateTime::UNIX_EPOCH));
     }
 
     /// The shard has to be looked at by `deadline`; a later one known gives way.
@@ -95,7 +135,7 @@ impl Deadlines {
         self.next.iter().filter_map(|(shard, next)| Some((*shard, (*next)?)))
     }
 
-    /// The owned shards and what is known of each.
+    /// The shards that are looked at and what is known of each.
     pub(crate) fn shards(&self) -> Vec<(u8, Option<DateTime<Utc>>)> {
         self.next.iter().map(|(shard, next)| (*shard, *next)).collect()
     }
@@ -147,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn wake_ups_only_lower_the_deadline_of_an_owned_shard() {
+    fn wake_ups_only_lower_a_deadline_and_one_of_another_shard_is_heard_until_the_next_deal() {
         let mut deadlines = Deadlines::new(64);
         deadlines.assign(&[1, 2]);
         deadlines.set(1, None);
@@ -158,7 +198,39 @@ mod tests {
         deadlines.fold(wake(3, 100));
         deadlines.fold(wake(200, 100));
         deadlines.fold(wake(2, i64::MAX));
+        assert_eq!(
+            deadlines.shards(),
+            [(1, Some(at(700))), (2, Some(at(900))), (3, Some(at(100)))]
+        );
+        assert_eq!(deadlines.owned(), 2);
+        deadlines.assign(&[1, 2]);
         assert_eq!(deadlines.shards(), [(1, Some(at(700))), (2, Some(at(900)))]);
+    }
+
+    #[test]
+    fn other_partitions_deal_out_other_shards_and_all_are_looked_at_anew() {
+        let mut deadlines = Deadlines::new(32);
+        deadlines.assign(&[3]);
+        deadlines.set(3, Some(at(500)));
+        deadlines.set(35, None);
+        deadlines.count_partitions(32, &[3]);
+        assert_eq!(deadlines.shards(), [(3, Some(at(500))), (35, None)]);
+        deadlines.count_partitions(64, &[3, 7]);
+        let anew = Some(DateTime::UNIX_EPOCH);
+        assert_eq!(deadlines.shards(), [(3, anew), (7, anew)]);
+    }
+
+    #[test]
+    fn a_shard_that_was_taken_on_is_given_back_at_the_next_deal() {
+        let mut deadlines = Deadlines::new(64);
+        deadlines.assign(&[1]);
+        deadlines.set(1, None);
+        deadlines.adopt(5);
+        assert_eq!(deadlines.earliest(), Some((5, DateTime::UNIX_EPOCH)));
+        assert_eq!((deadlines.adopted().len(), deadlines.owned()), (1, 1));
+        deadlines.assign(&[1]);
+        assert!(deadlines.adopted().is_empty());
+        assert_eq!(deadlines.shards(), [(1, None)]);
     }
 
     #[test]

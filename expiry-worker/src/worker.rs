@@ -4,16 +4,20 @@ use std::{collections::HashMap, time::Duration};
 
 use anyhow::Context as _;
 use chrono::TimeDelta;
-use futures::{FutureExt, future::join_all};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all, pending},
+};
 use metrics::{counter, gauge};
 use mysql_store::{MySqlPool, connect, settings};
 use runtime::{Backoff, Clock, Part};
 use tokio::{
     signal::unix::{SignalKind, signal},
+    sync::watch,
     time::{Instant, Interval, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, ExpiryWakeUp, Message};
+use topic::{Assignment, Consumer, ExpiryWakeUp, Message, TopicError};
 use tracing::{error, warn};
 
 use crate::{
@@ -56,6 +60,9 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 /// keep a use of one of the coupons waiting for longer.
 pub(crate) const SHARDS_AT_ONCE: usize = 2;
 
+/// What is told of partitions that were lost.
+const LOST: &str = "no broker answers: the shards of before are looked at every second";
+
 /// What a step did.
 type Step = (Drained, Option<Flip>);
 
@@ -71,6 +78,12 @@ pub(crate) struct Worker {
     pub(crate) pace: Pace,
     pub(crate) sweep_every: Duration,
     pub(crate) lost_after: Duration,
+    /// Kafka's addresses.
+    pub(crate) brokers: String,
+    /// How many partitions the topic of the wake-ups has.
+    pub(crate) partition_count: watch::Sender<i32>,
+    /// Whether the partitions were lost and no assignment has come since.
+    pub(crate) is_lost: bool,
     /// Ready once the group has dealt its partitions out.
     pub(crate) partitions: Part,
     /// Ready while MySQL answers.
@@ -87,6 +100,8 @@ impl Worker {
     ) -> anyhow::Result<()> {
         let mut asked = signal(SignalKind::user_defined1()).context("SIGUSR1 handler")?;
         let mut rebalances = consumer.rebalances();
+        // The number of the topic's partitions, while it is being asked for.
+        let mut counting: BoxFuture<'_, Result<i32, TopicError>> = pending().boxed();
         let mut looks = every(LOOK_EVERY);
         let mut counts = every(COUNT_EVERY);
         let mut second_looks = every(SECOND_LOOK_EVERY);
@@ -101,8 +116,16 @@ impl Worker {
                 () = stop.cancelled() => return Ok(()),
                 // Before messages: a shard is looked at after its coupons were committed.
                 Ok(()) = rebalances.changed() => {
-                    let owned = rebalances.borrow_and_update().of(topic);
-                    self.assign(&owned);
+                    let assignment = rebalances.borrow_and_update().clone();
+                    self.rebalanced(&assignment, topic);
+                    let brokers = self.brokers.clone();
+                    let topic = topic.to_owned();
+                    counting = async move { topic::partitions(&brokers, &topic).await }.boxed();
+                    Ok(())
+                }
+                counted = &mut counting => {
+                    counting = pending().boxed();
+                    self.counted(counted, &rebalances.borrow().of(topic));
                     Ok(())
                 }
                 // Rare, so they never hold a drain up.
@@ -138,10 +161,35 @@ impl Worker {
         }
     }
 
-    fn assign(&mut self, owned: &[i32]) {
-        self.deadlines.assign(owned);
-        gauge!(SHARDS).set(f64::from(u32::try_from(self.deadlines.shards().len()).unwrap_or(0)));
-        self.partitions.ready();
+    /// A worker that has lost its partitions goes on with its shards: as long as no broker answers nobody else has
+    /// them, and if somebody has, two that flip do no harm.
+    fn rebalanced(&mut self, assignment: &Assignment, topic: &str) {
+        self.is_lost = assignment.is_lost();
+        if self.is_lost {
+            self.partitions.not_ready(LOST);
+        } else {
+            self.deadlines.assign(&assignment.of(topic));
+            self.partitions.ready();
+        }
+        self.measure_shards();
+    }
+
+    /// Partitions may have been added to the topic since the last rebalance.
+    fn counted(&mut self, counted: Result<i32, TopicError>, owned: &[i32]) {
+        match counted {
+            Ok(_) if self.is_lost => {}
+            Ok(partitions) => {
+                self.partition_count.send_replace(partitions);
+                self.deadlines.count_partitions(partitions, owned);
+            }
+            // The next rebalance asks again.
+            Err(error) => warn!(error = runtime::report(&error), "partitions not counted"),
+        }
+        self.measure_shards();
+    }
+
+    fn measure_shards(&self) {
+        gauge!(SHARDS).set(f64::from(u32::try_from(self.deadlines.owned()).unwrap_or(0)));
     }
 
     /// A wake-up's effect is in memory only, and it is acknowledged all the same: the index knows
@@ -254,15 +302,37 @@ impl Worker {
         }
         let writes = connect::within(settings::writes(&mut connection)).await?;
         self.pace.count_writes(writes, Instant::now());
+        if self.is_lost {
+            // No wake-up can come.
+            self.deadlines.look_at_all();
+        }
         self.mysql.ready();
         Ok(())
     }
 
     async fn count_overdue(&mut self) -> anyhow::Result<()> {
         let mut connection = self.pool.acquire().await.context("MySQL")?;
-        let counted = sweep::count_overdue(&mut connection, &self.deadlines, self.clock.now());
+        let now = self.clock.now();
+        let counted = sweep::count_overdue(&mut connection, &self.deadlines, now);
         connect::within(counted).await?;
+        // By a wrong clock all of them would look neglected.
+        if self.guard.may_flip() {
+            let looked = sweep::neglected(&mut connection, &self.deadlines, now, self.lost_after);
+            self.adopt(&connect::within(looked).await?);
+        }
         Ok(())
+    }
+
+    /// Takes on what nobody looks at, and says so for as long as it does.
+    fn adopt(&mut self, neglected: &[u8]) {
+        for shard in neglected {
+            error!(shard, "nobody ends the coupons of a shard: it is swept here");
+            self.deadlines.adopt(*shard);
+        }
+        if !self.deadlines.adopted().is_empty() && !self.is_lost {
+            let shards = self.deadlines.adopted();
+            self.partitions.not_ready(format!("shards {shards:?} are nobody's, and swept here"));
+        }
     }
 
     fn failed(&self, failure: &anyhow::Error) {

@@ -12,11 +12,11 @@ use mysql_store::{
     settings, verify,
 };
 use runtime::{Clock, Health};
-use tokio::task::JoinHandle;
+use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use topic::{
-    ExpiringSoon, ExpiryWakeUp, Message, Producer, ProducerOptions, TableReader, TopicLayout,
-    TopicNames, decode, ensure_topics,
+    Assignment, Consumer, ConsumerOptions, ExpiringSoon, ExpiryWakeUp, Message, Producer,
+    ProducerOptions, TableReader, TopicLayout, TopicNames, decode, ensure_topics,
 };
 
 /// The longest wait for a state; everything here takes a second or two.
@@ -26,7 +26,7 @@ const AT_LAST: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Partitions of the expiry topic.
-const PARTITIONS: i32 = 4;
+pub(crate) const PARTITIONS: i32 = 4;
 
 /// The shard of most coupons: that of user 70.
 pub(crate) const SHARD: u8 = 6;
@@ -45,6 +45,33 @@ pub(crate) struct Running {
     task: JoinHandle<anyhow::Result<()>>,
     stop: CancellationToken,
     health: Health,
+}
+
+/// See [`Harness::stranger`].
+pub(crate) struct Stranger {
+    rebalances: watch::Receiver<Assignment>,
+    stop: CancellationToken,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Stranger {
+    /// Rebalances happen while messages are waited for.
+    fn watching(mut self, member: Consumer) -> Self {
+        let stop = self.stop.clone();
+        self.task = Some(tokio::spawn(async move {
+            while let Some(batch) = stop.run_until_cancelled(member.next_batch(1)).await {
+                drop(batch);
+            }
+            drop(member.close().await);
+        }));
+        self
+    }
+
+    /// Leaves the group.
+    pub(crate) async fn leave(self) {
+        self.stop.cancel();
+        self.task.unwrap().await.unwrap();
+    }
 }
 
 impl Running {
@@ -69,7 +96,17 @@ impl Running {
 
 impl Harness {
     pub(crate) async fn new(name: &str) -> Self {
-        let scope = TestServers::shared().scope(name);
+        Self::of(TestServers::shared().scope(name)).await
+    }
+
+    /// The same, with a broker of the test's own.
+    pub(crate) async fn on_broker(name: &str, brokers: &str) -> Self {
+        let mut scope = TestServers::shared().scope(name);
+        brokers.clone_into(&mut scope.endpoints.kafka_brokers);
+        Self::of(scope).await
+    }
+
+    async fn of(scope: Scope) -> Self {
         let servers = &scope.endpoints;
         mysql_store::migrate::run(&servers.database_url).await.unwrap();
         let names = TopicNames::new(&scope.topic_prefix);
@@ -78,6 +115,27 @@ impl Harness {
         let producer = Producer::connect(&servers.kafka_brokers, options).await.unwrap();
         let connection = connect::single(&servers.database_url).await.unwrap();
         Self { scope, names, producer, connection }
+    }
+
+    /// A member of the workers' group that does nothing.
+    pub(crate) async fn stranger(&self) -> Stranger {
+        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.expiry());
+        let group = expiry_worker::group(&self.names);
+        let options = ConsumerOptions::default();
+        let member = Consumer::join(brokers, &group, &[topic], options).await.unwrap();
+        Stranger { rebalances: member.rebalances(), stop: CancellationToken::new(), task: None }
+            .watching(member)
+    }
+
+    /// Waits until a stranger has a part of the partitions, and not all; which they are.
+    pub(crate) async fn until_shared(&self, stranger: &Stranger) -> Vec<i32> {
+        let mut rebalances = stranger.rebalances.clone();
+        let topic = self.names.expiry();
+        let is_shared =
+            |held: &Assignment| (1..PARTITIONS as usize).contains(&held.of(&topic).len());
+        let shared = rebalances.wait_for(is_shared);
+        let shared = tokio::time::timeout(AT_LAST, shared).await.unwrap().unwrap();
+        shared.of(&topic)
     }
 
     pub(crate) fn start(&self) -> Running {
@@ -118,6 +176,11 @@ impl Harness {
         let task =
             tokio::spawn(async move { expiry_worker::run(&config, &clock, &parts, token).await });
         Running { task, stop, health }
+    }
+
+    /// Now, by this machine's clock.
+    pub(crate) fn time(&self) -> DateTime<Utc> {
+        Clock::system().now()
     }
 
     /// Now, by MySQL's clock.
@@ -212,6 +275,12 @@ impl Harness {
     pub(crate) async fn wake(&self, shard: u8, deadline: DateTime<Utc>) {
         let wake_up = ExpiryWakeUp { shard, deadline_ms: deadline.timestamp_millis() };
         self.send(i32::from(shard) % PARTITIONS, &serde_json::to_vec(&wake_up).unwrap()).await;
+    }
+
+    /// A wake-up on any partition.
+    pub(crate) async fn wake_on(&self, partition: i32, shard: u8, deadline: DateTime<Utc>) {
+        let wake_up = ExpiryWakeUp { shard, deadline_ms: deadline.timestamp_millis() };
+        self.send(partition, &serde_json::to_vec(&wake_up).unwrap()).await;
     }
 
     pub(crate) async fn send(&self, partition: i32, payload: &[u8]) {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod announce;
+mod dealt;
 mod harness;
 
 use chrono::TimeDelta;

@@ -108,7 +108,7 @@ fn view_entry(data: &[u8]) {
     };
     let details = |entry: &str| {
         let coupons = BTreeMap::from([(id.to_owned(), entry.to_owned())]);
-        Contents { trusted: true, list: BTreeMap::new(), coupons }.details(id).ok()
+        Contents { trusted: true, list: BTreeMap::new(), lives: None, coupons }.details(id).ok()
     };
     let Some(coupon) = details(entry) else { return };
     let written = Change { coupon, status: CouponStatus::Unused, version: 1 }.entry();

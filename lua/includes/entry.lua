@@ -17,7 +17,7 @@ local function is_above(id, floor)
     return id > floor
 end
 
-local function decode(text)
+local function decode_exactly(text)
     local format, flags, taken, at = struct.unpack('>BBBc0', text)
     assert(format == FORMAT or format == FORMAT_WITH_FLOOR, 'entry of an unknown format')
     local entry = { flags = flags, taken = taken, floor = '', requests = {} }
@@ -27,11 +27,25 @@ local function decode(text)
     while at <= #text do
         local key, hash, state, quantity, id, numbers
         key, hash, state, quantity, id, numbers, at = struct.unpack('>c16c16c1BBc0Bc0', text, at)
+        assert(state == 'p' or state == 'l', 'a request of an unknown state')
+        assert(string.match(id, '^%d+$'), 'a request without an id')
+        for index = 1, #numbers do
+            local number = string.byte(numbers, index)
+            assert(string.sub(taken, number, number) == '1', 'a number that is not taken')
+        end
         table.insert(entry.requests, {
             key = key, hash = hash, state = state, quantity = quantity, id = id, numbers = numbers,
         })
     end
     return entry
+end
+
+-- Reads an entry. Of bytes that no script of ours has written it returns nothing, and leaves word in meta: the
+-- keeper begins a new epoch, which reads every entry from MySQL. Until then others are served.
+local function decode(text, meta, user)
+    local readable, entry = pcall(decode_exactly, text)
+    if readable then return entry end
+    redis.call('HSET', meta, 'unreadable', user)
 end
 
 local function encode(entry)

@@ -1,6 +1,6 @@
 -- An entry begins with its version: `version|status|...`.
-local function version_of(entry)
-  return tonumber(string.match(entry, '^%d+'))
+local function version_of(id, entry)
+  return number(string.match(entry, '^(%d+)|%d+'), 'coupon ' .. id)
 end
 
 -- Writes one coupon unless the hash knows its version or a later one. A coupon that leaves the list
@@ -8,7 +8,7 @@ end
 -- Returns whether it wrote.
 local function apply_if_newer(list, coupons, id, member, score, entry)
   local known = redis.call('HGET', coupons, id)
-  if known and version_of(known) >= version_of(entry) then
+  if known and version_of(id, known) >= version_of(id, entry) then
     return false
   end
   redis.call('HSET', coupons, id, entry)

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 
 /// Codes, and the way out of each; one that is not here says in its sentence all that there is to say.
-const WAYS: [(&str, &str); 18] = [
+const WAYS: [(&str, &str); 19] = [
     (
         "UNAUTHENTICATED",
         "OPERATOR_KEY must be a key of this platform that has not ended. Whoever has one of the scope \

@@ -20,7 +20,8 @@ pub(crate) struct Work<'a> {
     pub(crate) unversioned: Vec<UserId>,
     /// Messages that cannot be read.
     pub(crate) undecodable: Vec<Undecodable<'a>>,
-    /// When the tailer handled the oldest and the newest event, milliseconds since 1970.
+    /// When the tailer handled the oldest and the newest event, milliseconds since 1970; of those that cannot be
+    /// read, when the broker took them.
     pub(crate) handled_ms: Option<(i64, i64)>,
 }
 
@@ -49,14 +50,15 @@ impl<'a> Work<'a> {
                     (user, shard, change, handled_ms)
                 }
                 Err(reason) => {
+                    // Not done until it is put aside: the broker says since when it waits.
+                    work.waits_since(message.timestamp_ms);
                     let user = std::str::from_utf8(&message.key).ok();
                     let user = user.and_then(|key| key.parse().ok());
                     work.undecodable.push(Undecodable { message, user, reason });
                     continue;
                 }
             };
-            let (oldest, newest) = work.handled_ms.unwrap_or((handled_ms, handled_ms));
-            work.handled_ms = Some((oldest.min(handled_ms), newest.max(handled_ms)));
+            work.waits_since(Some(handled_ms));
             if change.is_listed() {
                 work.wake_ups.add(shard, change.coupon.valid_until);
             }
@@ -67,6 +69,12 @@ impl<'a> Work<'a> {
             work.users[place].1.push(change);
         }
         work
+    }
+
+    fn waits_since(&mut self, since_ms: Option<i64>) {
+        let Some(since_ms) = since_ms else { return };
+        let (oldest, newest) = self.handled_ms.unwrap_or((since_ms, since_ms));
+        self.handled_ms = Some((oldest.min(since_ms), newest.max(since_ms)));
     }
 }
 
@@ -210,6 +218,8 @@ mod tests {
             Message { payload: None, ..message(None, "7") },
             message(Some(row(3, 9)), "9"),
         ];
+        let alone = [Message { timestamp_ms: Some(3_000), ..message(None, "7") }];
+        assert_eq!(Work::of(&alone).handled_ms, Some((3_000, 3_000)), "it is not done either");
         let work = Work::of(&batch);
         let users: Vec<_> = work.undecodable.iter().map(|unread| unread.user).collect();
         let seven = Some(UserId(7));

@@ -39,6 +39,9 @@ const WHOLE_EVERY: Duration = Duration::from_secs(60);
 /// How long nothing has to come until there is no lag.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
+/// How long views wait for a broker that does not take their wake-ups.
+const WAKE_EARLY_MAX: Duration = Duration::from_secs(1);
+
 /// Messages to Kafka under way at once.
 const SENDS_AT_ONCE: usize = 128;
 
@@ -56,6 +59,15 @@ pub(crate) struct Consume {
     pub(crate) stores: Part,
 }
 
+/// How far it has come.
+#[derive(Debug, Default)]
+struct Progress {
+    positions: Positions,
+    held: Held,
+    /// Since when what is not done waits: changes, dead letters or wake-ups. Milliseconds since 1970.
+    oldest_ms: Option<i64>,
+}
+
 impl Consume {
     /// Works batch by batch until `stop`.
     pub(crate) async fn run(
@@ -64,7 +76,7 @@ impl Consume {
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
         let mut rebalances = consumer.rebalances();
-        let (mut positions, mut held) = (Positions::default(), Held::default());
+        let mut at = Progress::default();
         let (mut lags, mut look_at) = (false, Instant::now() + WHOLE_EVERY);
         loop {
             let batch = tokio::select! {
@@ -79,12 +91,12 @@ impl Consume {
                 () = tokio::time::sleep_until(look_at) => {
                     look_at = Instant::now() + WHOLE_EVERY;
                     let owned = rebalances.borrow().of(&self.names.user_coupon());
-                    if self.until_whole(&mut positions, &owned, stop).await.is_none() {
+                    if self.until_whole(&mut at.positions, &owned, stop).await.is_none() {
                         break;
                     }
                     continue;
                 }
-                () = held.due() => Vec::new(),
+                () = at.held.due() => Vec::new(),
                 () = tokio::time::sleep(IDLE_AFTER), if lags => {
                     gauge!(LAG).set(0.0);
                     lags = false;
@@ -94,38 +106,63 @@ impl Consume {
             };
             if !batch.is_empty() {
                 look_at = Instant::now() + WHOLE_EVERY;
-                let work = Work::of(&batch);
-                histogram!(BATCH).record(count(batch.len()));
-                let Some(gaps) = self.until_placed(&mut positions, &batch, stop).await else {
-                    break;
-                };
                 lags = true;
-                let spans = spans::of(&batch);
+                if self.until_applied(&mut at, batch, stop).await.is_none() {
+                    break;
+                }
+            }
+            if at.held.is_due() {
                 let attempt = || {
-                    self.measure_lag(&work);
-                    self.step(&work, &gaps)
+                    self.measure_lag(at.oldest_ms);
+                    self.wake(&at.held)
                 };
                 if self.until_done(stop, attempt).await.is_none() {
                     break;
                 }
-                drop(spans);
-                positions.pass(&batch);
-                self.measure_delay(&work);
-                let wake_ups = work.wake_ups;
-                held.add(wake_ups, batch, self.clock.now());
-            }
-            if held.is_due() {
-                if self.until_done(stop, || self.wake(&held)).await.is_none() {
-                    break;
-                }
-                held.take().iter().for_each(|message| consumer.store(message));
+                at.oldest_ms = None;
+                at.held.take().iter().for_each(|message| consumer.store(message));
             }
         }
         // What is not sent now comes again with its changes, after the next start.
-        if self.wake(&held).await.is_ok() {
-            held.take().iter().for_each(|message| consumer.store(message));
+        if self.wake(&at.held).await.is_ok() {
+            at.held.take().iter().for_each(|message| consumer.store(message));
         }
         Ok(())
+    }
+
+    /// Does a batch but for the wake-ups that can wait; absent: stopped before.
+    async fn until_applied(
+        &self,
+        at: &mut Progress,
+        batch: Vec<Message>,
+        stop: &CancellationToken,
+    ) -> Option<()> {
+        let work = Work::of(&batch);
+        histogram!(BATCH).record(count(batch.len()));
+        let gaps = self.until_placed(&mut at.positions, &batch, stop).await?;
+        let spans = spans::of(&batch);
+        at.oldest_ms = at.oldest_ms.or(work.handled_ms.map(|(oldest, _)| oldest));
+        at.held.add(&work.wake_ups, self.clock.now());
+        // A deadline does not wait for the view.
+        if at.held.is_due() {
+            self.wake_early(&mut at.held).await;
+        }
+        let attempt = || {
+            self.measure_lag(at.oldest_ms);
+            self.step(&work, &gaps)
+        };
+        if let Err(failure) = attempt().await {
+            if !Retry::new(&self.stores, stop).after(&failure, "batch not done").await {
+                return None;
+            }
+            self.wake_early(&mut at.held).await;
+            self.until_done(stop, attempt).await?;
+        }
+        drop(spans);
+        at.positions.pass(&batch);
+        self.measure_delay(&work);
+        at.held.add_done(batch);
+        Some(())
     }
 
     /// Finds what is missing before and within the batch; absent: stopped before the broker said what
@@ -248,6 +285,16 @@ impl Consume {
         Ok(())
     }
 
+    /// One short attempt at the wake-ups held back, while the view is still to be written. What it does not send
+    /// is sent before the offsets are stored.
+    async fn wake_early(&self, held: &mut Held) {
+        match tokio::time::timeout(WAKE_EARLY_MAX, self.wake(held)).await {
+            Ok(Ok(())) => held.sent(),
+            Ok(Err(failure)) => warn!(error = format!("{failure:#}"), "not woken yet"),
+            Err(_) => warn!("not woken yet: no broker answers"),
+        }
+    }
+
     /// One attempt at the wake-ups held back. All of them may be repeated.
     async fn wake(&self, held: &Held) -> anyhow::Result<()> {
         stream::iter(held.messages())
@@ -259,16 +306,15 @@ impl Consume {
 
     /// Writes users' changes, then reads them back.
     async fn apply(&self, users: &[(UserId, Vec<Change>)]) -> Result<(), ViewError> {
-        loop {
-            match self.apply_and_read_back(users).await {
-                Err(ViewError::WrongType { user }) => {
-                    error!(user.id = %user, "a key of the user's view is of the wrong type: view dropped");
-                    self.view.drop_view(user).await?;
-                    counter!(DROPPED_VIEWS, "reason" => "wrong_type").increment(1);
-                }
-                outcome => return outcome,
-            }
+        // Each view may have to go once; one that is damaged again is left to the next attempt.
+        for _ in users {
+            let Err(failure) = self.apply_and_read_back(users).await else { return Ok(()) };
+            let Some((user, reason)) = failure.damage() else { return Err(failure) };
+            error!(user.id = %user, error = %failure, "the user's view cannot be read: view dropped");
+            self.view.drop_view(user).await?;
+            counter!(DROPPED_VIEWS, "reason" => reason).increment(1);
         }
+        self.apply_and_read_back(users).await
     }
 
     async fn apply_and_read_back(&self, users: &[(UserId, Vec<Change>)]) -> Result<(), ViewError> {
@@ -326,8 +372,8 @@ impl Consume {
     }
 
     /// At each attempt: while a store is down the lag is seen to grow.
-    fn measure_lag(&self, work: &Work<'_>) {
-        let Some((oldest_ms, _)) = work.handled_ms else { return };
+    fn measure_lag(&self, oldest_ms: Option<i64>) {
+        let Some(oldest_ms) = oldest_ms else { return };
         gauge!(LAG).set(seconds(self.clock.now().timestamp_millis() - oldest_ms));
     }
 

@@ -24,6 +24,8 @@ mod retry;
 mod spans;
 mod wake_up;
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use mysql_store::{MySqlPool, migrate, view_generation};
 use redis_view::{GenerationsFuture, GenerationsOf, ViewStore};
@@ -39,6 +41,9 @@ pub use movements::movement_group;
 /// Connections to MySQL: it is asked for the view generation, when the view's Redis is met, and for
 /// movements that a gate lacks.
 const MYSQL_CONNECTIONS: u32 = 2;
+
+/// How often the settings of the view's Redis are looked at: they change by hand.
+const VIEW_LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The consumer group's name under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
@@ -59,6 +64,7 @@ pub async fn run(
     metrics::describe();
     let partitions = health.part("partitions");
     let stores = health.part("stores");
+    let view_part = health.part("view");
     let names = TopicNames::new(&config.topic_prefix);
     let pool = mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
         .await
@@ -76,6 +82,7 @@ pub async fn run(
     let topics = [names.user_coupon()];
     let consumer =
         Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
+    let watched = watch_view(view.clone(), view_part, &stop);
     let consume = consume::Consume {
         view,
         producer,
@@ -91,7 +98,21 @@ pub async fn run(
         consumer.close().await.context("the last offsets were not committed; they will repeat")
     };
     let movements = move_stock(config, pool, health.part("gate"), &stop);
-    tokio::try_join!(views, movements).map(|_| ())
+    tokio::try_join!(views, movements, watched).map(|_| ())
+}
+
+/// Tells in `/readyz` whether the view's Redis still is what a view needs, until `stop`. Its settings can be
+/// changed while connections stand.
+async fn watch_view(view: ViewStore, part: Part, stop: &CancellationToken) -> anyhow::Result<()> {
+    loop {
+        match view.check_fit().await {
+            Ok(()) => part.ready(),
+            Err(error) => part.not_ready(runtime::report(&error)),
+        }
+        if stop.run_until_cancelled(tokio::time::sleep(VIEW_LOOK_EVERY)).await.is_none() {
+            return Ok(());
+        }
+    }
 }
 
 /// Takes the movements' topic to the gates until `stop`.

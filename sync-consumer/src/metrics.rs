@@ -12,7 +12,7 @@ pub(crate) const CHANGES: &str = "sync_consumer_changes_total";
 pub(crate) const REPAIRS: &str = "sync_consumer_read_back_repairs_total";
 /// Times that messages were missing: the topic forgot them before they were read.
 pub(crate) const GAPS: &str = "sync_consumer_gaps_total";
-/// Views dropped, by `reason`: undecodable, `wrong_type`, gap.
+/// Views dropped, by `reason`: undecodable, unreadable, `wrong_type`, gap.
 pub(crate) const DROPPED_VIEWS: &str = "sync_consumer_dropped_views_total";
 /// Messages put aside.
 pub(crate) const DEAD_LETTERS: &str = "sync_consumer_dead_letters_total";
@@ -46,7 +46,12 @@ pub(crate) fn describe() {
     }
     let labelled: [(_, _, &[&'static str], _); 3] = [
         (CHANGES, "outcome", &["applied", "not_newer", "cold"], "changes by outcome"),
-        (DROPPED_VIEWS, "reason", &["undecodable", "wrong_type", "gap"], "views dropped"),
+        (
+            DROPPED_VIEWS,
+            "reason",
+            &["undecodable", "unreadable", "wrong_type", "gap"],
+            "views dropped",
+        ),
         (
             MOVEMENTS,
             "outcome",

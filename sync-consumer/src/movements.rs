@@ -126,7 +126,15 @@ impl Movements {
         let mut epoch = Epoch::UNKNOWN;
         for _ in 0..EPOCHS_MAX {
             let moved = self.gate.apply_movement(template, epoch, movement.seq, movement.delta);
-            let outcome = match moved.await.context("gate")? {
+            let moved = match moved.await {
+                // Its keeper begins a new epoch, which reads the stock from MySQL; others need not wait.
+                Err(failure) if failure.is_of_keys() => {
+                    error!(template.id = %template, error = runtime::report(&failure), "a gate cannot be read");
+                    Moved::NotLoaded
+                }
+                moved => moved.context("gate")?,
+            };
+            let outcome = match moved {
                 Moved::OtherEpoch(current) => {
                     epoch = current;
                     continue;

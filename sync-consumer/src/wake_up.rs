@@ -58,15 +58,25 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Adds what is left to do of a batch.
-    pub(crate) fn add(&mut self, wake_ups: WakeUps, batch: Vec<Message>, now: DateTime<Utc>) {
+    /// Adds the wake-ups of a batch whose changes are not done yet.
+    pub(crate) fn add(&mut self, wake_ups: &WakeUps, now: DateTime<Utc>) {
         let near_ms = (now + NEAR).timestamp_millis();
         let near = wake_ups.messages().any(|wake_up| wake_up.deadline_ms < near_ms);
         let patience = if near || wake_ups.earliest.is_empty() { Duration::ZERO } else { HOLD };
         let until = Instant::now() + patience;
         self.until = Some(self.until.map_or(until, |known| known.min(until)));
         wake_ups.messages().for_each(|new| self.wake_ups.add_ms(new.shard, new.deadline_ms));
+    }
+
+    /// The changes of a batch are done.
+    pub(crate) fn add_done(&mut self, batch: Vec<Message>) {
         self.last.extend(batch.into_iter().map(|message| (message.partition, message)));
+    }
+
+    /// All that was held is sent; the messages of before have nothing to wait for.
+    pub(crate) fn sent(&mut self) {
+        self.wake_ups = WakeUps::default();
+        self.until = Some(Instant::now());
     }
 
     /// Ends when they have to go; never, if nothing is held.
@@ -134,11 +144,13 @@ mod tests {
         let mut held = Held::default();
         for (partition, deadline_ms) in [(0, 60_500), (0, 60_400), (1, 61_000)] {
             let (wake_ups, messages) = batch(partition, deadline_ms);
-            held.add(wake_ups, messages, now);
+            held.add(&wake_ups, now);
+            held.add_done(messages);
             assert!(!held.is_due());
         }
         let (wake_ups, messages) = batch(1, 4_000);
-        held.add(wake_ups, messages, now);
+        held.add(&wake_ups, now);
+        held.add_done(messages);
         assert!(held.is_due());
         let deadlines: Vec<_> = held.messages().map(|wake_up| wake_up.deadline_ms).collect();
         assert_eq!(deadlines, [4_000, 60_400, 61_000]);
@@ -147,6 +159,14 @@ mod tests {
         done.sort_unstable();
         assert_eq!(done, [(0, 60_400), (1, 4_000)]);
         assert!(!held.is_due() && held.messages().next().is_none());
+
+        // Sent before their changes were done: only the messages are left to be told of.
+        let (wake_ups, messages) = batch(2, 60_000);
+        held.add(&wake_ups, now);
+        held.sent();
+        held.add_done(messages);
+        assert!(held.is_due() && held.messages().next().is_none());
+        assert_eq!(held.take().len(), 1);
     }
 
     #[test]

@@ -132,6 +132,14 @@ impl Harness {
         redis::cmd("SET").arg(key).arg("x").exec_async(&mut self.redis().await).await.unwrap();
     }
 
+    /// Writes a field into a user's hash, past everybody.
+    pub(crate) async fn damage(&self, user: UserId, field: &str, text: &str) {
+        let key = keys::coupons(&self.scope.key_prefix, user);
+        let mut write = redis::cmd("HSET");
+        write.arg(key).arg(field).arg(text);
+        write.exec_async(&mut self.redis().await).await.unwrap();
+    }
+
     /// Takes a member off a user's list, past everybody.
     pub(crate) async fn lose_member(&self, user: UserId, member: &str) {
         let key = keys::list(&self.scope.key_prefix, user);
@@ -193,6 +201,30 @@ impl Harness {
         topic::verify::forget_messages(brokers, &topic).await.unwrap();
         let starts = topic_offsets(brokers, &topic).await.unwrap();
         assert!(starts.iter().all(|held| held.start == held.end), "{starts:?}");
+    }
+
+    /// Waits until the consumer started last, which nobody waited for before, is ready in all its parts.
+    pub(crate) async fn until_ready(&self) {
+        // Joining the group takes longer than a look.
+        self.until_unready("partitions", |why| why.is_some()).await;
+        let is_ready = async {
+            while !self.health.unready().is_empty() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let ended = tokio::time::timeout(AT_LAST, is_ready).await;
+        assert!(ended.is_ok(), "not ready: {:?}", self.health.unready());
+    }
+
+    /// Waits until a part of the consumer started last says, by why it is not ready, what is wanted.
+    pub(crate) async fn until_unready(&self, part: &str, so: impl Fn(Option<&String>) -> bool) {
+        let is_so = async {
+            while !so(self.health.unready().get(part)) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let ended = tokio::time::timeout(AT_LAST, is_so).await;
+        assert!(ended.is_ok(), "not ready: {:?}", self.health.unready());
     }
 
     /// Waits until no user has a view.

@@ -11,6 +11,7 @@ mod proxy;
 mod unversioned;
 
 use coupon::UserId;
+use devstack::OwnView;
 use harness::{Harness, row, used};
 use proxy::{Proxy, server_of};
 use topic::ExpiryWakeUp;
@@ -95,6 +96,51 @@ async fn wake_ups_are_one_for_each_shard_and_second_on_the_shards_partition() {
     consumer.stop().await.unwrap();
 }
 
+/// A coupon that ends in a moment ends then, whatever the view's Redis does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_near_deadline_is_told_of_before_the_view_is_written() {
+    let test = Harness::new("near").await;
+    test.warm(USER).await;
+    let view = &test.scope.endpoints.view_redis_url;
+    let proxy = Proxy::start(server_of(view)).await;
+    let mut applied = proxy.hold_request(b"EVALSHA");
+    let consumer = test.start_changed(|config| {
+        config.view_redis_url = proxy.instead_of(view).parse().unwrap();
+    });
+    // Long over, so it is as near as can be.
+    test.send(&topic::UserCouponRow { valid_until: 5_000, ..row(1, 70) }).await;
+    tokio::time::timeout(harness::AT_LAST, applied.reached()).await.unwrap();
+    let wake_ups = test.wake_ups().await;
+    applied.go_on();
+    assert_eq!(wake_ups.len(), 1, "{wake_ups:?}");
+    test.caught_up().await;
+    assert_eq!(test.wake_ups().await.len(), 1, "and not once more");
+    consumer.stop().await.unwrap();
+}
+
+/// One that is farther off does not wait for a view's Redis that is away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_is_told_of_while_the_view_is_away() {
+    let test = Harness::new("view away").await;
+    let mut server = OwnView::start("consumer-view-away", &[]).await.unwrap();
+    let consumer = test.start_changed(|config| {
+        config.view_redis_url = server.url().parse().unwrap();
+    });
+    test.until_ready().await;
+    server.server.kill().unwrap();
+    test.send(&row(1, 70)).await;
+    let told = async {
+        while test.wake_ups().await.is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    assert!(tokio::time::timeout(harness::AT_LAST, told).await.is_ok(), "nobody was woken");
+    test.until_unready("stores", |why| why.is_some()).await;
+    server.server.start().await.unwrap();
+    test.caught_up().await;
+    consumer.stop().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_lost_between_write_and_read_back_is_written_again_and_counted() {
     let test = Harness::new("read back").await;
@@ -130,6 +176,31 @@ async fn a_consumer_dropped_in_the_middle_loses_nothing() {
     let consumer = test.start();
     test.caught_up().await;
     assert_eq!(test.listed(USER).await.len(), 300);
+    consumer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_does_not_evict_is_refused_at_the_start_and_told_of_later() {
+    let test = Harness::new("no eviction").await;
+    let server = OwnView::start("consumer-no-eviction", &[]).await.unwrap();
+    let consumer = test.start_changed(|config| {
+        config.view_redis_url = server.url().parse().unwrap();
+    });
+    test.until_ready().await;
+    let set = async |policy: &str| {
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET").arg("maxmemory-policy").arg(policy);
+        set.exec_async(&mut redis).await.unwrap();
+    };
+    set("noeviction").await;
+    test.until_unready("view", |why| why.is_some_and(|why| why.contains("allkeys-lru"))).await;
+    let error = test.start_with(|config| config.view_redis_url = server.url().parse().unwrap());
+    let error = error.await;
+    assert!(error.contains("VIEW_REDIS_URL") && error.contains("allkeys-lru"), "{error}");
+    set("volatile-lru").await;
+    test.until_unready("view", |why| why.is_none()).await;
     consumer.stop().await.unwrap();
 }
 

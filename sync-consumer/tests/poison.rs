@@ -54,6 +54,29 @@ async fn a_key_of_the_wrong_type_costs_its_user_the_view_and_nobody_else_anythin
     consumer.stop().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_cannot_be_read_costs_its_user_the_view_and_nobody_else_anything() {
+    let test = Harness::new("unreadable view").await;
+    let other = UserId(79);
+    let damages = [("1", "garbage"), ("~token", "garbage"), ("~token", "1:"), ("~state", "x")];
+    for (user, (field, text)) in (70..).zip(damages) {
+        test.warm(UserId(user)).await;
+        test.damage(UserId(user), field, text).await;
+    }
+    test.warm(other).await;
+    let before = Harness::counted("sync_consumer_dropped_views_total", "unreadable");
+    let consumer = test.start();
+    for user in [70, 71, 72, 73, 79] {
+        test.send(&row(1, user)).await;
+    }
+    test.caught_up().await;
+    assert_eq!(test.view.users().await.unwrap(), [other]);
+    assert_eq!(test.listed(other).await, ["1_1"]);
+    let dropped = Harness::counted("sync_consumer_dropped_views_total", "unreadable") - before;
+    assert!(dropped >= damages.len() as u64, "{dropped}");
+    consumer.stop().await.unwrap();
+}
+
 /// A reader who asks for the list after the later claim must not be shown what the unreadable message
 /// has changed.
 #[tokio::test(flavor = "multi_thread")]

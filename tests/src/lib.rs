@@ -17,7 +17,7 @@ use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
 use devstack::{Platform, PlatformOptions, Scope, TestServers};
 use mysql_store::{
-    connect,
+    MySqlConnection, connect,
     verify::{self as store, CouponCounts},
 };
 use runtime::Clock;
@@ -53,6 +53,17 @@ pub struct World {
     pub scope: Scope,
 }
 
+fn settings_of(scope: &Scope) -> Settings {
+    Settings {
+        database_url: scope.endpoints.database_url.parse().unwrap(),
+        gate_redis_url: scope.endpoints.gate_redis_url.parse().unwrap(),
+        view_redis_url: scope.endpoints.view_redis_url.parse().unwrap(),
+        kafka_brokers: scope.endpoints.kafka_brokers.clone(),
+        key_prefix: scope.key_prefix.clone(),
+        topic_prefix: scope.topic_prefix.clone(),
+    }
+}
+
 impl World {
     /// Starts a platform with one api.
     pub async fn start(name: &str) -> Self {
@@ -86,16 +97,13 @@ impl World {
             Api::new(url, &options.jwt_secret, &options.operator_key, clock.clone()).unwrap()
         };
         let apis = platform.api_urls().iter().map(api).collect();
-        let settings = Settings {
-            database_url: scope.endpoints.database_url.parse().unwrap(),
-            gate_redis_url: scope.endpoints.gate_redis_url.parse().unwrap(),
-            view_redis_url: scope.endpoints.view_redis_url.parse().unwrap(),
-            kafka_brokers: scope.endpoints.kafka_brokers.clone(),
-            key_prefix: scope.key_prefix.clone(),
-            topic_prefix: scope.topic_prefix.clone(),
-        };
-        let sources = Sources::connect(&settings).await.unwrap();
+        let sources = Sources::connect(&settings_of(&scope)).await.unwrap();
         Self { platform, apis, sources, clock, scope }
+    }
+
+    /// Where a verifier looks.
+    pub fn settings(&self) -> Settings {
+        settings_of(&self.scope)
     }
 
     /// The first api.
@@ -116,6 +124,11 @@ impl World {
     ) -> TemplateId {
         let new = NewTemplate::simple("A sale", stock, self.clock.now(), TimeDelta::hours(1));
         self.api().publish_new(&change(new)).await.unwrap().id
+    }
+
+    /// A connection that may write: the verifier's own can only read.
+    pub async fn mysql(&self) -> MySqlConnection {
+        connect::single(&self.scope.endpoints.database_url).await.unwrap()
     }
 
     /// How many coupons of a template MySQL holds, by status.

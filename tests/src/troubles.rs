@@ -98,14 +98,15 @@ impl Trouble {
                 read_only(url, 0).await;
             }
             Self::HeldRow => {
-                let mut held = connect::begin(&world.sources.pool).await.unwrap();
-                let sql = format!(
+                let mut holder = world.mysql().await;
+                let hold = format!(
                     "update template_stock set stock = stock where template_id = {template}"
                 );
-                verify::execute(&mut held, &sql).await.unwrap();
-                // Longer, and the server itself would end it.
-                sleep(down.min(Duration::from_secs(4))).await;
-                drop(held);
+                verify::execute(&mut holder, "set autocommit = 0").await.unwrap();
+                verify::execute(&mut holder, &hold).await.unwrap();
+                sleep(down).await;
+                // Its end rolls back.
+                drop(holder);
             }
             Self::CutsAndTopUps => {
                 let apis = [world.apis[0].clone(), world.apis[1].clone()];

@@ -119,7 +119,7 @@ async fn an_id_that_no_claim_can_have_is_not_found_and_makes_no_row() {
     }
     let nowhere = format!("/v1/claims/{}?template={}", template.0 + 1, template.0 + 1);
     assert_eq!(told(&poll(&anna, &nowhere).await), lost);
-    let mut connection = mysql_store::connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     let all = "update claim set quantity = quantity";
     let rows = mysql_store::verify::execute(&mut connection, all).await.unwrap();
     assert_eq!(rows, 0, "an id that cannot be is not fenced");

@@ -10,7 +10,6 @@ use coupon::{
 };
 use devstack::{Options, PlatformOptions, Servers, TestServers, project_root};
 use mysql_store::{
-    connect,
     landing::{self, Attempt, Landing},
     stock,
 };
@@ -192,7 +191,7 @@ async fn end(world: World, servers: &mut Servers) {
 
 /// Gives the users 1..=`count` a coupon each, straight in MySQL.
 async fn hold_coupons(world: &World, template: TemplateId, count: i64) {
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     let now = world.clock.now();
     let landing = |user: i64, epoch| {
         let claim = Claim {

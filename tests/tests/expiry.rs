@@ -7,7 +7,7 @@ use coupon::{CouponId, CouponStatus, EXPIRY_SHARDS, TemplateId, UserId};
 use devstack::{Platform, PlatformOptions};
 use futures::future::join_all;
 use mysql_store::{
-    MySqlConnection, connect, snapshot,
+    MySqlConnection, snapshot,
     verify::{self as store, BULK_ROWS},
 };
 use pipeline_tests::{REST_MAX, World, until};
@@ -89,7 +89,7 @@ async fn with_no_worker_a_coupon_ends_on_time_all_the_same() {
 #[tokio::test]
 async fn of_ten_thousand_uses_at_the_deadline_each_has_one_winner() {
     let world = World::start("races").await;
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     let mut racers: Vec<Racer> = (0..LANES).map(|_| Racer::default()).collect();
     let mut answers = BTreeMap::new();
     for first in (1..=BULK_ROWS).step_by(LANES as usize) {
@@ -117,7 +117,7 @@ async fn of_ten_thousand_uses_at_the_deadline_each_has_one_winner() {
 #[tokio::test]
 async fn a_worker_that_was_stopped_in_the_middle_and_wakes_flips_nothing_twice_or_early() {
     let mut world = World::start("zombie").await;
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     let now = world.clock.now();
     for batch in 0..3 {
         insert_bulk(&mut connection, 1 + batch * BULK_ROWS, now).await;
@@ -241,7 +241,7 @@ pub(crate) async fn broken(world: &World, now: DateTime<Utc>, invariant: &str) -
     let report = verify(&world.sources, None, now).await.unwrap();
     let outcome = report.outcomes.into_iter().find(|outcome| outcome.invariant == invariant);
     match outcome.unwrap().verdict {
-        Verdict::Violated { examples } => examples,
+        Verdict::Violated { examples, .. } => examples,
         Verdict::Holds { .. } | Verdict::Skipped { .. } => Vec::new(),
     }
 }
@@ -265,7 +265,7 @@ pub(crate) async fn assert_ended_once(world: &World, truth: &BTreeMap<i64, Coupo
     for invariant in ["I8", "I9", "I10", "I11", "I12"] {
         assert_eq!(broken(world, world.clock.now(), invariant).await, [""; 0], "{invariant}");
     }
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     let bad = store::bad_ends(&mut connection, world.clock.now()).await.unwrap();
     assert_eq!(bad, []);
     let (mut ends, mut latest) = (BTreeMap::new(), BTreeMap::new());

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use devstack::{FakeClock, Options, Process, Servers, TestServers, project_root};
-use mysql_store::{connect, verify as store};
+use mysql_store::verify as store;
 use pipeline_tests::{REST_MAX, World, until};
 use shopper::{Claimed, CouponQuery, NewTemplate, Shopper};
 use topic::{Event, UserCouponRow};
@@ -192,7 +192,7 @@ async fn a_mysql_whose_clock_jumps_ends_nothing_early_and_a_month_passes_without
     assert_eq!(world.count(month).await.expired, 0);
     clock.set(31 * DAY).unwrap();
     world.until(month, |counts| counts.expired == 1).await;
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     assert_eq!(store::bad_ends(&mut connection, world.clock.now()).await.unwrap(), []);
     drop(connection);
     clock.set(0).unwrap();

@@ -4,7 +4,6 @@
 use chrono::TimeDelta;
 use coupon::{EXPIRY_SHARDS, TemplateId};
 use devstack::{Platform, Process};
-use mysql_store::connect;
 use pipeline_tests::{World, until};
 
 use crate::expiry::{another_worker, assert_ended_once, insert, statuses};
@@ -26,7 +25,7 @@ async fn workers_share_all_shards_each_ends_its_own_coupons_and_a_dead_ones_go_t
         other.expiry_worker.start().await.unwrap();
     }
     let shared = until_shared(&world, &others).await;
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     let now = world.clock.now();
     insert(&mut connection, 1..=ROUND, now + AHEAD, now).await;
     world.until(NO_SALE, |counts| counts.expired == ROUND).await;

@@ -7,7 +7,7 @@ use coupon::{RequestId, TemplateId, TemplateState, UserId};
 use devstack::{Options, PlatformOptions, Process, Servers, TestServers, project_root};
 use fastrand::Rng;
 use futures::{StreamExt as _, future::join_all, stream};
-use mysql_store::{connect, template as templates};
+use mysql_store::template as templates;
 use pipeline_tests::{STATE_MAX, World, until};
 use redis_gate::RequestState;
 use reqwest::Method;
@@ -71,7 +71,7 @@ async fn is_pending(world: &World, template: TemplateId, user: i64) -> bool {
 
 /// In MySQL only: the gate goes on letting claims through.
 async fn change_state(world: &World, template: TemplateId, state: TemplateState) {
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     let current = templates::get(&mut connection, template).await.unwrap().unwrap();
     let changed = templates::change_state(&mut connection, &current, state, world.clock.now());
     assert!(changed.await.unwrap());

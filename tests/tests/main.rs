@@ -61,6 +61,7 @@ mod validity;
 mod view;
 mod view_cluster;
 mod view_gaps;
+mod view_generation;
 mod view_pages;
 mod view_readers;
 mod watch_terminal;

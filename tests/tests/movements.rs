@@ -3,10 +3,7 @@
 use chrono::TimeDelta;
 use coupon::{RequestId, TemplateId, UserId};
 use devstack::PlatformOptions;
-use mysql_store::{
-    connect,
-    stock::{self, Moved, NewMovement},
-};
+use mysql_store::stock::{self, Moved, NewMovement};
 use pipeline_tests::{World, histories, until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -158,7 +155,7 @@ async fn a_movement_whose_api_died_reaches_the_gate() {
         // What an api does before it dies.
         let request_id = RequestId::from_client(key).unwrap();
         let new = NewMovement { request_id: &request_id, delta, reason: "a test", actor: "test" };
-        let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+        let mut connection = world.mysql().await;
         let now = world.clock.now();
         let moved = stock::add_movement(&mut connection, template, &new, now).await.unwrap();
         assert!(matches!(moved, Moved::Recorded(_)), "{moved:?}");

@@ -10,7 +10,7 @@ use std::{
 use chrono::TimeDelta;
 use coupon::{CouponStatus, EXPIRY_SHARDS, TemplateId, UserId};
 use devstack::PlatformOptions;
-use mysql_store::{MySqlConnection, connect};
+use mysql_store::MySqlConnection;
 use pipeline_tests::{REST_MAX, World};
 use serde_json::Value;
 use shopper::{NewTemplate, Wish};
@@ -41,7 +41,7 @@ async fn the_sweep_finds_exactly_what_was_lost() {
     world.until(template, |counts| counts.expired == 30).await;
     world.sweep().await;
     assert_eq!(finds(&world).await, 0, "nothing was lost so far");
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     forget_who_was_woken(&mut world, &mut connection).await;
 
     // Without a consumer nobody tells of any of these.

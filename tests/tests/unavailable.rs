@@ -7,10 +7,7 @@ use chrono::TimeDelta;
 use coupon::UserId;
 use devstack::{Options, OwnView, Servers, TestServers, project_root};
 use futures::future::join_all;
-use mysql_store::{
-    claim::{self, Fence},
-    connect,
-};
+use mysql_store::claim::{self, Fence};
 use pipeline_tests::{World, until};
 use redis_gate::RequestState;
 use reqwest::Method;
@@ -162,7 +159,7 @@ async fn a_claim_that_was_fenced_under_way_is_given_up_and_its_key_claims_again(
     };
     let admission = until(pending, Option::is_some).await.unwrap();
     // As the resolver of another process does that takes this one for dead.
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     let fence =
         claim::fence(&mut connection, template, UserId(1), admission, world.clock.now()).await;
     assert_eq!(fence.unwrap(), Fence::Stands);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{CouponStatus, TemplateId, UserId};
 use devstack::PlatformOptions;
-use mysql_store::{connect, snapshot, user_coupon::UserCoupon};
+use mysql_store::{snapshot, user_coupon::UserCoupon};
 use pipeline_tests::{STATE_MAX, World, histories, until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ async fn until_followed(world: &World, template: TemplateId) -> Value {
 
 /// Every coupon of a template, as MySQL has it.
 async fn coupons(world: &World, template: TemplateId) -> Vec<UserCoupon> {
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     let rows = snapshot::user_coupon_after(&mut connection, 0, ROWS).await.unwrap();
     rows.into_iter().filter(|row| row.template_id == template).collect()
 }

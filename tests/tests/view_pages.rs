@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use coupon::{UserId, limit::QUANTITY_MAX};
-use mysql_store::{connect, snapshot};
+use mysql_store::snapshot;
 use pipeline_tests::World;
 use shopper::{CouponQuery, NewTemplate, Wish};
 
@@ -48,7 +48,7 @@ async fn ten_thousand_coupons_of_one_user_are_paged_whole_while_their_view_is_lo
             break;
         }
     }
-    let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
+    let mut connection = world.mysql().await;
     let mut rows = snapshot::user_coupon_after(&mut connection, 0, ROWS).await.unwrap();
     // The list's order: the latest claim first, and those of one millisecond by their members' bytes.
     rows.sort_by_cached_key(|row| {

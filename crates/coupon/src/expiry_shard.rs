@@ -18,9 +18,17 @@ pub fn expiry_shards() -> impl Iterator<Item = u8> {
 
 /// The shard of a user's coupons: of those that are given out from now on, as each row keeps its own.
 pub fn expiry_shard(user: UserId) -> u8 {
-    // As Kafka's own: the sign bit is cut off, not negated.
-    let place = i64::from(murmur2(user.to_string().as_bytes()) & 0x7fff_ffff);
-    u8::try_from(place % EXPIRY_SHARDS).unwrap_or_default()
+    u8::try_from(place(user) % EXPIRY_SHARDS).unwrap_or_default()
+}
+
+/// The partition in which a topic of so many has a user's changes; 0 where there are none.
+pub fn partition_of(user: UserId, partitions: i32) -> i32 {
+    i32::try_from(place(user) % i64::from(partitions.max(1))).unwrap_or_default()
+}
+
+/// As Kafka's own: the sign bit is cut off, not negated.
+fn place(user: UserId) -> i64 {
+    i64::from(murmur2(user.to_string().as_bytes()) & 0x7fff_ffff)
 }
 
 /// `MurmurHash2`, 32 bits, with the seed of Kafka's clients (`org.apache.kafka.common.utils.Utils.murmur2`).

@@ -17,7 +17,7 @@ pub use claim::{
     RequestIdError,
 };
 pub use editing::{NotEditable, TemplateField};
-pub use expiry_shard::{EXPIRY_SHARDS, expiry_shard, expiry_shards};
+pub use expiry_shard::{EXPIRY_SHARDS, expiry_shard, expiry_shards, partition_of};
 pub use id::{
     ApiKeyId, AuditId, ClaimId, CouponId, Epoch, IdError, MerchantId, TemplateId, UserId,
 };

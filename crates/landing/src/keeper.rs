@@ -9,6 +9,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, Template, TemplateId};
+use metrics::counter;
 use mysql_store::{
     connect,
     stock::Stock,
@@ -18,7 +19,7 @@ use redis_gate::{Meta, Unloaded};
 use runtime::FailPoints;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::{
     gates::{Gates, REQUESTS_MAX, Request},
@@ -132,7 +133,7 @@ impl Keeper {
             let id = watched.template.id;
             let looked = if self.gates.wants(&watched.template, now) {
                 self.unwanted.remove(&id);
-                match self.keep(&watched).await {
+                match self.keep_readable(&watched).await {
                     Ok(()) => self.audit(&watched).await,
                     failed => failed,
                 }
@@ -191,6 +192,20 @@ impl Keeper {
         Ok(())
     }
 
+    /// Keeps a gate; one whose keys are not a gate's begins anew.
+    async fn keep_readable(&self, watched: &Watched) -> Result<(), RebuildError> {
+        match self.keep(watched).await {
+            Err(RebuildError::Gate(error)) if error.is_of_keys() => {
+                let id = watched.template.id;
+                error!(template.id = %id, error = %error, cause = ?error, "a gate cannot be read");
+                counter!(metric::UNREADABLE).increment(1);
+                let _alone = self.gates.alone().await;
+                self.gates.rebuild(id).await
+            }
+            kept => kept,
+        }
+    }
+
     async fn keep(&self, watched: &Watched) -> Result<(), RebuildError> {
         let _alone = self.gates.alone().await;
         let (template, stock) = (&watched.template, &watched.stock);
@@ -201,6 +216,11 @@ impl Keeper {
         // rebuild is skipped.
         let Some(meta) = meta.filter(open) else { return self.gates.rebuild(template.id).await };
         self.gates.learn(template.id, meta.epoch);
+        if let Some(user) = &meta.unreadable {
+            error!(template.id = %template.id, user.id = user, "a user's entry cannot be read");
+            counter!(metric::UNREADABLE).increment(1);
+            return self.gates.rebuild(template.id).await;
+        }
         if self.is_wrong(template.id, &meta).await? || promises_too_much(&meta, stock) {
             return self.gates.rebuild(template.id).await;
         }

@@ -28,6 +28,8 @@ pub const STUCK: &str = "coupon_in_flight_stuck";
 pub const MISSING_STOCK: &str = "coupon_gate_missing_stock";
 /// Counter by `result`: gate rebuilds.
 pub const REBUILDS: &str = "coupon_gate_rebuilds_total";
+/// Counter: gates that were begun anew because a user's entry, or a key, could not be read.
+pub const UNREADABLE: &str = "coupon_gate_unreadable_total";
 /// Histogram: a gate rebuild, from its bump to its opening.
 pub const REBUILD_SECONDS: &str = "coupon_gate_rebuild_seconds";
 
@@ -47,6 +49,8 @@ pub fn describe() {
             metrics::counter!(name, label => *word).absolute(0);
         }
     }
+    metrics::describe_counter!(UNREADABLE, "gates begun anew because something was unreadable");
+    metrics::counter!(UNREADABLE).absolute(0);
     for (name, text) in [
         (CLAIMS_UNDER_WAY, "claims that this process is working on"),
         (LANDING_QUEUE, "admissions that wait for the next landing"),

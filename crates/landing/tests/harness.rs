@@ -141,6 +141,16 @@ impl World {
         let _: i64 = redis::cmd("DEL").arg(keys).query_async(&mut redis).await.unwrap();
     }
 
+    /// Writes something into the place of a user's entry that no script would.
+    pub(crate) async fn damage_entry(&self, user: UserId) {
+        let epoch = self.meta().await.epoch;
+        let users = format!("{}gate:1:{{{TEMPLATE}:0}}:users:{epoch}", self.prefix);
+        let client = redis::Client::open(self.gate_url.as_str()).unwrap();
+        let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+        let mut write = redis::cmd("HSET");
+        write.arg(users).arg(user.0).arg("garbage").exec_async(&mut redis).await.unwrap();
+    }
+
     pub(crate) async fn rows(&self) -> Rows {
         Rows {
             landed: self.number("select count(*) from claim where state = 1").await,

@@ -70,6 +70,26 @@ async fn movements_that_the_gate_has_not_heard_of_are_applied_in_place() {
     world.assert_gate_equals_mysql().await;
 }
 
+/// Its user is told to come back; a new epoch reads the entry from MySQL.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_cannot_be_read_stops_nobody_else_and_is_read_anew_at_the_next_look() {
+    let world = World::open("unreadable entry", 10, 2).await;
+    let (_gates, mut keeper) = keeper(&world);
+    let process = Process::without_keeper(&world, "a").await;
+    process.land(&claim(USER, "a", 1)).await;
+    world.settled().await;
+    world.damage_entry(USER).await;
+    let answer = process.claim(&claim(USER, "b", 1)).await;
+    assert_eq!(answer, Answer::Unavailable(Unavailable::GateLoading));
+    process.land(&claim(UserId(71), "a", 1)).await;
+    world.settled().await;
+    look(&mut keeper, now()).await;
+    world.assert_gate_equals_mysql().await;
+    process.land(&claim(USER, "b", 1)).await;
+    world.settled().await;
+    world.assert_gate_equals_mysql().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rebuilder_that_died_after_its_bump_is_replaced_at_the_next_look() {
     let world = World::open("bumped", 10, 1).await;

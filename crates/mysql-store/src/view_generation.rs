@@ -65,6 +65,22 @@ pub async fn generations_of(
     Err(StoreError::unreadable("view_generation: other processes kept changing it"))
 }
 
+/// The generations of the views on these servers, if they are the ones that MySQL knows; it changes nothing. Where no
+/// server was ever met it is 0, which no view bears. Absent: another one was met in the place of one of these.
+///
+/// # Errors
+/// The statement fails, or the row is not one of this version.
+pub async fn known_generations(
+    connection: &mut MySqlConnection,
+    served: &[Served],
+) -> Result<Option<Vec<Generation>>, StoreError> {
+    let Some((servers, highest)) = stored(connection).await? else {
+        return Ok(Some(served.iter().map(|(slots, _)| (slots.clone(), 0)).collect()));
+    };
+    let met = servers.meet(served, highest + 1);
+    Ok((met == servers).then(|| met.generations()))
+}
+
 impl Servers {
     /// What is stored once these were met; `next` is the generation of slots that have a new server.
     fn meet(&self, served: &[Served], next: i64) -> Self {

@@ -46,4 +46,12 @@ impl GateError {
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Refused { source, .. } if source.code() == Some("OOM"))
     }
+
+    /// Whether Redis is well and the gate's keys are what is wrong: one of another type, or text that a script
+    /// cannot read. The same call fails again until a new epoch begins.
+    pub fn is_of_keys(&self) -> bool {
+        let Self::Refused { source, .. } = self else { return false };
+        let in_script = source.detail().is_some_and(|detail| detail.contains("user_script:"));
+        source.code() == Some("WRONGTYPE") || (source.code() == Some("ERR") && in_script)
+    }
 }

@@ -10,6 +10,10 @@ use crate::{Entry, Gate, GateError, Run, keys::Keys};
 /// Keys or members that one step of a walk through Redis looks at: a fraction of a millisecond, so that claims hardly wait.
 const SCAN_KEYS: usize = 1000;
 
+/// The numbers that an open gate has.
+const NUMBERS: [&str; 8] =
+    ["epoch", "users", "version", "starts", "ends", "limit", "stock", "movement"];
+
 /// What a gate knows of its template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
@@ -27,6 +31,14 @@ pub struct Meta {
     pub movement: i64,
     /// The template's version.
     pub version: i64,
+    /// The template's state, by its word.
+    pub state: String,
+    /// The claim window, from and until, in milliseconds since 1970.
+    pub window_ms: (i64, i64),
+    /// How many coupons a user may hold; 0: no limit.
+    pub limit: i64,
+    /// A user whose entry a script could not read: only a new epoch mends it.
+    pub unreadable: Option<String>,
 }
 
 /// Whether a gate can answer.
@@ -44,6 +56,9 @@ impl Meta {
         self.phase == Phase::Open && self.of_this_run
     }
 }
+
+/// A field of the users' hash as it stands there, and what it says if it can be read.
+pub type ReadEntry = (String, Option<(UserId, Entry)>);
 
 /// An admission whose landing the gate has not heard of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +87,7 @@ impl Gate {
     /// What the gate of `template` knows; absent: there is none.
     ///
     /// # Errors
-    /// No answer.
+    /// No answer, or a key of another type ([`GateError::is_of_keys`]).
     pub async fn meta(&self, template: TemplateId) -> Result<Option<Meta>, GateError> {
         let live = self.redis.live().await?;
         let result = redis::cmd("HGETALL")
@@ -270,6 +285,56 @@ impl Gate {
             .map_err(|_| GateError::Unreadable { call: "entry" })
     }
 
+    /// Some users' entries, and where to go on; 0: from the beginning, and at the end. Some may come twice.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn entries_from(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        cursor: u64,
+    ) -> Result<(u64, Vec<ReadEntry>), GateError> {
+        let live = self.redis.live().await?;
+        let result = redis::cmd("HSCAN")
+            .arg(self.keys(template).users(epoch))
+            .arg(cursor)
+            .arg("COUNT")
+            .arg(SCAN_KEYS)
+            .query_async(&mut live.connection.clone())
+            .await;
+        let (next, fields): (u64, Vec<(String, Vec<u8>)>) =
+            self.checked("entries", &live, result).await?;
+        let read = |(user, bytes): (String, Vec<u8>)| {
+            let id = user.parse().ok();
+            (user, id.zip(Entry::decode(&bytes).ok()))
+        };
+        Ok((next, fields.into_iter().map(read).collect()))
+    }
+
+    /// Which of these users have no entry.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn without_entry(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        users: &[UserId],
+    ) -> Result<Vec<UserId>, GateError> {
+        if users.is_empty() {
+            return Ok(Vec::new());
+        }
+        let live = self.redis.live().await?;
+        let mut pipe = redis::pipe();
+        for user in users {
+            pipe.cmd("HEXISTS").arg(self.keys(template).users(epoch)).arg(user.0);
+        }
+        let result = pipe.query_async(&mut live.connection.clone()).await;
+        let there: Vec<bool> = self.checked("entries", &live, result).await?;
+        Ok(users.iter().zip(there).filter(|(_, there)| !there).map(|(user, _)| *user).collect())
+    }
+
     /// Every user's entry. For the verifier: it reads the whole hash in steps.
     ///
     /// # Errors
@@ -305,15 +370,22 @@ impl Gate {
 }
 
 fn read_meta(fields: &HashMap<String, String>, run: &Run) -> Meta {
-    let number = |name: &str| fields.get(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let read = |name: &str| fields.get(name).and_then(|text| text.parse::<i64>().ok());
+    let number = |name: &str| read(name).unwrap_or(0);
     let text = |name: &str| fields.get(name).map_or("", String::as_str);
+    // One that cannot be read answers nobody, like one that is being loaded, until it is begun anew.
+    let is_readable = NUMBERS.iter().all(|name| read(name).is_some());
     Meta {
-        phase: if text("phase") == "open" { Phase::Open } else { Phase::Loading },
+        phase: if is_readable && text("phase") == "open" { Phase::Open } else { Phase::Loading },
         epoch: Epoch(number("epoch")),
         of_this_run: text("run") == run.as_str(),
         users: number("users").unsigned_abs(),
         stock: number("stock"),
         movement: number("movement"),
         version: number("version"),
+        state: text("state").to_owned(),
+        window_ms: (number("starts"), number("ends")),
+        limit: number("limit"),
+        unreadable: fields.get("unreadable").cloned(),
     }
 }

@@ -1,6 +1,7 @@
 //! The gate's scripts against a real Redis.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
+mod damage;
 mod harness;
 mod life;
 mod model;

@@ -45,11 +45,13 @@ const RECONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Finds the view generations of slots whose masters have the given run ids: raised, by compare-and-set in
 /// MySQL, where they are not the ones that the stored generations are for. A single server has all slots.
-pub type GenerationsOf =
-    Box<dyn Fn(Vec<(RangeInclusive<u16>, String)>) -> GenerationsFuture + Send + Sync>;
+pub type GenerationsOf = Box<dyn Fn(Vec<Served>) -> GenerationsFuture + Send + Sync>;
 
 /// What a [`GenerationsOf`] returns: a generation for each slot, in their order.
 pub type GenerationsFuture = Pin<Box<dyn Future<Output = Generations> + Send>>;
+
+/// Slots of one server, and its run and replication id.
+pub type Served = (RangeInclusive<u16>, String);
 
 /// See [`GenerationsFuture`].
 pub type Generations = Result<Vec<(RangeInclusive<u16>, i64)>, Box<dyn Error + Send + Sync>>;
@@ -70,6 +72,8 @@ pub(crate) struct Live {
     pub(crate) masters: Masters,
     /// The last slot of each range and the generation of its views, in their order.
     generations: Arc<[(u16, i64)]>,
+    /// The slots of each server and its run id.
+    served: Arc<[Served]>,
     /// Tells this connection from those before and after.
     serial: u64,
 }
@@ -159,6 +163,25 @@ impl Connection {
         }
     }
 
+    /// The slots of the current connection's servers with their run ids, and with their generations.
+    pub(crate) fn served(&self) -> Option<(Vec<Served>, Live)> {
+        let live = self.current()?;
+        Some((live.served.to_vec(), live))
+    }
+
+    /// Looks whether every master still evicts what it has no room for.
+    pub(crate) async fn fit(&self) -> Result<(), ViewError> {
+        let live = self.live().await?;
+        for mut master in live.masters.all() {
+            let looked = fit(&mut master).await;
+            if let Err(ViewError::Connect(source)) = &looked {
+                self.judge(&live, source);
+            }
+            looked?;
+        }
+        Ok(())
+    }
+
     /// Connects to whom the master at `place` has named in an `ASK`.
     pub(crate) async fn follow(
         &self,
@@ -174,9 +197,11 @@ impl Connection {
         let mut runs = Vec::new();
         for mut master in masters.all() {
             runs.push(run_id(&mut master).await?);
+            fit(&mut master).await?;
         }
         let served = masters.slots().map(|(slots, place)| (slots, runs[place].clone()));
-        let found = (self.generations_of)(served.collect()).await;
+        let served: Vec<_> = served.collect();
+        let found = (self.generations_of)(served.clone()).await;
         let found = found.map_err(ViewError::Generation)?;
         let generations: Arc<[_]> =
             found.into_iter().map(|(slots, generation)| (*slots.end(), generation)).collect();
@@ -186,7 +211,7 @@ impl Connection {
             view.generation = highest,
             "connected to the view's Redis"
         );
-        Ok(Live { masters, generations, serial })
+        Ok(Live { masters, generations, served: served.into(), serial })
     }
 
     fn current(&self) -> Option<Live> {
@@ -202,6 +227,18 @@ fn config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_MAX))
         .set_response_timeout(Some(RESPONSE_MAX))
+}
+
+/// A full server that does not evict takes no change any more, for as long as nobody gives it room.
+async fn fit(commands: &mut MultiplexedConnection) -> Result<(), ViewError> {
+    let memory: RedisResult<InfoDict> =
+        redis::cmd("INFO").arg("memory").query_async(commands).await;
+    let policy: Option<String> = memory.map_err(ViewError::Connect)?.get("maxmemory_policy");
+    match policy.as_deref() {
+        Some("noeviction") => Err(ViewError::NoEviction),
+        Some(_) => Ok(()),
+        None => Err(ViewError::unreadable("INFO without maxmemory_policy")),
+    }
 }
 
 /// Run and replication id: the first changes when the server restarts, the second when another one

@@ -1,6 +1,6 @@
 //! A look at the view as it lies there, for the verifier and tests: it trusts nothing.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use coupon::UserId;
 use redis::{RedisResult, aio::MultiplexedConnection};
@@ -15,11 +15,16 @@ const SCAN_COUNT: usize = 1000;
 pub struct Contents {
     /// Whether readers trust it, under the generation of this connection.
     pub trusted: bool,
-    /// The list without its sentinel: member → score.
+    /// The list without its sentinel: member → score; the highest, where a score is no whole number.
     pub list: BTreeMap<String, i64>,
+    /// How long both keys live yet, the shorter of the two; absent: one of them for ever, or it is not there.
+    pub lives: Option<Duration>,
     /// The hash without its sentinel: coupon id → entry, see [`crate::Change::entry`].
     pub coupons: BTreeMap<String, String>,
 }
+
+/// A list with its scores, a hash, and how long each lives in milliseconds; below 0: for ever.
+type Read = (BTreeMap<String, String>, BTreeMap<String, String>, i64, i64);
 
 impl Contents {
     /// The details of a listed coupon.
@@ -80,26 +85,34 @@ impl ViewStore {
         let slot = self.slot(user);
         let mut master = live.masters.at(live.masters.place_of(slot));
         let generation = live.generation(slot);
-        let (list, mut coupons): (BTreeMap<String, i64>, BTreeMap<String, String>) = redis::pipe()
+        let read: RedisResult<Read> = redis::pipe()
             .atomic()
             .cmd("ZRANGE")
-            .arg(list)
+            .arg(&list)
             .arg(0)
             .arg(-1)
             .arg("WITHSCORES")
             .cmd("HGETALL")
+            .arg(&coupons)
+            .cmd("PTTL")
+            .arg(list)
+            .cmd("PTTL")
             .arg(coupons)
             .query_async(&mut master)
-            .await
-            .map_err(|source| self.failed_for_all("read a whole view", &live, source))?;
+            .await;
+        let (list, mut coupons, lives_ms, also_ms) =
+            read.map_err(|source| self.failed("read a whole view", user, &live, source))?;
+        let score = |(member, text): (String, String)| (member, text.parse().unwrap_or(i64::MAX));
+        let list: BTreeMap<String, i64> = list.into_iter().map(score).collect();
         let (sentinels, list): (BTreeMap<_, _>, _) =
             list.into_iter().partition(|(_, score)| *score < 0);
         let token = coupons.remove("~token").unwrap_or_default();
         let state = coupons.remove("~state").unwrap_or_default();
         coupons.remove("~since");
         let trusted = state == "complete"
-            && token.starts_with(&format!("{generation}:"))
+            && token.starts_with(&format!("{generation}:{user}:"))
             && sentinels.into_keys().eq([format!("~{token}")]);
-        Ok(Contents { trusted, list, coupons })
+        let lives = u64::try_from(lives_ms.min(also_ms)).ok().map(Duration::from_millis);
+        Ok(Contents { trusted, list, lives, coupons })
     }
 }

@@ -34,12 +34,12 @@ mod scripts;
 mod send;
 mod store;
 
-pub use connection::{Generations, GenerationsFuture, GenerationsOf};
+pub use connection::{Generations, GenerationsFuture, GenerationsOf, Served};
 pub use entry::{Change, ViewCoupon};
 pub use error::ViewError;
 pub use inspect::Contents;
 pub use many::UserChanges;
 pub use page::{Cursor, CursorError, Page, PageAnswer, PageRequest};
-pub use reader::{MyCoupons, MyCouponsError, Origin, ViewReader};
+pub use reader::{DROP_REASONS, DROPPED_VIEWS, MyCoupons, MyCouponsError, Origin, ViewReader};
 pub use rebuild::{Begun, Nonce, REBUILD_WINDOW};
 pub use store::{Applied, CHANGES_PER_CALL, ViewStore};

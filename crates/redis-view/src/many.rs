@@ -18,8 +18,8 @@ impl ViewStore {
     /// generation is another one. So is one whose slot is on its way to another server.
     ///
     /// # Errors
-    /// See [`ViewError`]; others' changes may be applied. After any but a wrong type the same call may be
-    /// repeated, and after one once that user's view is dropped.
+    /// See [`ViewError`]; others' changes may be applied. The same call may be repeated, after
+    /// [`ViewError::damage`] once that user's view is dropped.
     pub async fn apply_all(
         &self,
         users: &[UserChanges<'_>],
@@ -92,7 +92,7 @@ impl ViewStore {
             return Ok(0);
         }
         let live = self.live().await?;
-        let answers = self.send::<Vec<Option<i64>>>(operation, &live, &calls, None).await?;
+        let answers = self.send::<Vec<Option<String>>>(operation, &live, &calls, None).await?;
         let mut repaired = 0;
         for ((listed, ForUser { user, .. }), answer) in wanted.into_iter().zip(&calls).zip(answers)
         {
@@ -101,7 +101,8 @@ impl ViewStore {
             }
             let scores = answer.map_err(|source| self.failed(operation, *user, &live, source))?;
             for (change, score) in listed.into_iter().zip(scores) {
-                if score != Some(change.coupon.score()) {
+                // As text: a score that was damaged need not be a whole number.
+                if score != Some(change.coupon.score().to_string()) {
                     repaired += self.write_again(*user, change).await?;
                 }
             }

@@ -80,14 +80,11 @@ impl ViewStore {
         ];
         let answer: Vec<String> = call.run(&self.inner.scripts.page).await?;
         match answer.split_first() {
-            Some((code, rest)) if code == "1" => Ok(PageAnswer::Page(read_page(rest)?)),
+            Some((code, rest)) if code == "1" => read_page(rest)
+                .map(PageAnswer::Page)
+                .map_err(|error| ViewError::Damaged { user, what: error.to_string() }),
             Some((code, _)) if code == "0" => Ok(PageAnswer::Cold),
             Some((code, _)) if code == "2" => Ok(PageAnswer::Unknown),
-            Some((code, _)) if code == "3" => {
-                // A member without details cannot heal by itself: only a rebuild mends it.
-                self.drop_view(user).await?;
-                Ok(PageAnswer::Cold)
-            }
             _ => Err(ViewError::unreadable(format!("view_page answered {answer:?}"))),
         }
     }

@@ -11,9 +11,10 @@ use std::{
 };
 
 use coupon::UserId;
+use metrics::counter;
 use thiserror::Error;
 use tokio::sync::{Mutex, Semaphore};
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use crate::{Begun, Change, Page, PageAnswer, PageRequest, ViewError, ViewStore};
 
@@ -23,6 +24,12 @@ const READS_MAX: usize = 8;
 
 /// How long a reader waits for its turn; then the caller sheds the request.
 const TURN_MAX: Duration = Duration::from_secs(2);
+
+/// Counter by `reason`, one of [`DROP_REASONS`]: views that a reader could not read and has dropped.
+pub const DROPPED_VIEWS: &str = "coupon_dropped_views_total";
+
+/// The values of `reason`.
+pub const DROP_REASONS: [&str; 2] = ["unreadable", "wrong_type"];
 
 /// Answers "my coupons".
 pub struct ViewReader {
@@ -178,12 +185,13 @@ impl ViewReader {
     }
 
     async fn note(&self, user: UserId, error: &ViewError) {
-        if !error.is_wrong_type() {
+        let Some((_, reason)) = error.damage() else {
             // An outage says so once for each connection, not once for each reader.
             debug!(user.id = %user, error = %error, "view not read: MySQL answers");
             return;
-        }
-        warn!(user.id = %user, "a key of the user's view is of the wrong type: view dropped");
+        };
+        error!(user.id = %user, error = %error, "the user's view cannot be read: view dropped");
+        counter!(DROPPED_VIEWS, "reason" => reason).increment(1);
         if let Err(error) = self.store.drop_view(user).await {
             warn!(user.id = %user, error = %error, "view not dropped");
         }

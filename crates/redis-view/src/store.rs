@@ -1,13 +1,13 @@
 //! The view's commands: one typed call for each script.
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use coupon::UserId;
 use redis::{Cmd, FromRedisValue, Script};
 use redis_address::slot_of;
 
 use crate::{
-    Change, GenerationsOf, ViewError,
+    Change, GenerationsOf, Served, ViewError,
     connection::{Connection, Live},
     keys,
     scripts::Scripts,
@@ -54,7 +54,7 @@ impl ViewStore {
     /// `generations_of` finds the view generations of the servers that were met, see [`GenerationsOf`].
     ///
     /// # Errors
-    /// The URL is not one, the server cannot be reached, or the generation cannot be found.
+    /// The URL is not one, the server cannot be reached or does not evict, or the generation cannot be found.
     pub async fn connect(
         url: &str,
         prefix: impl Into<String>,
@@ -64,6 +64,33 @@ impl ViewStore {
         connection.live().await?;
         let inner = Inner { prefix: prefix.into(), connection, scripts: Scripts::new() };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The slots of the servers of the current connection with their run ids, as a [`GenerationsOf`] takes them;
+    /// absent: there is no connection.
+    pub fn served(&self) -> Option<Vec<Served>> {
+        self.inner.connection.served().map(|(served, _)| served)
+    }
+
+    /// Hears which generations these servers' views are of by now. If one is later than the connection's, the
+    /// connection is given up, and the next call finds them out for itself. Answers whether that was so.
+    pub fn learn(&self, generations: &[(RangeInclusive<u16>, i64)]) -> bool {
+        let Some((_, live)) = self.inner.connection.served() else { return false };
+        let is_later = generations
+            .iter()
+            .any(|(slots, generation)| *generation > live.generation(*slots.end()));
+        if is_later {
+            self.inner.connection.give_up(&live, "the views are of a later generation");
+        }
+        is_later
+    }
+
+    /// Looks whether the servers still are what a view needs: masters that evict what they have no room for.
+    ///
+    /// # Errors
+    /// See [`ViewError`]; [`ViewError::NoEviction`] says how to mend it.
+    pub async fn check_fit(&self) -> Result<(), ViewError> {
+        self.inner.connection.fit().await
     }
 
     /// [`ViewStore::apply_all`] for one user.
@@ -150,10 +177,10 @@ impl ViewStore {
         live: &Live,
         source: redis::RedisError,
     ) -> ViewError {
-        if source.code() == Some("WRONGTYPE") {
-            return ViewError::WrongType { user };
+        match ViewError::of_keys(user, &source) {
+            Some(damaged) => damaged,
+            None => self.failed_for_all(operation, live, source),
         }
-        self.failed_for_all(operation, live, source)
     }
 
     /// A failure that is nobody's in particular.

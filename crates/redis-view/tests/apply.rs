@@ -36,7 +36,11 @@ async fn replayed_duplicated_and_shuffled_changes_leave_the_keys_byte_equal() {
     view.store.apply(USER, &changes).await.unwrap();
     let keys = [view.list(), view.coupons()];
     let before = [view.dump(&keys[0]).await, view.dump(&keys[1]).await];
-    let contents = view.store.contents(USER).await.unwrap();
+    let whole = async || {
+        let contents = view.store.contents(USER).await.unwrap();
+        (contents.trusted, contents.list, contents.coupons)
+    };
+    let contents = whole().await;
 
     fastrand::seed(42);
     for _ in 0..20 {
@@ -53,7 +57,7 @@ async fn replayed_duplicated_and_shuffled_changes_leave_the_keys_byte_equal() {
         view.rebuild(&[]).await;
         fastrand::shuffle(&mut changes);
         view.store.apply(USER, &changes).await.unwrap();
-        assert_eq!(view.store.contents(USER).await.unwrap(), contents);
+        assert_eq!(whole().await, contents);
     }
 }
 
@@ -155,12 +159,57 @@ async fn a_key_of_the_wrong_type_is_named_and_dropping_the_view_mends_it() {
         view.send(&["SET", &damaged, "x"]).await;
         let error = view.store.apply(USER, &[unused(2)]).await.unwrap_err();
         assert!(matches!(error, ViewError::WrongType { user } if user == USER), "{error}");
-        assert!(
-            view.store.page(USER, &crate::harness::first(1)).await.unwrap_err().is_wrong_type()
-        );
+        let error = view.store.page(USER, &first(1)).await.unwrap_err();
+        assert_eq!(error.damage(), Some((USER, "wrong_type")));
         view.store.drop_view(USER).await.unwrap();
         assert_eq!(view.store.apply(USER, &[unused(2)]).await.unwrap(), [Applied::Cold]);
     }
+}
+
+/// Whoever is told drops the view; nobody tries for ever what can only fail again.
+#[tokio::test]
+async fn text_that_cannot_be_read_is_named_and_dropping_the_view_mends_it() {
+    let view = TestView::new("unreadable").await;
+    let long = format!("{}|0|1|1|1|1|0|1", "9".repeat(20));
+    for (field, text) in
+        [("1", "garbage"), ("1", ""), ("1", &long), ("~token", "garbage"), ("~state", "x")]
+    {
+        view.store.drop_view(USER).await.unwrap();
+        view.rebuild(&[unused(1)]).await;
+        view.send(&["HSET", &view.coupons(), field, text]).await;
+        let error = view.store.apply(USER, &[used(1)]).await.unwrap_err();
+        assert_eq!(error.damage(), Some((USER, "unreadable")), "{field} {text:?}: {error}");
+        view.store.drop_view(USER).await.unwrap();
+        assert_eq!(view.store.apply(USER, &[used(1)]).await.unwrap(), [Applied::Cold]);
+    }
+}
+
+/// One user's damage is no reason to keep others' changes.
+#[tokio::test]
+async fn a_score_that_is_no_whole_number_is_written_again() {
+    let view = TestView::new("broken score").await;
+    view.rebuild(&[unused(1)]).await;
+    for score in ["1.5", "inf"] {
+        view.send(&["ZADD", &view.list(), score, "1_1"]).await;
+        assert_eq!(view.store.read_back(USER, &[unused(1)]).await.unwrap(), 1);
+        assert_eq!(view.shown().await, [1]);
+    }
+}
+
+/// By a backup that was restored under other names, for one.
+#[tokio::test]
+async fn keys_that_were_copied_from_another_user_are_cold() {
+    let view = TestView::new("copied").await;
+    let thief = coupon::UserId(8);
+    view.rebuild(&[unused(1)]).await;
+    for (from, to) in [view.list(), view.coupons()].iter().zip(view.keys_of(thief)) {
+        view.send(&["COPY", from, &to]).await;
+    }
+    assert_eq!(view.store.page(thief, &first(10)).await.unwrap(), PageAnswer::Cold);
+    assert!(!view.store.contents(thief).await.unwrap().trusted);
+    assert_eq!(view.store.apply(thief, &[unused(2)]).await.unwrap(), [Applied::Cold]);
+    assert_eq!(view.store.users().await.unwrap(), [USER]);
+    assert_eq!(view.shown().await, [1]);
 }
 
 #[tokio::test]

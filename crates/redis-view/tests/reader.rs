@@ -10,7 +10,9 @@ use std::{
 
 use coupon::{CouponId, UserId};
 use devstack::{OwnView, TestServers};
-use redis_view::{CHANGES_PER_CALL, MyCouponsError, Origin, PageRequest, ViewReader};
+use redis_view::{
+    Begun, CHANGES_PER_CALL, MyCouponsError, Origin, PageRequest, ViewError, ViewReader,
+};
 
 use crate::harness::{TestView, USER, first, unused, used};
 
@@ -160,6 +162,85 @@ async fn a_key_of_the_wrong_type_is_dropped_and_the_view_comes_back() {
     let rows = async || Ok::<_, Infallible>(vec![unused(1)]);
     view.send(&["SET", &view.list(), "x"]).await;
     let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+    assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Rebuild, 1));
+}
+
+/// Also where nobody but the reader can see it: no change comes that would meet it.
+#[tokio::test]
+async fn a_view_that_cannot_be_read_is_dropped_and_comes_back() {
+    let view = TestView::new("reader unreadable").await;
+    let reader = ViewReader::new(view.store.clone());
+    let rows = async || Ok::<_, Infallible>(vec![unused(1), unused(2)]);
+    let (list, coupons) = (view.list(), view.coupons());
+    let damages: [&[&str]; 9] = [
+        &["HSET", &coupons, "2", "garbage"],
+        &["HSET", &coupons, "2", "2|1"],
+        &["HSET", &coupons, "2", "1|0|1|1|x|1|0|4000000000000"],
+        &["HDEL", &coupons, "2"],
+        &["HSET", &coupons, "~token", "garbage"],
+        &["HSET", &coupons, "~state", "x"],
+        &["ZADD", &list, "5", "garbage"],
+        &["ZADD", &list, "5", "1_3"],
+        &["ZADD", &list, "1.5", "1_2"],
+    ];
+    for damage in damages {
+        view.rebuild(&[unused(1), unused(2)]).await;
+        view.send(damage).await;
+        // Of two coupons one: the cursor is read too.
+        let answer = reader.my_coupons(USER, &first(1), rows).await.unwrap();
+        assert_eq!(answer.page.coupons, [unused(2).coupon], "{damage:?}");
+        assert_eq!(answer.origin, Origin::Rebuild, "{damage:?}");
+        assert_eq!(view.shown().await, [2, 1], "{damage:?}");
+        view.store.drop_view(USER).await.unwrap();
+    }
+}
+
+/// Full, it takes no change; what it was told before then must not be shown for ever.
+#[tokio::test]
+async fn a_full_server_that_does_not_evict_is_not_trusted() {
+    let server = OwnView::start("full-view", &["--maxmemory", "3mb"]).await.unwrap();
+    let view = TestView::on(server.url(), String::new()).await;
+    view.rebuild(&[unused(1)]).await;
+    view.send(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    // What is refused leaves room for less: the last bytes go by small values.
+    for bytes in [20_000, 1_000, 10] {
+        let mut number = 0;
+        loop {
+            let mut write = redis::cmd("SET");
+            write.arg(format!("junk:{bytes}:{number}")).arg("x".repeat(bytes));
+            if write.exec_async(&mut view.redis.clone()).await.is_err() {
+                break;
+            }
+            number += 1;
+        }
+    }
+    view.store.apply(USER, &[used(1)]).await.unwrap_err();
+    let reader = ViewReader::new(view.store.clone());
+    let rows = async || Ok::<_, Infallible>(vec![used(1), unused(2)]);
+    let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+    assert_eq!((answer.origin, answer.page.coupons), (Origin::Truth, vec![unused(2).coupon]));
+    assert!(matches!(view.store.check_fit().await, Err(ViewError::NoEviction)));
+
+    // With room again it is told what it lacks, before it is asked.
+    view.send(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    view.store.check_fit().await.unwrap();
+    view.store.apply(USER, &[used(1)]).await.unwrap();
+    let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+    assert!(!answer.page.coupons.contains(&unused(1).coupon), "{answer:?}");
+}
+
+/// Its maker may have died, so no time comes at which it is old enough.
+#[tokio::test]
+async fn a_rebuild_whose_beginning_cannot_be_read_does_not_keep_the_next_one_off() {
+    let view = TestView::new("unreadable nonce").await;
+    let reader = ViewReader::new(view.store.clone());
+    let rows = async || Ok::<_, Infallible>(vec![unused(1)]);
+    assert!(matches!(
+        view.store.begin(USER, crate::harness::now()).await.unwrap(),
+        Begun::Begun(_)
+    ));
+    view.send(&["HSET", &view.coupons(), "~since", "x"]).await;
+    let answer = reader.my_coupons(USER, &first(1), rows).await.unwrap();
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Rebuild, 1));
 }
 

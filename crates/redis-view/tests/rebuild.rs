@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use chrono::TimeDelta;
 use redis_view::{Applied, Begun, Nonce, PageAnswer};
 
-use crate::harness::{TestView, USER, now, unused, used};
+use crate::harness::{TestView, USER, first, now, unused, used};
 
 async fn begin(view: &TestView) -> Nonce {
     match view.store.begin(USER, now()).await.unwrap() {
@@ -140,10 +140,13 @@ async fn a_lost_connection_is_made_anew_and_asks_for_the_generation_again() {
 }
 
 #[tokio::test]
-async fn a_member_without_details_makes_the_view_cold_once_and_for_all() {
+async fn a_member_without_details_costs_the_view() {
     let view = TestView::new("no details").await;
     view.rebuild(&[unused(1)]).await;
     view.send(&["ZADD", &view.list(), "5", "1_5"]).await;
+    let error = view.store.page(USER, &first(10)).await.unwrap_err();
+    assert_eq!(error.damage(), Some((USER, "unreadable")));
+    view.store.drop_view(USER).await.unwrap();
     assert_eq!(view.ask().await, PageAnswer::Cold);
     view.rebuild(&[unused(1)]).await;
     assert_eq!(view.shown().await, [1]);

@@ -19,9 +19,16 @@ use crate::{client, lost_brokers::LostBrokers};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Assignment {
     partitions: Vec<(String, i32)>,
+    is_lost: bool,
 }
 
 impl Assignment {
+    /// Whether the last ones were taken away and no assignment has come since: no broker may have answered for
+    /// longer than a session, and then nobody else has them either.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     /// Its partitions of one topic, ascending.
     pub fn of(&self, topic: &str) -> Vec<i32> {
         let own = self.partitions.iter().filter(|(name, _)| name == topic);
@@ -65,7 +72,7 @@ impl Member {
     pub(crate) fn retire(&self) -> Self {
         self.assignments.send_modify(|assignment| {
             self.retired.store(true, Ordering::Release);
-            *assignment = Assignment::default();
+            *assignment = Assignment { partitions: Vec::new(), is_lost: true };
         });
         self.standing.send_modify(|standing| {
             standing.lost_since = None;
@@ -107,7 +114,7 @@ impl ConsumerContext for Member {
         let counts = self.assignments.send_if_modified(|assignment| {
             let counts = !self.is_retired();
             if counts {
-                *assignment = Assignment { partitions };
+                *assignment = Assignment { partitions, is_lost: owned == 0 && !is_new };
             }
             counts
         });

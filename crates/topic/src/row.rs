@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A row of `user_coupon`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UserCouponRow {
     /// Coupon id.
     pub id: i64,

@@ -7,6 +7,7 @@ use mysql_store::{connect, user_coupon::UserCoupon, verify};
 use crate::{
     Outcome, Sources, VerifyError,
     outcome::{Findings, count},
+    rows,
 };
 
 /// How long a due coupon may stay unflipped on a platform that is at rest: a worker flips 30,000 a
@@ -29,6 +30,7 @@ pub(crate) async fn is_lawful(
         let change = "which is not what its claim or the last change to follow says";
         findings.add(format!("coupon {id} at version {version} ends {valid_until}, {change}"));
     }
+    rows::fit_themselves(sources, &mut connection, &mut findings).await?;
     let counts = verify::count_coupons(&mut connection, None, now).await?;
     let expired = usize::try_from(counts.expired).unwrap_or_default();
     Ok(findings.over(format!(

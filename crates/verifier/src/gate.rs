@@ -1,14 +1,15 @@
 //! I6 and I7: the gate holds what MySQL holds. A gate that is absent, behind or of an earlier run of
-//! Redis answers nobody, so it cannot be wrong; it is only counted.
+//! Redis answers nobody, so it cannot be wrong; but one whose template can be claimed must be there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use coupon::{ClaimId, UserId};
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, TemplateState, UserId};
 use mysql_store::{
     connect, stock,
-    verify::{self, Balance},
+    verify::{self, Balance, ClaimKey, Terms},
 };
-use redis_gate::{Entry, Meta, RequestState};
+use redis_gate::{Entry, Meta, ReadEntry, RequestState};
 
 use crate::{
     Outcome, Sources, VerifyError,
@@ -28,77 +29,202 @@ pub(crate) async fn stock_agrees(sources: &Sources) -> Result<Outcome, VerifyErr
     Ok(findings.over(gates.counted()))
 }
 
-/// I7: every user's numbers in the gate are those in MySQL, and nothing is in flight.
-pub(crate) async fn entries_agree(sources: &Sources) -> Result<Outcome, VerifyError> {
+/// I7: every gate that claims need is there and knows its template; every user's numbers and requests in it are
+/// those in MySQL, and nothing is in flight.
+pub(crate) async fn entries_agree(
+    sources: &Sources,
+    now: DateTime<Utc>,
+) -> Result<Outcome, VerifyError> {
     let mut findings =
         Findings::of("I7", "gate entries = MySQL's taken numbers, nothing in flight");
     let gates = open_gates(sources, &mut findings).await?;
+    let terms = terms(sources).await?;
+    if let Some(lost) = not_loaded(sources, now).await? {
+        findings.add(lost);
+    }
     let mut users = 0;
     for (balance, meta) in &gates.open {
-        users += check_gate(sources, balance, meta, &mut findings).await?;
+        if let Some(terms) = terms.iter().find(|terms| terms.template.id == balance.template) {
+            compare_terms(terms, meta, &mut findings);
+        }
+        users += Gate { sources, balance, meta }.check(&mut findings).await?;
     }
     Ok(findings.over(format!("{}, {}", gates.counted(), count(users, "user"))))
 }
 
-/// Checks one gate and answers how many users it knows.
-async fn check_gate(
+/// A gate that somebody may ask for now and that is not there, if there is one.
+pub(crate) async fn not_loaded(
     sources: &Sources,
-    balance: &Balance,
-    meta: &Meta,
-    findings: &mut Findings,
-) -> Result<usize, VerifyError> {
-    let template = balance.template;
-    let in_flight = sources.gate.in_flight_count(template, meta.epoch).await?;
-    findings
-        .expect(in_flight == 0, || format!("template {template}: {in_flight} claims in flight"));
-    let entries = sources.gate.entries(template, meta.epoch).await?;
-    findings.expect(entries.len() as u64 == meta.users, || {
-        let (there, known) = (entries.len(), meta.users);
-        format!("template {template}: {there} entries, the gate counts {known}")
-    });
-    if balance.limit > 0 {
-        compare_numbers(sources, balance, &entries, findings).await?;
-    }
-    let mut connection = connect::acquire(&sources.pool).await?;
-    let landed = verify::landed_claims(&mut connection, template).await?;
-    let landed: HashSet<ClaimId> = landed.into_iter().map(|claim| claim.id).collect();
-    for (user, entry) in &entries {
-        for request in &entry.requests {
-            let right = request.state == RequestState::Landed && landed.contains(&request.id);
-            findings.expect(right, || {
-                let (state, id) = (request.state, request.id);
-                let truth = if landed.contains(&id) { "landed" } else { "not landed" };
-                format!("user {user}: claim {id} is {state:?} in the gate and {truth} in MySQL")
-            });
+    now: DateTime<Utc>,
+) -> Result<Option<String>, VerifyError> {
+    for Terms { template, .. } in terms(sources).await? {
+        let (id, window) = (template.id, template.window);
+        let wanted = matches!(template.state, TemplateState::Published | TemplateState::Paused);
+        if wanted && window.starts_at <= now && now < window.ends_at {
+            let meta = sources.gate.meta(id).await?;
+            if !meta.is_some_and(|meta| meta.is_open()) {
+                return Ok(Some(format!(
+                    "template {id} can be claimed, and nobody loads its gate"
+                )));
+            }
         }
     }
-    Ok(entries.len())
+    Ok(None)
 }
 
-async fn compare_numbers(
-    sources: &Sources,
-    balance: &Balance,
-    entries: &HashMap<UserId, Entry>,
-    findings: &mut Findings,
-) -> Result<(), VerifyError> {
+async fn terms(sources: &Sources) -> Result<Vec<Terms>, VerifyError> {
     let mut connection = connect::acquire(&sources.pool).await?;
-    let mut truth: HashMap<UserId, Vec<u8>> = HashMap::new();
-    let mut after = UserId(-1);
-    loop {
-        let chunk = stock::taken_numbers_after(&mut connection, balance.template, after).await?;
-        let Some((last, _)) = chunk.last() else { break };
-        after = *last;
-        truth.extend(chunk);
+    Ok(verify::terms(&mut connection).await?)
+}
+
+/// What the gate knows of its template.
+fn compare_terms(terms: &Terms, meta: &Meta, findings: &mut Findings) {
+    let template = &terms.template;
+    let window = template.window;
+    let truth = (
+        template.version,
+        template.state.word(),
+        i64::from(template.per_user_limit),
+        (window.starts_at.timestamp_millis(), window.ends_at.timestamp_millis()),
+    );
+    let gate = (meta.version, meta.state.as_str(), meta.limit, meta.window_ms);
+    findings.expect(gate == truth, || {
+        let id = template.id;
+        format!("template {id}: version, state, limit and window are {gate:?} in the gate, {truth:?} in MySQL")
+    });
+    if let Some(user) = &meta.unreadable {
+        findings.add(format!("template {}: a script could not read user {user}", template.id));
     }
-    let users: HashSet<&UserId> = truth.keys().chain(entries.keys()).collect();
-    for user in users {
-        let theirs = truth.get(user).map_or(&[][..], Vec::as_slice);
-        let gates = entries.get(user).map_or(&[][..], |entry| entry.taken.as_slice());
-        findings.expect(theirs == gates, || {
-            format!("user {user} holds numbers {theirs:?} in MySQL, {gates:?} in the gate")
+}
+
+/// One open gate.
+struct Gate<'a> {
+    sources: &'a Sources,
+    balance: &'a Balance,
+    meta: &'a Meta,
+}
+
+impl Gate<'_> {
+    /// Checks it step by step, holding no more than a step's users; answers how many it knows.
+    async fn check(&self, findings: &mut Findings) -> Result<usize, VerifyError> {
+        let (template, epoch, gate) = (self.balance.template, self.meta.epoch, &self.sources.gate);
+        let in_flight = gate.in_flight_count(template, epoch).await?;
+        findings.expect(in_flight == 0, || {
+            format!("template {template}: {in_flight} claims in flight")
+        });
+        let there = gate.user_count(template, epoch).await?;
+        findings.expect(there == self.meta.users, || {
+            let known = self.meta.users;
+            format!("template {template}: {there} entries, the gate counts {known}")
+        });
+        let (mut cursor, mut seen) = (0, 0);
+        loop {
+            let (next, entries) = gate.entries_from(template, epoch, cursor).await?;
+            seen += entries.len();
+            self.sources
+                .progress
+                .say(|| format!("I7: template {template}, {seen} of {there} users"));
+            self.compare(entries, findings).await?;
+            cursor = next;
+            if next == 0 {
+                break;
+            }
+        }
+        if self.balance.limit > 0 {
+            self.look_for_missing(findings).await?;
+        }
+        Ok(usize::try_from(there).unwrap_or(usize::MAX))
+    }
+
+    /// What some entries say with what MySQL says of their users and claims.
+    async fn compare(
+        &self,
+        entries: Vec<ReadEntry>,
+        findings: &mut Findings,
+    ) -> Result<(), VerifyError> {
+        let template = self.balance.template;
+        let mut read: Vec<(UserId, Entry)> = Vec::new();
+        for (field, entry) in entries {
+            match entry {
+                Some(entry) => read.push(entry),
+                None => findings.add(format!(
+                    "template {template}: the entry of user {field:?} cannot be read"
+                )),
+            }
+        }
+        let mut connection = connect::acquire(&self.sources.pool).await?;
+        let requests = read.iter().flat_map(|(_, entry)| &entry.requests);
+        let ids: Vec<ClaimId> = requests.map(|request| request.id).collect();
+        let claims = verify::claims_by_id(&mut connection, template, &ids).await?;
+        for (user, entry) in &read {
+            compare_requests(*user, entry, &claims, findings);
+        }
+        if self.balance.limit > 0 {
+            let users: Vec<UserId> = read.iter().map(|(user, _)| *user).collect();
+            let numbers = verify::numbers_of_users(&mut connection, template, &users).await?;
+            for (user, entry) in &read {
+                let truth = numbers.get(user).map_or(&[][..], Vec::as_slice);
+                let taken: Vec<i64> = entry.taken.iter().copied().map(i64::from).collect();
+                findings.expect(truth == taken, || {
+                    format!("user {user} holds numbers {truth:?} in MySQL, {taken:?} in the gate")
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Users who hold coupons and have no entry.
+    async fn look_for_missing(&self, findings: &mut Findings) -> Result<(), VerifyError> {
+        let (template, epoch) = (self.balance.template, self.meta.epoch);
+        let mut connection = connect::acquire(&self.sources.pool).await?;
+        let mut after = UserId(-1);
+        loop {
+            let chunk = stock::taken_numbers_after(&mut connection, template, after).await?;
+            let Some((last, _)) = chunk.last() else { return Ok(()) };
+            after = *last;
+            let users: Vec<UserId> = chunk.iter().map(|(user, _)| *user).collect();
+            for user in self.sources.gate.without_entry(template, epoch, &users).await? {
+                let numbers = chunk.iter().find(|(other, _)| *other == user);
+                let numbers = numbers.map_or(&[][..], |(_, numbers)| numbers.as_slice());
+                findings
+                    .add(format!("user {user} holds numbers {numbers:?} in MySQL, [] in the gate"));
+            }
+        }
+    }
+}
+
+/// Each request that the gate remembers has landed, as it is remembered and by this user.
+fn compare_requests(
+    user: UserId,
+    entry: &Entry,
+    claims: &HashMap<ClaimId, ClaimKey>,
+    findings: &mut Findings,
+) {
+    for request in &entry.requests {
+        let id = request.id;
+        let Some(claim) = claims.get(&id) else {
+            let state = request.state;
+            findings.add(format!(
+                "user {user}: claim {id} is {state:?} in the gate and not landed in MySQL"
+            ));
+            continue;
+        };
+        findings.expect(request.state == RequestState::Landed, || {
+            format!(
+                "user {user}: claim {id} is {:?} in the gate and landed in MySQL",
+                request.state
+            )
+        });
+        findings.expect(claim.user == user, || {
+            format!("the gate has claim {id} of user {} under user {user}", claim.user)
+        });
+        let same = request.key == claim.request_id.digest()
+            && request.payload_hash == claim.payload_hash
+            && u32::from(request.quantity) == claim.quantity;
+        findings.expect(same, || {
+            format!("user {user}: key, payload or quantity of claim {id} differ in the gate")
         });
     }
-    Ok(())
 }
 
 /// The gates that answer claims, each with its template's account.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! I1  stock       no oversell at any moment           (a [`Sampler`] beside the load)
-//! I2  stock       total - stock = landed claims = coupons
+//! I2  stock       total - stock = landed claims = coupons; what a claim made is as it was claimed (rows)
 //! I3  limit       nobody holds more than the limit
 //! I4  answers     every 201 is in MySQL, and nothing is there that nobody asked for   (needs a history)
 //! I5  answers     a definite refusal left no row; replays have equal bytes            (needs a history)
@@ -11,7 +11,7 @@
 //! I7  gate        gate entries = MySQL's taken numbers, nothing in flight
 //! I8  view        views = unused rows: members, scores, details
 //! I9  expiry      each coupon expires once, never early, none missed
-//! I10 changes     the topic holds every committed change, in order
+//! I10 changes     the topic holds every committed change, in order, and nothing else (topics)
 //! I11 view        no view lists a coupon that has ended
 //! I12 lag         nothing is left to consume
 //! ```
@@ -26,10 +26,13 @@ mod history;
 mod lag;
 mod limit;
 mod outcome;
+mod progress;
+mod rows;
 mod sampler;
 mod settled;
 mod sources;
 mod stock;
+mod topics;
 mod view;
 
 use chrono::{DateTime, Utc};
@@ -37,6 +40,7 @@ use chrono::{DateTime, Utc};
 pub use error::VerifyError;
 pub use history::{History, Record};
 pub use outcome::{Outcome, Report, Verdict};
+pub use progress::Progress;
 pub use sampler::Sampler;
 pub use settled::settled;
 pub use sources::{Settings, Sources};
@@ -51,7 +55,7 @@ pub async fn verify(
     history: Option<&History>,
     now: DateTime<Utc>,
 ) -> Result<Report, VerifyError> {
-    let views = view::Views::read(sources).await?;
+    let (views, revenants) = view::agree(sources, now).await?;
     Ok(Report {
         outcomes: vec![
             stock::is_conserved(sources).await?,
@@ -59,11 +63,11 @@ pub async fn verify(
             answers::are_true(sources, history).await?,
             answers::refusals_left_nothing(sources, history).await?,
             gate::stock_agrees(sources).await?,
-            gate::entries_agree(sources).await?,
-            view::agrees(&views),
+            gate::entries_agree(sources, now).await?,
+            views,
             expiry::is_lawful(sources, now).await?,
             changes::are_published(sources).await?,
-            view::has_no_revenant(&views),
+            revenants,
             lag::is_zero(sources).await?,
         ],
     })

@@ -26,8 +26,10 @@ pub enum Verdict {
     },
     /// It does not.
     Violated {
-        /// The offenders, a sentence each.
+        /// Some offenders, a sentence each.
         examples: Vec<String>,
+        /// How many there are beside them.
+        more: usize,
     },
     /// It was not looked at.
     Skipped {
@@ -55,21 +57,29 @@ impl Report {
     }
 }
 
+/// Offenders that are kept; the rest is counted, so that a platform where nothing agrees does not fill the memory.
+const KEPT: usize = 1_000;
+
 /// Collects offenders of one invariant.
 pub(crate) struct Findings {
     invariant: &'static str,
     statement: &'static str,
     examples: Vec<String>,
+    more: usize,
 }
 
 impl Findings {
     pub(crate) fn of(invariant: &'static str, statement: &'static str) -> Self {
-        Self { invariant, statement, examples: Vec::new() }
+        Self { invariant, statement, examples: Vec::new(), more: 0 }
     }
 
     /// An offender, as a sentence.
     pub(crate) fn add(&mut self, offender: String) {
-        self.examples.push(offender);
+        if self.examples.len() < KEPT {
+            self.examples.push(offender);
+        } else {
+            self.more += 1;
+        }
     }
 
     /// An offender unless `right`.
@@ -79,14 +89,24 @@ impl Findings {
         }
     }
 
+    /// The first offender, if there is one.
+    pub(crate) fn first(&self) -> Option<String> {
+        self.examples.first().cloned()
+    }
+
     /// The outcome, having looked at `over`.
     pub(crate) fn over(self, over: String) -> Outcome {
         let verdict = if self.examples.is_empty() {
             Verdict::Holds { over }
         } else {
-            Verdict::Violated { examples: self.examples }
+            Verdict::Violated { examples: self.examples, more: self.more }
         };
         Outcome { invariant: self.invariant, statement: self.statement, verdict }
+    }
+
+    /// The outcome where the rest cannot be looked at: what was found all the same counts.
+    pub(crate) fn skipped_unless_broken(self, why: &str) -> Outcome {
+        if self.examples.is_empty() { self.skipped(why) } else { self.over(String::new()) }
     }
 
     /// The outcome, having looked at nothing.
@@ -115,10 +135,10 @@ impl fmt::Display for Outcome {
         match verdict {
             Verdict::Holds { over } => write!(f, "{invariant:<3} holds    {statement} ({over})"),
             Verdict::Skipped { why } => write!(f, "{invariant:<3} skipped  {statement}: {why}"),
-            Verdict::Violated { examples } => {
+            Verdict::Violated { examples, more } => {
                 let quoted = examples.iter().take(QUOTED).cloned().collect::<Vec<_>>().join("; ");
                 write!(f, "{invariant:<3} BROKEN   {statement}: {quoted}")?;
-                match examples.len().saturating_sub(QUOTED) {
+                match examples.len().saturating_sub(QUOTED) + more {
                     0 => Ok(()),
                     more => write!(f, "; and {more} more"),
                 }

@@ -11,7 +11,7 @@ use runtime::Clock;
 use tokio::time::{Instant, timeout};
 use topic::{Event, TableReader, UserCouponRow, committed_lag, decode};
 
-use crate::{Sources, VerifyError, lag};
+use crate::{Sources, VerifyError, gate, lag, topics};
 
 /// How long a look at the topic waits for the next change: the pace of looking.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -50,6 +50,11 @@ async fn unrest(
     clock: &Clock,
     published: &mut Published,
 ) -> Result<Option<String>, VerifyError> {
+    // After a restart of its Redis somebody else has to meet it first.
+    sources.view.generation(coupon::UserId(0)).await?;
+    if let Some(lost) = gate::not_loaded(sources, clock.now()).await? {
+        return Ok(Some(lost));
+    }
     if let Some(in_flight) = in_flight(sources).await? {
         return Ok(Some(in_flight));
     }
@@ -71,6 +76,9 @@ async fn unrest(
         if lag != 0 {
             return Ok(Some(format!("{group} is {lag} messages behind on {topic}")));
         }
+    }
+    if let Some(untold) = topics::untold(sources).await? {
+        return Ok(Some(untold));
     }
     // Anything that moved during the look begins it anew.
     let moved = self::counts(sources, clock).await? != counts;

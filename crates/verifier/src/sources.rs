@@ -1,16 +1,20 @@
 //! Where the verifier looks: MySQL, the gate, the view, the topics.
 
 use clap::Args;
-use mysql_store::{MySqlPool, connect, migrate, view_generation};
+use mysql_store::{MySqlPool, connect, migrate, verify::Reader, view_generation};
 use redis_gate::{Gate, GateRedis};
 use redis_view::{GenerationsOf, ViewStore};
 use runtime::Secret;
 use topic::TopicNames;
 
-use crate::VerifyError;
+use crate::{Progress, VerifyError};
 
 /// Connections to MySQL: each invariant takes one, and the sampler another.
 const CONNECTIONS: u32 = 4;
+
+/// What is said of a view's Redis that the platform does not use.
+const UNKNOWN_VIEW: &str = "the platform's processes have met another Redis as the view's: is VIEW_REDIS_URL right? \
+                            If it has just started, ask again once a list was read";
 
 /// The addresses and prefixes of a platform, by the names that its processes take.
 #[derive(Debug, Clone, Args)]
@@ -38,7 +42,7 @@ pub struct Settings {
 /// Open connections to all of it.
 #[derive(Clone)]
 pub struct Sources {
-    /// The truth.
+    /// The truth. It can only be read by this.
     pub pool: MySqlPool,
     /// The gates.
     pub gate: Gate,
@@ -48,15 +52,20 @@ pub struct Sources {
     pub brokers: String,
     /// The topics.
     pub topics: TopicNames,
+    /// Who hears how far a look has come.
+    pub progress: Progress,
+    reader: Reader,
 }
 
 impl Sources {
     /// Connects to MySQL and both Redis servers; topics are opened when they are read.
     ///
     /// # Errors
-    /// One cannot be reached, or the schema is not the one that this verifier knows.
+    /// One cannot be reached, the schema is not the one that this verifier knows, or the platform's views are on
+    /// another Redis.
     pub async fn connect(settings: &Settings) -> Result<Self, VerifyError> {
-        let pool = connect::pool(settings.database_url.expose(), CONNECTIONS).await?;
+        let reader = Reader::connect(settings.database_url.expose(), CONNECTIONS).await?;
+        let pool = reader.pool().clone();
         migrate::check_over(&pool).await?;
         let redis = GateRedis::connect(settings.gate_redis_url.expose()).await?;
         let generations_of = generations_of(pool.clone());
@@ -69,17 +78,38 @@ impl Sources {
             view,
             brokers: settings.kafka_brokers.clone(),
             topics: TopicNames::new(settings.topic_prefix.clone()),
+            progress: Progress::default(),
+            reader,
         })
+    }
+
+    /// Lets the view hear of a generation that has risen since its connection was made.
+    pub(crate) async fn learn_generations(&self) -> Result<(), VerifyError> {
+        let Some(served) = self.view.served() else { return Ok(()) };
+        let mut connection = connect::acquire(&self.pool).await?;
+        let known = view_generation::known_generations(&mut connection, &served).await?;
+        self.view.learn(&known.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Ends what MySQL is working on for us: for a process that will not wait for the answer.
+    ///
+    /// # Errors
+    /// MySQL cannot be reached.
+    pub async fn end_statements(&self) -> Result<(), VerifyError> {
+        Ok(self.reader.end_statements().await?)
     }
 }
 
-/// As in every process that touches the view: MySQL says which generations the servers' views are of.
+/// MySQL says which generations the servers' views are of. Other processes raise them for a server that it does
+/// not know; a verifier that is pointed at the wrong one would make every list of the platform cold by that.
 fn generations_of(pool: MySqlPool) -> GenerationsOf {
     Box::new(move |served| {
         let pool = pool.clone();
         Box::pin(async move {
             let mut connection = connect::acquire(&pool).await?;
-            Ok(view_generation::generations_of(&mut connection, &served).await?)
+            let known = view_generation::known_generations(&mut connection, &served).await?;
+            known.ok_or_else(|| UNKNOWN_VIEW.into())
         })
     })
 }

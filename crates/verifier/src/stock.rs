@@ -8,6 +8,7 @@ use mysql_store::{
 use crate::{
     Outcome, Sources, VerifyError,
     outcome::{Findings, count},
+    rows,
 };
 
 /// I2: what left the stock is what claims took, and what claims took is coupons.
@@ -27,6 +28,7 @@ pub(crate) async fn is_conserved(sources: &Sources) -> Result<Outcome, VerifyErr
     for coupon in verify::orphans(&mut connection).await? {
         findings.add(format!("coupon {coupon} has no landed claim"));
     }
+    rows::are_as_claimed(&mut connection, &mut findings).await?;
     let coupons: i64 = balances.iter().map(|balance| balance.coupons).sum();
     let coupons = usize::try_from(coupons).unwrap_or_default();
     Ok(findings.over(format!(

@@ -1,11 +1,12 @@
 //! I8 and I11: views hold what MySQL holds. A cold view answers nobody, so only those that readers
 //! trust are compared; but no view at all may list a coupon that has ended.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponStatus, UserId};
-use futures::{StreamExt, TryStreamExt, stream};
-use mysql_store::{connect, snapshot, user_coupon::UserCoupon};
+use futures::{StreamExt, stream};
+use mysql_store::{connect, user_coupon::UserCoupon, verify};
 use redis_view::{Change, Contents, ViewCoupon};
 
 use crate::{
@@ -13,98 +14,135 @@ use crate::{
     outcome::{Findings, count},
 };
 
-/// Coupons read from MySQL by one statement.
-const ROWS_PER_READ: u32 = 10_000;
+/// Users whose views and rows are held at a time, so that the memory does not grow with the platform: enough to
+/// hide the round trips, few enough if some of them have a hundred thousand coupons.
+const USERS_AT_A_TIME: usize = 32;
 
-/// Views read at a time over the one connection: enough to hide the round trips.
-const VIEWS_AT_A_TIME: usize = 64;
+/// How long the topic may bring a change again (its retention): what ended within it needs its tombstone.
+const REPLAYED_FOR: TimeDelta = TimeDelta::days(7);
 
-/// Every view, and every coupon.
-pub(crate) struct Views {
-    views: Vec<(UserId, Contents)>,
-    coupons: HashMap<UserId, BTreeMap<String, UserCoupon>>,
-}
-
-impl Views {
-    /// Reads the views first and MySQL after them, so that a platform that is still catching up is
-    /// never taken for one that is ahead.
-    pub(crate) async fn read(sources: &Sources) -> Result<Self, VerifyError> {
-        let users = sources.view.users().await?;
-        let views = stream::iter(users)
-            .map(async |user| sources.view.contents(user).await.map(|view| (user, view)))
-            .buffer_unordered(VIEWS_AT_A_TIME)
-            .try_collect()
-            .await?;
-        let mut connection = connect::acquire(&sources.pool).await?;
-        let mut coupons: HashMap<_, BTreeMap<_, _>> = HashMap::new();
-        let mut after = 0;
-        loop {
-            let rows = snapshot::user_coupon_after(&mut connection, after, ROWS_PER_READ).await?;
-            let Some(last) = rows.last() else { return Ok(Self { views, coupons }) };
-            after = last.id.0;
-            for row in rows {
-                coupons.entry(row.user_id).or_default().insert(row.id.to_string(), row);
-            }
-        }
-    }
-
-    fn coupons_of(&self, user: UserId) -> impl Iterator<Item = (&String, &UserCoupon)> {
-        self.coupons.get(&user).into_iter().flatten()
-    }
-
-    fn coupon(&self, user: UserId, id: &str) -> Option<&UserCoupon> {
-        self.coupons.get(&user)?.get(id)
-    }
-}
-
-/// I8: each view that is trusted lists exactly the user's unused coupons, with their details.
-pub(crate) fn agrees(views: &Views) -> Outcome {
-    let mut findings = Findings::of("I8", "views = unused rows: members, scores, details");
-    let (mut trusted, mut coupons) = (0, 0);
-    for (user, view) in views.views.iter().filter(|(_, view)| view.trusted) {
-        trusted += 1;
-        coupons += view.list.len();
-        let expected: BTreeMap<String, i64> = views
-            .coupons_of(*user)
-            .map(|(_, row)| change(row))
-            .filter(Change::is_listed)
-            .map(|change| (change.coupon.member(), change.coupon.score()))
-            .collect();
-        findings.expect(view.list == expected, || {
-            format!("user {user}: the view lists {:?}, MySQL has {expected:?}", view.list)
+/// I8 and I11. Each user's view is read first and MySQL after it, so that a platform that is still catching up is
+/// never taken for one that is ahead.
+pub(crate) async fn agree(
+    sources: &Sources,
+    now: DateTime<Utc>,
+) -> Result<(Outcome, Outcome), VerifyError> {
+    let mut look = Look {
+        agrees: Findings::of("I8", "views = unused rows: members, scores, details"),
+        revenants: Findings::of("I11", "no view lists a coupon that has ended"),
+        now,
+        trusted: 0,
+        coupons: 0,
+        listed: 0,
+    };
+    sources.learn_generations().await?;
+    let users = sources.view.users().await?;
+    for (step, some) in users.chunks(USERS_AT_A_TIME).enumerate() {
+        sources.progress.say(|| {
+            format!("I8 and I11: {} of {}", step * USERS_AT_A_TIME, count(users.len(), "view"))
         });
-        for (id, entry) in &view.coupons {
-            let truth = views.coupon(*user, id).map(|row| change(row).entry());
-            findings.expect(truth.as_ref() == Some(entry), || {
-                format!("user {user}, coupon {id}: the view holds {entry:?}, MySQL {truth:?}")
-            });
-        }
-        for (id, row) in views.coupons_of(*user) {
-            let known = view.coupons.contains_key(id) || row.status != CouponStatus::Unused;
-            findings.expect(known, || format!("user {user}, coupon {id}: no details in the view"));
+        let views: Vec<_> = stream::iter(some.iter().copied())
+            .map(async |user| (user, sources.view.contents(user).await))
+            .buffer_unordered(USERS_AT_A_TIME)
+            .collect()
+            .await;
+        let mut connection = connect::acquire(&sources.pool).await?;
+        let mut rows = verify::coupons_of_users(&mut connection, some).await?;
+        for (user, view) in views {
+            let view = match view {
+                Err(error) if error.damage().is_some() => {
+                    look.agrees.add(error.to_string());
+                    continue;
+                }
+                view => view?,
+            };
+            let rows = rows.remove(&user).unwrap_or_default();
+            let rows = rows.into_iter().map(|row| (row.id.to_string(), row)).collect();
+            look.at(user, &view, &rows);
         }
     }
-    let cold = views.views.len() - trusted;
-    let (trusted, coupons) = (count(trusted, "view"), count(coupons, "coupon"));
-    findings.over(format!("{trusted} with {coupons}, {cold} cold"))
+    let cold = users.len() - look.trusted;
+    let over = format!(
+        "{} with {}, {cold} cold",
+        count(look.trusted, "view"),
+        count(look.coupons, "coupon")
+    );
+    let listed = format!("{} listed", count(look.listed, "coupon"));
+    Ok((look.agrees.over(over), look.revenants.over(listed)))
 }
 
-/// I11: a coupon that was used or has expired is on no list.
-pub(crate) fn has_no_revenant(views: &Views) -> Outcome {
-    let mut findings = Findings::of("I11", "no view lists a coupon that has ended");
-    let mut listed = 0;
-    for (user, view) in &views.views {
+/// A walk through the views.
+struct Look {
+    agrees: Findings,
+    revenants: Findings,
+    now: DateTime<Utc>,
+    trusted: usize,
+    coupons: usize,
+    listed: usize,
+}
+
+/// A user's coupons in MySQL, by id.
+type Rows = BTreeMap<String, UserCoupon>;
+
+impl Look {
+    fn at(&mut self, user: UserId, view: &Contents, rows: &Rows) {
+        if view.trusted {
+            self.trusted += 1;
+            self.coupons += view.list.len();
+            self.list(user, view, rows);
+            self.details(user, view, rows);
+            self.agrees
+                .expect(view.lives.is_some(), || format!("user {user}: the view never ends"));
+        }
         for member in view.list.keys() {
-            listed += 1;
+            self.listed += 1;
             let id = member.rsplit('_').next().unwrap_or_default();
-            let status = views.coupon(*user, id).map(|row| row.status);
-            findings.expect(status == Some(CouponStatus::Unused), || {
+            let status = rows.get(id).map(|row| row.status);
+            self.revenants.expect(status == Some(CouponStatus::Unused), || {
                 let truth = status.map_or("not there", CouponStatus::word);
                 format!("user {user} is shown coupon {id}, which is {truth} in MySQL")
             });
         }
     }
-    findings.over(format!("{} listed", count(listed, "coupon")))
+
+    /// The list is exactly the unused coupons, in their order.
+    fn list(&mut self, user: UserId, view: &Contents, rows: &Rows) {
+        let unused: BTreeMap<String, i64> = rows
+            .values()
+            .map(change)
+            .filter(Change::is_listed)
+            .map(|change| (change.coupon.member(), change.coupon.score()))
+            .collect();
+        for (member, score) in &unused {
+            let listed = view.list.get(member);
+            self.agrees.expect(listed == Some(score), || {
+                let listed = listed.map_or("nothing".to_owned(), i64::to_string);
+                format!("user {user}: {member} is listed at {listed}, in MySQL at {score}")
+            });
+        }
+        for member in view.list.keys().filter(|member| !unused.contains_key(*member)) {
+            self.agrees.add(format!("user {user}: {member} is listed, and not unused in MySQL"));
+        }
+    }
+
+    /// The hash knows every coupon that is unused, or of which the topic may tell again, as it is.
+    fn details(&mut self, user: UserId, view: &Contents, rows: &Rows) {
+        for (id, entry) in &view.coupons {
+            let truth = rows.get(id).map(|row| change(row).entry());
+            self.agrees.expect(truth.as_ref() == Some(entry), || {
+                format!("user {user}, coupon {id}: the view holds {entry:?}, MySQL {truth:?}")
+            });
+        }
+        let replayed_since = self.now - REPLAYED_FOR;
+        for (id, row) in rows {
+            let unused = row.status == CouponStatus::Unused;
+            let is_needed = unused || row.changed_at >= replayed_since;
+            self.agrees.expect(!is_needed || view.coupons.contains_key(id), || {
+                let what = if unused { "details" } else { "tombstone" };
+                format!("user {user}, coupon {id}: no {what} in the view")
+            });
+        }
+    }
 }
 
 fn change(row: &UserCoupon) -> Change {

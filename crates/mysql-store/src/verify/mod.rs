@@ -5,6 +5,10 @@
 //! few are enough to understand.
 
 mod ends;
+mod fields;
+mod reader;
+pub mod told;
+mod walk;
 
 use std::collections::HashMap;
 
@@ -14,7 +18,12 @@ use coupon::{
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
-pub use self::ends::{bad_ends, bad_validities};
+pub use self::{
+    ends::{bad_ends, bad_validities},
+    fields::{OddCoupon, Payload, Terms, misplaced_claims, odd_coupons, payloads, terms},
+    reader::{Reader, STATEMENT_MAX, number, rows_read},
+    walk::{ClaimKey, claims_by_id, coupons_of_users, numbers_of_users},
+};
 use crate::{StoreError, datetime::datetime};
 
 /// Offenders that a query returns.
@@ -97,11 +106,13 @@ pub async fn uneven_claims(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<UnevenClaim>, StoreError> {
     let rows = sqlx::query(
-        "select claim.id, cast(claim.quantity as signed) as quantity, count(coupon.id) as coupons \
-         from claim left join user_coupon coupon on coupon.template_id = claim.template_id \
-         and coupon.user_id = claim.user_id and coupon.claim_id = claim.id \
-         where claim.state = ? group by claim.id, claim.quantity \
-         having count(coupon.id) <> claim.quantity limit ?",
+        // Grouped first, by a column that no index begins with: joined row by row, a user with many claims would
+        // have all his coupons read for each of them. Whose coupons they are is seen by [`orphans`].
+        "select claim.id, cast(claim.quantity as signed) as quantity, \
+         cast(coalesce(made.coupons, 0) as signed) as coupons from claim left join \
+         (select claim_id, count(*) as coupons from user_coupon group by claim_id) made \
+         on made.claim_id = claim.id \
+         where claim.state = ? and coalesce(made.coupons, 0) <> claim.quantity limit ?",
     )
     .bind(ClaimState::Landed.code())
     .bind(EXAMPLES)

@@ -3,12 +3,22 @@
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    io,
+    path::PathBuf,
+    process::ExitCode,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use runtime::Clock;
-use verifier::{History, Report, Settings, Sources, settled, verify};
+use tokio::signal::unix::{SignalKind, signal};
+use verifier::{History, Progress, Report, Settings, Sources, settled, verify};
+
+/// How often it tells how far it has come.
+const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// Checks the invariants of DESIGN §10 on a running platform.
 #[derive(Parser)]
@@ -25,24 +35,70 @@ struct Cli {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
+    let cli = Cli::parse();
+    let sources = match connect(&cli.settings).await {
+        Ok(sources) => sources,
+        Err(error) => return failed(&error),
+    };
+    let looked = tokio::select! {
+        looked = run(&cli, &sources) => looked,
+        asked = asked_to_stop() => match asked {
+            Ok(()) => return stop(&sources).await,
+            Err(error) => Err(error.into()),
+        },
+    };
+    match looked {
         Ok(report) => {
             println!("{report}");
             if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        Err(error) => {
-            eprintln!("verify: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
 }
 
-async fn run(cli: Cli) -> Result<Report> {
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("verify: {error:#}");
+    ExitCode::FAILURE
+}
+
+/// Tells how far it has come, to whoever waits, every few seconds.
+async fn connect(settings: &Settings) -> Result<Sources> {
+    let mut sources = Sources::connect(settings).await.context("no platform to verify")?;
+    let told = Mutex::new(Instant::now());
+    sources.progress = Progress::to(move |what| {
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.elapsed() >= TELL_EVERY {
+            *told = Instant::now();
+            eprintln!("verify: {what}");
+        }
+    });
+    Ok(sources)
+}
+
+async fn run(cli: &Cli, sources: &Sources) -> Result<Report> {
     let history = cli.history.as_deref().map(History::read).transpose()?;
-    let sources = Sources::connect(&cli.settings).await.context("no platform to verify")?;
     let clock = Clock::system();
-    if let Err(unrest) = settled(&sources, &clock, Duration::from_secs(cli.settle_seconds)).await {
+    if let Err(unrest) = settled(sources, &clock, Duration::from_secs(cli.settle_seconds)).await {
         eprintln!("verify: {unrest}; looking all the same");
     }
-    Ok(verify(&sources, history.as_ref(), clock.now()).await?)
+    Ok(verify(sources, history.as_ref(), clock.now()).await?)
+}
+
+/// Ends with the first of the signals that ask for an end.
+async fn asked_to_stop() -> io::Result<()> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminated.recv() => Ok(()),
+        _ = interrupted.recv() => Ok(()),
+    }
+}
+
+/// What MySQL works on for us would go on without us.
+async fn stop(sources: &Sources) -> ExitCode {
+    match sources.end_statements().await {
+        Ok(()) => eprintln!("verify: stopped before the end"),
+        Err(error) => eprintln!("verify: MySQL may go on for some minutes: {error}"),
+    }
+    ExitCode::FAILURE
 }

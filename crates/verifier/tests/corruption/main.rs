@@ -2,12 +2,16 @@
 //! the test servers: `./dev servers up`.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
+mod blind_spots;
+mod events;
+mod reading;
 mod stage;
 
 use std::time::Duration;
 
+use events::event;
 use runtime::Clock;
-use stage::{HOLDER, SLEEPER, SPENDER, Stage, blames, event};
+use stage::{HOLDER, SLEEPER, SPENDER, Stage, blames};
 use topic::{Event, UserCouponRow};
 use verifier::{Sampler, Verdict, VerifyError, settled, verify};
 
@@ -155,7 +159,7 @@ async fn a_coupon_that_followed_a_validity_wrongly_breaks_i9() {
     let stage = Stage::new("followed").await;
     let rewrite = |change: &str| format!("update user_coupon set {change} where user_id = 1");
     let finding = async || match stage.outcome("I9").await.verdict {
-        Verdict::Violated { examples } => examples.join("\n"),
+        Verdict::Violated { examples, .. } => examples.join("\n"),
         Verdict::Holds { .. } | Verdict::Skipped { .. } => String::new(),
     };
     stage.sql("drop trigger user_coupon_version; update user_coupon set version = version").await;

@@ -13,10 +13,10 @@ use devstack::{Scope, TestServers};
 use mysql_store::{
     MySqlConnection, connect, expiry, landing, migrate, snapshot, template,
     user_coupon::{self, UserCoupon},
-    verify,
+    verify, view_generation,
 };
 use redis_gate::{OpenFacts, Verdict};
-use redis_view::{Begun, Change, ViewCoupon};
+use redis_view::{Begun, Change, GenerationsFuture, ViewCoupon, ViewStore};
 use runtime::Clock;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -24,10 +24,12 @@ use tokio::{
     time::timeout,
 };
 use topic::{
-    Consumer, ConsumerOptions, Event, Op, Producer, ProducerOptions, Source, TopicLayout,
-    UserCouponRow, ensure_topics,
+    Consumer, ConsumerOptions, Event, Op, Producer, ProducerOptions, Source, TemplateRow,
+    TopicLayout, UserCouponRow, ensure_topics,
 };
 use verifier::{History, Outcome, Record, Report, Settings, Sources, Verdict as Found, verify};
+
+use crate::events::{event, movement_event};
 
 /// The template.
 pub(crate) const TEMPLATE: TemplateId = TemplateId(7);
@@ -47,6 +49,9 @@ pub(crate) struct Stage {
     pub(crate) scope: Scope,
     pub(crate) sources: Sources,
     pub(crate) history: History,
+    pub(crate) settings: Settings,
+    /// As a process of the platform has it.
+    view: ViewStore,
     now: DateTime<Utc>,
 }
 
@@ -63,9 +68,10 @@ impl Stage {
             key_prefix: scope.key_prefix.clone(),
             topic_prefix: scope.topic_prefix.clone(),
         };
+        let view = view(&settings).await;
         let sources = Sources::connect(&settings).await.unwrap();
         let now = Clock::system().now().trunc_subsecs(3);
-        let mut stage = Self { scope, sources, history: History::default(), now };
+        let mut stage = Self { scope, sources, history: History::default(), settings, view, now };
         stage.publish_template().await;
         for user in [HOLDER, SPENDER, SLEEPER] {
             stage.claim(user).await;
@@ -111,15 +117,55 @@ impl Stage {
 
     /// Sends one more change to the topic of coupons and lets the consumer's group commit it.
     pub(crate) async fn send(&self, event: &Event<UserCouponRow>, commit: bool) {
-        let producer =
-            Producer::connect(&self.sources.brokers, ProducerOptions::default()).await.unwrap();
         let user = event.after.as_ref().unwrap().user_id.to_string();
         let payload = serde_json::to_vec(event).unwrap();
-        let topic = self.sources.topics.user_coupon();
-        producer.send(&topic, None, user.as_bytes(), &payload, &[]).await.unwrap();
+        self.produce(&self.sources.topics.user_coupon(), None, &user, &payload).await;
         if commit {
             self.consume(1).await;
         }
+    }
+
+    /// Sends anything to any topic.
+    pub(crate) async fn produce(
+        &self,
+        topic: &str,
+        partition: Option<i32>,
+        key: &str,
+        payload: &[u8],
+    ) {
+        let producer =
+            Producer::connect(&self.sources.brokers, ProducerOptions::default()).await.unwrap();
+        producer.send(topic, partition, key.as_bytes(), payload, &[]).await.unwrap();
+    }
+
+    /// What the tailer tells of the template.
+    pub(crate) async fn template_event(&self) -> Event<TemplateRow> {
+        let rows = verify::told::templates_after(&mut self.mysql().await, 0, 1).await.unwrap();
+        let (template, millis) = (&rows[0].template, |at: DateTime<Utc>| at.timestamp_millis());
+        let row = TemplateRow {
+            id: template.id.0,
+            merchant_id: template.merchant_id.0,
+            name: template.name.clone(),
+            discount_kind: template.discount.kind.code(),
+            discount_value: template.discount.value,
+            discount_cap: template.discount.cap,
+            minimum_spend: template.discount.minimum_spend,
+            currency: template.discount.currency.clone(),
+            per_user_limit: template.per_user_limit.cast_signed(),
+            max_per_claim: template.max_per_claim.cast_signed(),
+            claim_starts_at: millis(template.window.starts_at),
+            claim_ends_at: millis(template.window.ends_at),
+            valid_from: None,
+            valid_until: None,
+            valid_for_ms: Some(TimeDelta::hours(1).num_milliseconds()),
+            self_redeem: template.self_redeem.into(),
+            state: template.state.code(),
+            version: template.version,
+            created_at: millis(rows[0].created_at),
+            changed_at: millis(rows[0].changed_at),
+        };
+        let source = Source::default();
+        Event { before: None, after: Some(row), op: Op::Update, source, ts_ms: 0 }
     }
 
     /// A user's row as it stands.
@@ -128,7 +174,7 @@ impl Stage {
         rows.into_iter().find(|row| row.user_id == user).unwrap()
     }
 
-    async fn mysql(&self) -> MySqlConnection {
+    pub(crate) async fn mysql(&self) -> MySqlConnection {
         connect::single(&self.scope.endpoints.database_url).await.unwrap()
     }
 
@@ -230,7 +276,7 @@ impl Stage {
 
     async fn build_views(&self) {
         for user in [HOLDER, SPENDER, SLEEPER] {
-            let view = &self.sources.view;
+            let view = &self.view;
             let Begun::Begun(nonce) = view.begin(user, self.now).await.unwrap() else { panic!() };
             let change = change(&self.row(user).await);
             assert!(view.load(user, nonce, &[change]).await.unwrap());
@@ -240,8 +286,15 @@ impl Stage {
 
     /// The topic as the tailer would have filled it, and a consumer that has kept up.
     async fn publish_changes(&self) {
-        let layout = TopicLayout { partitions: 1, replication: 1 };
+        let layout = TopicLayout { partitions: 2, replication: 1 };
         ensure_topics(&self.sources.brokers, &self.sources.topics, &layout).await.unwrap();
+        let topics = &self.sources.topics;
+        let template = serde_json::to_vec(&self.template_event().await).unwrap();
+        self.produce(&topics.template(), None, "7", &template).await;
+        let movement =
+            verify::told::movements_after(&mut self.mysql().await, 0, 0, 1).await.unwrap();
+        let movement = serde_json::to_vec(&movement_event(&movement[0])).unwrap();
+        self.produce(&topics.stock_movement(), None, "7", &movement).await;
         let mut sent = 0;
         for user in [HOLDER, SPENDER, SLEEPER] {
             let row = self.row(user).await;
@@ -251,11 +304,18 @@ impl Stage {
             }
         }
         self.consume(sent).await;
+        let topic = self.sources.topics.stock_movement();
+        self.consume_as("sync-consumer.movements", topic, 1).await;
     }
 
     async fn consume(&self, messages: usize) {
-        let topics = [self.sources.topics.user_coupon()];
-        let group = format!("{}.sync-consumer", self.scope.topic_prefix);
+        let topic = self.sources.topics.user_coupon();
+        self.consume_as("sync-consumer", topic, messages).await;
+    }
+
+    async fn consume_as(&self, process: &str, topic: String, messages: usize) {
+        let topics = [topic];
+        let group = format!("{}.{process}", self.scope.topic_prefix);
         let options = ConsumerOptions::default();
         let consumer =
             Consumer::join(&self.sources.brokers, &group, &topics, options).await.unwrap();
@@ -269,33 +329,23 @@ impl Stage {
     }
 }
 
-/// The event of one version of a row.
-pub(crate) fn event(row: &UserCoupon, version: i64) -> Event<UserCouponRow> {
-    let after = UserCouponRow {
-        id: row.id.0,
-        template_id: row.template_id.0,
-        user_id: row.user_id.0,
-        claim_no: row.claim_no,
-        claim_id: row.claim_id.0,
-        merchant_id: row.merchant_id.0,
-        status: if version == 1 { 0 } else { row.status.code() },
-        version,
-        expiry_shard: row.expiry_shard,
-        claimed_at: row.claimed_at.timestamp_millis(),
-        changed_at: row.changed_at.timestamp_millis(),
-        valid_from: row.valid_from.timestamp_millis(),
-        valid_until: row.valid_until.timestamp_millis(),
-        used_at: None,
-        order_ref: None,
-        trace_parent: None,
-    };
-    let op = if version == 1 { Op::Create } else { Op::Update };
-    Event { before: None, after: Some(after), op, source: Source::default(), ts_ms: 0 }
+/// The view as a process of the platform has it: it raises the generation of a server that it meets first.
+async fn view(settings: &Settings) -> ViewStore {
+    let pool = connect::pool(settings.database_url.expose(), 1).await.unwrap();
+    let generations_of = Box::new(move |served: Vec<_>| -> GenerationsFuture {
+        let pool = pool.clone();
+        Box::pin(async move {
+            let mut connection = connect::acquire(&pool).await?;
+            Ok(view_generation::generations_of(&mut connection, &served).await?)
+        })
+    });
+    let url = settings.view_redis_url.expose();
+    ViewStore::connect(url, settings.key_prefix.clone(), generations_of).await.unwrap()
 }
 
 /// Whether the outcome is a violation that mentions `text`.
 pub(crate) fn blames(outcome: &Outcome, text: &str) -> bool {
-    matches!(&outcome.verdict, Found::Violated { examples }
+    matches!(&outcome.verdict, Found::Violated { examples, .. }
         if examples.iter().any(|example| example.contains(text)))
 }
 

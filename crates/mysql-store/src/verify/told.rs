@@ -1,0 +1,84 @@
+//! What the topics of templates and movements must tell: chunked reads by primary key.
+
+use chrono::{DateTime, Utc};
+use coupon::{Template, TemplateId};
+use sqlx::{MySqlConnection, Row};
+
+use crate::{StoreError, template};
+
+/// A movement, as far as its topic is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MovementRow {
+    /// Whose stock.
+    pub template_id: TemplateId,
+    /// 1 for the first of a template.
+    pub seq: i64,
+    /// By how much the total changed.
+    pub delta: i64,
+}
+
+/// A template's row, with the times that [`Template`] leaves out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateRow {
+    /// The template.
+    pub template: Template,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// When it last changed.
+    pub changed_at: DateTime<Utc>,
+}
+
+/// Templates with ids above `after`, at most `limit`, by id.
+///
+/// # Errors
+/// The statement fails, or a row is none of this version's.
+pub async fn templates_after(
+    connection: &mut MySqlConnection,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<TemplateRow>, StoreError> {
+    let rows = sqlx::query("select * from coupon_template where id > ? order by id limit ?")
+        .bind(after)
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("read a chunk of templates"))?;
+    let time = |row: &sqlx::mysql::MySqlRow, column| {
+        row.try_get(column).map_err(StoreError::query("read a template"))
+    };
+    rows.iter()
+        .map(|row| {
+            Ok(TemplateRow {
+                template: template::from_row(row)?,
+                created_at: time(row, "created_at")?,
+                changed_at: time(row, "changed_at")?,
+            })
+        })
+        .collect()
+}
+
+/// Movements after (`template`, `seq`), at most `limit`, by primary key.
+///
+/// # Errors
+/// The statement fails.
+pub async fn movements_after(
+    connection: &mut MySqlConnection,
+    template: i64,
+    seq: i64,
+    limit: u32,
+) -> Result<Vec<MovementRow>, StoreError> {
+    let rows: Vec<(i64, i64, i64)> = sqlx::query_as(
+        "select template_id, seq, delta from stock_movement \
+         where template_id > ? or (template_id = ? and seq > ?) order by template_id, seq limit ?",
+    )
+    .bind(template)
+    .bind(template)
+    .bind(seq)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read a chunk of movements"))?;
+    let row =
+        |(template, seq, delta)| MovementRow { template_id: TemplateId(template), seq, delta };
+    Ok(rows.into_iter().map(row).collect())
+}

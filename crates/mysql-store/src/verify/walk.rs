@@ -1,0 +1,118 @@
+//! Rows by the users or claims that something else names: what a comparison in steps needs.
+
+use std::collections::HashMap;
+
+use coupon::{ClaimId, ClaimState, PayloadHash, RequestId, TemplateId, UserId};
+use sqlx::{MySqlConnection, QueryBuilder, Row};
+
+use crate::{
+    StoreError,
+    user_coupon::{self, UserCoupon},
+};
+
+/// A landed claim, as its gate remembers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimKey {
+    /// The claim.
+    pub id: ClaimId,
+    /// Whose.
+    pub user: UserId,
+    /// The client's key.
+    pub request_id: RequestId,
+    /// What was asked for.
+    pub payload_hash: PayloadHash,
+    /// How many coupons.
+    pub quantity: u32,
+}
+
+/// Every coupon of these users, by user.
+///
+/// # Errors
+/// The statement fails.
+pub async fn coupons_of_users(
+    connection: &mut MySqlConnection,
+    users: &[UserId],
+) -> Result<HashMap<UserId, Vec<UserCoupon>>, StoreError> {
+    let mut coupons: HashMap<_, Vec<_>> = HashMap::new();
+    if users.is_empty() {
+        return Ok(coupons);
+    }
+    let mut query = QueryBuilder::new("select * from user_coupon where user_id in (");
+    let mut ids = query.separated(", ");
+    for user in users {
+        ids.push_bind(user.0);
+    }
+    query.push(")");
+    let rows = query.build().fetch_all(connection).await;
+    for row in rows.map_err(StoreError::query("read users' coupons"))? {
+        let coupon = user_coupon::from_row(&row)?;
+        coupons.entry(coupon.user_id).or_default().push(coupon);
+    }
+    Ok(coupons)
+}
+
+/// The numbers that these users hold of a template, ascending.
+///
+/// # Errors
+/// The statement fails.
+pub async fn numbers_of_users(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    users: &[UserId],
+) -> Result<HashMap<UserId, Vec<i64>>, StoreError> {
+    let mut numbers: HashMap<_, Vec<_>> = HashMap::new();
+    if users.is_empty() {
+        return Ok(numbers);
+    }
+    let mut query =
+        QueryBuilder::new("select user_id, claim_no from user_coupon where template_id = ");
+    query.push_bind(template.0).push(" and user_id in (");
+    let mut ids = query.separated(", ");
+    for user in users {
+        ids.push_bind(user.0);
+    }
+    query.push(") order by user_id, claim_no");
+    let rows: Result<Vec<(i64, i64)>, _> = query.build_query_as().fetch_all(connection).await;
+    for (user, number) in rows.map_err(StoreError::query("read users' numbers"))? {
+        numbers.entry(UserId(user)).or_default().push(number);
+    }
+    Ok(numbers)
+}
+
+/// Those of these claims of a template that have landed.
+///
+/// # Errors
+/// The statement fails.
+pub async fn claims_by_id(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    ids: &[ClaimId],
+) -> Result<HashMap<ClaimId, ClaimKey>, StoreError> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let mut query = QueryBuilder::new(
+        "select id, user_id, request_id, payload_hash, quantity from claim where template_id = ",
+    );
+    query.push_bind(template.0).push(" and state = ").push_bind(ClaimState::Landed.code());
+    query.push(" and id in (");
+    let mut list = query.separated(", ");
+    for id in ids {
+        list.push_bind(id.0);
+    }
+    query.push(")");
+    let rows = query.build().fetch_all(connection).await;
+    super::read_all("read claims", rows, |row| {
+        let hash: Vec<u8> = row.try_get("payload_hash")?;
+        let id = ClaimId(row.try_get("id")?);
+        let claim = ClaimKey {
+            id,
+            user: UserId(row.try_get("user_id")?),
+            request_id: RequestId::from_stored(row.try_get("request_id")?),
+            payload_hash: PayloadHash(hash.try_into().unwrap_or_default()),
+            quantity: row.try_get::<i32, _>("quantity")?.unsigned_abs(),
+        };
+        Ok((id, claim))
+    })
+    .map(|pairs| pairs.into_iter().collect())
+}

@@ -1,0 +1,84 @@
+//! Text in the gate that no script of ours wrote: it stops its user or its template, and nobody else.
+
+use coupon::{Epoch, TemplateState, UserId};
+use redis_gate::{Moved, Unloaded, Verdict};
+
+use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now};
+
+/// The next one.
+const NEXT: Epoch = Epoch(EPOCH.0 + 1);
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_stops_its_user_and_nobody_else() {
+    let gate = TestGate::open("unreadable entry", facts()).await;
+    let (damaged, other, third) =
+        (claim(USER, "a", 1), claim(UserId(71), "a", 1), claim(UserId(72), "a", 1));
+    for claim in [&damaged, &other, &third] {
+        gate.admit(claim).await;
+    }
+    let users = gate.users(EPOCH);
+    for text in ["garbage", "", "\u{1}", "\u{1}\0\u{1}1too short"] {
+        gate.send(&["HSET", &users, "70", text]).await;
+        gate.send(&["HDEL", &gate.meta(), "unreadable"]).await;
+        assert_eq!(gate.claim(&again(&damaged)).await, Verdict::NotLoaded, "{text:?}");
+        let meta = gate.gate.meta(TEMPLATE).await.unwrap().unwrap();
+        assert_eq!(meta.unreadable.as_deref(), Some("70"), "{text:?}");
+    }
+    let all = [&damaged, &other].map(|claim| (claim.user_id, claim.id));
+    assert_eq!(gate.gate.settle(TEMPLATE, EPOCH, &all).await.unwrap(), Some(1));
+    assert_eq!(gate.release(&damaged).await, Some(false), "nobody can tell what it took");
+    assert_eq!(gate.release(&third).await, Some(true));
+    assert_eq!(gate.in_flight().await, 0);
+    gate.admit(&claim(UserId(71), "b", 1)).await;
+
+    gate.rebuild(NEXT, facts()).await;
+    let meta = gate.gate.meta(TEMPLATE).await.unwrap().unwrap();
+    assert_eq!(meta.unreadable, None);
+    let verdict = gate.gate.claim(&again(&damaged), NEXT, now()).await.unwrap();
+    assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn a_number_that_cannot_be_read_is_a_lost_gate_which_the_next_epoch_replaces() {
+    let gate = TestGate::open("unreadable number", facts()).await;
+    for field in ["epoch", "users", "starts", "ends", "limit", "stock", "movement", "version"] {
+        gate.set_meta(field, "x").await;
+        assert!(!gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open(), "{field}");
+        // Those that a claim needs.
+        if !["movement", "version", "epoch"].contains(&field) {
+            assert_eq!(gate.claim(&claim(USER, "a", 1)).await, Verdict::NotLoaded, "{field}");
+        }
+        if ["movement", "stock"].contains(&field) {
+            let moved = gate.gate.apply_movement(TEMPLATE, EPOCH, 2, 5).await.unwrap();
+            assert_eq!(moved, Moved::NotLoaded, "{field}");
+        }
+        if field == "version" {
+            let state = TemplateState::Published;
+            let set = gate.gate.set_state(TEMPLATE, EPOCH, 1, state).await.unwrap();
+            assert_eq!(set, Some(true), "it is readable again");
+        }
+        if field == "ends" {
+            let gone = gate.gate.unload(TEMPLATE, EPOCH, now()).await.unwrap();
+            assert_eq!(gone, Unloaded::Gone);
+        }
+        gate.send(&["DEL", &gate.meta()]).await;
+        gate.rebuild(EPOCH, facts()).await;
+    }
+    gate.set_meta("epoch", "x").await;
+    gate.rebuild(NEXT, facts()).await;
+    assert!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open());
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_named_as_such_and_replaced_by_the_next_epoch() {
+    let gate = TestGate::open("wrong type", facts()).await;
+    gate.send(&["SET", &gate.users(EPOCH), "x"]).await;
+    let error = gate.gate.claim(&claim(USER, "a", 1), EPOCH, now()).await.unwrap_err();
+    assert!(error.is_of_keys(), "{error}");
+    gate.send(&["SET", &gate.meta(), "x"]).await;
+    assert!(gate.gate.meta(TEMPLATE).await.unwrap_err().is_of_keys());
+    let error = gate.gate.apply_movement(TEMPLATE, EPOCH, 2, 5).await.unwrap_err();
+    assert!(error.is_of_keys(), "{error}");
+    gate.rebuild(NEXT, facts()).await;
+    assert!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open());
+}

@@ -1,0 +1,193 @@
+//! For I10: the topics of templates, movements and wake-ups hold what MySQL holds, and nothing that nobody can read.
+
+use std::collections::{BTreeMap, HashMap};
+
+use coupon::{EXPIRY_SHARDS, Validity};
+use mysql_store::{
+    MySqlConnection, connect,
+    verify::told::{self, MovementRow},
+};
+use topic::{
+    Event, ExpiryWakeUp, Message, StockMovementRow, TableReader, TemplateRow, decode, topic_offsets,
+};
+
+use crate::{Sources, VerifyError, outcome::Findings};
+
+/// Rows read from MySQL by one statement.
+const ROWS_PER_READ: u32 = 1_000;
+
+/// Messages taken at a time.
+const BATCH: usize = 1_000;
+
+/// Checks the three.
+pub(crate) async fn are_sound(
+    sources: &Sources,
+    connection: &mut MySqlConnection,
+    findings: &mut Findings,
+) -> Result<(), VerifyError> {
+    templates(sources, connection, findings).await?;
+    movements(sources, connection, findings).await?;
+    let topic = sources.topics.expiry();
+    each_message(sources, &topic, |message| {
+        let wake_up = payload::<ExpiryWakeUp>(message);
+        let known = wake_up.filter(|wake_up| i64::from(wake_up.shard) < EXPIRY_SHARDS);
+        findings.expect(known.is_some(), || at(message, "is no wake-up of a shard"));
+    })
+    .await
+}
+
+/// What the topics of templates and movements have not told yet, or tell wrongly, if anything.
+pub(crate) async fn untold(sources: &Sources) -> Result<Option<String>, VerifyError> {
+    let mut findings = Findings::of("I10", "the topics hold what MySQL holds");
+    let mut connection = connect::acquire(&sources.pool).await?;
+    templates(sources, &mut connection, &mut findings).await?;
+    movements(sources, &mut connection, &mut findings).await?;
+    Ok(findings.first())
+}
+
+/// The topic is compacted: of each template the latest event stays.
+async fn templates(
+    sources: &Sources,
+    connection: &mut MySqlConnection,
+    findings: &mut Findings,
+) -> Result<(), VerifyError> {
+    let topic = sources.topics.template();
+    let mut told: HashMap<i64, TemplateRow> = HashMap::new();
+    each_message(sources, &topic, |message| {
+        let Some(row) = payload::<Event<TemplateRow>>(message).and_then(|event| event.after) else {
+            return findings.add(at(message, "holds no template"));
+        };
+        findings.expect(is_under(message, row.id), || at(message, "is under another key"));
+        let known = told.entry(row.id).or_insert_with(|| row.clone());
+        findings.expect(known.version != row.version || *known == row, || {
+            at(message, "tells of the same version with other content")
+        });
+        if row.version > known.version {
+            *known = row;
+        }
+    })
+    .await?;
+    let mut after = 0;
+    loop {
+        let rows = told::templates_after(connection, after, ROWS_PER_READ).await?;
+        let Some(last) = rows.last() else { break };
+        after = last.template.id.0;
+        for row in rows.iter().map(template_row) {
+            let (id, latest) = (row.id, told.remove(&row.id));
+            let told = latest.as_ref().map(|told| told.version);
+            findings.expect(latest == Some(row), || match told {
+                Some(version) => {
+                    format!("template {id}: version {version} in the topic is not MySQL's row")
+                }
+                None => format!("template {id} is not in the topic"),
+            });
+        }
+    }
+    for id in told.keys() {
+        findings.add(format!("the topic tells of template {id}, which MySQL does not have"));
+    }
+    Ok(())
+}
+
+async fn movements(
+    sources: &Sources,
+    connection: &mut MySqlConnection,
+    findings: &mut Findings,
+) -> Result<(), VerifyError> {
+    let topic = sources.topics.stock_movement();
+    let offsets = topic_offsets(&sources.brokers, &topic).await?;
+    let is_whole = offsets.iter().all(|partition| partition.start == 0);
+    let mut told: BTreeMap<(i64, i64), i64> = BTreeMap::new();
+    each_message(sources, &topic, |message| {
+        let Some(row) = payload::<Event<StockMovementRow>>(message).and_then(|event| event.after)
+        else {
+            return findings.add(at(message, "holds no movement"));
+        };
+        findings.expect(is_under(message, row.template_id), || at(message, "is under another key"));
+        let delta = *told.entry((row.template_id, row.seq)).or_insert(row.delta);
+        findings.expect(delta == row.delta, || at(message, "moves by another number than before"));
+    })
+    .await?;
+    let mut after = (0, 0);
+    loop {
+        let rows = told::movements_after(connection, after.0, after.1, ROWS_PER_READ).await?;
+        let Some(last) = rows.last() else { break };
+        after = (last.template_id.0, last.seq);
+        for MovementRow { template_id, seq, delta, .. } in &rows {
+            let moved = told.remove(&(template_id.0, *seq));
+            let right = moved == Some(*delta) || (moved.is_none() && !is_whole);
+            findings.expect(right, || {
+                format!("template {template_id}, movement {seq}: {delta} in MySQL, {moved:?} in the topic")
+            });
+        }
+    }
+    for (template, seq) in told.keys() {
+        findings.add(format!(
+            "the topic tells of movement {seq} of template {template}, which MySQL does not have"
+        ));
+    }
+    Ok(())
+}
+
+/// Every message that a topic holds at the start, one by one.
+pub(crate) async fn each_message(
+    sources: &Sources,
+    topic: &str,
+    mut look: impl FnMut(&Message),
+) -> Result<(), VerifyError> {
+    let mut reader = TableReader::open(&sources.brokers, topic).await?;
+    let mut looked_at = 0;
+    while !reader.caught_up() {
+        let batch = reader.next_batch(BATCH).await?;
+        looked_at += batch.len();
+        sources.progress.say(|| format!("I10: {looked_at} messages of {topic}"));
+        batch.iter().for_each(&mut look);
+    }
+    Ok(())
+}
+
+/// A message's place, and what is wrong with it.
+pub(crate) fn at(message: &Message, what: &str) -> String {
+    let Message { topic, partition, offset, .. } = message;
+    format!("{topic}, partition {partition}, offset {offset} {what}")
+}
+
+/// Whether a message lies under this id.
+pub(crate) fn is_under(message: &Message, id: i64) -> bool {
+    message.key == id.to_string().as_bytes()
+}
+
+fn payload<T: serde::de::DeserializeOwned>(message: &Message) -> Option<T> {
+    decode(message.payload.as_deref()?).ok()
+}
+
+fn template_row(row: &told::TemplateRow) -> TemplateRow {
+    let template = &row.template;
+    let millis = |time: chrono::DateTime<chrono::Utc>| time.timestamp_millis();
+    let (from, until, valid_for) = match template.validity {
+        Validity::Absolute { from, until } => (Some(millis(from)), Some(millis(until)), None),
+        Validity::Relative { valid_for } => (None, None, Some(valid_for.num_milliseconds())),
+    };
+    TemplateRow {
+        id: template.id.0,
+        merchant_id: template.merchant_id.0,
+        name: template.name.clone(),
+        discount_kind: template.discount.kind.code(),
+        discount_value: template.discount.value,
+        discount_cap: template.discount.cap,
+        minimum_spend: template.discount.minimum_spend,
+        currency: template.discount.currency.clone(),
+        per_user_limit: template.per_user_limit.cast_signed(),
+        max_per_claim: template.max_per_claim.cast_signed(),
+        claim_starts_at: millis(template.window.starts_at),
+        claim_ends_at: millis(template.window.ends_at),
+        valid_from: from,
+        valid_until: until,
+        valid_for_ms: valid_for,
+        self_redeem: template.self_redeem.into(),
+        state: template.state.code(),
+        version: template.version,
+        created_at: millis(row.created_at),
+        changed_at: millis(row.changed_at),
+    }
+}

@@ -1,0 +1,71 @@
+//! Shards whose owner does not do its work, and a broker that is away.
+
+use chrono::TimeDelta;
+use coupon::EXPIRY_SHARDS;
+use devstack::OwnBroker;
+
+use crate::harness::{Harness, PARTITIONS};
+
+/// A member of the group that owns partitions and flips nothing stands for every reason why a shard is nobody's.
+#[tokio::test(flavor = "multi_thread")]
+async fn shards_that_nobody_looks_at_are_swept_by_others_and_told_of() {
+    let mut test = Harness::new("neglected").await;
+    let stranger = test.stranger().await;
+    let worker = test.start_with(|config| config.lost_after_seconds = 1);
+    test.until_assigned(&worker).await;
+    let owned = test.until_shared(&stranger).await;
+    assert!(!owned.is_empty() && owned.len() < PARTITIONS as usize, "{owned:?}");
+    let over = test.now().await - TimeDelta::minutes(1);
+    for shard in 0..EXPIRY_SHARDS {
+        test.insert_of(shard + 1, shard, over).await;
+    }
+    test.until_expired(EXPIRY_SHARDS).await;
+    test.until_unready(&worker, "partitions", "are nobody's").await;
+    // Dealt out again, they are its own, and nothing is amiss.
+    stranger.leave().await;
+    test.until_assigned(&worker).await;
+    worker.stop().await.unwrap();
+    test.nothing_ended_wrongly().await;
+}
+
+/// Whoever sends it may count the topic's partitions otherwise.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wake_up_is_heard_on_whichever_partition_it_comes() {
+    let mut test = Harness::new("other partition").await;
+    let stranger = test.stranger().await;
+    let worker = test.start();
+    test.until_assigned(&worker).await;
+    let theirs = test.until_shared(&stranger).await;
+    let own = (0..PARTITIONS).find(|partition| !theirs.contains(partition)).unwrap();
+    let shard = u8::try_from(theirs[0]).unwrap();
+    let deadline = test.now().await + TimeDelta::milliseconds(500);
+    test.insert_of(1, shard.into(), deadline).await;
+    test.wake_on(own, shard, deadline).await;
+    test.until_expired(1).await;
+    assert!(test.lateness().await[0] < TimeDelta::seconds(5), "not by a sweep");
+    stranger.leave().await;
+    worker.stop().await.unwrap();
+}
+
+/// What was told before, and what nobody could tell of.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_no_broker_answers_coupons_end_on_time() {
+    let mut broker = OwnBroker::start("worker-broker").await.unwrap();
+    let mut test = Harness::on_broker("broker away", &broker.server.address().to_string()).await;
+    let worker = test.start();
+    test.until_assigned(&worker).await;
+    test.insert(1, test.time() + TimeDelta::milliseconds(1)).await;
+    broker.server.kill().unwrap();
+    test.until_unready(&worker, "partitions", "no broker answers").await;
+    for id in 2..=4 {
+        let deadline = test.now().await + TimeDelta::milliseconds(300);
+        test.insert(id, deadline).await;
+        test.until_expired(id).await;
+    }
+    let late = test.lateness().await;
+    assert!(late[2] < TimeDelta::seconds(5), "{late:?}");
+    broker.server.start().await.unwrap();
+    test.until_assigned(&worker).await;
+    worker.stop().await.unwrap();
+    test.nothing_ended_wrongly().await;
+}

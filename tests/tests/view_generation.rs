@@ -1,0 +1,35 @@
+//! A generation that rises behind the back of an api whose own connection stands.
+
+use coupon::UserId;
+use mysql_store::verify;
+use pipeline_tests::{World, until};
+use shopper::Claimed;
+
+const USER: UserId = UserId(1);
+
+/// Somebody was pointed at the wrong Redis for a moment, and whoever connected next has put that right. Lists that
+/// the api went on to build under the older generation would be dropped by each change, for weeks.
+#[tokio::test]
+async fn an_api_learns_of_a_generation_that_rose_while_its_connection_stood() {
+    let mut world = World::start("generation").await;
+    let template = world.template(10, |new| new).await;
+    let shopper = world.api().shopper(USER).unwrap();
+    shopper.all_coupons().await.unwrap();
+    let raise = "update view_generation set generation = generation + 1";
+    assert_eq!(verify::execute(&mut world.mysql().await, raise).await.unwrap(), 1);
+    world.platform.sync_consumer.stop().await.unwrap();
+    world.platform.sync_consumer.start().await.unwrap();
+    let answer = shopper.claim(template, None, 1).await.unwrap();
+    let claimed: Claimed = answer.json().unwrap();
+    // Trusted by whoever knows the generation of now.
+    let now = verifier::Sources::connect(&world.settings()).await.unwrap();
+    let is_built_anew = async || {
+        let listed = shopper.all_coupons().await.unwrap();
+        assert_eq!(listed.len(), 1, "from wherever it comes");
+        now.view.contents(USER).await.unwrap()
+    };
+    let view = until(is_built_anew, |view| view.trusted).await;
+    assert!(view.coupons.contains_key(&claimed.coupons[0].id.to_string()), "{view:?}");
+    world.assert_sound(None).await;
+    world.end().await;
+}
