@@ -88,7 +88,10 @@ fn is_used_for(coupon: &UserCoupon, order_ref: &str) -> bool {
     params(("id" = Id, Path, description = "The coupon.")),
     request_body = OrderRequest,
     responses(),
-    extensions(("x-problems" = json!("INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN")))
+    extensions(
+        ("x-problems" = json!("INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN")),
+        ("x-always-refused" = json!(true))
+    )
 )]
 pub(crate) async fn unuse_coupon(
     State(app): State<App>,

@@ -1,5 +1,5 @@
 //! The kill campaign: round after round of mixed claims from two api processes. In the middle of each an api, the gate
-//! or MySQL is killed or stopped, or something else goes wrong ([`Trouble`]); every pending claim is polled meanwhile, and
+//! or MySQL is killed or stopped, or something else goes wrong (`troubles.rs`); every pending claim is polled meanwhile, and
 //! what a poll says definitely must stay true. Then every promise is checked.
 //!
 //! Victim, way and moment follow from the seed and the round's number, so a round that breaks a promise

@@ -165,6 +165,13 @@ async fn execute(url: &str, sql: &str) {
 /// Has a server that takes no writes refuse those of the platform's own user too, as it would any other.
 pub(crate) async fn let_read_only_bind(url: &str) {
     let mut connection = connect::single(url).await.unwrap();
+    for statement in [
+        "drop user if exists switch",
+        "create user switch identified by 'switch'",
+        "grant all on *.* to switch",
+    ] {
+        verify::execute(&mut connection, statement).await.unwrap();
+    }
     let revoke = "revoke read only admin on *.* from current_user()";
     // MySQL knows neither that statement nor that right: there `super_read_only` binds everybody.
     drop(verify::execute(&mut connection, revoke).await);
@@ -172,6 +179,8 @@ pub(crate) async fn let_read_only_bind(url: &str) {
 
 /// `1`: nobody writes; `0`: everybody does.
 async fn read_only(url: &str, on: u8) {
+    let (_, server) = url.split_once('@').unwrap();
+    let url = &format!("mysql://switch:switch@{server}");
     let mut connection = connect::single(url).await.unwrap();
     let strict = format!("set global super_read_only = {on}");
     if verify::execute(&mut connection, &strict).await.is_err() || on == 0 {

@@ -28,9 +28,9 @@ const POOL_SESSION: &str =
     "set session innodb_lock_wait_timeout = 6, session wait_timeout = default";
 
 /// The same for a connection that was used, and an error on a server that takes no writes by now: such a connection is
-/// closed, and the next one may lead to the new primary.
-const POOL_SESSION_AGAIN: &str = "set session innodb_lock_wait_timeout = 6 div (1 - @@global.read_only), \
-     session wait_timeout = default";
+/// closed, and the next one may lead to the new primary. There the selection has two rows, which no value can be.
+const POOL_SESSION_AGAIN: &str = "set session innodb_lock_wait_timeout = \
+     (select 6 union select if(@@global.read_only, 7, 6)), session wait_timeout = default";
 
 /// What a transaction's connection is like: the server ends it if it says nothing for [`IDLE_SECONDS`]. What waits for
 /// a row in a process that is stopped gives up before the row's holder is ended, so it never gets the row itself.
