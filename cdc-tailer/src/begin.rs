@@ -5,12 +5,13 @@ use std::sync::Arc;
 use mysql_store::{MySqlConnection, settings, snapshot};
 use tokio::task::spawn_blocking;
 use topic::Acknowledged;
+use tracing::warn;
 
 use crate::{
     checkpoint,
     config::Resnapshot,
     connection::Connection,
-    error::Directive,
+    error::{Directive, TailError},
     fit, history,
     position::GtidSet,
     preflight,
@@ -19,6 +20,10 @@ use crate::{
     source::{Origin, Server},
     tailer::Ground,
 };
+
+/// How often the newest transaction is looked up on a server that falls silent meanwhile; each try waits eleven
+/// seconds for it.
+const LOCATE_TRIES: u32 = 3;
 
 /// Where to begin.
 #[derive(Debug)]
@@ -103,8 +108,7 @@ pub(crate) async fn anew(
     let as_of_ms = ground.clock.now().timestamp_millis();
     let text = settings::readable_position(&mut connection, settings.flavor).await?;
     let gtids = GtidSet::parse(server.flavor, &text)?;
-    let server = Arc::clone(server);
-    let position = spawn_blocking(move || history::locate(&server, gtids)).await??;
+    let position = locate(server, gtids).await?;
     Ok(Begin {
         position,
         as_of_ms,
@@ -112,6 +116,21 @@ pub(crate) async fn anew(
         snapshot: Some(Progress::of_all()),
         reason,
     })
+}
+
+/// A server that stalls for some seconds is asked again: nothing was told yet.
+async fn locate(server: &Arc<Server>, gtids: GtidSet) -> anyhow::Result<Position> {
+    let mut tries = 1;
+    loop {
+        let (server, gtids) = (Arc::clone(server), gtids.clone());
+        match spawn_blocking(move || history::locate(&server, gtids)).await? {
+            Err(TailError::Lost(error)) if tries < LOCATE_TRIES => {
+                warn!(error = %error, "the newest transaction could not be looked up; trying again");
+                tries += 1;
+            }
+            located => return Ok(located?),
+        }
+    }
 }
 
 /// How many rows the server guesses the tables to hold that are not read whole yet.

@@ -12,7 +12,8 @@ pub(crate) const CHANGES: &str = "sync_consumer_changes_total";
 pub(crate) const REPAIRS: &str = "sync_consumer_read_back_repairs_total";
 /// Times that messages were missing: the topic forgot them before they were read.
 pub(crate) const GAPS: &str = "sync_consumer_gaps_total";
-/// Views dropped, by `reason`: undecodable, unreadable, `wrong_type`, gap.
+/// Views dropped, by `reason`: undecodable, unreadable, `wrong_type`, gap,
+/// unversioned.
 pub(crate) const DROPPED_VIEWS: &str = "sync_consumer_dropped_views_total";
 /// Messages put aside.
 pub(crate) const DEAD_LETTERS: &str = "sync_consumer_dead_letters_total";
@@ -49,7 +50,7 @@ pub(crate) fn describe() {
         (
             DROPPED_VIEWS,
             "reason",
-            &["undecodable", "unreadable", "wrong_type", "gap"],
+            &["undecodable", "unreadable", "wrong_type", "gap", "unversioned"],
             "views dropped",
         ),
         (
