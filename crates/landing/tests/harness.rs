@@ -46,7 +46,7 @@ pub(crate) struct World {
     pub(crate) pool: MySqlPool,
     pub(crate) gate: Gate,
     pub(crate) gate_url: String,
-    prefix: String,
+    pub(crate) prefix: String,
 }
 
 /// What MySQL holds.

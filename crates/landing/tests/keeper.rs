@@ -412,8 +412,11 @@ async fn a_gate_that_holds_too_little_is_noticed_once_it_is_certain_and_a_busy_o
 
     let client = redis::Client::open(world.gate_url.as_str()).unwrap();
     let mut redis = client.get_multiplexed_async_connection().await.unwrap();
-    let metas: Vec<String> =
-        redis::cmd("KEYS").arg("*too*little*:meta").query_async(&mut redis).await.unwrap();
+    let metas: Vec<String> = redis::cmd("KEYS")
+        .arg(format!("{}*:meta", world.prefix))
+        .query_async(&mut redis)
+        .await
+        .unwrap();
     let [meta] = &metas[..] else { panic!("{metas:?}") };
     let _: i64 =
         redis::cmd("HINCRBY").arg(meta).arg("stock").arg(-3).query_async(&mut redis).await.unwrap();

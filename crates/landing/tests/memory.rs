@@ -133,7 +133,7 @@ async fn what_older_epochs_left_behind_is_found_and_the_gate_that_is_open_stays(
     };
     let mut redis = redis(&world).await;
     let found: Vec<String> = redis::cmd("KEYS")
-        .arg(format!("*leftovers*gate:*:users:{epoch}"))
+        .arg(format!("{}gate:*:users:{epoch}", world.prefix))
         .query_async(&mut redis)
         .await
         .unwrap();
