@@ -127,7 +127,8 @@ async fn a_claim_without_a_trace_of_its_own_gets_one_by_the_configured_share() {
 async fn every_other_request_is_a_hop_of_its_callers_trace_too() {
     let collector = Collector::start().await;
     let world = world("request spans", &collector.url, "0").await;
-    let template = world.template(10, |new| new).await;
+    let at_a_till = |new| NewTemplate { self_redeem: true, ..new };
+    let template = world.template(10, at_a_till).await;
     let shopper = world.api().shopper(UserId(1)).unwrap();
     let claimed: Claimed = shopper.claim(template, None, 1).await.unwrap().json().unwrap();
     let coupon = claimed.coupons[0].id;

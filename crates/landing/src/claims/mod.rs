@@ -7,6 +7,7 @@ pub mod fate;
 pub(crate) mod label;
 mod spans;
 mod walk;
+mod window;
 
 use std::{
     collections::{HashMap, hash_map::Entry},

@@ -12,7 +12,7 @@ use redis_gate::{GateError, Refusal, RequestState, Verdict};
 use runtime::{Backoff, FailPoints};
 use tracing::warn;
 
-use super::{Answer, Unavailable, label, spans};
+use super::{Answer, Unavailable, label, spans, window::Window};
 use crate::{batch::Outcome, gates::Gates, lander::Landers, metric, settler::Settler};
 
 /// Waits between two calls of the gate for one claim; the second call follows the first at once as a rule.
@@ -39,7 +39,7 @@ pub(super) struct Walk {
 }
 
 /// Why a claim cannot be answered definitely.
-enum Stop {
+pub(super) enum Stop {
     Gate(GateError),
     Store(StoreError),
     Unavailable(Unavailable),
@@ -62,16 +62,6 @@ impl From<io::Error> for Stop {
     fn from(_: io::Error) -> Self {
         Self::Unavailable(Unavailable::Stopping)
     }
-}
-
-/// Where a claim stands to its template's window.
-enum Window {
-    /// It is answered without the gate.
-    Answered(Answer),
-    /// The gate decides.
-    Inside,
-    /// The gate decides; the window was moved, and this is the template as MySQL has it.
-    Moved(Box<Template>),
 }
 
 /// What follows a landing's outcome.
@@ -157,51 +147,6 @@ impl Walk {
         Ok(Answer::Unavailable(Unavailable::GateLoading))
     }
 
-    /// Where no gate is loaded: long before the window nothing can have landed, and after it a key may
-    /// have.
-    async fn window(&self, template: &Template, claim: &Claim) -> Result<Window, Stop> {
-        // An ended template has no gate any more, and an end is final.
-        if template.state == TemplateState::Ended {
-            return self.refused(claim, Refusal::Ended, true).await.map(Window::Answered);
-        }
-        let (now, window) = ((self.clock)(), template.window);
-        if now + self.gates.preload() < window.starts_at {
-            let starts_at = window.starts_at;
-            return Ok(Window::Answered(Answer::Refused(Refusal::NotOpen { starts_at })));
-        }
-        if now >= window.ends_at { self.closed(claim).await } else { Ok(Window::Inside) }
-    }
-
-    /// The window is over as far as this process or the gate knows. Its end may have been moved since: MySQL refuses.
-    async fn closed(&self, claim: &Claim) -> Result<Window, Stop> {
-        if let Some(stored) = self.stored_answer(claim).await? {
-            return Ok(Window::Answered(stored));
-        }
-        let current = connect::within(async {
-            let mut connection = connect::acquire(&self.pool).await?;
-            template::get(&mut connection, claim.template_id).await
-        });
-        let refused = |refusal| Ok(Window::Answered(Answer::Refused(refusal)));
-        match current.await? {
-            Some(current) if current.state == TemplateState::Ended => refused(Refusal::Ended),
-            Some(current) if (self.clock)() < current.window.ends_at => {
-                Ok(Window::Moved(Box::new(current)))
-            }
-            _ => refused(Refusal::Closed),
-        }
-    }
-
-    /// A gate that calls a window over which MySQL has moved is behind.
-    async fn closed_by_gate(&self, claim: &Claim) -> Result<Answer, Stop> {
-        match Box::pin(self.closed(claim)).await? {
-            Window::Answered(answer) => Ok(answer),
-            Window::Inside | Window::Moved(_) => {
-                self.gates.ask_look(claim.template_id);
-                Ok(Answer::Unavailable(Unavailable::GateLoading))
-            }
-        }
-    }
-
     /// Asks until an answer comes. A call without one is unknown: the claim may be admitted, and the same call finds
     /// out. Only this task knows that, so it asks on as long as the resolver leaves the admission alone.
     async fn ask_gate(&self, claim: &Claim, epoch: Epoch) -> Result<Verdict, GateError> {
@@ -244,7 +189,12 @@ impl Walk {
 
     /// A refusal stands only if the key has not landed already: the winner who retries after a rebuild
     /// gets the coupon, not `SOLD_OUT`.
-    async fn refused(&self, claim: &Claim, refusal: Refusal, look: bool) -> Result<Answer, Stop> {
+    pub(super) async fn refused(
+        &self,
+        claim: &Claim,
+        refusal: Refusal,
+        look: bool,
+    ) -> Result<Answer, Stop> {
         let stored = if look { self.stored_answer(claim).await? } else { None };
         Ok(stored.unwrap_or(Answer::Refused(refusal)))
     }
@@ -399,7 +349,7 @@ impl Walk {
     }
 
     /// What the key's landed claim answers to this request, if there is one.
-    async fn stored_answer(&self, claim: &Claim) -> Result<Option<Answer>, StoreError> {
+    pub(super) async fn stored_answer(&self, claim: &Claim) -> Result<Option<Answer>, StoreError> {
         let stored = self.stored_claim(claim).await?;
         Ok(stored.map(|stored| {
             if stored.payload_hash == claim.payload_hash {
