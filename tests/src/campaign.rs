@@ -173,8 +173,9 @@ async fn leg(
         let number = u64::from(totals.counted + totals.uncounted) + 1;
         let draw = Draw::of(seed, number);
         say(format!("round {number:>3}  {draw}"));
-        if matches!(draw.trouble, Some(Trouble::HungOperator(_))) {
-            arm(&mut world, troubles::HUNG).await;
+        let fail_point = draw.trouble.and_then(Trouble::fail_point);
+        if let Some(fail_point) = fail_point {
+            arm(&mut world, fail_point).await;
         }
         let round = Round::begin(&world, number).await;
         let poller = Poller::start(&world, vec![round.scarce, round.several, round.unlimited]);
@@ -182,7 +183,7 @@ async fn leg(
         let quiet = Instant::now();
         world.assert_sound(Some(&history)).await;
         totals.polled += poller.check(&world).await;
-        if matches!(draw.trouble, Some(Trouble::HungOperator(_))) {
+        if fail_point.is_some() {
             arm(&mut world, "").await;
         }
         assert_eq!(world.count(round.scarce).await.all(), SCARCE, "all of it is sold");

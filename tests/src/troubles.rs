@@ -25,9 +25,6 @@ const POLL_EVERY: Duration = Duration::from_millis(30);
 /// Admissions that are polled at one look.
 const POLLED: usize = 20;
 
-/// A fail point at which the second api stops as a whole, each inside a transaction that holds a stock row.
-pub(crate) const HUNG: &str = "api.before_commit=stop,rebuild.before_epoch=stop";
-
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
@@ -76,6 +73,15 @@ async fn ask(api: &Api, template: TemplateId, what: &str, key: &str, delta: i64)
 }
 
 impl Trouble {
+    /// The fail point at which the second api stops as a whole, inside a transaction that holds a stock row.
+    pub(crate) fn fail_point(self) -> Option<&'static str> {
+        match self {
+            Self::HungOperator("gate-rebuild") => Some("rebuild.before_epoch=stop"),
+            Self::HungOperator(_) => Some("api.before_commit=stop"),
+            _ => None,
+        }
+    }
+
     /// Lasts for `down` and ends; `template` is the one it is about, `key` one that no other round has.
     pub(crate) async fn strike(
         self,
