@@ -1,6 +1,10 @@
 //! Workers in this process, on a database and topics of their own.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser as _;
@@ -45,6 +49,8 @@ pub(crate) struct Running {
     task: JoinHandle<anyhow::Result<()>>,
     stop: CancellationToken,
     health: Health,
+    /// Why it ended, once it has.
+    ended: Arc<OnceLock<String>>,
 }
 
 /// See [`Harness::stranger`].
@@ -172,10 +178,20 @@ impl Harness {
         .unwrap();
         change(&mut config);
         let (health, stop) = (Health::default(), CancellationToken::new());
+        // Not ready before the task has run for the first time either.
+        health.part("partitions");
         let (parts, token) = (health.clone(), stop.clone());
-        let task =
-            tokio::spawn(async move { expiry_worker::run(&config, &clock, &parts, token).await });
-        Running { task, stop, health }
+        let ended = Arc::new(OnceLock::new());
+        let why = Arc::clone(&ended);
+        let task = tokio::spawn(async move {
+            let end = expiry_worker::run(&config, &clock, &parts, token).await;
+            why.get_or_init(|| match &end {
+                Ok(()) => "in order".to_owned(),
+                Err(error) => format!("{error:#}"),
+            });
+            end
+        });
+        Running { task, stop, health, ended }
     }
 
     /// Now, by this machine's clock.
@@ -304,6 +320,7 @@ impl Harness {
     async fn until_health(&self, worker: &Running, is: impl Fn(&Health) -> bool) {
         let reached = async {
             while !is(&worker.health) {
+                assert!(!worker.task.is_finished(), "it ended: {:?}", worker.ended.get());
                 tokio::time::sleep(LOOK).await;
             }
         };
