@@ -86,6 +86,8 @@ pub(crate) async fn get(
             let body = FoundBody { status: "landed", claim: ClaimBody::of(&claim) };
             Ok(Json(body).into_response())
         }
+        // Somebody else's is none of his, wherever it is.
+        Fate::Processing { user: Some(owner), .. } if owner != user => Err(not_found()),
         Fate::Decided(_) | Fate::Never => Err(not_found()),
         Fate::Processing { .. } => {
             let body = PendingBody { status: "processing" };

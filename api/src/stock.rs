@@ -116,5 +116,5 @@ async fn oldest_in_flight(
     meta: &Meta,
 ) -> Result<Option<DateTime<Utc>>, GateError> {
     let oldest = gate.in_flight(template, meta.epoch, DateTime::<Utc>::MAX_UTC, 0, 1).await?;
-    Ok(oldest.first().map(|admission| admission.admitted_at))
+    Ok(oldest.admissions.first().map(|admission| admission.admitted_at))
 }

@@ -230,7 +230,7 @@ impl Poller {
                 for template in &templates {
                     let Ok(Some(meta)) = gate.meta(*template).await else { continue };
                     let flying = gate.in_flight(*template, meta.epoch, now.now(), 0, POLLED).await;
-                    for one in flying.unwrap_or_default() {
+                    for one in flying.unwrap_or_default().admissions {
                         owners.insert(one.id, (*template, one.user));
                     }
                 }

@@ -216,8 +216,8 @@ impl Keeper {
         // rebuild is skipped.
         let Some(meta) = meta.filter(open) else { return self.gates.rebuild(template.id).await };
         self.gates.learn(template.id, meta.epoch);
-        if let Some(user) = &meta.unreadable {
-            error!(template.id = %template.id, user.id = user, "a user's entry cannot be read");
+        if let Some(what) = &meta.unreadable {
+            error!(template.id = %template.id, what, "something in a gate cannot be read");
             counter!(metric::UNREADABLE).increment(1);
             return self.gates.rebuild(template.id).await;
         }

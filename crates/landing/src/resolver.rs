@@ -10,7 +10,7 @@ use std::{io, time::Duration};
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, TemplateId};
 use mysql_store::{MySqlPool, StoreError, claim, connect, template};
-use redis_gate::{Gate, GateError, InFlight};
+use redis_gate::{Flights, Gate, GateError, InFlight};
 use runtime::FailPoints;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -166,8 +166,12 @@ impl Resolver {
     ) -> Result<Option<Flight>, GateError> {
         let Some(meta) = self.gate.meta(template).await? else { return Ok(None) };
         let before = now - self.grace;
-        let admissions = self.gate.in_flight(template, meta.epoch, before, 0, LOOK_MAX).await?;
-        Ok(Some(Flight { template, epoch: meta.epoch, admissions }))
+        let flights = self.gate.in_flight(template, meta.epoch, before, 0, LOOK_MAX).await?;
+        if flights.unreadable > 0 {
+            // Whose request it stands for, nobody can tell. The new epoch asks MySQL.
+            self.gate.mark_unreadable(template, meta.epoch, "in flight").await?;
+        }
+        Ok(Some(Flight { template, epoch: meta.epoch, flights }))
     }
 
     /// Ends what it can of a flight, and passes over what fails by itself; answers the first such failure.
@@ -182,9 +186,11 @@ impl Resolver {
     ) -> Result<Option<ResolveError>, ResolveError> {
         let (mut first_error, mut passed) = (None, 0);
         loop {
-            let looked_at = flight.admissions.len();
+            let Flights { admissions, unreadable } = &flight.flights;
+            let looked_at = admissions.len() + unreadable;
             let before = passed;
-            for admission in &flight.admissions {
+            passed += unreadable;
+            for admission in admissions {
                 match self.resolve(&flight, admission, now, resolved).await {
                     Ok(()) => {}
                     Err(ResolveError::Store(error)) if error.is_unavailable() => {
@@ -202,7 +208,7 @@ impl Resolver {
             }
             let (template, epoch, until) = (flight.template, flight.epoch, now - self.grace);
             let next = self.gate.in_flight(template, epoch, until, passed, LOOK_MAX).await?;
-            flight.admissions = next;
+            flight.flights = next;
         }
     }
 
@@ -245,11 +251,11 @@ impl Resolver {
 struct Flight {
     template: TemplateId,
     epoch: Epoch,
-    admissions: Vec<InFlight>,
+    flights: Flights,
 }
 
 fn report_stuck(flights: &[Flight], now: DateTime<Utc>, resolved: &mut Resolved) {
-    let ages = flights.iter().flat_map(|flight| &flight.admissions);
+    let ages = flights.iter().flat_map(|flight| &flight.flights.admissions);
     let ages = ages.map(|one| (now - one.admitted_at).to_std().unwrap_or_default());
     let oldest = ages.clone().max().unwrap_or_default();
     resolved.stuck = ages.filter(|age| *age > STUCK_AFTER).count();

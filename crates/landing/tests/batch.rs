@@ -369,9 +369,12 @@ async fn a_batch_without_a_limit_takes_its_numbers_from_its_ids() {
     let taken = bench.landed(landing.clone()).await;
     let mut next = bench.landing(claim(USER, "b", 2), &[]);
     next.landed.coupons = taken.landed.coupons;
+    let next_key = next.admission.claim.request_id.clone();
     let outcomes = bench.run(vec![("next", next)]).await;
     let Outcome::Landed(landed) = &outcomes["next"] else { panic!("{outcomes:?}") };
     assert!(landed.coupons.iter().all(|coupon| coupon.id.0 == coupon.claim_no));
-    let stored = claims::landed_by_id(&mut bench.world.connection().await, USER, landed.id).await;
+    let stored =
+        claims::landed_under_key(&mut bench.world.connection().await, TEMPLATE, USER, &next_key)
+            .await;
     assert_eq!(stored.unwrap().as_ref(), Some(landed));
 }

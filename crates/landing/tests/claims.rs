@@ -22,7 +22,9 @@ async fn a_claim_lands_is_settled_and_is_answered_alike_ever_after() {
     let epoch = world.meta().await.epoch;
     let entry = world.gate.entry(TEMPLATE, epoch, USER).await.unwrap().unwrap();
     assert_eq!(entry.requests[0].state, RequestState::Landed);
-    let stored = claims::landed_by_id(&mut world.connection().await, USER, first.id).await;
+    let stored =
+        claims::landed_under_key(&mut world.connection().await, TEMPLATE, USER, &first.request_id)
+            .await;
     assert_eq!(stored.unwrap().as_ref(), Some(&landed));
     for process in [&here, &there] {
         let replay = Answer::Landed { claim: landed.clone(), replayed: true };

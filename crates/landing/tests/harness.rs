@@ -143,12 +143,20 @@ impl World {
 
     /// Writes something into the place of a user's entry that no script would.
     pub(crate) async fn damage_entry(&self, user: UserId) {
+        self.damage("HSET", "users", &[&user.0.to_string(), "garbage"]).await;
+    }
+
+    /// A member that is the oldest in flight.
+    pub(crate) async fn damage_in_flight(&self, member: &str) {
+        self.damage("ZADD", "inflight", &["1", member]).await;
+    }
+
+    async fn damage(&self, command: &str, part: &str, arguments: &[&str]) {
         let epoch = self.meta().await.epoch;
-        let users = format!("{}gate:1:{{{TEMPLATE}:0}}:users:{epoch}", self.prefix);
+        let key = format!("{}gate:1:{{{TEMPLATE}:0}}:{part}:{epoch}", self.prefix);
         let client = redis::Client::open(self.gate_url.as_str()).unwrap();
         let mut redis = client.get_multiplexed_async_connection().await.unwrap();
-        let mut write = redis::cmd("HSET");
-        write.arg(users).arg(user.0).arg("garbage").exec_async(&mut redis).await.unwrap();
+        redis::cmd(command).arg(key).arg(arguments).exec_async(&mut redis).await.unwrap();
     }
 
     pub(crate) async fn rows(&self) -> Rows {

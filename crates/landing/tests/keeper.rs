@@ -91,6 +91,23 @@ async fn an_entry_that_cannot_be_read_stops_nobody_else_and_is_read_anew_at_the_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_in_flight_keeps_no_other_from_being_ended_and_is_gone_at_the_next_look()
+ {
+    let world = World::open("unreadable in flight", 10, 1).await;
+    let (_gates, mut keeper) = keeper(&world);
+    let epoch = world.meta().await.epoch;
+    world.gate.claim(&claim(USER, "a", 1), epoch, now()).await.unwrap();
+    for member in ["garbage", ":", "x:70", ""] {
+        world.damage_in_flight(member).await;
+    }
+    assert_eq!(world.resolver().look(now()).await.unwrap().released, 1);
+    assert_eq!(world.rows().await.fences, 1);
+    look(&mut keeper, now()).await;
+    assert!(world.meta().await.epoch > epoch);
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rebuilder_that_died_after_its_bump_is_replaced_at_the_next_look() {
     let world = World::open("bumped", 10, 1).await;
     let (_gates, mut keeper) = keeper(&world);

@@ -6,7 +6,10 @@ use chrono::TimeDelta;
 use coupon::{Claim, ClaimState, Epoch, RequestId, TemplateId, TemplateState, UserId};
 use futures::future::join_all;
 use landing::{
-    claims::{Answer, Unavailable},
+    claims::{
+        Answer, Unavailable,
+        fate::{Asked, Fate, fate},
+    },
     resolver::{Resolved, Resolver},
 };
 use mysql_store::claim as claims;
@@ -263,4 +266,19 @@ async fn an_admission_whose_fence_fails_keeps_no_other_from_being_ended() {
     world.execute("drop trigger no_fence").await;
     assert_eq!(look(&world).await.released, 1);
     world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test]
+async fn who_asks_for_a_claim_of_somebody_else_does_not_end_it() {
+    let world = World::open("asked by another", 10, 1).await;
+    let theirs = claim(USER, "a", 1);
+    let epoch = admit(&world, &theirs).await;
+    let asked = |user| Asked { id: theirs.id, template: Some(TEMPLATE), user };
+    let later = now() + TimeDelta::minutes(2);
+    for user in [Some(UserId(71)), None] {
+        let fate = fate(&world.pool, &world.gate, asked(user), later, || true).await.unwrap();
+        assert!(matches!(fate, Fate::Processing { user: Some(USER), .. }), "{fate:?}");
+    }
+    assert_eq!(world.rows().await.fences, 0);
+    assert_eq!(world.gate.in_flight_count(TEMPLATE, epoch).await.unwrap(), 1);
 }

@@ -32,25 +32,6 @@ pub async fn landed_under_key(
     with_coupons(connection, row).await
 }
 
-/// A user's claim by its id, if it landed.
-///
-/// # Errors
-/// A statement fails.
-pub async fn landed_by_id(
-    connection: &mut MySqlConnection,
-    user: UserId,
-    id: ClaimId,
-) -> Result<Option<LandedClaim>, StoreError> {
-    let row = sqlx::query("select * from claim where id = ? and user_id = ? and state = ?")
-        .bind(id.0)
-        .bind(user.0)
-        .bind(ClaimState::Landed.code())
-        .fetch_optional(&mut *connection)
-        .await
-        .map_err(StoreError::query("read the claim"))?;
-    with_coupons(connection, row).await
-}
-
 /// What stands under an admission's id.
 ///
 /// # Errors

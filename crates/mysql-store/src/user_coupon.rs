@@ -90,12 +90,8 @@ pub async fn get(
     user: UserId,
     id: CouponId,
 ) -> Result<Option<UserCoupon>, StoreError> {
-    let row = sqlx::query("select * from user_coupon where id = ? and user_id = ?")
-        .bind(id.0)
-        .bind(user.0)
-        .fetch_optional(connection)
-        .await
-        .map_err(StoreError::query("read the coupon"))?;
+    let sql = "select * from user_coupon where id = ? and user_id = ?";
+    let row = find(connection, sql, user, id).await?;
     row.map(|row| from_row(&row)).transpose()
 }
 
@@ -108,13 +104,19 @@ pub async fn hold(
     user: UserId,
     id: CouponId,
 ) -> Result<Option<UserCoupon>, StoreError> {
-    let row = sqlx::query("select * from user_coupon where id = ? and user_id = ? for update")
-        .bind(id.0)
-        .bind(user.0)
-        .fetch_optional(transaction)
-        .await
-        .map_err(StoreError::query("hold the coupon"))?;
+    let sql = "select * from user_coupon where id = ? and user_id = ? for update";
+    let row = find(transaction, sql, user, id).await?;
     row.map(|row| from_row(&row)).transpose()
+}
+
+async fn find(
+    connection: &mut MySqlConnection,
+    sql: &'static str,
+    user: UserId,
+    id: CouponId,
+) -> Result<Option<MySqlRow>, StoreError> {
+    let query = sqlx::query(sql).bind(id.0).bind(user.0);
+    query.fetch_optional(connection).await.map_err(StoreError::query("read the coupon"))
 }
 
 /// A user's coupon and the server's clock, of one moment.
@@ -123,15 +125,9 @@ async fn get_by_clock(
     user: UserId,
     id: CouponId,
 ) -> Result<Option<(UserCoupon, DateTime<Utc>)>, StoreError> {
-    let row = sqlx::query(
-        "select *, utc_timestamp(3) as server_now from user_coupon where id = ? and user_id = ?",
-    )
-    .bind(id.0)
-    .bind(user.0)
-    .fetch_optional(connection)
-    .await
-    .map_err(StoreError::query("read the coupon"))?;
-    let Some(row) = row else { return Ok(None) };
+    let sql =
+        "select *, utc_timestamp(3) as server_now from user_coupon where id = ? and user_id = ?";
+    let Some(row) = find(connection, sql, user, id).await? else { return Ok(None) };
     let now = row.try_get("server_now").map_err(StoreError::query("read the server's clock"))?;
     Ok(Some((from_row(&row)?, now)))
 }

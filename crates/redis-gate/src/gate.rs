@@ -178,6 +178,23 @@ impl Gate {
         })
     }
 
+    /// Leaves word that something in the gate of this epoch cannot be read: the keeper begins it anew.
+    ///
+    /// # Errors
+    /// No answer: whoever meets it again says so again.
+    pub async fn mark_unreadable(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        what: &str,
+    ) -> Result<(), GateError> {
+        let live = self.redis.live().await?;
+        let mut call = self.scripts.mark_unreadable.key(self.keys(template).meta());
+        call.arg(epoch.0).arg(what);
+        let _: i64 = self.invoke("mark_unreadable", live, &call).await?;
+        Ok(())
+    }
+
     pub(crate) async fn invoke<T: FromRedisValue>(
         &self,
         call: &'static str,

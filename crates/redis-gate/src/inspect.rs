@@ -37,7 +37,7 @@ pub struct Meta {
     pub window_ms: (i64, i64),
     /// How many coupons a user may hold; 0: no limit.
     pub limit: i64,
-    /// A user whose entry a script could not read: only a new epoch mends it.
+    /// What cannot be read there, a user's entry by the user: only a new epoch mends it.
     pub unreadable: Option<String>,
 }
 
@@ -69,6 +69,15 @@ pub struct InFlight {
     pub user: UserId,
     /// When it was admitted.
     pub admitted_at: DateTime<Utc>,
+}
+
+/// Admissions in flight, the oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Flights {
+    /// Those that can be read.
+    pub admissions: Vec<InFlight>,
+    /// How many members beside them no script of ours wrote.
+    pub unreadable: usize,
 }
 
 impl InFlight {
@@ -167,7 +176,7 @@ impl Gate {
         Ok((meta.is_open() && meta.epoch == epoch).then_some((meta, in_flight)))
     }
 
-    /// At most `limit` admissions in flight since `before` or earlier, the oldest first, without the `passed` oldest.
+    /// At most `limit` admissions in flight since `before` or earlier, without the `passed` oldest.
     ///
     /// # Errors
     /// No answer.
@@ -178,7 +187,7 @@ impl Gate {
         before: DateTime<Utc>,
         passed: usize,
         limit: usize,
-    ) -> Result<Vec<InFlight>, GateError> {
+    ) -> Result<Flights, GateError> {
         let live = self.redis.live().await?;
         let result = redis::cmd("ZRANGE")
             .arg(self.keys(template).inflight(epoch))
@@ -192,8 +201,9 @@ impl Gate {
             .query_async(&mut live.connection.clone())
             .await;
         let members: Vec<(String, i64)> = self.checked("in_flight", &live, result).await?;
-        let entries = members.iter().map(|(member, score)| InFlight::read(member, *score));
-        entries.collect::<Option<_>>().ok_or(GateError::Unreadable { call: "in_flight" })
+        let read = members.iter().filter_map(|(member, score)| InFlight::read(member, *score));
+        let admissions: Vec<_> = read.collect();
+        Ok(Flights { unreadable: members.len() - admissions.len(), admissions })
     }
 
     /// One admission, if it is in flight. It walks through all that are: for somebody who asks by hand.
@@ -220,9 +230,8 @@ impl Gate {
                 .await;
             let (next, found): (u64, Vec<(String, i64)>) =
                 self.checked("find_in_flight", &live, result).await?;
-            if let Some((member, score)) = found.first() {
-                let entry = InFlight::read(member, *score);
-                let entry = entry.ok_or(GateError::Unreadable { call: "find_in_flight" })?;
+            let read = |(member, score): &(String, i64)| InFlight::read(member, *score);
+            if let Some(entry) = found.iter().find_map(read) {
                 return Ok(Some(entry));
             }
             if next == 0 {
@@ -344,22 +353,11 @@ impl Gate {
         template: TemplateId,
         epoch: Epoch,
     ) -> Result<HashMap<UserId, Entry>, GateError> {
-        let unreadable = || GateError::Unreadable { call: "entries" };
-        let live = self.redis.live().await?;
-        let mut entries = HashMap::new();
-        let mut cursor = 0_u64;
+        let (mut entries, mut cursor) = (HashMap::new(), 0);
         loop {
-            let result = redis::cmd("HSCAN")
-                .arg(self.keys(template).users(epoch))
-                .arg(cursor)
-                .arg("COUNT")
-                .arg(SCAN_KEYS)
-                .query_async(&mut live.connection.clone())
-                .await;
-            let (next, fields): (u64, Vec<(i64, Vec<u8>)>) =
-                self.checked("entries", &live, result).await?;
-            for (user, bytes) in fields {
-                entries.insert(UserId(user), Entry::decode(&bytes).map_err(|_| unreadable())?);
+            let (next, read) = self.entries_from(template, epoch, cursor).await?;
+            for (_, entry) in read {
+                entries.extend([entry.ok_or(GateError::Unreadable { call: "entries" })?]);
             }
             if next == 0 {
                 return Ok(entries);

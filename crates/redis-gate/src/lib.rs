@@ -23,6 +23,6 @@ pub use connection::{GateRedis, Run};
 pub use entry::{Entry, EntryError, Request, RequestState};
 pub use error::GateError;
 pub use gate::{Gate, Refusal, Verdict};
-pub use inspect::{InFlight, Meta, Phase, ReadEntry};
+pub use inspect::{Flights, InFlight, Meta, Phase, ReadEntry};
 pub use operator::{Moved, Unloaded};
 pub use rebuild::{LOAD_USERS_MAX, OpenFacts};

@@ -15,6 +15,7 @@ pub(crate) struct Scripts {
     pub(crate) open: Script,
     pub(crate) apply_movement: Script,
     pub(crate) set_state: Script,
+    pub(crate) mark_unreadable: Script,
     pub(crate) unload: Script,
     pub(crate) remove_stale: Script,
 }
@@ -30,6 +31,7 @@ impl Scripts {
             open: script(include_str!("../../../lua/open.lua")),
             apply_movement: script(include_str!("../../../lua/move.lua")),
             set_state: script(include_str!("../../../lua/set_state.lua")),
+            mark_unreadable: script(include_str!("../../../lua/mark_unreadable.lua")),
             unload: script(include_str!("../../../lua/unload.lua")),
             remove_stale: script(include_str!("../../../lua/remove_stale.lua")),
         }

@@ -310,7 +310,8 @@ impl Pair {
             .in_flight(TEMPLATE, there.epoch, at(2), 0, CLAIMS_MAX + 1)
             .await
             .unwrap();
-        let mut in_flight: Vec<ClaimId> = in_flight.iter().map(|entry| entry.id).collect();
+        let mut in_flight: Vec<ClaimId> =
+            in_flight.admissions.iter().map(|entry| entry.id).collect();
         in_flight.sort();
         assert_eq!(in_flight, self.model.inflight.iter().map(real_id).collect::<Vec<_>>());
         let there = self.gate.gate.entries(TEMPLATE, there.epoch).await.unwrap();

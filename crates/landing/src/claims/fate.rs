@@ -7,7 +7,9 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, TemplateId, UserId};
 use mysql_store::{
-    MySqlPool, StoreError, claim, connect,
+    MySqlPool, StoreError,
+    claim::{self, Fence},
+    connect,
     look_up::{self, ClaimFate},
     template,
 };
@@ -92,7 +94,15 @@ pub async fn fate(
     if now - made_at < grace || !may_fence() {
         return Ok(Fate::Processing { user: asked.user, at: made_at });
     }
-    fence(pool, template, asked, now).await?;
+    // A user's entry says nothing of somebody else's claim, and nobody ends that by asking for it.
+    if asked.user.is_some()
+        && let Some(processing) = in_flight(gate, template, asked.id).await?
+    {
+        return Ok(processing);
+    }
+    // UNIQUE(id) alone makes the fence: an operator who does not know the user places it under nobody's.
+    let user = asked.user.unwrap_or(UserId(0));
+    fence(pool, template, user, asked.id, now).await?;
     match decided(pool, asked.id).await? {
         Some(decided) => Ok(Fate::Decided(decided)),
         None => Ok(Fate::Processing { user: asked.user, at: made_at }),
@@ -132,11 +142,8 @@ async fn in_gate(
     template: TemplateId,
     asked: Asked,
 ) -> Result<Option<Fate>, GateError> {
+    let Some(user) = asked.user else { return in_flight(gate, template, asked.id).await };
     let Some(meta) = gate.meta(template).await? else { return Ok(None) };
-    let Some(user) = asked.user else {
-        let found = gate.find_in_flight(template, meta.epoch, asked.id).await?;
-        return Ok(found.map(|one| Fate::Processing { user: Some(one.user), at: one.admitted_at }));
-    };
     let entry = gate.entry(template, meta.epoch, user).await?;
     let pending = entry.is_some_and(|entry| {
         entry.requests.iter().any(|one| one.id == asked.id && one.state == RequestState::Pending)
@@ -145,21 +152,31 @@ async fn in_gate(
     Ok(pending.then_some(Fate::Processing { user: Some(user), at }))
 }
 
-/// Makes sure that the claim never lands, unless it has. Whoever is landing it just now is waited for.
-async fn fence(
+/// Anybody's claim, if it is on its way.
+async fn in_flight(
+    gate: &Gate,
+    template: TemplateId,
+    id: ClaimId,
+) -> Result<Option<Fate>, GateError> {
+    let Some(meta) = gate.meta(template).await? else { return Ok(None) };
+    let found = gate.find_in_flight(template, meta.epoch, id).await?;
+    Ok(found.map(|one| Fate::Processing { user: Some(one.user), at: one.admitted_at }))
+}
+
+/// Makes sure that a claim never lands, unless it has. Whoever is landing it just now is waited for.
+pub(super) async fn fence(
     pool: &MySqlPool,
     template: TemplateId,
-    asked: Asked,
+    user: UserId,
+    id: ClaimId,
     now: DateTime<Utc>,
-) -> Result<(), StoreError> {
-    // UNIQUE(id) alone makes the fence: an operator who does not know the user places it under nobody's.
-    let user = asked.user.unwrap_or(UserId(0));
+) -> Result<Fence, StoreError> {
     let fence = connect::retried(
         || async {
             let mut connection = connect::acquire(pool).await?;
-            claim::fence(&mut connection, template, user, asked.id, now).await
+            claim::fence(&mut connection, template, user, id, now).await
         },
         StoreError::is_conflict,
     );
-    connect::within(fence).await.map(|_| ())
+    connect::within(fence).await
 }

@@ -7,12 +7,12 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use coupon::{Admission, Claim, Decision, Epoch, LandedClaim, Numbers, Template, TemplateState};
-use mysql_store::{MySqlConnection, MySqlPool, StoreError, claim, connect, template};
+use mysql_store::{MySqlPool, StoreError, claim, connect, template};
 use redis_gate::{GateError, Refusal, RequestState, Verdict};
 use runtime::{Backoff, FailPoints};
 use tracing::warn;
 
-use super::{Answer, Unavailable, label, spans, window::Window};
+use super::{Answer, Unavailable, fate, label, spans, window::Window};
 use crate::{batch::Outcome, gates::Gates, lander::Landers, metric, settler::Settler};
 
 /// Waits between two calls of the gate for one claim; the second call follows the first at once as a rule.
@@ -23,9 +23,6 @@ const ADMISSIONS_MAX: u32 = 2;
 
 /// How often a newer epoch is adopted within one claim; rebuilds do not follow each other faster.
 const EPOCHS_MAX: u32 = 4;
-
-/// How often a fence is tried against conflicting transactions.
-const FENCE_TRIES: u32 = 5;
 
 pub(super) struct Walk {
     pub(super) pool: MySqlPool,
@@ -311,11 +308,8 @@ impl Walk {
     /// Fences the admission and releases it. If it had landed after all: its answer.
     async fn fence(&self, claim: &Claim, epoch: Epoch) -> Result<Option<Answer>, Stop> {
         self.points.reach("claims.before_fence").await?;
-        let fence = connect::within(async {
-            let mut connection = connect::acquire(&self.pool).await?;
-            fence(&mut connection, claim, (self.clock)()).await
-        });
-        match fence.await? {
+        let (template, user) = (claim.template_id, claim.user_id);
+        match fate::fence(&self.pool, template, user, claim.id, (self.clock)()).await? {
             claim::Fence::Stands => {
                 self.release(claim, epoch).await;
                 Ok(None)
@@ -358,20 +352,5 @@ impl Walk {
                 Answer::KeyReused
             }
         }))
-    }
-}
-
-async fn fence(
-    connection: &mut MySqlConnection,
-    claim: &Claim,
-    now: DateTime<Utc>,
-) -> Result<claim::Fence, StoreError> {
-    let mut tries = 1;
-    loop {
-        let (template, user) = (claim.template_id, claim.user_id);
-        match claim::fence(connection, template, user, claim.id, now).await {
-            Err(error) if error.is_conflict() && tries < FENCE_TRIES => tries += 1,
-            fence => return fence,
-        }
     }
 }
