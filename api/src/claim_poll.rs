@@ -72,7 +72,7 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     // Of a template that shoppers cannot know there is no claim.
     let template = match params.template {
-        Some(template) => match app.templates.published(template).await? {
+        Some(template) => match app.templates.published_by_now(template).await? {
             Some(_) => Some(template),
             None => return Err(not_found()),
         },

@@ -85,16 +85,31 @@ impl TemplateCache {
             let detail = "Too many unknown templates are asked for. Send the request again.";
             return Err(Problem::unavailable("OVERLOADED", detail));
         }
-        let mut connection = connect::acquire(&self.pool).await?;
-        match template::get(&mut connection, id).await? {
-            Some(template) if template.state != TemplateState::Draft => {
-                Ok(Some(self.apply(template)))
-            }
-            _ => {
-                self.remember_unknown(id);
-                Ok(None)
-            }
+        let template = self.read(id).await?;
+        if template.is_none() {
+            self.remember_unknown(id);
         }
+        Ok(template)
+    }
+
+    /// The same, and that there is none is never told from memory: it may have been published just now.
+    pub(crate) async fn published_by_now(
+        &self,
+        id: TemplateId,
+    ) -> Result<Option<Arc<Template>>, Problem> {
+        match self.get(id) {
+            Some(template) => Ok(Some(template)),
+            None => self.read(id).await,
+        }
+    }
+
+    async fn read(&self, id: TemplateId) -> Result<Option<Arc<Template>>, Problem> {
+        let read = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            template::get(&mut connection, id).await
+        });
+        let published = read.await?.filter(|template| template.state != TemplateState::Draft);
+        Ok(published.map(|template| self.apply(template)))
     }
 
     /// Takes a template in if it is newer than the known one; answers the newer of the two.

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
 use devstack::{Options, PlatformOptions, Servers, TestServers, project_root};
 use pipeline_tests::{World, until};
@@ -109,7 +110,7 @@ async fn an_id_that_no_claim_can_have_is_not_found_and_makes_no_row() {
     let anna = world.api().shopper(UserId(1)).unwrap();
     let lost = (404, Some("CLAIM_NOT_FOUND".to_owned()));
     let next_year = (template.0 >> 22) + 366 * 86_400_000;
-    let long_ago = (template.0 >> 22) - 86_400_000;
+    let long_ago = (template.0 >> 22) - 2 * 86_400_000;
     for id in [1, long_ago << 22, next_year << 22, i64::MAX] {
         let url = format!("/v1/claims/{id}?template={template}");
         assert_eq!(told(&poll(&anna, &url).await), lost, "{id}");
@@ -124,5 +125,25 @@ async fn an_id_that_no_claim_can_have_is_not_found_and_makes_no_row() {
     let rows = mysql_store::verify::execute(&mut connection, all).await.unwrap();
     assert_eq!(rows, 0, "an id that cannot be is not fenced");
     drop(connection);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_claim_of_a_template_that_was_a_draft_a_moment_ago_is_found_by_every_api() {
+    let two_apis = |options| PlatformOptions { apis: 2, ..options };
+    let world = World::start_with("published just now", two_apis).await;
+    let (here, there) = (&world.apis[0], &world.apis[1]);
+    let new = NewTemplate::simple("A draft", 10, world.clock.now(), TimeDelta::hours(1));
+    let template = here.create(&new).await.unwrap().id;
+    let anna = there.shopper(UserId(1)).unwrap();
+    // The other api remembers that shoppers know of no such template.
+    let claimed = anna.claim(template, None, 1).await.unwrap();
+    assert_eq!(claimed.code().as_deref(), Some("TEMPLATE_NOT_FOUND"));
+    here.turn(template, "publish").await.unwrap();
+    let claimed = insist(&here.shopper(UserId(1)).unwrap(), template).await;
+    let claimed: Claimed = claimed.json().unwrap();
+    let url = format!("/v1/claims/{}?template={template}", claimed.id);
+    let found = poll(&anna, &url).await;
+    assert_eq!(found.status, 200, "{found:?}");
     world.end().await;
 }

@@ -279,6 +279,17 @@ async fn who_asks_for_a_claim_of_somebody_else_does_not_end_it() {
         let fate = fate(&world.pool, &world.gate, asked(user), later, || true).await.unwrap();
         assert!(matches!(fate, Fate::Processing { user: Some(USER), .. }), "{fate:?}");
     }
+    // Nor is it called lost by whose clock is wrong.
+    for minutes in [-20, -2, 2, 20] {
+        let now = now() + TimeDelta::minutes(minutes);
+        for user in [Some(USER), None] {
+            let fate = fate(&world.pool, &world.gate, asked(user), now, || true).await.unwrap();
+            assert!(
+                matches!(fate, Fate::Processing { user: Some(USER), .. }),
+                "{minutes} {fate:?}"
+            );
+        }
+    }
     assert_eq!(world.rows().await.fences, 0);
     assert_eq!(world.gate.in_flight_count(TEMPLATE, epoch).await.unwrap(), 1);
 }

@@ -48,7 +48,8 @@ async fn every_connection_is_encrypted_to_a_server_of_the_named_ca_and_to_no_oth
 
 #[tokio::test]
 async fn an_address_that_demands_tls_is_never_served_without() {
-    let server = OwnDatabase::start("mysql-no-tls", Flavor::Mariadb, &["--skip-ssl"]).await.unwrap();
+    let server =
+        OwnDatabase::start("mysql-no-tls", Flavor::Mariadb, &["--skip-ssl"]).await.unwrap();
     let url = server.url();
     let error = connect::single(&format!("{url}?ssl-mode=REQUIRED")).await.unwrap_err();
     assert!(said(&error).contains("server does not support TLS"), "{}", said(&error));

@@ -25,6 +25,9 @@ use crate::{Clock, Health, ProcessConfig, admin, report, telemetry, trace};
 /// than the 60 s after which service managers kill.
 pub const DRAIN_MAX: Duration = Duration::from_secs(30);
 
+/// How long a process that has drained waits for its threads. They take milliseconds.
+const THREADS_MAX: Duration = Duration::from_secs(5);
+
 /// What a process hands to its parts.
 #[derive(Clone)]
 pub struct Context {
@@ -77,16 +80,23 @@ where
 {
     let ended = try_run(name, config, body).await;
     trace::end().await;
-    match ended {
+    let code = match ended {
         Ok(()) => {
             info!(process = name, "stopped");
-            ExitCode::SUCCESS
+            0
         }
         Err(failure) => {
             error!(process = name, error = report(failure.as_ref()), "failed");
-            ExitCode::FAILURE
+            1
         }
-    }
+    };
+    // All is drained. What may still be waited for are threads of Kafka's client, which sleep by the wall clock: if
+    // that was set back, for as long as it was.
+    std::thread::spawn(move || {
+        std::thread::sleep(THREADS_MAX);
+        std::process::exit(code.into())
+    });
+    ExitCode::from(code)
 }
 
 async fn try_run<F, B>(name: &'static str, config: &ProcessConfig, body: B) -> anyhow::Result<()>

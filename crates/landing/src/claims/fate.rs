@@ -18,9 +18,9 @@ use thiserror::Error;
 
 use crate::{ids, resolver::GRACE};
 
-/// By how much the clocks of two processes may differ in what is told from ids alone: far more than is let pass
-/// as ready.
-const SKEW_MAX: TimeDelta = TimeDelta::minutes(1);
+/// By how much the clocks of two processes may differ in what is told from ids alone. No clock that tokens and claim
+/// windows are judged by is wrong for long by as much as a day, while minutes go unnoticed.
+const SKEW_MAX: TimeDelta = TimeDelta::days(1);
 
 /// Which claim is asked for.
 #[derive(Debug, Clone, Copy)]
