@@ -1,12 +1,12 @@
-//! The parts of a `mysql://` URL that the binlog connection needs.
+//! Where `DATABASE_URL` leads and how, for a connection that is not the driver's.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
+use mysql_store::{
+    StoreError,
+    connect::{self, SslMode},
+};
 use runtime::Secret;
-use thiserror::Error;
-
-/// The port of a URL that names none.
-const DEFAULT_PORT: u16 = 3306;
 
 /// Where the server is and who we are there.
 #[derive(Clone)]
@@ -15,67 +15,52 @@ pub(crate) struct Address {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) user: String,
+    /// May be empty.
     pub(crate) password: Secret,
+    pub(crate) tls: Tls,
 }
 
-/// A URL cannot be used; the URL itself is not shown, it holds the password.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum AddressError {
-    /// Not of the expected form.
-    #[error("DATABASE_URL is not of the form mysql://user:password@host:port/database")]
-    Malformed,
-    /// The binlog connection cannot log in without one.
-    #[error("DATABASE_URL has no password; the binlog connection needs a user with one")]
-    NoPassword,
-    /// The binlog connection cannot be encrypted.
-    #[error(
-        "DATABASE_URL asks for TLS, which the binlog connection does not have: name the near end of a \
-         tunnel to the server in BINLOG_ADDRESS (stunnel, ssh -L), or the server itself if nobody is \
-         on the way to it"
-    )]
-    Tls,
-    /// Not a host and a port.
-    #[error("BINLOG_ADDRESS is not of the form host:port")]
-    Place,
+/// Whether and how the connection is encrypted. Each name is that of an option of the URL.
+#[derive(Debug, Clone)]
+pub(crate) struct Tls {
+    /// `ssl-mode`.
+    pub(crate) mode: SslMode,
+    /// `ssl-ca`: trusted beside the system's.
+    pub(crate) ca: Option<PathBuf>,
+    /// `ssl-cert`.
+    pub(crate) certificate: Option<PathBuf>,
+    /// `ssl-key`.
+    pub(crate) key: Option<PathBuf>,
 }
 
 impl Address {
-    /// Where the binlog is read: at `place`, `host:port`, if that is given.
-    pub(crate) fn of_binlog(url: &str, place: Option<&str>) -> Result<Self, AddressError> {
-        let Some(place) = place else { return Self::parse(url) };
-        let (url, _) = url.split_once('?').unwrap_or((url, ""));
-        let (host, port) = place.rsplit_once(':').ok_or(AddressError::Place)?;
-        let port = port.parse().map_err(|_| AddressError::Place)?;
-        let host = bare(host).ok_or(AddressError::Place)?;
-        Ok(Self { host: host.to_owned(), port, ..Self::parse(url)? })
-    }
-
-    pub(crate) fn parse(url: &str) -> Result<Self, AddressError> {
-        let rest = url.strip_prefix("mysql://").or_else(|| url.strip_prefix("mariadb://"));
-        let rest = rest.ok_or(AddressError::Malformed)?;
-        let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-        if parameters.split('&').any(demands_tls) {
-            return Err(AddressError::Tls);
-        }
-        let authority = rest.split('/').next().unwrap_or_default();
-        let (login, place) = authority.rsplit_once('@').ok_or(AddressError::Malformed)?;
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        let (user, password) = (decoded(user)?, decoded(password)?);
-        if password.is_empty() {
-            return Err(AddressError::NoPassword);
-        }
-        let (host, port) = match place.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().map_err(|_| AddressError::Malformed)?)
-            }
-            _ => (place, DEFAULT_PORT),
+    /// Reads a URL as the driver does, which tells everything but the password and the files.
+    ///
+    /// # Errors
+    /// The driver's, without the password.
+    pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
+        let options = connect::options(url)?;
+        let (rest, _fragment) = url.split_once('#').unwrap_or((url, ""));
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let option = |names: [&str; 2]| {
+            let all = form_urlencoded::parse(query.as_bytes());
+            let last = all.filter(|(name, _)| names.contains(&name.as_ref())).last();
+            last.map(|(_, value)| PathBuf::from(value.into_owned()))
         };
-        let host = bare(host).ok_or(AddressError::Malformed)?;
-        if user.is_empty() {
-            return Err(AddressError::Malformed);
-        }
-        let Ok(password) = password.parse();
-        Ok(Self { host: host.to_owned(), port, user, password })
+        let tls = Tls {
+            mode: options.get_ssl_mode(),
+            ca: option(["ssl-ca", "sslca"]),
+            certificate: option(["ssl-cert", "sslcert"]),
+            key: option(["ssl-key", "sslkey"]),
+        };
+        let Ok(password) = decoded(password(rest)).parse();
+        Ok(Self {
+            host: options.get_host().to_owned(),
+            port: options.get_port(),
+            user: options.get_username().to_owned(),
+            password,
+            tls,
+        })
     }
 }
 
@@ -89,42 +74,28 @@ impl fmt::Debug for Address {
     }
 }
 
-/// A host without brackets. An IPv6 address has them in a URL: else nobody knew where it ends.
-fn bare(host: &str) -> Option<&str> {
-    let bare = match host.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']')?,
-        None if host.contains(':') => return None,
-        None => host,
-    };
-    (!bare.is_empty() && !bare.contains(['[', ']'])).then_some(bare)
+/// What stands between the first colon and the last `@` before the path.
+fn password(url: &str) -> &str {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (login, _) = authority.rsplit_once('@').unwrap_or_default();
+    let (_, password) = login.split_once(':').unwrap_or_default();
+    password
 }
 
-fn demands_tls(parameter: &str) -> bool {
-    let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-    let value = value.to_ascii_lowercase();
-    // The driver of the queries takes both names.
-    let is_mode = ["ssl-mode", "sslmode"].iter().any(|mode| name.eq_ignore_ascii_case(mode));
-    is_mode && !matches!(value.as_str(), "disabled" | "preferred")
-}
-
-/// Resolves `%41`.
-fn decoded(text: &str) -> Result<String, AddressError> {
+/// Resolves `%41`; what is no escape stays as it is.
+fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || {
-            let digit = char::from(rest.next()?).to_digit(16)?;
-            u8::try_from(digit).ok()
-        };
-        let (high, low) = (digit(), digit());
-        bytes
-            .push(high.zip(low).map(|(high, low)| high << 4 | low).ok_or(AddressError::Malformed)?);
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        let digit = |at: usize| char::from(*behind.get(at)?).to_digit(16);
+        let escaped = digit(0).zip(digit(1)).filter(|_| byte == b'%');
+        let escaped = escaped.and_then(|(high, low)| u8::try_from(high << 4 | low).ok());
+        bytes.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &behind[2..] } else { behind };
     }
-    String::from_utf8(bytes).map_err(|_| AddressError::Malformed)
+    // The driver has refused what is not UTF-8.
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -134,10 +105,14 @@ mod tests {
     #[test]
     fn a_url_gives_its_parts_with_escapes_resolved() {
         let address =
-            Address::parse("mysql://u%40x:p%2Fw@db.example:3307/coupon?charset=x").unwrap();
+            Address::parse("mysql://u%40x:p%2Fw%@db.example:3307/coupon?charset=utf8mb4").unwrap();
         assert_eq!((address.host.as_str(), address.port), ("db.example", 3307));
-        assert_eq!((address.user.as_str(), address.password.expose()), ("u@x", "p/w"));
+        assert_eq!((address.user.as_str(), address.password.expose()), ("u@x", "p/w%"));
         assert_eq!(format!("{address:?}"), "u@x@db.example:3307");
+        let address = Address::parse("mysql://u:p@w:d@db/coupon").unwrap();
+        assert_eq!((address.user.as_str(), address.password.expose()), ("u", "p@w:d"));
+        assert_eq!((address.host.as_str(), address.port), ("db", 3306));
+        assert_eq!(Address::parse("mysql://u@db/coupon").unwrap().password.expose(), "");
     }
 
     #[test]
@@ -147,31 +122,35 @@ mod tests {
             assert_eq!((address.host.as_str(), address.port), ("::1", port));
             assert_eq!(format!("{address:?}"), format!("u@[::1]:{port}"));
         }
-        let address = Address::of_binlog("mysql://u:p@h/d", Some("[fe80::7]:3308")).unwrap();
-        assert_eq!((address.host.as_str(), address.port), ("fe80::7", 3308));
     }
 
     #[test]
-    fn what_cannot_work_is_refused_with_the_reason() {
-        let error = |url| Address::parse(url).unwrap_err();
-        assert_eq!(error("postgres://u:p@h/d"), AddressError::Malformed);
-        assert_eq!(error("mysql://u@h/d"), AddressError::NoPassword);
-        assert_eq!(error("mysql://u:p@h:port/d"), AddressError::Malformed);
-        assert_eq!(error("mysql://u:p@::1/d"), AddressError::Malformed);
-        assert_eq!(error("mysql://u:p@[]:3306/d"), AddressError::Malformed);
-        assert_eq!(error("mysql://u:p@[[a]]:3306/d"), AddressError::Malformed);
-        assert_eq!(error("mysql://u:p@h/d?ssl-mode=REQUIRED"), AddressError::Tls);
-        assert_eq!(error("mysql://u:p@h/d?sslmode=verify_ca"), AddressError::Tls);
+    fn tls_is_what_the_driver_reads_and_none_where_nothing_is_said() {
+        let tls = |options: &str| Address::parse(&format!("mysql://u:p@h/d{options}")).unwrap().tls;
+        assert!(matches!(tls("").mode, SslMode::Disabled));
+        assert!(matches!(tls("?ssl-mode=preferred").mode, SslMode::Preferred));
+        assert!(matches!(tls("?sslmode=REQUIRED").mode, SslMode::Required));
+        let all = tls("?ssl-mode=VERIFY_CA&ssl-ca=%2Fa+b&sslcert=/c&ssl-key=/k");
+        assert!(matches!(all.mode, SslMode::VerifyCa), "{all:?}");
+        let paths = [all.ca, all.certificate, all.key].map(|path| path.unwrap());
+        assert_eq!(paths, ["/a b", "/c", "/k"].map(PathBuf::from));
     }
 
     #[test]
-    fn the_binlog_may_be_read_elsewhere_without_the_tls_of_the_queries() {
-        let url = "mysql://u:p@db.example:3306/coupon?ssl-mode=VERIFY_IDENTITY";
-        let address = Address::of_binlog(url, Some("127.0.0.1:3307")).unwrap();
-        assert_eq!(format!("{address:?}"), "u@127.0.0.1:3307");
-        assert_eq!(Address::of_binlog(url, None).unwrap_err(), AddressError::Tls);
-        for place in ["127.0.0.1", ":3306", "h:port", "", "::1", "::1:3306", "[::1]", "[::1:3306"] {
-            assert_eq!(Address::of_binlog(url, Some(place)).unwrap_err(), AddressError::Place);
+    fn what_cannot_work_is_refused_with_the_reason_and_without_the_password() {
+        for url in ["postgres://u:pass@h/d", "mysql://u:pass@h:port/d", "mysql://u:pass@[]:3306/d"]
+        {
+            let error = format!("{:?}", Address::parse(url).unwrap_err());
+            assert!(error.contains("DATABASE_URL") && !error.contains("pass"), "{error}");
+        }
+        for (options, sentence) in [
+            ("ssl-mode=SURE", "unknown value"),
+            ("SSL-MODE=REQUIRED", "SSL-MODE"),
+            ("ssl_mode=REQUIRED", "ssl_mode"),
+            ("ssl-ca=/ca.pem", "add ssl-mode=VERIFY_IDENTITY"),
+        ] {
+            let error = Address::parse(&format!("mysql://u:p@h/d?{options}")).unwrap_err();
+            assert!(format!("{error:?}").contains(sentence), "{error:?}");
         }
     }
 }

@@ -150,8 +150,7 @@ impl Assembler {
                 let end = header.end;
                 self.rows(RowsPacket { table, change, version, end, packet })?;
             }
-            Body::Rotate { file, .. } => {
-                let name = String::from_utf8_lossy(file).into_owned();
+            Body::Rotate { file: name } => {
                 self.file = Arc::new(File { server: self.server.clone(), name });
             }
             Body::FormatDescription => {

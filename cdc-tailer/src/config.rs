@@ -38,15 +38,10 @@ const ALL_TABLES: &str = "all";
 #[derive(Debug, Clone, Parser)]
 #[command(version, about)]
 pub struct Config {
-    /// The database to follow: mysql://user:password@host:port/database. The user needs a password
-    /// and SELECT, REPLICATION SLAVE, REPLICATION CLIENT.
+    /// The database to follow: mysql://user:password@host:port/database, with TLS by
+    /// ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE. The user needs SELECT, REPLICATION SLAVE, REPLICATION CLIENT.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
-
-    /// Where the binlog is read, host:port, if not at the database's own address: the near end of a
-    /// tunnel. The binlog connection has no TLS, whatever the URL says of the other ones.
-    #[arg(long, env = "BINLOG_ADDRESS")]
-    pub binlog_address: Option<String>,
 
     /// Kafka brokers, host:port, separated by commas; with TLS ssl://host:port,host:port?ssl-ca=FILE.
     #[arg(long, env = "KAFKA_BROKERS", required_unless_present = "dry_run")]

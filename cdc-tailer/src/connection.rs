@@ -66,10 +66,12 @@ impl Connection {
     }
 
     fn log_in(server: &Server, session: &str) -> Result<Self, TailError> {
-        let socket = log_in(server, HEARTBEAT)?;
-        socket.set_read_timeout(Some(HEARTBEAT + SILENCE_MAX)).map_err(TailError::Lost)?;
-        let mut wire = Wire::new(socket, server.packet_bytes_max);
-        wire.run(&format!("{SESSION}{session}"))?;
+        let line = log_in(&server.address, HEARTBEAT + SILENCE_MAX)?;
+        let mut wire = Wire::new(line, server.packet_bytes_max);
+        let period = HEARTBEAT.as_nanos();
+        let heartbeats =
+            format!(", @master_heartbeat_period = {period}, @source_heartbeat_period = {period}");
+        wire.run(&format!("{SESSION}{heartbeats}{session}"))?;
         let variables = wire.rows(IDENTITY)?;
         let identity = identity(&variables);
         Ok(Self { wire, identity, checksums: Checksums::of(false) })
@@ -185,7 +187,8 @@ fn verified(packet: Vec<u8>, checksums: &mut Checksums) -> Result<Packet, TailEr
     Ok(Packet::new(packet, 1, 1 + end))
 }
 
-/// What every connection says of itself: that it knows GTIDs, and takes checksums where there are some.
+/// What every connection says of itself, beside how often it wants a sign of life: that it knows GTIDs, and takes
+/// checksums where there are some.
 const SESSION: &str = "set @mariadb_slave_capability = 4, @master_binlog_checksum = 'CRC32', \
     @source_binlog_checksum = 'CRC32'";
 
@@ -208,16 +211,12 @@ fn identity(variables: &[AnswerRow]) -> String {
 /// The session variables that make a connection a replica's.
 fn as_replica(server: &Server) -> String {
     let common = format!(", session net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}");
-    let period = HEARTBEAT.as_nanos();
     match server.flavor {
-        Flavor::MariaDb => format!("{common}, @master_heartbeat_period = {period}"),
+        Flavor::MariaDb => common,
         // The server ends the dump thread of an earlier connection with the same uuid.
         Flavor::MySql => {
             let uuid = format!("00000000-0000-4000-8000-{:012x}", server.server_id);
-            format!(
-                "{common}, @source_heartbeat_period = {period}, \
-                 @slave_uuid = '{uuid}', @replica_uuid = '{uuid}'"
-            )
+            format!("{common}, @slave_uuid = '{uuid}', @replica_uuid = '{uuid}'")
         }
     }
 }

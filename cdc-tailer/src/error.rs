@@ -15,16 +15,22 @@ pub(crate) enum TailError {
     /// The server cannot be reached or the handshake failed.
     #[error("the binlog connection could not be opened: {reason}")]
     Connect {
-        /// The client library's words.
+        /// The system's words, the server's, or ours.
         reason: String,
     },
     /// The server knows the user not, or not for this.
     #[error(
-        "the server refuses this user: {reason}; it needs a password and \
+        "the server refuses this user: {reason}; it needs the password of DATABASE_URL and \
          `grant select, replication slave, replication client on *.*`"
     )]
     Denied {
         /// The server's words.
+        reason: String,
+    },
+    /// Server and address do not agree on encryption or on a way to prove a password.
+    #[error("the binlog connection cannot be logged in: {reason}")]
+    Login {
+        /// Why, and the way out.
         reason: String,
     },
     /// The connection broke.
@@ -159,6 +165,7 @@ impl TailError {
             | Self::OutOfOrder { .. } => Directive::Suspect,
             Self::PositionLost { .. } => Directive::Resnapshot,
             Self::Denied { .. }
+            | Self::Login { .. }
             | Self::Server { .. }
             | Self::Oversize { .. }
             | Self::Unsupported { .. }

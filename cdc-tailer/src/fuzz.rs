@@ -2,8 +2,12 @@
 //! else may call it. Each takes any bytes, and fails only where a promise is broken: what is read can be
 //! written, what is written is JSON, nothing grows beyond its limit.
 
+use std::io::{self, Read, Write};
+
+use mysql_store::connect::SslMode;
+
 use crate::{
-    address::{Address, AddressError},
+    address::Address,
     assembler::{Assembled, Assembler, Limits, Transaction},
     bytes::Bytes,
     cell::Cell,
@@ -14,7 +18,7 @@ use crate::{
     decimal,
     encode::{self, Place},
     event::{Change, Header, Query},
-    json,
+    json, login,
     position::{Flavor, GtidSet},
     rows::{RowChange, Rows},
     source::Packet,
@@ -39,34 +43,67 @@ const TABLES: &[&str] = &["t", "stock_movement"];
 const PLACE: Place<'_> =
     Place { gtid: "0-1-42", file: "binlog.000002", end: 815, committed_ms: 0, now_ms: 0 };
 
-/// An address of the binlog's server behind its user and password, and in a second line, if there is one, where the
-/// binlog is read instead. What is read is shown without the password, and read again it is the same place.
+/// An address of the server behind its user and password. What is read is shown without the password, and TLS that
+/// is asked for is never left out.
 pub fn binlog_address(data: &[u8]) {
-    let Ok(text) = str::from_utf8(data) else { return };
-    let (rest, place) = match text.split_once('\n') {
-        Some((rest, place)) => (rest, Some(place)),
-        None => (text, None),
-    };
+    let Ok(rest) = str::from_utf8(data) else { return };
     let url = format!("mysql://user:{PASSWORD}@{rest}");
-    let sign = if rest.contains('?') { '&' } else { '?' };
-    let by_tls = Address::of_binlog(&format!("{url}{sign}ssl-mode=VERIFY_IDENTITY"), None);
-    assert_eq!(by_tls.err(), Some(AddressError::Tls), "{rest:?} with TLS is read without");
-    match Address::of_binlog(&url, place) {
+    match Address::parse(&url) {
         Ok(address) => {
-            let shown = format!("{address:?}");
+            let shown = format!("{address:?} {:?}", address.tls);
             assert!(!shown.contains(PASSWORD), "a password is shown: {shown}");
             assert!(address.password.expose().starts_with(PASSWORD), "another password");
-            let shown = shown.strip_prefix("user@").expect("the user is the URL's");
-            let again = Address::of_binlog(&url, Some(shown));
-            let again = again.map(|again| (again.host, again.port));
-            assert_eq!(again, Ok((address.host, address.port)), "{shown} is another place");
         }
         Err(error) => {
-            assert!(
-                !format!("{error} {error:?}").contains(PASSWORD),
-                "a password is told: {error}"
-            );
+            let told = runtime::report(&error);
+            assert!(!told.contains(PASSWORD), "a password is told: {told}");
         }
+    }
+    // What stands behind it in a URL is no option.
+    if !rest.contains('#') {
+        let sign = if rest.contains('?') { '&' } else { '?' };
+        let by_tls = Address::parse(&format!("{url}{sign}ssl-mode=VERIFY_IDENTITY"));
+        let is_left_out = by_tls.is_ok_and(|by| !matches!(by.tls.mode, SslMode::VerifyIdentity));
+        assert!(!is_left_out, "{rest:?} with TLS is read without");
+    }
+}
+
+/// A byte whether the connection is encrypted, and all that a server sends in a login. The password is never sent as
+/// it is where somebody reads along.
+pub fn server_login(data: &[u8]) {
+    let Some((is_private, sent)) = data.split_first() else { return };
+    let is_private = is_private & 1 == 1;
+    let mut server = Told { sent, heard: Vec::new() };
+    match login::rehearse(&mut server, PASSWORD, is_private) {
+        Ok(()) => assert!(!server.heard.is_empty(), "logged in without a word"),
+        Err(error) => {
+            let told = error.to_string();
+            assert!(!told.is_empty() && !told.contains(PASSWORD), "{told}");
+        }
+    }
+    let told = server.heard.windows(PASSWORD.len()).any(|part| part == PASSWORD.as_bytes());
+    assert!(is_private || !told, "a password was sent in the clear");
+}
+
+/// A server that has said everything beforehand.
+struct Told<'a> {
+    sent: &'a [u8],
+    heard: Vec<u8>,
+}
+
+impl Read for Told<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.sent.read(bytes)
+    }
+}
+
+impl Write for Told<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.heard.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -3,16 +3,13 @@
 //! The sender blocks while the queue holds its limit: the pressure of a slow broker goes back
 //! through the socket to the server. What the receiver has taken counts until it takes again.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc},
+    time::timeout,
 };
-
-use tokio::sync::Notify;
-
-/// Bytes handed out at a time: small enough that the sender can fill the queue meanwhile.
-const BATCH_BYTES: usize = 256 * 1024;
 
 /// Bytes that a sender holds back at most: dozens of small transactions by one wake-up of the receiver.
 const HELD_BYTES: usize = 32 * 1024;
@@ -21,62 +18,58 @@ const HELD_BYTES: usize = 32 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
 
-/// The blocking end.
+/// The blocking end, for a thread that is none of the runtime's.
 pub(crate) struct Sender<T> {
-    shared: Arc<Shared<T>>,
+    /// Bounded by `room`.
+    shown: mpsc::UnboundedSender<Batch<T>>,
+    room: Arc<Semaphore>,
+    limit: u32,
+    runtime: Handle,
     /// Taken over, and not shown to the receiver yet.
-    held: Vec<(T, usize)>,
+    held: Vec<T>,
     held_bytes: usize,
 }
 
 /// The async end.
-pub(crate) struct Receiver<T>(Arc<Shared<T>>);
-
-struct Shared<T> {
-    limit: usize,
-    state: Mutex<State<T>>,
-    /// Signals the sender: room, or no receiver any more.
-    room: Condvar,
-    /// Signals the receiver: items, or no sender any more.
-    filled: Notify,
+pub(crate) struct Receiver<T> {
+    shown: mpsc::UnboundedReceiver<Batch<T>>,
+    room: Arc<Semaphore>,
+    limit: u32,
+    /// The room of what was taken last.
+    taken: Option<OwnedSemaphorePermit>,
 }
 
-struct State<T> {
-    items: VecDeque<(T, usize)>,
-    queued: usize,
-    taken: usize,
-    sender_gone: bool,
-    receiver_gone: bool,
-}
+/// Items and the room that they take.
+type Batch<T> = (Vec<T>, OwnedSemaphorePermit);
 
-/// A queue for `limit` bytes. A single item over the limit passes alone.
+/// A queue for `limit` bytes. A single item over the limit passes alone. Made inside the runtime of the receiver.
 pub(crate) fn bounded<T>(limit: usize) -> (Sender<T>, Receiver<T>) {
-    let state = State {
-        items: VecDeque::new(),
-        queued: 0,
-        taken: 0,
-        sender_gone: false,
-        receiver_gone: false,
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX).max(1);
+    let room = Arc::new(Semaphore::new(usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS)));
+    let sender = Sender {
+        shown: sender,
+        room: Arc::clone(&room),
+        limit,
+        runtime: Handle::current(),
+        held: Vec::new(),
+        held_bytes: 0,
     };
-    let shared =
-        Shared { limit, state: Mutex::new(state), room: Condvar::new(), filled: Notify::new() };
-    let shared = Arc::new(shared);
-    let sender = Sender { shared: Arc::clone(&shared), held: Vec::new(), held_bytes: 0 };
-    (sender, Receiver(shared))
+    (sender, Receiver { shown: receiver, room, limit, taken: None })
 }
 
 impl<T> Sender<T> {
     /// Adds an item of `bytes`, which the receiver may see later: when enough has come together, or with the
     /// next [`Sender::flush`]. Blocks while there is no room.
     pub(crate) fn hold(&mut self, item: T, bytes: usize) -> Result<(), Closed> {
-        self.held.push((item, bytes));
+        self.held.push(item);
         self.held_bytes += bytes;
         if self.held_bytes < HELD_BYTES { Ok(()) } else { self.flush() }
     }
 
     /// Adds an item of `bytes`, and shows it.
     pub(crate) fn send(&mut self, item: T, bytes: usize) -> Result<(), Closed> {
-        self.held.push((item, bytes));
+        self.held.push(item);
         self.held_bytes += bytes;
         self.flush()
     }
@@ -86,85 +79,24 @@ impl<T> Sender<T> {
         if self.held.is_empty() {
             return Ok(());
         }
+        // Items without bytes take room as well: their number has an end too.
         let bytes = std::mem::take(&mut self.held_bytes);
-        let mut state = self.shared.lock();
-        while !state.receiver_gone
-            && state.queued + state.taken > 0
-            && state.queued + state.taken + bytes > self.shared.limit
-        {
-            state = self.shared.room.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        if state.receiver_gone {
-            return Err(Closed);
-        }
-        state.queued += bytes;
-        let was_empty = state.items.is_empty();
-        state.items.extend(self.held.drain(..));
-        drop(state);
-        if was_empty {
-            self.shared.filled.notify_one();
-        }
-        Ok(())
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(1, self.limit);
+        let room = match Arc::clone(&self.room).try_acquire_many_owned(bytes) {
+            Err(TryAcquireError::NoPermits) => {
+                let waited = Arc::clone(&self.room).acquire_many_owned(bytes);
+                self.runtime.block_on(waited).map_err(|_| Closed)?
+            }
+            Err(TryAcquireError::Closed) => return Err(Closed),
+            Ok(room) => room,
+        };
+        self.shown.send((std::mem::take(&mut self.held), room)).map_err(|_| Closed)
     }
 
     /// Waits for the time given; ends early, with an error, when the receiver goes.
     pub(crate) fn pause(&self, wait: Duration) -> Result<(), Closed> {
-        let state = self.shared.lock();
-        let gone = |state: &mut State<T>| !state.receiver_gone;
-        let (state, _) = self
-            .shared
-            .room
-            .wait_timeout_while(state, wait, gone)
-            .unwrap_or_else(PoisonError::into_inner);
-        if state.receiver_gone { Err(Closed) } else { Ok(()) }
-    }
-}
-
-impl<T> Receiver<T> {
-    /// Waits for items and takes some; `None` once the sender is gone and all are taken.
-    /// Cancel-safe.
-    pub(crate) async fn recv_some(&mut self) -> Option<Vec<T>> {
-        loop {
-            if let Some(taken) = self.try_take()? {
-                return Some(taken);
-            }
-            // A permit stays if it was given between the look and this wait.
-            self.0.filled.notified().await;
-        }
-    }
-
-    /// Bytes queued and taken.
-    pub(crate) fn bytes(&self) -> usize {
-        let state = self.0.lock();
-        state.queued + state.taken
-    }
-
-    /// `None`: nothing will ever come. `Some(None)`: nothing is here yet.
-    fn try_take(&mut self) -> Option<Option<Vec<T>>> {
-        let mut state = self.0.lock();
-        state.taken = 0;
-        let mut batch = Vec::new();
-        while state.taken < BATCH_BYTES
-            && let Some((item, bytes)) = state.items.pop_front()
-        {
-            state.queued -= bytes;
-            state.taken += bytes;
-            batch.push(item);
-        }
-        let ended = batch.is_empty() && state.sender_gone;
-        drop(state);
-        self.0.room.notify_one();
-        match (ended, batch.is_empty()) {
-            (true, _) => None,
-            (false, true) => Some(None),
-            (false, false) => Some(Some(batch)),
-        }
-    }
-}
-
-impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let gone = async { timeout(wait, self.shown.closed()).await };
+        if self.runtime.block_on(gone).is_ok() { Err(Closed) } else { Ok(()) }
     }
 }
 
@@ -172,37 +104,69 @@ impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         // Whoever is gone sees nothing.
         let _closed = self.flush();
-        self.shared.lock().sender_gone = true;
-        self.shared.filled.notify_one();
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Waits for items and takes some; `None` once the sender is gone and all are taken.
+    /// Cancel-safe.
+    pub(crate) async fn recv_some(&mut self) -> Option<Vec<T>> {
+        self.taken = None;
+        let (items, room) = self.shown.recv().await?;
+        self.taken = Some(room);
+        Some(items)
+    }
+
+    /// Bytes queued and taken.
+    pub(crate) fn bytes(&self) -> usize {
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        limit.saturating_sub(self.room.available_permits())
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        self.0.lock().receiver_gone = true;
-        self.0.room.notify_one();
+        // A sender that waits for room hears of it.
+        self.room.close();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[tokio::test]
     async fn items_come_in_order_and_the_sender_waits_for_room() {
         let (mut sender, mut receiver) = bounded(10);
-        let thread = std::thread::spawn(move || {
+        let thread = thread::spawn(move || {
             for number in 0..1000 {
                 sender.send(number, 4).unwrap();
-                assert!(sender.shared.lock().queued <= 10);
             }
         });
         let mut all = Vec::new();
         while let Some(mut some) = receiver.recv_some().await {
+            assert!(receiver.bytes() <= 10);
             all.append(&mut some);
         }
         assert_eq!(all, (0..1000).collect::<Vec<_>>());
         thread.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_taken_counts_until_more_is_taken() {
+        let (mut sender, mut receiver) = bounded(10);
+        sender.send(1, 6).unwrap();
+        assert_eq!(receiver.recv_some().await, Some(vec![1]));
+        assert_eq!(receiver.bytes(), 6);
+        // More than the whole queue, which passes alone.
+        let thread = thread::spawn(move || sender.send(2, 100));
+        assert_eq!(receiver.recv_some().await, Some(vec![2]));
+        assert_eq!(receiver.bytes(), 10);
+        thread.join().unwrap().unwrap();
+        assert_eq!(receiver.recv_some().await, None);
+        assert_eq!(receiver.bytes(), 0);
     }
 
     #[tokio::test]
@@ -224,12 +188,18 @@ mod tests {
         assert_eq!(receiver.recv_some().await, None);
     }
 
-    #[test]
-    fn a_sender_notices_that_nobody_receives() {
+    #[tokio::test]
+    async fn a_sender_notices_that_nobody_receives_also_while_it_waits() {
         let (mut sender, receiver) = bounded(10);
         sender.send((), 100).unwrap();
+        let thread = thread::spawn(move || {
+            let waited = sender.send((), 1);
+            (waited, sender.send((), 1), sender.pause(Duration::from_secs(60)))
+        });
+        while receiver.room.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
         drop(receiver);
-        assert_eq!(sender.send((), 1), Err(Closed));
-        assert_eq!(sender.pause(Duration::from_secs(60)), Err(Closed));
+        assert_eq!(thread.join().unwrap(), (Err(Closed), Err(Closed), Err(Closed)));
     }
 }

@@ -8,14 +8,34 @@ pub(crate) const NO_GTID: &str =
 
 /// An error packet of the server: number, perhaps a state behind `#`, words.
 pub(crate) fn of(packet: &[u8]) -> TailError {
+    let (code, message) = read(packet);
+    classify(code, message)
+}
+
+/// The same in a login. Others than these pass: too many connections, a server that starts or goes down.
+pub(crate) fn of_login(packet: &[u8]) -> TailError {
+    // Access denied: as such, to a database, by a plugin, for lack of a privilege; an unknown plugin; a password
+    // that has expired; an account that is locked, on either family of servers.
+    const DENIED: [u16; 8] = [1045, 1044, 1698, 1227, 1251, 1862, 3118, 4151];
+    const TLS_DEMANDED: u16 = 3159;
+    let (code, message) = read(packet);
+    match code {
+        TLS_DEMANDED => TailError::Login {
+            reason: format!("{message} Add ssl-mode=VERIFY_IDENTITY to DATABASE_URL"),
+        },
+        _ if DENIED.contains(&code) => TailError::Denied { reason: message },
+        _ => TailError::Connect { reason: format!("the server answers {code}: {message}") },
+    }
+}
+
+fn read(packet: &[u8]) -> (u16, String) {
     let code = match packet {
         [_, low, high, ..] => u16::from_le_bytes([*low, *high]),
         _ => 0,
     };
     let text = packet.get(3..).unwrap_or_default();
     let text = if text.first() == Some(&b'#') { text.get(6..).unwrap_or_default() } else { text };
-    let message = String::from_utf8_lossy(text).into_owned();
-    classify(code, message)
+    (code, String::from_utf8_lossy(text).into_owned())
 }
 
 fn classify(code: u16, message: String) -> TailError {

@@ -1,7 +1,4 @@
 //! The border to the server: packets come in, nothing else is known of how.
-//!
-//! Architecture invariant: only `login.rs` behind this border names the client library, so
-//! that another one can take its place.
 
 use std::sync::Arc;
 

@@ -57,7 +57,7 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     metrics::describe();
     let url = config.database_url.expose();
-    let address = Address::of_binlog(url, config.binlog_address.as_deref())?;
+    let address = Address::parse(url)?;
     let database = tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),

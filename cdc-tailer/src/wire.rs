@@ -1,13 +1,11 @@
 //! Packets of the client protocol over one connection: commands go out, answers and events come in.
 
-use std::{
-    io::{self, BufReader, Read as _, Write as _},
-    net::TcpStream,
-};
+use std::io::{self, BufReader, Read as _, Write as _};
 
 use crate::{
     bytes::{Bytes, Truncated},
     error::TailError,
+    login::Line,
     refusal,
 };
 
@@ -35,19 +33,19 @@ pub(crate) type AnswerRow = Vec<Option<String>>;
 
 /// A connection that is logged in.
 pub(crate) struct Wire {
-    server: BufReader<TcpStream>,
+    server: BufReader<Line>,
     packet_bytes_max: usize,
 }
 
 impl Wire {
-    /// Takes a socket over. Nothing longer than `packet_bytes_max` is read.
-    pub(crate) fn new(server: TcpStream, packet_bytes_max: usize) -> Self {
+    /// Takes a connection over. Nothing longer than `packet_bytes_max` is read.
+    pub(crate) fn new(server: Line, packet_bytes_max: usize) -> Self {
         Self { server: BufReader::with_capacity(READ_AHEAD_BYTES, server), packet_bytes_max }
     }
 
     /// Whether more has been read ahead.
     pub(crate) fn has_more(&self) -> bool {
-        !self.server.buffer().is_empty()
+        !self.server.buffer().is_empty() || self.server.get_ref().has_more()
     }
 
     /// Sends a command and expects OK.

@@ -9,6 +9,7 @@ mod ipv6;
 mod oversized;
 mod settings;
 mod stops;
+mod tls;
 
 use harness::{Harness, coupon};
 use topic::{Op, TemplateRow};

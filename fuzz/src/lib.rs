@@ -25,7 +25,7 @@ pub type Target = fn(&[u8]);
 const PASSWORD: &str = "correct-horse-battery-staple";
 
 /// The targets. Each has a file in `fuzz_targets/` and a folder in `seeds/`.
-pub const TARGETS: [(&str, Target); 37] = [
+pub const TARGETS: [(&str, Target); 38] = [
     ("api_answer", client::api_answer),
     ("binlog", tailer::binlog),
     ("binlog_address", tailer::binlog_address),
@@ -53,6 +53,7 @@ pub const TARGETS: [(&str, Target); 37] = [
     ("redis_address", redis_address),
     ("request_head", api::fuzz::request_head),
     ("rows", tailer::rows),
+    ("server_login", tailer::server_login),
     ("server_packet", tailer::server_packet),
     ("statement_text", tailer::statement_text),
     ("table_map", tailer::table_map),

@@ -1,4 +1,4 @@
-//! Every way to a server by TLS, but the binlog's, and the gate by sentinels.
+//! Every way to a server by TLS, and the gate by sentinels.
 
 use coupon::UserId;
 use devstack::{
@@ -13,7 +13,7 @@ const WAVE: i64 = 600;
 
 /// Servers that are reached by TLS; what a platform has of them are addresses only.
 struct ByTls {
-    database: OwnDatabase,
+    _database: OwnDatabase,
     gate: OwnPair,
     _view: OwnView,
     _kafka: OwnBroker,
@@ -25,8 +25,11 @@ impl ByTls {
     async fn start() -> Self {
         let certificates = Certificates::make("tls-ca").unwrap();
         let (ca, certificate) = (certificates.ca(), certificates.certificate());
-        let settings =
-            [format!("--ssl-cert={certificate}"), format!("--ssl-key={}", certificates.key())];
+        let settings = [
+            format!("--ssl-cert={certificate}"),
+            format!("--ssl-key={}", certificates.key()),
+            "--require-secure-transport=ON".to_owned(),
+        ];
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let database =
             OwnDatabase::start("tls-database", Flavor::Mariadb, &settings).await.unwrap();
@@ -43,19 +46,16 @@ impl ByTls {
             view_redis_url: format!("rediss://127.0.0.1:{view_port}?ssl-ca={ca}"),
             kafka_brokers: format!("ssl://127.0.0.1:{kafka_port}?ssl-ca={ca}"),
         };
-        let (_view, _kafka, _certificates) = (view, kafka, certificates);
-        Self { database, gate, _view, _kafka, endpoints, _certificates }
+        let (_database, _view, _kafka, _certificates) = (database, view, kafka, certificates);
+        Self { _database, gate, _view, _kafka, endpoints, _certificates }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn coupons_go_all_their_way_by_tls_and_a_gate_that_fails_over_sells_exactly_the_stock() {
     let mut servers = ByTls::start().await;
-    let binlog = servers.database.server.address().to_string();
-    let world = World::start_on(&TestServers::at(servers.endpoints.clone()), "tls", |options| {
-        options.with_env("BINLOG_ADDRESS", &binlog)
-    })
-    .await;
+    let at = TestServers::at(servers.endpoints.clone());
+    let world = World::start_on(&at, "tls", |options| options).await;
     let lasting = world.template(2 * WAVE, |new| new).await;
     let brief = world.template(WAVE, |new| NewTemplate { valid_for_ms: 1_000, ..new }).await;
     world.warm_views((1..=WAVE).step_by(10)).await;

@@ -6,7 +6,7 @@ use std::{
     sync::OnceLock,
 };
 
-use devstack::{Flavor, OwnDatabase, TestServers, if_installed};
+use devstack::{Certificates, Flavor, OwnDatabase, TestServers, if_installed};
 
 /// A database server and what its family is.
 #[derive(Debug, Clone)]
@@ -35,6 +35,30 @@ impl Database {
         server.as_ref().map(|server| Self { url: server.url(), is_mariadb: false })
     }
 
+    /// Servers with certificates, at 127.0.0.1 and at 127.0.0.2, which these do not name; shared likewise.
+    pub(super) fn with_tls() -> Vec<Self> {
+        static SERVERS: OnceLock<Vec<(OwnDatabase, bool)>> = OnceLock::new();
+        let servers = SERVERS.get_or_init(|| {
+            let by = certificates();
+            let settings = [
+                format!("--ssl-ca={}", by.ca()),
+                format!("--ssl-cert={}", by.certificate()),
+                format!("--ssl-key={}", by.key()),
+                "--bind-address=127.0.0.1,127.0.0.2".to_owned(),
+            ];
+            let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+            let mariadb = start("tailer-tls-mariadb", Flavor::Mariadb, &settings);
+            let mysql = start("tailer-tls-mysql", Flavor::Mysql, &settings);
+            let all = [(mariadb, true), (mysql, false)].into_iter();
+            all.filter_map(|(server, is_mariadb)| Some((server?, is_mariadb))).collect()
+        });
+        let of = |(server, is_mariadb): &(OwnDatabase, bool)| Self {
+            url: server.url(),
+            is_mariadb: *is_mariadb,
+        };
+        servers.iter().map(of).collect()
+    }
+
     /// A MariaDB that compresses whatever it can, shared likewise.
     pub(super) fn compressing_mariadb() -> Self {
         static MARIADB: OnceLock<Option<OwnDatabase>> = OnceLock::new();
@@ -54,6 +78,18 @@ impl Database {
     pub(super) fn sql(&self, text: &str) -> String {
         run(&self.url, text)
     }
+}
+
+/// Those of the servers with TLS.
+pub(super) fn certificates() -> &'static Certificates {
+    static OWN: OnceLock<Certificates> = OnceLock::new();
+    OWN.get_or_init(|| Certificates::make("tailer-tls-ca").unwrap())
+}
+
+/// Those of nobody.
+pub(super) fn foreign_certificates() -> &'static Certificates {
+    static OTHER: OnceLock<Certificates> = OnceLock::new();
+    OTHER.get_or_init(|| Certificates::make("tailer-tls-other-ca").unwrap())
 }
 
 /// `None`: MySQL is not installed, which is said where it is seen.

@@ -4,13 +4,17 @@
 use std::{
     io::Write as _,
     process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
 use cdc_tailer::Config;
 use clap::Parser as _;
 use devstack::{Flavor, OwnDatabase, Scope, TestServers, if_installed};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use runtime::{Clock, Health};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
@@ -22,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Distinguishes the replicas of this test run.
 static SERVER_ID: AtomicU32 = AtomicU32::new(1);
+
+/// The counters of all tailers of this process.
+static METRICS: LazyLock<PrometheusHandle> =
+    LazyLock::new(|| PrometheusBuilder::new().install_recorder().unwrap());
 
 pub(crate) struct Harness {
     pub(crate) names: TopicNames,
@@ -72,6 +80,7 @@ impl Harness {
     }
 
     async fn in_scope(scope: Scope, own: Option<OwnDatabase>) -> Self {
+        LazyLock::force(&METRICS);
         let url = &scope.endpoints.database_url;
         mysql_store::migrate::run(url).await.unwrap();
         let server_id = std::process::id() * 64 + SERVER_ID.fetch_add(1, Ordering::Relaxed);
@@ -89,6 +98,20 @@ impl Harness {
             &server_id.to_string(),
         ]);
         Self { names: TopicNames::new(&scope.topic_prefix), config, scope, _own: own }
+    }
+
+    /// What a counter stands at.
+    pub(crate) fn counted(name: &str) -> u64 {
+        let text = METRICS.render();
+        let value = |line: &str| line.strip_prefix(name)?.trim().parse::<u64>().ok();
+        text.lines().filter_map(value).sum()
+    }
+
+    /// From now on the database is reached with these options, `ssl-mode=…`, by the tailer and by [`Harness::sql`].
+    pub(crate) fn reach_by(&mut self, options: &str) {
+        let url = format!("{}?{options}", self.scope.endpoints.database_url);
+        self.config.database_url = url.parse().unwrap();
+        self.scope.endpoints.database_url = url;
     }
 
     /// Starts a tailer and waits until it follows.
@@ -119,7 +142,9 @@ impl Harness {
         let (user, password) = login.split_once(':').unwrap();
         let (host, rest) = rest.split_once(':').unwrap();
         let (port, database) = rest.split_once('/').unwrap();
+        let (database, options) = database.split_once('?').unwrap_or((database, ""));
         let mut client = Command::new("mariadb")
+            .args(if options.contains("ssl-mode") { &["--ssl"][..] } else { &[] })
             .args(["--default-character-set=utf8mb4", "-NB", "-h", host, "-P", port, "-u", user])
             .args([&format!("-p{password}"), database])
             .stdin(Stdio::piped())

@@ -27,21 +27,12 @@ async fn at_ipv6(flavor: Flavor) {
         return not_checked(&format!("a {} at an IPv6 address: ::1: {error}", flavor.name()));
     }
     let Some(mut test) = Harness::on_own("ipv6", flavor, &[LISTENS]).await else { return };
-    let url = test.config.database_url.expose().to_owned();
-    let (_, place) = url.split_once('@').unwrap();
-    let (place, _) = place.split_once('/').unwrap();
-    let place = place.replacen(BY_FOUR, BY_SIX, 1);
-    let by_six = url.replacen(BY_FOUR, BY_SIX, 1);
-    assert!(by_six.contains(&place), "{by_six}");
-
+    let by_six = test.config.database_url.expose().replacen(BY_FOUR, BY_SIX, 1);
+    assert!(by_six.contains(BY_SIX), "{by_six}");
+    test.config.database_url = by_six.parse().unwrap();
     test.sql(&coupon(1, 1));
-    // For everything, and for the binlog alone.
-    for (id, url, binlog_address) in [(2, by_six, None), (3, url, Some(place))] {
-        test.config.database_url = url.parse().unwrap();
-        test.config.binlog_address = binlog_address;
-        let tailer = test.start().await;
-        test.sql(&coupon(id, 1));
-        assert_eq!(test.coupon_ids_until(id).await, (1..=id).collect::<Vec<_>>());
-        tailer.stop().await.unwrap();
-    }
+    let tailer = test.start().await;
+    test.sql(&coupon(2, 1));
+    assert_eq!(test.coupon_ids_until(2).await, [1, 2]);
+    tailer.stop().await.unwrap();
 }

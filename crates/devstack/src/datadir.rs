@@ -11,7 +11,7 @@ use crate::{Error, Result, paths};
 
 /// User of the platform; it may do everything, as a private server has nobody to protect.
 pub(crate) const USER: &str = "coupon";
-/// Its password: `mysql_cdc` cannot log in without one. No secret, the server listens on 127.0.0.1 only.
+/// Its password. No secret: the server listens on 127.0.0.1 only.
 pub(crate) const PASSWORD: &str = "coupon";
 /// Database of the platform unless another is named.
 pub(crate) const DATABASE: &str = "coupon";

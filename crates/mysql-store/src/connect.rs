@@ -8,12 +8,15 @@ use std::{io, str::FromStr, time::Duration};
 
 use sqlx::{
     ConnectOptions, Connection, Executor, MySql, MySqlConnection, MySqlPool,
-    mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode},
+    mysql::{MySqlConnectOptions, MySqlPoolOptions},
     pool::PoolConnection,
 };
 use tokio::time::timeout;
 
 use crate::StoreError;
+
+/// Whether and how a connection is encrypted: `ssl-mode` of a URL.
+pub use sqlx::mysql::MySqlSslMode as SslMode;
 
 /// How long a caller waits for a pooled connection: longer than a checkpoint stall, shorter than a
 /// handler's deadline.
@@ -49,6 +52,10 @@ const TRANSACTION_TRIES: u32 = 3;
 /// rollback or the answer to a statement that its caller gave up.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
 
+/// The options of a URL that say how a connection is encrypted, by both of the names that the driver takes.
+const SSL_OPTIONS: [&str; 8] =
+    ["ssl-mode", "sslmode", "ssl-ca", "sslca", "ssl-cert", "sslcert", "ssl-key", "sslkey"];
+
 /// Distinct statements of one connection: every fixed one, and the sizes of the batched ones.
 const STATEMENTS_CACHED: usize = 200;
 
@@ -60,7 +67,7 @@ pub const IDLE_SECONDS: u32 = 5;
 /// own default would take whatever certificate a server shows, which costs and protects nobody.
 ///
 /// # Errors
-/// It is not one, has certificates and no `ssl-mode`, or hides the name of an option.
+/// It is not one, has certificates and no `ssl-mode`, or hides or misspells the name of an option.
 pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     // The driver itself takes any scheme and would try host and port of another server's URL.
     let parsed = if url.starts_with("mysql://") {
@@ -89,14 +96,26 @@ pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
             "DATABASE_URL has an option {hidden}: spell it out"
         )));
     }
+    // It would leave out what looks like one.
+    let is_like = |name: &&&str| {
+        let name = name.to_ascii_lowercase();
+        name.starts_with("ssl") || name.starts_with("tls")
+    };
+    let mut like = names.iter().filter(is_like);
+    if let Some(unknown) = like.find(|name| !SSL_OPTIONS.contains(name)) {
+        return Err(StoreError::Settings(format!(
+            "DATABASE_URL has an option {unknown}, which is none: {}",
+            SSL_OPTIONS.join(", ")
+        )));
+    }
     let names = |wanted: &[&str]| names.iter().any(|name| wanted.contains(name));
-    match (names(&["ssl-mode", "sslmode"]), names(&["ssl-ca", "sslca", "ssl-cert", "sslcert"])) {
+    match (names(&["ssl-mode", "sslmode"]), names(&SSL_OPTIONS[2..])) {
         (true, _) => Ok(options),
         (false, true) => Err(StoreError::Settings(
             "DATABASE_URL names certificates but no ssl-mode: add ssl-mode=VERIFY_IDENTITY"
                 .to_owned(),
         )),
-        (false, false) => Ok(options.ssl_mode(MySqlSslMode::Disabled)),
+        (false, false) => Ok(options.ssl_mode(SslMode::Disabled)),
     }
 }
 

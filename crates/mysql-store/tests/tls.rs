@@ -57,4 +57,8 @@ async fn an_address_that_demands_tls_is_never_served_without() {
     assert!(error.to_string().contains("add ssl-mode=VERIFY_IDENTITY"), "{error}");
     let error = connect::single(&format!("{url}?ssl%2Dmode=REQUIRED")).await.unwrap_err();
     assert!(error.to_string().contains("ssl%2Dmode: spell it out"), "{error}");
+    for misspelt in ["SSL-MODE", "ssl_mode", "sslMode", "tls"] {
+        let error = connect::single(&format!("{url}?{misspelt}=REQUIRED")).await.unwrap_err();
+        assert!(error.to_string().contains("which is none: ssl-mode"), "{error}");
+    }
 }

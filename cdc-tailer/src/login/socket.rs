@@ -1,0 +1,142 @@
+//! Our end of the connection to the server: blocking, plain or encrypted.
+//!
+//! Whoever reads from it does so in large pieces and keeps what is left over. Under TLS the encrypted bytes
+//! are read ahead as well: OpenSSL asks for five bytes and then for the rest of each record, and a server that
+//! sends an event at a time makes a record of each.
+
+use std::{
+    io::{self, BufReader, Read, Write},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use openssl::ssl::SslStream;
+
+/// Encrypted bytes that are read ahead: several records by one system call.
+const READ_AHEAD_BYTES: usize = 64 * 1024;
+
+/// A socket that ends a login which takes too long, however busy the server keeps us.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    server: TcpStream,
+    /// When reading ends; `None`: the read timeout alone says so.
+    until: Option<Instant>,
+}
+
+/// The encrypted bytes of a TLS connection.
+#[derive(Debug)]
+pub(crate) struct Ahead(BufReader<Socket>);
+
+/// A connection to the server.
+#[derive(Debug)]
+pub(crate) enum Line {
+    Plain(Socket),
+    Tls(Box<SslStream<Ahead>>),
+}
+
+impl Socket {
+    /// Nothing is read or written any more once `limit` is over.
+    pub(crate) fn new(server: TcpStream, limit: Duration) -> io::Result<Self> {
+        server.set_nodelay(true)?;
+        server.set_write_timeout(Some(limit))?;
+        Ok(Self { server, until: Some(Instant::now() + limit) })
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(until) = self.until {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                self.server.set_read_timeout(Some(left))?;
+            }
+            match self.server.read(bytes) {
+                // A signal; OpenSSL would take it for the end.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.server.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.server.flush()
+    }
+}
+
+impl Ahead {
+    pub(crate) fn new(socket: Socket) -> Self {
+        Self(BufReader::with_capacity(READ_AHEAD_BYTES, socket))
+    }
+}
+
+impl Read for Ahead {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+impl Write for Ahead {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.get_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.get_mut().flush()
+    }
+}
+
+impl Line {
+    /// From now on each wait for the server ends after `silence`, and there is no other limit.
+    pub(crate) fn wait_at_most(&mut self, silence: Duration) -> io::Result<()> {
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.get_mut().0.get_mut(),
+        };
+        socket.until = None;
+        socket.server.set_read_timeout(Some(silence))
+    }
+
+    /// Whether more has been read ahead, or has begun to.
+    pub(crate) fn has_more(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => {
+                stream.ssl().pending() > 0 || !stream.get_ref().0.buffer().is_empty()
+            }
+        }
+    }
+}
+
+impl Read for Line {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(bytes),
+            Self::Tls(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
