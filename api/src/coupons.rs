@@ -1,26 +1,27 @@
 //! "My coupons": list and get.
 
 use axum::{Json, extract::State};
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, UserId};
 use mysql_store::{
-    StoreError, connect,
+    connect,
     user_coupon::{self, UserCoupon},
-    user_view::{self, Ended},
+    user_view::{self, End},
 };
-use redis_view::{Change, MyCouponsError, PageRequest, REBUILD_WINDOW, ViewCoupon};
+use redis_view::{Cursor, MyCouponsError, PageRequest, ViewCoupon};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     auth::User,
     body::{Params, PathId},
-    cursor::{self, Page},
+    cursor::{self, EndCursor, Page},
     instant::instant,
     metrics::MY_COUPONS,
-    openapi::{self, Cursor, Id, Instant},
+    openapi::{self, Id, Instant},
     problem::Problem,
     state::App,
+    truth,
 };
 
 #[derive(Deserialize)]
@@ -69,12 +70,12 @@ pub(crate) struct CouponJson {
     path = "/v1/me/coupons",
     operation_id = "list_my_coupons",
     tag = "My coupons",
-    summary = "List my coupons, the newest first",
+    summary = "List my coupons, the newest first; expired ones by their end, the latest first",
     security(("token" = [])),
     params(
         ("status" = Option<openapi::CouponStatus>, Query, description = "`unused` if absent."),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
-        ("cursor" = Option<Cursor>, Query, description = "Where the page begins; absent: at the newest."),
+        ("cursor" = Option<openapi::Cursor>, Query, description = "Where the page begins; absent: at the newest."),
         ("after" = Option<Id>, Query, description = "A coupon that the list must know of, e.g. of the claim just made.")
     ),
     responses((status = 200, description = "A page.", body = Page<CouponJson>)),
@@ -98,8 +99,8 @@ pub(crate) async fn list(
         })?;
     match status {
         CouponStatus::Unused => usable(&app, user, &params, after, limit).await,
-        CouponStatus::Used => ended(&app, user, &params, Ended::Used, limit).await,
-        CouponStatus::Expired => ended(&app, user, &params, Ended::Expired, limit).await,
+        CouponStatus::Used => used(&app, user, &params, limit).await,
+        CouponStatus::Expired => expired(&app, user, &params, limit).await,
     }
     .map(Json)
 }
@@ -119,7 +120,7 @@ async fn usable(
         after,
         now,
     };
-    let read = app.view.my_coupons(user, &request, || rows(app, user, now)).await;
+    let read = app.view.my_coupons(user, &request).await;
     let page = read.map_err(|error| match error {
         MyCouponsError::Rows(error) => Problem::from(error),
         MyCouponsError::Overloaded => {
@@ -131,51 +132,49 @@ async fn usable(
     Ok(Page::new(page.page.coupons.iter().map(CouponJson::usable).collect(), next))
 }
 
-/// What a view is rebuilt from.
-pub(crate) async fn rows(
-    app: &App,
-    user: UserId,
-    now: DateTime<Utc>,
-) -> Result<Vec<Change>, StoreError> {
-    let window = TimeDelta::from_std(REBUILD_WINDOW).unwrap_or(TimeDelta::MAX);
-    let mut connection = connect::acquire(&app.pool).await?;
-    let rows = user_view::rows_for_rebuild(&mut connection, user, now - window).await?;
-    Ok(rows.iter().map(change).collect())
-}
-
-fn change(row: &UserCoupon) -> Change {
-    Change {
-        coupon: ViewCoupon {
-            id: row.id,
-            template_id: row.template_id,
-            claim_no: row.claim_no,
-            claim_id: row.claim_id,
-            claimed_at: row.claimed_at,
-            valid_from: row.valid_from,
-            valid_until: row.valid_until,
-        },
-        status: row.status,
-        version: row.version,
-    }
-}
-
-async fn ended(
+/// Those that were used, the latest claim first.
+async fn used(
     app: &App,
     user: UserId,
     params: &ListParams,
-    ended: Ended,
     limit: u32,
 ) -> Result<Page<CouponJson>, Problem> {
-    let before: Option<CouponId> = cursor::parse(params.cursor.as_ref())?;
+    let cursor: Option<Cursor> = cursor::parse(params.cursor.as_ref())?;
+    let mut connection = connect::acquire(&app.pool).await?;
+    let behind = cursor.map(truth::place);
+    // One more than asked for tells whether there is a next page.
+    let rows = user_view::page(&mut connection, user, CouponStatus::Used, behind, limit + 1);
+    let rows = connect::within(rows).await?;
+    Ok(ended(rows, limit, app.clock.now(), |row| truth::cursor(row).to_string()))
+}
+
+/// Those whose validity has ended unused, the latest end first.
+async fn expired(
+    app: &App,
+    user: UserId,
+    params: &ListParams,
+    limit: u32,
+) -> Result<Page<CouponJson>, Problem> {
+    let cursor: Option<EndCursor> = cursor::parse(params.cursor.as_ref())?;
     let now = app.clock.now();
     let mut connection = connect::acquire(&app.pool).await?;
-    // One more than asked for tells whether there is a next page.
-    let mut rows =
-        user_view::ended_page(&mut connection, user, ended, before, limit + 1, now).await?;
+    let behind = cursor.map(|EndCursor(end)| end);
+    let rows = user_view::expired_page(&mut connection, user, behind, limit + 1, now);
+    let rows = connect::within(rows).await?;
+    Ok(ended(rows, limit, now, |row| EndCursor(End::of(row)).to_string()))
+}
+
+/// A page of `limit` coupons, of one more if there are so many.
+fn ended(
+    mut rows: Vec<UserCoupon>,
+    limit: u32,
+    now: DateTime<Utc>,
+    cursor: impl Fn(&UserCoupon) -> String,
+) -> Page<CouponJson> {
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
-    let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
-    Ok(Page::new(rows.iter().map(|row| CouponJson::of(row, now)).collect(), next))
+    let next = rows.last().filter(|_| more).map(cursor);
+    Page::new(rows.iter().map(|row| CouponJson::of(row, now)).collect(), next)
 }
 
 /// `GET /v1/me/coupons/{id}`

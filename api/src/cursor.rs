@@ -1,5 +1,9 @@
 //! Pages: how many, and from where on.
 
+use std::{fmt, str::FromStr};
+
+use chrono::DateTime;
+use mysql_store::user_view::End;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -26,6 +30,36 @@ pub(crate) struct Page<T> {
 pub(crate) struct PageParams {
     limit: Option<u32>,
     pub(crate) cursor: Option<String>,
+}
+
+/// A place in the list of what has ended, as clients see it: `milliseconds.coupon`.
+pub(crate) struct EndCursor(pub(crate) End);
+
+/// A text is not a cursor.
+#[derive(Debug)]
+pub(crate) struct NoCursor;
+
+impl fmt::Display for EndCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0.valid_until.timestamp_millis(), self.0.id)
+    }
+}
+
+impl FromStr for EndCursor {
+    type Err = NoCursor;
+
+    fn from_str(text: &str) -> Result<Self, NoCursor> {
+        let (until, id) = text.split_once('.').ok_or(NoCursor)?;
+        let until = until
+            .parse::<i64>()
+            .ok()
+            .filter(|ms| *ms >= 0)
+            .and_then(DateTime::from_timestamp_millis);
+        let valid_until = until.ok_or(NoCursor)?;
+        let cursor = Self(End { valid_until, id: id.parse().map_err(|_| NoCursor)? });
+        // Only the form that we write.
+        if cursor.to_string() == text { Ok(cursor) } else { Err(NoCursor) }
+    }
 }
 
 impl<T> Page<T> {

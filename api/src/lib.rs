@@ -53,6 +53,7 @@ mod template_edit;
 mod template_json;
 mod templates;
 mod tokens;
+mod truth;
 mod validity;
 
 use std::process::ExitCode;

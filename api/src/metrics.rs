@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use landing::{claims::Claims, metric};
 use mysql_store::MySqlPool;
-use redis_view::{DROP_REASONS, DROPPED_VIEWS, Origin};
+use redis_view::{DROP_REASONS, DROPPED_VIEWS, Origin, REBUILD_RESULTS, REBUILDS};
 use tokio_util::sync::CancellationToken;
 
 /// Histogram by `method`, `route` and `status`: a request, from its head to its answer's.
@@ -27,6 +27,10 @@ pub(crate) fn describe() {
     metrics::describe_gauge!(CLOCK_SKEW, "how far our clock is ahead of MySQL's");
     metrics::describe_gauge!(POOL_CONNECTIONS, "connections of the read pool to MySQL");
     metrics::describe_counter!(DROPPED_VIEWS, "views that a reader could not read");
+    metrics::describe_counter!(REBUILDS, "rebuilds of views that are over");
+    for result in REBUILD_RESULTS {
+        metrics::counter!(REBUILDS, "result" => result).absolute(0);
+    }
     for reason in DROP_REASONS {
         metrics::counter!(DROPPED_VIEWS, "reason" => reason).absolute(0);
     }

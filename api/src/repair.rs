@@ -10,10 +10,10 @@ use coupon::{AuditId, CouponId, Epoch, TemplateId, UserId};
 use landing::gates::SHOW_MAX;
 use mysql_store::{audit as audit_entry, connect, look_up, stock};
 use redis_gate::Meta;
-use redis_view::{MyCouponsError, Origin, PageRequest};
+use redis_view::Rebuilt;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 use utoipa::ToSchema;
 
@@ -22,7 +22,7 @@ use crate::{
     auth::Operator,
     body::{Params, PathId},
     claims::unknown_template,
-    coupons::{self, CouponJson},
+    coupons::CouponJson,
     cursor::{self, Page, PageParams},
     openapi::{Cursor, Id},
     problem::Problem,
@@ -32,6 +32,9 @@ use crate::{
 
 /// Pause between two looks at a gate that another process may be rebuilding.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How long a view's rebuild is waited for: longer than one of 100,000 coupons takes, shorter than a caller waits.
+const REBUILD_WAIT: Duration = Duration::from_secs(8);
 
 /// A view that was made anew.
 #[derive(Serialize, ToSchema)]
@@ -104,8 +107,8 @@ pub(crate) async fn view(
     PathId(user): PathId<UserId>,
 ) -> Result<Json<ViewBody>, Problem> {
     let away = || {
-        let detail = "The view's Redis did not answer, or another process rebuilds the view. MySQL \
-                      answers the user meanwhile. Send the request again.";
+        let detail = "The view's Redis did not answer, or the rebuild is under way still: here, where it goes on \
+                      by itself, or in another process. MySQL answers the user meanwhile. Send the request again.";
         Problem::unavailable("VIEW_UNAVAILABLE", detail)
     };
     let entry = begin(&app, operator, "view.rebuild", format!("users/{user}"), None).await?;
@@ -113,24 +116,17 @@ pub(crate) async fn view(
         warn!(user.id = %user, error = runtime::report(&error), "a view could not be dropped");
         away()
     })?;
-    let now = app.clock.now();
-    let request = PageRequest { limit: 1, cursor: None, after: None, now };
-    // A cold view is rebuilt by whoever reads it.
-    let read = app.view.my_coupons(user, &request, || coupons::rows(&app, user, now)).await;
-    let read = read.map_err(|error| match error {
-        MyCouponsError::Rows(error) => Problem::from(error),
-        MyCouponsError::Overloaded => {
-            Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again.")
-        }
-    })?;
-    match read.origin {
-        // From the view: somebody else rebuilt it since it was dropped.
-        Origin::Rebuild | Origin::View => {
+    let rebuilt = timeout(REBUILD_WAIT, app.view.rebuild(user, app.clock.now()));
+    match rebuilt.await {
+        Ok(Rebuilt::Whole) => {
             end(&app, entry, json!({ "rebuilt": true })).await?;
             info!(user.id = %user, "rebuilt a view on request");
             Ok(Json(ViewBody { user_id: user.to_string() }))
         }
-        Origin::Truth => Err(away()),
+        Ok(Rebuilt::TooMany) => {
+            Err(Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again."))
+        }
+        Ok(Rebuilt::Elsewhere | Rebuilt::Overtaken | Rebuilt::Failed) | Err(_) => Err(away()),
     }
 }
 

@@ -36,6 +36,7 @@ use crate::{
     state::Parts,
     template_cache::TemplateCache,
     tokens::{Rules, Tokens},
+    truth::MySqlTruth,
 };
 
 /// How long a server may be unreachable at start before the process gives up.
@@ -175,7 +176,10 @@ async fn gate_redis(config: &Config) -> anyhow::Result<GateRedis> {
     retried("the gate's Redis (GATE_REDIS_URL)", || GateRedis::connect(url)).await
 }
 
-async fn view(config: &Config, pool: &MySqlPool) -> anyhow::Result<(ViewReader, ViewStore)> {
+async fn view(
+    config: &Config,
+    pool: &MySqlPool,
+) -> anyhow::Result<(ViewReader<MySqlTruth>, ViewStore)> {
     let connect = || {
         let pool = pool.clone();
         let generations: GenerationsOf = Box::new(move |served| {
@@ -188,7 +192,8 @@ async fn view(config: &Config, pool: &MySqlPool) -> anyhow::Result<(ViewReader, 
         ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generations)
     };
     let store = retried("the view's Redis (VIEW_REDIS_URL)", connect).await?;
-    Ok((ViewReader::new(store.clone()), store))
+    let truth = MySqlTruth::new(pool.clone(), config.fail_points.clone());
+    Ok((ViewReader::new(store.clone(), truth), store))
 }
 
 /// Lets the view hear of generations that others have raised: its own connection may stand for weeks, and what it

@@ -12,7 +12,7 @@ use runtime::{Clock, FailPoints};
 
 use crate::{
     auth::Auth, problem::Problem, rate_limit::RateLimit, shop_stock::ShopStock,
-    template_cache::TemplateCache,
+    template_cache::TemplateCache, truth::MySqlTruth,
 };
 
 /// The state of the api; clones share it.
@@ -28,7 +28,7 @@ pub(crate) struct Parts {
     pub(crate) templates: TemplateCache,
     pub(crate) gates: Gates,
     pub(crate) claims: Claims,
-    pub(crate) view: ViewReader,
+    pub(crate) view: ViewReader<MySqlTruth>,
     pub(crate) shop_stock: ShopStock,
     pub(crate) rate_limit: RateLimit,
     /// How many fences a user may have placed by asking for claims that nothing is known of.

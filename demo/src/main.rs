@@ -12,6 +12,7 @@ use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
+use devstack::Flavor;
 use verifier::{settled, verify};
 
 use crate::{
@@ -29,6 +30,9 @@ struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Which server is the truth.
+    #[arg(long, value_enum, default_value_t)]
+    flavor: Flavor,
 }
 
 #[tokio::main]
@@ -50,8 +54,8 @@ async fn main() -> ExitCode {
 /// Holds the sale and answers whether every promise was kept.
 async fn run(cli: Cli) -> Result<bool> {
     let progress = Progress::start();
-    progress.say("starting MariaDB, two Redis, Kafka, and the four processes");
-    let mut stage = Stage::start().await?;
+    progress.say(&format!("starting {}, two Redis, Kafka, and the four processes", cli.flavor));
+    let mut stage = Stage::start(cli.flavor).await?;
     let sale = sale::hold(&stage, &progress).await?;
     let aftermath = after::live_on(&stage, &sale, &progress).await?;
     progress.say("waiting until everything is at rest, then checking every invariant");

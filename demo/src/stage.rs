@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result};
-use devstack::{Options, Platform, PlatformOptions, Servers, project_root};
+use devstack::{Flavor, Options, Platform, PlatformOptions, Servers, project_root};
 use runtime::Clock;
 use shopper::Api;
 use verifier::{Settings, Sources};
@@ -23,9 +23,10 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) async fn start() -> Result<Self> {
+    pub(crate) async fn start(flavor: Flavor) -> Result<Self> {
         wipe()?;
-        let servers = Servers::start(&folder(), &Options::default()).await?;
+        let options = Options { flavor, ..Options::default() };
+        let servers = Servers::start(&folder(), &options).await?;
         let endpoints = servers.endpoints();
         let options = PlatformOptions::new(folder());
         let platform = Platform::start(endpoints.clone(), options).await?;

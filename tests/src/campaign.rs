@@ -11,7 +11,7 @@ use std::{
 };
 
 use coupon::{TemplateId, UserId};
-use devstack::{Options, PlatformOptions, Process, Servers, TestServers, project_root};
+use devstack::{Flavor, Options, PlatformOptions, Process, Servers, TestServers, project_root};
 use fastrand::Rng;
 use shopper::{NewTemplate, Run, Wish};
 use tokio::time::{sleep, timeout};
@@ -140,10 +140,11 @@ pub struct Totals {
 ///
 /// # Panics
 /// A promise is broken, a process ended by itself, or the load never meets a fault.
-pub async fn run(rounds: u32, seed: u64, say: impl Fn(String)) -> Totals {
-    let dir = project_root().join(format!(".dev/campaign-{seed}"));
+pub async fn run(rounds: u32, seed: u64, flavor: Flavor, say: impl Fn(String)) -> Totals {
+    let dir = project_root().join(format!(".dev/campaign-{}-{seed}", flavor.name()));
     drop(fs::remove_dir_all(&dir));
-    let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
+    let options = Options { flavor, ..Options::default() };
+    let mut servers = Servers::start(&dir, &options).await.unwrap();
     troubles::let_read_only_bind(&servers.endpoints().database_url).await;
     let mut totals = Totals::default();
     while totals.counted < rounds {

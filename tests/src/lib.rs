@@ -3,13 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 pub mod campaign;
+pub mod damage;
 pub mod heard;
 pub mod mixed_load;
+pub mod replay;
 pub mod server_binlog;
 pub mod tail;
 pub mod tail_campaign;
 mod troubles;
 pub mod upheaval;
+pub mod view_campaign;
+mod view_load;
 
 use std::{fmt, fs, time::Duration};
 

@@ -1,15 +1,11 @@
 //! The topic is delivered again: whole, then twice and in no order. The view is the same.
 
 use coupon::UserId;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use pipeline_tests::World;
+use pipeline_tests::{World, replay};
 use shopper::{Claimed, NewTemplate, Wish};
-use topic::{Message, Producer, ProducerOptions, TableReader};
 
 /// Users of the sale; each has a view.
 const USERS: i64 = 200;
-/// Messages on their way at a time: as the tailer, far more than one.
-const AT_A_TIME: usize = 256;
 
 #[tokio::test]
 async fn a_topic_delivered_again_doubled_and_shuffled_changes_no_view() {
@@ -33,32 +29,16 @@ async fn a_topic_delivered_again_doubled_and_shuffled_changes_no_view() {
 
     let topic = world.sources.topics.user_coupon();
     let brokers = &world.sources.brokers;
-    let original = TableReader::open(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
+    let original = replay::told(brokers, &topic).await.unwrap();
     assert!(original.len() >= 2 * USERS as usize / 3, "{} messages", original.len());
-    let producer = Producer::connect(brokers, ProducerOptions::default()).await.unwrap();
-    deliver(&producer, &original).await;
+    replay::deliver(brokers, &original).await.unwrap();
     world.assert_sound(Some(&run.history)).await;
 
     let mut shuffled = [original.clone(), original].concat();
     let seed = fastrand::u64(..);
     println!("shuffled by seed {seed}");
     fastrand::Rng::with_seed(seed).shuffle(&mut shuffled);
-    deliver(&producer, &shuffled).await;
+    replay::deliver(brokers, &shuffled).await.unwrap();
     world.assert_sound(Some(&run.history)).await;
     world.end().await;
-}
-
-async fn deliver(producer: &Producer, messages: &[Message]) {
-    stream::iter(messages)
-        .map(async |message| {
-            let headers: Vec<(&str, &[u8])> =
-                message.headers.iter().map(|(key, value)| (key.as_str(), &value[..])).collect();
-            let payload = message.payload.as_deref().unwrap();
-            let partition = Some(message.partition);
-            producer.send(&message.topic, partition, &message.key, payload, &headers).await
-        })
-        .buffered(AT_A_TIME)
-        .try_for_each(async |_| Ok(()))
-        .await
-        .unwrap();
 }

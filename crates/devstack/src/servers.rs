@@ -1,8 +1,8 @@
 //! [`Servers`]: one MariaDB (or MySQL), two Redis and one Kafka node, started together.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fmt, fs};
 
 use crate::datadir::{DATABASE, PASSWORD, USER};
 use crate::{Endpoints, Error, Process, Result, Tie, kafka, mariadb, mysql, paths, redis};
@@ -15,6 +15,15 @@ pub enum Flavor {
     Mariadb,
     /// MySQL 9.7, brought by ops/install-mysql.sh.
     Mysql,
+}
+
+impl fmt::Display for Flavor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mariadb => "MariaDB",
+            Self::Mysql => "MySQL",
+        })
+    }
 }
 
 impl Flavor {

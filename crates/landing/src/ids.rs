@@ -261,3 +261,16 @@ pub(crate) fn made_at(id: i64) -> DateTime<Utc> {
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::made_at;
+
+    /// Views order coupons by the digits of their ids, MySQL by the numbers.
+    #[test]
+    fn every_id_that_is_made_has_nineteen_digits() {
+        let first_of_nineteen = made_at(1_000_000_000_000_000_000);
+        assert!(first_of_nineteen.timestamp() < 1_600_000_000, "{first_of_nineteen}");
+        assert_eq!(i64::MAX.to_string().len(), 19);
+    }
+}

@@ -72,6 +72,8 @@ pub enum Bug {
     CutTakenForDrift,
     /// A view's rebuild reads only the unused coupons.
     RebuildReadsUnusedOnly,
+    /// A view's rebuild reads each row as of the moment at which it loads it.
+    PiecesOfDifferentMoments,
     /// A member missing after its write is written again whatever has happened since.
     WriteAgainUnconditional,
     /// Only the hash carries the rebuild's nonce.

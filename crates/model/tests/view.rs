@@ -34,6 +34,7 @@ fn is_caught(bug: Bug) {
 
 is_caught! {
     a_rebuild_that_reads_only_unused_coupons_is_caught: RebuildReadsUnusedOnly
+    a_rebuild_in_pieces_of_different_moments_is_caught: PiecesOfDifferentMoments
     an_unconditional_write_again_is_caught: WriteAgainUnconditional
     a_nonce_in_the_hash_only_is_caught: NonceInHashOnly
     a_begin_that_keeps_the_keys_is_caught: BeginKeepsKeys

@@ -44,6 +44,11 @@ const TRANSACTION_SESSION: &str =
 /// batch wait with it. One second is the least that the server knows besides none.
 const LANDER_SESSION: &str = "set session innodb_lock_wait_timeout = 1, session wait_timeout = 5";
 
+/// Begins a read-only transaction that sees everything as of one moment: the session reads what is committed, so this
+/// transaction is told otherwise before it begins.
+const SNAPSHOT: &str = "set transaction isolation level repeatable read; \
+     start transaction with consistent snapshot, read only";
+
 /// How often a transaction is run that others stand in the way of: three waits of 3 s are longer than a stopped
 /// process can hold a row ([`IDLE_SECONDS`]).
 const TRANSACTION_TRIES: u32 = 3;
@@ -205,6 +210,19 @@ pub(crate) async fn begin_on(
     let limited = connection.execute(TRANSACTION_SESSION).await;
     limited.map_err(StoreError::query("bound a transaction"))?;
     connection.begin().await.map_err(StoreError::query("begin"))
+}
+
+/// Begins a read-only transaction on a connection of the pool: whatever it reads, and whenever, is as of now. If the
+/// process falls silent inside, the server ends it as every other.
+///
+/// # Errors
+/// No connection was free in time, or the server cannot be reached.
+pub async fn begin_snapshot(pool: &MySqlPool) -> Result<Transaction, StoreError> {
+    let begun = pool.begin_with(SNAPSHOT).await;
+    let mut transaction = begun.map_err(StoreError::query("begin a snapshot"))?;
+    let limited = transaction.execute(TRANSACTION_SESSION).await;
+    limited.map_err(StoreError::query("bound a transaction"))?;
+    Ok(transaction)
 }
 
 /// Runs `work`, a transaction from its begin to its end, again where others stood in its way.

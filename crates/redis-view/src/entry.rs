@@ -38,13 +38,18 @@ pub struct Change {
 impl ViewCoupon {
     /// The member of the list.
     pub fn member(&self) -> String {
-        format!("{}_{}", self.template_id, self.id)
+        member(self.template_id, self.id)
     }
 
     /// The member's score.
     pub fn score(&self) -> i64 {
         self.claimed_at.timestamp_millis()
     }
+}
+
+/// The member of a coupon of this template.
+pub(crate) fn member(template: TemplateId, coupon: CouponId) -> String {
+    format!("{template}_{coupon}")
 }
 
 impl Change {

@@ -13,10 +13,10 @@
 //! - **Generation.** One number for all views of a server, raised in MySQL when the server's run or
 //!   replication id changes; a token of another generation is worth nothing. See [`GenerationsOf`].
 //!
-//! Who writes: the sync-consumer by [`ViewStore::apply`] and [`ViewStore::read_back`]; a reader that
-//! finds a cold view, by [`ViewReader::my_coupons`]. Nobody else.
+//! Who writes: the sync-consumer by [`ViewStore::apply`] and [`ViewStore::read_back`]; the rebuild that a reader of a cold
+//! view begins by [`ViewReader::my_coupons`]. Nobody else.
 //!
-//! Architecture invariant: no SQL and no topic; rows and the generation come in as values.
+//! Architecture invariant: no SQL and no topic; the generation comes in as a value, rows by [`Truth`].
 
 mod connection;
 mod drop;
@@ -30,9 +30,11 @@ mod many;
 mod page;
 mod reader;
 mod rebuild;
+mod rebuilds;
 mod scripts;
 mod send;
 mod store;
+mod truth;
 
 pub use connection::{Generations, GenerationsFuture, GenerationsOf, Served};
 pub use entry::{Change, ViewCoupon};
@@ -42,4 +44,6 @@ pub use many::UserChanges;
 pub use page::{Cursor, CursorError, Page, PageAnswer, PageRequest};
 pub use reader::{DROP_REASONS, DROPPED_VIEWS, MyCoupons, MyCouponsError, Origin, ViewReader};
 pub use rebuild::{Begun, Nonce, REBUILD_WINDOW};
+pub use rebuilds::{REBUILD_RESULTS, REBUILDS, Rebuilt};
 pub use store::{Applied, CHANGES_PER_CALL, ViewStore};
+pub use truth::{Pieces, Truth};

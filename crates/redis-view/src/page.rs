@@ -1,12 +1,12 @@
-//! A page of "my coupons": from the view, or cut the same way from rows of MySQL.
+//! A page of "my coupons": from the view, or read from MySQL by the same rule.
 
-use std::{fmt, str::FromStr};
+use std::{cmp::Ordering, fmt, str::FromStr};
 
 use chrono::{DateTime, Utc};
-use coupon::{CouponId, CouponStatus, TemplateId, UserId};
+use coupon::{CouponId, TemplateId, UserId};
 use thiserror::Error;
 
-use crate::{Change, ViewCoupon, ViewError, ViewStore, entry};
+use crate::{Truth, ViewCoupon, ViewError, ViewStore, entry};
 
 /// Members one call looks at, at most: coupons whose validity has ended are passed over until they
 /// are flipped, and a script blocks the server. The page may then be short, and has a next one.
@@ -45,12 +45,15 @@ pub enum PageAnswer {
     Unknown,
 }
 
-/// A place in a user's list, between two coupons; it stays where it is while coupons come and go.
-/// Its text is opaque to clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A place in a user's list, at a coupon; it stays where it is while coupons come and go. The order is that of the view:
+/// by the time of the claim, and in one millisecond by the bytes of `template_coupon`. Its text is opaque to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     score: i64,
-    member: String,
+    /// The coupon's template.
+    pub template_id: TemplateId,
+    /// The coupon, which may have left the list.
+    pub id: CouponId,
 }
 
 /// A text is not a cursor.
@@ -66,7 +69,7 @@ impl ViewStore {
     pub async fn page(&self, user: UserId, request: &PageRequest) -> Result<PageAnswer, ViewError> {
         let mut call = self.call("read a page", user).await?;
         let (score, member) = match &request.cursor {
-            Some(cursor) => (cursor.score.to_string(), cursor.member.clone()),
+            Some(cursor) => (cursor.score.to_string(), cursor.member()),
             None => (String::new(), String::new()),
         };
         call.arguments = vec![
@@ -91,21 +94,41 @@ impl ViewStore {
 }
 
 impl Page {
-    /// The page that a whole view of these rows would give.
-    pub fn of_rows(rows: &[Change], request: &PageRequest) -> Self {
-        let usable = |row: &&Change| {
-            row.status.at(row.coupon.valid_until, request.now) == CouponStatus::Unused
-        };
-        let mut coupons: Vec<_> =
-            rows.iter().filter(usable).map(|row| (Cursor::at(&row.coupon), row.coupon)).collect();
-        coupons.sort_unstable_by(|(left, _), (right, _)| right.place().cmp(&left.place()));
-        if let Some(cursor) = &request.cursor {
-            coupons.retain(|(at, _)| at.place() < cursor.place());
-        }
+    /// The page that a whole view of these coupons would give, by the same rule: coupon after coupon until the page is
+    /// full, [`LOOKS_MAX`] were looked at or none is left.
+    pub(crate) async fn of_truth<T: Truth>(
+        truth: &T,
+        user: UserId,
+        request: &PageRequest,
+    ) -> Result<Self, T::Error> {
         let limit = request.limit.max(1);
-        let next = (coupons.len() > limit).then(|| coupons[limit - 1].0.clone());
-        coupons.truncate(limit);
-        Self { coupons: coupons.into_iter().map(|(_, coupon)| coupon).collect(), next }
+        let looks = LOOKS_MAX.max(limit);
+        let mut page = Self { coupons: Vec::new(), next: None };
+        let (mut behind, mut looked, mut wanted) = (request.cursor, 0, limit);
+        loop {
+            // One more than is looked at tells whether anything is left.
+            let found = truth.listed(user, behind, wanted + 1).await?;
+            for coupon in found.iter().take(wanted) {
+                if page.coupons.len() == limit {
+                    break;
+                }
+                looked += 1;
+                behind = Some(Cursor::at(coupon));
+                if coupon.valid_until > request.now {
+                    page.coupons.push(*coupon);
+                }
+            }
+            let is_left = found.last().is_some_and(|last| Some(Cursor::at(last)) != behind);
+            if !is_left {
+                return Ok(page);
+            }
+            if page.coupons.len() == limit || looked == looks {
+                page.next = behind;
+                return Ok(page);
+            }
+            // Some had ended. Once more, and by then enough were looked at.
+            wanted = looks - looked;
+        }
     }
 }
 
@@ -116,7 +139,7 @@ pub(crate) fn read_page(parts: &[String]) -> Result<Page, ViewError> {
         ("", "") => None,
         (score, member) => {
             let score = score.parse().map_err(|_| unreadable())?;
-            Some(Cursor { score, member: member.to_owned() })
+            Some(Cursor::of_parts(score, member).ok_or_else(unreadable)?)
         }
     };
     let (pairs, rest) = entries.as_chunks::<2>();
@@ -129,19 +152,44 @@ pub(crate) fn read_page(parts: &[String]) -> Result<Page, ViewError> {
 }
 
 impl Cursor {
-    fn at(coupon: &ViewCoupon) -> Self {
-        Self { score: coupon.score(), member: coupon.member() }
+    /// The place of a coupon.
+    pub fn at(coupon: &ViewCoupon) -> Self {
+        Self { score: coupon.score(), template_id: coupon.template_id, id: coupon.id }
     }
 
-    /// The order of the list: by score, then by the member's bytes.
-    fn place(&self) -> (i64, &[u8]) {
-        (self.score, self.member.as_bytes())
+    /// When the coupon at this place was claimed; the end of time, for a place that no coupon can be at.
+    pub fn claimed_at(&self) -> DateTime<Utc> {
+        DateTime::from_timestamp_millis(self.score).unwrap_or(DateTime::<Utc>::MAX_UTC)
+    }
+
+    fn of_parts(score: i64, member: &str) -> Option<Self> {
+        let (template, id) = member.split_once('_')?;
+        let cursor = Self { score, template_id: template.parse().ok()?, id: id.parse().ok()? };
+        // Only the form that we write: `07` and `7` would be two places.
+        (cursor.member() == member).then_some(cursor)
+    }
+
+    fn member(&self) -> String {
+        entry::member(self.template_id, self.id)
+    }
+}
+
+impl PartialOrd for Cursor {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Cursor {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Most differ by their times.
+        self.score.cmp(&other.score).then_with(|| self.member().cmp(&other.member()))
     }
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.score, self.member)
+        write!(f, "{}.{}", self.score, self.member())
     }
 }
 
@@ -150,12 +198,8 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (score, member) = text.split_once('.').ok_or(CursorError)?;
-        let (template, id) = member.split_once('_').ok_or(CursorError)?;
         let score: i64 = score.parse().map_err(|_| CursorError)?;
-        let template: TemplateId = template.parse().map_err(|_| CursorError)?;
-        let id: CouponId = id.parse().map_err(|_| CursorError)?;
-        let cursor = Self { score, member: format!("{template}_{id}") };
-        // Only the form that we write: `07` and `7` would be two places.
+        let cursor = Self::of_parts(score, member).ok_or(CursorError)?;
         if cursor.to_string() == text && score >= 0 { Ok(cursor) } else { Err(CursorError) }
     }
 }
@@ -166,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_cursor_survives_the_wire_and_nothing_else_is_one() {
-        let cursor = Cursor { score: 1_700_000_000_000, member: "1_23".to_owned() };
+        let cursor =
+            Cursor { score: 1_700_000_000_000, template_id: TemplateId(1), id: CouponId(23) };
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
         for text in ["", ".", "1.2", "1._2", "1.2_", "-1.1_2", "1.01_2", "+1.1_2", "1.1_2_3", "x"] {
             assert_eq!(text.parse::<Cursor>(), Err(CursorError), "{text:?}");

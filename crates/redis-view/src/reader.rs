@@ -1,8 +1,7 @@
-//! "My coupons": from the view, and where that cannot be trusted from MySQL, rebuilding the view on
-//! the way.
+//! "My coupons": from the view, and where that cannot be trusted a page of MySQL, while the view is rebuilt.
 //!
-//! Rebuilds are in single flight for each user and bounded for the process: a view server that was
-//! emptied makes every user cold at once, and MySQL must not feel it.
+//! Whatever is read of MySQL for a reader is as long as a page, and the reads are bounded for the process: a view server
+//! that was emptied makes every user cold at once, and MySQL must not feel it.
 
 use std::{
     collections::HashMap,
@@ -10,16 +9,21 @@ use std::{
     time::Duration,
 };
 
+use chrono::{DateTime, Utc};
 use coupon::UserId;
-use metrics::counter;
 use thiserror::Error;
-use tokio::sync::{Mutex, Semaphore};
-use tracing::{debug, error, warn};
+use tokio::{
+    sync::{Mutex, Semaphore},
+    time::{Instant, timeout_at},
+};
 
-use crate::{Begun, Change, Page, PageAnswer, PageRequest, ViewError, ViewStore};
+use crate::{
+    Page, PageAnswer, PageRequest, Rebuilt, Truth, ViewStore,
+    rebuilds::{Rebuilds, note},
+};
 
-/// Reads of MySQL at a time, for rebuilds and for answers that the view cannot give: with a few
-/// milliseconds each, thousands of users a second, on a part of the pool's connections.
+/// Reads of MySQL at a time, pages and the rows of short lists: with a few milliseconds each, thousands of users a
+/// second, on a part of the pool's connections.
 const READS_MAX: usize = 8;
 
 /// How long a reader waits for its turn; then the caller sheds the request.
@@ -32,13 +36,17 @@ pub const DROPPED_VIEWS: &str = "coupon_dropped_views_total";
 pub const DROP_REASONS: [&str; 2] = ["unreadable", "wrong_type"];
 
 /// Answers "my coupons".
-pub struct ViewReader {
+pub struct ViewReader<T> {
     store: ViewStore,
-    reads: Semaphore,
-    /// The users whose coupons are being read from MySQL, each with the lock that its other readers
-    /// wait for.
-    flights: Lock<HashMap<UserId, Arc<Mutex<()>>>>,
+    truth: Arc<T>,
+    turns: Arc<Semaphore>,
+    rebuilds: Rebuilds<T>,
+    /// The users whose pages are being read from MySQL, each with the lock that its other readers
+    /// wait for: one with many connections has no more turns than the next.
+    flights: Flights,
 }
+
+type Flights = Lock<HashMap<UserId, Arc<Mutex<()>>>>;
 
 /// A page, and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,10 +62,10 @@ pub struct MyCoupons {
 pub enum Origin {
     /// The view.
     View,
-    /// MySQL, and the view was rebuilt from the same rows.
+    /// The view, which was rebuilt from MySQL for this reader.
     Rebuild,
-    /// MySQL: the view did not know the caller's own claim yet, is under another process's rebuild,
-    /// or cannot be reached.
+    /// MySQL: the view did not know the caller's own claim yet, is under a rebuild that takes long or is another
+    /// process's, or cannot be reached.
     Truth,
 }
 
@@ -83,10 +91,12 @@ pub enum MyCouponsError<E> {
     Overloaded,
 }
 
-impl ViewReader {
-    /// A reader of `store`.
-    pub fn new(store: ViewStore) -> Self {
-        Self { store, reads: Semaphore::new(READS_MAX), flights: Lock::default() }
+impl<T: Truth> ViewReader<T> {
+    /// A reader of `store`, which is made from `truth`.
+    pub fn new(store: ViewStore, truth: T) -> Self {
+        let (truth, turns) = (Arc::new(truth), Arc::new(Semaphore::new(READS_MAX)));
+        let rebuilds = Rebuilds::new(store.clone(), Arc::clone(&truth), Arc::clone(&turns));
+        Self { store, truth, turns, rebuilds, flights: Lock::default() }
     }
 
     /// The view behind it.
@@ -96,57 +106,49 @@ impl ViewReader {
 
     /// A page of the user's usable coupons.
     ///
-    /// `rows` reads the user's unused coupons, and every one changed within
-    /// [`crate::REBUILD_WINDOW`], whatever its status; it is called at most once, and only where the
-    /// view cannot answer. An unreachable view is no error: MySQL answers.
+    /// A cold view is rebuilt by a task that goes on when the reader has left. Of a short list the reader waits for the view;
+    /// of a long one, and wherever the view cannot answer, it gets the same page from MySQL. An unreachable view is no error.
     ///
     /// # Errors
     /// The rows cannot be read, or too many readers wait already.
-    pub async fn my_coupons<F, R, E>(
+    pub async fn my_coupons(
         &self,
         user: UserId,
         request: &PageRequest,
-        rows: F,
-    ) -> Result<MyCoupons, MyCouponsError<E>>
-    where
-        F: FnOnce() -> R,
-        R: Future<Output = Result<Vec<Change>, E>>,
-    {
-        if let PageAnswer::Page(page) = self.ask(user, request).await {
-            return Ok(MyCoupons { page, origin: Origin::View });
+    ) -> Result<MyCoupons, MyCouponsError<T::Error>> {
+        let deadline = Instant::now() + TURN_MAX;
+        let overloaded = |_| MyCouponsError::Overloaded;
+        match self.ask(user, request).await {
+            PageAnswer::Page(page) => return Ok(MyCoupons { page, origin: Origin::View }),
+            PageAnswer::Unknown => {}
+            PageAnswer::Cold => {
+                if let Some(rebuild) = self.rebuilds.join(user, request.now) {
+                    let origin = if rebuild.is_first { Origin::Rebuild } else { Origin::View };
+                    let rebuilt = timeout_at(deadline, rebuild.soon()).await.map_err(overloaded)?;
+                    if rebuilt == Some(Rebuilt::Whole)
+                        && let PageAnswer::Page(page) = self.ask(user, request).await
+                    {
+                        return Ok(MyCoupons { page, origin });
+                    }
+                }
+            }
         }
-        let flight = Flight::join(self, user);
-        let turn = async { (flight.lock.lock().await, self.reads.acquire().await) };
-        let Ok((_alone, Ok(_permit))) = tokio::time::timeout(TURN_MAX, turn).await else {
-            return Err(MyCouponsError::Overloaded);
-        };
-        self.alone(user, request, rows).await
+        let flight = Flight::join(&self.flights, user);
+        let turn = async { (flight.lock.lock().await, self.turns.acquire().await) };
+        let (_alone, turn) = timeout_at(deadline, turn).await.map_err(overloaded)?;
+        let _turn = turn.map_err(|_| MyCouponsError::Overloaded)?;
+        let page = Page::of_truth(&*self.truth, user, request).await;
+        let page = page.map_err(MyCouponsError::Rows)?;
+        Ok(MyCoupons { page, origin: Origin::Truth })
     }
 
-    /// The part that only one reader of a user is in.
-    async fn alone<F, R, E>(
-        &self,
-        user: UserId,
-        request: &PageRequest,
-        rows: F,
-    ) -> Result<MyCoupons, MyCouponsError<E>>
-    where
-        F: FnOnce() -> R,
-        R: Future<Output = Result<Vec<Change>, E>>,
-    {
-        // The reader before may have rebuilt the view.
-        let begun = match self.ask(user, request).await {
-            PageAnswer::Page(page) => return Ok(MyCoupons { page, origin: Origin::View }),
-            PageAnswer::Unknown => None,
-            PageAnswer::Cold => self.begin(user, request).await,
-        };
-        let rows = rows().await.map_err(MyCouponsError::Rows)?;
-        let rebuilt = match begun {
-            Some(Begun::Begun(nonce)) => self.fill(user, nonce, &rows).await,
-            Some(Begun::Busy | Begun::Complete | Begun::Outdated) | None => false,
-        };
-        let origin = if rebuilt { Origin::Rebuild } else { Origin::Truth };
-        Ok(MyCoupons { page: Page::of_rows(&rows, request), origin })
+    /// Rebuilds the user's view if it is cold, and waits until that has ended, however long the list is. A caller that
+    /// does not wait cancels nothing.
+    pub async fn rebuild(&self, user: UserId, now: DateTime<Utc>) -> Rebuilt {
+        match self.rebuilds.join(user, now) {
+            Some(rebuild) => rebuild.ended().await,
+            None => Rebuilt::TooMany,
+        }
     }
 
     /// The view's answer; a view that fails is as good as none.
@@ -154,71 +156,36 @@ impl ViewReader {
         match self.store.page(user, request).await {
             Ok(answer) => answer,
             Err(error) => {
-                self.note(user, &error).await;
+                note(&self.store, user, &error).await;
                 PageAnswer::Cold
             }
-        }
-    }
-
-    async fn begin(&self, user: UserId, request: &PageRequest) -> Option<Begun> {
-        match self.store.begin(user, request.now).await {
-            Ok(begun) => Some(begun),
-            Err(error) => {
-                self.note(user, &error).await;
-                None
-            }
-        }
-    }
-
-    async fn fill(&self, user: UserId, nonce: crate::Nonce, rows: &[Change]) -> bool {
-        let filled = async {
-            let loaded = self.store.load(user, nonce, rows).await?;
-            Ok(loaded && self.store.complete(user, nonce).await?)
-        };
-        match filled.await {
-            Ok(done) => done,
-            Err(error) => {
-                self.note(user, &error).await;
-                false
-            }
-        }
-    }
-
-    async fn note(&self, user: UserId, error: &ViewError) {
-        let Some((_, reason)) = error.damage() else {
-            // An outage says so once for each connection, not once for each reader.
-            debug!(user.id = %user, error = %error, "view not read: MySQL answers");
-            return;
-        };
-        error!(user.id = %user, error = %error, "the user's view cannot be read: view dropped");
-        counter!(DROPPED_VIEWS, "reason" => reason).increment(1);
-        if let Err(error) = self.store.drop_view(user).await {
-            warn!(user.id = %user, error = %error, "view not dropped");
         }
     }
 }
 
 /// One reader's part in the reads of a user; gone when the reader is, finished or dropped.
 struct Flight<'a> {
-    reader: &'a ViewReader,
+    flights: &'a Flights,
     user: UserId,
     lock: Arc<Mutex<()>>,
 }
 
 impl<'a> Flight<'a> {
-    fn join(reader: &'a ViewReader, user: UserId) -> Self {
-        let mut flights = reader.flights.lock().unwrap_or_else(PoisonError::into_inner);
-        Self { reader, user, lock: Arc::clone(flights.entry(user).or_default()) }
+    fn join(flights: &'a Flights, user: UserId) -> Self {
+        let mut map = flights.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = Arc::clone(map.entry(user).or_default());
+        drop(map);
+        Self { flights, user, lock }
     }
 }
 
 impl Drop for Flight<'_> {
     /// The last reader takes the lock out of the map.
     fn drop(&mut self) {
-        let mut flights = self.reader.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
         // Two holders: the map and this one.
         if Arc::strong_count(&self.lock) == 2 {
-            flights.remove(&self.user);
+            map.remove(&self.user);
         }
     }
 }

@@ -4,11 +4,14 @@
 //! begin     the user's keys are deleted and made anew, each with the nonce of this rebuild
 //! (MySQL)   only now the rows are read: a change committed later comes through the consumer,
 //!           which applies to views under rebuild too
-//! load      the rows, each if newer than what the consumer has applied meanwhile
+//! load      the rows, each if newer than what the consumer has applied meanwhile; of many rows some at a time
 //! complete  only if the nonce is still in every key
 //! ```
 //! A rebuild that dies leaves a loading view that nobody trusts; its nonce grows old and the next
-//! reader begins again.
+//! reader begins again. While it goes on, each load keeps its nonce young.
+//!
+//! The rows may be loaded in any number of pieces, but all of them are of one moment: else a view could know a change
+//! and not the one before it.
 
 use std::{fmt, time::Duration};
 
@@ -17,11 +20,11 @@ use coupon::UserId;
 
 use crate::{Change, ViewError, ViewStore, store::CHANGES_PER_CALL};
 
-/// For how long a nonce is young: nobody else begins meanwhile. Far above a rebuild's duration, and
-/// the longest that a rebuild's death keeps a user's reads on MySQL.
-const NONCE_YOUNG: Duration = Duration::from_secs(5);
+/// For how long a nonce is young from a rebuild's last sign of life: nobody else begins meanwhile. Far above what is between
+/// two of them, and the longest that a rebuild's death keeps a user's reads on MySQL.
+pub(crate) const NONCE_YOUNG: Duration = Duration::from_secs(5);
 
-/// How long an unfinished view lives: until every process has long given its rebuild up.
+/// How long an unfinished view lives from the last sign of life: until every process has long given its rebuild up.
 const UNFINISHED_LIFE: Duration = Duration::from_secs(60);
 
 /// How long a view lives: less than the topic's retention (7 days), so that a change which the topic
@@ -81,7 +84,7 @@ impl ViewStore {
         }
     }
 
-    /// Loads rows, each if newer. False: the view is not under this rebuild any more.
+    /// Loads rows, each if newer, and keeps the rebuild young. False: the view is not under this rebuild any more.
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -90,10 +93,16 @@ impl ViewStore {
         user: UserId,
         nonce: Nonce,
         rows: &[Change],
+        now: DateTime<Utc>,
     ) -> Result<bool, ViewError> {
         for chunk in rows.chunks(CHANGES_PER_CALL) {
             let mut call = self.call("load rows", user).await?;
-            call.arguments = vec![nonce.generation.to_string(), nonce.to_string()];
+            call.arguments = vec![
+                nonce.generation.to_string(),
+                nonce.to_string(),
+                now.timestamp_millis().to_string(),
+                UNFINISHED_LIFE.as_millis().to_string(),
+            ];
             call.arguments.extend(chunk.iter().flat_map(Change::arguments));
             let loaded: bool = call.run(&self.inner.scripts.load).await?;
             if !loaded {

@@ -21,7 +21,7 @@ async fn start(name: &str) -> OwnCluster {
 async fn rebuild(store: &ViewStore, user: UserId, rows: &[Change]) {
     let begun = at_last(async || store.begin(user, now()).await).await;
     let Begun::Begun(nonce) = begun else { panic!("{begun:?}") };
-    assert!(store.load(user, nonce, rows).await.unwrap());
+    assert!(store.load(user, nonce, rows, now()).await.unwrap());
     assert!(store.complete(user, nonce).await.unwrap());
 }
 

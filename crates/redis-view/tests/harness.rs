@@ -207,7 +207,7 @@ pub(crate) async fn rebuild(store: &ViewStore, rows: &[Change]) {
     let Begun::Begun(nonce) = store.begin(USER, now()).await.unwrap() else {
         panic!("the view is not cold");
     };
-    assert!(store.load(USER, nonce, rows).await.unwrap());
+    assert!(store.load(USER, nonce, rows, now()).await.unwrap());
     assert!(store.complete(USER, nonce).await.unwrap());
 }
 

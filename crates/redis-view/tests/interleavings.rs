@@ -258,7 +258,8 @@ impl<'a> Story<'a> {
             None => (self.truth, 0),
             Some((rows, loaded)) if loaded < COUPONS => {
                 let row = (rows[loaded] > 0).then(|| change(loaded, rows[loaded]));
-                if !self.view.store.load(self.user, nonce, row.as_slice()).await.unwrap() {
+                let at = now() + self.waited;
+                if !self.view.store.load(self.user, nonce, row.as_slice(), at).await.unwrap() {
                     self.seen.overtaken += 1;
                     return;
                 }

@@ -6,6 +6,8 @@ mod cluster;
 mod failover;
 mod harness;
 mod interleavings;
+mod long_lists;
+mod mysql;
 mod page;
 mod reader;
 mod rebuild;

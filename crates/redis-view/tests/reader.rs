@@ -1,65 +1,52 @@
 //! "My coupons" as a reader gets them.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::Arc;
 
 use coupon::{CouponId, UserId};
 use devstack::{OwnView, TestServers};
 use redis_view::{
-    Begun, CHANGES_PER_CALL, MyCouponsError, Origin, PageRequest, ViewError, ViewReader,
+    Begun, CHANGES_PER_CALL, Change, MyCouponsError, Origin, PageRequest, Rebuilt, ViewError,
+    ViewReader,
 };
 
-use crate::harness::{TestView, USER, first, unused, used};
+use crate::{
+    harness::{TestView, USER, first, now, unused, used},
+    mysql::{Down, MySql, PIECE},
+};
+
+/// A reader of the view, whose user has these coupons in MySQL.
+fn reader_of(view: &TestView, rows: &[Change]) -> ViewReader<MySql> {
+    ViewReader::new(view.store.clone(), MySql::with(USER, rows.to_vec()))
+}
 
 #[tokio::test]
 async fn a_cold_view_is_rebuilt_once_by_a_thousand_readers() {
     let view = TestView::new("single flight").await;
-    let reader = Arc::new(ViewReader::new(view.store.clone()));
-    let reads = Arc::new(AtomicUsize::new(0));
+    let mysql = MySql::with(USER, vec![unused(1), used(2)]);
+    let reader = Arc::new(ViewReader::new(view.store.clone(), mysql.clone()));
     let readers: Vec<_> = (0..1_000)
         .map(|_| {
-            let (reader, reads) = (Arc::clone(&reader), Arc::clone(&reads));
-            tokio::spawn(async move {
-                let rows = async || {
-                    reads.fetch_add(1, Ordering::SeqCst);
-                    Ok::<_, Infallible>(vec![unused(1), used(2)])
-                };
-                reader.my_coupons(USER, &first(10), rows).await.unwrap()
-            })
+            let reader = Arc::clone(&reader);
+            tokio::spawn(async move { reader.my_coupons(USER, &first(10)).await.unwrap() })
         })
         .collect();
     for reader in readers {
         assert_eq!(reader.await.unwrap().page.coupons, [unused(1).coupon]);
     }
-    assert_eq!(reads.load(Ordering::SeqCst), 1);
+    assert_eq!(mysql.rebuilds(), 1);
     assert_eq!(view.shown().await, [1]);
 }
 
 #[tokio::test]
 async fn rebuilds_of_many_users_are_bounded_and_everybody_is_answered() {
     let view = TestView::new("bounded").await;
-    let reader = Arc::new(ViewReader::new(view.store.clone()));
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mysql = MySql::default();
+    (1..=200).for_each(|user| mysql.commit(UserId(user), vec![unused(user)]));
+    let reader = Arc::new(ViewReader::new(view.store.clone(), mysql.clone()));
     let readers: Vec<_> = (1..=200)
         .map(|user| {
-            let (reader, now, most) = (Arc::clone(&reader), Arc::clone(&now), Arc::clone(&most));
-            tokio::spawn(async move {
-                let rows = async || {
-                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    // Whoever else may read begins now.
-                    for _ in 0..100 {
-                        tokio::task::yield_now().await;
-                    }
-                    now.fetch_sub(1, Ordering::SeqCst);
-                    Ok::<_, Infallible>(vec![unused(user)])
-                };
-                reader.my_coupons(UserId(user), &first(10), rows).await.unwrap()
-            })
+            let reader = Arc::clone(&reader);
+            tokio::spawn(async move { reader.my_coupons(UserId(user), &first(10)).await.unwrap() })
         })
         .collect();
     for (user, reader) in (1..=200).zip(readers) {
@@ -69,32 +56,31 @@ async fn rebuilds_of_many_users_are_bounded_and_everybody_is_answered() {
             (Origin::Rebuild, vec![unused(user).coupon])
         );
     }
-    let most = most.load(Ordering::SeqCst);
-    assert!((2..=8).contains(&most), "{most} at a time");
+    assert!((2..=8).contains(&mysql.most()), "{} at a time", mysql.most());
 }
 
 /// The server runs one script at a time: who has ten thousand coupons must not keep it for as many.
 #[tokio::test]
 async fn a_cold_list_of_ten_thousand_is_rebuilt_in_steps_between_which_others_are_answered() {
     const COUPONS: i64 = 10_000;
-    /// Scripts of a rebuild beside those that load: two looks at the view, begin, complete; and once more
+    /// Scripts of a rebuild beside those that load: a look at the view, begin, complete; and once more
     /// each of the four that the server has to be given first.
-    const OTHER_SCRIPTS: u64 = 8;
+    const OTHER_SCRIPTS: u64 = 7;
     let name = TestServers::shared().scope("cold ten thousand").database;
     let server = OwnView::start(&name, &[]).await.unwrap();
     let view = TestView::on(server.url(), String::new()).await;
-    let (reader, neighbour) =
-        (ViewReader::new(view.store.clone()), ViewReader::new(view.another().await));
     let all: Vec<_> = (1..=COUPONS).map(unused).collect();
-    let rows = async || Ok::<_, Infallible>(all.clone());
-    let own = async || Ok::<_, Infallible>(vec![unused(1)]);
+    let (reader, other) = (reader_of(&view, &all), UserId(8));
+    let neighbour =
+        ViewReader::new(view.another().await, MySql::with(other, vec![unused(COUPONS + 1)]));
     let before = view.costs().await;
-    let answer = reader.my_coupons(USER, &first(100), rows).await.unwrap();
+    let answer = reader.my_coupons(USER, &first(100)).await.unwrap();
     let newest = |count: i64| (0..count).map(|place| unused(COUPONS - place).coupon);
-    assert_eq!(answer.origin, Origin::Rebuild);
+    assert_eq!(answer.origin, Origin::Truth, "nobody waits for ten thousand rows");
     assert_eq!(answer.page.coupons, newest(100).collect::<Vec<_>>());
+    assert_eq!(reader.rebuild(USER, now()).await, Rebuilt::Whole);
     let steps = view.costs().await.script_calls - before.script_calls;
-    let loads = (COUPONS as u64).div_ceil(CHANGES_PER_CALL as u64);
+    let loads = (COUPONS as u64).div_ceil(PIECE as u64) * PIECE.div_ceil(CHANGES_PER_CALL) as u64;
     assert!(
         (loads..=loads + OTHER_SCRIPTS).contains(&steps),
         "{steps} scripts, {loads} of them load"
@@ -102,24 +88,24 @@ async fn a_cold_list_of_ten_thousand_is_rebuilt_in_steps_between_which_others_ar
 
     // Once more, beside somebody who looks at a short list all the time.
     view.store.drop_view(USER).await.unwrap();
-    neighbour.my_coupons(UserId(8), &first(100), own).await.unwrap();
+    neighbour.my_coupons(other, &first(100)).await.unwrap();
     let mut answered = 0;
     let look_on = async {
         loop {
-            let answer = neighbour.my_coupons(UserId(8), &first(100), own).await.unwrap();
+            let answer = neighbour.my_coupons(other, &first(100)).await.unwrap();
             assert_eq!(answer.origin, Origin::View);
             answered += 1;
         }
     };
-    let request = first(100);
-    let answer = tokio::select! {
-        answer = reader.my_coupons(USER, &request, rows) => answer.unwrap(),
+    let rebuilt = tokio::select! {
+        rebuilt = reader.rebuild(USER, now()) => rebuilt,
         () = look_on => unreachable!("it looks on for ever"),
     };
-    assert_eq!(answer.origin, Origin::Rebuild);
+    assert_eq!(rebuilt, Rebuilt::Whole);
     assert!(answered >= 10, "{answered} answers to others during {loads} steps");
+    // A cursor that MySQL gave leads on in the view.
     let next = PageRequest { cursor: answer.page.next, ..first(100) };
-    let answer = reader.my_coupons(USER, &next, rows).await.unwrap();
+    let answer = reader.my_coupons(USER, &next).await.unwrap();
     assert_eq!(answer.origin, Origin::View);
     assert_eq!(answer.page.coupons, newest(200).skip(100).collect::<Vec<_>>());
 }
@@ -127,11 +113,10 @@ async fn a_cold_list_of_ten_thousand_is_rebuilt_in_steps_between_which_others_ar
 #[tokio::test]
 async fn one_lost_key_or_all_of_them_never_change_the_answer() {
     let view = TestView::new("lost keys").await;
-    let reader = ViewReader::new(view.store.clone());
-    let rows = async || Ok::<_, Infallible>(vec![unused(1), unused(2)]);
+    let reader = reader_of(&view, &[unused(1), unused(2)]);
     for lost in [vec![view.list()], vec![view.coupons()], vec![view.list(), view.coupons()]] {
         for origin in [Origin::Rebuild, Origin::View] {
-            let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+            let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
             assert_eq!(answer.origin, origin);
             assert_eq!(answer.page.coupons, [unused(2).coupon, unused(1).coupon]);
         }
@@ -145,23 +130,21 @@ async fn one_lost_key_or_all_of_them_never_change_the_answer() {
 async fn ones_own_claim_is_answered_by_mysql_until_the_view_knows_it() {
     let view = TestView::new("own claim").await;
     view.rebuild(&[unused(1)]).await;
-    let reader = ViewReader::new(view.store.clone());
     let request = PageRequest { after: Some(CouponId(2)), ..first(10) };
-    let rows = async || Ok::<_, Infallible>(vec![unused(1), unused(2)]);
-    let answer = reader.my_coupons(USER, &request, rows).await.unwrap();
+    let reader = reader_of(&view, &[unused(1), unused(2)]);
+    let answer = reader.my_coupons(USER, &request).await.unwrap();
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Truth, 2));
     view.store.apply(USER, &[unused(2)]).await.unwrap();
-    let answer = reader.my_coupons(USER, &request, rows).await.unwrap();
+    let answer = reader.my_coupons(USER, &request).await.unwrap();
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::View, 2));
 }
 
 #[tokio::test]
 async fn a_key_of_the_wrong_type_is_dropped_and_the_view_comes_back() {
     let view = TestView::new("reader wrong type").await;
-    let reader = ViewReader::new(view.store.clone());
-    let rows = async || Ok::<_, Infallible>(vec![unused(1)]);
+    let reader = reader_of(&view, &[unused(1)]);
     view.send(&["SET", &view.list(), "x"]).await;
-    let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+    let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Rebuild, 1));
 }
 
@@ -169,8 +152,7 @@ async fn a_key_of_the_wrong_type_is_dropped_and_the_view_comes_back() {
 #[tokio::test]
 async fn a_view_that_cannot_be_read_is_dropped_and_comes_back() {
     let view = TestView::new("reader unreadable").await;
-    let reader = ViewReader::new(view.store.clone());
-    let rows = async || Ok::<_, Infallible>(vec![unused(1), unused(2)]);
+    let reader = reader_of(&view, &[unused(1), unused(2)]);
     let (list, coupons) = (view.list(), view.coupons());
     let damages: [&[&str]; 9] = [
         &["HSET", &coupons, "2", "garbage"],
@@ -187,7 +169,7 @@ async fn a_view_that_cannot_be_read_is_dropped_and_comes_back() {
         view.rebuild(&[unused(1), unused(2)]).await;
         view.send(damage).await;
         // Of two coupons one: the cursor is read too.
-        let answer = reader.my_coupons(USER, &first(1), rows).await.unwrap();
+        let answer = reader.my_coupons(USER, &first(1)).await.unwrap();
         assert_eq!(answer.page.coupons, [unused(2).coupon], "{damage:?}");
         assert_eq!(answer.origin, Origin::Rebuild, "{damage:?}");
         assert_eq!(view.shown().await, [2, 1], "{damage:?}");
@@ -215,9 +197,8 @@ async fn a_full_server_that_does_not_evict_is_not_trusted() {
         }
     }
     view.store.apply(USER, &[used(1)]).await.unwrap_err();
-    let reader = ViewReader::new(view.store.clone());
-    let rows = async || Ok::<_, Infallible>(vec![used(1), unused(2)]);
-    let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+    let reader = reader_of(&view, &[used(1), unused(2)]);
+    let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
     assert_eq!((answer.origin, answer.page.coupons), (Origin::Truth, vec![unused(2).coupon]));
     assert!(matches!(view.store.check_fit().await, Err(ViewError::NoEviction)));
 
@@ -225,7 +206,7 @@ async fn a_full_server_that_does_not_evict_is_not_trusted() {
     view.send(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
     view.store.check_fit().await.unwrap();
     view.store.apply(USER, &[used(1)]).await.unwrap();
-    let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+    let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
     assert!(!answer.page.coupons.contains(&unused(1).coupon), "{answer:?}");
 }
 
@@ -233,26 +214,24 @@ async fn a_full_server_that_does_not_evict_is_not_trusted() {
 #[tokio::test]
 async fn a_rebuild_whose_beginning_cannot_be_read_does_not_keep_the_next_one_off() {
     let view = TestView::new("unreadable nonce").await;
-    let reader = ViewReader::new(view.store.clone());
-    let rows = async || Ok::<_, Infallible>(vec![unused(1)]);
-    assert!(matches!(
-        view.store.begin(USER, crate::harness::now()).await.unwrap(),
-        Begun::Begun(_)
-    ));
+    let reader = reader_of(&view, &[unused(1)]);
+    assert!(matches!(view.store.begin(USER, now()).await.unwrap(), Begun::Begun(_)));
     view.send(&["HSET", &view.coupons(), "~since", "x"]).await;
-    let answer = reader.my_coupons(USER, &first(1), rows).await.unwrap();
+    let answer = reader.my_coupons(USER, &first(1)).await.unwrap();
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Rebuild, 1));
 }
 
 #[tokio::test]
 async fn rows_that_cannot_be_read_are_the_callers_error_and_block_nobody() {
     let view = TestView::new("rows fail").await;
-    let reader = ViewReader::new(view.store.clone());
-    let answer = reader.my_coupons(USER, &first(10), async || Err("mysql is down")).await;
-    assert!(matches!(answer, Err(MyCouponsError::Rows("mysql is down"))));
+    let mysql = MySql::with(USER, vec![unused(1)]);
+    let reader = ViewReader::new(view.store.clone(), mysql.clone());
+    mysql.set_down(true);
+    let answer = reader.my_coupons(USER, &first(10)).await;
+    assert!(matches!(answer, Err(MyCouponsError::Rows(Down))));
+    mysql.set_down(false);
     // The failed rebuild's nonce is young still: MySQL answers.
-    let rows = async || Ok::<_, Infallible>(vec![unused(1)]);
-    let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+    let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Truth, 1));
 }
 
@@ -261,13 +240,12 @@ async fn a_view_that_cannot_be_reached_costs_no_answer() {
     let view = TestView::new("outage").await;
     view.rebuild(&[unused(1)]).await;
     let (store, wire) = view.through_a_wire().await;
-    let reader = ViewReader::new(store);
-    let rows = async || Ok::<_, Infallible>(vec![unused(1), unused(2)]);
-    let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+    let reader = ViewReader::new(store, MySql::with(USER, vec![unused(1), unused(2)]));
+    let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::View, 1));
     wire.close();
     for _ in 0..3 {
-        let answer = reader.my_coupons(USER, &first(10), rows).await.unwrap();
+        let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
         assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Truth, 2));
     }
 }

@@ -46,7 +46,7 @@ async fn a_view_under_rebuild_is_not_trusted_and_takes_changes() {
     assert_eq!(view.ask().await, PageAnswer::Cold);
     assert_eq!(view.store.apply(USER, &[used(1)]).await.unwrap(), [Applied::Applied]);
     // The rows were read before the use was committed.
-    assert!(view.store.load(USER, nonce, &[unused(1), unused(2)]).await.unwrap());
+    assert!(view.store.load(USER, nonce, &[unused(1), unused(2)], now()).await.unwrap());
     assert!(view.store.complete(USER, nonce).await.unwrap());
     assert_eq!(view.shown().await, [2]);
 }
@@ -58,7 +58,7 @@ async fn a_lagging_consumer_brings_no_used_coupon_back() {
     let view = TestView::new("V1").await;
     let nonce = begin(&view).await;
     view.store.apply(USER, &[unused(1)]).await.unwrap();
-    assert!(view.store.load(USER, nonce, &[used(1)]).await.unwrap());
+    assert!(view.store.load(USER, nonce, &[used(1)], now()).await.unwrap());
     assert!(view.store.complete(USER, nonce).await.unwrap());
     assert_eq!(view.shown().await, [0; 0]);
 }
@@ -70,9 +70,9 @@ async fn a_key_lost_during_the_rebuild_keeps_it_from_completing() {
     for lost in [view.list(), view.coupons()] {
         view.store.drop_view(USER).await.unwrap();
         let nonce = begin(&view).await;
-        assert!(view.store.load(USER, nonce, &[unused(1)]).await.unwrap());
+        assert!(view.store.load(USER, nonce, &[unused(1)], now()).await.unwrap());
         view.send(&["DEL", &lost]).await;
-        assert!(!view.store.load(USER, nonce, &[unused(2)]).await.unwrap());
+        assert!(!view.store.load(USER, nonce, &[unused(2)], now()).await.unwrap());
         assert!(!view.store.complete(USER, nonce).await.unwrap());
         assert_eq!(view.ask().await, PageAnswer::Cold);
     }
@@ -97,7 +97,7 @@ async fn a_young_rebuild_is_left_alone_and_an_old_one_is_taken_over() {
     assert_eq!(view.store.begin(USER, later).await.unwrap(), Begun::Busy);
     let later = now() + TimeDelta::seconds(6);
     let Begun::Begun(nonce) = view.store.begin(USER, later).await.unwrap() else { panic!() };
-    assert!(!view.store.load(USER, dead, &[unused(1)]).await.unwrap());
+    assert!(!view.store.load(USER, dead, &[unused(1)], now()).await.unwrap());
     assert!(!view.store.complete(USER, dead).await.unwrap());
     assert!(view.store.complete(USER, nonce).await.unwrap());
     assert_eq!(view.shown().await, [0; 0]);
@@ -114,7 +114,7 @@ async fn a_higher_generation_makes_old_views_cold_and_their_readers_build_none()
     assert_eq!(newer.page(USER, &request).await.unwrap(), PageAnswer::Cold);
     assert_eq!(newer.apply(USER, &[unused(2)]).await.unwrap(), [Applied::Cold]);
     let Begun::Begun(nonce) = newer.begin(USER, now()).await.unwrap() else { panic!() };
-    assert!(newer.load(USER, nonce, &[unused(3)]).await.unwrap());
+    assert!(newer.load(USER, nonce, &[unused(3)], now()).await.unwrap());
     assert!(newer.complete(USER, nonce).await.unwrap());
 
     assert_eq!(view.ask().await, PageAnswer::Cold);

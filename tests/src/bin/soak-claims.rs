@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
 use clap::Parser;
+use devstack::Flavor;
 use pipeline_tests::campaign;
 
 /// Kills and stops api, gate and MySQL under load, round after round, and checks every promise.
@@ -14,12 +15,15 @@ struct Cli {
     /// What faults and moments follow from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Which server is the truth.
+    #[arg(long, value_enum, default_value_t)]
+    flavor: Flavor,
 }
 
 #[tokio::main]
 async fn main() {
     let cli = Cli::parse();
-    let totals = campaign::run(cli.rounds, cli.seed, |line| println!("{line}")).await;
+    let totals = campaign::run(cli.rounds, cli.seed, cli.flavor, |line| println!("{line}")).await;
     println!(
         "seed {}: {} rounds counted, {} did not (nothing was in flight), {} answers with 201, {} polls \
          that said something definite; at rest after {:.1} s at most; every invariant holds",

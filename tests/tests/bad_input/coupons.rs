@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Case, Ground, NOTHING, case};
 
 /// Queries of the list, their status and code.
-const QUERIES: [(&str, u16, &str); 17] = [
+const QUERIES: [(&str, u16, &str); 21] = [
     ("limit=0", 422, "INVALID_LIMIT"),
     ("limit=101", 422, "INVALID_LIMIT"),
     ("limit=4294967295", 422, "INVALID_LIMIT"),
@@ -22,6 +22,10 @@ const QUERIES: [(&str, u16, &str); 17] = [
     ("cursor=%00", 400, "INVALID_CURSOR"),
     ("status=used&cursor=-1", 400, "INVALID_CURSOR"),
     ("status=used&cursor=1%20or%201=1", 400, "INVALID_CURSOR"),
+    ("status=used&cursor=2123985068924862464", 400, "INVALID_CURSOR"),
+    ("status=expired&cursor=2123985068924862464", 400, "INVALID_CURSOR"),
+    ("status=expired&cursor=1.01", 400, "INVALID_CURSOR"),
+    ("status=expired&cursor=9223372036854775807.1", 400, "INVALID_CURSOR"),
     ("after=first", 400, "INVALID_AFTER"),
     ("after=9223372036854775808", 400, "INVALID_AFTER"),
 ];

@@ -80,6 +80,7 @@ pub const LARGE: &[(&str, Bounds)] = &[
 /// For each mistake the smallest bounds known in which it breaks a promise, and which.
 pub const PLANTED: &[(Bug, Promise, Bounds)] = &[
     (Bug::RebuildReadsUnusedOnly, Promise::NoResurrection, one(2, NONE)),
+    (Bug::PiecesOfDifferentMoments, Promise::KnowsWhatCameBefore, two(2, 1, NONE)),
     (
         Bug::WriteAgainUnconditional,
         Promise::NoResurrection,

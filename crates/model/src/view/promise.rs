@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{State, View, is_unused, rebuild::Reader};
+use super::{State, View, bounds::COUPONS_MAX, is_unused, rebuild::Reader};
 
 /// A promise of the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,6 +15,8 @@ pub enum Promise {
     MembersHaveDetails,
     /// Read your own claim: a view that knows a coupon knows its latest applied version.
     KnownIsNotOlder,
+    /// `after=`: a view that knows a coupon knows all that was committed before it.
+    KnowsWhatCameBefore,
     /// I8, I12
     QuietViewIsMySqls,
 }
@@ -27,6 +29,9 @@ impl fmt::Display for Promise {
             Self::MembersHaveDetails => "a member of a trusted view has no details",
             Self::KnownIsNotOlder => {
                 "a trusted view knows a coupon in a version before an applied one"
+            }
+            Self::KnowsWhatCameBefore => {
+                "a trusted view knows a coupon and not what came before it"
             }
             Self::QuietViewIsMySqls => "all is quiet, and the trusted view is not MySQL's",
         })
@@ -49,6 +54,12 @@ impl View {
                 let promise = if shown { Promise::NoResurrection } else { Promise::NothingMissing };
                 return Some(promise);
             }
+            for own in (0..self.bounds.coupons()).filter(|own| hash.versions[*own] > 0) {
+                let floor = floor.max(before(state, own)[coupon]);
+                if !(floor..=newest).any(|version| is_unused(version) == shown) {
+                    return Some(Promise::KnowsWhatCameBefore);
+                }
+            }
             if shown && known == 0 {
                 return Some(Promise::MembersHaveDetails);
             }
@@ -68,4 +79,16 @@ impl View {
             && state.zombie.is_none()
             && state.readers.iter().all(|reader| *reader == Reader::default())
     }
+}
+
+/// What the versions were when the coupon had just been issued.
+fn before(state: &State, coupon: usize) -> [u8; COUPONS_MAX] {
+    let mut versions = [0; COUPONS_MAX];
+    for change in state.topic.as_slice() {
+        versions[usize::from(change.coupon)] = change.version;
+        if usize::from(change.coupon) == coupon {
+            break;
+        }
+    }
+    versions
 }

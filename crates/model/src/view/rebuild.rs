@@ -1,4 +1,4 @@
-//! A reader that finds the view cold: begin, read MySQL, load, complete.
+//! A reader that finds the view cold: begin, read MySQL, load row by row as of that moment, complete.
 
 use super::{Next, State, View, bounds::COUPONS_MAX, is_unused, step};
 use crate::Bug;
@@ -60,7 +60,9 @@ impl View {
                 "reads MySQL"
             }
             ReaderStep::Load(coupon) => {
-                let version = reader.rows[usize::from(coupon)];
+                let at = usize::from(coupon);
+                let apart = self.has(Bug::PiecesOfDifferentMoments);
+                let version = if apart { state.versions[at] } else { reader.rows[at] };
                 let loaded = version == 0 || after.keys.load(reader.nonce, coupon, version, bug);
                 let reader = &mut after.readers[which];
                 if !loaded {

@@ -279,7 +279,7 @@ impl Stage {
             let view = &self.view;
             let Begun::Begun(nonce) = view.begin(user, self.now).await.unwrap() else { panic!() };
             let change = change(&self.row(user).await);
-            assert!(view.load(user, nonce, &[change]).await.unwrap());
+            assert!(view.load(user, nonce, &[change], self.now).await.unwrap());
             assert!(view.complete(user, nonce).await.unwrap());
         }
     }

@@ -32,6 +32,9 @@ enum Verb {
         /// File that gets addresses and keys.
         #[arg(long, default_value = ENV_FILE)]
         env_file: PathBuf,
+        /// Which server is the truth; absent: whose data there is, else MariaDB.
+        #[arg(long, value_enum)]
+        flavor: Option<Flavor>,
     },
     /// Ends them; their data stays.
     Down {
@@ -109,7 +112,7 @@ async fn main() -> ExitCode {
 
 async fn run(verb: Verb) -> Result<()> {
     match verb {
-        Verb::Up { dir, env_file } => up::up(&dir, &env_file).await,
+        Verb::Up { dir, env_file, flavor } => up::up(&dir, &env_file, flavor).await,
         Verb::Down { dir, env_file, wipe } => up::down(&dir, &env_file, wipe).await,
         Verb::Servers(ServersVerb::Up { dir, fresh, flavor }) => {
             servers::up(&dir, fresh, flavor).await

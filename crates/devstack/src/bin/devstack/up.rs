@@ -5,8 +5,8 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
-use devstack::{EnvFile, Options, Platform, PlatformOptions, Servers, Tie, records};
+use anyhow::{Context as _, Result, bail};
+use devstack::{EnvFile, Flavor, Options, Platform, PlatformOptions, Servers, Tie, records};
 
 use crate::servers::{ended_line, wipe_folder};
 
@@ -16,7 +16,8 @@ const PLATFORM: [&str; 4] = ["api", "cdc-tailer", "expiry-worker", "sync-consume
 const KEY_BYTES: usize = 24;
 
 /// Starts servers and platform detached, unless all of it runs already.
-pub(crate) async fn up(dir: &Path, env_file: &Path) -> Result<()> {
+pub(crate) async fn up(dir: &Path, env_file: &Path, wanted: Option<Flavor>) -> Result<()> {
+    let flavor = flavor_of(dir, wanted)?;
     let running = records::running(dir)?;
     if running.len() == PLATFORM.len() + records::SERVERS && env_file.exists() {
         println!("It runs already, in {}.", dir.display());
@@ -27,8 +28,8 @@ pub(crate) async fn up(dir: &Path, env_file: &Path) -> Result<()> {
         records::end_all(dir).await?;
     }
     let began = Instant::now();
-    println!("starting MariaDB, two Redis and Kafka in {}", dir.display());
-    let options = Options { tie: Tie::Detached, ..Options::default() };
+    println!("starting {flavor}, two Redis and Kafka in {}", dir.display());
+    let options = Options { tie: Tie::Detached, flavor, ..Options::default() };
     let mut servers = Servers::start(dir, &options).await?;
     println!("migrating, and starting api, cdc-tailer, sync-consumer and expiry-worker");
     let keys = keys(dir)?;
@@ -45,6 +46,21 @@ pub(crate) async fn up(dir: &Path, env_file: &Path) -> Result<()> {
     servers.let_go();
     println!("It runs, after {:.1} s.", began.elapsed().as_secs_f64());
     print_next_steps(dir, &env)
+}
+
+/// Which server the stack in `dir` has, or shall have. Its gates, views and topics tell of one server's data, and would mislead
+/// beside another's.
+fn flavor_of(dir: &Path, wanted: Option<Flavor>) -> Result<Flavor> {
+    let has_data = |flavor: &Flavor| dir.join(flavor.name()).exists();
+    let there = [Flavor::Mariadb, Flavor::Mysql].into_iter().find(has_data);
+    match (wanted, there) {
+        (Some(wanted), Some(there)) if wanted != there => bail!(
+            "the stack in {} has its data in {there}: end it with `./dev down --wipe` to begin anew on {wanted}, or \
+             give another --dir",
+            dir.display()
+        ),
+        (wanted, there) => Ok(wanted.or(there).unwrap_or_default()),
+    }
 }
 
 /// Ends everything of the stack.
@@ -127,4 +143,27 @@ fn print_next_steps(dir: &Path, env: &EnvFile) -> Result<()> {
     println!("  ./dev verify                       the invariants, checked on this stack");
     println!("  ./dev down                         ends it; --wipe forgets its data");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_keeps_the_server_that_has_its_data_and_says_how_to_begin_anew() {
+        let dir =
+            devstack::project_root().join(format!("target/tmp/flavor-{}", std::process::id()));
+        let flavor = |wanted| flavor_of(&dir, wanted);
+        assert_eq!(flavor(None).unwrap(), Flavor::Mariadb);
+        assert_eq!(flavor(Some(Flavor::Mysql)).unwrap(), Flavor::Mysql);
+        fs::create_dir_all(dir.join(Flavor::Mysql.name())).unwrap();
+        assert_eq!(flavor(None).unwrap(), Flavor::Mysql);
+        assert_eq!(flavor(Some(Flavor::Mysql)).unwrap(), Flavor::Mysql);
+        let refused = flavor(Some(Flavor::Mariadb)).unwrap_err().to_string();
+        assert!(
+            refused.contains("has its data in MySQL") && refused.contains("--wipe"),
+            "{refused}"
+        );
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

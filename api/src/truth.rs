@@ -1,0 +1,106 @@
+//! A user's coupons as MySQL knows them, for the view: pages in the list's order, and what a view is rebuilt from.
+
+use chrono::{DateTime, Utc};
+use coupon::{CouponStatus, UserId};
+use mysql_store::{
+    MySqlPool, StoreError, connect,
+    user_coupon::UserCoupon,
+    user_view::{self, Place, Walk},
+};
+use redis_view::{Change, Cursor, Pieces, Truth, ViewCoupon};
+use runtime::FailPoints;
+
+/// Rows of one read of a rebuild, of each status: a few milliseconds for MySQL, and more coupons than most users ever have, whose
+/// views are rebuilt by one read.
+const ROWS_MAX: u32 = 500;
+
+/// MySQL. The fail point `view.before_piece` is before each read of a long list's rebuild, and once more before the first.
+pub(crate) struct MySqlTruth {
+    pool: MySqlPool,
+    points: FailPoints,
+}
+
+impl MySqlTruth {
+    pub(crate) fn new(pool: MySqlPool, points: FailPoints) -> Self {
+        Self { pool, points }
+    }
+}
+
+impl Truth for MySqlTruth {
+    type Error = StoreError;
+    type Pieces = Rows;
+
+    async fn listed(
+        &self,
+        user: UserId,
+        behind: Option<Cursor>,
+        count: usize,
+    ) -> Result<Vec<ViewCoupon>, StoreError> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let mut connection = connect::acquire(&self.pool).await?;
+        let behind = behind.map(place);
+        let rows = user_view::page(&mut connection, user, CouponStatus::Unused, behind, count);
+        let rows = connect::within(rows).await?;
+        Ok(rows.iter().map(coupon).collect())
+    }
+
+    async fn few(
+        &self,
+        user: UserId,
+        changed_since: DateTime<Utc>,
+    ) -> Result<Option<Vec<Change>>, StoreError> {
+        let mut connection = connect::acquire(&self.pool).await?;
+        let rows = user_view::rows_of_few(&mut connection, user, changed_since, ROWS_MAX);
+        let rows = connect::within(rows).await?;
+        Ok(rows.map(|rows| rows.iter().map(change).collect()))
+    }
+
+    async fn many(&self, user: UserId, changed_since: DateTime<Utc>) -> Result<Rows, StoreError> {
+        // Before anything is held that others wait for, or that a server ends after a while.
+        self.points.reach("view.before_piece").await.map_err(|_| StoreError::Silent)?;
+        let walk = connect::within(Walk::begin(&self.pool, user, changed_since)).await?;
+        Ok(Rows { walk, points: self.points.clone() })
+    }
+}
+
+/// What is left of a walk over a user's rows.
+pub(crate) struct Rows {
+    walk: Walk,
+    points: FailPoints,
+}
+
+impl Pieces for Rows {
+    type Error = StoreError;
+
+    async fn next(&mut self) -> Result<Option<Vec<Change>>, StoreError> {
+        self.points.reach("view.before_piece").await.map_err(|_| StoreError::Silent)?;
+        let rows = connect::within(self.walk.next(ROWS_MAX)).await?;
+        Ok(rows.map(|rows| rows.iter().map(change).collect()))
+    }
+}
+
+/// Where the list goes on behind a cursor.
+pub(crate) fn place(cursor: Cursor) -> Place {
+    Place { claimed_at: cursor.claimed_at(), template_id: cursor.template_id, id: cursor.id }
+}
+
+/// The cursor of a coupon.
+pub(crate) fn cursor(row: &UserCoupon) -> Cursor {
+    Cursor::at(&coupon(row))
+}
+
+fn coupon(row: &UserCoupon) -> ViewCoupon {
+    ViewCoupon {
+        id: row.id,
+        template_id: row.template_id,
+        claim_no: row.claim_no,
+        claim_id: row.claim_id,
+        claimed_at: row.claimed_at,
+        valid_from: row.valid_from,
+        valid_until: row.valid_until,
+    }
+}
+
+fn change(row: &UserCoupon) -> Change {
+    Change { coupon: coupon(row), status: row.status, version: row.version }
+}

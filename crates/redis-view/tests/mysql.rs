@@ -1,0 +1,186 @@
+//! A truth in memory, for readers: what MySQL would answer, and hands to hold it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use chrono::{DateTime, Utc};
+use coupon::UserId;
+use redis_view::{Change, Cursor, Pieces, Truth, ViewCoupon};
+use thiserror::Error;
+use tokio::sync::{Semaphore, watch};
+
+/// Rows that are read at once.
+pub(crate) const PIECE: usize = 500;
+
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("mysql is down")]
+pub(crate) struct Down;
+
+/// Clones are one MySQL.
+#[derive(Clone, Default)]
+pub(crate) struct MySql(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    rows: Mutex<HashMap<UserId, Vec<Change>>>,
+    is_down: AtomicBool,
+    /// Reads of what a view is rebuilt from; snapshots among them; all reads of now, and the most at a time.
+    rebuilds: AtomicUsize,
+    snapshots: AtomicUsize,
+    now: AtomicUsize,
+    most: AtomicUsize,
+    hold: Mutex<Option<Hold>>,
+}
+
+/// Pieces wait for permits.
+#[derive(Clone)]
+struct Hold {
+    permits: Arc<Semaphore>,
+    waiting: watch::Sender<usize>,
+}
+
+/// What holds the pieces of long lists, until it is dropped.
+pub(crate) struct Held {
+    mysql: MySql,
+    hold: Hold,
+}
+
+impl MySql {
+    /// One that has these rows of a user.
+    pub(crate) fn with(user: UserId, rows: Vec<Change>) -> Self {
+        let mysql = Self::default();
+        mysql.commit(user, rows);
+        mysql
+    }
+
+    /// From now on these are the user's rows.
+    pub(crate) fn commit(&self, user: UserId, rows: Vec<Change>) {
+        self.0.rows.lock().unwrap().insert(user, rows);
+    }
+
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.0.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    /// How often what a view is rebuilt from was asked for.
+    pub(crate) fn rebuilds(&self) -> usize {
+        self.0.rebuilds.load(Ordering::SeqCst)
+    }
+
+    /// How many of them found a long list and began to read it.
+    pub(crate) fn snapshots(&self) -> usize {
+        self.0.snapshots.load(Ordering::SeqCst)
+    }
+
+    /// The most reads that there were at a time.
+    pub(crate) fn most(&self) -> usize {
+        self.0.most.load(Ordering::SeqCst)
+    }
+
+    /// Holds every piece of a long list.
+    pub(crate) fn hold(&self) -> Held {
+        let hold = Hold { permits: Arc::new(Semaphore::new(0)), waiting: watch::Sender::new(0) };
+        *self.0.hold.lock().unwrap() = Some(hold.clone());
+        Held { mysql: self.clone(), hold }
+    }
+
+    fn rows(&self, user: UserId) -> Result<Vec<Change>, Down> {
+        if self.0.is_down.load(Ordering::SeqCst) {
+            return Err(Down);
+        }
+        Ok(self.0.rows.lock().unwrap().get(&user).cloned().unwrap_or_default())
+    }
+
+    /// A read takes its time.
+    async fn read(&self, user: UserId) -> Result<Vec<Change>, Down> {
+        let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.most.fetch_max(now, Ordering::SeqCst);
+        // Whoever else may read begins now.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+        self.rows(user)
+    }
+}
+
+impl Held {
+    /// Resolves when `count` pieces have been waited for.
+    pub(crate) async fn waited_for(&self, count: usize) {
+        self.hold.waiting.subscribe().wait_for(|waiting| *waiting >= count).await.unwrap();
+    }
+
+    /// Lets some pieces go.
+    pub(crate) fn let_go(&self, pieces: usize) {
+        self.hold.permits.add_permits(pieces);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        *self.mysql.0.hold.lock().unwrap() = None;
+        self.hold.permits.close();
+    }
+}
+
+impl Truth for MySql {
+    type Error = Down;
+    type Pieces = Snapshot;
+
+    async fn listed(
+        &self,
+        user: UserId,
+        behind: Option<Cursor>,
+        count: usize,
+    ) -> Result<Vec<ViewCoupon>, Down> {
+        assert!(count <= PIECE + 1, "{count} rows for a page");
+        let rows = self.read(user).await?;
+        let mut listed: Vec<_> =
+            rows.into_iter().filter(Change::is_listed).map(|row| row.coupon).collect();
+        listed.sort_by_cached_key(|coupon| std::cmp::Reverse(Cursor::at(coupon)));
+        listed.retain(|coupon| behind.is_none_or(|behind| Cursor::at(coupon) < behind));
+        listed.truncate(count);
+        Ok(listed)
+    }
+
+    async fn few(&self, user: UserId, _: DateTime<Utc>) -> Result<Option<Vec<Change>>, Down> {
+        self.0.rebuilds.fetch_add(1, Ordering::SeqCst);
+        Ok(Some(self.read(user).await?).filter(|rows| rows.len() <= PIECE))
+    }
+
+    async fn many(&self, user: UserId, _: DateTime<Utc>) -> Result<Snapshot, Down> {
+        self.0.snapshots.fetch_add(1, Ordering::SeqCst);
+        Ok(Snapshot { mysql: self.clone(), rows: self.rows(user)? })
+    }
+}
+
+/// What is left to be read of what there was when it began.
+pub(crate) struct Snapshot {
+    mysql: MySql,
+    rows: Vec<Change>,
+}
+
+impl Pieces for Snapshot {
+    type Error = Down;
+
+    async fn next(&mut self) -> Result<Option<Vec<Change>>, Down> {
+        let hold = self.mysql.0.hold.lock().unwrap().clone();
+        if let Some(Hold { permits, waiting }) = hold {
+            waiting.send_modify(|waiting| *waiting += 1);
+            // Closed, it holds nobody any more.
+            if let Ok(permit) = permits.acquire().await {
+                permit.forget();
+            }
+        }
+        if self.rows.is_empty() {
+            return Ok(None);
+        }
+        let rest = self.rows.split_off(self.rows.len().min(PIECE));
+        Ok(Some(std::mem::replace(&mut self.rows, rest)))
+    }
+}

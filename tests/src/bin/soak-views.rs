@@ -1,0 +1,40 @@
+//! `soak-views`: the campaign against views for as many rounds as wanted; `./dev soak views`. Ends with exit code 101 and
+//! the broken promise as soon as a round breaks one.
+#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
+
+use clap::Parser;
+use devstack::Flavor;
+use pipeline_tests::view_campaign;
+
+/// Damages views, delivers their changes doubled and shuffled, kills and stops every process, and checks every promise.
+#[derive(Parser)]
+struct Cli {
+    /// Rounds; after nine each process has had its turn.
+    #[arg(long, default_value_t = 45)]
+    rounds: u32,
+    /// What faults, moments and damages follow from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Which server is the truth.
+    #[arg(long, value_enum, default_value_t)]
+    flavor: Flavor,
+}
+
+#[tokio::main]
+async fn main() {
+    let Cli { rounds, seed, flavor } = Cli::parse();
+    println!("seed {seed}, {rounds} rounds on {}", flavor.name());
+    let totals = view_campaign::run(rounds, seed, flavor, |line| println!("{line}")).await;
+    println!(
+        "seed {seed}: {rounds} rounds on {}, {} faults of processes, {} damages of views (by kind {:?}), {} messages \
+         delivered again, {} claims landed, {} uses and returns, {} lists read; every invariant holds",
+        flavor.name(),
+        totals.faults,
+        totals.damages,
+        totals.kinds,
+        totals.replayed,
+        totals.landed,
+        totals.uses,
+        totals.lists,
+    );
+}

@@ -1,0 +1,323 @@
+//! The campaign against views: round after round of claims, uses and returns, while every process has its turn to be killed or
+//! stopped, views are damaged at random, lists are read all the time, and the topic is delivered again, doubled and in
+//! no order. Then it is delivered once more, every list is read, and every promise is checked.
+//!
+//! Victim, way, moments and damages follow from the seed and the round's number; what the machine makes of them in between is
+//! not repeatable.
+
+use std::{
+    fmt, fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use coupon::{TemplateId, UserId, limit::QUANTITY_MAX};
+use devstack::{Flavor, Options, PlatformOptions, Process, Servers, TestServers, project_root};
+use fastrand::Rng;
+use shopper::{NewTemplate, Wish};
+use tokio::time::{Instant, sleep};
+use verifier::{History, settled};
+
+use crate::{REST_MAX, World, damage, replay, view_load};
+
+/// Users of a campaign, each with a view that stays from round to round.
+const USERS: i64 = 60;
+
+/// Of those, so many have a list that is rebuilt in pieces.
+const LONG_USERS: i64 = 2;
+
+/// Coupons that these have more.
+const LONG: i64 = 1_000;
+
+/// Coupons of a template: never sold out.
+const PLENTY: i64 = 1_000_000;
+
+/// How long coupons of a round's brief template are valid: they end while it is played.
+const BRIEF_MS: i64 = 1_500;
+
+/// Claims of a user and round.
+const CLAIMS: u32 = 4;
+
+/// Damages of a round.
+const DAMAGES: u32 = 60;
+
+/// Pause between two of them, at most: they last as long as the load does.
+const DAMAGE_EVERY_MAX_MS: u64 = 50;
+
+/// The fault comes within this time from the round's beginning on.
+const OFFSET_MAX_MS: u64 = 1_000;
+
+/// How long a victim is stopped or dead.
+const DOWN_MAX_MS: u64 = 2_500;
+
+/// Rounds on one platform and database: what is verified would grow without end.
+const LEG: u32 = 9;
+
+/// Lists that are read at a time, all through the round.
+const READERS: usize = 4;
+
+/// Who is hit, each in turn.
+const VICTIMS: [Victim; 9] = [
+    Victim::Consumer,
+    Victim::View,
+    Victim::Api(0),
+    Victim::Tailer,
+    Victim::Kafka,
+    Victim::Worker,
+    Victim::Database,
+    Victim::Api(1),
+    Victim::Gate,
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Victim {
+    Api(usize),
+    Tailer,
+    Consumer,
+    Worker,
+    Gate,
+    View,
+    Kafka,
+    Database,
+}
+
+/// What a round does.
+#[derive(Debug, Clone, Copy)]
+struct Draw {
+    victim: Victim,
+    /// kill -9 and a start after a while; else SIGSTOP, and SIGCONT after a while.
+    kills: bool,
+    offset: Duration,
+    down: Duration,
+}
+
+impl Draw {
+    fn of(seed: u64, round: u64) -> Self {
+        let mut random = Rng::with_seed(seed ^ (round << 32));
+        let turn = usize::try_from(seed.wrapping_add(round) % VICTIMS.len() as u64).unwrap();
+        Self {
+            victim: VICTIMS[turn],
+            kills: random.u8(0..3) > 0,
+            offset: Duration::from_millis(random.u64(0..OFFSET_MAX_MS)),
+            down: Duration::from_millis(random.u64(0..DOWN_MAX_MS)),
+        }
+    }
+}
+
+impl fmt::Display for Draw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.kills { "killed" } else { "stopped" };
+        let [offset, down] = [self.offset, self.down].map(|time| time.as_millis());
+        write!(f, "{:?} {how} after {offset} ms for {down} ms", self.victim)
+    }
+}
+
+/// What a campaign counted.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Totals {
+    /// Faults of processes.
+    pub faults: u32,
+    /// Damages that hit a view.
+    pub damages: u32,
+    /// Of those, how many of each kind.
+    pub kinds: [u32; damage::KINDS],
+    /// Messages that were delivered again.
+    pub replayed: usize,
+    /// Claims that landed.
+    pub landed: usize,
+    /// Uses and returns that were answered 200.
+    pub uses: u64,
+    /// Lists that readers got meanwhile.
+    pub lists: u64,
+}
+
+/// Runs rounds, and says a line about each.
+///
+/// # Panics
+/// A promise is broken, or a process ended by itself.
+pub async fn run(rounds: u32, seed: u64, flavor: Flavor, say: impl Fn(String)) -> Totals {
+    let dir = project_root().join(format!(".dev/views-{}-{seed}", flavor.name()));
+    drop(fs::remove_dir_all(&dir));
+    let options = Options { flavor, ..Options::default() };
+    let mut servers = Servers::start(&dir, &options).await.unwrap();
+    let totals = run_on(&mut servers, rounds, seed, say).await;
+    servers.stop().await.unwrap();
+    fs::remove_dir_all(&dir).unwrap();
+    totals
+}
+
+/// Runs rounds on servers that nobody else uses: see [`run`].
+///
+/// # Panics
+/// See there.
+pub async fn run_on(servers: &mut Servers, rounds: u32, seed: u64, say: impl Fn(String)) -> Totals {
+    let mut totals = Totals::default();
+    let mut played = 0;
+    while played < rounds {
+        let mut leg = Leg::begin(servers).await;
+        for _ in 0..LEG.min(rounds - played) {
+            played += 1;
+            let draw = Draw::of(seed, u64::from(played));
+            say(format!("round {played:>3}  {draw}"));
+            let begun = Instant::now();
+            let before = totals;
+            leg.round(servers, draw, seed ^ u64::from(played), &mut totals).await;
+            say(format!(
+                "           {} damages, {} messages again, {} lists; sound after {:.1} s",
+                totals.damages - before.damages,
+                totals.replayed - before.replayed,
+                totals.lists - before.lists,
+                begun.elapsed().as_secs_f64()
+            ));
+        }
+        totals.landed += leg.history.records.iter().filter(|record| record.is_landed()).count();
+        leg.world.end().await;
+    }
+    totals
+}
+
+/// Some rounds on one platform.
+struct Leg {
+    world: World,
+    lasting: TemplateId,
+    history: History,
+    number: u32,
+}
+
+impl Leg {
+    async fn begin(servers: &Servers) -> Self {
+        let two_apis = |options| PlatformOptions { apis: 2, ..options };
+        let world = World::start_on(&TestServers::private(servers), "views", two_apis).await;
+        let lasting = world.template(PLENTY, many).await;
+        let wish = |number: i64| Wish {
+            quantity: QUANTITY_MAX,
+            ..Wish::one(lasting, UserId(number % LONG_USERS + 1)).with_key(format!("long-{number}"))
+        };
+        let claims = LONG_USERS * LONG / i64::from(QUANTITY_MAX);
+        let run = world.crowd().run((0..claims).map(wish).collect()).await.unwrap();
+        assert_eq!(run.given_up, 0);
+        Self { world, lasting, history: run.history, number: 0 }
+    }
+
+    async fn round(&mut self, servers: &mut Servers, draw: Draw, seed: u64, totals: &mut Totals) {
+        self.number += 1;
+        let world = &self.world;
+        let brief = |new| many(NewTemplate { valid_for_ms: BRIEF_MS, ..new });
+        let templates = [self.lasting, world.template(PLENTY, brief).await];
+        world.warm_views(1..=USERS).await;
+        let (brokers, topic) = (world.sources.brokers.clone(), world.sources.topics.user_coupon());
+        let mut told = replay::told(&brokers, &topic).await.unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let lists = Arc::new(AtomicU64::new(0));
+        let readers: Vec<_> = (0..READERS)
+            .map(|number| {
+                view_load::read(
+                    world.apis.clone(),
+                    (number, USERS),
+                    Arc::clone(&is_over),
+                    Arc::clone(&lists),
+                )
+            })
+            .collect();
+        let (crowd, wishes) = (world.crowd(), self.wishes(templates));
+        let load = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
+        let uses = view_load::spend(world, USERS, self.number);
+        let mut rng = Rng::with_seed(seed);
+        rng.shuffle(&mut told);
+        let again = told.len();
+        let replayed = tokio::spawn({
+            let brokers = brokers.clone();
+            // While the broker is away they are not taken: all of them come once more at the end.
+            async move { replay::deliver(&brokers, &told).await.map_or(0, |()| again) }
+        });
+        let world = &mut self.world;
+        let fault = async {
+            sleep(draw.offset).await;
+            draw.strike(world, servers).await;
+        };
+        fault.await;
+        let world = &self.world;
+        for _ in 0..DAMAGES {
+            let users = [rng.i64(1..=USERS), rng.i64(1..=USERS)].map(UserId);
+            if let Some(kind) = damage::damage(world, &mut rng, users[0], users[1]).await {
+                totals.damages += 1;
+                totals.kinds[kind] += 1;
+            }
+            sleep(Duration::from_millis(rng.u64(0..DAMAGE_EVERY_MAX_MS))).await;
+        }
+        totals.faults += 1;
+        let run = load.await.unwrap();
+        assert_eq!(run.given_up, 0, "every user has a final answer");
+        self.history.records.extend(run.history.records);
+        totals.uses += uses.await.unwrap();
+        totals.replayed += replayed.await.unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        for reader in readers {
+            reader.await.unwrap();
+        }
+        totals.lists += lists.load(Ordering::Relaxed);
+        for process in self.world.platform.processes() {
+            assert!(process.is_running(), "{} ended by itself", process.name());
+        }
+        totals.replayed += self.end_round(&mut rng).await;
+    }
+
+    /// Tells everything again, reads every list, and checks every promise; answers how many messages were told.
+    async fn end_round(&self, rng: &mut Rng) -> usize {
+        let world = &self.world;
+        settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
+        let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
+        let told = replay::told(brokers, &topic).await.unwrap();
+        let mut doubled = [told.clone(), told].concat();
+        rng.shuffle(&mut doubled);
+        replay::deliver(brokers, &doubled).await.unwrap();
+        settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
+        world.warm_views(1..=USERS).await;
+        world.assert_sound(Some(&self.history)).await;
+        doubled.len()
+    }
+
+    fn wishes(&self, templates: [TemplateId; 2]) -> Vec<Wish> {
+        let of_user = |user: i64| {
+            (0..CLAIMS).map(move |number| {
+                let template = templates[number as usize % templates.len()];
+                let key = format!("{}-{number}", self.number);
+                Wish { quantity: 2, ..Wish::one(template, UserId(user)).with_key(key) }
+            })
+        };
+        (1..=USERS).flat_map(of_user).collect()
+    }
+}
+
+impl Draw {
+    async fn strike(self, world: &mut World, servers: &mut Servers) {
+        let victim = victim(world, servers, self.victim);
+        if self.kills {
+            victim.kill().unwrap();
+        } else {
+            victim.pause().unwrap();
+        }
+        sleep(self.down).await;
+        if self.kills { victim.start().await.unwrap() } else { victim.resume().unwrap() }
+    }
+}
+
+fn victim<'a>(world: &'a mut World, servers: &'a mut Servers, victim: Victim) -> &'a mut Process {
+    match victim {
+        Victim::Api(number) => &mut world.platform.apis[number],
+        Victim::Tailer => &mut world.platform.cdc_tailer,
+        Victim::Consumer => &mut world.platform.sync_consumer,
+        Victim::Worker => &mut world.platform.expiry_worker,
+        Victim::Gate => &mut servers.gate,
+        Victim::View => &mut servers.view,
+        Victim::Kafka => &mut servers.kafka,
+        Victim::Database => &mut servers.database,
+    }
+}
+
+fn many(new: NewTemplate) -> NewTemplate {
+    NewTemplate { per_user_limit: 0, max_per_claim: QUANTITY_MAX, ..new }
+}
