@@ -1,10 +1,10 @@
 //! JSON bodies and path ids, with problems that say what is wrong.
 
-use std::str::FromStr;
+use std::{error::Error, io, iter, str::FromStr};
 
 use axum::{
     body::Bytes,
-    extract::{FromRequest, FromRequestParts, Path, Query, Request},
+    extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::BytesRejection},
     http::{StatusCode, header, request::Parts},
 };
 use serde::de::DeserializeOwned;
@@ -36,14 +36,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             let detail = "Send the body as it is, without a `Content-Encoding`.";
             return Err(Problem::new(status, "BODY_ENCODED", "The body is encoded", detail));
         }
-        let bytes = Bytes::from_request(request, app).await.map_err(|rejection| {
-            let (status, detail) = (rejection.status(), rejection.body_text());
-            if status == StatusCode::PAYLOAD_TOO_LARGE {
-                let detail = format!("Send a body of at most {BODY_BYTES_MAX} bytes.");
-                return Problem::new(status, "BODY_TOO_LARGE", "The body is too large", detail);
-            }
-            Problem::new(status, "BODY_UNREADABLE", "The body cannot be read", detail)
-        })?;
+        let bytes = Bytes::from_request(request, app).await.map_err(|why| unreadable(&why))?;
         if bytes.is_empty() {
             return parse(b"{}");
         }
@@ -53,6 +46,40 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             return Err(Problem::new(status, "NOT_JSON", "The body is not JSON", detail));
         }
         parse(&bytes)
+    }
+}
+
+pub(crate) fn too_large() -> Problem {
+    let detail = format!("Send a body of at most {BODY_BYTES_MAX} bytes.");
+    let status = StatusCode::PAYLOAD_TOO_LARGE;
+    Problem::new(status, "BODY_TOO_LARGE", "The body is too large", detail)
+}
+
+/// Less came than the head says, or it came too slowly: nothing was done.
+pub(crate) fn incomplete() -> Problem {
+    let detail = "The body did not come as a whole. Nothing was done: send the request again.";
+    let title = "The body is not complete";
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_INCOMPLETE", title, detail).retry_after()
+}
+
+fn unreadable(rejection: &BytesRejection) -> Problem {
+    let (status, detail) = (rejection.status(), rejection.body_text());
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        return too_large();
+    }
+    let causes = iter::successors(rejection.source(), |&error| error.source());
+    let mut kinds = causes.filter_map(|error| error.downcast_ref::<io::Error>());
+    match kinds.next().map(io::Error::kind) {
+        Some(io::ErrorKind::UnexpectedEof) => incomplete(),
+        // `line.rs` reads no more.
+        Some(io::ErrorKind::OutOfMemory) => {
+            let detail = "Too much is being received. Send the request again.";
+            Problem::unavailable("OVERLOADED", detail)
+        }
+        _ => {
+            let status = StatusCode::BAD_REQUEST;
+            Problem::new(status, "BODY_UNREADABLE", "The body cannot be read", detail)
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use coupon::{ClaimId, TemplateId};
+use coupon::{ClaimId, TemplateId, UserId};
 use landing::claims::fate::{Asked, Fate, FateError, fate};
 use mysql_store::look_up::ClaimFate;
 use serde::{Deserialize, Serialize};
@@ -62,13 +62,22 @@ pub(crate) struct PollParams {
         (status = 200, description = "It has landed.", body = FoundBody),
         (status = 202, description = "It is on its way: look again.", body = PendingBody)
     ),
-    extensions(("x-problems" = json!("CLAIM_NOT_FOUND TEMPLATE_NEEDED GATE_UNAVAILABLE OVERLOADED")))
+    extensions(("x-problems" = json!("RATE_LIMITED CLAIM_NOT_FOUND TEMPLATE_NEEDED GATE_UNAVAILABLE OVERLOADED")))
 )]
 pub(crate) async fn get(
     State(app): State<App>,
     User(user): User,
     PathId(id): PathId<ClaimId>,
     Params(params): Params<PollParams>,
+) -> Response {
+    app.reads.limited(user, found(&app, user, id, params)).await
+}
+
+async fn found(
+    app: &App,
+    user: UserId,
+    id: ClaimId,
+    params: PollParams,
 ) -> Result<Response, Problem> {
     // Of a template that shoppers cannot know there is no claim.
     let template = match params.template {

@@ -121,17 +121,7 @@ pub(crate) async fn create(
     Body(request): Body<ClaimRequest>,
 ) -> Response {
     hop.set("coupon.template.id", id);
-    let (left, mut answer) = match app.rate_limit.count(user) {
-        Ok(left) => {
-            let answer = claimed(&app, user, id, &headers, &request, &hop).await;
-            (left, answer.into_response())
-        }
-        Err(too_many) => (Some(*too_many.left()), too_many.problem().into_response()),
-    };
-    if let Some(left) = left {
-        app.rate_limit.tell(&left, answer.headers_mut());
-    }
-    answer
+    app.rate_limit.limited(user, claimed(&app, user, id, &headers, &request, &hop)).await
 }
 
 async fn claimed(

@@ -2,11 +2,17 @@
 
 use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
 
+use anyhow::{anyhow, ensure};
 use clap::Parser;
 use landing::gates;
 use runtime::{FailPoints, ProcessConfig, Secret};
 
-use crate::{cors, secrets};
+use crate::{
+    client_address::Network,
+    cors,
+    limits::{self, Limits},
+    secrets,
+};
 
 /// How far a token issuer's clock may be ahead or behind: clocks kept by NTP agree far better, and a token
 /// is good for this much longer than it says.
@@ -20,6 +26,16 @@ const CLAIMS_PER_SECOND: u32 = 50;
 
 /// Claims of one user within a minute: ten templates, retried once a second.
 const CLAIMS_PER_MINUTE: u32 = 600;
+
+/// Reads of one user within a second: an app that shows a page of its list and looks at each of ten claims does not
+/// come near, and a list of a thousand coupons is read at once.
+const READS_PER_SECOND: u32 = 50;
+
+/// Reads of one user within a minute: ten claims, each looked at once a second.
+const READS_PER_MINUTE: u32 = 600;
+
+/// Fewest and most connections: below that a process is none that serves, above it no system has files enough.
+const CONNECTIONS: RangeInclusive<usize> = 64..=4_000_000;
 
 /// A gate of a million users takes 4 seconds to load; a day ahead, its memory is better used otherwise.
 const PRELOAD_SECONDS: RangeInclusive<u64> = 10..=86_400;
@@ -105,6 +121,29 @@ pub struct Config {
     #[arg(long, env = "CLAIMS_PER_USER_MINUTE", default_value_t = CLAIMS_PER_MINUTE)]
     pub claims_per_user_minute: u32,
 
+    /// How many lists, coupons and claims one user may look at by this process within a second; 0: any number.
+    #[arg(long, env = "READS_PER_USER_SECOND", default_value_t = READS_PER_SECOND)]
+    pub reads_per_user_second: u32,
+
+    /// The same within a minute; 0: any number.
+    #[arg(long, env = "READS_PER_USER_MINUTE", default_value_t = READS_PER_MINUTE)]
+    pub reads_per_user_minute: u32,
+
+    /// Connections at a time; the next wait in the system's queue. Each needs an open file (`ulimit -n`).
+    #[arg(long, env = "CONNECTIONS_MAX", default_value_t = limits::CONNECTIONS)]
+    pub connections_max: usize,
+
+    /// Connections of one client at a time, by its address; by way of a trusted proxy: its requests under way. 0: any
+    /// number.
+    #[arg(long, env = "CONNECTIONS_PER_ADDRESS", default_value_t = limits::PER_ADDRESS)]
+    pub connections_per_address: usize,
+
+    /// Addresses and networks of the proxies before this process, comma separated: they are not limited, and the
+    /// client is the last address in `X-Forwarded-For` that is none of them. A proxy on this machine is trusted unless
+    /// others are named.
+    #[arg(long, env = "TRUSTED_PROXIES", value_delimiter = ',', default_value = "127.0.0.0/8,::1")]
+    pub trusted_proxies: Vec<String>,
+
     /// Origins whose pages may call from a browser, comma separated, e.g. `https://shop.example`. None by
     /// default: a shop's own server calls.
     #[arg(long, env = "ALLOWED_ORIGINS", value_delimiter = ',')]
@@ -136,6 +175,30 @@ impl Config {
         Duration::from_secs(self.preload_seconds)
     }
 
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            connections: self.connections_max,
+            per_address: self.connections_per_address,
+            ..Limits::default()
+        }
+    }
+
+    /// The proxies that speak for clients; an empty setting: there are none.
+    ///
+    /// # Errors
+    /// One is no address and no network.
+    pub(crate) fn proxies(&self) -> anyhow::Result<Vec<Network>> {
+        let named = self.trusted_proxies.iter().filter(|proxy| !proxy.is_empty());
+        named
+            .map(|proxy| proxy.trim().parse().map_err(|error| anyhow!("TRUSTED_PROXIES: {error}")))
+            .collect()
+    }
+
+    /// Connections to MySQL: a lander has a second while a stock row is held.
+    pub(crate) fn connections_to_mysql(&self) -> usize {
+        usize::try_from(self.database_connections).unwrap_or(usize::MAX) + 2 * self.landers
+    }
+
     /// Checks what single flags cannot say.
     ///
     /// # Errors
@@ -144,31 +207,37 @@ impl Config {
         if self.jwks.is_empty() {
             secrets::check_jwt_secret(self.jwt_secret.expose())?;
         } else {
-            anyhow::ensure!(
+            ensure!(
                 self.jwt_secret.expose().is_empty(),
                 "JWT_SECRET and JWKS exclude each other: tokens are checked in one way"
             );
         }
         secrets::check_operator_key(self.operator_key.expose())?;
-        anyhow::ensure!(
+        ensure!(
             self.jwt_leeway_seconds <= LEEWAY_SECONDS_MAX,
             "JWT_LEEWAY_SECONDS must be at most {LEEWAY_SECONDS_MAX}: set the clocks right"
         );
         cors::check(&self.allowed_origins)?;
-        anyhow::ensure!(
+        ensure!(
             (1..=64).contains(&self.landers),
             "LANDERS must be 1 to 64: each keeps a connection to MySQL"
         );
-        anyhow::ensure!(
+        ensure!(
             self.database_connections >= 4,
             "DATABASE_CONNECTIONS must be at least 4: lists, rebuilds and the resolver share them"
         );
-        anyhow::ensure!(
+        ensure!(
             PRELOAD_SECONDS.contains(&self.preload_seconds),
             "PRELOAD_SECONDS must be {} to {}: a gate takes seconds to load, and rests in memory until it opens",
             PRELOAD_SECONDS.start(),
             PRELOAD_SECONDS.end()
         );
-        Ok(())
+        ensure!(
+            CONNECTIONS.contains(&self.connections_max),
+            "CONNECTIONS_MAX must be {} to {}",
+            CONNECTIONS.start(),
+            CONNECTIONS.end()
+        );
+        self.proxies().map(drop)
     }
 }

@@ -1,6 +1,6 @@
 //! "My coupons": list and get.
 
-use axum::{Json, extract::State};
+use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, UserId};
 use mysql_store::{
@@ -80,13 +80,21 @@ pub(crate) struct CouponJson {
     ),
     responses((status = 200, description = "A page.", body = Page<CouponJson>)),
     extensions(("x-problems" = json!(
-        "INVALID_STATUS INVALID_LIMIT INVALID_CURSOR INVALID_AFTER OVERLOADED"
+        "RATE_LIMITED INVALID_STATUS INVALID_LIMIT INVALID_CURSOR INVALID_AFTER OVERLOADED"
     )))
 )]
 pub(crate) async fn list(
     State(app): State<App>,
     User(user): User,
     Params(params): Params<ListParams>,
+) -> Response {
+    app.reads.limited(user, page(&app, user, &params)).await
+}
+
+async fn page(
+    app: &App,
+    user: UserId,
+    params: &ListParams,
 ) -> Result<Json<Page<CouponJson>>, Problem> {
     let status = params.status.as_deref().unwrap_or("unused");
     let status = CouponStatus::from_word(status).ok_or_else(|| {
@@ -98,9 +106,9 @@ pub(crate) async fn list(
             Problem::malformed("INVALID_AFTER", "Use the id of a coupon in `after`.")
         })?;
     match status {
-        CouponStatus::Unused => usable(&app, user, &params, after, limit).await,
-        CouponStatus::Used => used(&app, user, &params, limit).await,
-        CouponStatus::Expired => expired(&app, user, &params, limit).await,
+        CouponStatus::Unused => usable(app, user, params, after, limit).await,
+        CouponStatus::Used => used(app, user, params, limit).await,
+        CouponStatus::Expired => expired(app, user, params, limit).await,
     }
     .map(Json)
 }
@@ -187,13 +195,17 @@ fn ended(
     security(("token" = [])),
     params(("id" = Id, Path, description = "The coupon.")),
     responses((status = 200, description = "The coupon.", body = CouponJson)),
-    extensions(("x-problems" = json!("COUPON_NOT_FOUND")))
+    extensions(("x-problems" = json!("RATE_LIMITED COUPON_NOT_FOUND")))
 )]
 pub(crate) async fn get(
     State(app): State<App>,
     User(user): User,
     PathId(id): PathId<CouponId>,
-) -> Result<Json<CouponJson>, Problem> {
+) -> Response {
+    app.reads.limited(user, one(&app, user, id)).await
+}
+
+async fn one(app: &App, user: UserId, id: CouponId) -> Result<Json<CouponJson>, Problem> {
     let mut connection = connect::acquire(&app.pool).await?;
     let coupon = user_coupon::get(&mut connection, user, id).await?.ok_or_else(not_found)?;
     Ok(Json(CouponJson::of(&coupon, app.clock.now())))

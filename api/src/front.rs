@@ -4,10 +4,14 @@ use axum::http::{
     HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version, header, uri::Authority,
 };
 
-use crate::{docs_page, problem::Problem};
+use crate::{
+    body::{self, BODY_BYTES_MAX},
+    docs_page,
+    problem::Problem,
+};
 
 /// Longest path and query, in bytes: the longest of ours is a tenth of it.
-const URI_BYTES_MAX: usize = 4 * 1024;
+pub(crate) const URI_BYTES_MAX: usize = 4 * 1024;
 
 /// All header lines of a request together, in bytes: a token with many claims is a quarter of it.
 /// `listener.rs` bounds what is read at all.
@@ -45,6 +49,10 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
         let detail = "Send one `Host` header with the name or address of this server.";
         return Err(Problem::malformed("HOST_INVALID", detail));
     }
+    // Before any of it is read: who asks by `Expect` need not send it, and who does not is not waited for.
+    if says_length(request.headers()).is_some_and(|length| length > BODY_BYTES_MAX as u64) {
+        return Err(body::too_large());
+    }
     let is_for_people = uri.path().starts_with(docs_page::PATH);
     if !is_for_people && !accepts_json(request.headers()) {
         let detail = "Answers are `application/json`: accept it, or send no `Accept`.";
@@ -52,6 +60,11 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
         return Err(Problem::new(status, "NOT_ACCEPTABLE", "Not available in this form", detail));
     }
     Ok(())
+}
+
+/// The length of the body that is to come, if the head says it.
+fn says_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Adds what every answer carries; what a handler has set stays.

@@ -5,13 +5,16 @@
 
 mod api_key;
 mod api_keys;
+mod arriving;
 mod audit;
 mod auth;
 mod body;
 mod claim_poll;
 mod claim_state;
 mod claims;
+mod client_address;
 mod config;
+mod connections;
 mod cors;
 mod coupon_use;
 mod coupons;
@@ -24,6 +27,8 @@ mod front;
 pub mod fuzz;
 mod headers;
 mod hop;
+#[cfg(test)]
+mod hostile_clients;
 mod instant;
 mod jwks;
 mod key_cache;
@@ -32,7 +37,9 @@ mod line;
 mod listener;
 mod merchants;
 mod metrics;
+mod open_files;
 mod openapi;
+mod packed;
 mod precondition;
 mod problem;
 mod rate_limit;
@@ -54,6 +61,7 @@ mod template_json;
 mod templates;
 mod tokens;
 mod truth;
+mod untaken;
 mod validity;
 
 use std::process::ExitCode;

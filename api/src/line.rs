@@ -1,11 +1,13 @@
-//! A client's connection, which does not wait for ever for the client to take its answer.
+//! A client's connection, which does not wait for ever for the client to take its answers.
 //!
-//! hyper bounds a head, and the router a request. What a client does not read is bounded by neither: once the
-//! system keeps no more of it, the rest lies in our memory, and the connection's place is taken.
+//! hyper bounds a head, and the router a request. What a client does not take is bounded by neither: it lies in the
+//! system's memory, and what does not fit there in ours. So an answer is under way until the client has it, and not
+//! until the system has: one that is under way for too long ends its connection, and so do requests that hold too much.
 
 use std::{
     io::{self, IoSlice},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -13,39 +15,135 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    time::Sleep,
+    time::{Instant, Sleep, sleep},
 };
+
+use crate::{
+    connections::{Connection, Ended},
+    untaken::untaken,
+};
+
+/// How often the system is asked whether a client has its answer, while nothing else happens on its connection.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a client may go on sending after the last answer, while what it sends is thrown away: a connection that
+/// is closed over unread bytes is reset, and its client would not see why its request was refused.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Bytes thrown away at a time.
+const THROWN_AWAY: usize = 4 * 1024;
 
 /// A connection.
 pub(crate) struct Line {
     stream: TcpStream,
-    /// How long what the system does not keep may wait for the client.
+    connection: Arc<Connection>,
+    /// How long an answer may be under way.
     patience: Duration,
-    /// The end of that; absent: nothing waits.
-    end: Option<Pin<Box<Sleep>>>,
+    /// Bytes handed to the system so far.
+    written: u64,
+    /// The oldest answer that is under way.
+    oldest: Option<UnderWay>,
+    /// The newest, where a client sends requests ahead of the answers to earlier ones.
+    newest: Option<UnderWay>,
+    /// Wakes for the next look.
+    look: Pin<Box<Sleep>>,
+    /// The end of a last answer's [`LINGER`].
+    closing: Option<Instant>,
+}
+
+/// An answer that its client does not have.
+#[derive(Debug, Clone, Copy)]
+struct UnderWay {
+    /// By when it must have it.
+    end: Instant,
+    /// How much was written with its last byte.
+    until: u64,
+    /// Whether the system has all of it.
+    whole: bool,
 }
 
 impl Line {
-    pub(crate) fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, end: None }
+    pub(crate) fn new(stream: TcpStream, connection: Arc<Connection>, patience: Duration) -> Self {
+        Self {
+            stream,
+            connection,
+            patience,
+            written: 0,
+            oldest: None,
+            newest: None,
+            look: Box::pin(sleep(LOOK_EVERY)),
+            closing: None,
+        }
     }
 
-    /// Fails a write that has waited for too long. Some of an answer taken is not enough: who takes a byte
-    /// now and then holds the connection as well.
-    fn bounded(
+    /// Forgets answers that the client has; whether none is left.
+    fn settle(&mut self) -> bool {
+        if self.oldest.is_some_and(|answer| answer.whole) {
+            let taken = self.written.saturating_sub(untaken(&self.stream));
+            while self.oldest.is_some_and(|answer| answer.whole && answer.until <= taken) {
+                self.oldest = self.newest.take();
+            }
+        }
+        self.oldest.is_none()
+    }
+
+    fn wrote(&mut self, bytes: usize) {
+        self.written += u64::try_from(bytes).unwrap_or(u64::MAX);
+        // One that is taken is not an older one than this.
+        self.settle();
+        let next =
+            UnderWay { end: Instant::now() + self.patience, until: self.written, whole: false };
+        match &mut self.oldest {
+            // Some of it taken is not enough: who takes a byte now and then holds the connection as well.
+            Some(answer) if !answer.whole => answer.until = self.written,
+            Some(_) => self.newest = Some(next),
+            None => self.oldest = Some(next),
+        }
+    }
+
+    /// Resolves when the client has had its answer for too long before it, and registers for that.
+    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            if self.settle() {
+                self.connection.taken();
+            }
+            let now = Instant::now();
+            let next = match (self.oldest, self.closing) {
+                (Some(answer), _) if answer.end <= now => {
+                    Ended::Answer.count();
+                    return Poll::Ready(io::ErrorKind::TimedOut.into());
+                }
+                (Some(answer), _) => answer.end.min(now + LOOK_EVERY),
+                (None, Some(end)) => end,
+                (None, None) => return Poll::Pending,
+            };
+            self.look.as_mut().reset(next);
+            ready!(self.look.as_mut().poll(context));
+            if self.oldest.is_none() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn poll_written(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            return written;
+        match written {
+            Poll::Ready(Ok(bytes)) => self.wrote(bytes),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => return Poll::Ready(Err(ready!(self.poll_blocked(context)))),
         }
-        let patience = self.patience;
-        let end = self.end.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        ready!(end.as_mut().poll(context));
-        // What the system keeps for this client goes with the connection, and not after it.
-        drop(self.stream.set_zero_linger());
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        written
+    }
+
+    /// The system takes no more for this client. That is an answer under way, even if none of it is written.
+    fn poll_blocked(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        if self.oldest.is_none() {
+            self.wrote(0);
+        }
+        self.poll_overdue(context)
     }
 }
 
@@ -55,7 +153,19 @@ impl AsyncRead for Line {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+        let line = self.get_mut();
+        if !line.connection.may_read() {
+            Ended::Memory.count();
+            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+        }
+        let before = buffer.filled().len();
+        match Pin::new(&mut line.stream).poll_read(context, buffer) {
+            Poll::Ready(read) => {
+                line.connection.read(buffer.filled().len() - before);
+                Poll::Ready(read)
+            }
+            Poll::Pending => Poll::Ready(Err(ready!(line.poll_overdue(context)))),
+        }
     }
 }
 
@@ -67,7 +177,7 @@ impl AsyncWrite for Line {
     ) -> Poll<io::Result<usize>> {
         let line = self.get_mut();
         let written = Pin::new(&mut line.stream).poll_write(context, bytes);
-        line.bounded(context, written)
+        line.poll_written(context, written)
     }
 
     fn poll_write_vectored(
@@ -77,21 +187,63 @@ impl AsyncWrite for Line {
     ) -> Poll<io::Result<usize>> {
         let line = self.get_mut();
         let written = Pin::new(&mut line.stream).poll_write_vectored(context, slices);
-        line.bounded(context, written)
+        line.poll_written(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes when it has written all that there is: the system keeps it, or the client has it.
+    /// hyper flushes when it has written all that there is: the system has the answer.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let line = self.get_mut();
-        line.end = None;
+        for answer in [&mut line.oldest, &mut line.newest].into_iter().flatten() {
+            answer.whole = true;
+        }
         Pin::new(&mut line.stream).poll_flush(context)
     }
 
+    /// Says that nothing more comes, and waits until the client has it all: else its place would be another's while the
+    /// system keeps what it does not take.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+        let line = self.get_mut();
+        let end = match line.closing {
+            Some(end) => end,
+            None => {
+                ready!(Pin::new(&mut line.stream).poll_shutdown(context))?;
+                *line.closing.insert(Instant::now() + LINGER)
+            }
+        };
+        let mut has_ended = Instant::now() >= end;
+        while !has_ended {
+            let mut bytes = [0; THROWN_AWAY];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut line.stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) => has_ended = buffer.filled().is_empty(),
+                // It is gone, and so is what it had not taken.
+                Poll::Ready(Err(_)) => return Poll::Ready(Ok(())),
+                Poll::Pending => break,
+            }
+        }
+        if line.settle() && has_ended {
+            return Poll::Ready(Ok(()));
+        }
+        if let Poll::Ready(error) = line.poll_overdue(context) {
+            return Poll::Ready(Err(error));
+        }
+        // One of the two came while it was looked at.
+        if line.oldest.is_none() && (has_ended || Instant::now() >= end) {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Line {
+    /// What the system keeps for this client goes with the connection, and not after it.
+    fn drop(&mut self) {
+        if !self.settle() {
+            drop(self.stream.set_zero_linger());
+        }
     }
 }

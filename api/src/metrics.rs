@@ -1,11 +1,13 @@
 //! The api's metrics; those of claims and gates are `landing::metric`'s.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use landing::{claims::Claims, metric};
 use mysql_store::MySqlPool;
 use redis_view::{DROP_REASONS, DROPPED_VIEWS, Origin, REBUILD_RESULTS, REBUILDS};
 use tokio_util::sync::CancellationToken;
+
+use crate::connections::{Connections, Ended};
 
 /// Histogram by `method`, `route` and `status`: a request, from its head to its answer's.
 pub(crate) const REQUEST_SECONDS: &str = "api_request_seconds";
@@ -13,6 +15,15 @@ pub(crate) const REQUEST_SECONDS: &str = "api_request_seconds";
 pub(crate) const MY_COUPONS: &str = "api_my_coupons_total";
 /// Gauge: how far our clock is ahead of MySQL's.
 pub(crate) const CLOCK_SKEW: &str = "api_clock_skew_seconds";
+/// Gauge by `state`: clients' connections that are `waiting` for a request, `working` on one or `answering`, and that may
+/// still be had (`free`).
+pub(crate) const CONNECTIONS: &str = "api_connections";
+/// Gauge: connections of the address that has the most; by way of a proxy, its requests under way.
+pub(crate) const LARGEST_ADDRESS: &str = "api_connections_largest_address";
+/// Gauge: bytes of requests that are not answered yet, beyond the first 8 KiB of each connection.
+pub(crate) const REQUESTS_HELD: &str = "api_requests_held_bytes";
+/// Counter by `reason`: connections that we ended.
+pub(crate) const CONNECTIONS_ENDED: &str = "api_connections_ended_total";
 /// Gauge by `state`: connections of the read pool that are `busy`, and that may still be had (`free`).
 const POOL_CONNECTIONS: &str = "api_mysql_pool_connections";
 
@@ -26,6 +37,13 @@ pub(crate) fn describe() {
     metrics::describe_counter!(MY_COUPONS, "lists of coupons, by what answered them");
     metrics::describe_gauge!(CLOCK_SKEW, "how far our clock is ahead of MySQL's");
     metrics::describe_gauge!(POOL_CONNECTIONS, "connections of the read pool to MySQL");
+    metrics::describe_gauge!(CONNECTIONS, "connections of clients");
+    metrics::describe_gauge!(LARGEST_ADDRESS, "connections of the address that has the most");
+    metrics::describe_gauge!(REQUESTS_HELD, "bytes of requests that are not answered yet");
+    metrics::describe_counter!(CONNECTIONS_ENDED, "connections of clients that we ended");
+    for reason in Ended::ALL {
+        metrics::counter!(CONNECTIONS_ENDED, "reason" => reason.word()).absolute(0);
+    }
     metrics::describe_counter!(DROPPED_VIEWS, "views that a reader could not read");
     metrics::describe_counter!(REBUILDS, "rebuilds of views that are over");
     for result in REBUILD_RESULTS {
@@ -39,11 +57,17 @@ pub(crate) fn describe() {
     }
 }
 
-/// Measures pool and queues until `stop`.
-pub(crate) async fn measure(claims: Claims, pool: MySqlPool, stop: CancellationToken) {
+/// Measures connections, pool and queues until `stop`.
+pub(crate) async fn measure(
+    claims: Claims,
+    pool: MySqlPool,
+    connections: Arc<Connections>,
+    stop: CancellationToken,
+) {
     let most = pool.options().get_max_connections();
     loop {
         claims.measure();
+        connections.measure();
         let busy = pool.size().saturating_sub(u32::try_from(pool.num_idle()).unwrap_or(u32::MAX));
         metrics::gauge!(POOL_CONNECTIONS, "state" => "busy").set(f64::from(busy));
         let free = most.saturating_sub(busy);

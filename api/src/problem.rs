@@ -94,7 +94,7 @@ impl Problem {
 
     /// The caller has had its share for now, and may come back in so many seconds.
     pub(crate) fn too_many(seconds: u32) -> Self {
-        let detail = format!("Too many claims in a short time. Come back in {seconds} s.");
+        let detail = format!("Too many requests in a short time. Come back in {seconds} s.");
         let status = StatusCode::TOO_MANY_REQUESTS;
         let problem = Self::new(status, "RATE_LIMITED", "Too many requests", detail);
         Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }

@@ -1,8 +1,8 @@
-//! How many claims one user may send: a rate for bursts and one for the long run, counted in memory.
+//! How many claims one user may send, and how many reads: a rate for bursts and one for the long run, counted in memory.
 //!
 //! Each rate is a leaky bucket by its theoretical arrival time (GCRA): one number for a user and rate says
 //! when the bucket will be empty again, so counting is a comparison and an addition, and who has not come for
-//! a minute needs no memory. Refused claims are not counted: who waits as long as told is let in. Each
+//! a minute needs no memory. Refused requests are not counted: who waits as long as told is let in. Each
 //! process counts for itself; behind several a user gets as many times more.
 
 use std::{
@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::{
+    http::{HeaderMap, HeaderName, HeaderValue},
+    response::{IntoResponse, Response},
+};
 use coupon::UserId;
 use tokio::time::Instant;
 
@@ -63,7 +66,7 @@ struct Shard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Left {
     rate: &'static str,
-    claims: u64,
+    requests: u64,
     /// Until all of the rate is there again.
     full_in: Duration,
 }
@@ -76,7 +79,7 @@ pub(crate) struct TooMany {
 }
 
 impl RateLimit {
-    /// So many claims of one user within a second, and within a minute; 0: as many as there are.
+    /// So many requests of one user within a second, and within a minute; 0: as many as there are.
     pub(crate) fn new(per_second: u32, per_minute: u32) -> Self {
         let rate =
             |name, quota, seconds| Rate { name, quota, window: Duration::from_secs(seconds) };
@@ -95,7 +98,23 @@ impl RateLimit {
         }
     }
 
-    /// Counts a claim of `user`; absent: nothing is limited.
+    /// Does the work of a request of `user`, or refuses it, and says in either answer what the user has left.
+    pub(crate) async fn limited<T: IntoResponse>(
+        &self,
+        user: UserId,
+        work: impl Future<Output = T>,
+    ) -> Response {
+        let (left, mut answer) = match self.count(user) {
+            Ok(left) => (left, work.await.into_response()),
+            Err(too_many) => (Some(too_many.left), too_many.problem().into_response()),
+        };
+        if let Some(left) = left {
+            self.tell(&left, answer.headers_mut());
+        }
+        answer
+    }
+
+    /// Counts a request of `user`; absent: nothing is limited.
     pub(crate) fn count(&self, user: UserId) -> Result<Option<Left>, TooMany> {
         if self.rates.iter().all(|rate| rate.quota == 0) {
             return Ok(None);
@@ -116,7 +135,7 @@ impl RateLimit {
         counted.map(|(_, left)| left)
     }
 
-    /// The buckets after one more claim, or why there is no room in one of them.
+    /// The buckets after one more request, or why there is no room in one of them.
     fn counted(&self, known: [u64; 2], at: Duration) -> Result<([u64; 2], Left), TooMany> {
         let now = micros(at);
         let mut next = known;
@@ -133,7 +152,7 @@ impl RateLimit {
             let filled = *empty_at - now;
             let left = |filled: u64| Left {
                 rate: rate.name,
-                claims: room.saturating_sub(filled) / each,
+                requests: room.saturating_sub(filled) / each,
                 full_in: Duration::from_micros(filled),
             };
             if filled > room {
@@ -141,21 +160,21 @@ impl RateLimit {
                 if too_many.is_none_or(|other| other.wait < wait) {
                     too_many = Some(TooMany { left: left(before - now), wait });
                 }
-            } else if tightest.is_none_or(|other| left(filled).claims < other.claims) {
+            } else if tightest.is_none_or(|other| left(filled).requests < other.requests) {
                 tightest = Some(left(filled));
             }
         }
         match (too_many, tightest) {
             (Some(too_many), _) => Err(too_many),
             (None, Some(left)) => Ok((next, left)),
-            (None, None) => Ok((next, Left { rate: "", claims: 0, full_in: Duration::ZERO })),
+            (None, None) => Ok((next, Left { rate: "", requests: 0, full_in: Duration::ZERO })),
         }
     }
 
     /// Says in an answer's headers what the user has left.
-    pub(crate) fn tell(&self, left: &Left, headers: &mut HeaderMap) {
+    fn tell(&self, left: &Left, headers: &mut HeaderMap) {
         let full_in = left.full_in.as_micros().div_ceil(1_000_000);
-        let value = format!("\"{}\";r={};t={full_in}", left.rate, left.claims);
+        let value = format!("\"{}\";r={};t={full_in}", left.rate, left.requests);
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(RATE_LIMIT, value);
         }
@@ -180,11 +199,7 @@ impl Shard {
 }
 
 impl TooMany {
-    pub(crate) fn left(&self) -> &Left {
-        &self.left
-    }
-
-    pub(crate) fn problem(&self) -> Problem {
+    fn problem(&self) -> Problem {
         let seconds = u32::try_from(self.wait.as_micros().div_ceil(1_000_000)).unwrap_or(u32::MAX);
         Problem::too_many(seconds.saturating_add(fastrand::u32(0..=JITTER_SECONDS)))
     }
@@ -227,7 +242,7 @@ mod tests {
         // Thirty at once, and half a claim a second after them.
         assert_eq!(all, 30 + 29);
         let refused = limit.count_at(USER, at(59_000)).unwrap_err();
-        assert_eq!((refused.left.rate, refused.left.claims), ("minute", 0));
+        assert_eq!((refused.left.rate, refused.left.requests), ("minute", 0));
         assert!(refused.wait <= Duration::from_secs(2), "{refused:?}");
         assert!(limit.count_at(USER, at(59_000) + refused.wait).is_ok(), "who waits is let in");
     }

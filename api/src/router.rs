@@ -1,21 +1,33 @@
 //! Every route.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     Router,
     extract::{DefaultBodyLimit, MatchedPath, Request, State},
     http::{Method, StatusCode},
     middleware::{self, Next},
-    response::{IntoResponse, Response},
+    response::Response,
     routing::{delete, get, post},
 };
 use tracing::Instrument;
 
 use crate::{
-    api_keys, audit, body::BODY_BYTES_MAX, claim_poll, claim_state, claims, cors, coupon_use,
-    coupons, dead_letters, docs_page, expiry, front, hop::Hop, limits::Limits, merchants,
-    metrics::REQUEST_SECONDS, openapi, problem::Problem, redemption, repair, shop, state::App,
+    api_keys,
+    arriving::Awaited,
+    audit,
+    body::{self, BODY_BYTES_MAX},
+    claim_poll, claim_state, claims,
+    connections::{Connection, OfAddress},
+    cors, coupon_use, coupons, dead_letters, docs_page, expiry, front,
+    hop::Hop,
+    limits::Limits,
+    merchants,
+    metrics::REQUEST_SECONDS,
+    openapi,
+    problem::Problem,
+    redemption, repair, shop,
+    state::App,
     stock, stock_movements, template_edit, templates, validity,
 };
 
@@ -60,12 +72,14 @@ pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Ro
         .route("/docs/openapi-explorer-2.4.820.min.js", get(docs_page::script))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(limits, bounded));
+    // Around what refuses: a page that may call may read why it was refused, too.
     let routes = match cors::layer(allowed_origins) {
         Some(cors) => routes.layer(cors),
         None => routes,
     };
-    routes.layer(middleware::from_fn_with_state(limits, bounded)).with_state(app)
+    routes.layer(middleware::from_fn(counted)).with_state(app)
 }
 
 async fn unknown_path() -> Problem {
@@ -78,25 +92,15 @@ async fn unknown_method() -> Problem {
     Problem::new(status, "METHOD_NOT_ALLOWED", "Method not allowed", detail)
 }
 
-/// Checks and bounds a request, counts it, and adds what every answer carries.
-pub(crate) async fn bounded(
-    State(limits): State<Limits>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+/// Counts a request, and adds what every answer carries.
+pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let span =
-        tracing::debug_span!("request", http.method = %method, http.path = request.uri().path());
     let hop = Hop::begin(&mut request, route.as_ref().map(MatchedPath::as_str));
-    let most = if method == Method::GET { limits.read } else { limits.request };
-    let answered = match front::check(&request) {
-        Ok(()) => tokio::time::timeout(most, next.run(request).instrument(span)).await,
-        Err(problem) => Ok(problem.into_response()),
-    };
+    let mut answer = next.run(request).await;
     let seconds = started.elapsed().as_secs_f64();
-    let status = answered.as_ref().map_or(StatusCode::SERVICE_UNAVAILABLE, Response::status);
+    let status = answer.status();
     hop.answered(status);
     drop(hop);
     // Nobody can make up labels: what is not ours has one name.
@@ -104,10 +108,46 @@ pub(crate) async fn bounded(
     let method = METHODS.into_iter().find(|known| *known == method.as_str()).unwrap_or("other");
     metrics::histogram!(REQUEST_SECONDS, "method" => method, "route" => route, "status" => status.as_str().to_owned())
         .record(seconds);
-    let mut answer = answered.unwrap_or_else(|_| {
-        let detail = "The request took too long; whether it had an effect is unknown.";
-        Problem::unavailable("TIMEOUT", detail).into_response()
-    });
     front::dress(answer.headers_mut());
     answer
+}
+
+/// Checks a request, and bounds how many its client may have under way and how long it may take.
+pub(crate) async fn bounded(
+    State(limits): State<Limits>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    front::check(&request)?;
+    let _one_of_its_address = of_address(&request)?;
+    let span = tracing::debug_span!(
+        "request",
+        http.method = %request.method(),
+        http.path = request.uri().path()
+    );
+    let most = if request.method() == Method::GET { limits.read } else { limits.request };
+    let (request, body) = Awaited::of(request);
+    match tokio::time::timeout(most, next.run(request).instrument(span)).await {
+        Ok(answer) => Ok(answer),
+        // The client's delay, not ours.
+        Err(_) if body.is_so() => Err(body::incomplete()),
+        Err(_) => {
+            let detail = "The request took too long; whether it had an effect is unknown.";
+            Err(Problem::unavailable("TIMEOUT", detail))
+        }
+    }
+}
+
+/// One of the requests that a client may have under way by a proxy.
+fn of_address(request: &Request) -> Result<Option<OfAddress>, Problem> {
+    let Some(connection) = request.extensions().get::<Arc<Connection>>() else { return Ok(None) };
+    let lines = request.headers().get_all("x-forwarded-for").iter();
+    // One that is not text hides what a client made up before it at most.
+    let lines: Vec<&str> = lines.map(|line| line.to_str().unwrap_or_default()).collect();
+    connection.forwarded(lines.into_iter()).map_err(|client| {
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let detail =
+            format!("Too many requests from {client} are under way. Send it again in a moment.");
+        Problem::new(status, "TOO_MANY_AT_ONCE", "Too many requests", detail).retry_after()
+    })
 }

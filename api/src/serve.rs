@@ -18,17 +18,18 @@ use mysql_store::{MySqlPool, StoreError, connect, migrate, settings, view_genera
 use redis_gate::{Gate, GateRedis};
 use redis_view::{GenerationsOf, ViewReader, ViewStore};
 use runtime::{Backoff, Clock, Context, Part};
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
     auth::Auth,
     config::Config,
+    connections::Connections,
     key_cache::KeyCache,
-    limits::Limits,
     listener,
     metrics::{self as api_metrics, CLOCK_SKEW},
+    open_files,
     rate_limit::RateLimit,
     router::router,
     shop_stock::ShopStock,
@@ -62,9 +63,9 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let [http, mysql_part, gate_part] =
         ["http", "mysql", "gate"].map(|name| context.health.part(name));
     config.validate()?;
+    open_files::allow(config.connections_max, config.connections_to_mysql())?;
     api_metrics::describe();
-    let listener = TcpListener::bind(config.listen)
-        .await
+    let listener = listener::bind(config.listen)
         .with_context(|| format!("the address {} cannot be used (LISTEN)", config.listen))?;
     let pool = mysql(&config).await?;
     let gate = Gate::new(gate_redis(&config).await?, &config.key_prefix);
@@ -102,6 +103,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         view,
         shop_stock: ShopStock::new(gate.clone()),
         rate_limit: RateLimit::new(config.claims_per_user_second, config.claims_per_user_minute),
+        reads: RateLimit::new(config.reads_per_user_second, config.reads_per_user_minute),
         fences: RateLimit::new(FENCES_PER_SECOND, FENCES_PER_MINUTE),
         points: points.clone(),
     });
@@ -115,17 +117,18 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let keeping = tokio::spawn(async move { keep.keep(|| clock.now(), token).await });
     context.spawn("template cache", follow_templates(templates, config.clone()));
     context.spawn("token keys", async move { ended(auth.follow()).await });
+    let connections = Connections::new(config.limits(), config.proxies()?);
     // It holds the landers, so it ends with the intake.
-    let measured = api_metrics::measure(claims.clone(), pool.clone(), context.stop_token());
+    let (stop, measures) = (context.stop_token(), Arc::clone(&connections));
+    let measured = api_metrics::measure(claims.clone(), pool.clone(), measures, stop);
     context.spawn("measure", ended(measured));
     let watched = watch_health(context.clone(), (mysql_part, pool), (gate_part, gate), views);
     context.spawn("health", watched);
 
     info!(http.address = %listener.local_addr()?, "serving");
     http.ready();
-    let limits = Limits::default();
-    let routes = router(app, &config.allowed_origins, limits);
-    listener::serve(listener, routes, limits, context.stop_token()).await;
+    let routes = router(app, &config.allowed_origins, connections.limits());
+    listener::serve(listener, routes, connections, context.stop_token()).await;
     claims.drain().await;
     // The landers and the settler end when the last claim has let go of them.
     drop(claims);

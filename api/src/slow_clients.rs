@@ -1,7 +1,7 @@
 //! Clients that are slower than they may be, at a real listener: each is ended in time, by an answer or by the
 //! end of its connection, and others are served meanwhile.
 
-use std::{future, iter, net::SocketAddr, time::Duration};
+use std::{future, iter, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -11,19 +11,27 @@ use axum::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     time::{Instant, interval, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{limits::Limits, listener, router::bounded};
+use crate::{
+    client_address::Network,
+    connections::Connections,
+    limits::Limits,
+    listener,
+    router::{bounded, counted},
+};
 
 /// The one limit that a test is about.
-const SHORT: Duration = Duration::from_millis(400);
+pub(crate) const SHORT: Duration = Duration::from_millis(400);
 
 /// The others: far more than a test may take, so that none of them has ended a client.
-const LONG: Limits = Limits {
+pub(crate) const LONG: Limits = Limits {
     connections: 64,
+    per_address: 0,
+    held: usize::MAX,
     head: Duration::from_mins(1),
     request: Duration::from_mins(1),
     read: Duration::from_mins(1),
@@ -31,7 +39,7 @@ const LONG: Limits = Limits {
 };
 
 /// How long anything may take on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The pace of those who send or take a little now and then: many times within a limit.
 const PACE: Duration = Duration::from_millis(10);
@@ -41,32 +49,44 @@ const LARGE: usize = 32 * 1024 * 1024;
 
 /// Serves while `clients` is at it, and then until nobody is left.
 async fn serving(limits: Limits, clients: impl AsyncFnOnce(SocketAddr)) {
-    let routes = Router::new()
+    serving_by(limits, Vec::new(), Router::new(), async |address, _| clients(address).await).await;
+}
+
+/// Serves these routes too, and clients who come by these proxies; tells of the connections.
+pub(crate) async fn serving_by(
+    limits: Limits,
+    proxies: Vec<Network>,
+    more: Router,
+    clients: impl AsyncFnOnce(SocketAddr, &Connections),
+) {
+    let routes = more
         .route("/fast", get(async || "served"))
         .route("/silent", get(future::pending::<()>))
         .route("/large", get(async || vec![b'a'; LARGE]))
         .route("/body", post(async |body: Bytes| body))
-        .layer(middleware::from_fn_with_state(limits, bounded));
-    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        .layer(middleware::from_fn_with_state(limits, bounded))
+        .layer(middleware::from_fn(counted));
+    let socket = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
     let stop = CancellationToken::new();
+    let connections = Connections::new(limits, proxies);
     let clients = async {
-        clients(address).await;
+        clients(address, &connections).await;
         stop.cancel();
     };
-    let server = listener::serve(socket, routes, limits, stop.clone());
+    let server = listener::serve(socket, routes, Arc::clone(&connections), stop.clone());
     tokio::join!(server, clients);
 }
 
 /// A connection on which this was sent.
-async fn sent(address: SocketAddr, text: &str) -> TcpStream {
+pub(crate) async fn sent(address: SocketAddr, text: &str) -> TcpStream {
     let mut line = TcpStream::connect(address).await.unwrap();
     line.write_all(text.as_bytes()).await.unwrap();
     line
 }
 
 /// All that comes until the connection ends; a reset is an end too.
-async fn rest(line: &mut (impl AsyncRead + Unpin)) -> String {
+pub(crate) async fn rest(line: &mut (impl AsyncRead + Unpin)) -> String {
     let mut answer = Vec::new();
     let ended = timeout(PATIENCE, line.read_to_end(&mut answer)).await;
     assert!(ended.is_ok(), "the connection stays open");
@@ -85,7 +105,7 @@ async fn trickle(mut line: impl AsyncWrite + Unpin, bytes: impl Iterator<Item = 
 }
 
 /// Who behaves is answered.
-async fn assert_serves(address: SocketAddr) {
+pub(crate) async fn assert_serves(address: SocketAddr) {
     let request = "GET /fast HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     let answer = rest(&mut sent(address, request).await).await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("served"), "{answer}");
@@ -95,6 +115,12 @@ async fn assert_serves(address: SocketAddr) {
 fn assert_timed_out(answer: &str) {
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("\"code\":\"TIMEOUT\""), "{answer}");
+    assert!(answer.contains("retry-after: ") && answer.contains("no-store"), "{answer}");
+}
+
+fn assert_incomplete(answer: &str) {
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("\"code\":\"BODY_INCOMPLETE\""), "{answer}");
     assert!(answer.contains("retry-after: ") && answer.contains("no-store"), "{answer}");
 }
 
@@ -145,7 +171,7 @@ async fn a_connection_that_was_served_may_lie_idle_no_longer_than_a_head_may_tak
 }
 
 #[tokio::test]
-async fn half_a_body_is_answered_as_timed_out_and_its_connection_ends() {
+async fn half_a_body_is_answered_as_incomplete_and_its_connection_ends() {
     serving(Limits { request: SHORT, ..LONG }, async |address| {
         let in_chunks = "transfer-encoding: chunked\r\n\r\n8\r\nhalf";
         for half in ["content-length: 10\r\n\r\nhalf", in_chunks] {
@@ -153,7 +179,7 @@ async fn half_a_body_is_answered_as_timed_out_and_its_connection_ends() {
             let request = format!("POST /body HTTP/1.1\r\nhost: a\r\n{half}");
             let mut line = sent(address, &request).await;
             assert_serves(address).await;
-            assert_timed_out(&rest(&mut line).await);
+            assert_incomplete(&rest(&mut line).await);
             assert_in_time(began);
         }
     })
@@ -169,7 +195,7 @@ async fn a_body_that_comes_byte_by_byte_is_not_waited_for_any_longer() {
         let bytes = iter::repeat(b'a');
         let ((), answer, ()) =
             tokio::join!(trickle(write, bytes), rest(&mut read), assert_serves(address));
-        assert_timed_out(&answer);
+        assert_incomplete(&answer);
         assert_in_time(began);
     })
     .await;

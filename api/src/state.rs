@@ -31,6 +31,8 @@ pub(crate) struct Parts {
     pub(crate) view: ViewReader<MySqlTruth>,
     pub(crate) shop_stock: ShopStock,
     pub(crate) rate_limit: RateLimit,
+    /// How many of his coupons and claims a user may look at.
+    pub(crate) reads: RateLimit,
     /// How many fences a user may have placed by asking for claims that nothing is known of.
     pub(crate) fences: RateLimit,
     pub(crate) points: FailPoints,

@@ -70,6 +70,10 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
         (API, "JWKS", "/nowhere/keys.json", "exclude each other"),
         (API, "JWT_LEEWAY_SECONDS", "301", "JWT_LEEWAY_SECONDS must be at most 300"),
         (API, "ALLOWED_ORIGINS", "*", "ALLOWED_ORIGINS"),
+        (API, "TRUSTED_PROXIES", "proxy.example", "TRUSTED_PROXIES: `proxy.example` is no network"),
+        // More files than any system lets a process open.
+        (API, "CONNECTIONS_MAX", "4000000", "`ulimit -n 4000276`"),
+        (API, "CONNECTIONS_MAX", "63", "CONNECTIONS_MAX must be 64 to"),
         (CDC_TAILER, "DATABASE_URL", dead_mysql, "DATABASE_URL"),
         (CDC_TAILER, "KAFKA_BROKERS", "127.0.0.1:1", "127.0.0.1:1"),
         (CDC_TAILER, "ADMIN_LISTEN", &taken, "ADMIN_LISTEN"),

@@ -2,13 +2,14 @@
 //! What a slow client may take of a process is tried in the api (`slow_clients.rs`), with limits that can be
 //! waited for; here are its own.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
+use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
 use pipeline_tests::World;
 use reqwest::Method;
 use serde_json::Value;
-use shopper::Shopper;
+use shopper::{NewTemplate, Shopper};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -26,14 +27,19 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// What came until the connection ended.
 #[derive(Debug)]
-struct Told {
-    status: u16,
-    retry_after: Option<u64>,
-    problem: Value,
+pub(crate) struct Told {
+    pub(crate) status: u16,
+    pub(crate) retry_after: Option<u64>,
+    pub(crate) problem: Value,
 }
 
 /// A claim of which `sent` is all that comes, behind the head's first lines.
-async fn begin(world: &World, shopper: &Shopper, template: TemplateId, sent: &str) -> TcpStream {
+pub(crate) async fn begin(
+    world: &World,
+    shopper: &Shopper,
+    template: TemplateId,
+    sent: &str,
+) -> TcpStream {
     let address = world.platform.api_url().strip_prefix("http://").unwrap();
     let signed = shopper.request(Method::GET, "/").build().unwrap();
     let authorization = signed.headers()["authorization"].to_str().unwrap();
@@ -47,7 +53,7 @@ async fn begin(world: &World, shopper: &Shopper, template: TemplateId, sent: &st
 }
 
 /// Reads until the connection ends.
-async fn told(mut line: TcpStream) -> Told {
+pub(crate) async fn told(mut line: TcpStream) -> Told {
     let mut bytes = Vec::new();
     let ended = timeout(ANSWER_MAX, line.read_to_end(&mut bytes)).await;
     assert!(ended.is_ok(), "the connection stays open");
@@ -66,6 +72,15 @@ async fn assert_free(shopper: &Shopper, template: TemplateId) {
     assert_eq!((answer.status, answer.replayed), (201, false), "{answer:?}");
 }
 
+/// What clients do wrong is not in the share of 5xx that somebody is woken for.
+async fn assert_no_error_of_ours(world: &World) {
+    let text = world.platform.apis[0].answer("/metrics").await.unwrap();
+    let counts = text.lines().filter(|line| line.starts_with("api_request_seconds_count"));
+    let (ours, theirs): (Vec<_>, Vec<_>) = counts.partition(|line| line.contains("status=\"5"));
+    assert!(ours.is_empty(), "{ours:#?}");
+    assert!(theirs.iter().any(|line| line.contains("status=\"408\"")), "{theirs:#?}");
+}
+
 #[tokio::test]
 async fn a_body_that_never_comes_is_answered_in_time_and_claims_nothing() {
     let world = World::start("half bodies").await;
@@ -81,7 +96,7 @@ async fn a_body_that_never_comes_is_answered_in_time_and_claims_nothing() {
         let told = told(line).await;
         assert_eq!(
             (told.status, &told.problem["code"]),
-            (503, &Value::from("TIMEOUT")),
+            (408, &Value::from("BODY_INCOMPLETE")),
             "{told:?}"
         );
         assert!(told.retry_after.is_some() && told.problem["retryable"] == true, "{told:?}");
@@ -94,32 +109,63 @@ async fn a_body_that_never_comes_is_answered_in_time_and_claims_nothing() {
     }
     assert_eq!(world.count(template).await.all(), 3);
     world.assert_sound(None).await;
+    assert_no_error_of_ours(&world).await;
     world.end().await;
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_said_to_be_unreadable_and_claims_nothing() {
+async fn what_takes_too_long_by_our_own_fault_is_unknown_and_says_so() {
+    let world = World::start_with("held commit", |options| {
+        let held = format!("api.before_commit=hold:{}", options.dir.join("hold").display());
+        options.with_env("FAIL_POINTS", &held)
+    })
+    .await;
+    let hold = world.platform.options.dir.join("hold");
+    fs::write(&hold, "").unwrap();
+    let draft = NewTemplate::simple("A draft", 5, world.clock.now(), TimeDelta::hours(1));
+    let request = world.api().operator(Method::POST, "/v1/templates");
+    let answer = world.api().send(request.json(&draft)).await.unwrap();
+    assert_eq!((answer.status, answer.code().as_deref()), (503, Some("TIMEOUT")), "{answer:?}");
+    assert!(answer.retry_after.is_some(), "{answer:?}");
+    fs::remove_file(hold).unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_said_to_be_incomplete_and_claims_nothing() {
     let world = World::start("broken bodies").await;
     let template = world.template(10, |new| new).await;
+    let incomplete = (408, "BODY_INCOMPLETE", true);
+    let unreadable = (400, "BODY_UNREADABLE", false);
     let broken = [
-        ("a length that is not kept", "content-length: 14\r\n\r\n{\"quantity\""),
-        ("a chunk that is not whole", "transfer-encoding: chunked\r\n\r\n8\r\n{\"quan"),
-        ("no last chunk", "transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n"),
-        ("a chunk that is none", "transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"),
-        ("a chunk longer than it says", "transfer-encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n"),
+        ("a length that is not kept", "content-length: 14\r\n\r\n{\"quantity\"", incomplete),
+        ("a chunk that is not whole", "transfer-encoding: chunked\r\n\r\n8\r\n{\"quan", incomplete),
+        ("no last chunk", "transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n", incomplete),
+        (
+            "a chunk that is none",
+            "transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+            unreadable,
+        ),
+        (
+            "a chunk longer than it says",
+            "transfer-encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n",
+            unreadable,
+        ),
     ];
-    for (user, (name, sent)) in (1..).zip(broken) {
+    for (user, (name, sent, (status, code, retryable))) in (1..).zip(broken) {
         let shopper = world.api().shopper(UserId(user)).unwrap();
         let mut line = begin(&world, &shopper, template, sent).await;
         // It sends no more, and waits for its answer.
         line.shutdown().await.unwrap();
         let told = told(line).await;
-        let code = &told.problem["code"];
-        assert_eq!((told.status, code), (400, &Value::from("BODY_UNREADABLE")), "{name}: {told:?}");
-        assert_eq!((told.retry_after, &told.problem["retryable"]), (None, &Value::from(false)));
+        let said = (told.status, &told.problem["code"], &told.problem["retryable"]);
+        let wanted = (status, &Value::from(code), &Value::from(retryable));
+        assert_eq!(said, wanted, "{name}: {told:?}");
+        assert_eq!(told.retry_after.is_some(), retryable, "{name}: {told:?}");
         assert_eq!(world.count(template).await.all(), user - 1, "{name}");
         assert_free(&shopper, template).await;
     }
     world.assert_sound(None).await;
+    assert_no_error_of_ours(&world).await;
     world.end().await;
 }

@@ -1,9 +1,13 @@
 //! What every answer carries, and what a browser is told.
 
 use coupon::UserId;
-use pipeline_tests::World;
+use pipeline_tests::{World, until};
 use reqwest::Method;
 use shopper::{Answer, Api};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 const SHOP: &str = "https://shop.example";
 
@@ -68,5 +72,69 @@ async fn pages_of_the_named_origins_may_call_and_of_no_others() {
         let answer = preflight(api, origin).await;
         assert_eq!(answer.header("access-control-allow-origin"), None, "{origin}: {answer:?}");
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_page_may_read_why_it_was_refused_whatever_refused_it() {
+    let world = World::start_with("cors of refusals", |options| {
+        options.with_env("ALLOWED_ORIGINS", SHOP).with_env("CONNECTIONS_PER_ADDRESS", "1")
+    })
+    .await;
+    let address = world.platform.api_url().strip_prefix("http://").unwrap();
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    let signed = shopper.request(Method::GET, "/").build().unwrap();
+    let authorization = signed.headers()["authorization"].to_str().unwrap();
+    let asked = format!("host: {address}\r\norigin: {SHOP}\r\nconnection: close\r\n");
+    let claim = format!(
+        "POST /v1/templates/1/claims HTTP/1.1\r\n{asked}authorization: {authorization}\r\n"
+    );
+    // One of this client's is under way for as long as this body does not come.
+    let from_one = "x-forwarded-for: 203.0.113.7\r\n";
+    let mut first = TcpStream::connect(address).await.unwrap();
+    let half = format!("{claim}{from_one}content-length: 9\r\n\r\n");
+    first.write_all(half.as_bytes()).await.unwrap();
+    let api = &world.platform.apis[0];
+    until(async || api.metric("api_connections_largest_address").await, |most| *most == Some(1.0))
+        .await;
+
+    let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\n{asked}{more}\r\n");
+    let long = |bytes: usize| "a".repeat(bytes);
+    let cases = [
+        (get("/v1/me/coupons", from_one), 429, "TOO_MANY_AT_ONCE"),
+        (get("/v1/me/coupons", ""), 401, "UNAUTHENTICATED"),
+        (get("/nowhere", ""), 404, "NOT_FOUND"),
+        (get("/v1/shop/templates/1", "accept: text/html\r\n"), 406, "NOT_ACCEPTABLE"),
+        (get("/v1/shop/templates/1", "host: b\r\n"), 400, "HOST_INVALID"),
+        (
+            get("/v1/shop/templates/1", &format!("x: {}\r\n", long(17 << 10))),
+            431,
+            "HEADERS_TOO_LARGE",
+        ),
+        (get(&format!("/{}", long(5 << 10)), ""), 414, "URI_TOO_LONG"),
+        (format!("{claim}content-length: 99999\r\n\r\n"), 413, "BODY_TOO_LARGE"),
+        (
+            format!("{claim}content-length: 9\r\nexpect: 100-continue\r\n\r\n{{"),
+            408,
+            "BODY_INCOMPLETE",
+        ),
+        (format!("DELETE /v1/me/coupons HTTP/1.1\r\n{asked}\r\n"), 405, "METHOD_NOT_ALLOWED"),
+    ];
+    for (request, status, code) in cases {
+        let mut line = TcpStream::connect(address).await.unwrap();
+        line.write_all(request.as_bytes()).await.unwrap();
+        line.shutdown().await.unwrap();
+        let mut answer = String::new();
+        line.read_to_string(&mut answer).await.unwrap();
+        let answer = answer.strip_prefix("HTTP/1.1 100 Continue\r\n\r\n").unwrap_or(&answer);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{code}: {answer}");
+        assert!(answer.contains(&format!("\"{code}\"")), "{code}: {answer}");
+        assert!(
+            answer.contains(&format!("access-control-allow-origin: {SHOP}\r\n")),
+            "{code}: {answer}"
+        );
+        assert!(answer.contains("x-content-type-options: nosniff\r\n"), "{code}: {answer}");
+    }
+    drop(first);
     world.end().await;
 }

@@ -13,6 +13,7 @@ mod campaign;
 mod claim_poll;
 mod claim_state;
 mod collector;
+mod connections;
 mod editing;
 mod epochs;
 mod error_codes;

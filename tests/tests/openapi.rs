@@ -53,6 +53,13 @@ async fn the_document_is_served_whole_and_not_again_to_who_has_it() {
     let again = ask(Some(tag.clone())).await.unwrap();
     assert_eq!((again.status, again.body.as_str()), (304, ""));
     assert_eq!(ask(Some("\"other\"".to_owned())).await.unwrap().status, 200);
+    let packed = world.api().anonymous(Method::GET, "/openapi.json");
+    let packed = packed.header("accept-encoding", "br, gzip").send().await.unwrap();
+    assert_eq!(packed.headers()["content-encoding"], "gzip");
+    assert_eq!(packed.headers()["vary"], "accept-encoding");
+    assert_ne!(packed.headers()["etag"], tag.as_str(), "what is sent is not the same");
+    let packed = packed.bytes().await.unwrap();
+    assert!(packed.starts_with(&[0x1f, 0x8b]) && packed.len() * 5 < first.body.len());
 
     let mut check = python(&world)
         .arg(project_root().join("ops/schemathesis/check_examples.py"))

@@ -1,10 +1,11 @@
-//! How many claims one user may send, seen from outside.
+//! How many claims one user may send, and how much he may look at, seen from outside.
 
 use std::collections::BTreeSet;
 
 use coupon::UserId;
 use pipeline_tests::World;
-use shopper::NewTemplate;
+use reqwest::Method;
+use shopper::{Claimed, NewTemplate};
 
 /// Claims of a user within a minute in this test: what is given back within its seconds is none.
 const PER_MINUTE: u64 = 3;
@@ -39,6 +40,49 @@ async fn a_user_who_claims_too_often_is_told_when_to_come_back_and_no_other_is()
     assert_eq!(shopper.all_coupons().await.unwrap().len(), 3, "reading is not counted");
     let other = world.api().shopper(UserId(65)).unwrap();
     assert_eq!(other.claim(template, Some("key"), 1).await.unwrap().status, 201);
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_user_who_looks_too_often_is_told_when_to_come_back_and_may_still_claim() {
+    let world = World::start_with("rate of reads", |options| {
+        options.with_env("READS_PER_USER_MINUTE", "4").with_env("READS_PER_USER_SECOND", "0")
+    })
+    .await;
+    let template = world.template(50, |new| NewTemplate { per_user_limit: 0, ..new }).await;
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    let claimed = shopper.claim(template, Some("key"), 1).await.unwrap();
+    let poll = claimed.location.clone().unwrap();
+    let coupon = claimed.json::<Claimed>().unwrap().coupons[0].id;
+    let one = format!("/v1/me/coupons/{coupon}");
+    // All ways to look are counted together; another's coupon is looked for as well.
+    let looks = [
+        ("/v1/me/coupons", 200),
+        (one.as_str(), 200),
+        (poll.as_str(), 200),
+        ("/v1/me/coupons/1", 404),
+        ("/v1/me/coupons?status=expired", 429),
+        (one.as_str(), 429),
+        (poll.as_str(), 429),
+    ];
+    for (number, (path, status)) in looks.into_iter().enumerate() {
+        let answer = shopper.send(shopper.request(Method::GET, path)).await.unwrap();
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        let left = 3_usize.saturating_sub(number);
+        let told = answer.header("ratelimit").unwrap();
+        assert!(told.starts_with(&format!("\"minute\";r={left};t=")), "{path}: {told}");
+        assert_eq!(answer.header("ratelimit-policy"), Some("\"minute\";q=4;w=60"));
+        if status == 429 {
+            assert_eq!(answer.code().as_deref(), Some("RATE_LIMITED"));
+            assert!((1..=17).contains(&answer.retry_after.unwrap()), "{answer:?}");
+        }
+    }
+    assert_eq!(shopper.claim(template, Some("another"), 1).await.unwrap().status, 201);
+    let again = shopper.claim(template, Some("key"), 1).await.unwrap();
+    assert!(again.replayed && again.body == claimed.body, "replays are of the claims' rate");
+    let other = world.api().shopper(UserId(65)).unwrap();
+    assert_eq!(other.all_coupons().await.unwrap().len(), 0);
     world.assert_sound(None).await;
     world.end().await;
 }

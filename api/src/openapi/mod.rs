@@ -25,8 +25,9 @@ pub(crate) use schemas::{
 };
 
 use crate::{
-    api_keys, audit, claims, coupon_use, coupons, expiry, merchants, precondition::is_known,
-    redemption, repair, shop, stock, stock_movements, template_edit, templates, validity,
+    api_keys, audit, claims, coupon_use, coupons, expiry, merchants, packed,
+    precondition::is_known, redemption, repair, shop, stock, stock_movements, template_edit,
+    templates, validity,
 };
 
 /// Every handler. A test compares this with the router.
@@ -90,36 +91,47 @@ use crate::{
 )]
 struct Api;
 
-/// The document as it is sent.
+/// The document as it is sent, packed or not; what is sent differs, so their tags do too.
 struct Document {
-    json: Bytes,
-    etag: HeaderValue,
+    json: (Bytes, HeaderValue),
+    gzip: Option<(Bytes, HeaderValue)>,
 }
 
 /// Built at the first request; it does not change while the process runs.
 static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
     let json = document().to_string();
-    let digest = Sha256::digest(json.as_bytes());
+    let gzip = packed::gzip(json.as_bytes()).ok();
+    Document { json: tagged(json.into()), gzip: gzip.map(|gzip| tagged(gzip.into())) }
+});
+
+/// What is sent, with a tag that is its own.
+fn tagged(bytes: Bytes) -> (Bytes, HeaderValue) {
+    let digest = Sha256::digest(&bytes);
     let tag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     let etag = HeaderValue::from_str(&format!("\"{tag}\""));
-    Document {
-        json: json.into(),
-        etag: etag.unwrap_or_else(|_| HeaderValue::from_static("\"document\"")),
-    }
-});
+    (bytes, etag.unwrap_or_else(|_| HeaderValue::from_static("\"document\"")))
+}
 
 /// `GET /openapi.json`
 pub(crate) async fn get(headers: HeaderMap) -> Response {
+    let gzip = DOCUMENT.gzip.as_ref().filter(|_| packed::takes_gzip(&headers));
+    let (bytes, etag) = gzip.unwrap_or(&DOCUMENT.json);
     // A new release has another document: it is asked for each time, and seldom sent.
     let told = [
         (header::CACHE_CONTROL, HeaderValue::from_static("public, no-cache")),
-        (header::ETAG, DOCUMENT.etag.clone()),
+        (header::ETAG, etag.clone()),
+        (header::VARY, HeaderValue::from_static("accept-encoding")),
     ];
-    if is_known(&headers, DOCUMENT.etag.to_str().unwrap_or_default()) {
+    if is_known(&headers, etag.to_str().unwrap_or_default()) {
         return (StatusCode::NOT_MODIFIED, told).into_response();
     }
     let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    (told, json, DOCUMENT.json.clone()).into_response()
+    let mut answer = (told, json, bytes.clone()).into_response();
+    if gzip.is_some() {
+        let coding = HeaderValue::from_static("gzip");
+        answer.headers_mut().insert(header::CONTENT_ENCODING, coding);
+    }
+    answer
 }
 
 /// The whole document.

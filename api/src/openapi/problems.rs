@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 const PAGE: &str = include_str!("../../../docs/errors.md");
 
 /// Any request may be answered these, whatever it asks for.
-const ANY: &str =
-    "HOST_INVALID NOT_ACCEPTABLE URI_TOO_LONG HEADERS_TOO_LARGE STORE_UNAVAILABLE TIMEOUT";
+const ANY: &str = "HOST_INVALID NOT_ACCEPTABLE URI_TOO_LONG HEADERS_TOO_LARGE BODY_TOO_LARGE TOO_MANY_AT_ONCE \
+                   STORE_UNAVAILABLE TIMEOUT";
 /// One that must say who sends it.
 const WITH_AUTHENTICATION: &str = "UNAUTHENTICATED";
 /// One of an operator's, whose key has scopes.
@@ -25,7 +25,8 @@ const WITH_ID: &str = "NOT_FOUND";
 /// One with a query string.
 const WITH_QUERY: &str = "MALFORMED_QUERY";
 /// One with a body.
-const WITH_BODY: &str = "MALFORMED_BODY BODY_UNREADABLE BODY_TOO_LARGE NOT_JSON BODY_ENCODED";
+const WITH_BODY: &str =
+    "MALFORMED_BODY BODY_UNREADABLE BODY_INCOMPLETE NOT_JSON BODY_ENCODED OVERLOADED";
 
 /// The code whose operations tell their rates in each answer of the handler's.
 const RATE_LIMITED: &str = "RATE_LIMITED";
@@ -168,11 +169,11 @@ pub(super) fn describe(components: &mut Value) {
             "schema": { "type": "integer", "minimum": 1 }
         },
         "RateLimit": {
-            "description": "What the user has left of the tighter rate: `r` claims, and all of them again in `t` seconds (draft-ietf-httpapi-ratelimit-headers). Absent where the request was refused before it was counted, e.g. for its body, and where no rate is set.",
+            "description": "What the user has left of the tighter rate: `r` requests, and all of them again in `t` seconds (draft-ietf-httpapi-ratelimit-headers). Absent where the request was refused before it was counted, e.g. for its body, and where no rate is set.",
             "schema": { "type": "string", "examples": ["\"minute\";r=12;t=59"] }
         },
         "RateLimit-Policy": {
-            "description": "The rates: `q` claims in `w` seconds.",
+            "description": "The rates: `q` requests in `w` seconds.",
             "schema": { "type": "string", "examples": ["\"second\";q=50;w=1, \"minute\";q=600;w=60"] }
         }
     });

@@ -220,9 +220,9 @@ const PARTITIONS: &str = "8";
 /// How long a killed tailer's place stays taken: the least that our own broker allows.
 const LEADER_TIMEOUT_MS: &str = "1000";
 
-/// Claims a minute of one user. Crowds are few users who claim as fast as they can: nobody shall meet a
-/// limit that is meant for people, but every claim is counted.
-const CLAIMS_PER_USER: &str = "1000000";
+/// Claims a minute of one user, and reads. Crowds are few users who claim as fast as they can: nobody shall meet a
+/// limit that is meant for people, but each is counted.
+const PER_USER: &str = "1000000";
 
 fn environment(endpoints: &Endpoints, options: &PlatformOptions) -> BTreeMap<String, String> {
     // The tailer registers as a replica: two with one number throw each other off the server.
@@ -233,8 +233,10 @@ fn environment(endpoints: &Endpoints, options: &PlatformOptions) -> BTreeMap<Str
         ("TOPIC_PARTITIONS", PARTITIONS),
         ("JWT_SECRET", &options.jwt_secret),
         ("OPERATOR_KEY", &options.operator_key),
-        ("CLAIMS_PER_USER_SECOND", CLAIMS_PER_USER),
-        ("CLAIMS_PER_USER_MINUTE", CLAIMS_PER_USER),
+        ("CLAIMS_PER_USER_SECOND", PER_USER),
+        ("CLAIMS_PER_USER_MINUTE", PER_USER),
+        ("READS_PER_USER_SECOND", PER_USER),
+        ("READS_PER_USER_MINUTE", PER_USER),
         ("SERVER_ID", &server_id),
         ("LEADER_TIMEOUT_MS", LEADER_TIMEOUT_MS),
     ];

@@ -3,11 +3,16 @@
 use chrono::{DateTime, Utc};
 use coupon::{
     ClaimId, ClaimRow, ClaimState, CouponId, LandedClaim, LandedCoupon, PayloadHash, RequestId,
-    TemplateId, UserId,
+    TemplateId, UserId, limit,
 };
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{StoreError, datetime::datetime, template::code_of};
+
+/// How far the ids of a claim's coupons may lie below its own, as a difference of ids: ten seconds by a clock that is behind
+/// the one that named the claim. They are made when it lands, as a rule some milliseconds later. Where no limit is set, a
+/// coupon's id is its number too, so what a user was given before need not be read; whoever finds too few reads all.
+const LANDED_BEFORE: i64 = 10_000 << 22;
 
 /// The claim that landed under a client's key, with its coupons.
 ///
@@ -138,20 +143,39 @@ pub(crate) async fn with_coupons(
     };
     let (mut claim, hash) = read().map_err(StoreError::query("read a claim's row"))?;
     claim.payload_hash = payload_hash(&hash)?;
-    let coupons = sqlx::query(
-        "select id, claim_no from user_coupon where template_id = ? and user_id = ? and claim_id = ? \
-         order by claim_no",
+    let quantity: i32 =
+        row.try_get("quantity").map_err(StoreError::query("read a claim's quantity"))?;
+    claim.coupons = coupons(connection, &claim, quantity, claim.id.0 - LANDED_BEFORE).await?;
+    if claim.coupons.len() < usize::try_from(quantity).unwrap_or(0) {
+        claim.coupons = coupons(connection, &claim, quantity, 0).await?;
+    }
+    Ok(Some(claim))
+}
+
+/// The coupons of a claim among those that are numbered, or numbered by their ids from `from` on; the reading ends with the
+/// last of them.
+async fn coupons(
+    connection: &mut MySqlConnection,
+    claim: &LandedClaim,
+    quantity: i32,
+    from: i64,
+) -> Result<Vec<LandedCoupon>, StoreError> {
+    let rows = sqlx::query(
+        "select id, claim_no from user_coupon force index (uq_number) \
+         where template_id = ? and user_id = ? and (claim_no <= ? or claim_no >= ?) and claim_id = ? \
+         order by claim_no limit ?",
     )
     .bind(claim.template_id.0)
     .bind(claim.user_id.0)
+    .bind(limit::PER_USER_MAX)
+    .bind(from)
     .bind(claim.id.0)
+    .bind(quantity)
     .fetch_all(connection)
     .await
     .map_err(StoreError::query("read the claim's coupons"))?;
-    claim.coupons = coupons
-        .iter()
+    rows.iter()
         .map(|row| Ok(LandedCoupon { id: CouponId(row.try_get(0)?), claim_no: row.try_get(1)? }))
         .collect::<Result<_, sqlx::Error>>()
-        .map_err(StoreError::query("read the claim's coupons"))?;
-    Ok(Some(claim))
+        .map_err(StoreError::query("read the claim's coupons"))
 }

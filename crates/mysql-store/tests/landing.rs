@@ -1,8 +1,10 @@
 //! The landing transaction: everything, or nothing with the reason.
 
-use coupon::{ClaimId, Epoch, RequestId, TemplateId, TemplateState, UserId, expiry_shard};
+use coupon::{
+    ClaimId, CouponId, Epoch, RequestId, TemplateId, TemplateState, UserId, expiry_shard,
+};
 use mysql_store::{
-    claim, connect,
+    MySqlConnection, claim, connect,
     landing::{self, Attempt, Landing},
     template, user_coupon,
 };
@@ -30,6 +32,58 @@ async fn a_landing_writes_claims_coupons_and_stock_together() {
     assert_eq!((coupon.version, coupon.expiry_shard, coupon.merchant_id), (1, shard, MERCHANT));
     assert_eq!((coupon.claimed_at, coupon.changed_at), (now(), now()));
     assert_eq!(coupon.trace_parent.as_deref(), Some("00-trace-01"));
+}
+
+#[tokio::test]
+async fn a_claim_is_read_without_what_its_user_was_given_before() {
+    /// Coupons of one user, of a template without a limit: their ids are their numbers.
+    const BEFORE: i64 = 3_000;
+    let mut store = Store::with_template("many before", 10).await;
+    let id = 1 << 50;
+    execute(
+        &mut store.connection,
+        &format!(
+            "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, status, version, \
+             expiry_shard, claimed_at, changed_at, valid_from, valid_until) \
+             with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < 1000) \
+             select {id} / 2 + a.n * 10 + b.n, {TEMPLATE}, {USER}, {id} / 2 + a.n * 10 + b.n, a.n, 1, 0, 1, \
+             {USER} % 64, now(3), now(3), now(3), now(3) from numbers a join numbers b on b.n <= {BEFORE} / 1000",
+        ),
+    )
+    .await;
+    let mut landing = landing("a", &[1, 2]);
+    set_id(&mut landing, ClaimId(id));
+    for (coupon, claim_no) in landing.landed.coupons.iter_mut().zip([id + 1, id + 2]) {
+        (coupon.id, coupon.claim_no) = (CouponId(claim_no), claim_no);
+    }
+    // A process whose clock is far behind gives ids that lie far below: they are found too.
+    let mut late = landing_of(TEMPLATE, USER, "b", &[1]);
+    set_id(&mut late, ClaimId(id + 3));
+    let behind = id / 2;
+    (late.landed.coupons[0].id, late.landed.coupons[0].claim_no) = (CouponId(behind), behind);
+    let landings = [landing, late];
+    assert_eq!(store.land(&landings).await, Attempt::Landed);
+    execute(&mut store.connection, "flush status").await;
+    let landed = &landings[0].landed;
+    let stored = claim::landed_by_id(&mut store.connection, USER, landed.id).await.unwrap();
+    assert_eq!(stored.as_ref(), Some(landed));
+    let read = rows_read(&mut store.connection).await;
+    assert!(read < 10, "{read} rows were read");
+    let late = &landings[1].landed;
+    let stored = claim::landed_by_id(&mut store.connection, USER, late.id).await.unwrap();
+    assert_eq!(stored.as_ref(), Some(late));
+}
+
+/// Rows that this connection's statements have looked at by an index since `flush status`.
+async fn rows_read(connection: &mut MySqlConnection) -> u64 {
+    let rows = sqlx::raw_sql("show session status like 'Handler_read_%'");
+    let rows = rows.fetch_all(connection).await.unwrap();
+    let of = |row: &sqlx::mysql::MySqlRow| {
+        let name: String = row.try_get_unchecked(0).unwrap();
+        let count: String = row.try_get_unchecked(1).unwrap();
+        (!name.contains("_rnd")).then(|| count.parse::<u64>().unwrap())
+    };
+    rows.iter().filter_map(of).sum()
 }
 
 #[tokio::test]
