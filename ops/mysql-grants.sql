@@ -1,3 +1,43 @@
--- What the platform's user needs beside all rights on its own database: to read the binlog, and to know
--- which files it has. (MariaDB calls the second BINLOG MONITOR, and takes this name too.)
-grant replication slave, replication client on *.* to 'coupon'@'%';
+-- What each process may do in MySQL or MariaDB, and no more: whoever has the password of one cannot do what another
+-- does. To be run by an administrator after `api --migrate`, at each upgrade too: tables are named, so they must be there.
+-- The users are made before; docs/operate.md and ops/mysql-users.sh show how. Database and users are called `coupon…`
+-- throughout: replace the names where yours are others.
+
+-- Requests, claims, operators' changes.
+grant select on coupon.* to 'coupon_api'@'%';
+grant insert, update on coupon.coupon_template to 'coupon_api'@'%';
+grant insert, update on coupon.template_stock to 'coupon_api'@'%';
+grant insert on coupon.stock_movement to 'coupon_api'@'%';
+grant insert on coupon.claim to 'coupon_api'@'%';
+grant insert, update on coupon.user_coupon to 'coupon_api'@'%';
+grant insert, update on coupon.validity_move to 'coupon_api'@'%';
+grant insert, update on coupon.worker_lease to 'coupon_api'@'%';
+grant insert, update on coupon.lease to 'coupon_api'@'%';
+grant insert, update on coupon.view_generation to 'coupon_api'@'%';
+grant insert, update on coupon.merchant to 'coupon_api'@'%';
+grant insert, update on coupon.api_key to 'coupon_api'@'%';
+grant insert, update on coupon.audit_entry to 'coupon_api'@'%';
+grant insert, update on coupon.merchant_quota to 'coupon_api'@'%';
+grant insert, update, delete on coupon.idempotent_request to 'coupon_api'@'%';
+
+-- The binlog, and the followed tables for snapshots. MariaDB calls `replication client` BINLOG MONITOR, and takes this
+-- name too.
+grant select on coupon.coupon_template to 'coupon_tailer'@'%';
+grant select on coupon.stock_movement to 'coupon_tailer'@'%';
+grant select on coupon.user_coupon to 'coupon_tailer'@'%';
+grant replication slave, replication client on *.* to 'coupon_tailer'@'%';
+
+-- Stock movements that a gate lacks, and the generation of the views.
+grant select on coupon._sqlx_migrations to 'coupon_consumer'@'%';
+grant select on coupon.stock_movement to 'coupon_consumer'@'%';
+grant select, insert, update on coupon.view_generation to 'coupon_consumer'@'%';
+
+-- Ends of coupons, their announcements, and moves to a new validity.
+grant select on coupon._sqlx_migrations to 'coupon_worker'@'%';
+grant select, update on coupon.user_coupon to 'coupon_worker'@'%';
+grant select, insert, update on coupon.expiring_cursor to 'coupon_worker'@'%';
+grant select, update on coupon.validity_move to 'coupon_worker'@'%';
+
+-- `verify` reads, and asks how far the binlog is.
+grant select on coupon.* to 'coupon_verify'@'%';
+grant replication client on *.* to 'coupon_verify'@'%';

@@ -43,6 +43,16 @@ pub(crate) fn digest_of(key: &[u8]) -> Digest {
     Sha256::digest(key).into()
 }
 
+/// The key with its secret sealed, or a sealed one with its secret as it was. It can be kept where the seal is not:
+/// a secret of as many random bytes, used for this key alone, hides it.
+pub(crate) fn sealed(key: &str, id: ApiKeyId, seal: &Digest) -> Option<String> {
+    let (head, secret) = key.split_at_checked(key.len().checked_sub(SECRET_CHARS)?)?;
+    let secret = URL_SAFE_NO_PAD.decode(secret).ok()?;
+    let pad = Sha256::new_with_prefix(seal).chain_update(id.0.to_be_bytes()).finalize();
+    let hidden: Vec<u8> = secret.iter().zip(pad).map(|(secret, pad)| secret ^ pad).collect();
+    Some(format!("{head}{}", URL_SAFE_NO_PAD.encode(hidden)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +64,18 @@ mod tests {
         assert!(one.starts_with("ck_1234_") && one.len() == "ck_1234_".len() + SECRET_CHARS);
         assert_eq!((id_of(&one), id_of(&other)), (Some(id), Some(id)));
         assert_ne!(digest_of(one.as_bytes()), digest_of(other.as_bytes()));
+    }
+
+    #[test]
+    fn a_sealed_key_is_another_and_the_same_seal_opens_it() {
+        let (id, seal, other) = (ApiKeyId(1_234), [1; 32], [2; 32]);
+        let key = new(id).unwrap();
+        let hidden = sealed(&key, id, &seal).unwrap();
+        assert!(hidden != key && hidden.starts_with("ck_1234_") && hidden.len() == key.len());
+        assert_eq!(sealed(&hidden, id, &seal).unwrap(), key);
+        assert_ne!(sealed(&hidden, id, &other).unwrap(), key);
+        assert_ne!(sealed(&hidden, ApiKeyId(1_235), &seal).unwrap(), key);
+        assert_eq!(sealed("short", id, &seal), None);
     }
 
     #[test]

@@ -1,26 +1,27 @@
-//! Operators' keys: made, listed, replaced and withdrawn over HTTP. A key is told once, in the answer to the
-//! request that made it; if that answer is lost, withdraw it and make another.
+//! Operators' keys: made, listed, replaced and withdrawn over HTTP. A key is told in the answer to the request that
+//! made it, and again only to the same request with the same `Idempotency-Key`; without one, if that answer is lost,
+//! withdraw it and make another.
 
 use axum::{Json, extract::State, http::StatusCode};
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
-use coupon::{ApiKeyId, MerchantId, Scope, Scopes};
+use coupon::{ApiKeyId, Scope, Scopes, text};
 use mysql_store::{
     MySqlConnection,
-    api_key::{self as store, ApiKey, Created, LIVE_MAX},
+    api_key::{self as store, ApiKey, Created},
     connect,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::{error, info};
-use utoipa::ToSchema;
 
 use crate::{
     api_key,
+    api_key_json::{KeyJson, KeysJson, ListParams, NewKey, NewKeyJson, Rotation},
     audit::{self, Action},
     auth::Operator,
     body::{Body, Params, PathId},
+    idempotency::{Answer, Known, Once},
     instant::instant,
-    openapi::{self, Id, Instant},
+    openapi::{Id, RequestId},
     problem::Problem,
     state::App,
 };
@@ -41,93 +42,6 @@ const OVERLAP_SECONDS_MAX: u32 = 30 * OVERLAP_SECONDS;
 /// Keys of a list, the newest: those that are accepted, and the last hundreds that were.
 const LISTED_MAX: u32 = 1_000;
 
-/// What an operator sends to make a key.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(examples(json!({ "name": "Checkout", "scopes": ["operate"] })))]
-pub(crate) struct NewKey {
-    #[schema(min_length = 1, max_length = 100, pattern = "\\S")]
-    name: String,
-    #[schema(value_type = Vec<openapi::Scope>, min_items = 1)]
-    scopes: Vec<String>,
-    /// From then on it is not accepted; within ten years.
-    #[schema(value_type = Option<Instant>)]
-    expires_at: Option<DateTime<Utc>>,
-    /// For whom; the platform's key alone may name another merchant than its own.
-    #[schema(value_type = Option<Id>)]
-    merchant_id: Option<MerchantId>,
-}
-
-/// How a key is replaced.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(examples(json!({ "overlap_seconds": 3600 })))]
-pub(crate) struct Rotation {
-    /// How long the old key is accepted still; a day if absent.
-    #[schema(minimum = 0, maximum = 2592000)]
-    overlap_seconds: Option<u32>,
-}
-
-/// Whose keys are asked for.
-#[derive(Deserialize)]
-pub(crate) struct ListParams {
-    merchant_id: Option<MerchantId>,
-}
-
-/// A key, without its secret.
-#[derive(Serialize, ToSchema)]
-#[schema(as = ApiKey, examples(example))]
-pub(crate) struct KeyJson {
-    #[schema(value_type = Id)]
-    id: String,
-    #[schema(value_type = Id)]
-    merchant_id: String,
-    name: String,
-    #[schema(value_type = Vec<openapi::Scope>)]
-    scopes: Vec<&'static str>,
-    #[schema(value_type = Instant)]
-    created_at: String,
-    /// From then on it is not accepted; null: it does not end by itself.
-    #[schema(value_type = Option<Instant>, required = true)]
-    expires_at: Option<String>,
-    /// The same, by an operator; in the future while it is being replaced.
-    #[schema(value_type = Option<Instant>, required = true)]
-    revoked_at: Option<String>,
-}
-
-/// A key that was just made.
-#[derive(Serialize, ToSchema)]
-#[schema(as = NewApiKey, examples(example_told))]
-pub(crate) struct NewKeyJson {
-    #[serde(flatten)]
-    told: KeyJson,
-    /// What to send as `X-Api-Key`. It is not kept, and not told again.
-    key: String,
-}
-
-/// Keys.
-#[derive(Serialize, ToSchema)]
-#[schema(as = ApiKeys, examples(json!({ "items": [example()] })))]
-pub(crate) struct KeysJson {
-    items: Vec<KeyJson>,
-}
-
-/// A key, as the document shows it.
-fn example() -> Value {
-    json!({
-        "id": "2123985066110484480", "merchant_id": "2123985064051081216", "name": "Checkout",
-        "scopes": ["operate"], "created_at": "2026-11-20T09:20:00.000Z",
-        "expires_at": "2027-11-20T09:20:00.000Z", "revoked_at": null,
-    })
-}
-
-/// The same with its secret.
-fn example_told() -> Value {
-    let mut told = example();
-    told["key"] = json!(format!("ck_2123985066110484480_{}", "x".repeat(43)));
-    told
-}
-
 /// `POST /v1/api-keys`
 #[utoipa::path(
     post,
@@ -136,26 +50,50 @@ fn example_told() -> Value {
     tag = "Keys",
     summary = "Make a key",
     security(("operator_key" = [])),
+    params(("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request may be sent again.")),
     request_body = NewKey,
-    responses((status = 201, description = "The key. It is not told again.", body = NewKeyJson)),
-    extensions(("x-problems" = json!("PLATFORM_ONLY INVALID_KEY TOO_MANY_KEYS OVERLOADED")))
+    responses((status = 201, description = "The key. It is not told again, but to the same request with the same `Idempotency-Key`.", body = NewKeyJson)),
+    extensions(("x-problems" = json!(
+        "PLATFORM_ONLY INVALID_KEY LIFE_TOO_LONG QUOTA_EXCEEDED HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID \
+         IDEMPOTENCY_KEY_REUSED OVERLOADED"
+    )))
 )]
 pub(crate) async fn create(
     State(app): State<App>,
     operator: Operator,
+    once: Once,
     Body(new): Body<NewKey>,
-) -> Result<(StatusCode, Json<NewKeyJson>), Problem> {
+) -> Result<Answer, Problem> {
     operator.needs(Scope::Admin)?;
+    let once = once.asking(&new);
+    let create = || create_once(&app, operator, &once, &new);
+    connect::within(connect::retried(create, Problem::is_contended)).await
+}
+
+async fn create_once(
+    app: &App,
+    operator: Operator,
+    once: &Once,
+    new: &NewKey,
+) -> Result<Answer, Problem> {
+    let merchant_id = operator.merchant(new.merchant_id)?;
+    let mut transaction = connect::begin(&app.pool).await?;
+    // First: what ends soon may have ended when its request is sent again.
+    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+        return told_again(answer, operator);
+    }
     let now = app.clock.now();
     let key = ApiKey {
         id: app.ids.api_key()?,
-        merchant_id: operator.merchant(new.merchant_id)?,
+        merchant_id,
         scopes: scopes(&new.scopes)?,
-        name: name(new.name)?,
+        name: name(&new.name)?,
         created_at: now,
         expires_at: new.expires_at.map(|end| expiry(end, now)).transpose()?,
         revoked_at: None,
+        last_used_at: None,
     };
+    lives_no_longer(&key, operator)?;
     let secret = secret(key.id)?;
     let action = Action {
         merchant_id: key.merchant_id,
@@ -164,15 +102,12 @@ pub(crate) async fn create(
         before: None,
         after: Some(json!(KeyJson::from(&key))),
     };
-    connect::within(async {
-        let mut transaction = connect::begin(&app.pool).await?;
-        store_key(&mut transaction, &key, &secret).await?;
-        audit::record(&app, operator, &mut transaction, action).await?;
-        Ok::<_, Problem>(connect::commit(transaction).await?)
-    })
-    .await?;
+    store_key(app, &mut transaction, &key, &secret).await?;
+    audit::record(app, operator, &mut transaction, action).await?;
+    let answer = keep(operator, once, &mut transaction, (&key, secret)).await?;
+    app.commit(transaction).await?;
     info!(key.id = %key.id, merchant.id = %key.merchant_id, "made a key");
-    Ok((StatusCode::CREATED, Json(NewKeyJson { told: KeyJson::from(&key), key: secret })))
+    Ok(answer)
 }
 
 /// `GET /v1/api-keys`
@@ -209,53 +144,112 @@ pub(crate) async fn list(
     tag = "Keys",
     summary = "Replace a key, and accept the old one for a while",
     security(("operator_key" = [])),
-    params(("id" = Id, Path, description = "The old key.")),
+    params(
+        ("id" = Id, Path, description = "The old key."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request may be sent again.")
+    ),
     request_body = Option<Rotation>,
-    responses((status = 201, description = "A new key of the same name, scopes and length of life. It is not told again.", body = NewKeyJson)),
-    extensions(("x-problems" = json!("KEY_NOT_FOUND KEY_NOT_LIVE INVALID_KEY TOO_MANY_KEYS OVERLOADED")))
+    responses((status = 201, description = "A new key of the same name, scopes and length of life, but of no longer life than the key that asks. It is not told again, but to the same request with the same `Idempotency-Key`.", body = NewKeyJson)),
+    extensions(("x-problems" = json!(
+        "KEY_NOT_FOUND KEY_NOT_LIVE INVALID_KEY QUOTA_EXCEEDED HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID \
+         IDEMPOTENCY_KEY_REUSED OVERLOADED"
+    )))
 )]
 pub(crate) async fn rotate(
     State(app): State<App>,
     operator: Operator,
+    once: Once,
     PathId(id): PathId<ApiKeyId>,
     Body(rotation): Body<Rotation>,
-) -> Result<(StatusCode, Json<NewKeyJson>), Problem> {
+) -> Result<Answer, Problem> {
     operator.needs(Scope::Admin)?;
+    let once = once.asking(&rotation);
     let seconds = rotation.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
     if seconds > OVERLAP_SECONDS_MAX {
         return Err(invalid("overlap_seconds", format!("use 0 to {OVERLAP_SECONDS_MAX}")));
     }
-    let now = app.clock.now();
-    let ends_at = now + TimeDelta::seconds(i64::from(seconds));
-    let new_id = app.ids.api_key()?;
-    let secret = secret(new_id)?;
-    let new = connect::within(async {
-        let mut transaction = connect::begin(&app.pool).await?;
-        let old = own(&mut transaction, operator, id).await?;
-        if !old.is_live(now) {
-            let detail = "The key is not accepted any more: make a new one.";
-            return Err(Problem::conflict("KEY_NOT_LIVE", "The key has ended", detail));
-        }
-        store::revoke(&mut transaction, id, ends_at).await?;
-        let life = old.expires_at.map(|end| end - old.created_at);
-        let (created_at, expires_at) = (now, life.map(|life| now + life));
-        let new = ApiKey { id: new_id, created_at, expires_at, revoked_at: None, ..old.clone() };
-        store_key(&mut transaction, &new, &secret).await?;
-        let action = Action {
-            merchant_id: old.merchant_id,
-            name: "key.rotate".to_owned(),
-            target: target(id),
-            before: Some(json!(KeyJson::from(&old))),
-            after: Some(json!(KeyJson::from(&new))),
-        };
-        audit::record(&app, operator, &mut transaction, action).await?;
-        connect::commit(transaction).await?;
-        Ok(new)
-    })
-    .await?;
+    let overlap = TimeDelta::seconds(i64::from(seconds));
+    let rotate = || rotate_once(&app, operator, &once, (id, overlap));
+    let answer = connect::within(connect::retried(rotate, Problem::is_contended)).await?;
     app.auth.forget(id);
-    info!(key.id = %id, key.new_id = %new.id, "replaced a key");
-    Ok((StatusCode::CREATED, Json(NewKeyJson { told: KeyJson::from(&new), key: secret })))
+    Ok(answer)
+}
+
+async fn rotate_once(
+    app: &App,
+    operator: Operator,
+    once: &Once,
+    (id, overlap): (ApiKeyId, TimeDelta),
+) -> Result<Answer, Problem> {
+    let mut transaction = connect::begin(&app.pool).await?;
+    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+        return told_again(answer, operator);
+    }
+    let now = app.clock.now();
+    let old = own(&mut transaction, operator, id).await?;
+    if !old.is_live(now) {
+        let detail = "The key is not accepted any more: make a new one.";
+        return Err(Problem::conflict("KEY_NOT_LIVE", "The key has ended", detail));
+    }
+    store::revoke(&mut transaction, id, now + overlap).await?;
+    let life = old.expires_at.map(|end| end - old.created_at);
+    // A key that leaked is replaced at once, also by a key with an end; what comes of that ends when it does.
+    let expires_at = life.map(|life| now + life).into_iter().chain(operator.ends_at).min();
+    let (id, revoked_at, last_used_at) = (app.ids.api_key()?, None, None);
+    let new = ApiKey { id, created_at: now, expires_at, revoked_at, last_used_at, ..old.clone() };
+    let secret = secret(new.id)?;
+    store_key(app, &mut transaction, &new, &secret).await?;
+    let action = Action {
+        merchant_id: old.merchant_id,
+        name: "key.rotate".to_owned(),
+        target: target(old.id),
+        before: Some(json!(KeyJson::from(&old))),
+        after: Some(json!(KeyJson::from(&new))),
+    };
+    audit::record(app, operator, &mut transaction, action).await?;
+    let answer = keep(operator, once, &mut transaction, (&new, secret)).await?;
+    app.commit(transaction).await?;
+    info!(key.id = %old.id, key.new_id = %new.id, "replaced a key");
+    Ok(answer)
+}
+
+/// The answer that tells a new key. It is kept with the secret sealed, for the caller's own key alone.
+async fn keep(
+    operator: Operator,
+    once: &Once,
+    transaction: &mut MySqlConnection,
+    (key, secret): (&ApiKey, String),
+) -> Result<Answer, Problem> {
+    let hidden = api_key::sealed(&secret, key.id, &operator.caller.seal).unwrap_or_default();
+    let told = Answer::new(
+        StatusCode::CREATED,
+        &NewKeyJson { told: KeyJson::from(key), key: hidden.clone() },
+    );
+    once.end(operator, transaction, &told).await?;
+    Ok(told.with(&hidden, &secret))
+}
+
+/// The same answer again, with its secret as it was.
+fn told_again(answer: Answer, operator: Operator) -> Result<Answer, Problem> {
+    let body: Value = serde_json::from_str(answer.body()).unwrap_or_default();
+    let hidden = body["key"].as_str().unwrap_or_default();
+    let secret = api_key::id_of(hidden)
+        .and_then(|id| api_key::sealed(hidden, id, &operator.caller.seal))
+        .ok_or_else(|| Problem::unavailable("STORE_UNAVAILABLE", "The answer cannot be read."))?;
+    Ok(answer.with(hidden, &secret))
+}
+
+/// Refuses to a key with an end what would outlive it: who has it for a while would else have it for good.
+fn lives_no_longer(key: &ApiKey, operator: Operator) -> Result<(), Problem> {
+    let Some(latest) = operator.ends_at else { return Ok(()) };
+    if key.expires_at.is_some_and(|end| end <= latest) {
+        return Ok(());
+    }
+    let latest = instant(latest);
+    let detail = format!(
+        "The key that asks ends at {latest}, and makes none that lives longer: send an `expires_at` until then."
+    );
+    Err(Problem::forbidden("LIFE_TOO_LONG", detail).with("latest", latest))
 }
 
 /// `DELETE /v1/api-keys/{id}`: withdraws the key. The row stays: the record names it.
@@ -268,7 +262,7 @@ pub(crate) async fn rotate(
     security(("operator_key" = [])),
     params(("id" = Id, Path, description = "The key.")),
     responses((status = 204, description = "It is not accepted any more, within seconds everywhere.")),
-    extensions(("x-problems" = json!("KEY_NOT_FOUND OVERLOADED")))
+    extensions(("x-problems" = json!("KEY_NOT_FOUND HOURLY_QUOTA_EXCEEDED OVERLOADED")))
 )]
 pub(crate) async fn revoke(
     State(app): State<App>,
@@ -312,17 +306,16 @@ async fn own(
 }
 
 async fn store_key(
+    app: &App,
     transaction: &mut MySqlConnection,
     key: &ApiKey,
     secret: &str,
 ) -> Result<(), Problem> {
-    match store::create(transaction, key, &api_key::digest_of(secret.as_bytes())).await? {
+    let digest = api_key::digest_of(secret.as_bytes());
+    match store::create(transaction, key, &digest, app.quotas.merchant_keys).await? {
         Created::Done => Ok(()),
         Created::NoMerchant => Err(invalid("merchant_id", "there is no such merchant".to_owned())),
-        Created::TooMany => {
-            let detail = format!("A merchant has at most {LIVE_MAX} keys. Revoke one first.");
-            Err(Problem::conflict("TOO_MANY_KEYS", "Too many keys", detail))
-        }
+        Created::TooMany => Err(app.quotas.no_more_keys()),
     }
 }
 
@@ -340,11 +333,14 @@ fn scopes(words: &[String]) -> Result<Scopes, Problem> {
     })
 }
 
-fn name(name: String) -> Result<String, Problem> {
+fn name(name: &str) -> Result<String, Problem> {
     if name.trim().is_empty() || name.chars().count() > NAME_CHARS_MAX {
         return Err(invalid("name", format!("use 1 to {NAME_CHARS_MAX} characters")));
     }
-    Ok(name)
+    if let Some(refused) = text::steering(name) {
+        return Err(invalid("name", format!("leave {refused} out, a control character")));
+    }
+    Ok(name.to_owned())
 }
 
 fn expiry(end: DateTime<Utc>, now: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
@@ -360,18 +356,4 @@ fn invalid(field: &str, problem: String) -> Problem {
 
 fn target(id: ApiKeyId) -> String {
     format!("api-keys/{id}")
-}
-
-impl From<&ApiKey> for KeyJson {
-    fn from(key: &ApiKey) -> Self {
-        Self {
-            id: key.id.to_string(),
-            merchant_id: key.merchant_id.to_string(),
-            name: key.name.clone(),
-            scopes: key.scopes.iter().map(Scope::word).collect(),
-            created_at: instant(key.created_at),
-            expires_at: key.expires_at.map(instant),
-            revoked_at: key.revoked_at.map(instant),
-        }
-    }
 }

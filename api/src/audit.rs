@@ -16,6 +16,7 @@ use crate::{
     auth::Operator,
     body::Params,
     cursor::{self, Page},
+    idempotency::{Answer, Known, Once},
     instant::instant,
     openapi::{self, Id, Instant},
     problem::Problem,
@@ -78,13 +79,16 @@ pub(crate) struct EntryJson {
     after: Option<Value>,
 }
 
-/// Records an action in the transaction that it is done in, or before it begins.
+/// Records an action in the transaction that it is done in, or before it begins, and counts it against what its
+/// merchant may do in an hour. Near the transaction's end: the count is held until then.
 pub(crate) async fn record(
     app: &App,
     operator: Operator,
     transaction: &mut MySqlConnection,
     action: Action,
 ) -> Result<AuditId, Problem> {
+    let now = app.clock.now();
+    app.quotas.count(transaction, operator, &action.name, now).await?;
     let id = app.ids.audit()?;
     let entry = Entry {
         id,
@@ -95,23 +99,33 @@ pub(crate) async fn record(
         before: action.before.map(|value| value.to_string()),
         after: action.after.map(|value| value.to_string()),
         trace_id: operator.trace_id.map(|id| format!("{id:032x}")),
-        at: app.clock.now(),
+        at: now,
     };
     audit::record(transaction, &entry).await?;
     Ok(id)
 }
 
-/// Records an action that is not MySQL's, before it begins: whatever becomes of it, who asked for it is known.
+/// Records an action that is not MySQL's, before it begins: whatever becomes of it, who asked for it is known. Of a
+/// request that was begun before under its key the line is that of then; of one that came to its end, its answer.
 pub(crate) async fn begin(
     app: &App,
     operator: Operator,
+    once: &Once,
     action: Action,
-) -> Result<AuditId, Problem> {
-    connect::within(async {
-        let mut connection = connect::acquire(&app.pool).await?;
-        record(app, operator, &mut connection, action).await
-    })
-    .await
+) -> Result<Result<AuditId, Answer>, Problem> {
+    let record = || async {
+        let mut transaction = connect::begin(&app.pool).await?;
+        match once.begin(app, operator, &mut transaction).await? {
+            Known::Answer(answer) => return Ok(Err(answer)),
+            Known::UnderWay(id) => return Ok(Ok(id)),
+            Known::Nothing => {}
+        }
+        let id = record(app, operator, &mut transaction, action.clone()).await?;
+        once.is_under_way(operator, &mut transaction, id).await?;
+        app.commit(transaction).await?;
+        Ok::<_, Problem>(Ok(id))
+    };
+    connect::within(connect::retried(record, Problem::is_contended)).await
 }
 
 /// `GET /v1/audit`

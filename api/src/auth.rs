@@ -5,6 +5,8 @@
 //! route is never open to more than it should be. Routes that need more say so, and those of a checkout, which needs
 //! `redeem` alone, take a [`Redeemer`].
 
+use std::fmt;
+
 use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts},
@@ -39,7 +41,32 @@ pub(crate) struct Operator {
     pub(crate) key_id: Option<ApiKeyId>,
     /// The trace of its request.
     pub(crate) trace_id: Option<u128>,
+    /// When its key ends; absent: not by itself.
+    pub(crate) ends_at: Option<DateTime<Utc>>,
+    pub(crate) caller: Caller,
     scopes: Scopes,
+}
+
+/// What follows from the key that an operator sent, which is nowhere kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller {
+    /// What keys are compared by.
+    pub(crate) digest: Digest,
+    /// Seals what only the same key may read again ([`api_key::sealed`]): MySQL has the digest, and not this.
+    pub(crate) seal: Digest,
+}
+
+impl Caller {
+    fn of(key: &[u8]) -> Self {
+        let sealing = [b"seal of answers: ", key].concat();
+        Self { digest: api_key::digest_of(key), seal: api_key::digest_of(&sealing) }
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
 }
 
 /// A shop's checkout: a key of the scope `redeem`.
@@ -54,6 +81,11 @@ impl Auth {
     /// Looks an operator's key up anew when it is used next.
     pub(crate) fn forget(&self, key: ApiKeyId) {
         self.keys.forget(key);
+    }
+
+    /// Keys that were accepted since they were last asked for.
+    pub(crate) fn take_used(&self) -> Vec<ApiKeyId> {
+        self.keys.uses.take()
     }
 
     /// Keeps the keys of tokens fresh, for ever.
@@ -76,19 +108,21 @@ impl Auth {
         let key = only(&parts.headers, &API_KEY).ok_or_else(|| {
             Problem::unauthenticated("Send the operator's key in the header `X-Api-Key`, once.")
         })?;
-        let digest = api_key::digest_of(key.as_bytes());
+        let caller = Caller::of(key.as_bytes());
         let trace_id = headers::trace_id(&parts.headers);
-        if digest == self.platform_key {
+        if caller.digest == self.platform_key {
             let (merchant_id, scopes) = (PLATFORM, Scopes::all());
-            return Ok(Operator { merchant_id, key_id: None, trace_id, scopes });
+            let (key_id, ends_at) = (None, None);
+            return Ok(Operator { merchant_id, key_id, trace_id, ends_at, caller, scopes });
         }
         let refused = || Problem::unauthenticated("The operator's key is not accepted.");
         let id = key.to_str().ok().and_then(api_key::id_of).ok_or_else(refused)?;
         let known = self.keys.get(id).await?;
-        let right = known.filter(|known| known.digest == digest && known.key.is_live(now));
+        let right = known.filter(|known| known.digest == caller.digest && known.key.is_live(now));
         let key = &right.ok_or_else(refused)?.key;
-        let (merchant_id, scopes) = (key.merchant_id, key.scopes);
-        Ok(Operator { merchant_id, key_id: Some(id), trace_id, scopes })
+        self.keys.uses.note(id);
+        let (merchant_id, scopes, ends_at) = (key.merchant_id, key.scopes, key.ends_at());
+        Ok(Operator { merchant_id, key_id: Some(id), trace_id, ends_at, caller, scopes })
     }
 }
 

@@ -3,13 +3,13 @@
 use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
 
 use anyhow::{anyhow, ensure};
-use clap::Parser;
+use clap::{Args, Parser};
 use landing::gates;
 use runtime::{FailPoints, ProcessConfig, Secret};
 
 use crate::{
     client_address::Network,
-    cors,
+    cors, jwks,
     limits::{self, Limits},
     secrets,
 };
@@ -36,6 +36,25 @@ const READS_PER_MINUTE: u32 = 600;
 
 /// Fewest and most connections: below that a process is none that serves, above it no system has files enough.
 const CONNECTIONS: RangeInclusive<usize> = 64..=4_000_000;
+
+/// Templates of a merchant that are drafts, or can be claimed now or later: more than anybody runs at a time, and what
+/// every api process looks at with each of its looks at the gates.
+const OPEN_TEMPLATES: u32 = 1_000;
+
+/// Keys of a merchant that are accepted at a time: one for each of its systems and people, and those that are
+/// being replaced.
+const KEYS: u32 = 100;
+
+/// Changes of a merchant's operators in an hour, but for redemption: each leaves rows that stay for good (templates,
+/// movements, keys, lines of the record). Far more than people make, and a script has room.
+const CHANGES_PER_HOUR: u32 = 10_000;
+
+/// Rebuilds of users' views that a merchant may ask for in an hour: each reads all of a user's coupons.
+const VIEW_REBUILDS_PER_HOUR: u32 = 600;
+
+/// Rebuilds of gates that a merchant may ask for in an hour: each gives up what was admitted and has not landed, and
+/// takes seconds with many holders.
+const GATE_REBUILDS_PER_HOUR: u32 = 60;
 
 /// A gate of a million users takes 4 seconds to load; a day ahead, its memory is better used otherwise.
 const PRELOAD_SECONDS: RangeInclusive<u64> = 10..=86_400;
@@ -92,8 +111,8 @@ pub struct Config {
     #[arg(long, env = "JWT_SECRET", hide_env_values = true, default_value = "")]
     pub jwt_secret: Secret,
 
-    /// The public keys of users' tokens: a JSON Web Key Set, by path or `https://` URL. It is read again
-    /// every five minutes, and when a token names a key that is not in it.
+    /// The public keys of users' tokens: a JSON Web Key Set, by path or `https://` URL; `http://` for this
+    /// machine only. It is read again every five minutes, and when a token names a key that is not in it.
     #[arg(long, env = "JWKS", default_value = "")]
     pub jwks: String,
 
@@ -149,6 +168,10 @@ pub struct Config {
     #[arg(long, env = "ALLOWED_ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Vec<String>,
 
+    /// What one merchant may have and do.
+    #[command(flatten)]
+    pub quotas: Quotas,
+
     /// Lander workers, each with its own connection.
     #[arg(long, env = "LANDERS", default_value_t = landing::lander::LANDERS)]
     pub landers: usize,
@@ -168,6 +191,31 @@ pub struct Config {
     /// What every process takes.
     #[command(flatten)]
     pub process: ProcessConfig,
+}
+
+/// What one merchant may have and do; 0: any number.
+#[derive(Debug, Clone, Args)]
+pub struct Quotas {
+    /// How many templates a merchant may have that have not ended and can be claimed now or later, drafts
+    /// included; 0: any number.
+    #[arg(long, env = "MERCHANT_OPEN_TEMPLATES", default_value_t = OPEN_TEMPLATES)]
+    pub merchant_open_templates: u32,
+
+    /// How many keys of a merchant may be accepted at a time; 0: any number.
+    #[arg(long, env = "MERCHANT_KEYS", default_value_t = KEYS)]
+    pub merchant_keys: u32,
+
+    /// How many changes, redemption aside, a merchant's operators may make in an hour; 0: any number.
+    #[arg(long, env = "MERCHANT_CHANGES_PER_HOUR", default_value_t = CHANGES_PER_HOUR)]
+    pub merchant_changes_per_hour: u32,
+
+    /// How many rebuilds of users' views a merchant's operators may ask for in an hour; 0: any number.
+    #[arg(long, env = "MERCHANT_VIEW_REBUILDS_PER_HOUR", default_value_t = VIEW_REBUILDS_PER_HOUR)]
+    pub merchant_view_rebuilds_per_hour: u32,
+
+    /// How many rebuilds of gates a merchant's operators may ask for in an hour; 0: any number.
+    #[arg(long, env = "MERCHANT_GATE_REBUILDS_PER_HOUR", default_value_t = GATE_REBUILDS_PER_HOUR)]
+    pub merchant_gate_rebuilds_per_hour: u32,
 }
 
 impl Config {
@@ -207,6 +255,7 @@ impl Config {
         if self.jwks.is_empty() {
             secrets::check_jwt_secret(self.jwt_secret.expose())?;
         } else {
+            jwks::check_source(&self.jwks)?;
             ensure!(
                 self.jwt_secret.expose().is_empty(),
                 "JWT_SECRET and JWKS exclude each other: tokens are checked in one way"

@@ -26,7 +26,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[schema(as = Order, examples(json!({ "order_ref": "order-2041" })))]
 pub(crate) struct OrderRequest {
-    /// The shop's own name of the order, compared byte by byte; no control characters, not only spaces.
+    /// The shop's own name of the order, compared byte by byte; no control and no invisible characters, not only spaces.
     #[schema(min_length = 1, max_length = 64)]
     order_ref: String,
 }

@@ -15,7 +15,8 @@ use crate::{
     audit::{self, Action},
     auth::Operator,
     body::{Body, PathId},
-    openapi::Id,
+    idempotency::{Answer, Known, Once},
+    openapi::{Id, RequestId},
     problem::Problem,
     state::App,
 };
@@ -40,7 +41,7 @@ impl TryFrom<i64> for Offset {
 }
 
 /// Letters that are about to be put back: from this offset of their topic on, to before that one.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({ "from_offset": 3, "to_offset": 7 })))]
 pub(crate) struct NewReplay {
@@ -77,15 +78,17 @@ pub(crate) struct ReplayBody {
     tag = "Operations",
     summary = "Record that dead letters are about to be put back",
     security(("operator_key" = [])),
+    params(("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request may be sent again.")),
     request_body = NewReplay,
-    responses((status = 201, description = "Its line of the record, without an end.", body = ReplayBody)),
-    extensions(("x-problems" = json!("PLATFORM_ONLY OVERLOADED")))
+    responses((status = 201, description = "Its line of the record, without an end. The same key again is the same answer.", body = ReplayBody)),
+    extensions(("x-problems" = json!("PLATFORM_ONLY HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED")))
 )]
 pub(crate) async fn begin(
     State(app): State<App>,
     operator: Operator,
+    once: Once,
     Body(new): Body<NewReplay>,
-) -> Result<(StatusCode, Json<ReplayBody>), Problem> {
+) -> Result<Answer, Problem> {
     // Letters are of all merchants. A key of the platform's merchant will do: so the record names a person.
     let merchant_id = operator.merchant(Some(PLATFORM))?;
     let before = json!({ "from_offset": new.from_offset, "to_offset": new.to_offset });
@@ -96,9 +99,27 @@ pub(crate) async fn begin(
         before: Some(before),
         after: None,
     };
-    let id = audit::begin(&app, operator, action).await?;
+    let once = once.asking(&new);
+    let begin = || begin_once(&app, operator, &once, &action);
+    connect::within(connect::retried(begin, Problem::is_contended)).await
+}
+
+async fn begin_once(
+    app: &App,
+    operator: Operator,
+    once: &Once,
+    action: &Action,
+) -> Result<Answer, Problem> {
+    let mut transaction = connect::begin(&app.pool).await?;
+    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+        return Ok(answer);
+    }
+    let id = audit::record(app, operator, &mut transaction, action.clone()).await?;
+    let answer = Answer::new(StatusCode::CREATED, &ReplayBody { id: id.to_string() });
+    once.end(operator, &mut transaction, &answer).await?;
+    app.commit(transaction).await?;
     info!(audit.id = %id, "dead letters are about to be put back");
-    Ok((StatusCode::CREATED, Json(ReplayBody { id: id.to_string() })))
+    Ok(answer)
 }
 
 /// `POST /v1/dead-letter-replays/{id}/end`: the first end that is told stands.

@@ -8,22 +8,27 @@ use crate::problem::Problem;
 
 /// The claim's key; where the limit is 1 it may be absent, the template itself is the key then.
 pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<RequestId, Problem> {
-    let mut values = headers.get_all("idempotency-key").iter();
-    let Some(value) = values.next() else {
-        return if template.per_user_limit == 1 {
-            Ok(RequestId::absent())
-        } else {
+    match idempotency_key(headers)? {
+        Some(key) => Ok(key),
+        None if template.per_user_limit == 1 => Ok(RequestId::absent()),
+        None => {
             let detail =
                 "Send a new `Idempotency-Key` with each claim, and the same one with a retry.";
             Err(Problem::malformed("IDEMPOTENCY_KEY_MISSING", detail))
-        };
-    };
+        }
+    }
+}
+
+/// The `Idempotency-Key`, if there is one.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, Problem> {
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         let detail = "Send one `Idempotency-Key`: which of several counts, nobody can know.";
         return Err(Problem::malformed("IDEMPOTENCY_KEY_INVALID", detail));
     }
     let text = value.to_str().unwrap_or("");
-    RequestId::from_client(text).map_err(|error| {
+    RequestId::from_client(text).map(Some).map_err(|error| {
         let detail = format!("The `Idempotency-Key`: {error}.");
         Problem::malformed("IDEMPOTENCY_KEY_INVALID", detail)
     })

@@ -7,6 +7,7 @@
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
@@ -17,6 +18,7 @@ use jsonwebtoken::{
     Algorithm, DecodingKey, Validation, crypto,
     jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse},
 };
+use reqwest::Url;
 use serde::Deserialize;
 use tokio::{sync::Mutex, time::Instant};
 use tracing::{info, warn};
@@ -68,13 +70,36 @@ struct KeySet {
     keys: Vec<serde_json::Value>,
 }
 
+/// Checks where the set is to be read from: whoever can change it on the way signs tokens of every user.
+///
+/// # Errors
+/// It is a URL without TLS, of a host that is not this machine.
+pub(crate) fn check_source(source: &str) -> anyhow::Result<()> {
+    // As the client reads it: the scheme in any case.
+    let Ok(url) = Url::parse(source) else { return Ok(()) };
+    if url.scheme() != "http" {
+        return Ok(());
+    }
+    let is_here = url.host_str().is_some_and(|host| {
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    });
+    ensure!(
+        is_here,
+        "JWKS is fetched without TLS from another machine, and whoever sits in between could sign tokens: use its \
+         https:// address, or a file that you keep fresh (http:// is for 127.0.0.1, ::1 and localhost)"
+    );
+    Ok(())
+}
+
 impl Jwks {
     /// Reads the set at `source`, a path or an `http(s)://` URL.
     ///
     /// # Errors
     /// It cannot be read, or holds no key that tokens can be checked by.
     pub(crate) async fn read(source: &str, rules: Validation) -> anyhow::Result<Self> {
-        let source = if source.starts_with("http://") || source.starts_with("https://") {
+        let is_url = Url::parse(source).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+        let source = if is_url {
             let client = reqwest::Client::builder()
                 .timeout(ANSWER_MAX)
                 .redirect(reqwest::redirect::Policy::none())
@@ -247,6 +272,34 @@ mod tests {
         let text = json!({ "keys": keys }).to_string();
         let keys = parse(text.as_bytes(), &Validation::default()).map_err(|e| e.to_string())?;
         Ok(keys.values().map(|key| key.validation.algorithms.clone()).collect())
+    }
+
+    #[test]
+    fn a_set_from_another_machine_comes_by_tls() {
+        for right in [
+            "https://issuer.example/keys",
+            "HTTPS://issuer.example/keys",
+            "http://127.0.0.1:8/keys",
+            "http://127.8.9.1/keys",
+            "http://[::1]:8/keys",
+            "http://localhost:8/keys",
+            "/etc/coupon/keys.json",
+            "keys.json",
+        ] {
+            check_source(right).unwrap();
+        }
+        for wrong in [
+            "http://issuer.example/keys",
+            "HTTP://issuer.example/keys",
+            "http://10.0.0.1/keys",
+            "http://127.0.0.1.example/keys",
+            "http://localhost.example/keys",
+            "http://127.0.0.1@issuer.example/keys",
+            "http://0.0.0.0/keys",
+        ] {
+            let error = check_source(wrong).unwrap_err().to_string();
+            assert!(error.contains("https://"), "{wrong}: {error}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A key is read anew once it was read [`FRESH_FOR`] ago: that is how long one may be accepted after its
 //! revocation by another process. If MySQL does not answer then, nobody is let in: what an operator wants is
 //! in MySQL anyway. Ids that nothing has are remembered as long and apart, so that whoever makes them up
-//! neither asks MySQL for each request nor pushes real keys out.
+//! neither asks MySQL for each request nor pushes real keys out. When keys were used is noted here too, and written
+//! by [`crate::upkeep`].
 
 use std::{
     collections::HashMap,
@@ -26,6 +27,9 @@ const FRESH_FOR: Duration = Duration::from_secs(2);
 /// Keys remembered at a time, and made-up ids; beyond it they are all forgotten.
 const REMEMBERED_MAX: usize = 10_000;
 
+/// How often a key's use is written at most: nobody asks when a key was used to the second.
+pub(crate) const USE_EVERY: Duration = Duration::from_mins(1);
+
 /// Keys read from MySQL at a time: a part of the pool, whatever is sent.
 const READS_MAX: usize = 4;
 
@@ -38,9 +42,21 @@ pub(crate) struct Known {
 
 /// The keys that this process has heard of.
 pub(crate) struct KeyCache {
+    pub(crate) uses: Uses,
     pool: MySqlPool,
     remembered: Mutex<Remembered>,
     reads: Semaphore,
+}
+
+/// Which keys were accepted, for whoever writes it down: a request only leaves its key here.
+#[derive(Default)]
+pub(crate) struct Uses(Mutex<HashMap<ApiKeyId, Use>>);
+
+/// When a key's use was last taken to be written, and whether it was used since.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    taken: Option<Instant>,
+    again: bool,
 }
 
 #[derive(Default)]
@@ -51,7 +67,8 @@ struct Remembered {
 
 impl KeyCache {
     pub(crate) fn new(pool: MySqlPool) -> Self {
-        Self { pool, remembered: Mutex::default(), reads: Semaphore::new(READS_MAX) }
+        let uses = Uses::default();
+        Self { uses, pool, remembered: Mutex::default(), reads: Semaphore::new(READS_MAX) }
     }
 
     /// The key of this id, whether or not it is accepted still.
@@ -84,6 +101,35 @@ impl KeyCache {
 
     fn lock(&self) -> MutexGuard<'_, Remembered> {
         self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Uses {
+    /// This key was accepted now.
+    pub(crate) fn note(&self, id: ApiKeyId) {
+        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if uses.len() >= REMEMBERED_MAX && !uses.contains_key(&id) {
+            uses.clear();
+        }
+        uses.entry(id).or_default().again = true;
+    }
+
+    /// Keys that were accepted since they were last taken, and were not taken within [`USE_EVERY`].
+    pub(crate) fn take(&self) -> Vec<ApiKeyId> {
+        self.take_at(Instant::now())
+    }
+
+    fn take_at(&self, now: Instant) -> Vec<ApiKeyId> {
+        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = |taken: Option<Instant>| {
+            taken.is_none_or(|taken| now.saturating_duration_since(taken) >= USE_EVERY)
+        };
+        let due = uses.iter_mut().filter(|(_, one)| one.again && is_due(one.taken));
+        due.map(|(id, one)| {
+            *one = Use { taken: Some(now), again: false };
+            *id
+        })
+        .collect()
     }
 }
 
@@ -132,6 +178,7 @@ mod tests {
             created_at: DateTime::UNIX_EPOCH,
             expires_at: None,
             revoked_at: None,
+            last_used_at: None,
         };
         Arc::new(Known { key, digest: [0; 32] })
     }
@@ -145,6 +192,19 @@ mod tests {
         let last = FRESH_FOR - Duration::from_millis(1);
         assert_eq!((look(1, last), look(2, last), look(3, last)), (Some(true), Some(false), None));
         assert_eq!((look(1, FRESH_FOR), look(2, FRESH_FOR)), (None, None));
+    }
+
+    #[test]
+    fn a_key_that_is_used_all_the_time_is_written_once_a_minute() {
+        let (uses, start) = (Uses::default(), Instant::now());
+        let mut taken = Vec::new();
+        for second in 0..=180 {
+            uses.note(ApiKeyId(1));
+            let now = start + Duration::from_secs(second);
+            taken.extend(uses.take_at(now).into_iter().map(|_| second));
+        }
+        assert_eq!(taken, [0, 60, 120, 180]);
+        assert_eq!(uses.take_at(start + Duration::from_hours(1)), [], "not used since");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! is `landing::claims`.
 
 mod api_key;
+mod api_key_json;
 mod api_keys;
 mod arriving;
 mod audit;
@@ -29,6 +30,7 @@ mod headers;
 mod hop;
 #[cfg(test)]
 mod hostile_clients;
+mod idempotency;
 mod instant;
 mod jwks;
 mod key_cache;
@@ -42,6 +44,7 @@ mod openapi;
 mod packed;
 mod precondition;
 mod problem;
+mod quotas;
 mod rate_limit;
 mod redemption;
 mod repair;
@@ -62,6 +65,7 @@ mod templates;
 mod tokens;
 mod truth;
 mod untaken;
+mod upkeep;
 mod validity;
 
 use std::process::ExitCode;

@@ -4,11 +4,10 @@
 use std::process::ExitCode;
 
 use api::{Config, migrate, serve};
-use clap::Parser;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let config = Config::parse();
+    let config: Config = runtime::parse();
     if config.migrate {
         return migrate(&config).await;
     }

@@ -1,7 +1,7 @@
 //! Merchants: who owns templates and keys. Only the platform makes them.
 
 use axum::{Json, extract::State, http::StatusCode};
-use coupon::MerchantId;
+use coupon::{MerchantId, text};
 use mysql_store::{
     connect,
     merchant::{self, Merchant, PLATFORM},
@@ -16,8 +16,9 @@ use crate::{
     auth::Operator,
     body::{Body, Params},
     cursor::{self, Page, PageParams},
+    idempotency::{Answer, Known, Once},
     instant::instant,
-    openapi::{self, Id, Instant},
+    openapi::{self, Id, Instant, RequestId},
     problem::Problem,
     state::App,
 };
@@ -26,7 +27,7 @@ use crate::{
 const NAME_CHARS_MAX: usize = 100;
 
 /// What the platform sends to create a merchant.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({ "name": "A shop" })))]
 pub(crate) struct NewMerchant {
@@ -55,22 +56,44 @@ pub(crate) struct MerchantJson {
     tag = "Keys",
     summary = "Create a merchant",
     security(("operator_key" = [])),
+    params(("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request may be sent again.")),
     request_body = NewMerchant,
-    responses((status = 201, description = "The merchant.", body = MerchantJson)),
-    extensions(("x-problems" = json!("PLATFORM_ONLY INVALID_MERCHANT OVERLOADED")))
+    responses((status = 201, description = "The merchant. The same key again is the same answer.", body = MerchantJson)),
+    extensions(("x-problems" = json!("PLATFORM_ONLY INVALID_MERCHANT IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED")))
 )]
 pub(crate) async fn create(
     State(app): State<App>,
     operator: Operator,
+    once: Once,
     Body(new): Body<NewMerchant>,
-) -> Result<(StatusCode, Json<MerchantJson>), Problem> {
+) -> Result<Answer, Problem> {
     operator.needs_platform()?;
-    if new.name.trim().is_empty() || new.name.chars().count() > NAME_CHARS_MAX {
-        let detail = format!("name: use 1 to {NAME_CHARS_MAX} characters.");
-        return Err(Problem::invalid("INVALID_MERCHANT", detail).with("field", "name"));
+    let once = once.asking(&new);
+    let wrong = if new.name.trim().is_empty() || new.name.chars().count() > NAME_CHARS_MAX {
+        Some(format!("use 1 to {NAME_CHARS_MAX} characters"))
+    } else {
+        text::steering(&new.name).map(|it| format!("leave {it} out, a control character"))
+    };
+    if let Some(wrong) = wrong {
+        let problem = Problem::invalid("INVALID_MERCHANT", format!("name: {wrong}."));
+        return Err(problem.with("field", "name"));
+    }
+    let create = || create_once(&app, operator, &once, &new.name);
+    connect::within(connect::retried(create, Problem::is_contended)).await
+}
+
+async fn create_once(
+    app: &App,
+    operator: Operator,
+    once: &Once,
+    name: &str,
+) -> Result<Answer, Problem> {
+    let mut transaction = connect::begin(&app.pool).await?;
+    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+        return Ok(answer);
     }
     let merchant =
-        Merchant { id: app.ids.merchant()?, name: new.name, created_at: app.clock.now() };
+        Merchant { id: app.ids.merchant()?, name: name.to_owned(), created_at: app.clock.now() };
     let body = MerchantJson::from(&merchant);
     let action = Action {
         // The list of merchants is the platform's.
@@ -80,15 +103,13 @@ pub(crate) async fn create(
         before: None,
         after: Some(json!(body)),
     };
-    connect::within(async {
-        let mut transaction = connect::begin(&app.pool).await?;
-        merchant::create(&mut transaction, &merchant).await?;
-        audit::record(&app, operator, &mut transaction, action).await?;
-        Ok::<_, Problem>(connect::commit(transaction).await?)
-    })
-    .await?;
+    merchant::create(&mut transaction, &merchant).await?;
+    audit::record(app, operator, &mut transaction, action).await?;
+    let answer = Answer::new(StatusCode::CREATED, &body);
+    once.end(operator, &mut transaction, &answer).await?;
+    app.commit(transaction).await?;
     info!(merchant.id = %merchant.id, "created a merchant");
-    Ok((StatusCode::CREATED, Json(body)))
+    Ok(answer)
 }
 
 /// `GET /v1/merchants`

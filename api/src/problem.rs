@@ -20,6 +20,8 @@ pub(crate) struct Problem {
     retry_after_seconds: Option<u32>,
     /// Whether other transactions were in the way: the same work may be tried again at once.
     contended: bool,
+    /// Whether what was asked for may have been done.
+    is_unknown: bool,
     more: Map<String, Value>,
 }
 
@@ -39,6 +41,7 @@ impl Problem {
             retryable: false,
             retry_after_seconds: None,
             contended: false,
+            is_unknown: false,
             more: Map::new(),
         }
     }
@@ -100,6 +103,28 @@ impl Problem {
         Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }
     }
 
+    /// The caller's merchant has had what it is given in this hour, and may come back in so many seconds.
+    pub(crate) fn hour_is_used_up(seconds: u32, detail: impl Into<String>) -> Self {
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let problem = Self::new(status, "HOURLY_QUOTA_EXCEEDED", "Too many in this hour", detail);
+        Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }
+    }
+
+    /// Says that what was asked for may have been done.
+    pub(crate) fn unknown(self) -> Self {
+        Self { is_unknown: true, ..self }
+    }
+
+    /// The same to a request that must not be sent again as it is: where it may have been done it would be done twice.
+    pub(crate) fn without_retry(self) -> Self {
+        if !self.is_unknown {
+            return self;
+        }
+        let detail = "Whether it was done is unknown. Look before you send it again; with an \
+                      `Idempotency-Key` it could be sent again as it is.";
+        Self { retryable: false, retry_after_seconds: None, detail: detail.to_owned(), ..self }
+    }
+
     /// Whether other transactions were in the way of the one that this tells of.
     pub(crate) fn is_contended(&self) -> bool {
         self.contended
@@ -117,7 +142,7 @@ impl From<mysql_store::StoreError> for Problem {
         tracing::error!(error = runtime::report(&error), "a request failed at MySQL");
         let contended = error.is_conflict();
         let detail = "The database did not answer. Send the request again.";
-        Self { contended, ..Self::unavailable("STORE_UNAVAILABLE", detail) }
+        Self { contended, ..Self::unavailable("STORE_UNAVAILABLE", detail).unknown() }
     }
 }
 
@@ -130,6 +155,7 @@ impl From<landing::ids::IdError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let unknown = self.is_unknown.then(|| self.clone());
         let mut body = self.more;
         // A URN, so that the type is stable wherever the documentation lives (docs/errors.md).
         body.insert("type".to_owned(), json!(format!("urn:coupon:problem:{}", self.code)));
@@ -148,6 +174,9 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        if let Some(unknown) = unknown {
+            response.extensions_mut().insert(unknown);
         }
         response
     }

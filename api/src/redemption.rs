@@ -35,7 +35,7 @@ pub(crate) struct RedemptionRequest {
     /// The coupon's user.
     #[schema(value_type = Id)]
     user_id: String,
-    /// The shop's own name of the order, compared byte by byte; no control characters, not only spaces.
+    /// The shop's own name of the order, compared byte by byte; no control and no invisible characters, not only spaces.
     #[schema(min_length = 1, max_length = 64)]
     order_ref: String,
 }
@@ -177,18 +177,22 @@ impl RedemptionRequest {
     }
 }
 
-/// Text that can stand in a log and on paper: no control characters, and not only spaces.
+/// Text that can stand in a log and on paper, and of which no two that look alike differ: no control characters,
+/// none that nobody sees, and not only spaces.
 pub(crate) fn order_ref(text: &str) -> Result<&str, Problem> {
     let chars = text.chars().count();
-    if text.trim().is_empty()
-        || chars > limit::ORDER_REF_CHARS_MAX
-        || text.chars().any(char::is_control)
-    {
-        let most = limit::ORDER_REF_CHARS_MAX;
-        let detail = format!("Use an `order_ref` of 1 to {most} characters, none of control.");
-        return Err(Problem::invalid("INVALID_ORDER_REF", detail));
-    }
-    Ok(text)
+    let most = limit::ORDER_REF_CHARS_MAX;
+    let wrong = if text.trim().is_empty() || chars > most {
+        format!("use 1 to {most} characters, not only spaces")
+    } else if let Some(refused) = coupon::text::unseen(text) {
+        format!(
+            "leave {refused} out: it steers text or shows nothing, and two orders would look alike"
+        )
+    } else {
+        return Ok(text);
+    };
+    let problem = Problem::invalid("INVALID_ORDER_REF", format!("order_ref: {wrong}."));
+    Err(problem.with("field", "order_ref"))
 }
 
 /// What became of a use, to whoever asked for it.

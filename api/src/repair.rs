@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use axum::{Json, extract::State};
+use axum::{Json, extract::State, http::StatusCode};
 use coupon::{AuditId, CouponId, Epoch, TemplateId, UserId};
 use landing::gates::SHOW_MAX;
 use mysql_store::{audit as audit_entry, connect, look_up, stock};
@@ -24,7 +24,8 @@ use crate::{
     claims::unknown_template,
     coupons::CouponJson,
     cursor::{self, Page, PageParams},
-    openapi::{Cursor, Id},
+    idempotency::{Answer, Once},
+    openapi::{Cursor, Id, RequestId},
     problem::Problem,
     state::App,
     templates,
@@ -97,21 +98,31 @@ pub(crate) async fn coupons(
     tag = "Operations",
     summary = "Make a user's list anew from MySQL",
     security(("operator_key" = [])),
-    params(("id" = Id, Path, description = "The user.")),
+    params(
+        ("id" = Id, Path, description = "The user."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "With it one that was done is not done again.")
+    ),
     responses((status = 200, description = "It is made anew.", body = ViewBody)),
-    extensions(("x-problems" = json!("VIEW_UNAVAILABLE OVERLOADED")))
+    extensions(("x-problems" = json!(
+        "VIEW_UNAVAILABLE HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED"
+    )))
 )]
 pub(crate) async fn view(
     State(app): State<App>,
     operator: Operator,
+    once: Once,
     PathId(user): PathId<UserId>,
-) -> Result<Json<ViewBody>, Problem> {
+) -> Result<Answer, Problem> {
     let away = || {
         let detail = "The view's Redis did not answer, or the rebuild is under way still: here, where it goes on \
                       by itself, or in another process. MySQL answers the user meanwhile. Send the request again.";
         Problem::unavailable("VIEW_UNAVAILABLE", detail)
     };
-    let entry = begin(&app, operator, "view.rebuild", format!("users/{user}"), None).await?;
+    let action = action(operator, "view.rebuild", format!("users/{user}"), None);
+    let entry = match audit::begin(&app, operator, &once, action).await? {
+        Ok(entry) => entry,
+        Err(answer) => return Ok(answer),
+    };
     app.view.store().drop_view(user).await.map_err(|error| {
         warn!(user.id = %user, error = runtime::report(&error), "a view could not be dropped");
         away()
@@ -119,9 +130,10 @@ pub(crate) async fn view(
     let rebuilt = timeout(REBUILD_WAIT, app.view.rebuild(user, app.clock.now()));
     match rebuilt.await {
         Ok(Rebuilt::Whole) => {
-            end(&app, entry, json!({ "rebuilt": true })).await?;
+            let answer = Answer::new(StatusCode::OK, &ViewBody { user_id: user.to_string() });
+            end(&app, operator, (entry, json!({ "rebuilt": true })), (&once, &answer)).await?;
             info!(user.id = %user, "rebuilt a view on request");
-            Ok(Json(ViewBody { user_id: user.to_string() }))
+            Ok(answer)
         }
         Ok(Rebuilt::TooMany) => {
             Err(Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again."))
@@ -138,16 +150,26 @@ pub(crate) async fn view(
     tag = "Operations",
     summary = "Make a template's gate anew from MySQL",
     security(("operator_key" = [])),
-    params(("id" = Id, Path, description = "The template.")),
+    params(
+        ("id" = Id, Path, description = "The template."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "With it one that was done is not done again.")
+    ),
     responses((status = 200, description = "It is made anew, and gives.", body = GateBody)),
-    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND NO_GATE GATE_UNAVAILABLE GATE_LOADING OVERLOADED")))
+    extensions(("x-problems" = json!(
+        "TEMPLATE_NOT_FOUND NO_GATE GATE_UNAVAILABLE GATE_LOADING HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID \
+         IDEMPOTENCY_KEY_REUSED OVERLOADED"
+    )))
 )]
 pub(crate) async fn gate(
     State(app): State<App>,
     operator: Operator,
+    once: Once,
     PathId(id): PathId<TemplateId>,
-) -> Result<Json<GateBody>, Problem> {
+) -> Result<Answer, Problem> {
     let template = templates::owned(&app, operator, id).await?;
+    if let Some(answer) = once.answered(&app, operator).await? {
+        return Ok(answer);
+    }
     if !app.gates.wants(&template, app.clock.now()) {
         let detail = "The template gives nothing now, so it has no gate: one is loaded shortly before \
                       its window opens.";
@@ -159,11 +181,17 @@ pub(crate) async fn gate(
     // The keeper takes a connection of its own.
     drop(connection);
     let epochs = json!({ "epoch": before.0 });
-    let entry = begin(&app, operator, "gate.rebuild", templates::target(id), Some(epochs)).await?;
+    let action = action(operator, "gate.rebuild", templates::target(id), Some(epochs));
+    let entry = match audit::begin(&app, operator, &once, action).await? {
+        Ok(entry) => entry,
+        Err(answer) => return Ok(answer),
+    };
     let epoch = rebuilt(&app, id, before).await?;
-    end(&app, entry, json!({ "epoch": epoch.0 })).await?;
+    let body = GateBody { template_id: id.to_string(), epoch: epoch.0 };
+    let answer = Answer::new(StatusCode::OK, &body);
+    end(&app, operator, (entry, json!({ "epoch": epoch.0 })), (&once, &answer)).await?;
     info!(template.id = %id, gate.epoch = %epoch, "rebuilt a gate on request");
-    Ok(Json(GateBody { template_id: id.to_string(), epoch: epoch.0 }))
+    Ok(answer)
 }
 
 /// Has the keeper rebuild the gate of this epoch, as one that MySQL contradicts; answers the next epoch.
@@ -188,25 +216,25 @@ async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Prob
     }
 }
 
-/// Records a repair of the operator's own, before it begins.
-async fn begin(
-    app: &App,
-    operator: Operator,
-    name: &str,
-    target: String,
-    before: Option<Value>,
-) -> Result<AuditId, Problem> {
+/// A repair of the operator's own, as it is recorded before it begins.
+fn action(operator: Operator, name: &str, target: String, before: Option<Value>) -> Action {
     let merchant_id = operator.merchant_id;
-    let action = Action { merchant_id, name: name.to_owned(), target, before, after: None };
-    audit::begin(app, operator, action).await
+    Action { merchant_id, name: name.to_owned(), target, before, after: None }
 }
 
-/// Records what a repair has led to. Where this fails the call may be sent again: the same work is done once
-/// more, and has a line of its own.
-async fn end(app: &App, entry: AuditId, after: Value) -> Result<(), Problem> {
-    let recorded = connect::within(async {
-        let mut connection = connect::acquire(&app.pool).await?;
-        audit_entry::complete(&mut connection, entry, &after.to_string()).await
-    });
-    Ok(recorded.await?)
+/// Records what a repair has led to, and keeps its answer. Where this fails the call may be sent again: the same
+/// work is done once more.
+async fn end(
+    app: &App,
+    operator: Operator,
+    (entry, after): (AuditId, Value),
+    (once, answer): (&Once, &Answer),
+) -> Result<(), Problem> {
+    connect::within(async {
+        let mut transaction = connect::begin(&app.pool).await?;
+        audit_entry::complete(&mut transaction, entry, &after.to_string()).await?;
+        once.end(operator, &mut transaction, answer).await?;
+        app.commit(transaction).await
+    })
+    .await
 }

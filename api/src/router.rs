@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, MatchedPath, Request, State},
-    http::{Method, StatusCode},
+    http::{Method, StatusCode, header},
     middleware::{self, Next},
     response::Response,
     routing::{delete, get, post},
@@ -21,6 +21,7 @@ use crate::{
     connections::{Connection, OfAddress},
     cors, coupon_use, coupons, dead_letters, docs_page, expiry, front,
     hop::Hop,
+    idempotency,
     limits::Limits,
     merchants,
     metrics::REQUEST_SECONDS,
@@ -98,6 +99,9 @@ pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let hop = Hop::begin(&mut request, route.as_ref().map(MatchedPath::as_str));
+    let repeatable = route.as_ref().is_none_or(|route| {
+        idempotency::may_be_repeated(&method, route.as_str(), request.headers())
+    });
     let mut answer = next.run(request).await;
     let seconds = started.elapsed().as_secs_f64();
     let status = answer.status();
@@ -108,6 +112,12 @@ pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     let method = METHODS.into_iter().find(|known| *known == method.as_str()).unwrap_or("other");
     metrics::histogram!(REQUEST_SECONDS, "method" => method, "route" => route, "status" => status.as_str().to_owned())
         .record(seconds);
+    if let Some(unknown) = answer.extensions_mut().remove::<Problem>().filter(|_| !repeatable) {
+        let (parts, body) = unknown.without_retry().into_response().into_parts();
+        answer.headers_mut().remove(header::RETRY_AFTER);
+        answer.headers_mut().extend(parts.headers);
+        *answer.body_mut() = body;
+    }
     front::dress(answer.headers_mut());
     answer
 }
@@ -133,7 +143,7 @@ pub(crate) async fn bounded(
         Err(_) if body.is_so() => Err(body::incomplete()),
         Err(_) => {
             let detail = "The request took too long; whether it had an effect is unknown.";
-            Err(Problem::unavailable("TIMEOUT", detail))
+            Err(Problem::unavailable("TIMEOUT", detail).unknown())
         }
     }
 }

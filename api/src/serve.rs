@@ -38,6 +38,7 @@ use crate::{
     template_cache::TemplateCache,
     tokens::{Rules, Tokens},
     truth::MySqlTruth,
+    upkeep,
 };
 
 /// How long a server may be unreachable at start before the process gives up.
@@ -78,10 +79,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let points = &config.fail_points;
     let (landers, workers) =
         lander::landers(config.landers, CLAIMS_MAX, config.database_url.expose(), &ids, points);
-    let mut landing = JoinSet::new();
-    for worker in workers {
-        landing.spawn(worker.run());
-    }
+    let mut landing: JoinSet<()> = workers.into_iter().map(|worker| worker.run()).collect();
     let (settler, settling) = Settler::new(gate.clone(), points.clone());
     let settling = tokio::spawn(settling);
     let (gates, keeper) =
@@ -105,6 +103,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         rate_limit: RateLimit::new(config.claims_per_user_second, config.claims_per_user_minute),
         reads: RateLimit::new(config.reads_per_user_second, config.reads_per_user_minute),
         fences: RateLimit::new(FENCES_PER_SECOND, FENCES_PER_MINUTE),
+        quotas: config.quotas.clone(),
         points: points.clone(),
     });
 
@@ -116,7 +115,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let (keep, token, clock) = (Arc::clone(&ids), last.clone(), context.clock.clone());
     let keeping = tokio::spawn(async move { keep.keep(|| clock.now(), token).await });
     context.spawn("template cache", follow_templates(templates, config.clone()));
-    context.spawn("token keys", async move { ended(auth.follow()).await });
+    context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
     let connections = Connections::new(config.limits(), config.proxies()?);
     // It holds the landers, so it ends with the intake.
     let (stop, measures) = (context.stop_token(), Arc::clone(&connections));
@@ -167,6 +166,7 @@ async fn tokens(config: &Config) -> anyhow::Result<Tokens> {
         issuer: config.jwt_issuer.clone().filter(|issuer| !issuer.is_empty()),
         audience: config.jwt_audience.clone().filter(|audience| !audience.is_empty()),
     };
+    rules.warn_of_what_is_not_asked();
     if config.jwks.is_empty() {
         Ok(Tokens::by_secret(config.jwt_secret.expose(), &rules))
     } else {

@@ -11,7 +11,7 @@ use redis_view::ViewReader;
 use runtime::{Clock, FailPoints};
 
 use crate::{
-    auth::Auth, problem::Problem, rate_limit::RateLimit, shop_stock::ShopStock,
+    auth::Auth, config::Quotas, problem::Problem, rate_limit::RateLimit, shop_stock::ShopStock,
     template_cache::TemplateCache, truth::MySqlTruth,
 };
 
@@ -35,6 +35,7 @@ pub(crate) struct Parts {
     pub(crate) reads: RateLimit,
     /// How many fences a user may have placed by asking for claims that nothing is known of.
     pub(crate) fences: RateLimit,
+    pub(crate) quotas: Quotas,
     pub(crate) points: FailPoints,
 }
 
@@ -46,7 +47,7 @@ impl App {
     /// Commits a transaction. The fail point before it is `api.before_commit`.
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<(), Problem> {
         if self.points.reach("api.before_commit").await.is_err() {
-            return Err(Problem::unavailable("STORE_UNAVAILABLE", "Interrupted."));
+            return Err(Problem::unavailable("STORE_UNAVAILABLE", "Interrupted.").unknown());
         }
         Ok(connect::commit(transaction).await?)
     }

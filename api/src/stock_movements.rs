@@ -6,10 +6,10 @@
 use axum::{
     Json,
     extract::State,
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
+    http::{HeaderMap, HeaderValue, StatusCode},
     response::{IntoResponse, Response},
 };
-use coupon::{TemplateId, limit};
+use coupon::{TemplateId, limit, text};
 use mysql_store::{
     connect,
     stock::{self, Moved, NewMovement, Recorded},
@@ -26,6 +26,7 @@ use crate::{
     body::{Body, PathId},
     claims::unknown_template,
     headers,
+    idempotency::REPLAYED,
     openapi::{self, Id, RequestId},
     precondition::IfMatch,
     problem::Problem,
@@ -35,9 +36,6 @@ use crate::{
 
 /// Longest reason, in characters: the `varchar(200)` that holds it.
 pub(crate) const REASON_CHARS_MAX: usize = 200;
-
-/// Tells a client that the answer is that of an earlier request with the same key.
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// What an operator sends to change a template's stock.
 #[derive(Deserialize, ToSchema)]
@@ -91,7 +89,7 @@ struct MovementBody {
     ),
     extensions(("x-problems" = json!(
         "TEMPLATE_NOT_FOUND IDEMPOTENCY_KEY_MISSING IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED \
-         INVALID_MOVEMENT INSUFFICIENT_STOCK TOTAL_TOO_LARGE \
+         INVALID_MOVEMENT INSUFFICIENT_STOCK TOTAL_TOO_LARGE HOURLY_QUOTA_EXCEEDED \
          IF_MATCH_INVALID PRECONDITION_FAILED OVERLOADED"
     )))
 )]
@@ -175,6 +173,9 @@ fn validate(request: &MovementRequest) -> Result<(), Problem> {
     }
     if request.reason.trim().is_empty() || request.reason.chars().count() > REASON_CHARS_MAX {
         return invalid("reason", format!("use 1 to {REASON_CHARS_MAX} characters"));
+    }
+    if let Some(refused) = text::steering(&request.reason) {
+        return invalid("reason", format!("leave {refused} out, a control character"));
     }
     Ok(())
 }

@@ -121,7 +121,7 @@ struct Expected {
     ),
     extensions(("x-problems" = json!(
         "TEMPLATE_NOT_FOUND INVALID_TEMPLATE IF_MATCH_INVALID PRECONDITION_REQUIRED PRECONDITION_FAILED \
-         FIELD_NOT_EDITABLE CHANGED_MEANWHILE MOVE_UNDER_WAY GATE_LOADING OVERLOADED"
+         FIELD_NOT_EDITABLE CHANGED_MEANWHILE MOVE_UNDER_WAY QUOTA_EXCEEDED HOURLY_QUOTA_EXCEEDED GATE_LOADING OVERLOADED"
     )))
 )]
 pub(crate) async fn edit(
@@ -214,6 +214,9 @@ async fn apply(
     };
     let edit = || async {
         let mut transaction = connect::begin(&app.pool).await?;
+        if before.window.ends_at <= now && wanted.window.ends_at > now {
+            app.quotas.one_more_open_template(&mut transaction, operator, now).await?;
+        }
         let edited = template_edit::edit(&mut transaction, before, wanted, follow, now).await?;
         if edited == Edited::Done {
             audit::record(app, operator, &mut transaction, action.clone()).await?;

@@ -19,7 +19,7 @@ use crate::{
 const TIME_MS_MAX: i64 = 253_402_300_799_999;
 
 /// What an operator sends to create a template.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({
     "name": "A sale",

@@ -3,11 +3,11 @@
 use axum::{
     Json,
     extract::{Path, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
-    response::{IntoResponse, Response},
+    http::{HeaderMap, StatusCode},
 };
+use chrono::{DateTime, Utc};
 use coupon::{Template, TemplateId, TemplateState};
-use mysql_store::{connect, template};
+use mysql_store::{MySqlConnection, connect, template};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
@@ -17,7 +17,8 @@ use crate::{
     body::{Body, Params, PathId},
     claims::unknown_template,
     cursor::{self, Page, PageParams},
-    openapi::{self, Cursor, Id, TemplateVerb},
+    idempotency::{Answer, Known, Once},
+    openapi::{self, Cursor, Id, RequestId, TemplateVerb},
     precondition::{IfMatch, Tagged},
     problem::Problem,
     state::App,
@@ -32,39 +33,55 @@ use crate::{
     tag = "Templates",
     summary = "Create a template, as a draft",
     security(("operator_key" = [])),
+    params(("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request may be sent again.")),
     request_body = NewTemplate,
     responses(
-        (status = 201, description = "The draft.", body = TemplateJson,
+        (status = 201, description = "The draft. The same key again is the same answer.", body = TemplateJson,
             headers(("Location" = String, description = "Where it is."), ("ETag" = String, description = "Its version, for `If-Match`.")))
     ),
-    extensions(("x-problems" = json!("INVALID_TEMPLATE OVERLOADED")))
+    extensions(("x-problems" = json!(
+        "INVALID_TEMPLATE QUOTA_EXCEEDED HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED"
+    )))
 )]
 pub(crate) async fn create(
     State(app): State<App>,
     operator: Operator,
+    once: Once,
     Body(new): Body<NewTemplate>,
-) -> Result<Response, Problem> {
+) -> Result<Answer, Problem> {
+    let once = once.asking(&new);
     let total = new.total_stock;
     let draft = new.into_draft(app.ids.template()?, operator.merchant_id)?;
-    let body = TemplateJson::from(&draft);
+    let create = || create_once(&app, operator, &once, (&draft, total));
+    connect::within(connect::retried(create, Problem::is_contended)).await
+}
+
+async fn create_once(
+    app: &App,
+    operator: Operator,
+    once: &Once,
+    (draft, total): (&Template, i64),
+) -> Result<Answer, Problem> {
+    let mut transaction = connect::begin(&app.pool).await?;
+    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+        return Ok(answer);
+    }
+    let (actor, now) = (operator.actor(), app.clock.now());
+    if draft.window.ends_at > now {
+        app.quotas.one_more_open_template(&mut transaction, operator, now).await?;
+    }
+    template::create(&mut transaction, draft, total, &actor, now).await?;
+    let body = TemplateJson::from(draft);
     let mut after = json!(body);
     after["total_stock"] = json!(total);
-    let action = action(&draft, "create", None, after);
-    connect::within(async {
-        let mut transaction = connect::begin(&app.pool).await?;
-        let actor = operator.actor();
-        template::create(&mut transaction, &draft, total, &actor, app.clock.now()).await?;
-        audit::record(&app, operator, &mut transaction, action).await?;
-        app.commit(transaction).await
-    })
-    .await?;
+    audit::record(app, operator, &mut transaction, action(draft, "create", None, after)).await?;
+    let answer = Answer::new(StatusCode::CREATED, &body)
+        .of_version(draft.version)
+        .at(format!("/v1/templates/{}", draft.id));
+    once.end(operator, &mut transaction, &answer).await?;
+    app.commit(transaction).await?;
     info!(template.id = %draft.id, "created a template");
-    let tagged = Tagged { version: draft.version, body };
-    let mut response = (StatusCode::CREATED, tagged).into_response();
-    if let Ok(location) = HeaderValue::from_str(&format!("/v1/templates/{}", draft.id)) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    Ok(answer)
 }
 
 /// `GET /v1/templates`
@@ -132,23 +149,25 @@ pub(crate) async fn get(
     params(
         ("id" = Id, Path, description = "The template."),
         ("verb" = TemplateVerb, Path, description = "What it shall do."),
-        ("If-Match" = Option<openapi::IfMatch>, Header, description = "The `ETag` of the template that the operator has seen.")
+        ("If-Match" = Option<openapi::IfMatch>, Header, description = "The `ETag` of the template that the operator has seen."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request has the same answer, whatever others did meanwhile.")
     ),
     responses(
         (status = 200, description = "The template in its new state. The same call again is the same answer.", body = TemplateJson,
             headers(("ETag" = String, description = "Its version, for `If-Match`.")))
     ),
     extensions(("x-problems" = json!(
-        "TEMPLATE_NOT_FOUND INVALID_TRANSITION IF_MATCH_INVALID PRECONDITION_FAILED CHANGED_MEANWHILE \
-         GATE_LOADING OVERLOADED"
+        "TEMPLATE_NOT_FOUND INVALID_TRANSITION VALIDITY_OVER IF_MATCH_INVALID PRECONDITION_FAILED CHANGED_MEANWHILE \
+         HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED GATE_LOADING OVERLOADED"
     )))
 )]
 pub(crate) async fn change_state(
     State(app): State<App>,
     operator: Operator,
+    once: Once,
     Path((id, verb)): Path<(String, String)>,
     headers: HeaderMap,
-) -> Result<Tagged<TemplateJson>, Problem> {
+) -> Result<Answer, Problem> {
     let id = id.parse().map_err(|_| unknown_template())?;
     let (from, next) = match verb.as_str() {
         "publish" => (TemplateState::Draft, TemplateState::Published),
@@ -160,69 +179,87 @@ pub(crate) async fn change_state(
             return Err(Problem::not_found("NOT_FOUND", detail));
         }
     };
-    let if_match = IfMatch::of(&headers)?;
-    let before = owned(&app, operator, id).await?;
-    // The same call again, after its answer was lost, is the same answer.
-    let after = if before.state == next && if_match.admits(before.version - 1) {
-        before
-    } else {
-        if_match.check(before.version)?;
-        if before.state == next {
-            before
-        } else {
-            allowed(&before, from, next, &verb)?;
-            apply(&app, operator, (&before, next), &verb, &if_match).await?
-        }
-    };
-    app.templates.apply(after.clone());
-    show_gate(&app, &after).await?;
-    Ok(tagged(&after))
+    let change = Change { id, verb, from, next, if_match: IfMatch::of(&headers)? };
+    let apply = || change.apply(&app, operator, &once);
+    let answer = connect::within(connect::retried(apply, Problem::is_contended)).await?;
+    // As it is by now, which may be later than what this request is answered.
+    let current = owned(&app, operator, id).await?;
+    app.templates.apply(current.clone());
+    show_gate(&app, &current).await?;
+    Ok(answer)
 }
 
-/// `end` also ends a paused template; every other verb has one state it starts from.
-fn allowed(
-    before: &Template,
+/// A change of a template's state, as it is asked for.
+struct Change {
+    id: TemplateId,
+    verb: String,
     from: TemplateState,
     next: TemplateState,
-    verb: &str,
-) -> Result<(), Problem> {
-    let starts_here = before.state == from || next == TemplateState::Ended;
-    if starts_here && before.state.may_become(next) {
-        return Ok(());
-    }
-    let state = before.state.word();
-    let detail = format!("The template is {state}: it cannot {verb}.");
-    Err(Problem::conflict("INVALID_TRANSITION", "Not in this state", detail).with("state", state))
+    if_match: IfMatch,
 }
 
-async fn apply(
-    app: &App,
-    operator: Operator,
-    (before, next): (&Template, TemplateState),
-    verb: &str,
-    if_match: &IfMatch,
-) -> Result<Template, Problem> {
-    let after = Template { state: next, version: before.version + 1, ..before.clone() };
-    let [was, is] = [before, &after].map(|template| json!(TemplateJson::from(template)));
-    let action = action(before, verb, Some(was), is);
-    let change = || async {
+impl Change {
+    async fn apply(&self, app: &App, operator: Operator, once: &Once) -> Result<Answer, Problem> {
         let mut transaction = connect::begin(&app.pool).await?;
-        let changed = template::change_state(&mut transaction, before, next, app.clock.now());
-        let changed = changed.await?;
-        if changed {
-            audit::record(app, operator, &mut transaction, action.clone()).await?;
-            app.commit(transaction).await?;
+        if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+            return Ok(answer);
         }
-        Ok::<_, Problem>(changed)
-    };
-    let changed = connect::within(connect::retried(change, Problem::is_contended)).await?;
-    let current = owned(app, operator, before.id).await?;
-    if !changed {
-        if_match.check(current.version)?;
-        return Err(changed_meanwhile(current.version));
+        let before = owned_on(&mut transaction, operator, self.id).await?;
+        // The same call again, after its answer was lost, is the same answer.
+        let stands = before.state == self.next && self.if_match.admits(before.version - 1);
+        if !stands {
+            self.if_match.check(before.version)?;
+        }
+        let after = if before.state == self.next {
+            before
+        } else {
+            self.make(app, operator, &mut transaction, &before).await?
+        };
+        let answer = Answer::new(StatusCode::OK, &TemplateJson::from(&after));
+        let answer = answer.of_version(after.version);
+        once.end(operator, &mut transaction, &answer).await?;
+        app.commit(transaction).await?;
+        Ok(answer)
     }
-    info!(template.id = %before.id, from = before.state.word(), to = next.word(), "changed a template");
-    Ok(current)
+
+    async fn make(
+        &self,
+        app: &App,
+        operator: Operator,
+        transaction: &mut MySqlConnection,
+        before: &Template,
+    ) -> Result<Template, Problem> {
+        let now = app.clock.now();
+        self.allowed(before, now)?;
+        if !template::change_state(transaction, before, self.next, now).await? {
+            let current = owned_on(transaction, operator, self.id).await?.version;
+            self.if_match.check(current)?;
+            return Err(changed_meanwhile(current));
+        }
+        let after = Template { state: self.next, version: before.version + 1, ..before.clone() };
+        let [was, is] = [before, &after].map(|template| json!(TemplateJson::from(template)));
+        let action = action(before, &self.verb, Some(was), is);
+        audit::record(app, operator, transaction, action).await?;
+        let (from, to) = (before.state.word(), self.next.word());
+        info!(template.id = %self.id, from, to, "changed a template");
+        Ok(after)
+    }
+
+    /// `end` also ends a paused template; every other verb has one state it starts from.
+    fn allowed(&self, before: &Template, now: DateTime<Utc>) -> Result<(), Problem> {
+        let starts_here = before.state == self.from || self.next == TemplateState::Ended;
+        if !starts_here || !before.state.may_become(self.next) {
+            let state = before.state.word();
+            let detail = format!("The template is {state}: it cannot {}.", self.verb);
+            let problem = Problem::conflict("INVALID_TRANSITION", "Not in this state", detail);
+            return Err(problem.with("state", state));
+        }
+        if self.next == TemplateState::Published && before.validity.is_over(now) {
+            let detail = "No coupon of it could be used any more: edit its validity first.";
+            return Err(Problem::conflict("VALIDITY_OVER", "Its validity is over", detail));
+        }
+        Ok(())
+    }
 }
 
 /// Somebody else changed the template, which is of this version now.
@@ -284,8 +321,15 @@ pub(crate) async fn owned(
     operator: Operator,
     id: TemplateId,
 ) -> Result<Template, Problem> {
-    let mut connection = connect::acquire(&app.pool).await?;
-    template::get(&mut connection, id)
+    owned_on(&mut *connect::acquire(&app.pool).await?, operator, id).await
+}
+
+async fn owned_on(
+    connection: &mut MySqlConnection,
+    operator: Operator,
+    id: TemplateId,
+) -> Result<Template, Problem> {
+    template::get(connection, id)
         .await?
         .filter(|template| template.merchant_id == operator.merchant_id)
         .ok_or_else(unknown_template)

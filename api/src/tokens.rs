@@ -7,6 +7,7 @@
 use coupon::UserId;
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
 use serde::Deserialize;
+use tracing::warn;
 
 use crate::{
     jwks::{Jwks, Key},
@@ -77,6 +78,18 @@ impl Tokens {
 }
 
 impl Rules {
+    /// Says at the start which tokens are let in that may be meant for somebody else.
+    pub(crate) fn warn_of_what_is_not_asked(&self) {
+        if self.issuer.is_none() {
+            warn!("tokens of any `iss` are accepted, if their signature is right: set JWT_ISSUER");
+        }
+        if self.audience.is_none() {
+            warn!(
+                "tokens for any service of their issuer are accepted: set JWT_AUDIENCE to our `aud`"
+            );
+        }
+    }
+
     pub(crate) fn validation(&self, algorithm: Algorithm) -> Validation {
         let mut validation = Validation::new(algorithm);
         validation.leeway = self.leeway_seconds;

@@ -6,11 +6,10 @@ use std::{
 };
 
 use cdc_tailer::Config;
-use clap::Parser as _;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let config = Config::parse();
+    let config: Config = runtime::parse();
     if config.print_position {
         return print_position(&config).await;
     }

@@ -4,12 +4,11 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use expiry_worker::Config;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let config = Config::parse();
+    let config: Config = runtime::parse();
     let process = config.process.clone();
     runtime::run("expiry-worker", &process, |context| async move {
         expiry_worker::run(&config, &context.clock, &context.health, context.stop_token()).await

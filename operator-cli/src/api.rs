@@ -1,14 +1,14 @@
 //! The api over HTTP: a call, its answer or why there is none, and the calls that may be sent again.
 
-use std::time::Duration;
+use std::{fs, path::Path, time::Duration};
 
-use reqwest::{Client, Response, StatusCode, Url, header, redirect};
+use reqwest::{Client, Method, Response, StatusCode, Url, header, redirect};
 use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::{
     arguments::Settings,
-    call::Call,
+    call::{Call, new_name},
     failure::{Failure, Kind, chain},
     way_out,
 };
@@ -53,8 +53,8 @@ pub(crate) struct Miss {
 enum Again {
     /// It would meet the same.
     Never,
-    /// If it has its effect once.
-    IfRepeatable(Option<Duration>),
+    /// After a while.
+    Later(Option<Duration>),
     /// Nothing was sent.
     Always,
 }
@@ -74,7 +74,10 @@ impl Api {
         };
         let given = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
         let url = given(&settings.api_url).ok_or_else(|| missing("API_URL"))?;
-        let operator_key = given(&settings.operator_key).ok_or_else(|| missing("OPERATOR_KEY"))?;
+        let operator_key = match &settings.operator_key_file {
+            Some(file) if given(&settings.operator_key).is_none() => key_in(file)?,
+            _ => given(&settings.operator_key).ok_or_else(|| missing("OPERATOR_KEY"))?,
+        };
         let no_url = |why: &str| Failure::usage(format!("API_URL is no http URL: {why}."));
         let base_url = Url::parse(&url).map_err(|error| no_url(&error.to_string()))?;
         if !matches!(base_url.scheme(), "http" | "https") {
@@ -99,17 +102,19 @@ impl Api {
     /// # Errors
     /// The api refuses, nobody answers, or what became of it is unknown.
     pub(crate) async fn send(&self, call: &Call) -> Result<Value, Failure> {
+        // The same with each attempt: whichever of them arrive, the effect is one.
+        let name = call.request_id.clone().unwrap_or_else(new_name);
         let mut wait = FIRST_WAIT;
         let mut attempt = 1;
         let mut may_have_arrived = false;
         loop {
-            let Miss { mut failure, again } = match self.attempt(call).await {
+            let Miss { mut failure, again } = match self.attempt(call, &name).await {
                 Ok(answer) => return Ok(answer),
                 Err(miss) => miss,
             };
             let asked = match again {
                 Again::Always => Some(None),
-                Again::IfRepeatable(after) => call.once.is_none().then_some(after),
+                Again::Later(after) => Some(after),
                 Again::Never => None,
             };
             may_have_arrived |= failure.kind == Kind::Unknown;
@@ -128,7 +133,7 @@ impl Api {
         }
     }
 
-    async fn attempt(&self, call: &Call) -> Result<Value, Miss> {
+    async fn attempt(&self, call: &Call, name: &str) -> Result<Value, Miss> {
         let mut url = self.base_url.clone();
         url.set_path(&format!("{}{}", self.base_url.path().trim_end_matches('/'), call.path));
         if !call.query.is_empty() {
@@ -137,8 +142,8 @@ impl Api {
         let mut request = self.client.request(call.method.clone(), url);
         request = request.header("x-api-key", &self.operator_key);
         request = request.header("traceparent", self.trace_parent(call));
-        if let Some(id) = &call.request_id {
-            request = request.header("idempotency-key", id);
+        if call.method == Method::POST {
+            request = request.header("idempotency-key", name);
         }
         if let Some(body) = &call.body {
             request = request.json(body);
@@ -177,7 +182,7 @@ impl Api {
             format!("No answer from {url}: {}.", innermost(error))
         };
         let kind = if call.reads() { Kind::Unavailable } else { Kind::Unknown };
-        Miss { failure: Failure::new(kind, sentence), again: Again::IfRepeatable(None) }
+        Miss { failure: Failure::new(kind, sentence), again: Again::Later(None) }
     }
 }
 
@@ -212,7 +217,7 @@ pub(crate) fn judged(
     let failure = Failure { code: word("code"), ..Failure::new(kind, sentence) };
     let retryable = problem.get("retryable").and_then(Value::as_bool);
     let again = if retryable.unwrap_or(status.is_server_error()) {
-        Again::IfRepeatable(retry_after)
+        Again::Later(retry_after)
     } else {
         Again::Never
     };
@@ -232,6 +237,15 @@ fn advised(failure: Failure, call: &Call) -> Failure {
         (None, None) => "The same command again does no harm, and finds out.".to_owned(),
     };
     failure.advise(format!("Whether it had an effect is unknown. {what}"))
+}
+
+/// The key that a file holds, without the end of its line.
+fn key_in(file: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(file).map_err(|error| {
+        let file = file.display();
+        Failure::usage(format!("OPERATOR_KEY_FILE: {file} cannot be read: {error}."))
+    })?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 fn retry_after(response: &Response) -> Option<Duration> {
@@ -266,7 +280,7 @@ mod tests {
             format!(r#"{{"code":"{code}","detail":"Why.","retryable":{retryable}}}"#)
         };
         let code = |code: &str| Some(code.to_owned());
-        let later = || Again::IfRepeatable(Some(Duration::from_secs(2)));
+        let later = || Again::Later(Some(Duration::from_secs(2)));
         let (never, passing) = (problem("NO", false), problem("BUSY", true));
         for call in [&look, &change] {
             assert_eq!(missed(call, 409, &never), (Kind::Refused, code("NO"), Again::Never));

@@ -10,9 +10,9 @@ pub(crate) struct Call {
     pub(crate) path: String,
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) body: Option<Value>,
-    /// Its `Idempotency-Key`.
+    /// Its `Idempotency-Key`, if somebody shall know it; else a `POST` has one that nobody is told.
     pub(crate) request_id: Option<String>,
-    /// Of a call that would have its effect twice if it were sent twice: how to find out what became of it.
+    /// Of a call that would have its effect twice if the command were given twice: how to find out what became of it.
     pub(crate) once: Option<&'static str>,
 }
 
@@ -21,7 +21,7 @@ impl Call {
         Self::new(Method::GET, path)
     }
 
-    /// A call that may be sent again with the same effect, unless it is [`Call::once`].
+    /// A call that has its effect once, however often it is sent: [`Api::send`](crate::api::Api::send) names it.
     pub(crate) fn post(path: impl Into<String>) -> Self {
         Self::new(Method::POST, path)
     }
@@ -50,7 +50,8 @@ impl Call {
         Self { request_id: Some(request_id), ..self }
     }
 
-    /// Must not be sent twice; `find_out` says what to do if nobody answers.
+    /// Makes something new each time the command is given, and once however often this call is sent; `find_out` says
+    /// what to do if nobody answers.
     pub(crate) fn once(self, find_out: &'static str) -> Self {
         Self { once: Some(find_out), ..self }
     }
@@ -63,4 +64,9 @@ impl Call {
         let path = path.into();
         Self { method, path, query: Vec::new(), body: None, request_id: None, once: None }
     }
+}
+
+/// A name for a request that no other has.
+pub(crate) fn new_name() -> String {
+    format!("coupon-{:032x}", fastrand::u128(..))
 }

@@ -11,7 +11,7 @@ use crate::{
         Arguments, ClaimCommand, Command, DeadLetterCommand, Movement, Page, Settings,
         StockCommand, TemplateCommand, TemplateId, UserCommand,
     },
-    call::Call,
+    call::{Call, new_name},
     dead_letter::{self, Kafka},
     failure::Failure,
     keys,
@@ -132,7 +132,7 @@ fn stock(command: StockCommand) -> Call {
     };
     let Movement { id, count, reason, request_id } = movement;
     // A name that nobody else has: the same command typed again is another movement.
-    let request_id = request_id.unwrap_or_else(|| format!("coupon-{:032x}", fastrand::u128(..)));
+    let request_id = request_id.unwrap_or_else(new_name);
     let body = json!({ "delta": sign * count, "reason": reason });
     Call::post(format!("/v1/templates/{id}/stock-movements")).with_body(body).named(request_id)
 }

@@ -10,7 +10,8 @@ use crate::{
 };
 
 const MERCHANTS: [&str; 3] = ["id", "created_at", "name"];
-const KEYS: [&str; 6] = ["id", "scopes", "created_at", "expires_at", "revoked_at", "name"];
+const KEYS: [&str; 7] =
+    ["id", "scopes", "created_at", "expires_at", "revoked_at", "last_used_at", "name"];
 
 /// What to do where nobody said whether a merchant was created.
 const MERCHANT_LISTED: &str = "Look with `coupon merchant list` before you create it again.";

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 
 /// Codes, and the way out of each; one that is not here says in its sentence all that there is to say.
-const WAYS: [(&str, &str); 19] = [
+const WAYS: [(&str, &str); 21] = [
     (
         "UNAUTHENTICATED",
         "OPERATOR_KEY must be a key of this platform that has not ended. Whoever has one of the scope \
@@ -33,7 +33,13 @@ const WAYS: [(&str, &str); 19] = [
     ),
     ("KEY_NOT_FOUND", "`coupon key list` shows your merchant's; another's with `--merchant ID`."),
     ("KEY_NOT_LIVE", "`coupon key create` makes one in its place."),
-    ("TOO_MANY_KEYS", "`coupon key list` shows them, `coupon key revoke ID` withdraws one."),
+    (
+        "QUOTA_EXCEEDED",
+        "`coupon key list` and `coupon key revoke ID`, `coupon template list` and `coupon template end ID` make room; \
+         the platform's settings say how many a merchant may have.",
+    ),
+    ("VALIDITY_OVER", "`coupon template edit ID FILE` gives it another validity."),
+    ("LIFE_TOO_LONG", "Give `--expires-at` a time until then, or use a key that does not end."),
     ("INVALID_TRANSITION", "`coupon template show ID` says its state."),
     ("CHANGED_MEANWHILE", "`coupon template show ID` says what it is now, with its `version`."),
     (
@@ -45,7 +51,7 @@ const WAYS: [(&str, &str); 19] = [
     ("INSUFFICIENT_STOCK", "`coupon stock show ID`: its `stock` is what can be cut."),
     (
         "IDEMPOTENCY_KEY_REUSED",
-        "Another movement has this `--request-id`: give another one, or none.",
+        "Another request has this `--request-id`: give another one, or none.",
     ),
     ("INVALID_CURSOR", "Take the `--cursor` that the page before ended with, for the same list."),
     (

@@ -3,12 +3,11 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use sync_consumer::Config;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let config = Config::parse();
+    let config: Config = runtime::parse();
     let process = config.process.clone();
     runtime::run("sync-consumer", &process, |context| async move {
         sync_consumer::run(&config, &context.clock, &context.health, context.stop_token()).await

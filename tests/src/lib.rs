@@ -68,6 +68,13 @@ fn settings_of(scope: &Scope) -> Settings {
     }
 }
 
+/// Makes a test's topics.
+async fn ensure(scope: &Scope) {
+    let topics = TopicNames::new(scope.topic_prefix.clone());
+    let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
+    ensure_topics(&scope.endpoints.kafka_brokers, &topics, &layout).await.unwrap();
+}
+
 impl World {
     /// Starts a platform with one api.
     pub async fn start(name: &str) -> Self {
@@ -89,12 +96,29 @@ impl World {
         change: impl FnOnce(PlatformOptions) -> PlatformOptions,
     ) -> Self {
         let scope = servers.scope(name);
-        let topics = TopicNames::new(scope.topic_prefix.clone());
-        let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
-        ensure_topics(&scope.endpoints.kafka_brokers, &topics, &layout).await.unwrap();
+        ensure(&scope).await;
         let options = change(PlatformOptions::of_test(&scope));
         let platform = Platform::start(scope.endpoints.clone(), options).await;
         let platform = platform.unwrap_or_else(|error| panic!("{error}"));
+        Self::of(platform, scope).await
+    }
+
+    /// Starts a platform whose processes `change` has changed one by one, on a schema that is there.
+    pub async fn start_as(scope: Scope, change: impl FnOnce(&mut Platform)) -> Self {
+        ensure(&scope).await;
+        let options = PlatformOptions::of_test(&scope);
+        let mut platform = Platform::prepare(scope.endpoints.clone(), options).unwrap();
+        change(&mut platform);
+        for process in platform.processes() {
+            process.spawn().unwrap();
+        }
+        for process in platform.processes() {
+            process.ready().await.unwrap_or_else(|error| panic!("{error}"));
+        }
+        Self::of(platform, scope).await
+    }
+
+    async fn of(platform: Platform, scope: Scope) -> Self {
         let clock = Clock::system();
         let options = &platform.options;
         let api = |url: &String| {

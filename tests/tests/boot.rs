@@ -68,6 +68,7 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
         (API, "OPERATOR_KEY", "", "OPERATOR_KEY"),
         (API, "OPERATOR_KEY", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "OPERATOR_KEY"),
         (API, "JWKS", "/nowhere/keys.json", "exclude each other"),
+        (API, "JWKS", "http://issuer.example/keys.json", "https://"),
         (API, "JWT_LEEWAY_SECONDS", "301", "JWT_LEEWAY_SECONDS must be at most 300"),
         (API, "ALLOWED_ORIGINS", "*", "ALLOWED_ORIGINS"),
         (API, "TRUSTED_PROXIES", "proxy.example", "TRUSTED_PROXIES: `proxy.example` is no network"),

@@ -17,7 +17,12 @@ async fn send(
     if_match: Option<&str>,
     body: &Value,
 ) -> Answer {
-    let request = api.operator(method, path).header("idempotency-key", "one-key");
+    let request = api.operator(method, path);
+    let request = if path.ends_with("/stock-movements") {
+        request.header("idempotency-key", "one-key")
+    } else {
+        request
+    };
     let request = if_match.into_iter().fold(request, |ask, tag| ask.header("if-match", tag));
     let request = if body.is_null() { request } else { request.json(body) };
     api.send(request).await.unwrap()
@@ -241,5 +246,29 @@ async fn claims_go_on_through_moves_of_their_window_and_none_is_lost_or_doubled(
     let last = world.crowd().run(wave(2_501..3_501)).await.unwrap();
     assert_eq!(world.count(template).await.all(), 3_000, "exactly the total");
     world.assert_sound(Some(&histories(vec![first, last]))).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_template_whose_validity_is_over_is_not_published_until_it_has_another() {
+    let world = World::start("validity over").await;
+    let api = world.api();
+    let mut body = json!(NewTemplate::simple("A sale", 10, world.clock.now(), TimeDelta::hours(1)));
+    let fields = body.as_object_mut().unwrap();
+    fields.remove("valid_for_ms");
+    fields.insert("valid_from".to_owned(), json!("2020-01-01T00:00:00Z"));
+    fields.insert("valid_until".to_owned(), json!("2020-01-02T00:00:00Z"));
+    let send = async |method, path: &str, body: &Value| {
+        api.send(api.operator(method, path).json(body)).await.unwrap()
+    };
+    let made: Value = send(Method::POST, "/v1/templates", &body).await.json().unwrap();
+    let path = format!("/v1/templates/{}", made["id"].as_str().unwrap());
+    let publish = format!("{path}/publish");
+    let refused = send(Method::POST, &publish, &json!({})).await;
+    assert_eq!((refused.status, refused.code().as_deref()), (409, Some("VALIDITY_OVER")));
+    assert_eq!(refused.json::<Value>().unwrap()["retryable"], false);
+    let edit = json!({ "version": 1, "valid_for_ms": 60_000 });
+    assert_eq!(send(Method::PATCH, &path, &edit).await.status, 200);
+    assert_eq!(send(Method::POST, &publish, &json!({})).await.status, 200);
     world.end().await;
 }

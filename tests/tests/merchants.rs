@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{TemplateId, UserId};
 use devstack::PlatformOptions;
 use pipeline_tests::{World, until};
@@ -176,6 +176,59 @@ async fn a_scope_allows_what_it_includes_and_no_more() {
             assert!(lacks(&made, least) && lacks(&listed, "admin"), "{made:?} {listed:?}");
         }
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_key_with_an_end_makes_none_that_outlives_it_and_replaces_keys_until_then() {
+    let world = World::start("lives of keys").await;
+    let shop = merchant(&world, "A shop").await;
+    let day = world.clock.now() + TimeDelta::days(1);
+    let wish = json!({ "name": "guest", "scopes": ["admin"], "expires_at": day });
+    let guest_key = made(&shop, "/v1/api-keys", &wish).await;
+    let guest = shop.with_operator_key(text(&guest_key["key"]));
+    let latest = text(&guest_key["expires_at"]);
+    for later in [Value::Null, json!(day + TimeDelta::seconds(1))] {
+        let wish = json!({ "name": "x", "scopes": ["read"], "expires_at": later });
+        let answer = post(&guest, "/v1/api-keys", &wish).await;
+        assert_eq!(refused(&answer), (403, "LIFE_TOO_LONG".to_owned()));
+        assert_eq!(text(&answer.json::<Value>().unwrap()["latest"]), latest);
+    }
+    let same = json!({ "name": "x", "scopes": ["read"], "expires_at": day });
+    assert_eq!(post(&guest, "/v1/api-keys", &same).await.status, 201);
+    // What it replaces ends when it does, be it itself or a key without an end.
+    let endless = made(&shop, "/v1/api-keys", &json!({ "name": "till", "scopes": ["read"] })).await;
+    assert_eq!(endless["expires_at"], Value::Null);
+    for id in [&endless["id"], &guest_key["id"]] {
+        let path = format!("/v1/api-keys/{}/rotate", text(id));
+        let new = made(&guest, &path, &json!({ "overlap_seconds": 3_600 })).await;
+        assert_eq!(text(&new["expires_at"]), latest, "{new}");
+    }
+    // It ends earlier now, and so does what it makes.
+    assert_eq!(refused(&post(&guest, "/v1/api-keys", &same).await).1, "LIFE_TOO_LONG");
+    let unending = json!({ "name": "y", "scopes": ["read"] });
+    assert_eq!(made(&shop, "/v1/api-keys", &unending).await["expires_at"], Value::Null);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_list_says_when_a_key_was_last_used() {
+    let world = World::start("uses of keys").await;
+    let shop = merchant(&world, "A shop").await;
+    let (used, id) = key_with(&shop, "read").await;
+    let (_, unused) = key_with(&shop, "read").await;
+    let before = world.clock.now() - TimeDelta::seconds(1);
+    let last_use = async |id: &str| {
+        let keys: Value = get(&shop, "/v1/api-keys").await.json().unwrap();
+        let key = keys["items"].as_array().unwrap().iter().find(|key| key["id"] == id).unwrap();
+        key["last_used_at"].as_str().map(str::to_owned)
+    };
+    assert_eq!(last_use(&id).await, None);
+    assert_eq!(get(&used, "/v1/templates").await.status, 200);
+    let at = until(async || last_use(&id).await, Option::is_some).await.unwrap();
+    let at: DateTime<Utc> = at.parse().unwrap();
+    assert!(before <= at && at <= world.clock.now(), "{at}");
+    assert_eq!(last_use(&unused).await, None);
     world.end().await;
 }
 

@@ -16,10 +16,12 @@ use devstack::{
     Endpoints, Flavor, Options, OwnView, Servers, TestServers, if_installed, not_checked,
     project_root,
 };
-use mysql_store::{connect, verify};
+use mysql_store::{connect, migrate, verify};
 use pipeline_tests::World;
 use redis_gate::GateRedis;
-use shopper::NewTemplate;
+use reqwest::Method;
+use serde_json::{Value, json};
+use shopper::{Api, Claimed, NewTemplate};
 
 use crate::metrics::{documented, histogram_of};
 
@@ -102,40 +104,113 @@ fn each_alert_says_what_to_do_and_has_its_paragraph() {
     }
 }
 
+/// What compose makes of its file, without what somebody may have beside it.
+fn compose_config() -> Option<String> {
+    let nothing = own_folder("compose").join("env");
+    fs::write(&nothing, "").unwrap();
+    let mut command = Command::new("docker-compose");
+    command.current_dir(project_root()).arg("--env-file").arg(&nothing);
+    command.args(["--profile", "by-hand", "config", "--format", "json"]);
+    let output = tool("docker-compose", &mut command)?;
+    assert_accepted(&output);
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
 #[test]
-fn compose_is_accepted_mounts_what_is_there_and_demands_its_secrets() {
+fn compose_is_accepted_and_mounts_what_is_there() {
     let compose = text("compose.yaml");
     for mounted in compose.lines().filter_map(|line| line.trim().strip_prefix("- ./")) {
         let file = mounted.split(':').next().unwrap();
         assert!(project_root().join(file).is_file(), "{file} is mounted and not there");
     }
-    // Not the `.env` that somebody may have beside compose.yaml.
-    let nothing = own_folder("compose").join("env");
-    fs::write(&nothing, "").unwrap();
-    let config = |secrets: &[&str]| {
-        let mut command = Command::new("docker-compose");
-        command.current_dir(project_root()).arg("--env-file").arg(&nothing).arg("config");
-        command.envs(secrets.iter().map(|name| (name, "a-secret-of-this-test")));
-        tool("docker-compose", &mut command)
-    };
-    let secrets = ["MYSQL_PASSWORD", "REDIS_PASSWORD", "JWT_SECRET", "OPERATOR_KEY"];
-    let Some(output) = config(&secrets) else { return };
-    assert_accepted(&output);
-    let config_text = String::from_utf8(output.stdout).unwrap();
-    let services = config_text.split("\nvolumes:").next().unwrap();
-    let services: Vec<&str> =
-        services.split("\n  ").filter(|part| !part.starts_with(' ')).collect();
-    let names: Vec<&str> =
-        services.iter().filter_map(|part| part.split_once(':')).map(|it| it.0).collect();
-    for name in PROCESSES.iter().chain(&["mysql", "redis-gate", "redis-view", "kafka", "migrate"]) {
-        assert!(names.contains(name), "{name} is none of {names:?}");
+    let Some(config) = compose_config() else { return };
+    let config: Value = serde_json::from_str(&config).unwrap();
+    let services = config["services"].as_object().unwrap();
+    let others = ["mysql", "mysql-users", "mysql-grants", "redis-gate", "redis-view", "kafka"];
+    for name in PROCESSES.iter().chain(&others).chain(&["migrate", "verify"]) {
+        let service = services.get(*name).unwrap_or_else(|| panic!("{name} is not there"));
+        let healthcheck = service.get("healthcheck");
+        assert!(healthcheck.is_some(), "{name} is looked after, or says that it is not");
     }
-    let health_checks = config_text.matches("\n    healthcheck:").count();
-    assert_eq!(health_checks, 9, "every service is looked after, or says that it is not");
-    for missing in secrets {
-        let rest: Vec<&str> = secrets.into_iter().filter(|name| *name != missing).collect();
-        let refused = config(&rest).unwrap();
-        assert!(!refused.status.success(), "it starts without {missing}");
+    for (name, service) in services {
+        // Another build of the same name must not come by itself.
+        let image = service["image"].as_str().unwrap();
+        let version = image.split_once(':').map_or("", |(_, version)| version);
+        let is_exact = version.split('-').next().unwrap().split('.').count() == 3;
+        assert!(is_exact || image == "coupon-platform" || image.contains('@'), "{name}: {image}");
+    }
+    for from in text("ops/Dockerfile").lines().filter_map(|line| line.strip_prefix("FROM ")) {
+        let digits = from.chars().filter(char::is_ascii_digit).count();
+        assert!(digits >= 3, "{from} is not one version");
+    }
+}
+
+#[test]
+fn each_container_has_the_secrets_that_it_needs_by_file_and_no_other() {
+    let folder = own_folder("secrets");
+    fs::remove_dir_all(&folder).unwrap();
+    let make = || {
+        let mut script = Command::new(project_root().join("ops/make-secrets.sh"));
+        assert_accepted(&script.arg(&folder).output().unwrap());
+        let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+        files
+            .map(|file| (file.clone(), fs::read_to_string(file).unwrap()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let made = make();
+    assert_eq!(make(), made, "what is there stays");
+    let secret = |name: &str| made[&folder.join(name)].trim().to_owned();
+    let keys =
+        ["mysql_root", "mysql_api", "mysql_worker", "redis_password", "jwt_secret", "operator_key"];
+    let distinct: BTreeSet<String> = keys.iter().map(|name| secret(name)).collect();
+    assert_eq!(distinct.len(), keys.len());
+    assert!(secret("database_url_api").contains(&secret("mysql_api")));
+
+    let Some(config) = compose_config() else { return };
+    assert!(!made.values().any(|secret| config.contains(secret.trim())));
+    let config: Value = serde_json::from_str(&config).unwrap();
+    for (name, secret) in config["secrets"].as_object().unwrap() {
+        let file = secret["file"].as_str().unwrap().rsplit('/').next().unwrap();
+        assert!(folder.join(file).is_file(), "{name}: nobody makes {file}");
+    }
+    for (service, own) in [
+        (
+            "api",
+            vec![
+                "database_url_api",
+                "gate_redis_url",
+                "jwt_secret",
+                "operator_key",
+                "view_redis_url",
+            ],
+        ),
+        ("cdc-tailer", vec!["database_url_tailer"]),
+        ("sync-consumer", vec!["database_url_consumer", "gate_redis_url", "view_redis_url"]),
+        ("expiry-worker", vec!["database_url_worker"]),
+        ("migrate", vec!["database_url_migrate"]),
+        ("verify", vec!["database_url_verify", "gate_redis_url", "view_redis_url"]),
+    ] {
+        let service_config = &config["services"][service];
+        let given = service_config["secrets"].as_array().unwrap();
+        let names: BTreeSet<&str> =
+            given.iter().map(|one| one["source"].as_str().unwrap()).collect();
+        assert_eq!(names, own.into_iter().collect(), "{service}");
+        let mounted = |one: &Value| {
+            let target = one["target"].as_str().or(one["source"].as_str()).unwrap();
+            format!("/run/secrets/{}", target.trim_start_matches("/run/secrets/"))
+        };
+        let mounted: BTreeSet<String> = given.iter().map(mounted).collect();
+        let environment = service_config["environment"].as_object().unwrap();
+        let files = environment.iter().filter(|(name, _)| name.ends_with("_FILE"));
+        let files: BTreeSet<String> =
+            files.map(|(_, file)| file.as_str().unwrap().to_owned()).collect();
+        assert_eq!(files, mounted, "{service} reads what it is given");
+        let process = if service == "migrate" { "api" } else { service };
+        let known = variables_of(process);
+        for name in environment.keys() {
+            let setting = name.strip_suffix("_FILE").unwrap_or(name);
+            assert!(known.contains(setting), "{service} does not know {name}");
+        }
     }
 }
 
@@ -222,14 +297,48 @@ fn mysql_settings() -> Vec<String> {
     settings.map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
+/// The users of `ops/mysql-grants.sql`, after the processes that are theirs.
+const USERS: [&str; 6] = ["migrate", "api", "tailer", "consumer", "worker", "verify"];
+
 #[tokio::test]
-async fn a_platform_on_servers_that_are_set_by_ops_keeps_its_promises() {
+async fn a_platform_on_servers_and_with_rights_that_are_set_by_ops_keeps_its_promises() {
     on_servers_set_by_ops(Flavor::Mariadb).await;
 }
 
 #[tokio::test]
-async fn a_platform_on_a_mysql_that_is_set_by_ops_keeps_its_promises() {
+async fn a_platform_on_a_mysql_and_with_rights_that_are_set_by_ops_keeps_its_promises() {
     on_servers_set_by_ops(Flavor::Mysql).await;
+}
+
+/// Runs the statements of an administrator.
+async fn administer(url: &str, statements: &[String]) {
+    let mut connection = connect::single(url).await.unwrap();
+    for statement in statements {
+        let done = verify::execute(&mut connection, statement).await;
+        done.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+    }
+}
+
+/// A database's address for one of its users.
+fn url_of(url: &str, user: &str) -> String {
+    let address = url.split_once('@').unwrap().1;
+    format!("mysql://coupon_{user}:its%20password@{address}")
+}
+
+/// Users without any right but that to migrate, the tables, and the rights that ops gives.
+async fn migrated_by_ops(endpoints: &Endpoints, administrator: &str) {
+    let mut statements = Vec::new();
+    for user in USERS {
+        statements.push(format!("create user 'coupon_{user}'@'%' identified by 'its password'"));
+    }
+    let database = endpoints.database();
+    statements.push(format!("grant all on `{database}`.* to 'coupon_migrate'@'%'"));
+    administer(administrator, &statements).await;
+    migrate::run(&url_of(&endpoints.database_url, "migrate")).await.unwrap();
+    let grants = text("ops/mysql-grants.sql").replace(" coupon.", &format!(" {database}."));
+    let grants: String = grants.lines().filter(|line| !line.starts_with("--")).collect();
+    let grants = grants.split(';').filter(|statement| !statement.is_empty()).map(str::to_owned);
+    administer(administrator, &grants.collect::<Vec<_>>()).await;
 }
 
 async fn on_servers_set_by_ops(flavor: Flavor) {
@@ -248,37 +357,94 @@ async fn on_servers_set_by_ops(flavor: Flavor) {
     assert!(refused.to_string().contains("noeviction"), "{refused}");
 
     let own = servers.endpoints();
-    let mut connection = connect::single(&own.database_url).await.unwrap();
-    let grants = text("ops/mysql-grants.sql").replace("'coupon'", "'shop'");
-    let grants: String = grants.lines().filter(|line| !line.starts_with("--")).collect();
-    for statement in [
-        "create user 'shop'@'%' identified by 'its password'",
-        r"grant all privileges on `t\_%`.* to 'shop'@'%'",
-        grants.trim_end_matches(';'),
-    ] {
-        verify::execute(&mut connection, statement).await.unwrap();
-    }
-    let address = own.database_url.split_once('@').unwrap().1;
-    let servers_of_shop = TestServers::at(Endpoints {
-        database_url: format!("mysql://shop:its%20password@{address}"),
+    let scope = TestServers::at(Endpoints {
         gate_redis_url: gate.url(),
         view_redis_url: view.url(),
         ..own.clone()
-    });
-    let world = World::start_on(&servers_of_shop, "by ops", |options| options).await;
-    let template = world.template(2, |new| NewTemplate { valid_for_ms: 500, ..new }).await;
-    world.warm_views([1, 2]).await;
-    for user in [1, 2, 3] {
-        let shopper = world.api().shopper(UserId(user)).unwrap();
-        let status = shopper.claim(template, None, 1).await.unwrap().status;
-        assert_eq!(status, if user < 3 { 201 } else { 409 });
-    }
-    world.until(template, |counts| counts.expired == 2).await;
+    })
+    .scope("by ops");
+    migrated_by_ops(&scope.endpoints, &own.database_url).await;
+    let world = World::start_as(scope, |platform| {
+        let url = platform.endpoints.database_url.clone();
+        for (process, user) in [
+            (&mut platform.apis[0], "api"),
+            (&mut platform.cdc_tailer, "tailer"),
+            (&mut platform.sync_consumer, "consumer"),
+            (&mut platform.expiry_worker, "worker"),
+        ] {
+            // By file, as containers have it.
+            let file = platform.options.dir.join(format!("url-of-{user}"));
+            fs::write(&file, format!("{}\n", url_of(&url, user))).unwrap();
+            process.set_env("DATABASE_URL", "");
+            process.set_env("DATABASE_URL_FILE", &file.display().to_string());
+        }
+    })
+    .await;
+    walk_by_ops(&world).await;
+    let verified = Command::new(built("verify"))
+        .envs(world.scope.endpoints.variables())
+        .env("DATABASE_URL", url_of(&world.scope.endpoints.database_url, "verify"))
+        .env("KEY_PREFIX", &world.scope.key_prefix)
+        .env("TOPIC_PREFIX", &world.scope.topic_prefix)
+        .output();
+    assert_accepted(&verified.unwrap());
     assert_ready(&world);
     world.assert_sound(None).await;
     world.end().await;
     drop(servers);
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// What people and operators do, so that each process asks for all that it needs.
+async fn walk_by_ops(world: &World) {
+    let api = world.api();
+    let template = world.template(2, |new| NewTemplate { valid_for_ms: 1_500, ..new }).await;
+    world.warm_views([1, 2]).await;
+    for user in [1, 2, 3] {
+        let shopper = api.shopper(UserId(user)).unwrap();
+        let status = shopper.claim(template, None, 1).await.unwrap().status;
+        assert_eq!(status, if user < 3 { 201 } else { 409 });
+    }
+    let path = format!("/v1/templates/{template}");
+    let merchant = json!({ "name": "A shop" });
+    let key = json!({ "name": "till", "scopes": ["redeem"] });
+    let till = operate(api, Method::POST, "/v1/api-keys", &key).await;
+    let edit = json!({ "version": 2, "valid_for_ms": 2_000, "issued_coupons": "follow" });
+    let more = json!({ "delta": 1, "reason": "more" });
+    for (method, path, body) in [
+        (Method::POST, "/v1/merchants", &merchant),
+        (Method::PATCH, &path, &edit),
+        (Method::POST, &format!("{path}/stock-movements"), &more),
+        (Method::POST, &format!("{path}/pause"), &Value::Null),
+        (Method::POST, &format!("{path}/resume"), &Value::Null),
+        (Method::POST, &format!("{path}/gate-rebuild"), &Value::Null),
+        (Method::POST, "/v1/users/1/view-rebuild", &Value::Null),
+        (Method::GET, "/v1/expiry", &Value::Null),
+        (Method::GET, "/v1/audit", &Value::Null),
+        (Method::GET, "/v1/api-keys", &Value::Null),
+        (Method::GET, "/v1/users/1/coupons", &Value::Null),
+    ] {
+        operate(api, method, path, body).await;
+    }
+    let redeemed = world.template(1, |new| new).await;
+    let claimed = api.shopper(UserId(9)).unwrap().claim(redeemed, None, 1).await.unwrap();
+    let claimed: Claimed = claimed.json().unwrap();
+    let till = api.with_operator_key(till["key"].as_str().unwrap());
+    let order = json!({ "user_id": "9", "order_ref": "order-1" });
+    for verb in ["use", "unuse"] {
+        let path = format!("/v1/coupons/{}/{verb}", claimed.coupons[0].id);
+        let answer = till.send(till.operator(Method::POST, &path).json(&order)).await.unwrap();
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    world.until(template, |counts| counts.expired == 2).await;
+}
+
+async fn operate(api: &Api, method: Method, path: &str, body: &Value) -> Value {
+    let request = api.operator(method, path).header("idempotency-key", "by-ops");
+    let request = if body.is_null() { request } else { request.json(body) };
+    let answer = api.send(request).await.unwrap();
+    assert!((200..300).contains(&answer.status), "{path}: {answer:?}");
+    answer.json().unwrap_or_default()
 }
 
 /// The health check of the containers, on a process that is ready and on a port where nobody is.

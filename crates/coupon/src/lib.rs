@@ -11,6 +11,7 @@ mod outcome;
 mod scope;
 mod status;
 mod template;
+pub mod text;
 
 pub use claim::{
     Admission, Claim, ClaimState, LandedClaim, LandedCoupon, Numbers, PayloadHash, RequestId,

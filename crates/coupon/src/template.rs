@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use thiserror::Error;
 
-use crate::{MerchantId, TemplateId, limit};
+use crate::{MerchantId, TemplateId, limit, text};
 
 /// A stored code that this version of the software does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -111,6 +111,11 @@ pub enum Validity {
 }
 
 impl Validity {
+    /// Whether no coupon claimed at `now` or later could ever be used.
+    pub fn is_over(&self, now: DateTime<Utc>) -> bool {
+        matches!(*self, Self::Absolute { until, .. } if until <= now)
+    }
+
     /// From when to when a coupon claimed at `claimed_at` is valid; fixed at the claim.
     pub fn of_claim(&self, claimed_at: DateTime<Utc>) -> (DateTime<Utc>, DateTime<Utc>) {
         match *self {
@@ -267,6 +272,9 @@ impl Template {
         let chars = self.name.chars().count();
         if self.name.trim().is_empty() || chars > limit::NAME_CHARS_MAX {
             return wrong("name", format!("use 1 to {} characters", limit::NAME_CHARS_MAX));
+        }
+        if let Some(refused) = text::steering(&self.name) {
+            return wrong("name", format!("leave {refused} out, a control character"));
         }
         if self.per_user_limit > limit::PER_USER_MAX {
             let most = limit::PER_USER_MAX;

@@ -1,6 +1,7 @@
 //! The task that keeps the gates as they should be: at each look it rebuilds what is lost, behind MySQL,
 //! wrong or of another run of Redis, repairs state and stock where whoever changed them died before
-//! the gate was told, and unloads what gives nothing any more.
+//! the gate was told, and unloads what gives nothing any more. Gates at which nothing happens are looked at together
+//! ([`crate::calm`]).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
+    calm::Calm,
     gates::{Gates, REQUESTS_MAX, Request},
     metric, movements,
     rebuild::RebuildError,
@@ -59,6 +61,8 @@ pub struct Keeper {
     accounts: HashMap<TemplateId, Account>,
     /// Coupons that the gates lack for certain, as of this look.
     missing: i64,
+    /// Gates that were found right with nothing in flight.
+    calm: Calm,
 }
 
 /// A gate's side of the conservation identity, at one moment.
@@ -89,6 +93,7 @@ impl Keeper {
             walked: None,
             accounts: HashMap::new(),
             missing: 0,
+            calm: Calm::default(),
         }
     }
 
@@ -129,9 +134,15 @@ impl Keeper {
         self.unwanted.retain(|id, _| ids.contains(id));
         self.accounts.retain(|id, _| ids.contains(id));
         self.missing = 0;
+        let wanted = |one: &&Watched| self.gates.wants(&one.template, now);
+        let asked: HashSet<TemplateId> = self.requests.iter().map(|one| one.template).collect();
+        let all = watched.iter().filter(wanted).filter(|one| !asked.contains(&one.template.id));
+        let passed = self.calm.pass_over(self.gates.gate(), all).await?;
         for watched in watched {
             let id = watched.template.id;
-            let looked = if self.gates.wants(&watched.template, now) {
+            let looked = if passed.contains(&id) {
+                Ok(())
+            } else if self.gates.wants(&watched.template, now) {
                 self.unwanted.remove(&id);
                 match self.keep_readable(&watched).await {
                     Ok(()) => self.audit(&watched).await,
@@ -249,6 +260,9 @@ impl Keeper {
             }
         }
         let account = self.gates.gate().account(template.id, stock.epoch).await?;
+        if let Some((meta, in_flight)) = &account {
+            self.calm.note(watched, meta, *in_flight);
+        }
         // With as much as MySQL has it lacks nothing.
         if let Some((meta, in_flight)) = account.filter(|(meta, _)| meta.stock < stock.stock) {
             let most = i64::try_from(in_flight).unwrap_or(i64::MAX);

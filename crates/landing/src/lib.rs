@@ -8,6 +8,7 @@
 
 mod aside;
 pub mod batch;
+mod calm;
 pub mod claims;
 pub mod gates;
 mod id_clock;

@@ -4,13 +4,17 @@
 //! makes that wait for an open insert of the same admission, and then it either loses (it landed:
 //! settle) or stands (it never will: release). Right with a grace of 0: the grace only saves fencing
 //! claims that are about to land.
+//!
+//! A gate without admissions in flight has no key of them, and one command asks for the keys of hundreds of such
+//! gates: what a look costs Redis follows from the sales that are under way, not from the templates there are
+//! (docs/decisions/0038).
 
-use std::{io, time::Duration};
+use std::{collections::HashMap, io, time::Duration};
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, TemplateId};
 use mysql_store::{MySqlPool, StoreError, claim, connect, template};
-use redis_gate::{Flights, Gate, GateError, InFlight};
+use redis_gate::{Flights, Gate, GateError, InFlight, Still};
 use runtime::FailPoints;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +56,17 @@ pub struct Resolver {
     pub points: FailPoints,
 }
 
+/// What is remembered from look to look.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// What MySQL told of last: templates that may have admissions in flight, and their gates' epochs. While it is away
+    /// what is stuck in their gates is still counted.
+    templates: Vec<(TemplateId, Epoch)>,
+    /// Gates at which nothing was in flight, as they were then. Until their key of admissions is there they are asked
+    /// for together, and not each by itself.
+    still: HashMap<TemplateId, Still>,
+}
+
 /// What one look did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resolved {
@@ -80,9 +95,9 @@ pub enum ResolveError {
 impl Resolver {
     /// Looks until `stop`.
     pub async fn run(self, clock: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
-        let mut watched = Vec::new();
+        let mut watch = Watch::default();
         while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
-            let look = stop.run_until_cancelled(self.look_again(&mut watched, clock()));
+            let look = stop.run_until_cancelled(self.look_again(&mut watch, clock()));
             if let Some(Err(error)) = look.await {
                 warn!(error = %error, cause = ?error, "the resolver could not look");
             }
@@ -94,26 +109,28 @@ impl Resolver {
     /// # Errors
     /// MySQL or the gate failed; what was done stays done.
     pub async fn look(&self, now: DateTime<Utc>) -> Result<Resolved, ResolveError> {
-        self.look_again(&mut Vec::new(), now).await
+        self.look_again(&mut Watch::default(), now).await
     }
 
-    /// The same for who looks again and again: `watched` are the templates that MySQL told of at the look
-    /// before. While it is away what is stuck in their gates is still counted.
+    /// The same for who looks again and again.
     ///
     /// # Errors
     /// As of [`Resolver::look`].
     pub async fn look_again(
         &self,
-        watched: &mut Vec<TemplateId>,
+        watch: &mut Watch,
         now: DateTime<Utc>,
     ) -> Result<Resolved, ResolveError> {
-        let told = self.watched(now).await.map(|templates| *watched = templates);
+        let told = self.watched(now).await.map(|templates| watch.templates = templates);
         let mut resolved = Resolved::default();
         let mut flights = Vec::new();
         let mut first_error = None;
-        for template in watched.iter().copied() {
+        for (template, epoch) in self.stirred(watch).await? {
             match self.flight(template, now).await {
-                Ok(flight) => flights.extend(flight),
+                Ok(flight) => {
+                    watch.note(template, epoch, flight.as_ref());
+                    flights.extend(flight);
+                }
                 // One template that fails keeps no other from being looked at.
                 Err(error) => note(&mut first_error, template, error.into()),
             }
@@ -150,13 +167,29 @@ impl Resolver {
         failed.map_or(Ok(()), Err)
     }
 
-    /// The templates that may have admissions in flight.
-    async fn watched(&self, now: DateTime<Utc>) -> Result<Vec<TemplateId>, StoreError> {
+    /// The watched templates but those at whose gates nothing was in flight, and nothing is.
+    async fn stirred(&self, watch: &mut Watch) -> Result<Vec<(TemplateId, Epoch)>, GateError> {
+        let epochs: HashMap<TemplateId, Epoch> = watch.templates.iter().copied().collect();
+        // Of another epoch it is another gate.
+        watch.still.retain(|id, still| {
+            epochs.get(id).is_some_and(|epoch| still.epoch.is_none_or(|own| own == *epoch))
+        });
+        let still: Vec<Still> = watch.still.values().copied().collect();
+        for id in self.gate.stirred(&still).await? {
+            watch.still.remove(&id);
+        }
+        let templates = watch.templates.iter().copied();
+        Ok(templates.filter(|(id, _)| !watch.still.contains_key(id)).collect())
+    }
+
+    /// The templates that may have admissions in flight, and the epochs of their gates.
+    async fn watched(&self, now: DateTime<Utc>) -> Result<Vec<(TemplateId, Epoch)>, StoreError> {
         let watched = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
             template::watched(&mut connection, now + PRELOAD, now - TAIL).await
         });
-        Ok(watched.await?.into_iter().map(|watched| watched.template.id).collect())
+        let watched = watched.await?.into_iter();
+        Ok(watched.map(|watched| (watched.template.id, watched.stock.epoch)).collect())
     }
 
     async fn flight(
@@ -244,6 +277,20 @@ impl Resolver {
         debug!(claim.id = %id, action, "resolved an admission");
         metrics::counter!(metric::RESOLVED, "action" => action).increment(1);
         Ok(())
+    }
+}
+
+impl Watch {
+    /// Remembers a gate at which nothing was in flight. `epoch` is MySQL's: one of another is about to be another gate.
+    fn note(&mut self, template: TemplateId, epoch: Epoch, flight: Option<&Flight>) {
+        let still = match flight {
+            None => Some(Still { template, epoch: None }),
+            Some(flight) if flight.flights == Flights::default() && flight.epoch == epoch => {
+                Some(Still { template, epoch: Some(epoch) })
+            }
+            Some(_) => None,
+        };
+        self.still.extend(still.map(|still| (template, still)));
     }
 }
 

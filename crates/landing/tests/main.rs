@@ -8,6 +8,7 @@ mod faults;
 mod gates;
 mod harness;
 mod held_rows;
+mod idle;
 mod ids;
 mod keeper;
 mod limits;

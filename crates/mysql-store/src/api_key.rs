@@ -1,14 +1,13 @@
 //! `api_key`: the keys of operators, without their secrets.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ApiKeyId, MerchantId, Scopes};
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{StoreError, datetime::datetime, merchant, template::code_of};
 
-/// Keys of a merchant that are accepted at a time: one for each of its systems and people, and those that
-/// are being replaced.
-pub const LIVE_MAX: i64 = 100;
+/// Uses of keys that one statement writes.
+const USES_MAX: usize = 500;
 
 /// SHA-256 of a whole key.
 pub type Digest = [u8; 32];
@@ -30,6 +29,8 @@ pub struct ApiKey {
     pub expires_at: Option<DateTime<Utc>>,
     /// From when on it is not accepted because an operator said so; in the future while it is replaced.
     pub revoked_at: Option<DateTime<Utc>>,
+    /// When it was last accepted, as far as it was written down; absent: never.
+    pub last_used_at: Option<DateTime<Utc>>,
 }
 
 /// What became of a new key.
@@ -39,19 +40,24 @@ pub enum Created {
     Done,
     /// There is no such merchant.
     NoMerchant,
-    /// The merchant has [`LIVE_MAX`] keys.
+    /// The merchant has as many keys as it may.
     TooMany,
 }
 
 impl ApiKey {
+    /// From when on it is not accepted, for whichever reason; absent: it does not end by itself.
+    pub fn ends_at(&self) -> Option<DateTime<Utc>> {
+        self.expires_at.into_iter().chain(self.revoked_at).min()
+    }
+
     /// Whether it is accepted at `now`.
     pub fn is_live(&self, now: DateTime<Utc>) -> bool {
-        let over = |end: Option<DateTime<Utc>>| end.is_some_and(|end| now >= end);
-        !over(self.expires_at) && !over(self.revoked_at)
+        self.ends_at().is_none_or(|end| now < end)
     }
 }
 
-/// Creates a key. To be called in a transaction: the merchant's row is locked while its keys are counted.
+/// Creates a key, unless its merchant has `most` that are accepted; 0: any number. To be called in a transaction: the
+/// merchant's row is locked while its keys are counted.
 ///
 /// # Errors
 /// A statement fails.
@@ -59,11 +65,12 @@ pub async fn create(
     transaction: &mut MySqlConnection,
     key: &ApiKey,
     digest: &Digest,
+    most: u32,
 ) -> Result<Created, StoreError> {
     if !merchant::lock(transaction, key.merchant_id).await? {
         return Ok(Created::NoMerchant);
     }
-    if live(transaction, key.merchant_id, key.created_at).await? >= LIVE_MAX {
+    if most > 0 && live(transaction, key.merchant_id, key.created_at).await? >= i64::from(most) {
         return Ok(Created::TooMany);
     }
     sqlx::query(
@@ -172,6 +179,33 @@ pub async fn revoke(
     Ok(done.rows_affected() == 1)
 }
 
+/// Writes that these keys were accepted at `now`, each at most once in `pause`, whoever writes it.
+///
+/// # Errors
+/// A statement fails.
+pub async fn note_uses(
+    connection: &mut MySqlConnection,
+    keys: &[ApiKeyId],
+    now: DateTime<Utc>,
+    pause: TimeDelta,
+) -> Result<(), StoreError> {
+    for keys in keys.chunks(USES_MAX) {
+        let places = vec!["?"; keys.len()].join(", ");
+        let statement = format!(
+            "update api_key set last_used_at = ? where id in ({places}) \
+             and (last_used_at is null or last_used_at <= ?)"
+        );
+        let query = sqlx::query(sqlx::AssertSqlSafe(statement)).persistent(false);
+        let query = keys.iter().fold(query.bind(datetime(now)), |query, key| query.bind(key.0));
+        query
+            .bind(datetime(now - pause))
+            .execute(&mut *connection)
+            .await
+            .map_err(StoreError::query("write when keys were used"))?;
+    }
+    Ok(())
+}
+
 fn digest_of(row: &MySqlRow) -> Result<Digest, StoreError> {
     let digest: Vec<u8> = row.try_get("digest").map_err(StoreError::query("read a key's row"))?;
     digest.try_into().map_err(|_| StoreError::unreadable("a digest of another length"))
@@ -189,6 +223,7 @@ fn from_row(row: &MySqlRow) -> Result<ApiKey, StoreError> {
             created_at: row.try_get("created_at")?,
             expires_at: row.try_get("expires_at")?,
             revoked_at: row.try_get("revoked_at")?,
+            last_used_at: row.try_get("last_used_at")?,
         })
     };
     read().map_err(StoreError::query("read a key's row"))

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use coupon::{ApiKeyId, AuditId, MerchantId, Scope, Scopes, TemplateState};
 use mysql_store::{
     MySqlConnection,
-    api_key::{self, ApiKey, Created, LIVE_MAX},
+    api_key::{self, ApiKey, Created},
     audit::{self, Entry},
     connect,
     merchant::{self, Merchant, PLATFORM},
@@ -14,6 +14,9 @@ use mysql_store::{
 use crate::harness::{MERCHANT, Store, TEMPLATE, draft, next_id, now};
 
 const SHOP: MerchantId = MerchantId(7);
+
+/// Keys that its merchant may have.
+const LIVE_MAX: u32 = 20;
 
 async fn with_shop(name: &str) -> Store {
     let mut store = Store::new(name).await;
@@ -35,11 +38,12 @@ fn key() -> ApiKey {
         created_at: now(),
         expires_at: Some(now() + TimeDelta::days(1)),
         revoked_at: None,
+        last_used_at: None,
     }
 }
 
 async fn create(connection: &mut MySqlConnection, key: &ApiKey) -> Created {
-    api_key::create(connection, key, &[7; 32]).await.unwrap()
+    api_key::create(connection, key, &[7; 32], LIVE_MAX).await.unwrap()
 }
 
 #[tokio::test]
@@ -96,6 +100,25 @@ async fn a_merchant_has_a_bounded_number_of_keys_that_are_accepted() {
     assert_eq!(create(connection, &ApiKey { merchant_id: PLATFORM, ..key() }).await, Created::Done);
     assert!(api_key::revoke(connection, keys[0].id, now()).await.unwrap());
     assert_eq!(create(connection, &key()).await, Created::Done);
+}
+
+#[tokio::test]
+async fn a_use_of_a_key_is_written_once_in_a_while_whoever_writes_it() {
+    let mut store = with_shop("key uses").await;
+    let connection = &mut store.connection;
+    let (used, other) = (key(), key());
+    for key in [&used, &other] {
+        create(connection, key).await;
+    }
+    let minute = TimeDelta::minutes(1);
+    for (seconds, written) in [(0, 0), (1, 0), (59, 0), (60, 60), (61, 60), (30, 60)] {
+        let at = now() + TimeDelta::seconds(seconds);
+        api_key::note_uses(connection, &[used.id, ApiKeyId(1)], at, minute).await.unwrap();
+        let (stored, _) = api_key::get(connection, used.id).await.unwrap().unwrap();
+        assert_eq!(stored.last_used_at, Some(now() + TimeDelta::seconds(written)), "{seconds}");
+    }
+    api_key::note_uses(connection, &[], now(), minute).await.unwrap();
+    assert_eq!(api_key::get(connection, other.id).await.unwrap().unwrap().0.last_used_at, None);
 }
 
 fn entry(id: i64, target: &str) -> Entry {

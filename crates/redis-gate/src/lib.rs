@@ -16,6 +16,7 @@ mod gate;
 mod inspect;
 mod keys;
 mod operator;
+mod presence;
 mod rebuild;
 mod scripts;
 
@@ -25,4 +26,5 @@ pub use error::GateError;
 pub use gate::{Gate, Refusal, Verdict};
 pub use inspect::{Flights, InFlight, Meta, Phase, ReadEntry};
 pub use operator::{Moved, Unloaded};
+pub use presence::{Standing, Still};
 pub use rebuild::{LOAD_USERS_MAX, OpenFacts};

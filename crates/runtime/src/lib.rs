@@ -12,6 +12,7 @@ pub mod fail_point;
 mod health;
 pub mod process;
 mod report;
+mod secret_files;
 mod telemetry;
 pub mod trace;
 
@@ -24,6 +25,7 @@ pub use fail_point::FailPoints;
 pub use health::{Health, Part};
 pub use process::{Context, run};
 pub use report::report;
+pub use secret_files::parse;
 
 /// Every process links this crate, and so has this allocator. A claim is some hundred small pieces of
 /// memory, made by one thread and freed by another; glibc's `malloc` took a fifth of the api's time.

@@ -3,6 +3,8 @@
 mod key;
 mod template;
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -37,6 +39,10 @@ pub(crate) struct Settings {
     /// The operator's key; better in the environment, where `ps` does not show it.
     #[arg(long, env = "OPERATOR_KEY", hide_env_values = true, global = true)]
     pub(crate) operator_key: Option<String>,
+
+    /// A file that holds the operator's key, in place of `OPERATOR_KEY`.
+    #[arg(long, env = "OPERATOR_KEY_FILE", value_name = "FILE", global = true)]
+    pub(crate) operator_key_file: Option<PathBuf>,
 
     /// Kafka brokers, `host:port`, separated by commas, with TLS `ssl://host:port,host:port?ssl-ca=FILE`; only
     /// for dead letters.

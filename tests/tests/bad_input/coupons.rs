@@ -77,6 +77,13 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         (json!({ "order_ref": "a\0b" }), 422, "INVALID_ORDER_REF"),
         (json!({ "order_ref": "a\nb" }), 422, "INVALID_ORDER_REF"),
         (json!({ "order_ref": "a\u{9b}b" }), 422, "INVALID_ORDER_REF"),
+        (json!({ "order_ref": "a\u{200b}b" }), 422, "INVALID_ORDER_REF"),
+        (json!({ "order_ref": "a\u{feff}" }), 422, "INVALID_ORDER_REF"),
+        (json!({ "order_ref": "a\u{ad}b" }), 422, "INVALID_ORDER_REF"),
+        (json!({ "order_ref": "a\u{a0}b" }), 422, "INVALID_ORDER_REF"),
+        (json!({ "order_ref": "a\u{202e}b" }), 422, "INVALID_ORDER_REF"),
+        (json!({ "order_ref": "a\u{fe0f}" }), 422, "INVALID_ORDER_REF"),
+        (json!({ "order_ref": "\u{3164}" }), 422, "INVALID_ORDER_REF"),
     ];
     for (body, status, code) in orders {
         for verb in ["use", "unuse"] {

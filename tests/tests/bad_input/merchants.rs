@@ -184,6 +184,7 @@ fn requests(ground: &Ground) -> Vec<Case> {
     let mut cases = Vec::new();
     for (body, status, code) in [
         (json!({ "name": "", "scopes": ["read"] }), 422, "INVALID_KEY"),
+        (json!({ "name": "a\u{2067}b", "scopes": ["read"] }), 422, "INVALID_KEY"),
         (json!({ "name": "x", "scopes": [] }), 422, "INVALID_KEY"),
         (json!({ "name": "x", "scopes": ["read", "ROOT"] }), 422, "INVALID_KEY"),
         (json!({ "name": "x", "scopes": ["read"], "merchant_id": NOTHING }), 422, "INVALID_KEY"),
@@ -201,6 +202,7 @@ fn requests(ground: &Ground) -> Vec<Case> {
     }
     for (body, status, code) in [
         (json!({ "name": " " }), 422, "INVALID_MERCHANT"),
+        (json!({ "name": "a\tb" }), 422, "INVALID_MERCHANT"),
         (json!({ "name": "m".repeat(101) }), 422, "INVALID_MERCHANT"),
         (json!({ "name": "m", "id": "2" }), 400, "MALFORMED_BODY"),
     ] {

@@ -37,6 +37,12 @@ fn numbers() -> Vec<Value> {
         json!({ "name": "" }),
         json!({ "name": " \t" }),
         json!({ "name": "n".repeat(201) }),
+        json!({ "name": "a\0b" }),
+        json!({ "name": "10 % off\n[ERROR] all is lost" }),
+        json!({ "name": "a\u{1b}[2Jb" }),
+        json!({ "name": "safe \u{202e}gpj.exe" }),
+        json!({ "name": "a\u{2066}b\u{2069}" }),
+        json!({ "name": "a\u{2028}b" }),
         json!({ "total_stock": -1 }),
         json!({ "total_stock": 1_000_000_001 }),
         json!({ "total_stock": i64::MAX }),
@@ -208,6 +214,8 @@ fn movements(ground: &Ground) -> Vec<Case> {
     ];
     for (body, status, code) in [
         (json!({ "delta": 0, "reason": "a" }), 422, "INVALID_MOVEMENT"),
+        (json!({ "delta": 1, "reason": "a\u{202e}b" }), 422, "INVALID_MOVEMENT"),
+        (json!({ "delta": 1, "reason": "a\r\nb" }), 422, "INVALID_MOVEMENT"),
         (json!({ "delta": 1_000_000_001, "reason": "a" }), 422, "INVALID_MOVEMENT"),
         (json!({ "delta": i64::MIN, "reason": "a" }), 422, "INVALID_MOVEMENT"),
         (json!({ "delta": 1, "reason": " " }), 422, "INVALID_MOVEMENT"),

@@ -35,7 +35,7 @@ struct Cli {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = runtime::parse();
     let sources = match connect(&cli.settings).await {
         Ok(sources) => sources,
         Err(error) => return failed(&error),

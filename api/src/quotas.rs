@@ -1,0 +1,75 @@
+//! What one merchant may have, and may do in an hour: nobody takes memory, disk or time from the others without
+//! end. Quotas are counted in MySQL, in the transaction of what they are for, so that requests at once do not pass one
+//! together. The platform's own key has none, but for the number of a merchant's keys: whoever holds it sets them.
+
+use chrono::{DateTime, Utc};
+use mysql_store::{MySqlConnection, quota};
+
+use crate::{auth::Operator, config::Quotas, problem::Problem};
+
+impl Quotas {
+    /// Refuses one more open template; to be called in the transaction that makes it, before it does.
+    pub(crate) async fn one_more_open_template(
+        &self,
+        transaction: &mut MySqlConnection,
+        operator: Operator,
+        now: DateTime<Utc>,
+    ) -> Result<(), Problem> {
+        let most = self.merchant_open_templates;
+        if most == 0 || operator.key_id.is_none() {
+            return Ok(());
+        }
+        let open = quota::open_templates(transaction, operator.merchant_id, now).await?;
+        if open < u64::from(most) {
+            return Ok(());
+        }
+        let detail = format!(
+            "A merchant has at most {most} open templates, drafts included. End those that are over, or ask \
+             the platform for more."
+        );
+        Err(exceeded("open_templates", most, detail))
+    }
+
+    /// Refuses a key beyond what a merchant may have.
+    pub(crate) fn no_more_keys(&self) -> Problem {
+        let most = self.merchant_keys;
+        let detail = format!("A merchant has at most {most} keys. Revoke one first.");
+        exceeded("keys", most, detail)
+    }
+
+    /// Counts an action against what its merchant is given by the hour; to be called in its transaction.
+    pub(crate) async fn count(
+        &self,
+        transaction: &mut MySqlConnection,
+        operator: Operator,
+        action: &str,
+        now: DateTime<Utc>,
+    ) -> Result<(), Problem> {
+        let (name, most) = match action {
+            // As many as there are orders: a refusal here would stop a checkout.
+            "coupon.use" | "coupon.unuse" => return Ok(()),
+            "view.rebuild" => ("view_rebuilds_per_hour", self.merchant_view_rebuilds_per_hour),
+            "gate.rebuild" => ("gate_rebuilds_per_hour", self.merchant_gate_rebuilds_per_hour),
+            _ => ("changes_per_hour", self.merchant_changes_per_hour),
+        };
+        if most == 0 || operator.key_id.is_none() {
+            return Ok(());
+        }
+        let used = quota::take(transaction, operator.merchant_id, name, now).await?;
+        if used <= u64::from(most) {
+            return Ok(());
+        }
+        let seconds = quota::until_next_hour(now).num_seconds() + 1;
+        let detail = format!(
+            "A merchant has {most} of these in an hour. Come back in {seconds} s, or ask the platform for more."
+        );
+        let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+        Err(Problem::hour_is_used_up(seconds, detail).with("quota", name).with("limit", most))
+    }
+}
+
+fn exceeded(quota: &str, most: u32, detail: String) -> Problem {
+    Problem::conflict("QUOTA_EXCEEDED", "The merchant has as many as it may", detail)
+        .with("quota", quota)
+        .with("limit", most)
+}

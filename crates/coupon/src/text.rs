@@ -1,0 +1,103 @@
+//! Characters that have no place in what people write: those that steer a terminal or turn a line of text around, and,
+//! in what is compared byte by byte, those that nobody can see.
+
+use std::fmt;
+
+/// A character that is refused; shown as `U+202E`, since itself it would do what it is refused for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused(pub char);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "U+{:04X}", u32::from(self.0))
+    }
+}
+
+/// The first character that no name and no reason may hold: a control character, a line or paragraph separator, or one
+/// that changes the direction of the text around it (Unicode's `Bidi_Control`).
+pub fn steering(text: &str) -> Option<Refused> {
+    text.chars().find(|&one| steers(one)).map(Refused)
+}
+
+/// The first character that no reference may hold: two that look alike must be equal. Beside those of [`steering`] all
+/// that show nothing (Unicode's `Default_Ignorable_Code_Point`) and every space but U+0020.
+pub fn unseen(text: &str) -> Option<Refused> {
+    text.chars().find(|&one| steers(one) || is_unseen(one)).map(Refused)
+}
+
+fn steers(one: char) -> bool {
+    one.is_control()
+        || matches!(one, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn is_unseen(one: char) -> bool {
+    (one.is_whitespace() && one != ' ')
+        || matches!(
+            one,
+            '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+                | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What stands for every kind of refused character.
+    const STEERING: [char; 12] = [
+        '\0', '\t', '\n', '\u{1b}', '\u{7f}', '\u{85}', '\u{61c}', '\u{200e}', '\u{2028}',
+        '\u{202a}', '\u{202e}', '\u{2069}',
+    ];
+    const UNSEEN: [char; 12] = [
+        '\u{a0}', '\u{ad}', '\u{200b}', '\u{200c}', '\u{200d}', '\u{2007}', '\u{2060}', '\u{2800}',
+        '\u{3000}', '\u{3164}', '\u{fe0f}', '\u{feff}',
+    ];
+
+    /// Text that people write, in many scripts, with signs and emoji that join.
+    const WRITTEN: [&str; 7] =
+        ["A sale: 10 % off!", "Größe, naïve, ½", "春の割引", "תווית", "خصم", "छूट", "👩‍🚀 🏴‍☠️"];
+
+    #[test]
+    fn what_people_write_is_a_name_and_an_emoji_that_joins_is_no_reference() {
+        assert!(WRITTEN.iter().all(|text| steering(text).is_none()));
+        assert!(WRITTEN[..6].iter().all(|text| unseen(text).is_none()));
+        assert_eq!(unseen(WRITTEN[6]).map(|it| it.to_string()), Some("U+200D".to_owned()));
+    }
+
+    proptest! {
+        #[test]
+        fn one_that_steers_is_found_wherever_it_stands(
+            before in "[ -~äל春]{0,20}", which in 0..STEERING.len(), after in ".{0,20}",
+        ) {
+            let one = STEERING[which];
+            let text = format!("{before}{one}{after}");
+            prop_assert_eq!(steering(&text), Some(Refused(one)));
+            prop_assert_eq!(unseen(&text), Some(Refused(one)));
+        }
+
+        #[test]
+        fn one_that_nobody_sees_is_found_in_a_reference(
+            before in "[ -~äל春]{0,20}", which in 0..UNSEEN.len(), after in "[ -~]{0,20}",
+        ) {
+            let one = UNSEEN[which];
+            let text = format!("{before}{one}{after}");
+            prop_assert_eq!(steering(&text), None);
+            prop_assert_eq!(unseen(&text), Some(Refused(one)));
+        }
+
+        #[test]
+        fn whatever_is_let_through_holds_no_control_and_prints_as_it_reads(text in any::<String>()) {
+            if steering(&text).is_none() {
+                prop_assert!(!text.chars().any(char::is_control));
+            }
+            if unseen(&text).is_none() {
+                prop_assert!(text.chars().all(|one| one == ' ' || !one.is_whitespace()));
+                prop_assert!(steering(&text).is_none());
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Quotas of merchants: requests at once do not pass one together, the way out is told, and the platform has none.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
+use coupon::MerchantId;
+use devstack::PlatformOptions;
+use futures::future::join_all;
+use mysql_store::{audit, template};
+use pipeline_tests::World;
+use reqwest::Method;
+use serde_json::{Value, json};
+use shopper::{Answer, Api, NewTemplate};
+use tokio::sync::Barrier;
+
+/// What a merchant may have here.
+const TEMPLATES: usize = 3;
+/// What it may ask for in an hour.
+const REBUILDS: usize = 4;
+/// Requests at one moment.
+const AT_ONCE: usize = 12;
+
+async fn send(api: &Api, method: Method, path: &str, body: &Value) -> Answer {
+    let request = api.operator(method, path);
+    let request = if body.is_null() { request } else { request.json(body) };
+    api.send(request).await.unwrap()
+}
+
+async fn post(api: &Api, path: &str, body: &Value) -> Answer {
+    send(api, Method::POST, path, body).await
+}
+
+/// A new merchant, and its operator at each api.
+async fn merchant(world: &World) -> (MerchantId, Vec<Api>) {
+    let made: Value =
+        post(world.api(), "/v1/merchants", &json!({ "name": "A shop" })).await.json().unwrap();
+    let id = made["id"].as_str().unwrap();
+    let key = json!({ "name": "first", "scopes": ["admin"], "merchant_id": id });
+    let key: Value = post(world.api(), "/v1/api-keys", &key).await.json().unwrap();
+    let key = key["key"].as_str().unwrap();
+    (id.parse().unwrap(), world.apis.iter().map(|api| api.with_operator_key(key)).collect())
+}
+
+/// Sends requests by turns to these apis, all at one moment.
+async fn at_once(apis: &[Api], path: impl Fn(usize) -> String, body: &Value) -> Vec<Answer> {
+    let barrier = Arc::new(Barrier::new(AT_ONCE));
+    join_all((0..AT_ONCE).map(|number| {
+        let (api, barrier) = (&apis[number % apis.len()], Arc::clone(&barrier));
+        let path = path(number);
+        async move {
+            barrier.wait().await;
+            post(api, &path, body).await
+        }
+    }))
+    .await
+}
+
+fn of_status(answers: &[Answer], status: u16) -> Vec<&Answer> {
+    answers.iter().filter(|answer| answer.status == status).collect()
+}
+
+fn assert_over(answer: &Answer, status: u16, code: &str, quota: &str, limit: usize) {
+    let problem: Value = answer.json().unwrap();
+    assert_eq!((answer.status, answer.code().as_deref()), (status, Some(code)), "{problem}");
+    assert_eq!((&problem["quota"], &problem["limit"]), (&json!(quota), &json!(limit)));
+}
+
+#[tokio::test]
+async fn requests_at_once_make_no_more_open_templates_than_a_merchant_may_have() {
+    let world = World::start_with("open templates", |options| {
+        let limit = TEMPLATES.to_string();
+        PlatformOptions { apis: 2, ..options }.with_env("MERCHANT_OPEN_TEMPLATES", &limit)
+    })
+    .await;
+    let (id, apis) = merchant(&world).await;
+    let new = NewTemplate::simple("A sale", 10, world.clock.now(), TimeDelta::hours(1));
+    let new = json!(new);
+    let answers = at_once(&apis, |_| "/v1/templates".to_owned(), &new).await;
+    assert_eq!(of_status(&answers, 201).len(), TEMPLATES);
+    for refused in of_status(&answers, 409) {
+        assert_over(refused, 409, "QUOTA_EXCEEDED", "open_templates", TEMPLATES);
+        assert_eq!(refused.json::<Value>().unwrap()["retryable"], false);
+    }
+    let stored = async || template::page(&mut world.mysql().await, id, None, 100).await.unwrap();
+    assert_eq!(stored().await.len(), TEMPLATES);
+
+    // One whose window is over is none of them, and is not brought back beyond the quota.
+    let mut over = new.clone();
+    over["claim_starts_at"] = json!("2020-01-01T00:00:00Z");
+    over["claim_ends_at"] = json!("2020-01-02T00:00:00Z");
+    let over: Value = post(&apis[0], "/v1/templates", &over).await.json().unwrap();
+    let over = format!("/v1/templates/{}", over["id"].as_str().unwrap());
+    let later = json!({ "version": 1, "claim_ends_at": new["claim_ends_at"] });
+    let edited = send(&apis[0], Method::PATCH, &over, &later).await;
+    assert_over(&edited, 409, "QUOTA_EXCEEDED", "open_templates", TEMPLATES);
+
+    // The way out.
+    let first = format!("/v1/templates/{}", stored().await[TEMPLATES].id);
+    for verb in ["publish", "end"] {
+        assert_eq!(post(&apis[0], &format!("{first}/{verb}"), &Value::Null).await.status, 200);
+    }
+    assert_eq!(send(&apis[0], Method::PATCH, &over, &later).await.status, 200);
+    assert_eq!(post(&apis[0], "/v1/templates", &new).await.status, 409);
+    // The platform's own key is not counted.
+    for _ in 0..=TEMPLATES {
+        assert_eq!(post(world.api(), "/v1/templates", &new).await.status, 201);
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn requests_at_once_have_no_more_views_rebuilt_than_a_merchant_may_in_an_hour() {
+    let world = World::start_with("rebuilds in an hour", |options| {
+        let limit = REBUILDS.to_string();
+        PlatformOptions { apis: 2, ..options }.with_env("MERCHANT_VIEW_REBUILDS_PER_HOUR", &limit)
+    })
+    .await;
+    let path = |user: usize| format!("/v1/users/{}/view-rebuild", user + 1);
+    let hour = |now: DateTime<Utc>| (now.date_naive(), now.hour());
+    // Once more where the hour has changed meanwhile, for another merchant.
+    loop {
+        let began = hour(world.clock.now());
+        let (id, apis) = merchant(&world).await;
+        let answers = at_once(&apis, path, &Value::Null).await;
+        if hour(world.clock.now()) != began {
+            continue;
+        }
+        assert_eq!(of_status(&answers, 200).len(), REBUILDS, "{answers:?}");
+        for refused in of_status(&answers, 429) {
+            let quota = "view_rebuilds_per_hour";
+            assert_over(refused, 429, "HOURLY_QUOTA_EXCEEDED", quota, REBUILDS);
+            assert!(matches!(refused.retry_after, Some(1..=3_601)), "{refused:?}");
+        }
+        let lines = audit::page(&mut world.mysql().await, id, None, None, 100).await.unwrap();
+        let rebuilds = lines.iter().filter(|line| line.action == "view.rebuild");
+        assert_eq!(rebuilds.count(), REBUILDS);
+        break;
+    }
+    assert_eq!(post(world.api(), &path(1), &Value::Null).await.status, 200);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_merchants_changes_in_an_hour_are_bounded_and_its_redemptions_are_not() {
+    let world = World::start_with("changes in an hour", |options| {
+        options.with_env("MERCHANT_CHANGES_PER_HOUR", "3")
+    })
+    .await;
+    let (_, apis) = merchant(&world).await;
+    let key = json!({ "name": "x", "scopes": ["read"] });
+    let mut statuses = Vec::new();
+    // However the hour changes, six are not made within two hours by three each.
+    for _ in 0..7 {
+        statuses.push(post(&apis[0], "/v1/api-keys", &key).await);
+    }
+    let refused = statuses.last().unwrap();
+    assert_over(refused, 429, "HOURLY_QUOTA_EXCEEDED", "changes_per_hour", 3);
+    world.end().await;
+}
