@@ -7,7 +7,7 @@ use axum::{
     extract::{DefaultBodyLimit, MatchedPath, Request, State},
     http::{Method, StatusCode, header},
     middleware::{self, Next},
-    response::Response,
+    response::{IntoResponse, Response},
     routing::{delete, get, post},
 };
 use tracing::Instrument;

@@ -9,7 +9,7 @@ use landing::{
     claims::{CLAIMS_MAX, Claims},
     gates::Gates,
     ids::Ids,
-    lander,
+    lander::{self, Lander},
     resolver::{GRACE, Resolver},
     settler::Settler,
 };
@@ -79,7 +79,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let points = &config.fail_points;
     let (landers, workers) =
         lander::landers(config.landers, CLAIMS_MAX, config.database_url.expose(), &ids, points);
-    let mut landing: JoinSet<()> = workers.into_iter().map(|worker| worker.run()).collect();
+    let mut landing: JoinSet<()> = workers.into_iter().map(Lander::run).collect();
     let (settler, settling) = Settler::new(gate.clone(), points.clone());
     let settling = tokio::spawn(settling);
     let (gates, keeper) =

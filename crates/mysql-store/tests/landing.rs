@@ -65,12 +65,26 @@ async fn a_claim_is_read_without_what_its_user_was_given_before() {
     assert_eq!(store.land(&landings).await, Attempt::Landed);
     execute(&mut store.connection, "flush status").await;
     let landed = &landings[0].landed;
-    let stored = claim::landed_by_id(&mut store.connection, USER, landed.id).await.unwrap();
+    let stored = claim::landed_under_key(
+        &mut store.connection,
+        TEMPLATE,
+        USER,
+        &landings[0].admission.claim.request_id,
+    )
+    .await
+    .unwrap();
     assert_eq!(stored.as_ref(), Some(landed));
     let read = rows_read(&mut store.connection).await;
     assert!(read < 10, "{read} rows were read");
     let late = &landings[1].landed;
-    let stored = claim::landed_by_id(&mut store.connection, USER, late.id).await.unwrap();
+    let stored = claim::landed_under_key(
+        &mut store.connection,
+        TEMPLATE,
+        USER,
+        &landings[1].admission.claim.request_id,
+    )
+    .await
+    .unwrap();
     assert_eq!(stored.as_ref(), Some(late));
 }
 
