@@ -35,7 +35,7 @@ pub async fn damage(world: &World, rng: &mut Rng, user: UserId, another: UserId)
         1 => vec![format!("DEL {coupons}")],
         2 => vec![format!("DEL {list} {coupons}")],
         3 => vec![format!("HSET {coupons} {} garbage", known?)],
-        4 => vec![format!("HSET {coupons} {} 1|0|1|1|x|1|0|9", listed?)],
+        4 => vec![format!("HSET {coupons} {} 1|0|1|1|x|1|0|4000000000000", listed?)],
         5 => vec![format!("HDEL {coupons} {}", listed?)],
         6 => vec![format!("HSET {coupons} ~token garbage")],
         7 => vec![format!("HSET {coupons} ~state x")],

@@ -2,19 +2,20 @@
 //! What a slow client may take of a process is tried in the api (`slow_clients.rs`), with limits that can be
 //! waited for; here are its own.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
-use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
 use pipeline_tests::World;
 use reqwest::Method;
 use serde_json::Value;
-use shopper::{NewTemplate, Shopper};
+use shopper::Shopper;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::{Instant, timeout},
 };
+
+use crate::proxy::{Proxy, server_of};
 
 /// Every claim's key.
 const KEY: &str = "the-key";
@@ -115,19 +116,19 @@ async fn a_body_that_never_comes_is_answered_in_time_and_claims_nothing() {
 
 #[tokio::test]
 async fn what_takes_too_long_by_our_own_fault_is_unknown_and_says_so() {
-    let world = World::start_with("held commit", |options| {
-        let held = format!("api.before_commit=hold:{}", options.dir.join("hold").display());
-        options.with_env("FAIL_POINTS", &held)
-    })
-    .await;
-    let hold = world.platform.options.dir.join("hold");
-    fs::write(&hold, "").unwrap();
-    let draft = NewTemplate::simple("A draft", 5, world.clock.now(), TimeDelta::hours(1));
-    let request = world.api().operator(Method::POST, "/v1/templates");
-    let answer = world.api().send(request.json(&draft)).await.unwrap();
+    let mut world = World::start("silent database").await;
+    let url = &world.scope.endpoints.database_url;
+    let proxy = Proxy::start(server_of(url)).await;
+    let url = proxy.instead_of(url);
+    let api = &mut world.platform.apis[0];
+    api.set_env("DATABASE_URL", &url);
+    api.restart().await.unwrap();
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    let _held = proxy.hold_answer(b"from user_coupon where id = ?");
+    let request = shopper.request(Method::GET, "/v1/me/coupons/1");
+    let answer = shopper.send(request).await.unwrap();
     assert_eq!((answer.status, answer.code().as_deref()), (503, Some("TIMEOUT")), "{answer:?}");
     assert!(answer.retry_after.is_some(), "{answer:?}");
-    fs::remove_file(hold).unwrap();
     world.end().await;
 }
 
