@@ -5,13 +5,12 @@ use std::sync::Arc;
 use mysql_store::{MySqlConnection, settings, snapshot};
 use tokio::task::spawn_blocking;
 use topic::Acknowledged;
-use tracing::warn;
 
 use crate::{
     checkpoint,
     config::Resnapshot,
     connection::Connection,
-    error::{Directive, TailError},
+    error::Directive,
     fit, history,
     position::GtidSet,
     preflight,
@@ -20,10 +19,6 @@ use crate::{
     source::{Origin, Server},
     tailer::Ground,
 };
-
-/// How often the newest transaction is looked up on a server that falls silent meanwhile; each try waits eleven
-/// seconds for it.
-const LOCATE_TRIES: u32 = 3;
 
 /// Where to begin.
 #[derive(Debug)]
@@ -118,19 +113,11 @@ pub(crate) async fn anew(
     })
 }
 
-/// A server that stalls for some seconds is asked again: nothing was told yet.
+/// A server may keep us waiting until the connection counts as lost: while it begins another binlog file, or resets its
+/// binlog, nobody gets a dump or a listing of files before its disk has what was written.
 async fn locate(server: &Arc<Server>, gtids: GtidSet) -> anyhow::Result<Position> {
-    let mut tries = 1;
-    loop {
-        let (server, gtids) = (Arc::clone(server), gtids.clone());
-        match spawn_blocking(move || history::locate(&server, gtids)).await? {
-            Err(TailError::Lost(error)) if tries < LOCATE_TRIES => {
-                warn!(error = %error, "the newest transaction could not be looked up; trying again");
-                tries += 1;
-            }
-            located => return Ok(located?),
-        }
-    }
+    let server = Arc::clone(server);
+    Ok(spawn_blocking(move || history::locate(&server, gtids)).await??)
 }
 
 /// How many rows the server guesses the tables to hold that are not read whole yet.

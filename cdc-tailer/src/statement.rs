@@ -299,6 +299,7 @@ mod tests {
             "alter table user_coupon rename to old",
             "alter table `user_coupon` truncate partition p1",
             "alter table user_coupon exchange partition p1 with table other",
+            "alter table other exchange partition p1 with table user_coupon without validation",
             "create or replace table user_coupon (a int)",
             "alter table user_coupon add foreign key (id) references t (id) on delete cascade",
             "alter table user_coupon add foreign key (id) references t (id) on update set null",
@@ -321,6 +322,7 @@ mod tests {
             "create index i on user_coupon (status)",
             "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `user_coupon`",
             "analyze table user_coupon",
+            "alter table other exchange partition user_coupons with table another",
             "create table t (a int comment 'truncate user_coupon')",
         ] {
             assert_eq!(found("My-Shop", text), None, "{text}");

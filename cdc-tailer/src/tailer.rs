@@ -11,8 +11,8 @@ use topic::{TopicError, TopicNames};
 use tracing::warn;
 
 use crate::{
-    address::Address, checkpoint, config::Config, dry_run, leadership::Leadership, metrics,
-    position::Flavor, preflight, source::Server, term,
+    address::Address, checkpoint, config::Config, dry_run, error::TailError,
+    leadership::Leadership, metrics, position::Flavor, preflight, source::Server, term,
 };
 
 /// Waits before a fenced tailer stands by again.
@@ -162,10 +162,11 @@ fn is_fenced(error: &anyhow::Error) -> bool {
     error.chain().any(fenced)
 }
 
-/// Whether MySQL did not answer.
+/// Whether MySQL did not answer, or not to the end.
 pub(crate) fn is_unavailable(error: &anyhow::Error) -> bool {
     let unavailable = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref().is_some_and(StoreError::is_unavailable)
+            || matches!(cause.downcast_ref(), Some(TailError::Lost(_)))
     };
     error.chain().any(unavailable)
 }

@@ -1,5 +1,6 @@
 //! The tailer against real servers and a real Kafka: `./dev test`, or `./dev servers up` first.
 
+mod bulk;
 mod by_hand;
 mod golden;
 mod gtids;
@@ -8,6 +9,7 @@ mod history;
 mod ipv6;
 mod oversized;
 mod settings;
+mod stalls;
 mod stops;
 mod tls;
 

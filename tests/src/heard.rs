@@ -1,4 +1,5 @@
-//! What the topics tell: of each line of changes the first occurrences, in their order.
+//! What the topics tell: of each line of changes the first occurrences, in their order; and what the tables are by
+//! their word.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,11 +12,14 @@ use topic::{Event, Message, StockMovementRow, TableReader, UserCouponRow, decode
 use crate::{
     STATE_MAX,
     server_binlog::{Change, Line, ServerBinlog, Table, changes_of},
-    tail::{Tail, pair},
+    tail::Tail,
 };
 
 /// How long a topic that is read to its end is waited for.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// A row of a table: of a coupon its id, version and mark; of a movement its template, number and delta.
+type Row = [i64; 3];
 
 /// Messages taken at a time.
 const BATCH: usize = 10_000;
@@ -28,8 +32,10 @@ pub struct Heard {
     readers: [(Table, TableReader); 2],
     first: HashMap<Line, Vec<Change>>,
     seen: HashSet<(Line, Change)>,
-    /// Of each coupon the newest version that was told, by a snapshot too.
-    newest: HashMap<i64, i64>,
+    /// Of each coupon the newest state that was told, by a snapshot too; `None`: it is deleted.
+    newest: HashMap<i64, (i64, Option<Row>)>,
+    /// Each state of a coupon, and each movement, that was told.
+    rows: HashSet<(Table, Row)>,
     /// Messages that told what others had told.
     pub duplicates: usize,
     /// Rows that a snapshot read.
@@ -44,18 +50,20 @@ impl Heard {
             (Table::Coupons, open(&tail.names.user_coupon()).await),
             (Table::Movements, open(&tail.names.stock_movement()).await),
         ];
-        let (first, seen, newest) = (HashMap::new(), HashSet::new(), HashMap::new());
-        Self { readers, first, seen, newest, duplicates: 0, read: 0 }
+        let (first, seen) = (HashMap::new(), HashSet::new());
+        let (newest, rows) = (HashMap::new(), HashSet::new());
+        Self { readers, first, seen, newest, rows, duplicates: 0, read: 0 }
     }
 
     /// Waits until `more` changes are told.
     ///
     /// # Panics
-    /// They are not within [`STATE_MAX`].
+    /// Nothing new comes for [`STATE_MAX`].
     pub async fn until_more(&mut self, more: usize) {
-        let (deadline, enough) = (Instant::now() + STATE_MAX, self.seen.len() + more);
+        let enough = self.seen.len() + more;
+        let mut patience = Patience::default();
         while self.seen.len() < enough {
-            assert!(Instant::now() < deadline, "{} of {enough} changes told", self.seen.len());
+            assert!(patience.has(self.seen.len()), "{} of {enough} changes told", self.seen.len());
             // Not all that comes while it listens: there may be no end of it before the load's.
             let told = self.next().await;
             self.take(told);
@@ -89,29 +97,44 @@ impl Heard {
         told
     }
 
-    /// Waits until each coupon that the server holds is told, in that version or a later one.
+    /// Waits until each row that the server holds is told as it is; what was told before it, and is not there, is
+    /// forgotten.
     ///
     /// # Panics
-    /// They are not within [`STATE_MAX`].
+    /// Nothing new comes for [`STATE_MAX`].
     pub async fn until_rows_are_told(&mut self, tail: &Tail) {
-        let held = tail.sql("select id, version from user_coupon");
-        let held: Vec<(i64, i64)> = held.lines().map(pair).collect();
-        let deadline = Instant::now() + STATE_MAX;
+        let held = [(Table::Coupons, COUPONS), (Table::Movements, MOVEMENTS)];
+        let held = held.map(|(table, select)| (table, rows(&tail.sql(select))));
+        let mut patience = Patience::default();
         loop {
             self.listen().await;
-            let is_told = |(id, version): &&(i64, i64)| {
-                self.newest.get(id).is_some_and(|newest| newest >= version)
-            };
-            let missing: Vec<_> = held.iter().filter(|row| !is_told(row)).collect();
+            let all = held.iter().flat_map(|(table, rows)| rows.iter().map(|row| (*table, *row)));
+            let missing: Vec<_> = all.filter(|row| !self.rows.contains(row)).collect();
             if missing.is_empty() {
-                return;
+                break;
             }
             let some = &missing[..missing.len().min(TOLD)];
-            assert!(Instant::now() < deadline, "{} rows are not told: {some:?}", missing.len());
+            let more_come = patience.has(missing.len());
+            assert!(more_come, "{} rows are not told: {some:?}", missing.len());
         }
+        let coupons = held[0].1.iter();
+        self.newest = coupons.map(|row| (row[0], (row[1], Some(*row)))).collect();
+        let all = held.iter().flat_map(|(table, rows)| rows.iter().map(|row| (*table, *row)));
+        self.rows = all.collect();
     }
 
-    /// Forgets what was told up to here, and what a snapshot has read.
+    /// The table of coupons holds what was told last, and nothing else.
+    ///
+    /// # Panics
+    /// It does not.
+    pub fn assert_table(&self, tail: &Tail) {
+        let held: HashSet<Row> = rows(&tail.sql(COUPONS)).into_iter().collect();
+        let told: HashSet<Row> = self.newest.values().filter_map(|(_, row)| *row).collect();
+        let wrong: Vec<_> = held.symmetric_difference(&told).take(TOLD).collect();
+        assert!(wrong.is_empty(), "either told or in the table, not both: {wrong:?}");
+    }
+
+    /// Forgets the changes that were told up to here, and how many rows a snapshot has read.
     pub async fn forget(&mut self) {
         self.listen().await;
         self.first.clear();
@@ -121,11 +144,21 @@ impl Heard {
 
     fn take(&mut self, told: Vec<(Line, Change)>) {
         for (line, change) in told {
-            if line.0 == Table::Coupons {
-                let known = self.newest.entry(change.id).or_insert(change.version);
-                *known = change.version.max(*known);
+            let Change { op, id, version, mark } = change;
+            let row = [id, version, mark];
+            let is_there = op != "d";
+            if is_there {
+                self.rows.insert((line.0, row));
             }
-            if change.op == "r" {
+            if line.0 == Table::Coupons {
+                let state = (version, is_there.then_some(row));
+                let known = self.newest.entry(id).or_insert(state);
+                // A deletion has the version of the row that it ends.
+                if known.0 < version || known.0 == version && !is_there {
+                    *known = state;
+                }
+            }
+            if op == "r" {
                 self.read += 1;
             } else if self.seen.insert((line, change)) {
                 self.first.entry(line).or_default().push(change);
@@ -137,10 +170,10 @@ impl Heard {
 
     /// Waits until as much is told as was committed; returns what is told otherwise, empty: nothing.
     pub async fn until_told(&mut self, binlog: &ServerBinlog) -> String {
-        let deadline = Instant::now() + STATE_MAX;
+        let mut patience = Patience::default();
         loop {
             self.listen().await;
-            if self.seen.len() >= binlog.count || Instant::now() >= deadline {
+            if self.seen.len() >= binlog.count || !patience.has(self.seen.len()) {
                 return self.differences(&binlog.committed);
             }
         }
@@ -159,6 +192,44 @@ impl Heard {
         });
         differ.take(TOLD).collect()
     }
+}
+
+/// Asks for coupons; a mark that is none is 0.
+const COUPONS: &str = "select id, version, coalesce(order_ref, 0) from user_coupon";
+
+/// Asks for movements.
+const MOVEMENTS: &str = "select template_id, seq, delta from stock_movement";
+
+/// How long it is waited for more: [`STATE_MAX`] from the last that was new. A machine that has much else to do is slow,
+/// and what is lost never comes.
+struct Patience {
+    known: usize,
+    until: Instant,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { known: usize::MAX, until: Instant::now() + STATE_MAX }
+    }
+}
+
+impl Patience {
+    /// Whether there is some left, now that so much is known.
+    fn has(&mut self, known: usize) -> bool {
+        if known != self.known {
+            *self = Self { known, ..Self::default() };
+        }
+        Instant::now() < self.until
+    }
+}
+
+/// What a client prints of three numbers.
+fn rows(printed: &str) -> Vec<Row> {
+    let row = |line: &str| {
+        let mut numbers = line.split('\t').map(|number| number.parse().unwrap_or(0));
+        [(); 3].map(|()| numbers.next().unwrap_or(0))
+    };
+    printed.lines().map(row).collect()
 }
 
 /// The change that a message tells of, and the line it is in.

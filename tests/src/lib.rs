@@ -8,6 +8,7 @@ pub mod heard;
 pub mod mixed_load;
 pub mod replay;
 pub mod server_binlog;
+mod strike;
 pub mod tail;
 pub mod tail_campaign;
 mod troubles;

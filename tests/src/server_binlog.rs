@@ -52,6 +52,8 @@ pub struct ServerBinlog {
     pub committed: HashMap<Line, Vec<Change>>,
     /// How many changes that are.
     pub count: usize,
+    /// In how many transactions; never forgotten.
+    pub transactions: usize,
     /// What is prepared, by the names of the XA transactions.
     prepared: HashMap<String, Vec<(Line, Change)>>,
 }
@@ -65,6 +67,7 @@ impl ServerBinlog {
             endpoints: tail.scope.endpoints.clone(),
             committed: HashMap::new(),
             count: 0,
+            transactions: 0,
             prepared: HashMap::new(),
         }
     }
@@ -149,6 +152,7 @@ impl ServerBinlog {
 
     fn commit(&mut self, rows: Vec<(Line, Change)>) {
         self.count += rows.len();
+        self.transactions += usize::from(!rows.is_empty());
         for (line, change) in rows {
             self.committed.entry(line).or_default().push(change);
         }

@@ -226,12 +226,22 @@ pub fn row(id: i64) -> String {
 /// # Panics
 /// One fails.
 pub fn sql(database_url: &str, text: &str) -> String {
+    try_sql(database_url, text).unwrap_or_else(|errors| panic!("{errors} in: {text:.200}"))
+}
+
+/// The same, or what the session complains of.
+///
+/// # Errors
+/// A statement fails; those before it are done.
+pub fn try_sql(database_url: &str, text: &str) -> Result<String, String> {
     let mut client = client(database_url).spawn().unwrap();
-    client.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    // A client that has ended because of a statement takes no more; it says why.
+    drop(client.stdin.take().unwrap().write_all(text.as_bytes()));
     let output = client.wait_with_output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors} in: {text:.200}");
-    String::from_utf8(output.stdout).unwrap()
+    if output.status.success() {
+        return Ok(String::from_utf8(output.stdout).unwrap());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// The parts of a database's URL.
@@ -266,7 +276,7 @@ pub fn client(database_url: &str) -> Command {
     client
 }
 
-pub(crate) fn pair(line: &str) -> (i64, i64) {
+fn pair(line: &str) -> (i64, i64) {
     let (id, version) = line.split_once('\t').unwrap();
     (id.parse().unwrap(), version.parse().unwrap())
 }

@@ -1,20 +1,23 @@
 //! The tailer's kill campaign: round after round of a mixed load, and in the middle of each a tailer is
 //! killed or stopped, mostly the one that leads; then the topics must tell exactly what the server itself
-//! finds in its binlog.
+//! finds in its binlog, and what its tables hold.
 //!
 //! Each line of changes (one user's coupons) must be told whole and in the order of the commits, first
 //! occurrences counted; nothing else may be told; and no table may have been read anew, which would hide
 //! a hole. In every third round a large transaction meets a broker that is slow: then a checkpoint can be
-//! written while thousands of messages still wait in the tailer that is about to die. In each round checksums are switched and tables
-//! defined. Behind every few rounds the server's history becomes another one (`upheaval.rs`): then every row that is there must be told.
+//! written while thousands of messages still wait in the tailer that is about to die. In each round rows are deleted,
+//! checksums switched and tables defined. Behind every few rounds the server's history becomes another one (`upheaval.rs`):
+//! then every row that is there must be told, as it is.
 //! Victims and moments follow from the seed and the round's number, so a round that breaks a promise can be run again; what the machine
 //! makes of them in between is not repeatable.
 
-use std::{convert::Infallible, fmt, future, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, fmt, future, time::Duration};
 
 use devstack::{Flavor, Process, Scope};
-use fastrand::Rng;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 use topic::Message;
 
 use crate::{
@@ -22,13 +25,11 @@ use crate::{
     heard::Heard,
     mixed_load::{DIARY, Load},
     server_binlog::{ServerBinlog, Table},
+    strike::{Strike, leads},
     tail::{Tail, log},
     until,
-    upheaval::{self, Backup, Upheaval},
+    upheaval::{self, Backup, Kind, Upheaval},
 };
-
-/// Most strikes of a round.
-const STRIKES_MAX: usize = 3;
 
 /// A strike comes within this time: from the load's begin on, or after the victim before is helped up.
 const WAIT_MAX_MS: u64 = 600;
@@ -44,83 +45,47 @@ const SLOW_WAIT_MAX_MS: u64 = 2_500;
 const SLOW_STOPPED: Duration = Duration::from_millis(95);
 const SLOW_RUNNING: Duration = Duration::from_millis(5);
 
-/// How long a victim is dead or stopped. Mostly shorter than the second after which another one leads.
-const DOWN_MAX_MS: u64 = 300;
-
-/// The longest: another one leads by then, and the one that wakes must notice.
-const LONG_DOWN_MAX_MS: u64 = 2_500;
-
-/// How long a tailer may take to answer who it is. One that is stopped never does.
-const ANSWER_MAX: Duration = Duration::from_millis(200);
-
 /// An upheaval comes behind so many rounds.
-const ROUNDS_TO_UPHEAVAL: u64 = 4;
+const ROUNDS_TO_UPHEAVAL: u64 = 3;
+
+/// Changes of a load that are told before an upheaval in the middle of it: an eighth.
+const SOME: usize = 800;
 
 /// Numbers of the loads before and behind an upheaval, above those of rounds.
 const BEFORE_UPHEAVAL: u64 = 10_000;
 const BEHIND_UPHEAVAL: u64 = 20_000;
 
-/// Who is hit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Victim {
-    Leader,
-    Standby,
-    Both,
-}
-
-/// One fault.
-#[derive(Debug, Clone, Copy)]
-struct Strike {
-    victim: Victim,
-    /// kill -9 and a start after a while; else SIGSTOP, and SIGCONT after a while.
-    kills: bool,
-    wait: Duration,
-    down: Duration,
-}
-
-impl Strike {
-    fn of_round(seed: u64, round: u64) -> Vec<Self> {
-        let mut random = Rng::with_seed(seed ^ (round << 32));
-        let count = random.usize(1..=STRIKES_MAX);
-        let wait_max_ms = if is_slow(round) { SLOW_WAIT_MAX_MS } else { WAIT_MAX_MS };
-        (0..count).map(|_| Self::any(&mut random, wait_max_ms)).collect()
-    }
-
-    fn any(random: &mut Rng, wait_max_ms: u64) -> Self {
-        let victim = match random.u8(0..8) {
-            0 => Victim::Standby,
-            1 => Victim::Both,
-            _ => Victim::Leader,
-        };
-        let longest = if random.u8(0..4) == 0 { LONG_DOWN_MAX_MS } else { DOWN_MAX_MS };
-        let mut time = |longest| Duration::from_millis(random.u64(0..longest));
-        let (wait, down) = (time(wait_max_ms), time(longest));
-        Self { victim, kills: random.u8(0..3) > 0, wait, down }
-    }
-}
-
-impl fmt::Display for Strike {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = if self.kills { "killed" } else { "stopped" };
-        let [wait, down] = [self.wait, self.down].map(|time| time.as_millis());
-        let victim = format!("{:?}", self.victim).to_lowercase();
-        write!(f, "{victim} {how} after {wait} ms for {down} ms")
-    }
-}
-
 /// What a campaign counted.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone)]
 pub struct Totals {
     /// Committed changes, each of them told.
     pub changes: usize,
+    /// Transactions that they were in.
+    pub transactions: usize,
     /// Messages that told what was told before.
     pub duplicates: usize,
-    /// Faults.
-    pub strikes: usize,
+    /// Tailers, or pairs of them, that were killed.
+    pub kills: usize,
+    /// The same, stopped.
+    pub stops: usize,
     /// How often a leader was fenced by its successor.
     pub fenced: usize,
-    /// How often the server's history became another one, or a statement stopped the tailers.
-    pub upheavals: usize,
+    /// How often the server's history became another one, or a statement stopped the tailers, by kind.
+    pub upheavals: BTreeMap<String, usize>,
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { changes, transactions, duplicates, kills, stops, fenced, upheavals } = self;
+        write!(
+            f,
+            "{kills} kills and {stops} stops; {changes} committed changes of {transactions} transactions are told, each \
+             and in order, nothing else is; {duplicates} messages came again, {fenced} leaders were fenced; \
+             behind {} upheavals every row is told",
+            upheavals.values().sum::<usize>()
+        )?;
+        upheavals.iter().try_for_each(|(kind, times)| write!(f, "\n  {times:>3} {kind}"))
+    }
 }
 
 /// Runs rounds on a database and topics that do not exist yet, and says a line about each. The broker is
@@ -141,8 +106,10 @@ pub async fn run(
         campaign.round(round, broker, &say).await;
         if round % ROUNDS_TO_UPHEAVAL == 0 {
             let upheaval = Upheaval::of_number(seed.wrapping_add(round / ROUNDS_TO_UPHEAVAL));
-            say(format!("round {round:>3}  {upheaval:?}"));
+            let begun = Instant::now();
+            say(format!("round {round:>3}  {upheaval}"));
             campaign.upheave(round, upheaval, database).await;
+            say(format!("           every row is told, in {:.1} s", begun.elapsed().as_secs_f64()));
         }
     }
     campaign.end()
@@ -158,10 +125,8 @@ struct Campaign {
     binlog: ServerBinlog,
     heard: Heard,
     seed: u64,
-    strikes: usize,
-    /// Changes that were told before the last upheaval.
-    changes: usize,
-    upheavals: usize,
+    /// What is counted up to the last upheaval.
+    totals: Totals,
 }
 
 impl Campaign {
@@ -179,22 +144,24 @@ impl Campaign {
         // Whoever is killed before it is in the checkpoint that the tables are read reads them again.
         let checkpoints = async || tail.messages(&tail.names.checkpoint()).await;
         until(checkpoints, |all| all.last().is_some_and(is_of_no_snapshot)).await;
-        Self { tail, second, binlog, heard, seed, strikes: 0, changes: 0, upheavals: 0 }
+        Self { tail, second, binlog, heard, seed, totals: Totals::default() }
     }
 
     async fn round(&mut self, number: u64, broker: &mut Process, say: &impl Fn(String)) {
         let begun = Instant::now();
         self.until_led().await;
         let file = self.tail.next_binlog_file();
-        let load = self.load(number);
-        let load = tokio::task::spawn_blocking(move || load.run());
+        self.sweep(number);
+        let load = self.started(number);
         let (committed, duplicates) = (self.binlog.count, self.heard.duplicates);
         let faults = async {
             self.change_settings(number);
-            for strike in Strike::of_round(self.seed, number) {
+            let wait_max_ms = if is_slow(number) { SLOW_WAIT_MAX_MS } else { WAIT_MAX_MS };
+            for strike in Strike::of_round(self.seed, number, wait_max_ms) {
                 say(format!("round {number:>3}  {strike}"));
-                self.strike(strike).await;
-                self.strikes += 1;
+                strike.hit(&mut self.tail.platform.cdc_tailer, &mut self.second).await;
+                self.totals.kills += usize::from(strike.kills);
+                self.totals.stops += usize::from(!strike.kills);
             }
             load.await.unwrap();
         };
@@ -203,65 +170,92 @@ impl Campaign {
             () = faults => {}
         }
         broker.resume().unwrap();
-        self.binlog.read_from(&file);
-        self.assert_told().await;
+        self.assert_told(&file).await;
+        self.heard.assert_table(&self.tail);
         let (changes, again) = (self.binlog.count - committed, self.heard.duplicates - duplicates);
         let seconds = begun.elapsed().as_secs_f64();
         say(format!("           {changes} changes told, {again} of them again, in {seconds:.1} s"));
     }
 
-    fn load(&self, number: u64) -> Load {
-        Load {
+    fn started(&self, number: u64) -> JoinHandle<()> {
+        let load = Load {
             database_url: self.tail.scope.endpoints.database_url.clone(),
             seed: self.seed,
             number: i64::try_from(number).unwrap(),
             deletes: true,
             large: is_slow(number) && number < BEFORE_UPHEAVAL,
+        };
+        tokio::task::spawn_blocking(move || load.run())
+    }
+
+    /// Before each upheaval, and not where the broker is slow, all that is left of earlier rounds is deleted, in one
+    /// transaction: snapshots stay short.
+    fn sweep(&self, number: u64) {
+        if number % ROUNDS_TO_UPHEAVAL == 2 {
+            self.tail.sql("delete from user_coupon");
         }
     }
 
-    /// In the middle of a load: other checksums, a column more or less, tables of nobody.
+    /// In the middle of a load: other checksums, columns and keys more or less, tables of nobody, another file.
     fn change_settings(&self, number: u64) {
-        let checksum = if number.is_multiple_of(2) { "CRC32" } else { "NONE" };
-        let column = if number.is_multiple_of(2) {
-            "drop column added"
-        } else {
-            "add column added int null"
+        let [checksum, of_movements] = match number % 2 {
+            0 => ["CRC32", "drop column added"],
+            _ => ["NONE", "add column added int null"],
+        };
+        let of_coupons = match number % 4 {
+            0 => "drop column added, drop index by_version",
+            1 => "add column added varchar(9) character set utf8mb4 null",
+            2 => "add index by_version (version)",
+            _ => "modify column added varchar(200) character set utf8mb4 null default 'x'",
         };
         self.tail.sql(&format!(
-            "set global binlog_checksum = {checksum}; alter table stock_movement {column}; \
-             create table of_nobody select seq from stock_movement; drop table of_nobody"
+            "set global binlog_checksum = {checksum}; alter table stock_movement {of_movements}; \
+             create table of_nobody select seq from stock_movement; drop table of_nobody; \
+             alter table user_coupon {of_coupons}; flush binary logs"
         ));
     }
 
-    /// The server's history becomes another one while nobody writes; then the topics must tell of every row
-    /// that is there, and of what comes.
+    /// The server's history becomes another one; then the topics must tell of every row that is there, and of what
+    /// comes.
     async fn upheave(&mut self, round: u64, upheaval: Upheaval, database: &mut Process) {
-        let run = async |load: Load| {
-            tokio::task::spawn_blocking(move || load.run()).await.unwrap();
-        };
-        match upheaval {
-            Upheaval::Reset => upheaval::reset(&self.tail, self.binlog.flavor()),
-            Upheaval::Statement => {
-                upheaval::stop_by_a_statement(&mut self.tail, &mut self.second).await;
-                self.second.start().await.unwrap();
-            }
-            Upheaval::Restore => {
-                let url = self.tail.scope.endpoints.database_url.clone();
-                let backup = Backup::of(database, &url).await;
-                run(self.load(BEFORE_UPHEAVAL + round)).await;
-                self.heard.until_rows_are_told(&self.tail).await;
-                backup.restore(database).await;
-            }
+        let mut backup = None;
+        if upheaval.kind == Kind::Restore {
+            let url = self.tail.scope.endpoints.database_url.clone();
+            backup = Some(Backup::of(database, &url).await);
+            self.until_led().await;
         }
-        run(self.load(BEHIND_UPHEAVAL + round)).await;
+        let file = self.tail.next_binlog_file();
+        let mut load = self.started(BEFORE_UPHEAVAL + round);
+        if upheaval.is_under_load {
+            self.heard.until_more(SOME).await;
+        } else {
+            (&mut load).await.unwrap();
+            self.assert_told(&file).await;
+        }
+        if upheaval.is_unseen {
+            self.tail.tailer().kill().unwrap();
+            self.second.kill().unwrap();
+        }
+        match upheaval.kind {
+            Kind::Reset => upheaval::reset(&self.tail, self.binlog.flavor()).await,
+            Kind::Statement(statement) => {
+                upheaval::stop_by_a_statement(&mut self.tail, &mut self.second, statement).await;
+            }
+            Kind::Restore => backup.take().unwrap().restore(database).await,
+        }
+        if upheaval.is_under_load {
+            load.await.unwrap();
+        }
+        self.started(BEHIND_UPHEAVAL + round).await.unwrap();
+        if upheaval.is_unseen {
+            self.tail.tailer().spawn().unwrap();
+            self.second.spawn().unwrap();
+        }
         self.heard.until_rows_are_told(&self.tail).await;
         self.until_saved().await;
-        for tailer in [&mut self.tail.platform.cdc_tailer, &mut self.second] {
-            assert!(tailer.is_running(), "a tailer ended by itself:\n{}", log(tailer));
-        }
-        self.changes += self.binlog.count;
-        self.upheavals += 1;
+        self.assert_running();
+        *self.totals.upheavals.entry(upheaval.to_string()).or_default() += 1;
+        self.totals.changes += self.binlog.count;
         self.heard.forget().await;
         self.binlog.forget();
     }
@@ -281,76 +275,43 @@ impl Campaign {
         until(checkpoints, is_saved).await;
     }
 
-    async fn strike(&mut self, strike: Strike) {
-        sleep(strike.wait).await;
-        let first_leads = leads(&self.tail.platform.cdc_tailer).await;
-        let second_leads = leads(&self.second).await;
-        // With nobody in the lead it is the first that is hit.
-        let (first, second) = match strike.victim {
-            Victim::Leader => (first_leads || !second_leads, second_leads && !first_leads),
-            Victim::Standby => (!first_leads, first_leads),
-            Victim::Both => (true, true),
-        };
-        let mut victims = Vec::new();
-        if first {
-            victims.push(&mut self.tail.platform.cdc_tailer);
-        }
-        if second {
-            victims.push(&mut self.second);
-        }
-        for victim in &mut victims {
-            if strike.kills { victim.kill().unwrap() } else { victim.pause().unwrap() }
-        }
-        sleep(strike.down).await;
-        for victim in victims {
-            if strike.kills { victim.spawn().unwrap() } else { victim.resume().unwrap() }
-        }
-    }
-
     /// Waits until one leads, so that a load always meets a leader.
     async fn until_led(&self) {
         let first = &self.tail.platform.cdc_tailer;
         until(async || leads(first).await || leads(&self.second).await, |led| *led).await;
     }
 
-    /// Waits until as much is told as was committed, and compares.
-    async fn assert_told(&mut self) {
+    /// Waits until as much is told as was committed from the beginning of `file` on, and compares.
+    async fn assert_told(&mut self, file: &str) {
+        self.binlog.read_from(file);
         let differences = self.heard.until_told(&self.binlog).await;
-        for tailer in [&mut self.tail.platform.cdc_tailer, &mut self.second] {
-            assert!(tailer.is_running(), "a tailer ended by itself:\n{}", log(tailer));
-        }
+        self.assert_running();
         let seed = self.seed;
         assert!(differences.is_empty(), "seed {seed}: topics and binlog differ:\n{differences}");
         assert_eq!(self.heard.read, 0, "tables were read anew");
+        let [told, committed] =
+            [self.heard.count_of(Table::Movements), self.binlog.count_of(Table::Movements)];
+        // Both know movements: of a table that no load reaches, topics and binlog tell the same, nothing.
+        assert!(told == committed && told > 0, "{told} of {committed} movements told");
     }
 
-    /// Both know movements: of a table that no load reaches, topics and binlog tell the same, nothing.
-    fn assert_movements(&self) {
-        let committed = self.binlog.count_of(Table::Movements);
-        assert!(
-            committed > 0 || self.upheavals > 0,
-            "seed {}: no movement was committed",
-            self.seed
-        );
-        assert_eq!(self.heard.count_of(Table::Movements), committed, "movements told");
+    fn assert_running(&mut self) {
+        for tailer in [&mut self.tail.platform.cdc_tailer, &mut self.second] {
+            assert!(tailer.is_running(), "a tailer ended by itself:\n{}", log(tailer));
+        }
     }
 
     fn end(mut self) -> Totals {
-        self.assert_movements();
-        let mut fenced = 0;
+        let mut totals = self.totals;
         for tailer in [&mut self.tail.platform.cdc_tailer, &mut self.second] {
             tailer.kill().unwrap();
             let log = log(tailer);
             assert_no_panic(&log);
-            fenced += log.matches("another tailer leads").count();
+            totals.fenced += log.matches("another tailer leads").count();
         }
-        let totals = Totals {
-            changes: self.changes + self.binlog.count,
-            upheavals: self.upheavals,
-            duplicates: self.heard.duplicates,
-            strikes: self.strikes,
-            fenced,
-        };
+        totals.changes += self.binlog.count;
+        totals.transactions = self.binlog.transactions;
+        totals.duplicates = self.heard.duplicates;
         self.tail.end();
         totals
     }
@@ -375,9 +336,4 @@ fn is_of_no_snapshot(checkpoint: &Message) -> bool {
 
 fn text(message: &Message) -> String {
     String::from_utf8_lossy(message.payload.as_deref().unwrap_or_default()).into_owned()
-}
-
-async fn leads(tailer: &Process) -> bool {
-    let leads = timeout(ANSWER_MAX, tailer.metric("cdc_tailer_leads")).await;
-    leads.ok().flatten() == Some(1.0)
 }

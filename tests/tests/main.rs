@@ -48,6 +48,7 @@ mod selectors;
 mod shop;
 mod sweep;
 mod tailer;
+mod tailer_brokers;
 mod tailer_campaign;
 mod tailer_outages;
 mod tailer_refused;

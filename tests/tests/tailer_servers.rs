@@ -19,7 +19,7 @@ use topic::Op;
 const FIRST_FILE: &str = "binlog.000001";
 
 /// Changes of a load that are told before something happens in the middle of it.
-const SOME: usize = 500;
+pub(crate) const SOME: usize = 500;
 
 /// How long a replica may take to have everything, in seconds.
 const REPLICA_SECONDS: u32 = 60;
@@ -79,11 +79,7 @@ async fn failover(flavor: Flavor) {
     let mut heard = Heard::open(&tail).await;
     tail.lead().await;
     let running = load(&tail, 1);
-    // By the last transaction that its checkpoint knows it recognises a successor.
-    heard.until_more(1).await;
-    let saved = saved_at(&tail).await;
-    heard.until_more(SOME).await;
-    until(async || saved_at(&tail).await, |at| *at > saved).await;
+    until_saved_under_load(&tail, &mut heard).await;
     // What comes now is told from the replica's binlog.
     tail.tailer().kill().unwrap();
     running.await.unwrap();
@@ -131,6 +127,49 @@ async fn of_a_replica(flavor: Flavor) {
     assert_eq!(read_by_snapshots(&tail).await, 0, "{}", log(tail.tailer()));
     assert_eq!(tail.count().await, 150, "each change is told once");
     tail.assert_complete().await;
+    tail.end();
+}
+
+#[tokio::test]
+async fn a_tailer_that_is_moved_from_a_replica_to_its_primary_and_back_goes_on_under_load() {
+    moved(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn a_tailer_that_is_moved_from_a_replica_of_mysql_to_its_primary_and_back_goes_on_under_load()
+{
+    moved(Flavor::Mysql).await;
+}
+
+async fn moved(flavor: Flavor) {
+    let Some(primary) = start("moved-primary", flavor, &[]).await else { return };
+    let settings: &[&str] = match flavor {
+        Flavor::Mariadb => &["--server-id=2", "--log-slave-updates=ON"],
+        Flavor::Mysql => &["--server-id=2"],
+    };
+    let replica = start("moved-replica", flavor, settings).await.unwrap();
+    let mut tail = tail_on(&primary).await;
+    replicate(flavor, &primary, &replica);
+    let urls = [&replica, &primary, &replica].map(OwnDatabase::url);
+    tail.make_topics().await;
+    let mut heard = Heard::open(&tail).await;
+    for (number, url) in (1..).zip(urls) {
+        tail.tailer().set_env("DATABASE_URL", &url);
+        // Whatever it was told of last, the other one must have: a server that lacks it has another history.
+        until_has_all(flavor, &primary, &replica);
+        tail.lead().await;
+        let running = load(&tail, number);
+        until_saved_under_load(&tail, &mut heard).await;
+        // Not in order: it goes on behind its last checkpoint.
+        tail.tailer().kill().unwrap();
+        running.await.unwrap();
+    }
+    tail.lead().await;
+    until_has_all(flavor, &primary, &replica);
+    assert_told(&tail, &mut heard).await;
+    heard.assert_table(&tail);
+    let log = log(tail.tailer());
+    assert_eq!(log.matches("the server has taken another one's place").count(), 2, "{log}");
     tail.end();
 }
 
@@ -273,6 +312,15 @@ pub(crate) async fn tail_on(own: &OwnDatabase) -> Tail {
     tail
 }
 
+/// Waits until some of a load is told and in the checkpoint: by the last transaction that this knows it recognises
+/// another server.
+async fn until_saved_under_load(tail: &Tail, heard: &mut Heard) {
+    heard.until_more(1).await;
+    let saved = saved_at(tail).await;
+    heard.until_more(SOME).await;
+    until(async || saved_at(tail).await, |at| *at > saved).await;
+}
+
 /// When the tailer last wrote a checkpoint, seconds since 1970.
 async fn saved_at(tail: &Tail) -> f64 {
     let tailer = &tail.platform.cdc_tailer;
@@ -280,14 +328,14 @@ async fn saved_at(tail: &Tail) -> f64 {
 }
 
 /// Begins a load; ends with it, or with its server.
-fn load(tail: &Tail, number: i64) -> JoinHandle<()> {
+pub(crate) fn load(tail: &Tail, number: i64) -> JoinHandle<()> {
     let database_url = tail.scope.endpoints.database_url.clone();
     let load = Load { database_url, seed: 1, number, deletes: false, large: number == 1 };
     tokio::task::spawn_blocking(move || load.run())
 }
 
 /// The topics tell what is in the server's binlog, and no table was read.
-async fn assert_told(tail: &Tail, heard: &mut Heard) {
+pub(crate) async fn assert_told(tail: &Tail, heard: &mut Heard) {
     let mut binlog = ServerBinlog::of(tail);
     binlog.read_from(FIRST_FILE);
     let differences = heard.until_told(&binlog).await;
@@ -318,15 +366,24 @@ fn replicate(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
 
 /// Waits until the replica has everything, and makes it a server of its own.
 fn promote(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
-    let (wait, part) = match flavor {
-        Flavor::Mariadb => ("master_gtid_wait", "stop slave; reset slave all"),
-        Flavor::Mysql => ("wait_for_executed_gtid_set", "stop replica; reset replica all"),
+    until_has_all(flavor, primary, replica);
+    let part = match flavor {
+        Flavor::Mariadb => "stop slave; reset slave all",
+        Flavor::Mysql => "stop replica; reset replica all",
+    };
+    sql(&replica.url(), part);
+}
+
+/// Waits until the replica has everything.
+fn until_has_all(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
+    let wait = match flavor {
+        Flavor::Mariadb => "master_gtid_wait",
+        Flavor::Mysql => "wait_for_executed_gtid_set",
     };
     let position = sql(&primary.url(), executed(flavor));
     let waited =
         sql(&replica.url(), &format!("select {wait}('{}', {REPLICA_SECONDS})", position.trim()));
     assert_eq!(waited.trim(), "0", "the replica has everything");
-    sql(&replica.url(), part);
 }
 
 /// Asks a server for all that it has executed.

@@ -79,6 +79,15 @@ impl Harness {
         Some(Self::in_scope(scope, Some(own)).await)
     }
 
+    /// On a MariaDB and a MySQL of this test alone.
+    pub(crate) async fn on_own_of_each(name: &str, settings: &[&str]) -> Vec<Self> {
+        let mut all = Vec::new();
+        for flavor in [Flavor::Mariadb, Flavor::Mysql] {
+            all.extend(Self::on_own(name, flavor, settings).await);
+        }
+        all
+    }
+
     async fn in_scope(scope: Scope, own: Option<OwnDatabase>) -> Self {
         LazyLock::force(&METRICS);
         let url = &scope.endpoints.database_url;

@@ -6,18 +6,9 @@ use topic::Op;
 
 use crate::harness::{Harness, coupon};
 
-/// Both servers, each of this test alone.
-async fn on_own(name: &str, settings: &[&str]) -> Vec<Harness> {
-    let mut all = Vec::new();
-    for flavor in [Flavor::Mariadb, Flavor::Mysql] {
-        all.extend(Harness::on_own(name, flavor, settings).await);
-    }
-    all
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn checksums_that_are_switched_off_and_on_are_followed_by_who_runs_and_by_who_starts() {
-    for test in on_own("checksums", &[]).await {
+    for test in Harness::on_own_of_each("checksums", &[]).await {
         let mut running = test.start().await;
         for id in 1..=8 {
             let method = if id % 2 == 1 { "NONE" } else { "CRC32" };
@@ -107,25 +98,6 @@ async fn differences_of_json_are_borne_where_no_followed_table_has_a_document() 
     let last = events[2].after.as_ref().unwrap();
     assert_eq!((last.version, last.status, last.order_ref.as_deref()), (3, 1, Some("o")));
     running.stop().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn rows_that_are_loaded_from_a_file_are_told() {
-    const ROWS: i64 = 1_000;
-    for test in on_own("loaded", &[]).await {
-        let row = |id: i64| {
-            format!(
-                "{id}\t7\t{id}\t{id}\t9\t1\t0\t1\t200\t2026-01-02\t2026-01-02\t2026-01-01\t2026-02-01\t\\N\t\\N\t\\N\n"
-            )
-        };
-        let path = std::env::temp_dir().join(format!("{}.rows", test.names.prefix()));
-        std::fs::write(&path, (1..=ROWS).map(row).collect::<String>()).unwrap();
-        let running = test.start().await;
-        test.sql(&format!("load data infile '{}' into table user_coupon", path.display()));
-        assert_eq!(test.coupon_ids_until(ROWS).await, (1..=ROWS).collect::<Vec<_>>());
-        running.stop().await.unwrap();
-        std::fs::remove_file(&path).unwrap();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

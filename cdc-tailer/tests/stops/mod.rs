@@ -54,6 +54,22 @@ const ON_BOTH: &[Stop] = &[
         "alter table stock_movement remove partitioning; drop table other",
     ),
     stop(
+        "create table parts like stock_movement; \
+         alter table parts partition by hash (template_id) partitions 2; \
+         alter table parts exchange partition p0 with table stock_movement",
+        DEFINED,
+        "drop table parts",
+    ),
+    stop(
+        "alter table user_coupon drop index uq_number; \
+         alter table user_coupon partition by hash (id) partitions 2; \
+         create table other like user_coupon; alter table other remove partitioning; \
+         alter table user_coupon exchange partition p1 with table other",
+        DEFINED,
+        "alter table user_coupon remove partitioning; drop table other; \
+         alter table user_coupon add unique key uq_number (template_id, user_id, claim_no)",
+    ),
+    stop(
         "alter table stock_movement rename column delta to difference; \
          insert into stock_movement (template_id, seq, difference, reason, actor, created_at) \
          values (1, 1, 1, 'r', 'a', '2026-01-01')",

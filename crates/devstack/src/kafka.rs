@@ -1,9 +1,10 @@
-//! One Kafka node that is broker and controller in one (`KRaft`), run from the jars that ops/install.sh fetched.
+//! Kafka nodes that are broker and controller in one (`KRaft`), run from the jars that ops/install.sh fetched.
 
 use std::fs;
 use std::iter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::slice;
 
 use crate::probe::Probe;
 use crate::process::Process;
@@ -13,6 +14,8 @@ use crate::{Error, Options, Result, datadir, paths, ports};
 const VERSION: &str = "4.3.1";
 /// Java's heap and collector: 370 MB resident carries all of our tests.
 const JAVA: &[&str] = &["-Xms128m", "-Xmx384m", "-XX:+UseSerialGC"];
+/// The heap of each of several nodes, which carry one test; of two settings the later one holds.
+const SMALL_HEAP: &str = "-Xmx256m";
 /// A private node lives for minutes: the optimising compiler took 40 % of a core from what was being measured.
 const COMPILED_LIGHTLY: &str = "-XX:TieredStopAtLevel=1";
 /// Log only what someone must act on; a start's INFO lines would bury it.
@@ -27,6 +30,37 @@ appender.console.layout.pattern = %d %p %c{1}: %m%n
 
 /// The broker of the stack in `dir`, with its log folder formatted if it is not yet.
 pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
+    let mut nodes = prepare_cluster(slice::from_ref(&dir.to_path_buf()), options)?;
+    Ok(nodes.remove(0))
+}
+
+/// One cluster with a node in each of `dirs`, log folders formatted if they are not yet. Kafka's own topics have a
+/// copy on each node, and all but one of the nodes can go on writing them.
+pub(crate) fn prepare_cluster(dirs: &[PathBuf], options: &Options) -> Result<Vec<Process>> {
+    let mut controllers = Vec::new();
+    for dir in dirs {
+        let home = dir.join("kafka");
+        fs::create_dir_all(&home).map_err(Error::file("create", &home))?;
+        controllers.push(ports::remembered(&home.join("controller-port"))?);
+    }
+    let cluster = Cluster { id: cluster_id(), controllers };
+    let nodes = (1..).zip(dirs);
+    nodes.map(|(number, dir)| prepare_node(dir, number, &cluster, options)).collect()
+}
+
+/// What the nodes of a cluster have in common.
+struct Cluster {
+    id: String,
+    /// Ports, by which the nodes talk about who leads; the first is node 1's.
+    controllers: Vec<u16>,
+}
+
+fn prepare_node(
+    dir: &Path,
+    number: usize,
+    cluster: &Cluster,
+    options: &Options,
+) -> Result<Process> {
     let java = paths::program("java")?;
     let libs = paths::cache().join(format!("kafka-{VERSION}/libs"));
     if !libs.exists() {
@@ -37,32 +71,37 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     }
     let home = dir.join("kafka");
     let data = home.join("data");
-    fs::create_dir_all(&home).map_err(Error::file("create", &home))?;
     let port = ports::remembered(&home.join("port"))?;
-    let controller = ports::remembered(&home.join("controller-port"))?;
     let properties = home.join("server.properties");
     let logging = home.join("log4j2.properties");
-    fs::write(&properties, server_properties(&data, port, controller))
+    fs::write(&properties, server_properties(&data, port, number, cluster))
         .map_err(Error::file("write", &properties))?;
     fs::write(&logging, LOGGING).map_err(Error::file("write", &logging))?;
 
+    let small = (cluster.controllers.len() > 1).then_some(&SMALL_HEAP);
     let lightly = (!options.kafka_optimised).then_some(&COMPILED_LIGHTLY);
     let mut arguments: Vec<String> =
-        JAVA.iter().chain(lightly).map(|&argument| argument.to_owned()).collect();
+        JAVA.iter().chain(small).chain(lightly).map(|&argument| argument.to_owned()).collect();
     arguments.push(format!("-Dlog4j2.configurationFile={}", logging.display()));
     arguments.extend(["-cp".to_owned(), format!("{}/*", libs.display())]);
     if !data.join("meta.properties").exists() {
-        format(&java, &arguments, &properties, &home.join("format.log"))?;
+        format(&java, &arguments, &properties, &cluster.id, &home.join("format.log"))?;
     }
     arguments.extend(["kafka.Kafka".to_owned(), properties.display().to_string()]);
     Ok(Process::new("kafka", java, dir, port, Probe::Kafka, options.tie).arguments(arguments))
 }
 
-fn format(java: &Path, arguments: &[String], properties: &Path, log: &Path) -> Result<()> {
+fn format(
+    java: &Path,
+    arguments: &[String],
+    properties: &Path,
+    cluster: &str,
+    log: &Path,
+) -> Result<()> {
     let mut format = Command::new(java);
     format
         .args(arguments)
-        .args(["kafka.tools.StorageTool", "format", "-t", &cluster_id(), "-c"])
+        .args(["kafka.tools.StorageTool", "format", "-t", cluster, "-c"])
         .arg(properties);
     datadir::run("formatting Kafka's data folder", format, log)
 }
@@ -72,13 +111,19 @@ fn cluster_id() -> String {
     iter::repeat_with(fastrand::alphanumeric).take(21).chain(['A']).collect()
 }
 
-fn server_properties(data: &Path, port: u16, controller: u16) -> String {
+fn server_properties(data: &Path, port: u16, number: usize, cluster: &Cluster) -> String {
     let data = data.display();
+    let copies = cluster.controllers.len();
+    let in_sync = copies.saturating_sub(1).max(1);
+    let controller = cluster.controllers[number - 1];
+    let voters = (1..).zip(&cluster.controllers);
+    let voters: Vec<_> = voters.map(|(node, port)| format!("{node}@127.0.0.1:{port}")).collect();
+    let voters = voters.join(",");
     format!(
         "\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+node.id={number}
+controller.quorum.voters={voters}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
@@ -88,13 +133,13 @@ log.dirs={data}
 # A topic is made on purpose, with its layout.
 auto.create.topics.enable=false
 
-# One node: every copy is the only one.
-default.replication.factor=1
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+# A copy on each node; of several one may be away.
+default.replication.factor={copies}
+offsets.topic.replication.factor={copies}
+transaction.state.log.replication.factor={copies}
+transaction.state.log.min.isr={in_sync}
+share.coordinator.state.topic.replication.factor={copies}
+share.coordinator.state.topic.min.isr={in_sync}
 
 # Small and quick: few internal partitions, small index files, a small cleaner, groups formed at once.
 offsets.topic.num.partitions=4

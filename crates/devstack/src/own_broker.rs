@@ -59,6 +59,20 @@ impl OwnBroker {
         Ok((broker.await?, port))
     }
 
+    /// The same without TLS, and it tells its clients to come to `port`, where somebody leads them to it.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn advertised(name: &str, port: u16) -> Result<Self> {
+        Self::begin(paths::own_folder(name)?, |dir| {
+            let file = dir.join("kafka/server.properties");
+            let ours = fs::read_to_string(&file).map_err(Error::file("read", &file))?;
+            let line = format!("advertised.listeners=PLAINTEXT://127.0.0.1:{port}");
+            fs::write(&file, format!("{ours}\n{line}\n")).map_err(Error::file("write", &file))
+        })
+        .await
+    }
+
     async fn begin(dir: PathBuf, set: impl FnOnce(&Path) -> Result<()>) -> Result<Self> {
         let mut server = kafka::prepare(&dir, &Options::default())?;
         set(&dir)?;

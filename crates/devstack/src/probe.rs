@@ -57,13 +57,7 @@ impl Probe {
                 stream.read_exact(&mut answer).await?;
                 Ok(&answer == b"+PONG")
             }
-            Self::Kafka => {
-                stream.write_all(&KAFKA_METADATA).await?;
-                // Length, correlation id, number of brokers.
-                let mut answer = [0; 12];
-                stream.read_exact(&mut answer).await?;
-                Ok(answer[8..] != [0; 4])
-            }
+            Self::Kafka => Ok(brokers_listed(&mut stream).await? > 0),
             Self::Readyz => {
                 let request =
                     format!("GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
@@ -74,4 +68,19 @@ impl Probe {
             }
         }
     }
+}
+
+/// How many brokers the Kafka node at `address` lists, itself included; 0: it does not answer.
+pub(crate) async fn kafka_brokers(address: SocketAddr) -> u32 {
+    let ask = async { brokers_listed(&mut TcpStream::connect(address).await?).await };
+    timeout(ANSWER_WITHIN, ask).await.map_or(0, |listed| listed.unwrap_or(0))
+}
+
+async fn brokers_listed(stream: &mut TcpStream) -> io::Result<u32> {
+    stream.write_all(&KAFKA_METADATA).await?;
+    // Length, correlation id, number of brokers.
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await?;
+    let [.., a, b, c, d] = answer;
+    Ok(u32::from_be_bytes([a, b, c, d]))
 }

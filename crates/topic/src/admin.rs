@@ -168,7 +168,7 @@ mod tests {
         (from.parse().unwrap(), setting.trim_start_matches('=').to_owned())
     }
 
-    /// How such topics come out of a broker would take three of them to see.
+    /// How such topics come out of three brokers is in tests/layout.rs.
     #[test]
     fn a_write_needs_as_many_copies_as_documented_from_the_documented_number_on() {
         let (from, copies) = documented();

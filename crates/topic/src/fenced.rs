@@ -31,8 +31,18 @@ pub struct FencedWriter {
 
 struct Inner {
     producer: Arc<ThreadedProducer<LongLived>>,
-    /// Whether an earlier attempt left its transaction open.
-    open: bool,
+    left: Left,
+}
+
+/// What an earlier attempt left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// A transaction that can only be aborted.
+    Open,
+    /// A commit that was not answered in time. The client goes on with it, and takes no other call until it is
+    /// asked for its end: an abort would be refused for ever.
+    Committing,
 }
 
 impl FencedWriter {
@@ -50,7 +60,7 @@ impl FencedWriter {
         client::blocking(move || {
             client::await_topics(producer.client(), &brokers, &[])?;
             producer.init_transactions(client::CONNECT_WAIT).map_err(|error| failed(&id, error))?;
-            Ok(Self { id, inner: Arc::new(Mutex::new(Inner { producer, open: false })) })
+            Ok(Self { id, inner: Arc::new(Mutex::new(Inner { producer, left: Left::Nothing })) })
         })
         .await
     }
@@ -70,17 +80,33 @@ impl FencedWriter {
 
 impl Inner {
     fn write(&mut self, topic: &str, key: &[u8], payload: &[u8]) -> Result<(), KafkaError> {
-        if self.open {
+        if self.left == Left::Committing {
+            // What it commits is older than what comes now, so nothing is gained by its end but the place.
+            let committed = self.commit();
+            if self.left == Left::Committing {
+                return committed;
+            }
+        }
+        if self.left == Left::Open {
             self.producer.abort_transaction(STEP_WAIT)?;
-            self.open = false;
+            self.left = Left::Nothing;
         }
         self.producer.begin_transaction()?;
-        self.open = true;
+        self.left = Left::Open;
         let record = BaseRecord::to(topic).key(key).payload(payload);
         self.producer.send(record).map_err(|(error, _)| error)?;
-        self.producer.commit_transaction(STEP_WAIT)?;
-        self.open = false;
-        Ok(())
+        self.commit()
+    }
+
+    /// Commits what is open, or goes on with that.
+    fn commit(&mut self) -> Result<(), KafkaError> {
+        let committed = self.producer.commit_transaction(STEP_WAIT);
+        self.left = match &committed {
+            Ok(()) => Left::Nothing,
+            Err(KafkaError::Transaction(error)) if error.txn_requires_abort() => Left::Open,
+            Err(_) => Left::Committing,
+        };
+        committed
     }
 }
 

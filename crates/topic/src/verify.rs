@@ -1,5 +1,7 @@
 //! What tests do to topics, and no process ever does.
 
+use std::time::Duration;
+
 use rdkafka::{
     Offset, TopicPartitionList,
     admin::{AdminClient, AdminOptions},
@@ -11,6 +13,28 @@ use crate::{
     client::{self, LogOnly},
     topic_offsets,
 };
+
+/// How long one look at the partitions may take.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
+/// Of all partitions whose topics begin with `prefix`, and of Kafka's own, the fewest copies that are in sync; 0: there
+/// are none. Fails when no broker answers within 15 s.
+pub async fn copies_in_sync(brokers: &str, prefix: &str) -> Result<usize, TopicError> {
+    let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
+        .map_err(TopicError::Client)?;
+    let (brokers, prefix) = (brokers.to_owned(), prefix.to_owned());
+    client::blocking(move || {
+        client::await_topics(admin.inner(), &brokers, &[])?;
+        let metadata = admin.inner().fetch_metadata(None, LOOK_MAX);
+        let metadata =
+            metadata.map_err(|source| TopicError::Offsets { topic: prefix.clone(), source })?;
+        let is_meant = |name: &str| name.starts_with(&prefix) || name.starts_with("__");
+        let topics = metadata.topics().iter().filter(|topic| is_meant(topic.name()));
+        let copies = topics.flat_map(|topic| topic.partitions()).map(|one| one.isr().len());
+        Ok(copies.min().unwrap_or(0))
+    })
+    .await
+}
 
 /// Deletes all messages that a topic holds by now, as retention does: its offsets go on. Fails when no
 /// broker answers within 15 s.

@@ -1,5 +1,8 @@
-//! The topics as docs/events.md lays them out, read back from a broker that had none: `./dev test`.
+//! What takes brokers of its own. The topics as docs/events.md lays them out, read back from a broker that had none; and
+//! one that is slow (`held`): `./dev test`.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
+
+mod held;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use devstack::{OwnBroker, project_root};
+use devstack::{OwnBroker, OwnBrokers, project_root};
 use rdkafka::{
     ClientConfig,
     admin::{
@@ -126,4 +129,17 @@ async fn a_new_broker_gets_the_topics_that_are_documented_laid_out_as_documented
     let wanted = RDKafkaErrorCode::InvalidReplicationFactor;
     assert_eq!(source.rdkafka_error_code(), Some(wanted), "{refused:?}");
     assert_eq!(held(&brokers).await, documented, "and what was there is as it was");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_brokers_get_three_copies_of_which_two_must_be_written() {
+    let brokers = OwnBrokers::start("topic-copies").await.unwrap();
+    let layout = TopicLayout { replication: 3, ..TopicLayout::default() };
+    ensure_topics(&brokers.brokers(), &TopicNames::new("coupon"), &layout).await.unwrap();
+    let mut expected = documented();
+    for layout in expected.values_mut() {
+        layout.copies = BTreeSet::from([3]);
+        layout.settings.insert("min.insync.replicas".to_owned(), "2".to_owned());
+    }
+    assert_eq!(held(&brokers.brokers()).await, expected);
 }

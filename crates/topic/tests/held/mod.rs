@@ -1,0 +1,106 @@
+//! A broker that takes long to answer one kind of request.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex},
+    thread,
+};
+
+use devstack::{OwnBroker, at_last};
+use topic::{FencedWriter, TableReader, TopicLayout, TopicNames, ensure_topics};
+
+/// The number of the request that ends a transaction.
+const END_TXN: [u8; 2] = [0, 26];
+
+/// A way to a broker on which the ends of transactions can be held back.
+struct Way {
+    listener: TcpListener,
+    gate: Arc<Gate>,
+}
+
+#[derive(Default)]
+struct Gate {
+    is_closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn set(&self, is_closed: bool) {
+        *self.is_closed.lock().unwrap() = is_closed;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let is_closed = self.is_closed.lock().unwrap();
+        drop(self.opened.wait_while(is_closed, |is_closed| *is_closed).unwrap());
+    }
+}
+
+impl Way {
+    fn new() -> Self {
+        Self { listener: TcpListener::bind("127.0.0.1:0").unwrap(), gate: Arc::default() }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    /// Leads whoever comes to the broker.
+    fn lead_to(&self, broker: SocketAddr) {
+        let (listener, gate) = (self.listener.try_clone().unwrap(), Arc::clone(&self.gate));
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, broker) = (client.unwrap(), TcpStream::connect(broker).unwrap());
+                let (mut from, mut to) = (broker.try_clone().unwrap(), client.try_clone().unwrap());
+                // Whoever is gone already needs no more.
+                thread::spawn(move || {
+                    drop(io::copy(&mut from, &mut to));
+                    drop(to.shutdown(Shutdown::Both));
+                });
+                let gate = Arc::clone(&gate);
+                thread::spawn(move || {
+                    drop(requests(&client, &broker, &gate));
+                    drop(broker.shutdown(Shutdown::Both));
+                });
+            }
+        });
+    }
+}
+
+/// Passes requests on: four bytes of length, two that say which it is, and the rest.
+fn requests(mut client: &TcpStream, mut broker: &TcpStream, gate: &Gate) -> io::Result<()> {
+    loop {
+        let mut length = [0; 4];
+        client.read_exact(&mut length)?;
+        let mut request = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
+        client.read_exact(&mut request)?;
+        if request.starts_with(&END_TXN) {
+            gate.pass();
+        }
+        broker.write_all(&[&length[..], &request].concat())?;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_is_not_answered_in_time_is_in_the_way_of_no_later_write() {
+    let way = Way::new();
+    let broker = OwnBroker::advertised("held-commit", way.address().port()).await.unwrap();
+    way.lead_to(broker.server.address());
+    let (brokers, names) = (way.address().to_string(), TopicNames::new("held"));
+    ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
+    let (topic, key) = (names.checkpoint(), b"key".as_slice());
+    let writer = FencedWriter::take_over(&brokers, "held").await.unwrap();
+    writer.write(&topic, key, b"first").await.unwrap();
+
+    way.gate.set(true);
+    let late = writer.write(&topic, key, b"second").await.unwrap_err();
+    assert!(late.is_retriable(), "{late:?}");
+    way.gate.set(false);
+    at_last(async || writer.write(&topic, key, b"third").await).await;
+
+    let messages = TableReader::open(&brokers, &topic).await.unwrap().read_to_end().await.unwrap();
+    let told: Vec<_> = messages.iter().filter_map(|message| message.payload.as_deref()).collect();
+    assert_eq!(told[..2], [b"first".as_slice(), b"second"]);
+    assert_eq!(told.last().unwrap(), b"third");
+}
