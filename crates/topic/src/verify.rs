@@ -6,6 +6,7 @@ use rdkafka::{
     Offset, TopicPartitionList,
     admin::{AdminClient, AdminOptions},
     config::FromClientConfigAndContext as _,
+    metadata::MetadataTopic,
 };
 
 use crate::{
@@ -30,7 +31,7 @@ pub async fn copies_in_sync(brokers: &str, prefix: &str) -> Result<usize, TopicE
             metadata.map_err(|source| TopicError::Offsets { topic: prefix.clone(), source })?;
         let is_meant = |name: &str| name.starts_with(&prefix) || name.starts_with("__");
         let topics = metadata.topics().iter().filter(|topic| is_meant(topic.name()));
-        let copies = topics.flat_map(|topic| topic.partitions()).map(|one| one.isr().len());
+        let copies = topics.flat_map(MetadataTopic::partitions).map(|one| one.isr().len());
         Ok(copies.min().unwrap_or(0))
     })
     .await
