@@ -76,6 +76,12 @@ pub async fn run(
                 let reason = runtime::report(error.as_ref());
                 warn!(error = reason, "another tailer leads: this one stands by");
             }
+            // Its client is of no use any more, and a new one takes an election.
+            Err(error) if is_refused(&error) => {
+                let reason = runtime::report(error.as_ref());
+                warn!(error = reason, "no checkpoint can be written: this tailer stands by");
+                part.not_ready(reason);
+            }
             // It was there at the start, so it is only away: between being elected and leading.
             Err(error) if is_unavailable(&error) => {
                 let reason = runtime::report(error.as_ref());
@@ -160,6 +166,14 @@ fn is_fenced(error: &anyhow::Error) -> bool {
         matches!(cause.downcast_ref(), Some(TopicError::Fenced { .. }))
     };
     error.chain().any(fenced)
+}
+
+/// Whether the client that writes checkpoints has failed for good.
+fn is_refused(error: &anyhow::Error) -> bool {
+    let refused = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(TopicError::Transaction { .. }))
+    };
+    error.chain().any(refused)
 }
 
 /// Whether MySQL did not answer, or not to the end.

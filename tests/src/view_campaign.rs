@@ -120,6 +120,8 @@ impl fmt::Display for Draw {
 pub struct Totals {
     /// Faults of processes.
     pub faults: u32,
+    /// Of those, how many ended the tailer, which was started again.
+    pub restarts: u32,
     /// Damages that hit a view.
     pub damages: u32,
     /// Of those, how many of each kind.
@@ -259,16 +261,28 @@ impl Leg {
             reader.await.unwrap();
         }
         totals.lists += lists.load(Ordering::Relaxed);
+        self.settle(draw.victim, totals).await;
         for process in self.world.platform.processes() {
             assert!(process.is_running(), "{} ended by itself", process.name());
         }
         totals.replayed += self.end_round(&mut rng).await;
     }
 
+    /// Waits for rest. A broker that dies in the middle of a checkpoint's commit may refuse to be asked about it again, which
+    /// ends the tailer; whoever supervises it starts it again, and so does this.
+    async fn settle(&mut self, victim: Victim, totals: &mut Totals) {
+        let world = &mut self.world;
+        let Err(unrest) = settled(&world.sources, &world.clock, REST_MAX).await else { return };
+        let tailer = &mut world.platform.cdc_tailer;
+        assert!(matches!(victim, Victim::Kafka) && !tailer.is_running(), "{unrest}");
+        tailer.start().await.unwrap();
+        totals.restarts += 1;
+        settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
+    }
+
     /// Tells everything again, reads every list, and checks every promise; answers how many messages were told.
     async fn end_round(&self, rng: &mut Rng) -> usize {
         let world = &self.world;
-        settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
         let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
         let told = replay::told(brokers, &topic).await.unwrap();
         let mut doubled = [told.clone(), told].concat();

@@ -71,8 +71,8 @@ async fn a_first_start_outlasts_a_server_that_gives_nobody_its_binlog() {
     let url = test.config.database_url.expose().to_owned();
     let server = url.split(['@', '/']).find_map(|part| part.parse().ok()).unwrap();
     let way = Way::to(server);
-    test.config.binlog_address = Some(way.address.to_string());
     // What it asks for must be seen on the way.
+    let url = url.replace(&server.to_string(), &way.address.to_string());
     test.config.database_url = format!("{url}?ssl-mode=DISABLED").parse().unwrap();
     let running = test.start().await;
     assert!(way.broken.load(Ordering::Relaxed) > LOST, "it was never in its way");

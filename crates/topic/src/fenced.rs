@@ -40,8 +40,8 @@ enum Left {
     Nothing,
     /// A transaction that can only be aborted.
     Open,
-    /// A commit that was not answered in time. The client goes on with it, and takes no other call until it is
-    /// asked for its end: an abort would be refused for ever.
+    /// A commit that was not done in time. The client goes on with it, and may take no other call until it is asked for
+    /// its end: an abort would be refused for ever.
     Committing,
 }
 

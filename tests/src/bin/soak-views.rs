@@ -26,10 +26,11 @@ async fn main() {
     println!("seed {seed}, {rounds} rounds on {}", flavor.name());
     let totals = view_campaign::run(rounds, seed, flavor, |line| println!("{line}")).await;
     println!(
-        "seed {seed}: {rounds} rounds on {}, {} faults of processes, {} damages of views (by kind {:?}), {} messages \
+        "seed {seed}: {rounds} rounds on {}, {} faults of processes ({} ended the tailer), {} damages of views (by kind {:?}), {} messages \
          delivered again, {} claims landed, {} uses and returns, {} lists read; every invariant holds",
         flavor.name(),
         totals.faults,
+        totals.restarts,
         totals.damages,
         totals.kinds,
         totals.replayed,
