@@ -18,7 +18,7 @@ use mysql_store::{MySqlPool, StoreError, connect, migrate, settings, view_genera
 use redis_gate::{Gate, GateRedis};
 use redis_view::{GenerationsOf, ViewReader, ViewStore};
 use runtime::{Backoff, Clock, Context, Part};
-use tokio::task::JoinSet;
+use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -64,10 +64,8 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let [http, mysql_part, gate_part] =
         ["http", "mysql", "gate"].map(|name| context.health.part(name));
     config.validate()?;
-    open_files::allow(config.connections_max, config.connections_to_mysql())?;
     api_metrics::describe();
-    let listener = listener::bind(config.listen)
-        .with_context(|| format!("the address {} cannot be used (LISTEN)", config.listen))?;
+    let (listener, connections) = intake(&config)?;
     let pool = mysql(&config).await?;
     let gate = Gate::new(gate_redis(&config).await?, &config.key_prefix);
     let (view, views) = view(&config, &pool).await?;
@@ -116,7 +114,6 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let keeping = tokio::spawn(async move { keep.keep(|| clock.now(), token).await });
     context.spawn("template cache", follow_templates(templates, config.clone()));
     context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
-    let connections = Connections::new(config.limits(), config.proxies()?);
     // It holds the landers, so it ends with the intake.
     let (stop, measures) = (context.stop_token(), Arc::clone(&connections));
     let measured = api_metrics::measure(claims.clone(), pool.clone(), measures, stop);
@@ -135,6 +132,14 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     settling.await.context("the settler")?;
     last.cancel();
     keeping.await.context("the worker number's lease")
+}
+
+/// Where clients are waited for, and what they may take.
+fn intake(config: &Config) -> anyhow::Result<(TcpListener, Arc<Connections>)> {
+    open_files::allow(config.connections_max, config.connections_to_mysql())?;
+    let listener = listener::bind(config.listen)
+        .with_context(|| format!("the address {} cannot be used (LISTEN)", config.listen))?;
+    Ok((listener, Connections::new(config.limits(), config.proxies()?)))
 }
 
 async fn ended(part: impl Future<Output = ()>) -> anyhow::Result<()> {
