@@ -9,7 +9,10 @@ use std::{
     },
 };
 
-use axum::{Router, routing::get};
+use axum::{
+    Router,
+    routing::{get, post},
+};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpSocket, TcpStream},
@@ -100,6 +103,25 @@ async fn an_answer_is_under_way_until_its_client_has_it_though_the_system_has_it
             assert!(came.len() < ANSWER, "{} bytes", came.len());
         }
     })
+    .await;
+}
+
+/// Of a connection that was reset the system goes on saying that something is not acknowledged.
+#[tokio::test]
+async fn who_goes_before_his_answer_leaves_his_place_at_once() {
+    let route = Router::new().route("/answer", post(|body: String| std::future::ready(body)));
+    serving_by(
+        Limits { take: 2 * PATIENCE, ..LONG },
+        Vec::new(),
+        route,
+        async |address, connections| {
+            let half = "POST /answer HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n";
+            let line = sent(address, half).await;
+            until(|| connections.in_state(State::Working) == 1).await;
+            drop(line);
+            until(|| open(connections) == 0).await;
+        },
+    )
     .await;
 }
 

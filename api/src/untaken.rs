@@ -13,5 +13,10 @@ pub(crate) fn untaken(stream: &TcpStream) -> u64 {
     // SAFETY: the descriptor is open as long as `stream` is borrowed, and the system writes one integer.
     let answer =
         unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, std::ptr::from_mut(&mut bytes)) };
-    if answer == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+    // Of a connection that the client has reset the system goes on saying what was not acknowledged, for ever.
+    if answer == 0 && bytes > 0 && stream.peer_addr().is_ok() {
+        u64::try_from(bytes).unwrap_or(0)
+    } else {
+        0
+    }
 }

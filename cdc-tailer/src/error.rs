@@ -20,8 +20,9 @@ pub(crate) enum TailError {
     },
     /// The server knows the user not, or not for this.
     #[error(
-        "the server refuses this user: {reason}; it needs the password of DATABASE_URL and \
-         `grant select, replication slave, replication client on *.*`"
+        "the server refuses this user: {reason}; it needs the password of DATABASE_URL, \
+         `grant select, replication slave, replication client on *.*`, and where the server demands TLS \
+         ssl-mode=VERIFY_IDENTITY in DATABASE_URL"
     )]
     Denied {
         /// The server's words.

@@ -36,9 +36,14 @@ async fn demanded(flavor: Flavor) {
     test.reach_by(&format!("ssl-mode=VERIFY_IDENTITY&ssl-ca={}", certificates.ca()));
     test.sql(&kill);
     let ended = format!("{:#}", running.ended_by("a server that demands TLS").await.unwrap_err());
-    assert!(ended.contains("Add ssl-mode=VERIFY_IDENTITY to DATABASE_URL"), "{ended}");
+    assert!(ended.contains("ssl-mode=VERIFY_IDENTITY"), "{ended}");
     let ended = format!("{:#}", test.start_with(plain).ended().await.unwrap_err());
-    assert!(ended.contains("insecure transport"), "{ended}");
+    // MariaDB tells nobody what it lacks.
+    let refused = match flavor {
+        Flavor::Mariadb => "Access denied",
+        Flavor::Mysql => "insecure transport",
+    };
+    assert!(ended.contains(refused), "{ended}");
 
     let running = test.start().await;
     test.sql(&coupon(2, 1));

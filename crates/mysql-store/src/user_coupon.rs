@@ -160,6 +160,7 @@ pub async fn use_for_order(
     Err(StoreError::Contended)
 }
 
+/// By the primary key, as every writer locks: by an index of the user's coupons it could deadlock with another.
 async fn try_use(
     connection: &mut MySqlConnection,
     user: UserId,
@@ -168,7 +169,7 @@ async fn try_use(
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let used = sqlx::query(
-        "update user_coupon set status = ?, version = version + 1, changed_at = ?, used_at = ?, \
+        "update user_coupon force index (primary) set status = ?, version = version + 1, changed_at = ?, used_at = ?, \
          order_ref = ? where id = ? and user_id = ? and status = ? and valid_from <= ? \
          and valid_until > greatest(cast(? as datetime(3)), utc_timestamp(3)) \
          and (order_ref is null or cast(order_ref as binary) <> cast(? as binary))",
@@ -246,7 +247,7 @@ async fn try_unuse(
 ) -> Result<bool, StoreError> {
     // Bytes are compared: the column's collation takes upper for lower case.
     let given_back = sqlx::query(
-        "update user_coupon set status = ?, version = version + 1, changed_at = ?, used_at = null, \
+        "update user_coupon force index (primary) set status = ?, version = version + 1, changed_at = ?, used_at = null, \
          order_ref = ? where id = ? and user_id = ? and ( \
          (status = ? and cast(order_ref as binary) = cast(? as binary)) or (status = ? \
          and (order_ref is null or cast(order_ref as binary) <> cast(? as binary)))) \
