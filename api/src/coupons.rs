@@ -131,6 +131,7 @@ async fn usable(
     let read = app.view.my_coupons(user, &request).await;
     let page = read.map_err(|error| match error {
         MyCouponsError::Rows(error) => Problem::from(error),
+        MyCouponsError::Unread => Problem::no_store(),
         MyCouponsError::Overloaded => {
             Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again.")
         }

@@ -110,6 +110,12 @@ impl Problem {
         Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }
     }
 
+    /// MySQL did not answer.
+    pub(crate) fn no_store() -> Self {
+        let detail = "The database did not answer. Send the request again.";
+        Self::unavailable("STORE_UNAVAILABLE", detail).unknown()
+    }
+
     /// Says that what was asked for may have been done.
     pub(crate) fn unknown(self) -> Self {
         Self { is_unknown: true, ..self }
@@ -141,8 +147,7 @@ impl From<mysql_store::StoreError> for Problem {
     fn from(error: mysql_store::StoreError) -> Self {
         tracing::error!(error = runtime::report(&error), "a request failed at MySQL");
         let contended = error.is_conflict();
-        let detail = "The database did not answer. Send the request again.";
-        Self { contended, ..Self::unavailable("STORE_UNAVAILABLE", detail).unknown() }
+        Self { contended, ..Self::no_store() }
     }
 }
 

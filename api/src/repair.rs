@@ -138,6 +138,7 @@ pub(crate) async fn view(
         Ok(Rebuilt::TooMany) => {
             Err(Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again."))
         }
+        Ok(Rebuilt::Unread) => Err(Problem::no_store()),
         Ok(Rebuilt::Elsewhere | Rebuilt::Overtaken | Rebuilt::Failed) | Err(_) => Err(away()),
     }
 }

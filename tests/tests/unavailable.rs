@@ -52,12 +52,15 @@ async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
     servers.database.pause().unwrap();
     let draft = NewTemplate::simple("A draft", 5, world.clock.now(), TimeDelta::hours(1));
     let draft = api.operator(Method::POST, "/v1/templates").json(&draft);
+    let keyless = draft.try_clone().unwrap();
+    let draft = draft.header("Idempotency-Key", "a-draft");
     let one = anna.request(Method::GET, &format!("/v1/me/coupons/{coupon}"));
     let lists = (100..100 + READERS).map(async |user| {
         let shopper = api.shopper(UserId(user)).unwrap();
         shopper.send(shopper.request(Method::GET, "/v1/me/coupons")).await.unwrap()
     });
-    let (made, used, one, lists) = tokio::join!(
+    let (keyless, made, used, one, lists) = tokio::join!(
+        api.send(keyless),
         api.send(draft),
         anna.use_coupon(coupon, "order"),
         api.send(one),
@@ -66,6 +69,11 @@ async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
     for answer in [made, used, one] {
         assert_eq!(code(&answer.unwrap()), "STORE_UNAVAILABLE");
     }
+    // Without a key it could be made twice.
+    let keyless = keyless.unwrap();
+    assert_eq!((keyless.status, keyless.retry_after), (503, None), "{keyless:?}");
+    let problem: Value = keyless.json().unwrap();
+    assert_eq!((&problem["code"], &problem["retryable"]), (&json!("STORE_UNAVAILABLE"), &json!(false)));
     // Some lists wait for MySQL, the others for those; no more than that is begun.
     let codes: Vec<String> = lists.iter().map(code).collect();
     let of = |code: &str| codes.iter().filter(|told| *told == code).count();

@@ -152,11 +152,11 @@ async fn the_pages_of_mysql_are_the_pages_of_the_view() {
     claim(&world, brief, user, LONG / 2).await;
     claim(&world, one, user, LONG / 2).await;
     let shopper = world.api().shopper(user).unwrap();
+    let ended = async || ids(&pages(&shopper, "expired", 100).await).len() as i64;
+    until(ended, |ended| *ended == LONG / 2).await;
     for coupon in ids(&pages(&shopper, "unused", 100).await).iter().step_by(50) {
         assert_eq!(shopper.use_coupon(*coupon, "order").await.unwrap().status, 200);
     }
-    let ended = async || ids(&pages(&shopper, "expired", 100).await).len() as i64;
-    until(ended, |ended| *ended == LONG / 2).await;
 
     let lists = [("unused", 7), ("unused", 100), ("used", 5), ("expired", 99)];
     let mut of_mysql = Vec::new();

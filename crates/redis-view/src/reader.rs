@@ -86,6 +86,9 @@ pub enum MyCouponsError<E> {
     /// The rows could not be read; the caller's own error.
     #[error("the user's coupons could not be read")]
     Rows(#[source] E),
+    /// They could not be read for the view, and that took so long that the reader does not try by itself.
+    #[error("the user's coupons could not be read in time")]
+    Unread,
     /// Too many readers wait for MySQL already: shed the request.
     #[error("too many readers wait for their coupons")]
     Overloaded,
@@ -124,11 +127,15 @@ impl<T: Truth> ViewReader<T> {
             PageAnswer::Cold => {
                 if let Some(rebuild) = self.rebuilds.join(user, request.now) {
                     let origin = if rebuild.is_first { Origin::Rebuild } else { Origin::View };
-                    let rebuilt = timeout_at(deadline, rebuild.soon()).await.map_err(overloaded)?;
+                    let rebuilt = rebuild.soon(deadline).await.map_err(overloaded)?;
                     if rebuilt == Some(Rebuilt::Whole)
                         && let PageAnswer::Page(page) = self.ask(user, request).await
                     {
                         return Ok(MyCoupons { page, origin });
+                    }
+                    // With no time left for a read of its own.
+                    if rebuilt == Some(Rebuilt::Unread) && Instant::now() >= deadline {
+                        return Err(MyCouponsError::Unread);
                     }
                 }
             }

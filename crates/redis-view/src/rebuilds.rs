@@ -15,7 +15,7 @@ use coupon::UserId;
 use metrics::counter;
 use tokio::{
     sync::{Semaphore, watch},
-    time::Instant,
+    time::{Instant, error::Elapsed, timeout_at},
 };
 use tracing::{debug, error, warn};
 
@@ -47,8 +47,10 @@ pub enum Rebuilt {
     Elsewhere,
     /// The view was lost on the way: a key was evicted, or somebody dropped it or took it over.
     Overtaken,
-    /// The view or MySQL cannot be reached.
+    /// The view cannot be reached.
     Failed,
+    /// MySQL cannot be read.
+    Unread,
     /// Too many rebuilds are under way.
     TooMany,
 }
@@ -56,8 +58,10 @@ pub enum Rebuilt {
 /// Where a rebuild is.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// It waits for its turn, or reads what may be few coupons.
-    Soon,
+    /// It waits for its turn.
+    Waiting,
+    /// It reads what may be few coupons.
+    Reading,
     /// The list is long.
     Long,
     Ended(Rebuilt),
@@ -84,13 +88,19 @@ pub(crate) struct Joined {
 
 impl Joined {
     /// Waits until it has ended, or has turned out to take long: absent.
-    pub(crate) async fn soon(mut self) -> Option<Rebuilt> {
-        match self.stage.wait_for(|stage| !matches!(stage, Stage::Soon)).await.as_deref() {
+    ///
+    /// # Errors
+    /// Its turn has not come by the deadline. Once it has come, the statements' own limits bound the wait.
+    pub(crate) async fn soon(mut self, deadline: Instant) -> Result<Option<Rebuilt>, Elapsed> {
+        let turn = self.stage.wait_for(|stage| !matches!(stage, Stage::Waiting));
+        drop(timeout_at(deadline, turn).await?);
+        let soon = |stage: &Stage| matches!(stage, Stage::Long | Stage::Ended(_));
+        Ok(match self.stage.wait_for(soon).await.as_deref() {
             Ok(Stage::Ended(rebuilt)) => Some(*rebuilt),
             Ok(_) => None,
             // Its task was ended before it had a result.
             Err(_) => Some(Rebuilt::Failed),
-        }
+        })
     }
 
     /// Waits until it has ended.
@@ -117,7 +127,7 @@ impl<T: Truth> Rebuilds<T> {
         if under_way.len() >= REBUILDS_MAX {
             return None;
         }
-        let (sender, stage) = watch::channel(Stage::Soon);
+        let (sender, stage) = watch::channel(Stage::Waiting);
         under_way.insert(user, stage.clone());
         let place = Place { inner: Arc::clone(&self.0), user };
         let clock = Clock { began_at: now, began: Instant::now() };
@@ -183,15 +193,14 @@ impl<T: Truth> Inner<T> {
                 Rebuilt::Failed
             }
             Err(Stop::Truth(error)) => {
-                // Its readers turn to MySQL themselves, and are answered with the error.
                 debug!(user.id = %user, error, "view not rebuilt: its rows cannot be read");
-                Rebuilt::Failed
+                Rebuilt::Unread
             }
         };
         let result = match rebuilt {
             Rebuilt::Whole => "whole",
             Rebuilt::Overtaken => "overtaken",
-            Rebuilt::Failed => "failed",
+            Rebuilt::Failed | Rebuilt::Unread => "failed",
             Rebuilt::Elsewhere | Rebuilt::TooMany => return rebuilt,
         };
         counter!(REBUILDS, "result" => result).increment(1);
@@ -208,6 +217,7 @@ impl<T: Truth> Inner<T> {
         // First, so that nobody waits for the turn of one that waits for a view which does not answer.
         let (nonce, begun) = (self.begin(user, clock).await?, Instant::now());
         let turn = self.turns.acquire().await.map_err(closed)?;
+        stage.send_replace(Stage::Reading);
         let since = clock.now() - window();
         let few = self.truth.few(user, since).await.map_err(|error| unread(&error))?;
         if let Some(rows) = few {
