@@ -1,17 +1,17 @@
 #!lua
--- Applies changes of one user's coupons to the view, each only if it is newer than what is there.
+-- Applies changes of one user's coupons to the view, each only if it is newer than the stored version.
 --
 -- KEYS    1 list (ZSet), 2 coupons (hash)
 -- ARGV    1 generation; then four for each change:
---         coupon id, member, score ('' takes it off the list), entry
--- Returns one code for each change: 0 the view is cold, 1 applied, 2 not newer, 3 as 0, and it was of a
---         later generation: the caller's is out of date
--- Raises  UNREADABLE and what: drop the view
+--         coupon id, member, score ('' removes it from the list), entry
+-- Returns one code for each change: 0 the view is cold, 1 applied, 2 not newer, 3 cold, and of a later
+--         generation: the caller's is outdated
+-- Raises  UNREADABLE and what is unreadable: drop the view
 --
--- What is left of a view that this change does not reach is dropped: somebody whose generation is
--- another one may trust it.
--- Atomic, because a rebuild may begin between the look at the sentinels and the write, and another
--- consumer may apply a later version between the look at the version and the write.
+-- Leftovers of a view that this change does not reach are dropped, because a reader with another generation may trust
+-- them.
+-- Atomic, because a rebuild may begin between reading the sentinels and writing, and another consumer may apply a later
+-- version between reading the version and writing.
 -- @include view_state.lua
 -- @include view_apply_if_newer.lua
 local state, _, _, standing = view_state(KEYS[1], KEYS[2], ARGV[1])

@@ -1,7 +1,7 @@
 #!lua
--- Admits or refuses one claim. Atomic: the user's numbers, the stock, the marker of the request and the
--- in-flight entry change together or not at all; refusals change nothing and cost no memory. An entry
--- that cannot be read is told to the keeper (see the include), and its user is answered NOT_LOADED.
+-- Admits or refuses one claim. Atomic: the user's numbers, the stock, the request's marker and the in-flight entry
+-- change together or not at all. Refusals change nothing and cost no memory. An unreadable entry is reported to the
+-- keeper (see the include), and its user is answered NOT_LOADED.
 -- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>, of the epoch that the caller knows
 -- ARGV  1 epoch the caller knows   2 run of the connection   3 now in ms   4 user
 --       5 key digest   6 payload hash   7 claim id   8 quantity
@@ -11,7 +11,7 @@
 --   5 NOT_OPEN look starts_ms      6 PAUSED look   7 CLOSED look   8 ENDED look
 --   9 LIMIT look taken             10 SOLD_OUT look   11 INSUFFICIENT look left
 --   12 TOO_OLD: this id or a later one was dropped from the entry, so it may have landed
---   look = 1: the refusal is not final before MySQL has been asked for the key
+--   look = 1: the refusal is final only after MySQL was checked for the key
 -- include entry
 local ADMITTED, REPLAY, KEY_REUSED, NOT_LOADED, OTHER_EPOCH = 0, 1, 2, 3, 4
 local NOT_OPEN, PAUSED, CLOSED, ENDED, LIMIT, SOLD_OUT, INSUFFICIENT = 5, 6, 7, 8, 9, 10, 11
@@ -25,7 +25,7 @@ local meta = redis.call('HMGET', KEYS[1],
 local phase, current, users, state = meta[1], meta[2], meta[4], meta[5]
 if phase ~= 'open' or meta[3] ~= run then return { NOT_LOADED } end
 if current ~= epoch then return { OTHER_EPOCH, current } end
--- A number that cannot be read is a gate that is lost.
+-- A gate with an unreadable number counts as lost.
 for _, number in ipairs({ users, meta[6], meta[7], meta[8], meta[9] }) do
     if not tonumber(number) then return { NOT_LOADED } end
 end
@@ -49,7 +49,7 @@ if now < tonumber(meta[6]) then return { NOT_OPEN, look, meta[6] } end
 if now >= tonumber(meta[7]) then return { CLOSED, look } end
 if state ~= 'published' then return { PAUSED, look } end
 
--- The lowest free numbers.
+-- Take the lowest free numbers.
 local numbers = {}
 if limit > 0 then
     local _, taken = string.gsub(entry.taken, '1', '')

@@ -1,5 +1,5 @@
 #!lua
--- Loads users' entries into a gate, while it is exactly loading(E) by this connection's Redis.
+-- Loads users' entries into a gate, only while it is exactly loading(E) in this connection's run of Redis.
 -- KEYS  1 meta   2 users:<E>
 -- ARGV  1 epoch E   2 run   then pairs: user, entry as lua/includes/entry.lua lays it out
 -- Returns 1 loaded, 0 refused

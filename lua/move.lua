@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Applies one stock movement to the gate: once each, in the order of their numbers. A cut may leave the
--- stock below zero; then what is in flight beyond it lands short. Atomic: stock and the last movement's
--- number change together, so the same movement sent again finds itself contained.
+-- Applies one stock movement to the gate: each one once, in the order of their numbers. A cut may make the stock
+-- negative; then admissions in flight beyond it land short. Atomic: the stock and the number of the last movement
+-- change together, so a repeated movement is recognized as contained.
 -- KEYS  1 meta
 -- ARGV  1 epoch the caller knows   2 run of the connection   3 seq   4 delta
 -- Returns {code, ...}:

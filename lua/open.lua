@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Opens a loaded gate: only from exactly loading(E), with the facts read from MySQL after E began. A
--- state that came by `set_state.lua` meanwhile stays if its version is newer.
+-- Opens a loaded gate, only from exactly loading(E), with the facts read from MySQL after E began. A state set by
+-- `set_state.lua` meanwhile stays if its version is newer.
 -- KEYS  1 meta
 -- ARGV  1 epoch E   2 run   3 template version   4 state   5 starts_ms   6 ends_ms   7 limit
 --       8 stock   9 last movement

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Tells the gate that an admission will never land: gives back exactly its numbers and its stock.
--- Effective once; a no-op under another epoch or run, and for a landed request. The user's entry stays,
--- else HLEN(users) would fall below meta's count. Atomic: stock, numbers and marker change together.
+-- Releases an admission that will never land: gives back exactly its numbers and its stock. Takes effect once; a no-op
+-- under another epoch or run, and for a landed request. The user's entry stays, otherwise HLEN(users) would fall below
+-- meta's count. Atomic: stock, numbers and marker change together.
 -- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>
 -- ARGV  1 epoch   2 run   3 user   4 claim id
 -- Returns 1 given back, 0 nothing to give back, -1 under another epoch or run

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Removes what an epoch left behind that is over: the gate is gone, or in a later one. Nobody reads it again, since an
--- epoch never begins twice. Atomic: a gate that is being loaded or open in this very epoch keeps its keys.
+-- Removes the leftovers of a past epoch: the gate is gone, or in a later epoch. They are never read again, since an
+-- epoch never begins twice. Atomic: a gate that is loading or open in this very epoch keeps its keys.
 -- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>
 -- ARGV  1 epoch
--- Returns how many keys went
+-- Returns the number of removed keys
 local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch'))
 if epoch and epoch <= tonumber(ARGV[1]) then return 0 end
 return redis.call('UNLINK', KEYS[2], KEYS[3])

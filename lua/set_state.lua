@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Gives the gate its template's state, if the template's version is newer than the one it knows; also
--- while it is being loaded, and then `open.lua` keeps the newer of the two. Atomic: state and version
--- change together, so a late call never undoes a newer one.
+-- Sets the template's state in the gate if the template's version is newer than the gate's. Also while the gate is
+-- loading; then `open.lua` keeps the newer of the two. Atomic: state and version change together, so a late call never
+-- undoes a newer one.
 -- KEYS  1 meta
 -- ARGV  1 epoch the caller knows   2 run of the connection   3 template version   4 state
 -- Returns 1 set, 0 not newer, -1 absent or under another epoch or run

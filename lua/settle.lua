@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- Tells the gate that admissions landed: pending becomes landed and the in-flight entries go. Effective
--- once each; a no-op under another epoch or run. Atomic: entry and in-flight set change together.
+-- Settles landed admissions: pending becomes landed, and the in-flight entries are removed. Each takes effect once; a
+-- no-op under another epoch or run. Atomic: entry and in-flight set change together.
 -- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>
 -- ARGV  1 epoch   2 run   then pairs: user, claim id
--- Returns how many became landed; -1 under another epoch or run
+-- Returns the number of admissions settled; -1 under another epoch or run
 -- include entry
-local REQUESTS_KEPT = 32 -- without a limit; MySQL remembers the older ones
+local REQUESTS_KEPT = 32 -- without a limit; MySQL has the older ones
 
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'limit')
 if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then return -1 end
 local unlimited = tonumber(meta[3]) == 0
 
--- Drops the oldest landed requests beyond the kept ones, never a pending one.
+-- Drops the oldest landed requests beyond that number, never a pending one.
 local function trim(entry)
     local at = 1
     while #entry.requests > REQUESTS_KEPT and at <= #entry.requests do

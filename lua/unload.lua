@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Removes a gate that gives nothing any more: its template ended, or its window is over. Refused while
--- an admission is in flight, since only the gate knows whose it is. A gate of another run answers
--- nobody and ends nobody's flight: it goes as it is, and so does one that is only being loaded.
+-- Removes a gate that gives out no coupons any more: its template ended, or its window is over. Refused while an
+-- admission is in flight, since only the gate knows whose it is. A gate of another run or one that is loading is
+-- removed regardless: it answers no claims and cannot end its admissions in flight.
 -- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>
 -- ARGV  1 epoch   2 run of the connection   3 now in ms
--- Returns 1 removed, 0 in flight, -1 it may give yet, -2 absent or under another epoch
+-- Returns 1 removed, 0 in flight, -1 still in use, -2 absent or under another epoch
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'phase', 'state', 'ends')
 if meta[1] ~= ARGV[1] then return -2 end
 if meta[2] == ARGV[2] and meta[3] == 'open' then

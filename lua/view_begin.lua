@@ -1,15 +1,15 @@
 #!lua
--- Begins the rebuild of a cold view: deletes the user's keys and writes a loading nonce into each.
+-- Begins the rebuild of a cold view: deletes the user's keys and writes a loading token into each.
 --
 -- KEYS    1 list (ZSet), 2 coupons (hash)
--- ARGV    1 generation, 2 nonce, 3 now_ms, 4 for how long a nonce is young (ms),
+-- ARGV    1 generation, 2 nonce, 3 now_ms, 4 how long a rebuild counts as alive after its last call (ms),
 --         5 how long an unfinished view lives (ms)
--- Returns 1 begun, 0 somebody else's nonce is young, 2 the view is complete, 3 a later generation
---         stands: the caller's is out of date
--- Raises  UNREADABLE and what: drop the view
+-- Returns 1 begun, 0 another rebuild is alive, 2 the view is complete, 3 the view is of a later
+--         generation: the caller's is outdated
+-- Raises  UNREADABLE and what is unreadable: drop the view
 --
--- Atomic, because the keys must change hands together: members left over from the view before would
--- be "not newer" for ever, and a nonce in one key alone would not notice the loss of the other.
+-- Atomic, because the keys must change owner together: members left over from the previous view would be "not newer"
+-- for ever, and a token in one key alone would not reveal the loss of the other.
 -- @include view_state.lua
 local list, coupons, generation = KEYS[1], KEYS[2], ARGV[1]
 local state, _, since, standing = view_state(list, coupons, generation)

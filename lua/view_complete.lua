@@ -3,10 +3,10 @@
 --
 -- KEYS    1 list (ZSet), 2 coupons (hash)
 -- ARGV    1 generation, 2 nonce, 3 how long the view lives (ms)
--- Returns 1 complete, 0 the view is not under this rebuild any more
--- Raises  UNREADABLE and what: drop the view
+-- Returns 1 complete, 0 this rebuild does not own the view any more
+-- Raises  UNREADABLE and what is unreadable: drop the view
 --
--- Atomic, because the nonce must be in every key at the moment the view becomes complete.
+-- Atomic, because both keys must carry the token at the moment the view becomes complete.
 -- @include view_state.lua
 local list, coupons = KEYS[1], KEYS[2]
 local state, token = view_state(list, coupons, ARGV[1])

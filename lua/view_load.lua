@@ -1,14 +1,14 @@
 #!lua
--- Loads rows into a view under rebuild, each only if it is newer than what is there.
+-- Loads rows into a view under rebuild, each only if it is newer than the stored version.
 --
 -- KEYS    1 list (ZSet), 2 coupons (hash)
--- ARGV    1 generation, 2 nonce, 3 now_ms, 4 how long an unfinished view lives from now on (ms); then four for each row:
---         coupon id, member, score ('' takes it off the list), entry
--- Returns 1 loaded, 0 the view is not under this rebuild any more
--- Raises  UNREADABLE and what: drop the view
+-- ARGV    1 generation, 2 nonce, 3 now_ms, 4 how long an unfinished view lives from now on (ms);
+--         then four for each row: coupon id, member, score ('' removes it from the list), entry
+-- Returns 1 loaded, 0 this rebuild does not own the view any more
+-- Raises  UNREADABLE and what is unreadable: drop the view
 --
--- Each call is a sign of life: a rebuild that takes long is not taken over while it goes on.
--- Atomic, because rows may only go into keys that still carry this rebuild's nonce.
+-- Each call shows that the rebuild is alive, so that a long one is not taken over.
+-- Atomic, because rows may only go into keys that still carry this rebuild's token.
 -- @include view_state.lua
 -- @include view_apply_if_newer.lua
 local list, coupons = KEYS[1], KEYS[2]

@@ -1,25 +1,25 @@
 #!lua
--- A page of a user's unused coupons, the newest first, without those whose validity has ended.
+-- Returns a page of a user's unused coupons, newest first, without those whose validity has ended.
 --
 -- KEYS    1 list (ZSet), 2 coupons (hash)
--- ARGV    1 generation, 2 now_ms, 3 limit, 4 most members to look at,
---         5 a coupon id that the view must know ('' none),
---         6 and 7 score and member of the cursor: the page begins behind it ('' the first page)
--- Returns {0} the view is cold; {2} it does not know the coupon;
---         {1, score, member, id, entry, id, entry, ...} the page and where the next one begins
---         ('' and '': there is none)
--- Raises  UNREADABLE and what: drop the view
+-- ARGV    1 generation, 2 now_ms, 3 limit, 4 most members to read,
+--         5 a coupon id that the view must contain ('' none),
+--         6 and 7 score and member of the cursor: the page begins after it ('' the first page)
+-- Returns {0} the view is cold; {2} it does not contain the coupon;
+--         {1, score, member, id, entry, id, entry, ...} the next page's cursor and the page
+--         ('' and '': this is the last page)
+-- Raises  UNREADABLE and what is unreadable: drop the view
 --
--- Atomic, because a page is only as good as the sentinels read with it.
--- It writes nothing, and yet is not declared so: then a replica, a master that has lost its replicas
--- and must not write, and one that is full refuse it. Each may lack what the view should have been told.
+-- Atomic, because a page is valid only together with the sentinels read with it.
+-- The script writes nothing, but is deliberately not declared read-only. Therefore a replica, a master that lost its
+-- replicas and must not write, and a full server refuse it; each of them may lack changes to the view.
 -- @include view_state.lua
 local list, coupons = KEYS[1], KEYS[2]
 local now, limit, looks = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local known, from_score, from_member = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 
--- Whether `left` comes before `right` among members of one score, which the ZSet sorts by their
--- bytes: Lua's own comparison follows the server's locale.
+-- Whether `left` comes before `right` among members of one score. The ZSet orders these by their bytes, while Lua's own
+-- comparison depends on the server's locale.
 local function is_less(left, right)
   for i = 1, math.min(#left, #right) do
     local a, b = string.byte(left, i), string.byte(right, i)
@@ -30,8 +30,8 @@ local function is_less(left, right)
   return #left < #right
 end
 
--- The rank of the first of `count` members behind the cursor, by halves: its own member may be gone,
--- and any number may share its score.
+-- Returns the rank of the first of `count` members after the cursor, by binary search: the cursor's own member may be
+-- gone, and any number of members may share its score.
 local function rank_behind_cursor(count)
   local low, high = 0, count
   while low < high do
@@ -70,7 +70,7 @@ while rank < stop and shown < limit do
   end
   local entries = redis.call('HMGET', coupons, unpack(ids))
   for i = 1, #ids do
-    -- Only the unused are on the list, status 0.
+    -- The list contains only unused coupons, status 0.
     local ends = string.match(entries[i] or '', '^%d+|0|.*|(%d+)$')
     if number(ends, 'coupon ' .. ids[i]) > now then
       page[#page + 1] = ids[i]

@@ -1,13 +1,13 @@
 #!lua
--- Puts a member back on the list that a read after its write did not find.
+-- Puts a member back on the list if a read after its write did not find it.
 --
 -- KEYS    1 list (ZSet), 2 coupons (hash)
 -- ARGV    1 generation, 2 coupon id, 3 member, 4 score, 5 version
--- Returns 1 written again, 0 nothing to mend
--- Raises  UNREADABLE and what: drop the view
+-- Returns 1 written again, 0 nothing to repair
+-- Raises  UNREADABLE and what is unreadable: drop the view
 --
--- Atomic, because only a view that still holds exactly this version may be written: a rebuild may
--- have put a tombstone there since the read.
+-- Atomic, because only a view that still holds exactly this version may be written: a rebuild may have put a tombstone
+-- there since the read.
 -- @include view_state.lua
 local list, coupons = KEYS[1], KEYS[2]
 if not view_state(list, coupons, ARGV[1]) then

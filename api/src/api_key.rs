@@ -1,50 +1,50 @@
-//! What an operator's key looks like: `ck_<id>_<secret>`, the secret being 32 random bytes in base64url.
+//! Format of operators' keys: `ck_<id>_<secret>`, where the secret is 32 random bytes in base64url.
 //!
-//! Only SHA-256 of the whole key is kept. A fast hash is right here: slow ones make up for passwords that can
-//! be guessed, and 256 random bits cannot be, however fast one tries. It also costs a request nothing, so
-//! that nobody can make us work by sending wrong keys.
+//! Only the SHA-256 of the whole key is stored. A fast hash is right here: slow hashes protect passwords that can be
+//! guessed, and 256 random bits cannot be guessed at any speed. It also makes a check so cheap that clients cannot load
+//! the server by sending wrong keys.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use coupon::ApiKeyId;
 use mysql_store::api_key::Digest;
 use sha2::{Digest as _, Sha256};
 
-/// How a key begins, so that people and scanners for leaked secrets recognise one.
+/// Prefix of every key, by which people and scanners for leaked secrets recognise one.
 const PREFIX: &str = "ck_";
 
-/// Random bytes of a secret: beyond guessing for good.
+/// Random bytes of a secret: too many to be guessed.
 const SECRET_BYTES: usize = 32;
 
-/// Characters of a secret: base64 without padding.
+/// Characters of a secret in base64 without padding.
 const SECRET_CHARS: usize = 43;
 
-/// A new key of this id, to be shown once.
+/// Makes a new key with this id, to be shown once.
 ///
 /// # Errors
-/// The system gives no random bytes.
+/// The system provides no random bytes.
 pub(crate) fn new(id: ApiKeyId) -> Result<String, getrandom::Error> {
     let mut secret = [0; SECRET_BYTES];
     getrandom::fill(&mut secret)?;
     Ok(format!("{PREFIX}{id}_{}", URL_SAFE_NO_PAD.encode(secret)))
 }
 
-/// The id that a key names; absent: it is none of ours.
+/// Returns the id in a key, or `None` if the text is not in the form of our keys.
 pub(crate) fn id_of(key: &str) -> Option<ApiKeyId> {
     let (id, secret) = key.strip_prefix(PREFIX)?.split_once('_')?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let is_secret = secret.len() == SECRET_CHARS && secret.bytes().all(plain);
-    // As we write it: no sign and no zeros before it.
+    // Accept only our own spelling: no sign and no leading zeros.
     id.parse().ok().filter(|it: &ApiKeyId| is_secret && it.to_string() == id)
 }
 
-/// What is kept of a key, and what keys are compared by: of digests it tells nobody anything how far two
-/// agree.
+/// Returns the digest that is stored for a key and that keys are compared by. How far two digests agree reveals nothing
+/// about the keys.
 pub(crate) fn digest_of(key: &[u8]) -> Digest {
     Sha256::digest(key).into()
 }
 
-/// The key with its secret sealed, or a sealed one with its secret as it was. It can be kept where the seal is not:
-/// a secret of as many random bytes, used for this key alone, hides it.
+/// Seals the secret in a key, or unseals a sealed one: both XOR it with a pad made of `seal` and `id`. A sealed key can
+/// be stored where the seal is not, since the pad is as long as the secret and used for this key alone.
 pub(crate) fn sealed(key: &str, id: ApiKeyId, seal: &Digest) -> Option<String> {
     let (head, secret) = key.split_at_checked(key.len().checked_sub(SECRET_CHARS)?)?;
     let secret = URL_SAFE_NO_PAD.decode(secret).ok()?;

@@ -1,4 +1,4 @@
-//! Operators' keys on the wire.
+//! JSON bodies of operators' keys.
 
 use chrono::{DateTime, Utc};
 use coupon::{MerchantId, Scope};
@@ -12,7 +12,7 @@ use crate::{
     openapi::{self, Id, Instant},
 };
 
-/// What an operator sends to make a key.
+/// Request to create a key.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({ "name": "Checkout", "scopes": ["operate"] })))]
@@ -21,25 +21,24 @@ pub(crate) struct NewKey {
     pub(crate) name: String,
     #[schema(value_type = Vec<openapi::Scope>, min_items = 1)]
     pub(crate) scopes: Vec<String>,
-    /// From then on it is not accepted; within ten years.
+    /// When the key expires, within ten years. Absent: never.
     #[schema(value_type = Option<Instant>)]
     pub(crate) expires_at: Option<DateTime<Utc>>,
-    /// For whom; the platform's key alone may name another merchant than its own.
+    /// The merchant of the key. Only the platform's key may name a merchant other than its own.
     #[schema(value_type = Option<Id>)]
     pub(crate) merchant_id: Option<MerchantId>,
 }
 
-/// How a key is replaced.
+/// Request to replace a key.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({ "overlap_seconds": 3600 })))]
 pub(crate) struct Rotation {
-    /// How long the old key is accepted still; a day if absent.
+    /// How long the old key is still accepted, in seconds. Default: one day.
     #[schema(minimum = 0, maximum = 2592000)]
     pub(crate) overlap_seconds: Option<u32>,
 }
 
-/// Whose keys are asked for.
 #[derive(Deserialize)]
 pub(crate) struct ListParams {
     pub(crate) merchant_id: Option<MerchantId>,
@@ -58,35 +57,35 @@ pub(crate) struct KeyJson {
     scopes: Vec<&'static str>,
     #[schema(value_type = Instant)]
     created_at: String,
-    /// From then on it is not accepted; null: it does not end by itself.
+    /// When the key expires. Null: never.
     #[schema(value_type = Option<Instant>, required = true)]
     expires_at: Option<String>,
-    /// The same, by an operator; in the future while it is being replaced.
+    /// When an operator revoked the key; in the future while it is being replaced. Null: it was not revoked.
     #[schema(value_type = Option<Instant>, required = true)]
     revoked_at: Option<String>,
-    /// When it was last accepted, to a minute or so; null: it was not, since this is noted.
+    /// When the key was last accepted, to about a minute. Null: not since this is recorded.
     #[schema(value_type = Option<Instant>, required = true)]
     last_used_at: Option<String>,
 }
 
-/// A key that was just made.
+/// A new key with its secret.
 #[derive(Serialize, ToSchema)]
 #[schema(as = NewApiKey, examples(example_told))]
 pub(crate) struct NewKeyJson {
     #[serde(flatten)]
     pub(crate) told: KeyJson,
-    /// What to send as `X-Api-Key`. It is not kept, and not told again.
+    /// Value of the `X-Api-Key` header. It is shown again only to the same request with the same `Idempotency-Key`.
     pub(crate) key: String,
 }
 
-/// Keys.
+/// A list of keys.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ApiKeys, examples(json!({ "items": [example()] })))]
 pub(crate) struct KeysJson {
     pub(crate) items: Vec<KeyJson>,
 }
 
-/// A key, as the document shows it.
+/// Example of a key for the OpenAPI document.
 fn example() -> Value {
     json!({
         "id": "2123985066110484480", "merchant_id": "2123985064051081216", "name": "Checkout",
@@ -96,7 +95,7 @@ fn example() -> Value {
     })
 }
 
-/// The same with its secret.
+/// Example of a new key with its secret.
 fn example_told() -> Value {
     let mut told = example();
     told["last_used_at"] = Value::Null;

@@ -1,6 +1,6 @@
-//! Operators' keys: made, listed, replaced and withdrawn over HTTP. A key is told in the answer to the request that
-//! made it, and again only to the same request with the same `Idempotency-Key`; without one, if that answer is lost,
-//! withdraw it and make another.
+//! Operators' keys: create, list, rotate and revoke over HTTP. A key's secret is shown only in the answer to the
+//! request that made it, and again to the same request with the same `Idempotency-Key`. If that answer is lost and had
+//! no such key, revoke the new key and make another.
 
 use axum::{Json, extract::State, http::StatusCode};
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
@@ -26,20 +26,19 @@ use crate::{
     state::App,
 };
 
-/// Longest name, in characters: the `varchar(100)` that holds it.
+/// Longest name, in characters: the length of the `varchar(100)` column.
 const NAME_CHARS_MAX: usize = 100;
 
-/// Longest life of a key that is to end: ten years. Beyond it a typing error is likelier than a plan.
+/// Longest lifetime of a key that expires: ten years. Beyond it a typing error is likelier than a plan.
 const LIFE_MAX: TimeDelta = TimeDelta::days(3_653);
 
-/// How long a replaced key is accepted beside the new one, unless somebody says otherwise: time to bring the
-/// new one everywhere.
+/// How long a replaced key is accepted beside the new one by default: time to deploy the new one everywhere.
 const OVERLAP_SECONDS: u32 = 24 * 60 * 60;
 
-/// The longest such time: thirty days. A key that is needed for longer is not being replaced.
+/// Longest overlap: thirty days. A key that is needed for longer is not being replaced.
 const OVERLAP_SECONDS_MAX: u32 = 30 * OVERLAP_SECONDS;
 
-/// Keys of a list, the newest: those that are accepted, and the last hundreds that were.
+/// Maximum keys in a list, newest first: those that are accepted, and the last hundreds that were.
 const LISTED_MAX: u32 = 1_000;
 
 /// `POST /v1/api-keys`
@@ -78,7 +77,7 @@ async fn create_once(
 ) -> Result<Answer, Problem> {
     let merchant_id = operator.merchant(new.merchant_id)?;
     let mut transaction = connect::begin(&app.pool).await?;
-    // First: what ends soon may have ended when its request is sent again.
+    // Before validation: when a request is repeated, its `expires_at` may have passed.
     if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
         return told_again(answer, operator);
     }
@@ -136,7 +135,7 @@ pub(crate) async fn list(
     Ok(Json(KeysJson { items: keys.await?.iter().map(KeyJson::from).collect() }))
 }
 
-/// `POST /v1/api-keys/{id}/rotate`: a new key of the same name, scopes and length of life.
+/// `POST /v1/api-keys/{id}/rotate`: makes a key with the same name, scopes and lifetime.
 #[utoipa::path(
     post,
     path = "/v1/api-keys/{id}/rotate",
@@ -193,7 +192,8 @@ async fn rotate_once(
     }
     store::revoke(&mut transaction, id, now + overlap).await?;
     let life = old.expires_at.map(|end| end - old.created_at);
-    // A key that leaked is replaced at once, also by a key with an end; what comes of that ends when it does.
+    // A leaked key must be replaceable at once, also by a caller whose own key expires. The new key then expires no
+    // later than the caller's.
     let expires_at = life.map(|life| now + life).into_iter().chain(operator.ends_at).min();
     let (id, revoked_at, last_used_at) = (app.ids.api_key()?, None, None);
     let new = ApiKey { id, created_at: now, expires_at, revoked_at, last_used_at, ..old.clone() };
@@ -213,7 +213,8 @@ async fn rotate_once(
     Ok(answer)
 }
 
-/// The answer that tells a new key. It is kept with the secret sealed, for the caller's own key alone.
+/// Makes the answer that shows a new key, and stores it with the secret sealed so that only the caller's own key can
+/// read it.
 async fn keep(
     operator: Operator,
     once: &Once,
@@ -229,7 +230,7 @@ async fn keep(
     Ok(told.with(&hidden, &secret))
 }
 
-/// The same answer again, with its secret as it was.
+/// Returns a stored answer with its secret unsealed.
 fn told_again(answer: Answer, operator: Operator) -> Result<Answer, Problem> {
     let body: Value = serde_json::from_str(answer.body()).unwrap_or_default();
     let hidden = body["key"].as_str().unwrap_or_default();
@@ -239,7 +240,7 @@ fn told_again(answer: Answer, operator: Operator) -> Result<Answer, Problem> {
     Ok(answer.with(hidden, &secret))
 }
 
-/// Refuses to a key with an end what would outlive it: who has it for a while would else have it for good.
+/// Rejects a new key that would outlive the caller's: temporary access could otherwise be made permanent.
 fn lives_no_longer(key: &ApiKey, operator: Operator) -> Result<(), Problem> {
     let Some(latest) = operator.ends_at else { return Ok(()) };
     if key.expires_at.is_some_and(|end| end <= latest) {
@@ -252,7 +253,7 @@ fn lives_no_longer(key: &ApiKey, operator: Operator) -> Result<(), Problem> {
     Err(Problem::forbidden("LIFE_TOO_LONG", detail).with("latest", latest))
 }
 
-/// `DELETE /v1/api-keys/{id}`: withdraws the key. The row stays: the record names it.
+/// `DELETE /v1/api-keys/{id}`: revokes the key. Its row stays, since the audit record names it.
 #[utoipa::path(
     delete,
     path = "/v1/api-keys/{id}",
@@ -274,7 +275,7 @@ pub(crate) async fn revoke(
     connect::within(async {
         let mut transaction = connect::begin(&app.pool).await?;
         let old = own(&mut transaction, operator, id).await?;
-        // The same call again, after its answer was lost, is the same answer.
+        // A repeated revocation gets the same answer and is not recorded again.
         if store::revoke(&mut transaction, id, now).await? {
             let revoked = ApiKey { revoked_at: Some(now), ..old.clone() };
             let action = Action {
@@ -294,7 +295,7 @@ pub(crate) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The key, locked; another merchant's is as good as none, but to the platform.
+/// Reads and locks the key. Only the platform finds a key of another merchant.
 async fn own(
     transaction: &mut MySqlConnection,
     operator: Operator,

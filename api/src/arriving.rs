@@ -1,4 +1,4 @@
-//! Bodies of requests, of which is known whether somebody waits for the rest of them.
+//! Request bodies that record whether a handler is waiting for more of them.
 
 use std::{
     pin::Pin,
@@ -16,7 +16,7 @@ use axum::{
 };
 use hyper::body::{Frame, SizeHint};
 
-/// Whether a handler waits for more of a request's body than has come.
+/// Whether a handler is waiting for bytes of a request's body that have not arrived.
 #[derive(Clone, Default)]
 pub(crate) struct Awaited(Arc<AtomicBool>);
 
@@ -26,7 +26,7 @@ struct Arriving {
 }
 
 impl Awaited {
-    /// Of this request, from now on.
+    /// Wraps the body of a request so that the flag follows it.
     pub(crate) fn of(request: Request) -> (Request, Self) {
         let awaited = Self::default();
         if request.body().is_end_stream() {

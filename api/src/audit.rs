@@ -1,5 +1,5 @@
-//! The record of what operators did: one line for each action, written in the action's own transaction, or
-//! before an action that is not MySQL's.
+//! The audit record: one line for each action of an operator, written in the action's own transaction, or before an
+//! action that is not done in MySQL.
 
 use axum::{Json, extract::State};
 use coupon::{AuditId, MerchantId};
@@ -23,20 +23,19 @@ use crate::{
     state::App,
 };
 
-/// An action, as it is recorded.
+/// An action to be recorded.
 #[derive(Clone)]
 pub(crate) struct Action {
-    /// Whose thing is changed.
+    /// The merchant that owns the changed object.
     pub(crate) merchant_id: MerchantId,
     /// A noun and a verb, e.g. `template.publish`.
     pub(crate) name: String,
-    /// The path below `/v1`.
+    /// Path of the changed object, below `/v1`.
     pub(crate) target: String,
     pub(crate) before: Option<Value>,
     pub(crate) after: Option<Value>,
 }
 
-/// Which part of the record is asked for.
 #[derive(Deserialize)]
 pub(crate) struct AuditParams {
     limit: Option<u32>,
@@ -45,7 +44,7 @@ pub(crate) struct AuditParams {
     merchant_id: Option<MerchantId>,
 }
 
-/// A line of the record.
+/// A line of the audit record.
 #[derive(Serialize, ToSchema)]
 #[schema(as = AuditEntry, examples(json!({
     "id": "2123985067360387073", "at": "2026-11-27T07:58:00.000Z", "action": "stock.move",
@@ -60,27 +59,28 @@ pub(crate) struct EntryJson {
     at: String,
     /// A noun and a verb, e.g. `template.publish`.
     action: String,
-    /// The path below `/v1` of what was changed.
+    /// Path of the changed object, below `/v1`.
     target: String,
-    /// Whose it is.
+    /// The merchant that owns the changed object.
     #[schema(value_type = Id)]
     merchant_id: String,
-    /// Who did it; null: the platform's own key.
+    /// The key that did it. Null: the platform's own key.
     #[schema(value_type = Option<Id>, required = true)]
     key_id: Option<String>,
-    /// The trace of the request; null: it had none.
+    /// Trace id of the request. Null: it had none.
     #[schema(required = true)]
     trace_id: Option<String>,
-    /// What there was, as its own route shows it; null: nothing.
+    /// The object before the action, as its own route shows it. Null: there was none.
     #[schema(value_type = Option<Object>, required = true)]
     before: Option<Value>,
-    /// What there is since; null for a repair that was asked for and not seen to its end.
+    /// The object after the action. Null: a repair that was requested, and whose end was not recorded.
     #[schema(value_type = Option<Object>, required = true)]
     after: Option<Value>,
 }
 
-/// Records an action in the transaction that it is done in, or before it begins, and counts it against what its
-/// merchant may do in an hour. Near the transaction's end: the count is held until then.
+/// Records an action and counts it against its merchant's hourly quota. Call it in the transaction of the action, or
+/// before an action that is not done in MySQL. Call it near the transaction's end, since the row that counts is locked
+/// until then.
 pub(crate) async fn record(
     app: &App,
     operator: Operator,
@@ -105,8 +105,9 @@ pub(crate) async fn record(
     Ok(id)
 }
 
-/// Records an action that is not MySQL's, before it begins: whatever becomes of it, who asked for it is known. Of a
-/// request that was begun before under its key the line is that of then; of one that came to its end, its answer.
+/// Records an action that is not done in MySQL before it begins, so that its requester is known whatever happens. If
+/// the request was begun before under its key, returns the line of that time; if it was also finished, its answer as
+/// the inner error.
 pub(crate) async fn begin(
     app: &App,
     operator: Operator,
@@ -156,7 +157,7 @@ pub(crate) async fn list(
     let entries = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
         let target = params.target.as_deref();
-        // One more than asked for tells whether there is a next page.
+        // One extra row shows whether there is a next page.
         audit::page(&mut connection, merchant_id, target, before, limit + 1).await
     });
     let mut entries = entries.await?;

@@ -1,9 +1,8 @@
-//! Who calls: a user by a bearer token, an operator by a key. A user's id comes from the token, never
-//! from a body.
+//! Authentication: users by a bearer token, operators by a key. A user's id comes from the token, never from a body.
 //!
-//! A key belongs to a merchant and has scopes. What only looks needs `read`, whatever else `operate`: so a new
-//! route is never open to more than it should be. Routes that need more say so, and those of a checkout, which needs
-//! `redeem` alone, take a [`Redeemer`].
+//! A key belongs to a merchant and has scopes. Requests that only read need the scope `read`, all others `operate`, so
+//! a new route is never open to more callers than it should be. Routes that need more check it themselves. Routes of a
+//! checkout, which needs `redeem` alone, take a [`Redeemer`].
 
 use std::fmt;
 
@@ -17,42 +16,40 @@ use mysql_store::{api_key::Digest, merchant::PLATFORM};
 
 use crate::{api_key, headers, key_cache::KeyCache, problem::Problem, state::App, tokens::Tokens};
 
-/// The header of the operator's key.
+/// Header that carries the operator's key.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Checks tokens and keys.
 pub(crate) struct Auth {
     tokens: Tokens,
-    /// The digest of the platform's own key.
+    /// Digest of the platform's own key.
     platform_key: Digest,
     keys: KeyCache,
 }
 
-/// A shopper.
+/// An authenticated shopper.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct User(pub(crate) UserId);
 
-/// An operator.
+/// An authenticated operator.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Operator {
-    /// Whose templates it sees.
+    /// The merchant whose templates it sees.
     pub(crate) merchant_id: MerchantId,
-    /// Its key; absent: the platform's own, which is in the settings.
+    /// `None`: the platform's own key, which is in the settings.
     pub(crate) key_id: Option<ApiKeyId>,
-    /// The trace of its request.
     pub(crate) trace_id: Option<u128>,
-    /// When its key ends; absent: not by itself.
+    /// When its key expires or is revoked. `None`: never.
     pub(crate) ends_at: Option<DateTime<Utc>>,
     pub(crate) caller: Caller,
     scopes: Scopes,
 }
 
-/// What follows from the key that an operator sent, which is nowhere kept.
+/// Values derived from the key that an operator sent. The key itself is not stored.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller {
-    /// What keys are compared by.
+    /// Digest that keys are compared by.
     pub(crate) digest: Digest,
-    /// Seals what only the same key may read again ([`api_key::sealed`]): MySQL has the digest, and not this.
+    /// Seals what only the same key may read again ([`api_key::sealed`]). MySQL stores the digest, and not this.
     pub(crate) seal: Digest,
 }
 
@@ -69,7 +66,7 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// A shop's checkout: a key of the scope `redeem`.
+/// A shop's checkout: an operator whose key has the scope `redeem`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Redeemer(pub(crate) Operator);
 
@@ -78,17 +75,17 @@ impl Auth {
         Self { tokens, platform_key: api_key::digest_of(platform_key.as_bytes()), keys }
     }
 
-    /// Looks an operator's key up anew when it is used next.
+    /// Makes the next use of an operator's key read it from MySQL.
     pub(crate) fn forget(&self, key: ApiKeyId) {
         self.keys.forget(key);
     }
 
-    /// Keys that were accepted since they were last asked for.
+    /// Takes the keys whose use is due to be written.
     pub(crate) fn take_used(&self) -> Vec<ApiKeyId> {
         self.keys.uses.take()
     }
 
-    /// Keeps the keys of tokens fresh, for ever.
+    /// Keeps the keys of token issuers fresh. Never returns.
     pub(crate) async fn follow(&self) {
         self.tokens.follow().await;
     }
@@ -127,7 +124,7 @@ impl Auth {
 }
 
 impl Operator {
-    /// Refuses a key that lacks a scope.
+    /// Rejects a key that lacks a scope.
     pub(crate) fn needs(self, scope: Scope) -> Result<(), Problem> {
         if self.scopes.allow(scope) {
             return Ok(());
@@ -137,7 +134,7 @@ impl Operator {
         Err(Problem::forbidden("SCOPE_LACKING", detail).with("scope", word))
     }
 
-    /// Refuses every key but the platform's own.
+    /// Rejects every key but the platform's own.
     pub(crate) fn needs_platform(self) -> Result<(), Problem> {
         if self.key_id.is_none() {
             return Ok(());
@@ -146,7 +143,8 @@ impl Operator {
         Err(Problem::forbidden("PLATFORM_ONLY", detail))
     }
 
-    /// The merchant that is asked for, its own if none is; another one is for the platform's key only.
+    /// Returns the requested merchant, or the key's own if none is requested. Only the platform's key may request
+    /// another merchant.
     pub(crate) fn merchant(self, asked: Option<MerchantId>) -> Result<MerchantId, Problem> {
         let merchant = asked.unwrap_or(self.merchant_id);
         if merchant != self.merchant_id {
@@ -155,13 +153,13 @@ impl Operator {
         Ok(merchant)
     }
 
-    /// What stands in a stock movement.
+    /// Name of this operator in a stock movement.
     pub(crate) fn actor(self) -> String {
         self.key_id.map_or_else(|| "platform".to_owned(), |id| format!("key:{id}"))
     }
 }
 
-/// The value of a header that is there once: of two, a proxy before us may have read the other.
+/// Returns the value of a header that occurs exactly once: of two, a proxy before us may have read the other.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())

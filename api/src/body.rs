@@ -1,4 +1,4 @@
-//! JSON bodies and path ids, with problems that say what is wrong.
+//! Extractors of JSON bodies, path ids and query strings, with problems that say what is wrong.
 
 use std::{error::Error, io, iter, str::FromStr};
 
@@ -11,16 +11,15 @@ use serde::de::DeserializeOwned;
 
 use crate::{problem::Problem, state::App};
 
-/// Largest body, in bytes: a template with every field filled is a tenth of this.
+/// Largest body, in bytes. A template with every field filled has a tenth of this.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// A JSON body; an empty one is `{}`.
+/// A JSON body. An empty one reads as `{}`.
 pub(crate) struct Body<T>(pub(crate) T);
 
-/// The `{id}` of a path; what is no id cannot be found.
+/// The `{id}` of a path. A text that is not an id is answered 404.
 pub(crate) struct PathId<T>(pub(crate) T);
 
-/// A query string.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
@@ -55,7 +54,7 @@ pub(crate) fn too_large() -> Problem {
     Problem::new(status, "BODY_TOO_LARGE", "The body is too large", detail)
 }
 
-/// Less came than the head says, or it came too slowly: nothing was done.
+/// The body is shorter than announced, or came too slowly. Nothing was done.
 pub(crate) fn incomplete() -> Problem {
     let detail = "The body did not come as a whole. Nothing was done: send the request again.";
     let title = "The body is not complete";
@@ -71,7 +70,7 @@ fn unreadable(rejection: &BytesRejection) -> Problem {
     let mut kinds = causes.filter_map(|error| error.downcast_ref::<io::Error>());
     match kinds.next().map(io::Error::kind) {
         Some(io::ErrorKind::UnexpectedEof) => incomplete(),
-        // `line.rs` reads no more.
+        // `line.rs` stops reading when unfinished requests hold too much memory.
         Some(io::ErrorKind::OutOfMemory) => {
             let detail = "Too much is being received. Send the request again.";
             Problem::unavailable("OVERLOADED", detail)
@@ -84,7 +83,7 @@ fn unreadable(rejection: &BytesRejection) -> Problem {
 }
 
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Body<T>, Problem> {
-    // serde would read a list as a struct's fields in order; the contract knows objects only.
+    // serde would read an array as a struct's fields in order; the API accepts objects only.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(Problem::malformed("MALFORMED_BODY", "The body: an object is expected."));
     }

@@ -1,4 +1,4 @@
-//! Where a user looks for a claim that was not answered in time: `GET /v1/claims/{id}`.
+//! `GET /v1/claims/{id}`: where a user looks up a claim that was not answered in time.
 
 use axum::{
     Json,
@@ -31,7 +31,7 @@ struct FoundBody {
     claim: ClaimBody,
 }
 
-/// A claim that is on its way.
+/// A claim that is still being processed.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PendingClaim, examples(json!({ "status": "processing" })))]
 struct PendingBody {
@@ -39,7 +39,6 @@ struct PendingBody {
     status: &'static str,
 }
 
-/// Where the claim was made.
 #[derive(Deserialize)]
 pub(crate) struct PollParams {
     template: Option<TemplateId>,
@@ -79,7 +78,7 @@ async fn found(
     id: ClaimId,
     params: PollParams,
 ) -> Result<Response, Problem> {
-    // Of a template that shoppers cannot know there is no claim.
+    // A template that shoppers cannot see has no claims.
     let template = match params.template {
         Some(template) => match app.templates.published_by_now(template).await? {
             Some(_) => Some(template),
@@ -95,7 +94,7 @@ async fn found(
             let body = FoundBody { status: "landed", claim: ClaimBody::of(&claim) };
             Ok(Json(body).into_response())
         }
-        // Somebody else's is none of his, wherever it is.
+        // Another user's claim is not found, whatever its state.
         Fate::Processing { user: Some(owner), .. } if owner != user => Err(not_found()),
         Fate::Decided(_) | Fate::Never => Err(not_found()),
         Fate::Processing { .. } => {
@@ -110,14 +109,14 @@ fn not_found() -> Problem {
     Problem::not_found("CLAIM_NOT_FOUND", "No claim of yours has this id; it did not land.")
 }
 
-/// What MySQL has not decided is known at the template's gate.
+/// MySQL has not decided the claim; only its template's gate knows whether it is being processed.
 pub(crate) fn template_needed() -> Problem {
     let detail = "Name the claim's template in `?template=`, as `Location` and `poll` do: whether the claim is on its \
                   way is known there.";
     Problem::invalid("TEMPLATE_NEEDED", detail)
 }
 
-/// Nothing definite can be said now.
+/// The state of the claim cannot be determined now.
 pub(crate) fn cannot_tell(id: ClaimId, error: FateError) -> Problem {
     match error {
         FateError::Store(error) => Problem::from(error),

@@ -1,4 +1,4 @@
-//! What has become of a claim, for an operator whom its user asks: `GET /v1/claim-states/{id}`.
+//! `GET /v1/claim-states/{id}`: shows an operator the state of a user's claim.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
@@ -21,31 +21,30 @@ use crate::{
     templates,
 };
 
-/// What has become of a claim.
+/// The state of a claim.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ClaimState, examples(example))]
 pub(crate) struct ClaimStateBody {
     #[schema(value_type = Id)]
     id: String,
-    /// `landed`: its user has the coupons. `processing`: it was admitted, and lands or is given up within
-    /// moments. `given_up`: it can never land; the same key sent again is a new claim.
+    /// `landed`: the user has the coupons. `processing`: it was admitted, and lands or is given up within moments.
+    /// `given_up`: it can never land; the same key sent again is a new claim.
     #[schema(pattern = "^(landed|processing|given_up)$")]
     status: &'static str,
     #[schema(value_type = Id)]
     template_id: String,
-    /// Absent while nothing but its id is known.
+    /// Absent while only the claim's id is known.
     #[schema(value_type = Id)]
     #[serde(skip_serializing_if = "Option::is_none")]
     user_id: Option<String>,
-    /// When it was admitted; of one that was given up, when that was.
+    /// When the claim was admitted; for `given_up`, when it was given up.
     #[schema(value_type = Instant)]
     at: String,
-    /// As its user was answered; only of a claim that has landed.
+    /// The claim as its user's answer showed it. Only for `landed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<ClaimBody>,
 }
 
-/// Where to look besides MySQL.
 #[derive(Deserialize)]
 pub(crate) struct Where {
     template: Option<TemplateId>,
@@ -86,7 +85,7 @@ pub(crate) async fn get(
     let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), || true).await;
     match fate.map_err(|error| cannot_tell(id, error))? {
         Fate::Decided(fate) => {
-            // Another merchant's is as good as none.
+            // Another merchant's claim is not found.
             templates::owned(&app, operator, fate.template_id()).await.map_err(|_| not_found())?;
             Ok(Json(ClaimStateBody::of_fate(&fate)))
         }
@@ -118,7 +117,7 @@ impl ClaimStateBody {
                 )
             },
             ClaimFate::GivenUp { id, template_id, user_id, at } => {
-                // A fence that an operator's question placed is nobody's.
+                // A fence that an operator's lookup placed has no user.
                 let user = Some(*user_id).filter(|user| user.0 != 0);
                 Self::new("given_up", *id, *template_id, user, *at)
             }

@@ -1,5 +1,5 @@
-//! The way in of a claim: `POST /v1/templates/{id}/claims`. The walk itself is `landing::claims`; where to look for a
-//! claim that was not answered in time is [`crate::claim_poll`].
+//! `POST /v1/templates/{id}/claims`: takes claims in. `landing::claims` processes them; [`crate::claim_poll`] looks up
+//! one that was not answered in time.
 
 use std::time::Duration;
 
@@ -27,24 +27,24 @@ use crate::{
     state::App,
 };
 
-/// How long a claim is waited for before the client is sent to poll; the claim lives on. Shorter than
-/// the ten seconds after which clients and proxies commonly give up.
+/// How long a request waits for its claim before the client is sent to poll; the claim continues. Shorter than the ten
+/// seconds after which clients and proxies commonly give up.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Tells a client that the answer is that of an earlier request with the same key.
+/// Marks the answer of an earlier request with the same key.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// What a shopper sends to claim.
+/// Request to claim coupons.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewClaim, examples(json!({ "quantity": 1 })))]
 pub(crate) struct ClaimRequest {
-    /// How many coupons; 1 if absent.
+    /// Number of coupons. Default: 1.
     #[schema(minimum = 1, maximum = 100)]
     quantity: Option<i64>,
 }
 
-/// A landed claim, made of columns that never change: a replay is equal byte by byte.
+/// A landed claim. It consists of values that never change: a replay has the same bytes.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Claim, examples(example))]
 pub(crate) struct ClaimBody {
@@ -69,13 +69,13 @@ pub(crate) struct ClaimBody {
 pub(crate) struct CouponBody {
     #[schema(value_type = Id)]
     id: String,
-    /// Which of the user's numbers 1..limit; absent where the template has no limit.
+    /// The coupon's number among the user's, from 1 to the limit. Absent if the template has no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = i64, minimum = 1)]
     number: Option<i64>,
 }
 
-/// A claim, as the document shows it.
+/// Example of a claim for the OpenAPI document.
 pub(crate) fn example() -> Value {
     json!({
         "id": "2123985068924862465", "template_id": "2123985067360387072", "user_id": "42", "quantity": 1,
@@ -143,14 +143,14 @@ async fn claimed(
         payload_hash: PayloadHash::of_quantity(quantity),
         quantity,
         claimed_at: app.clock.now(),
-        // What follows hangs below this request; where nobody is told of it, below its caller's.
+        // What follows belongs to this request's span or, if it is not traced, to its caller's.
         trace_parent: hop
             .trace_parent()
             .or_else(|| headers::trace_parent(headers).map(str::to_owned)),
     };
     let claim_id = claim.id;
     hop.set("coupon.claim.id", claim_id);
-    // From here on the claim is owned by its own task: a client that hangs up cancels nothing.
+    // From here on a task of its own owns the claim: a client that disconnects cancels nothing.
     match tokio::time::timeout(ANSWER_MAX, app.claims.claim(template, claim)).await {
         Ok(answer) => respond(answer, claim_id, id),
         Err(_) => Err(pending(claim_id, id)),
@@ -249,7 +249,7 @@ fn unavailable(why: Unavailable, claim_id: ClaimId, template: TemplateId) -> Pro
     }
 }
 
-/// A timeout is unknown, not failed: the claim may still land.
+/// A timeout is an unknown outcome, not a failure: the claim may still land.
 fn pending(id: ClaimId, template: TemplateId) -> Problem {
     let detail = "Whether the claim succeeded is not known yet. Send the request again with the same \
                   key, or look at `poll`.";

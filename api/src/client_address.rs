@@ -1,11 +1,11 @@
-//! Addresses: of clients, and of the proxies that speak for them.
+//! Addresses of clients, and of the proxies that forward their requests.
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
     str::FromStr,
 };
 
-/// Bits of an IPv6 address that tell clients apart: a home or a machine is given a network of this length, and may use
+/// Prefix length that tells IPv6 clients apart: a home or a machine is assigned a network of this length, and may use
 /// any address of it.
 const CLIENT_BITS_V6: u32 = 64;
 
@@ -16,7 +16,7 @@ pub(crate) struct Network {
     bits: u32,
 }
 
-/// What counts as one client.
+/// Returns the address that identifies a client: an IPv4 address, or the network of an IPv6 address.
 pub(crate) fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -28,11 +28,10 @@ pub(crate) fn client(address: IpAddr) -> IpAddr {
 }
 
 impl Network {
-    /// Whether an address is in it.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         match (self.base, address.to_canonical()) {
             (IpAddr::V4(base), IpAddr::V4(address)) => {
-                // No bits at all: every address.
+                // A network of no bits has every address; its shift overflows.
                 (base.to_bits() ^ address.to_bits()).checked_shr(32 - self.bits).unwrap_or(0) == 0
             }
             (IpAddr::V6(base), IpAddr::V6(address)) => {
@@ -42,7 +41,7 @@ impl Network {
         }
     }
 
-    /// The address of a hop as proxies write it, some with its port; absent: it is none.
+    /// Parses a hop as proxies write it, some with its port. Returns `None` if it is not an address.
     pub(crate) fn address_of(hop: &str) -> Option<IpAddr> {
         let hop = hop.trim();
         let bare = hop.trim_start_matches('[').trim_end_matches(']');

@@ -14,65 +14,65 @@ use crate::{
     secrets,
 };
 
-/// How far a token issuer's clock may be ahead or behind: clocks kept by NTP agree far better, and a token
-/// is good for this much longer than it says.
+/// Default tolerance for a token issuer's clock. Clocks kept by NTP agree far better, and a token is valid for this
+/// much longer than it says.
 const LEEWAY_SECONDS: u64 = 5;
 
-/// Largest such leeway: beyond it somebody should set a clock.
+/// Largest tolerance. Beyond it a clock should be corrected.
 const LEEWAY_SECONDS_MAX: u64 = 300;
 
-/// Claims of one user within a second: more than anybody taps, with retries on a bad line.
+/// Default limit of claims per user and second: more than anybody taps, with retries on a bad line.
 const CLAIMS_PER_SECOND: u32 = 50;
 
-/// Claims of one user within a minute: ten templates, retried once a second.
+/// Default limit of claims per user and minute: ten templates, retried once a second.
 const CLAIMS_PER_MINUTE: u32 = 600;
 
-/// Reads of one user within a second: an app that shows a page of its list and looks at each of ten claims does not
-/// come near, and a list of a thousand coupons is read at once.
+/// Default limit of reads per user and second. An app that shows a page of its list and polls ten claims stays far
+/// below, and a list of a thousand coupons is read at once.
 const READS_PER_SECOND: u32 = 50;
 
-/// Reads of one user within a minute: ten claims, each looked at once a second.
+/// Default limit of reads per user and minute: ten claims, each polled once a second.
 const READS_PER_MINUTE: u32 = 600;
 
-/// Fewest and most connections: below that a process is none that serves, above it no system has files enough.
+/// Allowed numbers of connections: a process with fewer serves nobody, and no system has files for more.
 const CONNECTIONS: RangeInclusive<usize> = 64..=4_000_000;
 
-/// Templates of a merchant that are drafts, or can be claimed now or later: more than anybody runs at a time, and what
-/// every api process looks at with each of its looks at the gates.
+/// Default limit of a merchant's templates that are drafts or can be claimed now or later. More than anybody runs at a
+/// time, and each api process checks all of them in each round over the gates.
 const OPEN_TEMPLATES: u32 = 1_000;
 
-/// Keys of a merchant that are accepted at a time: one for each of its systems and people, and those that are
-/// being replaced.
+/// Default limit of a merchant's accepted keys: one for each of its systems and people, and those being replaced.
 const KEYS: u32 = 100;
 
-/// Changes of a merchant's operators in an hour, but for redemption: each leaves rows that stay for good (templates,
-/// movements, keys, lines of the record). Far more than people make, and a script has room.
+/// Default limit of changes by a merchant's operators per hour, except redemptions. Each leaves permanent rows
+/// (templates, movements, keys, lines of the record). Far more than people make, with room for a script.
 const CHANGES_PER_HOUR: u32 = 10_000;
 
-/// Rebuilds of users' views that a merchant may ask for in an hour: each reads all of a user's coupons.
+/// Default limit of view rebuilds per merchant and hour. Each reads a user's unused and recently changed coupons.
 const VIEW_REBUILDS_PER_HOUR: u32 = 600;
 
-/// Rebuilds of gates that a merchant may ask for in an hour: each gives up what was admitted and has not landed, and
-/// takes seconds with many holders.
+/// Default limit of gate rebuilds per merchant and hour. Each gives up what was admitted and has not landed, and takes
+/// seconds with many holders.
 const GATE_REBUILDS_PER_HOUR: u32 = 60;
 
-/// A gate of a million users takes 4 seconds to load; a day ahead, its memory is better used otherwise.
+/// Allowed lead times. A gate of a million users takes 4 seconds to load; a day ahead, its memory is better used
+/// otherwise.
 const PRELOAD_SECONDS: RangeInclusive<u64> = 10..=86_400;
 
-/// The api: claims, "my coupons", use, templates.
+/// The API server: claims, "my coupons", redemption, templates, operations.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "api", version, about)]
 pub struct Config {
-    /// Apply the database's migrations and exit.
+    /// Apply the database migrations and exit.
     #[arg(long)]
     pub migrate: bool,
 
-    /// The truth: mysql://user:password@host:port/database.
+    /// MySQL: mysql://user:password@host:port/database.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
 
-    /// The gate's Redis: redis://host:port, with TLS rediss://, by sentinels
-    /// redis+sentinel://host:port,host:port/NAME; a master with noeviction.
+    /// The gate's Redis: redis://host:port; with TLS rediss://host:port; with sentinels
+    /// redis+sentinel://host:port,host:port/NAME. It must be a master with the policy noeviction.
     #[arg(
         long,
         env = "GATE_REDIS_URL",
@@ -81,7 +81,7 @@ pub struct Config {
     )]
     pub gate_redis_url: Secret,
 
-    /// The view's Redis, addressed like the gate's, or as a cluster redis+cluster://host:port,host:port.
+    /// The view's Redis, in the same forms as the gate's, or a cluster: redis+cluster://host:port,host:port.
     #[arg(
         long,
         env = "VIEW_REDIS_URL",
@@ -90,130 +90,131 @@ pub struct Config {
     )]
     pub view_redis_url: Secret,
 
-    /// Kafka's brokers: host:port, comma separated; with TLS ssl://host:port,host:port?ssl-ca=FILE. The api
-    /// reads template changes there.
+    /// Kafka brokers: host:port, comma separated; with TLS ssl://host:port,host:port?ssl-ca=FILE. The api reads
+    /// template changes there.
     #[arg(long, env = "KAFKA_BROKERS", default_value = "127.0.0.1:9092")]
     pub kafka_brokers: String,
 
-    /// Stands before every Redis key; one pair of Redis servers can serve several platforms.
+    /// Prefix of every Redis key, so that several platforms can share one pair of Redis servers.
     #[arg(long, env = "KEY_PREFIX", default_value = "")]
     pub key_prefix: String,
 
-    /// Stands before every topic, followed by a dot.
+    /// Prefix of every topic, followed by a dot.
     #[arg(long, env = "TOPIC_PREFIX", default_value = "coupon")]
     pub topic_prefix: String,
 
-    /// Where people's requests are answered.
+    /// Address of the public HTTP listener.
     #[arg(long, env = "LISTEN", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
 
-    /// The HS256 secret of users' tokens, at least 32 random bytes. Either this or JWKS.
+    /// HS256 secret of users' tokens, at least 32 random bytes. Set either this or JWKS.
     #[arg(long, env = "JWT_SECRET", hide_env_values = true, default_value = "")]
     pub jwt_secret: Secret,
 
-    /// The public keys of users' tokens: a JSON Web Key Set, by path or `https://` URL; `http://` for this
-    /// machine only. It is read again every five minutes, and when a token names a key that is not in it.
+    /// Public keys of users' tokens: a JSON Web Key Set, by path or `https://` URL; `http://` for this machine only. It
+    /// is read again every five minutes, and when a token names an unknown key.
     #[arg(long, env = "JWKS", default_value = "")]
     pub jwks: String,
 
-    /// How many seconds the token issuer's clock may be ahead or behind.
+    /// Tolerance for the token issuer's clock, in seconds.
     #[arg(long, env = "JWT_LEEWAY_SECONDS", default_value_t = LEEWAY_SECONDS)]
     pub jwt_leeway_seconds: u64,
 
-    /// The `iss` that a token must have; not looked at if absent.
+    /// Required `iss` of tokens. Not checked if absent.
     #[arg(long, env = "JWT_ISSUER")]
     pub jwt_issuer: Option<String>,
 
-    /// The `aud` that a token must have; not looked at if absent.
+    /// Required `aud` of tokens. Not checked if absent.
     #[arg(long, env = "JWT_AUDIENCE")]
     pub jwt_audience: Option<String>,
 
-    /// The operator's key, at least 24 random bytes.
+    /// The platform's own operator key, at least 24 random bytes.
     #[arg(long, env = "OPERATOR_KEY", hide_env_values = true, default_value = "")]
     pub operator_key: Secret,
 
-    /// How many claims one user may send to this process within a second; 0: any number.
+    /// Maximum claims per second that one user may send to this process. 0: no limit.
     #[arg(long, env = "CLAIMS_PER_USER_SECOND", default_value_t = CLAIMS_PER_SECOND)]
     pub claims_per_user_second: u32,
 
-    /// How many claims one user may send to this process within a minute; 0: any number.
+    /// Maximum claims per minute that one user may send to this process. 0: no limit.
     #[arg(long, env = "CLAIMS_PER_USER_MINUTE", default_value_t = CLAIMS_PER_MINUTE)]
     pub claims_per_user_minute: u32,
 
-    /// How many lists, coupons and claims one user may look at by this process within a second; 0: any number.
+    /// Maximum reads of lists, coupons and claims per second that one user may send to this process. 0: no limit.
     #[arg(long, env = "READS_PER_USER_SECOND", default_value_t = READS_PER_SECOND)]
     pub reads_per_user_second: u32,
 
-    /// The same within a minute; 0: any number.
+    /// Maximum reads of lists, coupons and claims per minute that one user may send to this process. 0: no limit.
     #[arg(long, env = "READS_PER_USER_MINUTE", default_value_t = READS_PER_MINUTE)]
     pub reads_per_user_minute: u32,
 
-    /// Connections at a time; the next wait in the system's queue. Each needs an open file (`ulimit -n`).
+    /// Maximum client connections at a time; further ones wait in the system's queue. Each needs an open file
+    /// (`ulimit -n`).
     #[arg(long, env = "CONNECTIONS_MAX", default_value_t = limits::CONNECTIONS)]
     pub connections_max: usize,
 
-    /// Connections of one client at a time, by its address; by way of a trusted proxy: its requests under way. 0: any
-    /// number.
+    /// Maximum connections of one client address at a time; through a trusted proxy, concurrent requests of one client.
+    /// 0: no limit.
     #[arg(long, env = "CONNECTIONS_PER_ADDRESS", default_value_t = limits::PER_ADDRESS)]
     pub connections_per_address: usize,
 
-    /// Addresses and networks of the proxies before this process, comma separated: they are not limited, and the
-    /// client is the last address in `X-Forwarded-For` that is none of them. A proxy on this machine is trusted unless
-    /// others are named.
+    /// Addresses and networks of the proxies before this process, comma separated. Their connections are not limited,
+    /// and the client is the last address in `X-Forwarded-For` that is not a proxy. Proxies on this machine are trusted
+    /// unless others are named.
     #[arg(long, env = "TRUSTED_PROXIES", value_delimiter = ',', default_value = "127.0.0.0/8,::1")]
     pub trusted_proxies: Vec<String>,
 
-    /// Origins whose pages may call from a browser, comma separated, e.g. `https://shop.example`. None by
-    /// default: a shop's own server calls.
+    /// Origins whose pages may call from a browser, comma separated, e.g. `https://shop.example`. None by default,
+    /// since a shop's own server calls.
     #[arg(long, env = "ALLOWED_ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Vec<String>,
 
-    /// What one merchant may have and do.
+    /// Limits per merchant.
     #[command(flatten)]
     pub quotas: Quotas,
 
-    /// Lander workers, each with its own connection.
+    /// Number of landers, each with its own connection to MySQL.
     #[arg(long, env = "LANDERS", default_value_t = landing::lander::LANDERS)]
     pub landers: usize,
 
-    /// Connections of the read pool.
+    /// Connections of the read pool to MySQL.
     #[arg(long, env = "DATABASE_CONNECTIONS", default_value_t = 16)]
     pub database_connections: u32,
 
-    /// How many seconds before its window opens a template's gate is loaded; the same in every api.
+    /// How many seconds before its claim window opens a template's gate is loaded. Use the same value in every api
+    /// process.
     #[arg(long, env = "PRELOAD_SECONDS", default_value_t = gates::PRELOAD.as_secs())]
     pub preload_seconds: u64,
 
-    /// For tests of faults: `runtime::fail_point` says how; refused by a release build.
+    /// Fail points for tests, in the form of `runtime::fail_point`. A release build rejects them.
     #[arg(long, env = "FAIL_POINTS", hide = true, default_value = "")]
     pub fail_points: FailPoints,
 
-    /// What every process takes.
+    /// Settings of every process.
     #[command(flatten)]
     pub process: ProcessConfig,
 }
 
-/// What one merchant may have and do; 0: any number.
+/// Limits per merchant. 0: no limit.
 #[derive(Debug, Clone, Args)]
 pub struct Quotas {
-    /// How many templates a merchant may have that have not ended and can be claimed now or later, drafts
-    /// included; 0: any number.
+    /// Maximum open templates of a merchant: drafts, and those that can be claimed now or later. 0: no limit.
     #[arg(long, env = "MERCHANT_OPEN_TEMPLATES", default_value_t = OPEN_TEMPLATES)]
     pub merchant_open_templates: u32,
 
-    /// How many keys of a merchant may be accepted at a time; 0: any number.
+    /// Maximum keys of a merchant that are accepted at a time. 0: no limit.
     #[arg(long, env = "MERCHANT_KEYS", default_value_t = KEYS)]
     pub merchant_keys: u32,
 
-    /// How many changes, redemption aside, a merchant's operators may make in an hour; 0: any number.
+    /// Maximum changes per hour by a merchant's operators, except redemptions. 0: no limit.
     #[arg(long, env = "MERCHANT_CHANGES_PER_HOUR", default_value_t = CHANGES_PER_HOUR)]
     pub merchant_changes_per_hour: u32,
 
-    /// How many rebuilds of users' views a merchant's operators may ask for in an hour; 0: any number.
+    /// Maximum rebuilds of users' views per hour that a merchant's operators may request. 0: no limit.
     #[arg(long, env = "MERCHANT_VIEW_REBUILDS_PER_HOUR", default_value_t = VIEW_REBUILDS_PER_HOUR)]
     pub merchant_view_rebuilds_per_hour: u32,
 
-    /// How many rebuilds of gates a merchant's operators may ask for in an hour; 0: any number.
+    /// Maximum rebuilds of gates per hour that a merchant's operators may request. 0: no limit.
     #[arg(long, env = "MERCHANT_GATE_REBUILDS_PER_HOUR", default_value_t = GATE_REBUILDS_PER_HOUR)]
     pub merchant_gate_rebuilds_per_hour: u32,
 }
@@ -231,10 +232,10 @@ impl Config {
         }
     }
 
-    /// The proxies that speak for clients; an empty setting: there are none.
+    /// Returns the trusted proxies. An empty setting means none.
     ///
     /// # Errors
-    /// One is no address and no network.
+    /// An entry is neither an address nor a network.
     pub(crate) fn proxies(&self) -> anyhow::Result<Vec<Network>> {
         let named = self.trusted_proxies.iter().filter(|proxy| !proxy.is_empty());
         named
@@ -242,15 +243,15 @@ impl Config {
             .collect()
     }
 
-    /// Connections to MySQL: a lander has a second while a stock row is held.
+    /// Returns the number of connections to MySQL. A lander has a second one while a stock row is locked.
     pub(crate) fn connections_to_mysql(&self) -> usize {
         usize::try_from(self.database_connections).unwrap_or(usize::MAX) + 2 * self.landers
     }
 
-    /// Checks what single flags cannot say.
+    /// Checks rules that single flags cannot express.
     ///
     /// # Errors
-    /// The sentence says which setting, and what would be right.
+    /// The sentence names the setting and says what would be right.
     pub(crate) fn validate(&self) -> anyhow::Result<()> {
         if self.jwks.is_empty() {
             secrets::check_jwt_secret(self.jwt_secret.expose())?;

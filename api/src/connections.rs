@@ -1,6 +1,7 @@
-//! The connections of a process: how many, whose, what each is waiting for, and what unfinished requests hold.
+//! The client connections of a process: how many there are, whose they are, what each is doing, and how much unfinished
+//! requests hold.
 //!
-//! Everything here is counted, nothing is remembered: a connection that ends leaves no trace.
+//! Everything here is a counter: a connection that ends leaves nothing behind.
 
 use std::{
     collections::HashMap,
@@ -24,36 +25,35 @@ use crate::{
     metrics::{CONNECTIONS, CONNECTIONS_ENDED, LARGEST_ADDRESS, REQUESTS_HELD},
 };
 
-/// Bytes of an unfinished request that are not counted: what any connection costs that has sent something, since
-/// hyper reads into a buffer of this size.
+/// Bytes of an unfinished request that are not counted: hyper's read buffer has this size, and every connection that
+/// has sent something needs one.
 const HELD_FREE: usize = 8 * 1024;
 
-/// How often the log names an address that has too many connections: an attack shall not fill the log too.
+/// Interval between log lines about an address with too many connections, so that an attack does not fill the log too.
 const WARN_EVERY: Duration = Duration::from_mins(1);
 
-/// What a connection is about.
+/// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing, or half a head: the client is waited for.
+    /// Waiting for the client to send a request or the rest of its head.
     Waiting,
-    /// A request is read or worked on.
+    /// Reading or processing a request.
     Working,
-    /// The client does not have all of its answer yet.
+    /// Sending an answer that the client does not have in full.
     Answering,
 }
 
-/// Why we have ended a connection that was no longer bearable.
+/// Why the server ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Its address has as many as one may have.
+    /// Its address has as many connections as allowed.
     Address,
-    /// Unfinished requests hold as much as they may.
+    /// Unfinished requests hold as much memory as allowed.
     Memory,
     /// Its client did not take an answer in time.
     Answer,
 }
 
-/// All connections.
 pub(crate) struct Connections {
     limits: Limits,
     proxies: Vec<Network>,
@@ -62,11 +62,11 @@ pub(crate) struct Connections {
     held: AtomicUsize,
     addresses: Mutex<HashMap<IpAddr, usize>>,
     started: Instant,
-    /// Seconds from the start until which the log names no further address.
+    /// Until when the log names no further address, in seconds since `started`.
     silent_until: AtomicU64,
 }
 
-/// One connection; its client's line and the service that answers it share it.
+/// One connection, shared by the client's `Line` and the service that answers its requests.
 pub(crate) struct Connection {
     all: Arc<Connections>,
     peer: IpAddr,
@@ -76,11 +76,11 @@ pub(crate) struct Connection {
     _of_address: Option<OfAddress>,
 }
 
-/// Bytes that were read of requests which are not answered yet.
+/// Bytes that were read for requests that are not answered yet.
 #[derive(Debug, Default)]
 struct Reads {
     held: usize,
-    /// Of the last read: no more than this can belong to the request after the one that is answered.
+    /// Bytes of the last read: at most these can belong to the request after the one that is being answered.
     last: usize,
 }
 
@@ -119,7 +119,7 @@ impl Ended {
 }
 
 impl Connections {
-    /// None yet; who is among the `proxies` speaks for others.
+    /// Starts without connections. `proxies` are trusted to name their clients.
     pub(crate) fn new(limits: Limits, proxies: Vec<Network>) -> Arc<Self> {
         Arc::new(Self {
             limits,
@@ -137,12 +137,12 @@ impl Connections {
         self.limits
     }
 
-    /// Waits until another connection may be taken.
+    /// Waits until another connection may be accepted.
     pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).acquire_owned().await.ok()
     }
 
-    /// A connection from `peer` in its place; absent: its address has enough.
+    /// Registers a connection from `peer`. Returns `None` if its address has as many as allowed.
     pub(crate) fn open(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -169,7 +169,7 @@ impl Connections {
         }))
     }
 
-    /// Counts one more of a client's; absent: it has enough.
+    /// Counts one more connection or request of a client. Returns `None` if it has as many as allowed.
     fn one_more_of(self: &Arc<Self>, address: IpAddr) -> Option<OfAddress> {
         let client = client(address);
         let mut addresses = self.addresses();
@@ -189,7 +189,7 @@ impl Connections {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reader may be a person whose proxy is on another machine.
+    /// Logs an address with too many connections. It may be the reader's own proxy on another machine.
     fn warn_of(&self, peer: IpAddr) {
         let now = self.started.elapsed().as_secs();
         let silent_until = self.silent_until.load(Relaxed);
@@ -205,22 +205,20 @@ impl Connections {
         }
     }
 
-    /// Bytes that unfinished requests hold, those aside that any connection may hold.
+    /// Returns the bytes that unfinished requests hold, beyond the [`HELD_FREE`] of each connection.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Relaxed)
     }
 
-    /// How many connections there are in a state.
     pub(crate) fn in_state(&self, state: State) -> usize {
         self.states[state as usize].load(Relaxed)
     }
 
-    /// How many connections, or requests by way of a proxy, the address has that has the most.
+    /// Returns the most connections, or requests through a proxy, that one address has.
     pub(crate) fn largest_address(&self) -> usize {
         self.addresses().values().copied().max().unwrap_or(0)
     }
 
-    /// Writes the gauges.
     pub(crate) fn measure(&self) {
         for state in State::ALL {
             metrics::gauge!(CONNECTIONS, "state" => state.word()).set(self.in_state(state) as f64);
@@ -233,12 +231,12 @@ impl Connections {
 }
 
 impl Connection {
-    /// Another request has come.
+    /// Marks the arrival of a request.
     pub(crate) fn begin(&self) {
         self.turn(State::Working);
     }
 
-    /// Its answer is made; what was read for it is held no longer.
+    /// Marks the answer as made. The bytes read for its request are held no longer.
     pub(crate) fn answered(&self) {
         self.turn(State::Answering);
         let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -246,7 +244,7 @@ impl Connection {
         self.hold(&mut reads, left);
     }
 
-    /// The client has all that was answered.
+    /// Marks all answers as taken by the client.
     pub(crate) fn taken(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if *state == State::Answering {
@@ -254,13 +252,12 @@ impl Connection {
         }
     }
 
-    /// Whether more may be read of its request.
+    /// Returns whether more of a request may be read.
     pub(crate) fn may_read(&self) -> bool {
         let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
         reads.held < HELD_FREE || self.all.held() < self.all.limits.held
     }
 
-    /// So much was read.
     pub(crate) fn read(&self, bytes: usize) {
         let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
         reads.last = bytes;
@@ -286,11 +283,11 @@ impl Connection {
         *state = next;
     }
 
-    /// Counts a request that came by way of a proxy to the client which the proxy names; `forwarded` are the lines of
+    /// Counts a request that came through a proxy for the client that the proxy names. `lines` are the values of
     /// `X-Forwarded-For`. A client's own connections are counted already.
     ///
     /// # Errors
-    /// That client has as many under way as one may have.
+    /// The client has as many requests under way as allowed.
     pub(crate) fn forwarded<'a>(
         &self,
         lines: impl DoubleEndedIterator<Item = &'a str>,
@@ -298,7 +295,8 @@ impl Connection {
         if !self.all.is_proxy(self.peer) {
             return Ok(None);
         }
-        // The last one is what the proxy nearest to us has seen; whatever a client has made up stands before it.
+        // The last address is the one that the proxy nearest to us has seen. Whatever a client invents stands before
+        // it.
         let hops = lines.rev().flat_map(|line| line.rsplit(',')).map(Network::address_of);
         let client = hops.map_while(|hop| hop).find(|hop| !self.all.is_proxy(*hop));
         client.map(|client| self.all.one_more_of(client).ok_or(client)).transpose()

@@ -1,4 +1,4 @@
-//! Pages of other origins that may call from a browser. None by default.
+//! CORS: pages of other origins that may call from a browser. None by default.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anyhow::ensure;
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use tower_http::cors::CorsLayer;
 
-/// How long a browser remembers what it was allowed: two hours, the most that Chromium keeps.
+/// How long a browser caches its permissions: two hours, the most that Chromium keeps.
 const REMEMBERED: Duration = Duration::from_hours(2);
 
 /// Headers of requests that a page may set.
@@ -28,8 +28,8 @@ const ANSWER_HEADERS: [HeaderName; 6] = [
     HeaderName::from_static("ratelimit-policy"),
 ];
 
-/// What lets the pages of `origins` in; absent: none are let in. Tokens come in a header that a page sets
-/// itself, so no cookies or other credentials of the browser are allowed.
+/// Returns the layer that admits pages of `origins`, or `None` if no origin is named. A page sends its token in a
+/// header, so no cookies or other credentials of the browser are allowed.
 pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
     let named = origins.iter().filter(|origin| !origin.is_empty());
     let origins: Vec<_> = named.filter_map(|origin| HeaderValue::from_str(origin).ok()).collect();
@@ -43,12 +43,12 @@ pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
     })
 }
 
-/// Checks that each is an origin as browsers send it: scheme, host and port, nothing behind.
+/// Checks that each is an origin as browsers send it: scheme, host and port, nothing after them.
 ///
 /// # Errors
-/// One is not; `*` is none, since it would let every page in.
+/// One is not an origin. `*` is not one either, since it would admit every page.
 pub(crate) fn check(origins: &[String]) -> anyhow::Result<()> {
-    // An empty setting is an absent one.
+    // An empty setting counts as absent.
     for origin in origins.iter().filter(|origin| !origin.is_empty()) {
         let uri: Option<Uri> = origin.parse().ok();
         let right = uri.is_some_and(|uri| {

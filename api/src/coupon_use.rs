@@ -1,6 +1,6 @@
-//! A coupon shown at a till: its user redeems it by his own token, where its template says so.
+//! A coupon shown at a till: its user redeems it with their own token, if its template allows that.
 //!
-//! Anything else about redemption is the shop's: [`crate::redemption`].
+//! All other redemption is the shop's: [`crate::redemption`].
 
 use axum::{Json, extract::State};
 use coupon::{CouponId, CouponStatus, UserId};
@@ -26,7 +26,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[schema(as = Order, examples(json!({ "order_ref": "order-2041" })))]
 pub(crate) struct OrderRequest {
-    /// The shop's own name of the order, compared byte by byte; no control and no invisible characters, not only spaces.
+    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and not only spaces.
     #[schema(min_length = 1, max_length = 64)]
     order_ref: String,
 }
@@ -59,7 +59,8 @@ pub(crate) async fn use_coupon(
     answer_use(used, app.clock.now())
 }
 
-/// What was used for this order stays answered so, whatever the template says by now.
+/// Uses the coupon. If it was used for this order already, the answer stays the same whatever the template allows by
+/// now.
 async fn try_use(app: &App, user: UserId, id: CouponId, order_ref: &str) -> Result<Use, Problem> {
     let mut connection = connect::acquire(&app.pool).await?;
     let found = user_coupon::with_self_redeem(&mut connection, user, id).await?;

@@ -29,7 +29,7 @@ pub(crate) struct ListParams {
     status: Option<String>,
     limit: Option<u32>,
     cursor: Option<String>,
-    /// A coupon that the list must know of: read your own claim.
+    /// A coupon that the list must know, so that users see what they just claimed.
     after: Option<String>,
 }
 
@@ -113,7 +113,7 @@ async fn page(
     .map(Json)
 }
 
-/// From the view; where it cannot be trusted, from MySQL.
+/// Reads from the view or, if it cannot be trusted, from MySQL.
 async fn usable(
     app: &App,
     user: UserId,
@@ -141,7 +141,7 @@ async fn usable(
     Ok(Page::new(page.page.coupons.iter().map(CouponJson::usable).collect(), next))
 }
 
-/// Those that were used, the latest claim first.
+/// Reads used coupons, latest claim first.
 async fn used(
     app: &App,
     user: UserId,
@@ -151,13 +151,13 @@ async fn used(
     let cursor: Option<Cursor> = cursor::parse(params.cursor.as_ref())?;
     let mut connection = connect::acquire(&app.pool).await?;
     let behind = cursor.map(truth::place);
-    // One more than asked for tells whether there is a next page.
+    // One extra row shows whether there is a next page.
     let rows = user_view::page(&mut connection, user, CouponStatus::Used, behind, limit + 1);
     let rows = connect::within(rows).await?;
     Ok(ended(rows, limit, app.clock.now(), |row| truth::cursor(row).to_string()))
 }
 
-/// Those whose validity has ended unused, the latest end first.
+/// Reads coupons whose validity has ended unused, latest end first.
 async fn expired(
     app: &App,
     user: UserId,
@@ -173,7 +173,7 @@ async fn expired(
     Ok(ended(rows, limit, now, |row| EndCursor(End::of(row)).to_string()))
 }
 
-/// A page of `limit` coupons, of one more if there are so many.
+/// Makes a page of `limit` coupons; an extra row means that there is a next page.
 fn ended(
     mut rows: Vec<UserCoupon>,
     limit: u32,
@@ -231,7 +231,7 @@ impl CouponJson {
         }
     }
 
-    /// The law of expiry decides what an unused row is called.
+    /// An unused row whose validity has ended by `now` is shown as expired.
     pub(crate) fn of(row: &UserCoupon, now: DateTime<Utc>) -> Self {
         let used = row.status == CouponStatus::Used;
         Self {

@@ -1,4 +1,4 @@
-//! Pages: how many, and from where on.
+//! Pagination: page sizes and cursors.
 
 use std::{fmt, str::FromStr};
 
@@ -9,33 +9,32 @@ use utoipa::ToSchema;
 
 use crate::{openapi::Cursor, problem::Problem};
 
-/// Entries of a page that nobody asked a size for.
+/// Default page size, in entries.
 const PAGE_DEFAULT: u32 = 20;
 
-/// Entries of the largest page.
+/// Largest page size, in entries.
 const PAGE_MAX: u32 = 100;
 
 /// A page of a collection.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Page<T> {
     pub(crate) data: Vec<T>,
-    /// Where the next page begins; null: this is the last one.
+    /// Cursor of the next page. Null: this is the last page.
     #[schema(value_type = Option<Cursor>, required = true)]
     pub(crate) next_cursor: Option<String>,
     pub(crate) has_more: bool,
 }
 
-/// What a client asks of a page.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PageParams {
     limit: Option<u32>,
     pub(crate) cursor: Option<String>,
 }
 
-/// A place in the list of what has ended, as clients see it: `milliseconds.coupon`.
+/// A position in the list of expired coupons, as clients see it: `milliseconds.coupon`.
 pub(crate) struct EndCursor(pub(crate) End);
 
-/// A text is not a cursor.
+/// The text is not a cursor.
 #[derive(Debug)]
 pub(crate) struct NoCursor;
 
@@ -57,7 +56,7 @@ impl FromStr for EndCursor {
             .and_then(DateTime::from_timestamp_millis);
         let valid_until = until.ok_or(NoCursor)?;
         let cursor = Self(End { valid_until, id: id.parse().map_err(|_| NoCursor)? });
-        // Only the form that we write.
+        // Accept only the form that we write.
         if cursor.to_string() == text { Ok(cursor) } else { Err(NoCursor) }
     }
 }
@@ -74,7 +73,7 @@ impl PageParams {
     }
 }
 
-/// A page's size, 1 to 100.
+/// Checks a requested page size, 1 to 100.
 pub(crate) fn limit(asked: Option<u32>) -> Result<u32, Problem> {
     let limit = asked.unwrap_or(PAGE_DEFAULT);
     if (1..=PAGE_MAX).contains(&limit) {
@@ -84,7 +83,7 @@ pub(crate) fn limit(asked: Option<u32>) -> Result<u32, Problem> {
     }
 }
 
-/// A cursor that a client sent back.
+/// Parses a cursor that a client sent back.
 pub(crate) fn parse<T: std::str::FromStr>(text: Option<&String>) -> Result<Option<T>, Problem> {
     text.map(|text| text.parse()).transpose().map_err(|_| {
         Problem::malformed("INVALID_CURSOR", "Use a `next_cursor` of this collection.")

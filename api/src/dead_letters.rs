@@ -1,5 +1,5 @@
-//! Replays of dead letters. The operator's client does them, on the brokers, which do not ask who it is; here is
-//! their line of the record, begun before the first letter goes and ended behind the last.
+//! Replays of dead letters. The operator's client performs them on the brokers, which do not identify the operator. The
+//! api keeps their lines in the audit record: begun before the first letter is sent, ended after the last.
 
 use std::num::TryFromIntError;
 
@@ -21,13 +21,13 @@ use crate::{
     state::App,
 };
 
-/// What a replay is called in the record.
+/// Name of a replay in the record.
 const ACTION: &str = "dead_letter.replay";
 
-/// The path of replays below `/v1`.
+/// Path of replays below `/v1`.
 const TARGET: &str = "dead-letter-replays";
 
-/// An offset or a number of messages, as Kafka counts them: not negative, in 63 bits.
+/// A Kafka offset or a number of messages: not negative, 63 bits.
 #[derive(Clone, Copy, Deserialize, Serialize)]
 #[serde(try_from = "i64")]
 struct Offset(u64);
@@ -40,7 +40,7 @@ impl TryFrom<i64> for Offset {
     }
 }
 
-/// Letters that are about to be put back: from this offset of their topic on, to before that one.
+/// Dead letters that are about to be put back: from `from_offset` of their topic on, before `to_offset`.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({ "from_offset": 3, "to_offset": 7 })))]
@@ -51,7 +51,7 @@ pub(crate) struct NewReplay {
     to_offset: Offset,
 }
 
-/// What was done with them.
+/// The result of a replay: how many letters were put back, and how many were passed over.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({ "replayed": 3, "passed_over": 1 })))]
@@ -62,7 +62,7 @@ pub(crate) struct ReplayEnd {
     passed_over: Offset,
 }
 
-/// A replay's line of the record.
+/// The line of a replay in the audit record.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Replay, examples(json!({ "id": "2123985067360387073" })))]
 pub(crate) struct ReplayBody {
@@ -89,7 +89,8 @@ pub(crate) async fn begin(
     once: Once,
     Body(new): Body<NewReplay>,
 ) -> Result<Answer, Problem> {
-    // Letters are of all merchants. A key of the platform's merchant will do: so the record names a person.
+    // Letters concern all merchants, so this is for the platform. Any key of the platform's merchant will do: then the
+    // record names a person.
     let merchant_id = operator.merchant(Some(PLATFORM))?;
     let before = json!({ "from_offset": new.from_offset, "to_offset": new.to_offset });
     let action = Action {
@@ -122,7 +123,7 @@ async fn begin_once(
     Ok(answer)
 }
 
-/// `POST /v1/dead-letter-replays/{id}/end`: the first end that is told stands.
+/// `POST /v1/dead-letter-replays/{id}/end`: only the first end is recorded.
 #[utoipa::path(
     post,
     path = "/v1/dead-letter-replays/{id}/end",

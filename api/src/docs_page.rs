@@ -1,33 +1,31 @@
-//! `/docs`: the document for people, in a browser. `api/ui/README.md` says what shows it.
+//! `/docs`: the OpenAPI document in a browser. `api/ui/README.md` describes the viewer.
 //!
-//! Everything comes from this process, and the page may ask nobody else: it works without a network, and what
-//! is typed into it, a token or a key, goes nowhere but to the api.
+//! Everything comes from this process, and the page may contact no other host: it works without a network, and a token
+//! or a key that is typed into it goes only to the api.
 
 use axum::{
     http::{HeaderName, HeaderValue, header},
     response::IntoResponse,
 };
 
-/// Where the page is.
 pub(crate) const PATH: &str = "/docs";
 
-/// The page.
 const PAGE: &str = include_str!("../ui/docs.html");
 
-/// What shows the document, packed: every browser unpacks it, and nobody else asks for it.
+/// The viewer, gzipped: every browser unpacks it, and nothing else requests it.
 const SCRIPT: &[u8] = include_bytes!("../ui/openapi-explorer-2.4.820.min.js.gz");
 
-/// Scripts and data from this origin only. Styles stand in the script's own elements, so they must be
-/// allowed inline; they can ask for nothing either.
+/// Scripts and data from this origin only. The viewer's elements contain their styles, so inline styles must be
+/// allowed; styles cannot load anything either.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
-/// The page is small, and new with each release.
+/// The page is small, and changes with each release.
 const PAGE_CACHING: HeaderValue = HeaderValue::from_static("public, no-cache");
 
-/// The script's name tells its version: what is under it never changes.
+/// The script's name contains its version, so its content never changes.
 const SCRIPT_CACHING: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 /// `GET /docs`

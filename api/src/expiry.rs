@@ -1,4 +1,4 @@
-//! How expiry does, for operators: what is overdue, how late flips were, what ends in the next day.
+//! Expiry report for operators: what is overdue, how late flips were, what ends in the next day.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, TimeDelta, Utc};
@@ -14,7 +14,7 @@ use crate::{auth::Operator, instant::instant, openapi::Instant, problem::Problem
 /// Hours of the histogram.
 const HOURS: i32 = 24;
 
-/// `GET /v1/expiry`'s answer.
+/// A report on expiry.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Expiry, examples(json!({
     "now": "2026-12-04T07:30:00.000Z",
@@ -23,27 +23,26 @@ const HOURS: i32 = 24;
     "next_24_hours": [{ "from": "2026-12-04T07:30:00.000Z", "coupons": 100000, "more": true }]
 })))]
 pub(crate) struct ExpiryJson {
-    /// When it was asked, by the api's clock.
+    /// When the report was made, by the api's clock.
     #[schema(value_type = Instant)]
     now: String,
     overdue: Overdue,
     lateness: Lateness,
-    /// The deadlines of the next day, hour by hour from now.
+    /// Deadlines of the next day, hour by hour from now.
     next_24_hours: Vec<Hour>,
 }
 
-/// Unused coupons whose deadline has passed. They are expired for everybody already; only their rows
-/// do not say so yet.
+/// Unused coupons whose deadline has passed. They already count as expired; only their rows are not updated yet.
 #[derive(Serialize, ToSchema)]
 struct Overdue {
     #[serde(flatten)]
     count: Count,
-    /// How long ago the oldest deadline of them was; absent: nothing is overdue.
+    /// Age of the oldest overdue deadline, in milliseconds. Null: nothing is overdue.
     #[schema(required = true)]
     oldest_age_ms: Option<i64>,
 }
 
-/// Of the latest flips, at most a hundred of each shard, within a day.
+/// How late the latest flips were: at most a hundred of each shard, within a day.
 #[derive(Serialize, ToSchema)]
 struct Lateness {
     flips: usize,
@@ -55,7 +54,7 @@ struct Lateness {
     max_ms: Option<i64>,
 }
 
-/// An hour of the next day.
+/// The deadlines of one hour.
 #[derive(Serialize, ToSchema)]
 struct Hour {
     #[schema(value_type = Instant)]
@@ -64,15 +63,15 @@ struct Hour {
     count: Count,
 }
 
-/// How many coupons.
+/// A number of coupons.
 #[derive(Serialize, ToSchema)]
 struct Count {
     coupons: u64,
-    /// Whether there are more than `coupons`: it counts to a hundred thousand.
+    /// Whether there are more than `coupons`: counting stops at a hundred thousand.
     more: bool,
 }
 
-/// `GET /v1/expiry`: how the whole platform does, so it is for the platform's key.
+/// `GET /v1/expiry`: reports on the whole platform, so it is for the platform's key.
 #[utoipa::path(
     get,
     path = "/v1/expiry",
@@ -101,7 +100,7 @@ async fn look(
     let earliest = expiry_report::earliest_deadline(connection).await?;
     let oldest = earliest.filter(|deadline| *deadline <= now);
     let overdue = match oldest {
-        // A deadline of this very moment has come.
+        // A deadline at `now` is overdue too.
         Some(oldest) => {
             let until = now + TimeDelta::milliseconds(1);
             expiry_report::ending_between(connection, oldest, until).await?
@@ -138,7 +137,7 @@ impl Count {
     }
 }
 
-/// The value that `percent` of all are not above.
+/// Returns the smallest value that `percent` of all values do not exceed.
 fn at(sorted: &[TimeDelta], percent: usize) -> Option<i64> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.checked_sub(1)?).map(TimeDelta::num_milliseconds)

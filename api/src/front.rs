@@ -1,4 +1,4 @@
-//! What is checked of every request before anything looks at it, and what every answer carries.
+//! Checks of every request before it is handled, and headers of every answer.
 
 use axum::http::{
     HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version, header, uri::Authority,
@@ -10,15 +10,15 @@ use crate::{
     problem::Problem,
 };
 
-/// Longest path and query, in bytes: the longest of ours is a tenth of it.
+/// Longest path and query, in bytes. The longest of ours has a tenth of this.
 pub(crate) const URI_BYTES_MAX: usize = 4 * 1024;
 
-/// All header lines of a request together, in bytes: a token with many claims is a quarter of it.
+/// Largest sum of all header lines of a request, in bytes. A token with many claims has a quarter of this.
 /// `listener.rs` bounds what is read at all.
 pub(crate) const HEADER_BYTES_MAX: usize = 16 * 1024;
 
-/// Keeps answers from being read as anything but what they say they are, or shown inside another page.
-/// HTTPS only (`Strict-Transport-Security`) is for whoever ends TLS to say.
+/// Prevents browsers from reading answers as another type, or showing them inside another page.
+/// `Strict-Transport-Security` is left to whatever terminates TLS.
 const SECURITY: [(HeaderName, HeaderValue); 3] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (
@@ -28,10 +28,10 @@ const SECURITY: [(HeaderName, HeaderValue); 3] = [
     (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
 ];
 
-/// Answers are for who asked, unless one says otherwise.
+/// Default caching: an answer is for its caller alone.
 const PRIVATE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Refuses what no handler should see.
+/// Rejects requests that no handler should see.
 pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
     let uri = request.uri();
     if uri.path_and_query().is_some_and(|text| text.as_str().len() > URI_BYTES_MAX) {
@@ -49,7 +49,8 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
         let detail = "Send one `Host` header with the name or address of this server.";
         return Err(Problem::malformed("HOST_INVALID", detail));
     }
-    // Before any of it is read: who asks by `Expect` need not send it, and who does not is not waited for.
+    // Checked before the body is read: a client that sent `Expect` need not send it, and we do not wait for any
+    // other's.
     if says_length(request.headers()).is_some_and(|length| length > BODY_BYTES_MAX as u64) {
         return Err(body::too_large());
     }
@@ -62,12 +63,12 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The length of the body that is to come, if the head says it.
+/// Returns the length of the body that the head announces, if any.
 fn says_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Adds what every answer carries; what a handler has set stays.
+/// Adds the headers of every answer. Headers that a handler has set stay.
 pub(crate) fn dress(headers: &mut HeaderMap) {
     for (name, value) in SECURITY {
         headers.entry(name).or_insert(value);
@@ -75,8 +76,8 @@ pub(crate) fn dress(headers: &mut HeaderMap) {
     headers.entry(header::CACHE_CONTROL).or_insert(PRIVATE);
 }
 
-/// Whether it says once whom it is for, as HTTP/1.1 demands (RFC 9112, 3.2): of two, a proxy before us may have
-/// gone by the other. Nothing here depends on which host it is.
+/// Returns whether the request names exactly one host, as HTTP/1.1 demands (RFC 9112, 3.2): of two, a proxy before us
+/// may have used the other. Nothing here depends on which host it is.
 pub(crate) fn names_one_host(version: Version, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -89,7 +90,7 @@ pub(crate) fn names_one_host(version: Version, headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether the client takes JSON (RFC 9110, 12.5.1). Errors are sent whatever it takes.
+/// Returns whether the client accepts JSON (RFC 9110, 12.5.1). Errors are sent in any case.
 pub(crate) fn accepts_json(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(header::ACCEPT).iter().peekable();
     lines.peek().is_none()

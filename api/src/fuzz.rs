@@ -1,5 +1,4 @@
-//! The api's parsers of what a stranger, a token's issuer or a topic sends, for `fuzz/` and the test that runs
-//! its corpus; nobody else may call it.
+//! The api's parsers of untrusted input, for `fuzz/` and the test that runs its corpus. Not for other callers.
 
 use std::sync::LazyLock;
 
@@ -21,19 +20,19 @@ use crate::{
     tokens::{self, Rules},
 };
 
-/// Most lines of one request that are read.
+/// Maximum header lines of one request that are read.
 const LINES_MAX: usize = 100;
 
-/// An entity tag of ours.
+/// One of our entity tags.
 const TAG: &str = "W/\"7.Open.3\"";
 
-/// The secret of the seeds' tokens.
+/// Secret that tokens of the corpus are signed with.
 const SECRET: &[u8] = b"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c";
 
-/// Ends far ahead.
+/// An expiry far in the future, in seconds since 1970.
 const LATER: i64 = 4_000_000_000;
 
-/// What is asked of every token here.
+/// Rules for every token here.
 const RULES: Rules = Rules { leeway_seconds: 5, issuer: None, audience: None };
 
 static SECRET_KEY: LazyLock<Key> = LazyLock::new(|| Key {
@@ -41,8 +40,8 @@ static SECRET_KEY: LazyLock<Key> = LazyLock::new(|| Key {
     validation: RULES.validation(Algorithm::HS256),
 });
 
-/// The head of a request: lines of a name, a colon and a value. What is no header is passed over, as the
-/// server would refuse it. It fails only where something is read that was not there.
+/// Reads the head of a request: lines of a name, a colon and a value. Lines that are not headers are skipped, as the
+/// server would reject them. Panics if a parser returns something that was not sent.
 pub fn request_head(data: &[u8]) {
     let mut map = HeaderMap::new();
     for line in data.split(|byte| *byte == b'\n').take(LINES_MAX) {
@@ -68,10 +67,10 @@ pub fn request_head(data: &[u8]) {
     }
 }
 
-/// A user's token: what is accepted was signed with the secret.
+/// Reads a user's token. Panics if it is accepted without a signature by the secret.
 pub fn token(data: &[u8]) {
     let Ok(token) = str::from_utf8(data) else { return };
-    // Which key it names is read before anything is checked.
+    // The server reads the key's name before it checks anything.
     drop(jsonwebtoken::decode_header(token));
     if tokens::decode(token, &SECRET_KEY).is_ok() {
         let (signed, signature) = token.rsplit_once('.').expect("a token has three parts");
@@ -81,7 +80,7 @@ pub fn token(data: &[u8]) {
     }
 }
 
-/// An issuer's set of keys: what is taken from it are public keys, and none lets in what nobody signed.
+/// Reads an issuer's key set. Panics if an accepted key is not public, or accepts an unsigned token.
 pub fn key_set(data: &[u8]) {
     let Ok(keys) = jwks::parse(data, &RULES.validation(Algorithm::EdDSA)) else { return };
     for key in keys.values() {
@@ -90,13 +89,14 @@ pub fn key_set(data: &[u8]) {
             let by_secret = [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512];
             assert!(!by_secret.contains(algorithm), "a secret that everybody can read");
             let refused = tokens::decode(&unsigned(*algorithm), key).is_err();
-            // Of Ed25519's points some are of small order: to such a key, which nobody has, zeros may be a signature.
+            // Some Ed25519 points have a small order: for such a key, which nobody has, a signature of zeros may be
+            // valid.
             assert!(refused || *algorithm == Algorithm::EdDSA, "zeros are no signature");
         }
     }
 }
 
-/// The body of a new template: what is accepted is the same when it is shown and sent again.
+/// Reads the body of a new template. Panics if an accepted one is different after it was shown and sent again.
 pub fn new_template(data: &[u8]) {
     let Some(draft) = draft(data) else { return };
     let mut shown = json!(TermsJson::from(&draft));
@@ -105,7 +105,7 @@ pub fn new_template(data: &[u8]) {
     assert_eq!(draft_of(&shown), Some(draft), "{shown}");
 }
 
-/// A template's change on its topic, as far as the cache reads it: what is taken can be shown.
+/// Reads a template's change from its topic, as the cache does. Panics if an accepted one cannot be shown.
 pub fn template_change(data: &[u8]) {
     let Ok(event) = topic::decode::<Event<TemplateRow>>(data) else { return };
     if let Some(Ok(template)) = event.after.map(template_cache::from_row) {
@@ -159,7 +159,7 @@ fn accept(map: &HeaderMap) {
     assert!(front::accepts_json(&more), "it takes JSON too");
 }
 
-/// A token with zeros for a signature.
+/// Makes a token with zeros as its signature.
 fn unsigned(algorithm: Algorithm) -> String {
     let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let bytes = match algorithm {

@@ -6,7 +6,7 @@ use runtime::trace;
 
 use crate::problem::Problem;
 
-/// The claim's key; where the limit is 1 it may be absent, the template itself is the key then.
+/// Returns the claim's key. It may be absent if the limit per user is 1: the template itself is the key then.
 pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<RequestId, Problem> {
     match idempotency_key(headers)? {
         Some(key) => Ok(key),
@@ -19,7 +19,7 @@ pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<Req
     }
 }
 
-/// The `Idempotency-Key`, if there is one.
+/// Returns the `Idempotency-Key`, if there is one.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, Problem> {
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -34,12 +34,12 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, 
     })
 }
 
-/// The trace of a request, if its traceparent is one.
+/// Returns the trace id of a request, if its traceparent is valid.
 pub(crate) fn trace_id(headers: &HeaderMap) -> Option<u128> {
     trace::trace_id(trace_parent(headers)?)
 }
 
-/// The W3C traceparent, if it is one; anything else is ignored, as the recommendation asks.
+/// Returns the W3C traceparent, if it is valid. Anything else is ignored, as the recommendation asks.
 pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get("traceparent").map(HeaderValue::to_str)?.ok()?;
     trace::trace_id(text).map(|_| text)

@@ -1,4 +1,4 @@
-//! The hop of a request: the first span of all that follows from it, from its head to its answer's.
+//! The server span of a request, from its head to the head of its answer. What follows from the request continues it.
 
 use std::{
     convert::Infallible,
@@ -14,13 +14,12 @@ use runtime::trace::{self, Kind, Span};
 
 use crate::headers;
 
-/// The span of a request, for the router, which begins and ends it, and for a handler that has more to say
-/// of it. Empty where nobody would be told.
+/// The span of a request. The router begins and ends it, and a handler may add attributes. Empty if it is not exported.
 #[derive(Clone, Default)]
 pub(crate) struct Hop(Option<Arc<Mutex<Span>>>);
 
 impl Hop {
-    /// Begins a request's span in its caller's trace, and leaves it with the request for its handler.
+    /// Begins a request's span in its caller's trace, and attaches it to the request for its handler.
     pub(crate) fn begin(request: &mut Request, route: Option<&str>) -> Self {
         if !trace::is_on() {
             return Self::default();
@@ -41,19 +40,18 @@ impl Hop {
         hop
     }
 
-    /// The traceparent for what follows from here.
+    /// Returns the traceparent for what follows from here.
     pub(crate) fn trace_parent(&self) -> Option<String> {
         self.span()?.trace_parent()
     }
 
-    /// Says something of it.
     pub(crate) fn set(&self, key: &'static str, value: impl Display) {
         if let Some(mut span) = self.span() {
             span.set(key, value.to_string());
         }
     }
 
-    /// Says how the request was answered.
+    /// Sets the status of the answer.
     pub(crate) fn answered(&self, status: StatusCode) {
         if let Some(mut span) = self.span() {
             span.set("http.response.status_code", i64::from(status.as_u16()));

@@ -1,5 +1,5 @@
-//! Clients that take more of a process than theirs, at a real listener: connections, memory, answers ahead of what they
-//! read. Each finds its bound, and others are served meanwhile.
+//! Tests of clients that use more of a process than their share, at a real listener: connections, memory, answers that
+//! they do not read. Each meets its limit, and others are served meanwhile.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -26,13 +26,12 @@ use crate::{
     slow_clients::{LONG, PATIENCE, SHORT, assert_serves, rest, sent, serving_by},
 };
 
-/// The client's own buffer, in bytes: about the least that a system takes.
+/// The client's receive buffer, in bytes: about the smallest that a system allows.
 const SMALL_BUFFER: u32 = 4 * 1024;
 
-/// An answer's size in bytes: the system keeps one, and not many.
+/// Size of an answer, in bytes: the system buffers one, and not many.
 const ANSWER: usize = 24 * 1024;
 
-/// Waits until something is so.
 async fn until(is_so: impl Fn() -> bool) {
     let waits = async {
         while !is_so() {
@@ -49,7 +48,7 @@ fn open(connections: &Connections) -> usize {
         .sum()
 }
 
-/// A connection from another address of this machine, with little room for answers.
+/// Connects from another address of this machine, with a small receive buffer, and sends `text`.
 async fn sent_from(source: &str, address: SocketAddr, text: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(SMALL_BUFFER).unwrap();
@@ -59,7 +58,6 @@ async fn sent_from(source: &str, address: SocketAddr, text: &str) -> TcpStream {
     line
 }
 
-/// A route that counts how often it is asked.
 fn counting() -> (Router, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&asked);
@@ -80,7 +78,7 @@ async fn requests_sent_ahead_are_not_answered_ahead_of_what_their_client_takes()
         until(|| asked.load(Relaxed) > 0).await;
         assert_serves(address).await;
         until(|| open(connections) == 0).await;
-        // What fits the two systems' buffers, and one that waits for room.
+        // The answers that fit into the buffers of both systems, and one that waits for room.
         let answered = asked.load(Relaxed);
         assert!((1..=10).contains(&answered), "{answered} answers of {ANSWER} bytes");
         drop(line);
@@ -97,7 +95,7 @@ async fn an_answer_is_under_way_until_its_client_has_it_though_the_system_has_it
             let request = format!("GET /answer HTTP/1.1\r\nhost: a\r\n{ends}\r\n");
             let mut silent = sent_from("127.0.0.1", address, &request).await;
             until(|| connections.in_state(State::Answering) == 1).await;
-            // There is one place: who comes second is served once the first has lost it.
+            // There is one connection slot: the second client is served once the first has lost it.
             assert_serves(address).await;
             let came = rest(&mut silent).await;
             assert!(came.len() < ANSWER, "{} bytes", came.len());
@@ -106,7 +104,7 @@ async fn an_answer_is_under_way_until_its_client_has_it_though_the_system_has_it
     .await;
 }
 
-/// Of a connection that was reset the system goes on saying that something is not acknowledged.
+/// After a reset the system keeps reporting unacknowledged bytes.
 #[tokio::test]
 async fn who_goes_before_his_answer_leaves_his_place_at_once() {
     let route = Router::new().route("/answer", post(|body: String| std::future::ready(body)));
@@ -132,7 +130,7 @@ async fn who_has_his_answer_may_go_on_waiting() {
         let line = sent(address, "GET /answer HTTP/1.1\r\nhost: a\r\n\r\n").await;
         until(|| asked.load(Relaxed) == 1).await;
         until(|| connections.in_state(State::Waiting) == 1).await;
-        // Longer than an answer may be under way.
+        // Until the silent client is ended, more time passes than an answer may be under way.
         let silent =
             sent_from("127.0.0.1", address, "GET /answer HTTP/1.1\r\nhost: a\r\n\r\n").await;
         until(|| open(connections) == 2).await;
@@ -157,7 +155,7 @@ async fn all_heads_together_hold_no_more_than_they_may() {
         let mut lines = Vec::new();
         for _ in 0..CLIENTS {
             let mut line = TcpStream::connect(address).await.unwrap();
-            // Who is refused meanwhile cannot send all of it.
+            // A client that is refused meanwhile cannot send all of it.
             drop(line.write_all(half.as_bytes()).await);
             lines.push(line);
         }
@@ -168,7 +166,7 @@ async fn all_heads_together_hold_no_more_than_they_may() {
         drop(lines);
         until(|| open(connections) == 0).await;
         assert_eq!(connections.held(), 0);
-        // And who sends as much, whole, is served again.
+        // A complete request with a large head is served again.
         let head = format!(
             "GET /fast HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx: {}\r\n\r\n",
             "a".repeat(12 * 1024)
@@ -213,7 +211,8 @@ async fn a_trusted_proxy_is_not_limited_and_each_of_its_clients_is() {
             sent(address, &request("/silent", &format!("198.51.100.1, {one}:4711"))).await,
         ];
         until(|| connections.largest_address() == 2).await;
-        // Whatever a client makes up stands before what the proxy has seen, and a proxy before the proxy is none.
+        // Addresses that a client invents stand before the one that the proxy has seen, and a proxy before the proxy is
+        // skipped.
         for told in [one.to_string(), format!("203.0.113.8, {one}"), format!("{one}, 127.0.0.9")] {
             let answer = rest(&mut sent(address, &request("/fast", &told)).await).await;
             assert!(answer.starts_with("HTTP/1.1 429 "), "{told}: {answer}");
@@ -237,11 +236,11 @@ async fn a_body_that_is_too_large_is_refused_by_its_head() {
         let head = "POST /body HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000000\r\n";
         for more in ["", "expect: 100-continue\r\n"] {
             let answer = rest(&mut sent(address, &format!("{head}{more}\r\n")).await).await;
-            // No body is asked for.
+            // The server does not ask for the body.
             assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
             assert!(answer.contains("\"code\":\"BODY_TOO_LARGE\""), "{answer}");
         }
-        // Who sends on regardless reads why it was refused, and not that its connection was reset.
+        // A client that keeps sending still reads the refusal, and no connection reset.
         let mut line = sent(address, &format!("{head}\r\n")).await;
         line.write_all(&vec![b'a'; 512 * 1024]).await.unwrap();
         let answer = rest(&mut line).await;

@@ -1,10 +1,10 @@
-//! `Idempotency-Key` of operators' requests: one that is sent again does nothing twice and is answered byte by byte
-//! as it was.
+//! `Idempotency-Key` of operators' requests: a request that is sent again takes effect once and gets the same answer,
+//! byte by byte.
 //!
-//! A handler that changes something takes a [`Once`]. [`Once::begin`] is the first step of the transaction that makes the
-//! change, [`Once::end`] the last before its commit: answer and change stand together. Only good answers are kept; what
-//! was refused is judged anew. Claims and stock movements have rows of their own that remember their keys, and what
-//! names its result (a use for an order, a revocation, an edit of a version) needs no key.
+//! A handler that changes something takes a [`Once`]. [`Once::begin`] is the first step of the transaction that makes
+//! the change, [`Once::end`] the last before its commit, so answer and change are stored together. Only successful
+//! answers are stored; a refused request is judged again. Claims and stock movements store their keys in rows of their
+//! own. A request that names its result (a use for an order, a revocation, an edit of a version) needs no key.
 
 use axum::{
     extract::FromRequestParts,
@@ -21,11 +21,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{auth::Operator, headers, problem::Problem, state::App};
 
-/// Tells a client that the answer is that of an earlier request with the same key.
+/// Marks the answer of an earlier request with the same key.
 pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Routes whose `POST` makes something new each time: without a key nobody may be told to send one again whose
-/// answer did not come.
+/// Routes whose `POST` makes something new each time. Without a key, a client must not be advised to repeat a request
+/// whose answer was lost.
 const MAKES_ANEW: [&str; 5] = [
     "/v1/templates",
     "/v1/merchants",
@@ -34,26 +34,26 @@ const MAKES_ANEW: [&str; 5] = [
     "/v1/dead-letter-replays",
 ];
 
-/// A request's key, if it has one, and what it asks for.
+/// The key of a request, if it has one, and what it asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Once {
     key: Option<RequestId>,
     route: [u8; 16],
-    /// Of what is asked for, `If-Match` and body.
+    /// Digest of what is asked for: `If-Match` and body.
     asked: Digest,
 }
 
-/// What [`Once::begin`] found.
+/// Result of [`Once::begin`].
 pub(crate) enum Known {
-    /// It is to be done now.
+    /// The request is new.
     Nothing,
-    /// It was answered so.
+    /// The stored answer of the request.
     Answer(Answer),
-    /// It was begun under this line of the record, and nobody saw its end.
+    /// The request was begun under this line of the record, and its end was not recorded.
     UnderWay(AuditId),
 }
 
-/// A good answer, as it is sent and kept.
+/// A successful answer, as it is sent and stored.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     status: StatusCode,
@@ -64,7 +64,7 @@ pub(crate) struct Answer {
 }
 
 impl Once {
-    /// The same for a request with a body.
+    /// Adds the body of the request to what it asks for.
     pub(crate) fn asking(self, body: &impl Serialize) -> Self {
         let body = serde_json::to_vec(body).unwrap_or_default();
         Self {
@@ -73,7 +73,7 @@ impl Once {
         }
     }
 
-    /// Begins the request in the transaction that does it. Waits for an equal one that is being done.
+    /// Begins the request, in the transaction that makes its change. Waits while an equal request is being processed.
     pub(crate) async fn begin(
         &self,
         app: &App,
@@ -93,8 +93,8 @@ impl Once {
         }
     }
 
-    /// The answer that the request had, if it had one, outside any transaction: what has changed since does not
-    /// matter to it.
+    /// Returns the stored answer of the request, if there is one, for use before checks of the current state: later
+    /// changes do not matter to a replay.
     pub(crate) async fn answered(
         &self,
         app: &App,
@@ -104,7 +104,7 @@ impl Once {
             return Ok(None);
         }
         connect::within(async {
-            // Rolled back: it only reads what stands.
+            // Never committed: it only reads.
             let mut transaction = connect::begin(&app.pool).await?;
             match self.begin(app, operator, &mut transaction).await? {
                 Known::Answer(answer) => Ok(Some(answer)),
@@ -114,7 +114,7 @@ impl Once {
         .await
     }
 
-    /// Keeps the answer: in the transaction of the change, or after what is done outside MySQL.
+    /// Stores the answer: in the transaction of the change, or after an action outside MySQL.
     pub(crate) async fn end(
         &self,
         operator: Operator,
@@ -125,7 +125,7 @@ impl Once {
         Ok(idempotency::end(connection, request, &answer.kept()).await?)
     }
 
-    /// Says under which line of the record it is done outside MySQL.
+    /// Stores the line of the record under which an action outside MySQL is being done.
     pub(crate) async fn is_under_way(
         &self,
         operator: Operator,
@@ -138,7 +138,7 @@ impl Once {
 
     fn request(&self, operator: Operator) -> Option<Request<'_>> {
         let key = self.key.as_ref()?;
-        // Answers of one operator's key are not for another, which may lack the right to see them.
+        // The digest includes the operator's key: another key may lack the right to see the answer.
         let digest = Sha256::new_with_prefix(self.asked).chain_update(operator.caller.digest);
         let (merchant_id, digest) = (operator.merchant_id, digest.finalize().into());
         Some(Request { merchant_id, route: self.route, key, digest })
@@ -162,8 +162,8 @@ impl FromRequestParts<App> for Once {
     }
 }
 
-/// Whether a request that was not answered may be sent again as it is: it changes nothing, has a key, or leads to
-/// the same however often it is sent.
+/// Returns whether a request that was not answered may be sent again as it is: it changes nothing, has a key, or leads
+/// to the same result however often it is sent.
 pub(crate) fn may_be_repeated(method: &Method, route: &str, headers: &HeaderMap) -> bool {
     *method != Method::POST
         || headers.contains_key("idempotency-key")
@@ -176,17 +176,17 @@ impl Answer {
         Self { status, location: None, version: None, body, replayed: false }
     }
 
-    /// Says where what was made is.
+    /// Sets the `Location` of what was made.
     pub(crate) fn at(self, location: String) -> Self {
         Self { location: Some(location), ..self }
     }
 
-    /// Says of which version the answer is.
+    /// Sets the version, sent as `ETag`.
     pub(crate) fn of_version(self, version: i64) -> Self {
         Self { version: Some(version), ..self }
     }
 
-    /// The same with a part of its body in place of another.
+    /// Replaces a part of the body.
     pub(crate) fn with(self, part: &str, instead: &str) -> Self {
         Self { body: self.body.replace(part, instead), ..self }
     }

@@ -1,9 +1,8 @@
-//! The public keys of whoever issues tokens: a JSON Web Key Set (RFC 7517) from a file or a URL.
+//! The public keys of the token issuer: a JSON Web Key Set (RFC 7517) from a file or a URL.
 //!
-//! The set is read at the start and every few minutes, so that a withdrawn key is forgotten; and once more
-//! when a token names a key that is not in it, because keys are rotated by signing with the new one. That is
-//! done at most once in [`ASK_PAUSE`]: nobody can make us ask by inventing names. A set that cannot be read
-//! leaves the last one in place.
+//! The set is read at start and every few minutes, so that a withdrawn key is dropped. It is also read when a token
+//! names an unknown key, because issuers rotate keys by signing with the new one; at most once in [`ASK_PAUSE`], so
+//! that clients cannot cause more reads by inventing names. If a set cannot be read, the last one stays.
 
 use std::{
     collections::HashMap,
@@ -23,13 +22,13 @@ use serde::Deserialize;
 use tokio::{sync::Mutex, time::Instant};
 use tracing::{info, warn};
 
-/// How often the set is read anew: how long a withdrawn key lives on.
+/// Interval between reads of the set, and so how long a withdrawn key is still accepted.
 const READ_EVERY: Duration = Duration::from_mins(5);
 
-/// How long after a look for an unknown key the next one is refused.
+/// Minimum interval between reads for an unknown key.
 const ASK_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long the issuer may take to answer: the request that asks for the key waits for it.
+/// Time limit for the issuer's answer. The request that named the key waits for it.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 /// Largest set, in bytes: hundreds of keys.
@@ -38,26 +37,25 @@ const SET_BYTES_MAX: usize = 256 * 1024;
 /// Shortest RSA modulus, in bytes: 2,048 bits (RFC 7518, 3.3).
 const MODULUS_BYTES_MIN: usize = 256;
 
-/// Characters of an Ed25519 key: 32 bytes in base64url. The library that checks signatures takes it to be no
-/// shorter, and panics where it is.
+/// Length of an Ed25519 key in characters: 32 bytes in base64url. The library that checks signatures panics if a key is
+/// shorter.
 const ED25519_CHARS: usize = 43;
 
-/// A key, and the rules by which tokens that name it are judged.
+/// A key, and the rules for tokens that name it.
 pub(crate) struct Key {
     pub(crate) decoding: DecodingKey,
     pub(crate) validation: Validation,
 }
 
-/// The keys of an issuer.
 pub(crate) struct Jwks {
     source: Source,
-    /// What is asked of every token; a key adds its algorithms.
+    /// Rules for every token. A key adds its algorithms.
     rules: Validation,
     keys: RwLock<Keys>,
     asked: Mutex<Option<Instant>>,
 }
 
-/// Keys by name; one without a name is found only if it is alone.
+/// Keys by name. A token that names no key finds one only if the set has just one.
 pub(crate) type Keys = HashMap<Option<String>, Arc<Key>>;
 
 enum Source {
@@ -70,12 +68,12 @@ struct KeySet {
     keys: Vec<serde_json::Value>,
 }
 
-/// Checks where the set is to be read from: whoever can change it on the way signs tokens of every user.
+/// Checks where the set is read from: an attacker who can change it on the way could sign tokens of every user.
 ///
 /// # Errors
 /// It is a URL without TLS, of a host that is not this machine.
 pub(crate) fn check_source(source: &str) -> anyhow::Result<()> {
-    // As the client reads it: the scheme in any case.
+    // Parsed like the HTTP client does, which accepts the scheme in any case.
     let Ok(url) = Url::parse(source) else { return Ok(()) };
     if url.scheme() != "http" {
         return Ok(());
@@ -96,7 +94,7 @@ impl Jwks {
     /// Reads the set at `source`, a path or an `http(s)://` URL.
     ///
     /// # Errors
-    /// It cannot be read, or holds no key that tokens can be checked by.
+    /// The set cannot be read, or contains no key that tokens can be checked by.
     pub(crate) async fn read(source: &str, rules: Validation) -> anyhow::Result<Self> {
         let is_url = Url::parse(source).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
         let source = if is_url {
@@ -114,12 +112,12 @@ impl Jwks {
         Ok(Self { source, rules, keys: RwLock::new(keys), asked: Mutex::default() })
     }
 
-    /// The key that a token names.
+    /// Returns the key that a token names. Reads the set again if the key is unknown.
     pub(crate) async fn key(&self, name: Option<&str>) -> Option<Arc<Key>> {
         if let Some(key) = self.known(name) {
             return Some(key);
         }
-        // One asks; who waits for it finds the answer.
+        // One caller reads; callers that waited for it find the result.
         let mut asked = self.asked.lock().await;
         if let Some(key) = self.known(name) {
             return Some(key);
@@ -132,7 +130,7 @@ impl Jwks {
         self.known(name)
     }
 
-    /// Reads the set every few minutes, for ever.
+    /// Reads the set every [`READ_EVERY`]. Never returns.
     pub(crate) async fn follow(&self) {
         loop {
             tokio::time::sleep(READ_EVERY).await;
@@ -192,14 +190,14 @@ impl Source {
     }
 }
 
-/// The keys of a set that tokens can be checked by; the others are passed over.
+/// Returns the keys of a set that tokens can be checked by. Others are skipped with a warning.
 pub(crate) fn parse(text: &[u8], rules: &Validation) -> anyhow::Result<Keys> {
     let set: KeySet = serde_json::from_slice(text).context("JWKS is not a set of keys")?;
     let mut keys = Keys::new();
     for value in set.keys {
         match key(value, rules) {
             Ok((name, key)) => {
-                // Of two with one name neither can be trusted more: the first stays.
+                // Of two keys with one name neither is more trustworthy: the first stays.
                 keys.entry(name).or_insert_with(|| Arc::new(key));
             }
             Err(error) => warn!(error = %error, "a key of JWKS is passed over"),
@@ -223,7 +221,7 @@ fn key(value: serde_json::Value, rules: &Validation) -> anyhow::Result<(Option<S
         }
     };
     let decoding = DecodingKey::from_jwk(&jwk).context("it cannot be read")?;
-    // Whether it is a key at all is found out by the first who checks a signature: here, and not by a shopper.
+    // Only a check of a signature shows whether the key is valid. Make it here, not at a shopper's request.
     for algorithm in &algorithms {
         crypto::verify("", b"", &decoding, *algorithm).context("it is no key")?;
     }
@@ -231,13 +229,13 @@ fn key(value: serde_json::Value, rules: &Validation) -> anyhow::Result<(Option<S
     Ok((jwk.common.key_id, Key { decoding, validation }))
 }
 
-/// The algorithms that a kind of key serves. A secret is no public key: in a set that everybody can read
-/// it would sign whatever anybody likes.
+/// Returns the algorithms that a kind of key serves. A symmetric key is refused: with a secret in a set that everybody
+/// can read, anybody could sign.
 fn algorithms(parameters: &AlgorithmParameters) -> anyhow::Result<Vec<Algorithm>> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     match parameters {
         AlgorithmParameters::RSA(rsa) => {
-            // Four characters of base64 are three bytes; zeros before a number add nothing to it.
+            // Four base64 characters are three bytes. Leading zeros add nothing to a number.
             let bytes = rsa.n.trim_end_matches('=').trim_start_matches('A').len() * 3 / 4;
             ensure!(bytes >= MODULUS_BYTES_MIN, "its modulus is shorter than 2048 bits");
             Ok(vec![RS256, RS384, RS512, PS256, PS384, PS512])
@@ -267,7 +265,7 @@ mod tests {
     const EC_Y: &str = "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM";
     const RSA_N: &str = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw";
 
-    /// The algorithms that the keys of a set serve, or why there are none.
+    /// Returns the algorithms of each key of a set, or the error.
     fn serves(keys: serde_json::Value) -> Result<Vec<Vec<Algorithm>>, String> {
         let text = json!({ "keys": keys }).to_string();
         let keys = parse(text.as_bytes(), &Validation::default()).map_err(|e| e.to_string())?;

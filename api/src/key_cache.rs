@@ -1,10 +1,9 @@
-//! Operators' keys in memory, so that a request does not ask MySQL who sent it.
+//! Cache of operators' keys, so that a request does not query MySQL for its caller.
 //!
-//! A key is read anew once it was read [`FRESH_FOR`] ago: that is how long one may be accepted after its
-//! revocation by another process. If MySQL does not answer then, nobody is let in: what an operator wants is
-//! in MySQL anyway. Ids that nothing has are remembered as long and apart, so that whoever makes them up
-//! neither asks MySQL for each request nor pushes real keys out. When keys were used is noted here too, and written
-//! by [`crate::upkeep`].
+//! A key is read again [`FRESH_FOR`] after it was read, which is how long it may be accepted after another process
+//! revoked it. If MySQL does not answer then, the caller is rejected: whatever operators want is in MySQL anyway. Ids
+//! without a key are cached as long, in a map of their own, so that invented ids neither query MySQL for each request
+//! nor evict real keys. The cache also notes when keys were used; [`crate::upkeep`] writes that to MySQL.
 
 use std::{
     collections::HashMap,
@@ -20,27 +19,26 @@ use mysql_store::{
 };
 use tokio::sync::Semaphore;
 
-/// How long what was read is believed: short, as it is how late a revocation may be noticed, and one read
-/// in so long for each key is nothing to MySQL.
+/// How long a cached key is trusted. Short, since a revocation may take effect this late; one read per key in this time
+/// is no load for MySQL.
 const FRESH_FOR: Duration = Duration::from_secs(2);
 
-/// Keys remembered at a time, and made-up ids; beyond it they are all forgotten.
+/// Maximum number of keys in the cache, and of invented ids. A full map is cleared.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// How often a key's use is written at most: nobody asks when a key was used to the second.
+/// Minimum interval between writes of a key's last use. Nobody needs it to the second.
 pub(crate) const USE_EVERY: Duration = Duration::from_mins(1);
 
-/// Keys read from MySQL at a time: a part of the pool, whatever is sent.
+/// Maximum concurrent reads of keys: a small part of the pool, whatever clients send.
 const READS_MAX: usize = 4;
 
-/// A key and the digest that whoever uses it has to send.
+/// A key and its digest, which the caller's key must match.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) key: ApiKey,
     pub(crate) digest: Digest,
 }
 
-/// The keys that this process has heard of.
 pub(crate) struct KeyCache {
     pub(crate) uses: Uses,
     pool: MySqlPool,
@@ -48,11 +46,11 @@ pub(crate) struct KeyCache {
     reads: Semaphore,
 }
 
-/// Which keys were accepted, for whoever writes it down: a request only leaves its key here.
+/// Keys that were accepted. A request only adds its key here; another task writes it to MySQL.
 #[derive(Default)]
 pub(crate) struct Uses(Mutex<HashMap<ApiKeyId, Use>>);
 
-/// When a key's use was last taken to be written, and whether it was used since.
+/// When a key's use was last taken to be written, and whether the key was used since.
 #[derive(Clone, Copy, Default)]
 struct Use {
     taken: Option<Instant>,
@@ -71,10 +69,7 @@ impl KeyCache {
         Self { uses, pool, remembered: Mutex::default(), reads: Semaphore::new(READS_MAX) }
     }
 
-    /// The key of this id, whether or not it is accepted still.
-    ///
-    /// # Errors
-    /// MySQL does not answer.
+    /// Returns the key with this id, whether or not it is still accepted.
     pub(crate) async fn get(&self, id: ApiKeyId) -> Result<Option<Arc<Known>>, StoreError> {
         if let Some(remembered) = self.lock().get(id, Instant::now()) {
             return Ok(remembered);
@@ -83,7 +78,7 @@ impl KeyCache {
         if let Some(remembered) = self.lock().get(id, Instant::now()) {
             return Ok(remembered);
         }
-        // Before the read: a revocation that comes after it may be missed by it.
+        // Taken before the read, which may miss a revocation that comes after it.
         let read_at = Instant::now();
         let read = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
@@ -94,7 +89,7 @@ impl KeyCache {
         Ok(known)
     }
 
-    /// Reads the key anew when it is asked for next.
+    /// Makes the next call of [`KeyCache::get`] for this key read it from MySQL.
     pub(crate) fn forget(&self, id: ApiKeyId) {
         self.lock().known.remove(&id);
     }
@@ -105,7 +100,7 @@ impl KeyCache {
 }
 
 impl Uses {
-    /// This key was accepted now.
+    /// Notes that a key was accepted now.
     pub(crate) fn note(&self, id: ApiKeyId) {
         let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if uses.len() >= REMEMBERED_MAX && !uses.contains_key(&id) {
@@ -114,7 +109,7 @@ impl Uses {
         uses.entry(id).or_default().again = true;
     }
 
-    /// Keys that were accepted since they were last taken, and were not taken within [`USE_EVERY`].
+    /// Takes the keys that were accepted since they were last taken, unless that is less than [`USE_EVERY`] ago.
     pub(crate) fn take(&self) -> Vec<ApiKeyId> {
         self.take_at(Instant::now())
     }
@@ -134,7 +129,8 @@ impl Uses {
 }
 
 impl Remembered {
-    /// What is known of an id at `now`; absent: MySQL has to be asked.
+    /// Returns what the cache knows of an id at `now`. Outer `None`: MySQL has to be asked. Inner `None`: there is no
+    /// such key.
     fn get(&self, id: ApiKeyId, now: Instant) -> Option<Option<Arc<Known>>> {
         let is_fresh = |read_at: Instant| now.saturating_duration_since(read_at) < FRESH_FOR;
         let known = self.known.get(&id).filter(|(read_at, _)| is_fresh(*read_at));
@@ -216,7 +212,7 @@ mod tests {
         }
         assert!(remembered.unknown.len() <= REMEMBERED_MAX);
         assert!(remembered.get(ApiKeyId(0), now).is_some_and(|known| known.is_some()));
-        // One that is made after it was asked for.
+        // A key that is made after its id was asked for.
         remembered.put(ApiKeyId(5), now, None);
         remembered.put(ApiKeyId(5), now, Some(known(5)));
         assert!(remembered.get(ApiKeyId(5), now).is_some_and(|known| known.is_some()));

@@ -1,7 +1,7 @@
-//! The api process: what a shop's front end, a shopper's app and an operator talk to.
+//! The api process: the HTTP API of shops' front ends, shoppers' apps and operators.
 //!
-//! [`serve`] wires it; `router.rs` lists every route; `claims.rs` is the way in of a claim, whose walk
-//! is `landing::claims`.
+//! [`serve`] wires the process, `router.rs` lists every route, and `claims.rs` takes in claims, which `landing::claims`
+//! processes.
 
 mod api_key;
 mod api_key_json;
@@ -73,7 +73,7 @@ use std::process::ExitCode;
 pub use config::Config;
 pub use serve::serve;
 
-/// Applies the migrations and says so.
+/// Applies the migrations and prints the result.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's answer to its user")]
 pub async fn migrate(config: &Config) -> ExitCode {
     match mysql_store::migrate::run(config.database_url.expose()).await {

@@ -1,52 +1,52 @@
-//! What a client may take of this process: connections and time.
+//! Limits of what clients may use of this process: connections, memory and time.
 
 use std::time::Duration;
 
 use mysql_store::connect;
 
-/// Connections at a time; the next wait in the system's queue. Each costs a file, 8 KiB here while its client says nothing,
-/// and what `listener.rs` lets the system keep for it.
+/// Default limit of concurrent connections; further ones wait in the system's queue. Each costs a file, 8 KiB here
+/// while its client is idle, and the buffers that `listener.rs` sets.
 pub(crate) const CONNECTIONS: usize = 16_384;
 
-/// Connections of one client's address, or requests of one that are under way by a proxy: a browser has six, and some
-/// dozens of people share an address. All of a process are then not to be had by fewer than 64 addresses.
+/// Default limit of connections per client address, or of a client's concurrent requests through a proxy. A browser
+/// opens six, and some dozens of people share an address. At least 64 addresses are needed to take all connections of a
+/// process.
 pub(crate) const PER_ADDRESS: usize = 256;
 
-/// Bytes that requests may hold which are not answered yet, beyond the first 8 KiB of each connection: a thousand of the
-/// largest. In memory it is up to three times as much.
+/// Maximum bytes that unanswered requests may hold, beyond the first 8 KiB of each connection: a thousand of the
+/// largest. They use up to three times as much memory.
 const HELD_MAX: usize = 64 * 1024 * 1024;
 
-/// How long a connection may take for a request's head, the wait for it included: longer than the minute
-/// for which balancers keep an idle one, so that they close it and not we, under their next request.
+/// Time limit for a request's head, including the wait for it. Longer than the minute for which load balancers keep an
+/// idle connection, so that the balancer closes it, and not we while its next request is under way.
 const HEAD_MAX: Duration = Duration::from_secs(75);
 
-/// How long any request may take, its body's way included; every route has shorter waits of its own.
+/// Time limit for any request, including its body. Every route has shorter limits of its own.
 const REQUEST_MAX: Duration = Duration::from_secs(15);
 
-/// How long one that only reads may take: a server that says nothing is not waited for any longer.
+/// Time limit for a request that only reads: a server that does not respond is not waited for any longer.
 const READ_MAX: Duration = connect::ANSWER_MAX;
 
-/// How long a client may take to take an answer, from its first byte to its last: the largest has some hundred
-/// kilobytes, which the slowest of lines brings over in that time. Who sends requests ahead of the answers has as much
-/// again for those that follow.
+/// Time limit for a client to take an answer, from its first byte to its last. The largest has some hundred kilobytes,
+/// which the slowest lines transfer in that time. A client that sends requests ahead of the answers has as much again
+/// for the following ones.
 const TAKE_MAX: Duration = Duration::from_secs(30);
 
-/// The limits of a process; tests have shorter ones.
+/// The limits of a process. Tests have shorter ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Connections at a time.
     pub(crate) connections: usize,
-    /// Of one client's address; 0: any number.
+    /// Concurrent connections of one client's address. 0: no limit.
     pub(crate) per_address: usize,
-    /// Bytes held by requests that are not answered yet, beyond what any connection may hold.
+    /// Bytes held by unanswered requests, beyond what any connection may hold.
     pub(crate) held: usize,
-    /// For a request's head, the wait for it included.
+    /// For a request's head, including the wait for it.
     pub(crate) head: Duration,
-    /// For a request, from its head to its answer's.
+    /// For a request, from its head to the head of its answer.
     pub(crate) request: Duration,
-    /// The same for one that only reads.
+    /// For a request that only reads.
     pub(crate) read: Duration,
-    /// For an answer to be taken.
+    /// For a client to take an answer.
     pub(crate) take: Duration,
 }
 

@@ -1,8 +1,9 @@
-//! A client's connection, which does not wait for ever for the client to take its answers.
+//! A client's connection that does not wait forever for the client to take its answers.
 //!
-//! hyper bounds a head, and the router a request. What a client does not take is bounded by neither: it lies in the
-//! system's memory, and what does not fit there in ours. So an answer is under way until the client has it, and not
-//! until the system has: one that is under way for too long ends its connection, and so do requests that hold too much.
+//! hyper limits the time for a head, and the router that for a request. Neither covers an answer that its client does
+//! not take: it fills the system's buffers, and then ours. So an answer is under way until the client has it, not until
+//! the system has it. A connection ends when an answer is under way for too long, or when requests hold too much
+//! memory.
 
 use std::{
     io::{self, IoSlice},
@@ -23,40 +24,40 @@ use crate::{
     untaken::untaken,
 };
 
-/// How often the system is asked whether a client has its answer, while nothing else happens on its connection.
+/// Interval between checks whether a client has its answer, while nothing else happens on its connection.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a client may go on sending after the last answer, while what it sends is thrown away: a connection that
-/// is closed over unread bytes is reset, and its client would not see why its request was refused.
+/// How long a client may keep sending after the last answer, while its bytes are discarded. A connection that is closed
+/// with unread bytes is reset, and its client would not see why its request was refused.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Bytes thrown away at a time.
+/// Bytes discarded at a time.
 const THROWN_AWAY: usize = 4 * 1024;
 
-/// A connection.
+/// A client's connection.
 pub(crate) struct Line {
     stream: TcpStream,
     connection: Arc<Connection>,
-    /// How long an answer may be under way.
+    /// Time limit for an answer under way.
     patience: Duration,
-    /// Bytes handed to the system so far.
+    /// Bytes passed to the system so far.
     written: u64,
     /// The oldest answer that is under way.
     oldest: Option<UnderWay>,
-    /// The newest, where a client sends requests ahead of the answers to earlier ones.
+    /// The newest answer under way, if a client sends requests ahead of the answers to earlier ones.
     newest: Option<UnderWay>,
-    /// Wakes for the next look.
+    /// Timer of the next check.
     look: Pin<Box<Sleep>>,
-    /// The end of a last answer's [`LINGER`].
+    /// When the [`LINGER`] after the last answer ends.
     closing: Option<Instant>,
 }
 
-/// An answer that its client does not have.
+/// An answer that its client does not have in full.
 #[derive(Debug, Clone, Copy)]
 struct UnderWay {
-    /// By when it must have it.
+    /// When its client must have it.
     end: Instant,
-    /// How much was written with its last byte.
+    /// Value of `written` after its last byte.
     until: u64,
     /// Whether the system has all of it.
     whole: bool,
@@ -76,7 +77,7 @@ impl Line {
         }
     }
 
-    /// Forgets answers that the client has; whether none is left.
+    /// Drops answers that the client has. Returns whether none is left.
     fn settle(&mut self) -> bool {
         if self.oldest.is_some_and(|answer| answer.whole) {
             let taken = self.written.saturating_sub(untaken(&self.stream));
@@ -89,19 +90,20 @@ impl Line {
 
     fn wrote(&mut self, bytes: usize) {
         self.written += u64::try_from(bytes).unwrap_or(u64::MAX);
-        // One that is taken is not an older one than this.
+        // Drop answers that the client has taken: they are not older ones than this.
         self.settle();
         let next =
             UnderWay { end: Instant::now() + self.patience, until: self.written, whole: false };
         match &mut self.oldest {
-            // Some of it taken is not enough: who takes a byte now and then holds the connection as well.
+            // The deadline stays even if some of it is taken: a client that takes a byte now and then would keep its
+            // connection.
             Some(answer) if !answer.whole => answer.until = self.written,
             Some(_) => self.newest = Some(next),
             None => self.oldest = Some(next),
         }
     }
 
-    /// Resolves when the client has had its answer for too long before it, and registers for that.
+    /// Resolves when the client has not taken an answer in time, and registers the task for that moment.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         loop {
             if self.settle() {
@@ -138,7 +140,7 @@ impl Line {
         written
     }
 
-    /// The system takes no more for this client. That is an answer under way, even if none of it is written.
+    /// Handles a write that the system does not accept. It counts as an answer under way even if none of it is written.
     fn poll_blocked(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         if self.oldest.is_none() {
             self.wrote(0);
@@ -194,7 +196,7 @@ impl AsyncWrite for Line {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes when it has written all that there is: the system has the answer.
+    /// hyper flushes when it has written everything: the system has the answer.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let line = self.get_mut();
         for answer in [&mut line.oldest, &mut line.newest].into_iter().flatten() {
@@ -203,8 +205,8 @@ impl AsyncWrite for Line {
         Pin::new(&mut line.stream).poll_flush(context)
     }
 
-    /// Says that nothing more comes, and waits until the client has it all: else its place would be another's while the
-    /// system keeps what it does not take.
+    /// Ends our side and waits until the client has everything. Otherwise its slot would go to another client while the
+    /// system keeps what this one does not take.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let line = self.get_mut();
         let end = match line.closing {
@@ -220,7 +222,7 @@ impl AsyncWrite for Line {
             let mut buffer = ReadBuf::new(&mut bytes);
             match Pin::new(&mut line.stream).poll_read(context, &mut buffer) {
                 Poll::Ready(Ok(())) => has_ended = buffer.filled().is_empty(),
-                // It is gone, and so is what it had not taken.
+                // The client is gone, and so is what it had not taken.
                 Poll::Ready(Err(_)) => return Poll::Ready(Ok(())),
                 Poll::Pending => break,
             }
@@ -231,7 +233,7 @@ impl AsyncWrite for Line {
         if let Poll::Ready(error) = line.poll_overdue(context) {
             return Poll::Ready(Err(error));
         }
-        // One of the two came while it was looked at.
+        // The answer was taken, or the linger ended, during the check.
         if line.oldest.is_none() && (has_ended || Instant::now() >= end) {
             return Poll::Ready(Ok(()));
         }
@@ -240,7 +242,7 @@ impl AsyncWrite for Line {
 }
 
 impl Drop for Line {
-    /// What the system keeps for this client goes with the connection, and not after it.
+    /// Makes the system drop what it keeps for this client together with the connection.
     fn drop(&mut self) {
         if !self.settle() {
             drop(self.stream.set_zero_linger());

@@ -1,4 +1,4 @@
-//! Connections: taken, bounded in number, patience and memory, and drained at the end.
+//! Accepts connections, limits their number, time and memory, and drains them at the end.
 
 use std::{
     io,
@@ -32,33 +32,33 @@ use crate::{
     line::Line,
 };
 
-/// Bytes that are read of a head: somewhat above what `front.rs` refuses with a problem, so that only what is beyond
-/// gets hyper's bare 431. It is also what hyper keeps of a request's bytes at a time, for each connection.
+/// Maximum bytes that are read of a head: somewhat above what `front.rs` refuses with a problem, so that only larger
+/// heads get hyper's bare 431. It also limits the request bytes that hyper buffers for each connection.
 const HEAD_BYTES_MAX: usize = HEADER_BYTES_MAX + URI_BYTES_MAX + 4 * 1024;
 
-/// Bytes of answers that the system keeps for a client who does not take them; it takes about twice as much memory for
-/// them. Four megabytes are the system's own limit, enough for 20 copies of the largest answer there is. A client
-/// 100 ms away is still sent 600 KiB a second, and an ordinary answer is a few hundred bytes. Half as much would be less than
-/// one packet on the way to a proxy on this machine, and each would wait 40 ms for its acknowledgement. It bounds as well how
-/// many requests are answered ahead of a client who sends many: no further one is begun while there is no room.
+/// Bytes of answers that the system buffers for a client that does not take them; it uses about twice as much memory.
+/// The system's own limit is four megabytes, enough for 20 copies of the largest answer. With this limit a client 100
+/// ms away still receives 600 KiB a second, and an ordinary answer is a few hundred bytes. Half of it would be less
+/// than one packet to a proxy on this machine, and each packet would wait 40 ms for its acknowledgement. It also limits
+/// how many requests of one client are answered ahead: no further one is begun while there is no room.
 const SEND_BUFFER: u32 = 64 * 1024;
 
-/// Bytes of requests that the system keeps until we read them: half of the largest body.
+/// Bytes of requests that the system buffers until we read them: half of the largest body.
 const RECEIVE_BUFFER: u32 = 32 * 1024;
 
-/// Connections that the system keeps until we take them.
+/// Connections that the system queues until we accept them.
 const BACKLOG: u32 = 1024;
 
-/// Pause after the system refused a connection, e.g. for want of files.
+/// Pause after the system failed to accept a connection, e.g. for want of files.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// A socket at which clients are waited for; those that it takes have its buffers.
+/// Opens a socket that listens for clients. The connections it accepts have its buffer sizes.
 ///
 /// # Errors
 /// The address cannot be used.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A process that is started again need not wait for the connections of the one before.
+    // A restarted process need not wait for the connections of its predecessor.
     socket.set_reuseaddr(true)?;
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
@@ -66,7 +66,7 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves until `stop`, and then until every connection has had the answer it waits for.
+/// Serves until `stop` is cancelled, and then until every connection has the answer it waits for.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -88,13 +88,13 @@ pub(crate) async fn serve(
             }
         };
         let Some(connection) = connections.open(peer, place) else {
-            // At once, and without a trace in the system.
+            // Reset at once, so that the system keeps nothing of it.
             drop(stream.set_zero_linger());
             continue;
         };
         let line = Line::new(stream, Arc::clone(&connection), limits.take);
         let routes = TowerToHyperService::new(router.clone());
-        // Whoever looks at a request finds its connection.
+        // Handlers find the connection in the request's extensions.
         let answers = service_fn(move |mut request: Request<Incoming>| {
             connection.begin();
             request.extensions_mut().insert(Arc::clone(&connection));
@@ -122,12 +122,12 @@ async fn next(
 ) -> io::Result<(OwnedSemaphorePermit, TcpStream, IpAddr)> {
     let place = connections.place().await.ok_or_else(|| io::Error::other("it is closed"))?;
     let (stream, peer) = listener.accept().await?;
-    // Answers are written whole: nothing is gained by waiting for more.
+    // Answers are written whole, so waiting for more gains nothing.
     stream.set_nodelay(true)?;
     Ok((place, stream, peer.ip()))
 }
 
-/// The client went before it was served; the next one may not.
+/// Returns whether the client left before it was served; the next one may not.
 fn is_clients(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! Merchants: who owns templates and keys. Only the platform makes them.
+//! Merchants, which own templates and keys. Only the platform creates them.
 
 use axum::{Json, extract::State, http::StatusCode};
 use coupon::{MerchantId, text};
@@ -23,10 +23,10 @@ use crate::{
     state::App,
 };
 
-/// Longest name, in characters: the `varchar(100)` that holds it.
+/// Longest name, in characters: the length of the `varchar(100)` column.
 const NAME_CHARS_MAX: usize = 100;
 
-/// What the platform sends to create a merchant.
+/// Request to create a merchant.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({ "name": "A shop" })))]
@@ -96,7 +96,7 @@ async fn create_once(
         Merchant { id: app.ids.merchant()?, name: name.to_owned(), created_at: app.clock.now() };
     let body = MerchantJson::from(&merchant);
     let action = Action {
-        // The list of merchants is the platform's.
+        // The platform owns the list of merchants.
         merchant_id: PLATFORM,
         name: "merchant.create".to_owned(),
         target: format!("merchants/{}", merchant.id),

@@ -1,4 +1,4 @@
-//! The api's metrics; those of claims and gates are `landing::metric`'s.
+//! The api's metrics. `landing::metric` has those of claims and gates.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,28 +9,28 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connections::{Connections, Ended};
 
-/// Histogram by `method`, `route` and `status`: a request, from its head to its answer's.
+/// Histogram by `method`, `route` and `status`: time from the head of a request to the head of its answer.
 pub(crate) const REQUEST_SECONDS: &str = "api_request_seconds";
 /// Counter by `origin`: lists of coupons, by what answered them.
 pub(crate) const MY_COUPONS: &str = "api_my_coupons_total";
 /// Gauge: how far our clock is ahead of MySQL's.
 pub(crate) const CLOCK_SKEW: &str = "api_clock_skew_seconds";
-/// Gauge by `state`: clients' connections that are `waiting` for a request, `working` on one or `answering`, and that may
-/// still be had (`free`).
+/// Gauge by `state`: client connections that are `waiting` for a request, `working` on one or `answering`, and those
+/// that are still available (`free`).
 pub(crate) const CONNECTIONS: &str = "api_connections";
-/// Gauge: connections of the address that has the most; by way of a proxy, its requests under way.
+/// Gauge: connections of the address that has the most; through a proxy, its concurrent requests.
 pub(crate) const LARGEST_ADDRESS: &str = "api_connections_largest_address";
-/// Gauge: bytes of requests that are not answered yet, beyond the first 8 KiB of each connection.
+/// Gauge: bytes of unanswered requests, beyond the first 8 KiB of each connection.
 pub(crate) const REQUESTS_HELD: &str = "api_requests_held_bytes";
 /// Counter by `reason`: connections that we ended.
 pub(crate) const CONNECTIONS_ENDED: &str = "api_connections_ended_total";
-/// Gauge by `state`: connections of the read pool that are `busy`, and that may still be had (`free`).
+/// Gauge by `state`: connections of the read pool that are `busy`, and those that are still available (`free`).
 const POOL_CONNECTIONS: &str = "api_mysql_pool_connections";
 
-/// How often depths are measured: a scraper comes every few seconds.
+/// Interval between measurements. A scraper comes every few seconds.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
-/// Describes them once, for `/metrics`.
+/// Describes the metrics for `/metrics`, and starts counters at 0.
 pub(crate) fn describe() {
     metric::describe();
     metrics::describe_histogram!(REQUEST_SECONDS, "requests, from head to answer");
@@ -57,7 +57,7 @@ pub(crate) fn describe() {
     }
 }
 
-/// Measures connections, pool and queues until `stop`.
+/// Measures connections, pool and queues until `stop` is cancelled.
 pub(crate) async fn measure(
     claims: Claims,
     pool: MySqlPool,

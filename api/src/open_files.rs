@@ -1,15 +1,12 @@
-//! Every connection is an open file, and a process may have only so many of them.
+//! The limit of open files, which every connection counts against.
 
 use anyhow::{Context as _, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Files beside the clients' connections and those to MySQL: Redis, Kafka, logs, a token issuer; some dozens.
+/// Files besides the connections of clients and those to MySQL: Redis, Kafka, logs, a token issuer; some dozens.
 const BESIDE: u64 = 256;
 
-/// Sees to it that so many connections can be open. What the process may take by itself it takes.
-///
-/// # Errors
-/// The system allows fewer.
+/// Raises the process's own limit so that this many connections can be open.
 pub(crate) fn allow(clients: usize, to_mysql: usize) -> anyhow::Result<()> {
     let needed = u64::try_from(clients + to_mysql)? + BESIDE;
     let files = Resource::RLIMIT_NOFILE;

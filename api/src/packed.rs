@@ -1,22 +1,22 @@
-//! Answers that are always the same, packed once (gzip) for clients who take that.
+//! Gzip for answers that never change: they are packed once, for clients that accept it.
 
 use std::io::{self, Write as _};
 
 use axum::http::{HeaderMap, header};
 use flate2::{Compression, write::GzEncoder};
 
-/// Packs as well as it can be done: it is done once.
+/// Packs with the best compression, since it is done once.
 ///
 /// # Errors
-/// There is no memory.
+/// Memory is exhausted.
 pub(crate) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::best());
     packer.write_all(bytes)?;
     packer.finish()
 }
 
-/// Whether a client takes gzip (RFC 9110, 12.5.3): it is named, or `*` is, with a weight above 0. Who says nothing may
-/// be old, or a person with curl.
+/// Returns whether a client accepts gzip (RFC 9110, 12.5.3): `gzip` or `*` is named with a weight above 0. A client
+/// that names nothing may be old, or a person with curl.
 pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(header::ACCEPT_ENCODING).iter();
     let codings = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(','));
@@ -29,7 +29,7 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
             weight.is_none_or(|weight| weight.parse().is_ok_and(|weight: f32| weight > 0.0));
         (is_named || name == "*").then_some((is_named, takes))
     });
-    // Its own weight, and the one of all others only where it has none.
+    // The weight of gzip itself, or else that of `*`.
     weights.max_by_key(|(is_named, _)| *is_named).is_some_and(|(_, takes)| takes)
 }
 

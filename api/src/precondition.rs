@@ -1,5 +1,5 @@
-//! Versions as entity tags: `ETag` on every answer that is a template, `If-Match` on what changes one
-//! (RFC 9110, 8.8.3 and 13.1.1), `If-None-Match` where an answer need not be sent again (13.1.2).
+//! Versions as entity tags: `ETag` on every answer that is a template, `If-Match` on requests that change one (RFC
+//! 9110, 8.8.3 and 13.1.1), `If-None-Match` where an answer need not be sent again (13.1.2).
 
 use axum::{
     Json,
@@ -10,20 +10,20 @@ use serde::Serialize;
 
 use crate::problem::Problem;
 
-/// An answer, and the version that it is of.
+/// An answer and its version, which is sent as `ETag`.
 pub(crate) struct Tagged<T> {
     pub(crate) version: i64,
     pub(crate) body: T,
 }
 
-/// Which versions a client will have changed.
+/// The versions that a client is willing to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum IfMatch {
-    /// It does not say.
+    /// The header was not sent.
     Absent,
-    /// Any, as long as there is one: `*`.
+    /// `*`: any version that exists.
     Any,
-    /// One of these; weak tags and those that we never gave match nothing, so they are left out.
+    /// One of these. Weak tags and tags that we never gave match nothing, so they are left out.
     Versions(Vec<i64>),
 }
 
@@ -38,7 +38,7 @@ impl<T: Serialize> IntoResponse for Tagged<T> {
 }
 
 impl IfMatch {
-    /// Reads the header; several are one list.
+    /// Parses the header. Several headers are one list.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Problem> {
         let mut lines = Vec::new();
         for value in headers.get_all(header::IF_MATCH) {
@@ -51,12 +51,11 @@ impl IfMatch {
         }
     }
 
-    /// Whether the header was sent.
     pub(crate) fn is_given(&self) -> bool {
         *self != Self::Absent
     }
 
-    /// Whether something of this version may be changed.
+    /// Returns whether an object of this version may be changed.
     pub(crate) fn admits(&self, version: i64) -> bool {
         match self {
             Self::Absent | Self::Any => true,
@@ -64,12 +63,12 @@ impl IfMatch {
         }
     }
 
-    /// Whether this very version is named.
+    /// Returns whether exactly this version is named.
     pub(crate) fn names(&self, version: i64) -> bool {
         matches!(self, Self::Versions(versions) if versions.contains(&version))
     }
 
-    /// Refuses a change of something that is of another version now.
+    /// Rejects a change of an object whose version does not match.
     pub(crate) fn check(&self, version: i64) -> Result<(), Problem> {
         if self.admits(version) {
             return Ok(());
@@ -81,7 +80,7 @@ impl IfMatch {
     }
 }
 
-/// Whether `If-None-Match` names this tag, compared as weak ones are (RFC 9110, 8.8.3.2).
+/// Returns whether `If-None-Match` names this tag, by weak comparison (RFC 9110, 8.8.3.2).
 pub(crate) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
     fn opaque(tag: &str) -> &str {
         tag.strip_prefix("W/").unwrap_or(tag)
@@ -97,7 +96,7 @@ fn malformed() -> Problem {
     Problem::malformed("IF_MATCH_INVALID", detail)
 }
 
-/// The versions in a list of entity tags; absent: it is no such list. An empty element means nothing.
+/// Returns the versions in a list of entity tags, or `None` if it is not such a list. Empty elements are ignored.
 fn versions(list: &str) -> Option<Vec<i64>> {
     let mut versions = Vec::new();
     let mut tags = 0;
@@ -112,7 +111,7 @@ fn versions(list: &str) -> Option<Vec<i64>> {
         if !opaque.bytes().all(|byte| byte.is_ascii_graphic()) {
             return None;
         }
-        // As we write it: no sign and no zeros before it.
+        // Accept only our own spelling: no sign and no leading zeros.
         let version: Option<i64> = opaque.parse().ok().filter(|it: &i64| it.to_string() == opaque);
         if weak.is_none() {
             versions.extend(version);
@@ -153,7 +152,7 @@ mod tests {
     fn weak_tags_and_those_that_we_never_gave_match_nothing() {
         for none in ["W/\"2\"", "\"\"", "\"+2\"", "\"02\"", "\"2 \"", "\"two\""] {
             let if_match = of(&[none]);
-            // A space is in no tag.
+            // A tag cannot contain a space.
             assert_eq!(if_match, (none != "\"2 \"").then_some(IfMatch::Versions(vec![])), "{none}");
         }
         let weak_among_others = of(&["W/\"2\", \"3\""]).unwrap();

@@ -1,6 +1,6 @@
 //! Every error that a client sees: RFC 9457 problem bodies with a stable code.
 //!
-//! Database text never leaves: internals are logged where they happen.
+//! Text from the database is never sent: internal errors are logged where they happen.
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -18,15 +18,15 @@ pub(crate) struct Problem {
     /// Whether the same request may succeed later.
     retryable: bool,
     retry_after_seconds: Option<u32>,
-    /// Whether other transactions were in the way: the same work may be tried again at once.
+    /// Whether other transactions were in the way, so that the same work may be tried again at once.
     contended: bool,
-    /// Whether what was asked for may have been done.
+    /// Whether the requested change may have been made.
     is_unknown: bool,
     more: Map<String, Value>,
 }
 
 impl Problem {
-    /// A problem that the same request meets again.
+    /// Makes a problem that the same request would meet again.
     pub(crate) fn new(
         status: StatusCode,
         code: &'static str,
@@ -46,23 +46,23 @@ impl Problem {
         }
     }
 
-    /// Something is not available now; the same request, with the same key, may be sent again.
+    /// Something is unavailable now. The same request, with the same key, may be sent again.
     pub(crate) fn unavailable(code: &'static str, detail: impl Into<String>) -> Self {
         let title = "Not available at the moment";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, detail).retry_after()
     }
 
-    /// The request's form is wrong.
+    /// The form of the request is wrong.
     pub(crate) fn malformed(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, "The request cannot be understood", detail)
     }
 
-    /// The request is well formed, and asks for something that cannot be.
+    /// The request is well formed, but asks for something impossible.
     pub(crate) fn invalid(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, "The request is not acceptable", detail)
     }
 
-    /// The state of things is in the way.
+    /// The current state does not allow the request.
     pub(crate) fn conflict(
         code: &'static str,
         title: &'static str,
@@ -71,31 +71,31 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, code, title, detail)
     }
 
-    /// There is no such thing, or it is not the caller's.
+    /// The object does not exist, or belongs to somebody else.
     pub(crate) fn not_found(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, code, "Not found", detail)
     }
 
-    /// Who calls is known, and may not do this.
+    /// The caller is known, and may not do this.
     pub(crate) fn forbidden(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, code, "Not allowed", detail)
     }
 
-    /// Who calls is not known.
+    /// The caller is not known.
     pub(crate) fn unauthenticated(detail: impl Into<String>) -> Self {
         let title = "Authentication is required";
         Self::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", title, detail)
     }
 
-    /// Says that the same request may be sent again, after one to three seconds: jittered, so that
-    /// those who were refused together do not come back together.
+    /// Says that the same request may be sent again after one to three seconds. Jitter spreads out clients that were
+    /// refused together.
     pub(crate) fn retry_after(mut self) -> Self {
         self.retryable = true;
         self.retry_after_seconds = Some(fastrand::u32(1..=3));
         self
     }
 
-    /// The caller has had its share for now, and may come back in so many seconds.
+    /// The caller has exceeded its rate, and may come back in `seconds`.
     pub(crate) fn too_many(seconds: u32) -> Self {
         let detail = format!("Too many requests in a short time. Come back in {seconds} s.");
         let status = StatusCode::TOO_MANY_REQUESTS;
@@ -103,25 +103,24 @@ impl Problem {
         Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }
     }
 
-    /// The caller's merchant has had what it is given in this hour, and may come back in so many seconds.
+    /// The caller's merchant has used up its hourly quota, and may come back in `seconds`.
     pub(crate) fn hour_is_used_up(seconds: u32, detail: impl Into<String>) -> Self {
         let status = StatusCode::TOO_MANY_REQUESTS;
         let problem = Self::new(status, "HOURLY_QUOTA_EXCEEDED", "Too many in this hour", detail);
         Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }
     }
 
-    /// MySQL did not answer.
     pub(crate) fn no_store() -> Self {
         let detail = "The database did not answer. Send the request again.";
         Self::unavailable("STORE_UNAVAILABLE", detail).unknown()
     }
 
-    /// Says that what was asked for may have been done.
+    /// Says that the requested change may have been made.
     pub(crate) fn unknown(self) -> Self {
         Self { is_unknown: true, ..self }
     }
 
-    /// The same to a request that must not be sent again as it is: where it may have been done it would be done twice.
+    /// Advises against sending the same request again, if its change may have been made: it would be made twice.
     pub(crate) fn without_retry(self) -> Self {
         if !self.is_unknown {
             return self;
@@ -131,7 +130,6 @@ impl Problem {
         Self { retryable: false, retry_after_seconds: None, detail: detail.to_owned(), ..self }
     }
 
-    /// Whether other transactions were in the way of the one that this tells of.
     pub(crate) fn is_contended(&self) -> bool {
         self.contended
     }
@@ -193,11 +191,10 @@ mod tests {
 
     use super::*;
 
-    /// Answers to a crowd that was refused at one moment: of so many none of the three waits is missing, by
-    /// all that chance can do.
+    /// Clients that are refused at one moment: so many that each of the three waits occurs with near certainty.
     const CROWD: usize = 1_000;
 
-    /// The waits that a crowd is told, in seconds.
+    /// Returns the waits that a crowd is sent, in seconds.
     fn waits(problem: impl Fn() -> Problem) -> BTreeSet<u32> {
         let wait = |_| {
             let answer = problem().into_response();
@@ -219,10 +216,10 @@ mod tests {
         assert!(!answer.headers().contains_key(header::RETRY_AFTER));
     }
 
-    /// Capital words in quotes that are no codes: methods, and the currency of an example.
+    /// Quoted words in capitals that are not codes: methods, and the currency of an example.
     const NO_CODES: [&str; 7] = ["GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "EUR"];
 
-    /// Whole texts between two marks that are made of capitals and underscores.
+    /// Returns the texts between two marks that consist of capitals and underscores.
     fn capitals(text: &str, mark: char) -> impl Iterator<Item = String> {
         let capital = |text: &&str| {
             text.len() > 2 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
@@ -236,11 +233,11 @@ mod tests {
         let mut used = BTreeSet::new();
         for file in fs::read_dir(here.join("src")).unwrap() {
             let path = file.unwrap().path();
-            // What is in a folder describes the others.
+            // Files in folders only describe other files' codes.
             if path.is_dir() {
                 continue;
             }
-            // Its capitals are names of settings.
+            // Capitals in these files are names of settings.
             if path.ends_with("config.rs") || path.ends_with("secrets.rs") {
                 continue;
             }

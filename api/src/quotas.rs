@@ -1,6 +1,7 @@
-//! What one merchant may have, and may do in an hour: nobody takes memory, disk or time from the others without
-//! end. Quotas are counted in MySQL, in the transaction of what they are for, so that requests at once do not pass one
-//! together. The platform's own key has none, but for the number of a merchant's keys: whoever holds it sets them.
+//! Limits of what one merchant may have, and may do in an hour, so that none takes memory, disk or time from the others
+//! without end. Quotas are counted in MySQL, in the transaction of the change, so that concurrent requests do not
+//! exceed one together. The platform's own key has no quotas, except for the number of a merchant's keys: its holder
+//! sets them.
 
 use chrono::{DateTime, Utc};
 use mysql_store::{MySqlConnection, quota};
@@ -8,7 +9,7 @@ use mysql_store::{MySqlConnection, quota};
 use crate::{auth::Operator, config::Quotas, problem::Problem};
 
 impl Quotas {
-    /// Refuses one more open template; to be called in the transaction that makes it, before it does.
+    /// Rejects an open template beyond the quota. Call it in the transaction that makes the template, before it does.
     pub(crate) async fn one_more_open_template(
         &self,
         transaction: &mut MySqlConnection,
@@ -30,14 +31,14 @@ impl Quotas {
         Err(exceeded("open_templates", most, detail))
     }
 
-    /// Refuses a key beyond what a merchant may have.
+    /// Returns the problem of a key beyond the quota.
     pub(crate) fn no_more_keys(&self) -> Problem {
         let most = self.merchant_keys;
         let detail = format!("A merchant has at most {most} keys. Revoke one first.");
         exceeded("keys", most, detail)
     }
 
-    /// Counts an action against what its merchant is given by the hour; to be called in its transaction.
+    /// Counts an action against its merchant's hourly quota. Call it in the transaction of the action.
     pub(crate) async fn count(
         &self,
         transaction: &mut MySqlConnection,
@@ -46,7 +47,7 @@ impl Quotas {
         now: DateTime<Utc>,
     ) -> Result<(), Problem> {
         let (name, most) = match action {
-            // As many as there are orders: a refusal here would stop a checkout.
+            // There are as many as orders, and a refusal would stop a checkout.
             "coupon.use" | "coupon.unuse" => return Ok(()),
             "view.rebuild" => ("view_rebuilds_per_hour", self.merchant_view_rebuilds_per_hour),
             "gate.rebuild" => ("gate_rebuilds_per_hour", self.merchant_gate_rebuilds_per_hour),

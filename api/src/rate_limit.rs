@@ -1,9 +1,9 @@
-//! How many claims one user may send, and how many reads: a rate for bursts and one for the long run, counted in memory.
+//! Rate limits of a user's claims and reads: one rate for bursts and one for the long run, counted in memory.
 //!
-//! Each rate is a leaky bucket by its theoretical arrival time (GCRA): one number for a user and rate says
-//! when the bucket will be empty again, so counting is a comparison and an addition, and who has not come for
-//! a minute needs no memory. Refused requests are not counted: who waits as long as told is let in. Each
-//! process counts for itself; behind several a user gets as many times more.
+//! Each rate is a leaky bucket in the form of its theoretical arrival time (GCRA): one number for each user and rate
+//! says when the bucket is empty again. So counting is a comparison and an addition, and a user who was idle for a
+//! minute needs no memory. Refused requests are not counted: a user who waits as long as asked is let in. Each process
+//! counts for itself, so behind several a user gets a multiple of the rate.
 
 use std::{
     collections::HashMap,
@@ -20,26 +20,26 @@ use tokio::time::Instant;
 
 use crate::problem::Problem;
 
-/// What is left of the tighter rate (draft-ietf-httpapi-ratelimit-headers).
+/// Header: what is left of the tighter rate (draft-ietf-httpapi-ratelimit-headers).
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// The rates there are.
+/// Header: the rates.
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Locks that users are spread over: many more than cores, so that two rarely meet.
+/// Number of locks that users are spread over: many more than cores, so that two requests rarely meet.
 const SHARDS: usize = 64;
 
-/// Users of a shard that are remembered at a time, 24 bytes each: a million of all shards, which is more
-/// than one process serves within a minute. Beyond it newcomers are not counted.
+/// Maximum users remembered per shard, 24 bytes each: a million in all shards, more than one process serves within a
+/// minute. Further users are not counted.
 const USERS_MAX: usize = 1_000_000 / SHARDS;
 
-/// How long a full shard is not searched again for users to be forgotten.
+/// Minimum interval between searches of a full shard for users to drop.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Seconds, at most, that are added to a wait: who was refused together shall not come back together.
+/// Maximum seconds that are added to a wait, so that users who were refused together do not come back together.
 const JITTER_SECONDS: u32 = 2;
 
-/// So many in so long.
+/// A quota of requests within a window.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     name: &'static str,
@@ -47,7 +47,7 @@ struct Rate {
     window: Duration,
 }
 
-/// The limits of a process.
+/// The rate limits of a process.
 pub(crate) struct RateLimit {
     rates: [Rate; 2],
     policy: HeaderValue,
@@ -55,23 +55,23 @@ pub(crate) struct RateLimit {
     started: Instant,
 }
 
-/// For each user the moments, in microseconds, at which the buckets are empty again.
+/// For each user the times at which the buckets are empty again, in microseconds since the start.
 #[derive(Default)]
 struct Shard {
     users: HashMap<UserId, [u64; 2]>,
     swept: Duration,
 }
 
-/// What a user has left.
+/// Remaining requests of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Left {
     rate: &'static str,
     requests: u64,
-    /// Until all of the rate is there again.
+    /// Time until the whole quota is available again.
     full_in: Duration,
 }
 
-/// A user has nothing left.
+/// A user has used up a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooMany {
     left: Left,
@@ -79,7 +79,7 @@ pub(crate) struct TooMany {
 }
 
 impl RateLimit {
-    /// So many requests of one user within a second, and within a minute; 0: as many as there are.
+    /// Limits the requests of one user per second and per minute. 0: no limit.
     pub(crate) fn new(per_second: u32, per_minute: u32) -> Self {
         let rate =
             |name, quota, seconds| Rate { name, quota, window: Duration::from_secs(seconds) };
@@ -98,7 +98,7 @@ impl RateLimit {
         }
     }
 
-    /// Does the work of a request of `user`, or refuses it, and says in either answer what the user has left.
+    /// Runs `work` for a request of `user`, or refuses it. Either answer says what the user has left.
     pub(crate) async fn limited<T: IntoResponse>(
         &self,
         user: UserId,
@@ -114,7 +114,7 @@ impl RateLimit {
         answer
     }
 
-    /// Counts a request of `user`; absent: nothing is limited.
+    /// Counts a request of `user`. Returns `None` if nothing is limited.
     pub(crate) fn count(&self, user: UserId) -> Result<Option<Left>, TooMany> {
         if self.rates.iter().all(|rate| rate.quota == 0) {
             return Ok(None);
@@ -135,7 +135,7 @@ impl RateLimit {
         counted.map(|(_, left)| left)
     }
 
-    /// The buckets after one more request, or why there is no room in one of them.
+    /// Returns the buckets after one more request, or which bucket has no room.
     fn counted(&self, known: [u64; 2], at: Duration) -> Result<([u64; 2], Left), TooMany> {
         let now = micros(at);
         let mut next = known;
@@ -147,7 +147,7 @@ impl RateLimit {
             };
             let before = now.max(*empty_at);
             *empty_at = before + each;
-            // To the quota, whatever the division left over.
+            // A multiple of `each`, so that a remainder of the division does not lower the quota.
             let room = each * u64::from(rate.quota);
             let filled = *empty_at - now;
             let left = |filled: u64| Left {
@@ -171,7 +171,7 @@ impl RateLimit {
         }
     }
 
-    /// Says in an answer's headers what the user has left.
+    /// Sets the headers that say what the user has left.
     fn tell(&self, left: &Left, headers: &mut HeaderMap) {
         let full_in = left.full_in.as_micros().div_ceil(1_000_000);
         let value = format!("\"{}\";r={};t={full_in}", left.rate, left.requests);
@@ -183,7 +183,7 @@ impl RateLimit {
 }
 
 impl Shard {
-    /// Whether another user can be remembered; forgets those whose buckets are empty.
+    /// Returns whether another user can be counted. Drops users whose buckets are empty.
     fn has_room(&mut self, at: Duration) -> bool {
         if self.users.len() < USERS_MAX {
             return true;
@@ -219,7 +219,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// How many of `tries` claims at one moment are let in.
+    /// Returns how many of `tries` requests at one moment are let in.
     fn let_in(limit: &RateLimit, user: UserId, ms: u64, tries: u32) -> u32 {
         (0..tries).map(|_| u32::from(limit.count_at(user, at(ms)).is_ok())).sum()
     }
@@ -239,7 +239,7 @@ mod tests {
     fn the_minute_binds_who_keeps_to_the_second() {
         let limit = RateLimit::new(10, 30);
         let all: u32 = (0..60).map(|second| let_in(&limit, USER, second * 1_000, 10)).sum();
-        // Thirty at once, and half a claim a second after them.
+        // The quota of thirty, and half a claim a second.
         assert_eq!(all, 30 + 29);
         let refused = limit.count_at(USER, at(59_000)).unwrap_err();
         assert_eq!((refused.left.rate, refused.left.requests), ("minute", 0));

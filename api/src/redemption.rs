@@ -1,8 +1,8 @@
 //! Redemption at a shop's checkout: a coupon is used for an order, and given back when the order is cancelled.
 //!
-//! The shop calls, with a key of the scope `redeem`, and names the user and the order. Each order names itself; the
-//! same call again is the same answer. A cancellation is final for its order: a use of it that arrives late, from a queue
-//! or a retry, finds that and takes nothing. Change and audit line are one transaction.
+//! The shop calls with a key of the scope `redeem`, and names the user and the order. The order identifies the request:
+//! the same call again gets the same answer. A cancellation is final for its order: a use of it that arrives late, from
+//! a queue or a retry, takes nothing. Change and audit line are one transaction.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
@@ -35,12 +35,12 @@ pub(crate) struct RedemptionRequest {
     /// The coupon's user.
     #[schema(value_type = Id)]
     user_id: String,
-    /// The shop's own name of the order, compared byte by byte; no control and no invisible characters, not only spaces.
+    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and not only spaces.
     #[schema(min_length = 1, max_length = 64)]
     order_ref: String,
 }
 
-/// Which coupon of whom, for which order.
+/// A coupon, its user and the order, as requested.
 struct Wish<'a> {
     coupon: CouponId,
     user: UserId,
@@ -138,7 +138,7 @@ async fn try_unuse(app: &App, shop: Operator, wish: &Wish<'_>) -> Result<Unuse, 
     Ok(unused)
 }
 
-/// The user's coupon, if it is the shop's; nobody else changes it until the transaction ends.
+/// Reads and locks the user's coupon, if it belongs to the shop.
 async fn own(
     transaction: &mut MySqlConnection,
     shop: Operator,
@@ -177,8 +177,8 @@ impl RedemptionRequest {
     }
 }
 
-/// Text that can stand in a log and on paper, and of which no two that look alike differ: no control characters,
-/// none that nobody sees, and not only spaces.
+/// Checks a text that appears in logs and on paper, where no two that differ may look alike: no control or invisible
+/// characters, and not only spaces.
 pub(crate) fn order_ref(text: &str) -> Result<&str, Problem> {
     let chars = text.chars().count();
     let most = limit::ORDER_REF_CHARS_MAX;
@@ -195,7 +195,7 @@ pub(crate) fn order_ref(text: &str) -> Result<&str, Problem> {
     Err(problem.with("field", "order_ref"))
 }
 
-/// What became of a use, to whoever asked for it.
+/// Returns the answer to a use.
 pub(crate) fn answer_use(used: Use, now: DateTime<Utc>) -> Result<Json<CouponJson>, Problem> {
     match used {
         Use::Used(coupon) | Use::Replayed(coupon) => Ok(Json(CouponJson::of(&coupon, now))),

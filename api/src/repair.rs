@@ -1,7 +1,7 @@
-//! What an operator looks up for somebody, and mends by hand: a user's coupons, a view, a gate.
+//! Lookups and repairs by operators: a user's coupons, a view, a gate.
 //!
-//! Views and gates are derived: each repair reads MySQL anew, changes nothing in it but a gate's epoch,
-//! and is safe while users claim and read. So all of it may be sent again.
+//! Views and gates are derived: each repair reads MySQL again, changes nothing in it but a gate's epoch, and is safe
+//! while users claim and read. So all of these requests may be sent again.
 
 use std::time::Duration;
 
@@ -31,13 +31,14 @@ use crate::{
     templates,
 };
 
-/// Pause between two looks at a gate that another process may be rebuilding.
+/// Interval between checks of a gate that another process may be rebuilding.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How long a view's rebuild is waited for: longer than one of 100,000 coupons takes, shorter than a caller waits.
+/// How long a request waits for a view's rebuild: longer than one of 100,000 coupons takes, shorter than a caller
+/// waits.
 const REBUILD_WAIT: Duration = Duration::from_secs(8);
 
-/// A view that was made anew.
+/// A view that was rebuilt.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RebuiltView, examples(json!({ "user_id": "42" })))]
 pub(crate) struct ViewBody {
@@ -45,17 +46,17 @@ pub(crate) struct ViewBody {
     user_id: String,
 }
 
-/// A gate that was made anew.
+/// A gate that was rebuilt.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RebuiltGate, examples(json!({ "template_id": "2123985067360387072", "epoch": 4 })))]
 pub(crate) struct GateBody {
     #[schema(value_type = Id)]
     template_id: String,
-    /// The gate's epoch since; nothing that was admitted under an older one can land.
+    /// The gate's new epoch. Nothing that was admitted under an older one can land.
     epoch: i64,
 }
 
-/// `GET /v1/users/{id}/coupons`: those of the operator's own templates, whatever became of them.
+/// `GET /v1/users/{id}/coupons`: those of the operator's own templates, in any status.
 #[utoipa::path(
     get,
     path = "/v1/users/{id}/coupons",
@@ -81,7 +82,7 @@ pub(crate) async fn coupons(
     let before: Option<CouponId> = cursor::parse(params.cursor.as_ref())?;
     let now = app.clock.now();
     let mut connection = connect::acquire(&app.pool).await?;
-    // One more than asked for tells whether there is a next page.
+    // One extra row shows whether there is a next page.
     let rows = look_up::coupons_of(&mut connection, operator.merchant_id, user, before, limit + 1);
     let mut rows = connect::within(rows).await?;
     let more = rows.len() > limit as usize;
@@ -179,7 +180,7 @@ pub(crate) async fn gate(
     let mut connection = connect::acquire(&app.pool).await?;
     let row = connect::within(stock::get(&mut connection, id)).await?;
     let before = row.ok_or_else(unknown_template)?.epoch;
-    // The keeper takes a connection of its own.
+    // The keeper needs a connection of its own.
     drop(connection);
     let epochs = json!({ "epoch": before.0 });
     let action = action(operator, "gate.rebuild", templates::target(id), Some(epochs));
@@ -195,7 +196,7 @@ pub(crate) async fn gate(
     Ok(answer)
 }
 
-/// Has the keeper rebuild the gate of this epoch, as one that MySQL contradicts; answers the next epoch.
+/// Has the keeper rebuild the gate of this epoch, as one that MySQL contradicts. Returns the new epoch.
 async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Problem> {
     let deadline = Instant::now() + SHOW_MAX;
     loop {
@@ -217,14 +218,14 @@ async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Prob
     }
 }
 
-/// A repair of the operator's own, as it is recorded before it begins.
+/// Returns the record of a repair, which is written before the repair begins.
 fn action(operator: Operator, name: &str, target: String, before: Option<Value>) -> Action {
     let merchant_id = operator.merchant_id;
     Action { merchant_id, name: name.to_owned(), target, before, after: None }
 }
 
-/// Records what a repair has led to, and keeps its answer. Where this fails the call may be sent again: the same
-/// work is done once more.
+/// Records the result of a repair, and stores its answer. If this fails, the call may be sent again: the same work is
+/// done once more.
 async fn end(
     app: &App,
     operator: Operator,

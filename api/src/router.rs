@@ -1,4 +1,4 @@
-//! Every route.
+//! The routes of the api.
 
 use std::{sync::Arc, time::Instant};
 
@@ -32,13 +32,13 @@ use crate::{
     stock, stock_movements, template_edit, templates, validity,
 };
 
-/// The methods that requests are counted by.
+/// Methods in metrics. Any other is counted as `other`.
 const METHODS: [&str; 6] = ["GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
-/// What a request to no path of ours is counted under.
+/// Route label in metrics for requests that match no route.
 const NO_ROUTE: &str = "none";
 
-/// Every route, for callers from the pages of these origins too.
+/// Returns the router. Pages of these origins may call it too.
 pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Router {
     let routes = Router::new()
         .route("/v1/templates", post(templates::create).get(templates::list))
@@ -75,7 +75,7 @@ pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Ro
         .method_not_allowed_fallback(unknown_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(limits, bounded));
-    // Around what refuses: a page that may call may read why it was refused, too.
+    // Outside the layers that refuse, so that a page that may call can also read why it was refused.
     let routes = match cors::layer(allowed_origins) {
         Some(cors) => routes.layer(cors),
         None => routes,
@@ -93,7 +93,7 @@ async fn unknown_method() -> Problem {
     Problem::new(status, "METHOD_NOT_ALLOWED", "Method not allowed", detail)
 }
 
-/// Counts a request, and adds what every answer carries.
+/// Measures a request, and adds the headers of every answer.
 pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = request.method().clone();
@@ -107,7 +107,7 @@ pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     let status = answer.status();
     hop.answered(status);
     drop(hop);
-    // Nobody can make up labels: what is not ours has one name.
+    // Clients cannot make up labels: what is not ours has one name.
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str).to_owned();
     let method = METHODS.into_iter().find(|known| *known == method.as_str()).unwrap_or("other");
     metrics::histogram!(REQUEST_SECONDS, "method" => method, "route" => route, "status" => status.as_str().to_owned())
@@ -122,7 +122,7 @@ pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     answer
 }
 
-/// Checks a request, and bounds how many its client may have under way and how long it may take.
+/// Checks a request, and limits how long it may take and how many its client may have under way.
 pub(crate) async fn bounded(
     State(limits): State<Limits>,
     request: Request,
@@ -139,7 +139,7 @@ pub(crate) async fn bounded(
     let (request, body) = Awaited::of(request);
     match tokio::time::timeout(most, next.run(request).instrument(span)).await {
         Ok(answer) => Ok(answer),
-        // The client's delay, not ours.
+        // The client was slow, not the server.
         Err(_) if body.is_so() => Err(body::incomplete()),
         Err(_) => {
             let detail = "The request took too long; whether it had an effect is unknown.";
@@ -148,11 +148,11 @@ pub(crate) async fn bounded(
     }
 }
 
-/// One of the requests that a client may have under way by a proxy.
+/// Takes one of the concurrent requests that a client may have through a proxy.
 fn of_address(request: &Request) -> Result<Option<OfAddress>, Problem> {
     let Some(connection) = request.extensions().get::<Arc<Connection>>() else { return Ok(None) };
     let lines = request.headers().get_all("x-forwarded-for").iter();
-    // One that is not text hides what a client made up before it at most.
+    // A line that is not text can hide only addresses before it, which a client may have invented.
     let lines: Vec<&str> = lines.map(|line| line.to_str().unwrap_or_default()).collect();
     connection.forwarded(lines.into_iter()).map_err(|client| {
         let status = StatusCode::TOO_MANY_REQUESTS;

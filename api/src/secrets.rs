@@ -1,23 +1,23 @@
-//! Secrets that are none: known to everybody, or typed by hand.
+//! Rejects secrets that are not random: those of examples, and those typed by hand.
 
 use anyhow::ensure;
 
-/// Shortest secret for tokens, in bytes: what HMAC-SHA256 makes of it (RFC 7518, 3.2).
+/// Shortest secret of tokens, in bytes: the output size of HMAC-SHA256 (RFC 7518, 3.2).
 const JWT_SECRET_BYTES_MIN: usize = 32;
 
-/// Shortest operator key, in bytes: beyond guessing.
+/// Shortest operator key, in bytes: too long to be guessed.
 const OPERATOR_KEY_BYTES_MIN: usize = 24;
 
 /// Fewest different characters: 48 random hexadecimal digits have nearly all sixteen.
 const CHARACTERS_MIN: usize = 8;
 
-/// Words of examples: no random key has them.
+/// Words of example secrets. No random key contains them.
 const EXAMPLES: [&str; 6] = ["change", "secret", "example", "password", "private", "default"];
 
 /// Checks the secret of tokens.
 ///
 /// # Errors
-/// It is none; the sentence says why.
+/// The secret is rejected; the sentence says why.
 pub(crate) fn check_jwt_secret(secret: &str) -> anyhow::Result<()> {
     ensure!(
         secret.len() >= JWT_SECRET_BYTES_MIN,
@@ -29,7 +29,7 @@ pub(crate) fn check_jwt_secret(secret: &str) -> anyhow::Result<()> {
 /// Checks the operator's key.
 ///
 /// # Errors
-/// It is none; the sentence says why.
+/// The secret is rejected; the sentence says why.
 pub(crate) fn check_operator_key(key: &str) -> anyhow::Result<()> {
     ensure!(
         key.len() >= OPERATOR_KEY_BYTES_MIN,

@@ -1,5 +1,4 @@
-//! Wires the api, and drains it: intake, claims, landers, settler, in the order in which they depend
-//! on each other.
+//! Starts the api and drains it: intake, claims, landers, settler, in the order of their dependencies.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,23 +43,20 @@ use crate::{
 /// How long a server may be unreachable at start before the process gives up.
 const CONNECT_FOR: Duration = Duration::from_secs(15);
 
-/// Fences that one user may have placed by the poll URL, each a row for good: more than a client needs that asks after
-/// claims which were never answered.
+/// Limits of fences that one user may place through the poll URL. Each is a permanent row. More than a client needs to
+/// ask for claims that were never answered.
 const FENCES_PER_SECOND: u32 = 2;
 const FENCES_PER_MINUTE: u32 = 10;
 
-/// How often the readiness of MySQL and the gate is looked at, and whether the views' generation has risen.
+/// Interval between checks of MySQL, the gate and the generations of the views.
 const HEALTH_EVERY: Duration = Duration::from_secs(1);
 
-/// From here on a clock is told to be wrong: those kept by NTP are within a few milliseconds.
+/// Clock difference to MySQL above which a warning is logged. Clocks kept by NTP are within a few milliseconds.
 const SKEW_MAX: TimeDelta = TimeDelta::milliseconds(250);
 
-/// Serves until the process shall stop.
-///
-/// # Errors
-/// A setting is wrong, or a server cannot be reached at start.
+/// Serves until the process is to stop.
 pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
-    // All of them before the first wait: what is missing from `/readyz` counts as ready.
+    // Added before the first wait: a part that is missing from `/readyz` counts as ready.
     let [http, mysql_part, gate_part] =
         ["http", "mysql", "gate"].map(|name| context.health.part(name));
     config.validate()?;
@@ -72,7 +68,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let holder = holder();
     let ids = Arc::new(Ids::lease(pool.clone(), &holder).await?);
 
-    // Ended by hand, in order, once everything before them has drained.
+    // Cancelled at the end, once everything that needs these parts has drained.
     let last = CancellationToken::new();
     let points = &config.fail_points;
     let (landers, workers) =
@@ -114,7 +110,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let keeping = tokio::spawn(async move { keep.keep(|| clock.now(), token).await });
     context.spawn("template cache", follow_templates(templates, config.clone()));
     context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
-    // It holds the landers, so it ends with the intake.
+    // It keeps the landers, so it ends with the intake.
     let (stop, measures) = (context.stop_token(), Arc::clone(&connections));
     let measured = api_metrics::measure(claims.clone(), pool.clone(), measures, stop);
     context.spawn("measure", ended(measured));
@@ -126,7 +122,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let routes = router(app, &config.allowed_origins, connections.limits());
     listener::serve(listener, routes, connections, context.stop_token()).await;
     claims.drain().await;
-    // The landers and the settler end when the last claim has let go of them.
+    // The landers and the settler end when the last handle of claims is dropped.
     drop(claims);
     while landing.join_next().await.is_some() {}
     settling.await.context("the settler")?;
@@ -134,7 +130,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     keeping.await.context("the worker number's lease")
 }
 
-/// Where clients are waited for, and what they may take.
+/// Opens the listener, and sets what clients may use.
 fn intake(config: &Config) -> anyhow::Result<(TcpListener, Arc<Connections>)> {
     open_files::allow(config.connections_max, config.connections_to_mysql())?;
     let listener = listener::bind(config.listen)
@@ -147,7 +143,7 @@ async fn ended(part: impl Future<Output = ()>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A name for this process that no other has: leases are held under it.
+/// Returns a name that no other process has. Leases are held under it.
 fn holder() -> String {
     format!("api-{}-{:016x}", std::process::id(), fastrand::u64(..))
 }
@@ -204,9 +200,9 @@ async fn view(
     Ok((ViewReader::new(store.clone(), truth), store))
 }
 
-/// Lets the view hear of generations that others have raised: its own connection may stand for weeks, and what it
-/// builds under an older one is dropped by the next change, again and again. Answers whether MySQL knows the view's
-/// Redis as we do.
+/// Learns generations of views that others have raised. Our own connection may last for weeks, and a view built under
+/// an older generation is dropped by the next change, again and again. Returns whether MySQL knows the same servers of
+/// the view as we do.
 async fn learn_generations(pool: &MySqlPool, views: &ViewStore, was_known: bool) -> bool {
     let Some(served) = views.served() else { return was_known };
     let known = connect::within(async {
@@ -218,19 +214,19 @@ async fn learn_generations(pool: &MySqlPool, views: &ViewStore, was_known: bool)
             views.learn(&generations);
             true
         }
-        // Whoever has met another server as the view's is wrong, or we are.
+        // Another process met another server of the view: it is misconfigured, or we are.
         Ok(None) => {
             if was_known {
                 warn!("another process met another Redis as the view's: compare VIEW_REDIS_URL");
             }
             false
         }
-        // Told by the look at the clock.
+        // The check of the clock reports this.
         Err(_) => was_known,
     }
 }
 
-/// Tries until it succeeds or the time for starting is over.
+/// Retries until it succeeds or [`CONNECT_FOR`] is over.
 async fn retried<T, E, F>(what: &str, mut connect: impl FnMut() -> F) -> anyhow::Result<T>
 where
     F: Future<Output = Result<T, E>>,
@@ -252,7 +248,7 @@ where
     }
 }
 
-/// Template changes keep the cache fresh; without them it lives on misses.
+/// Keeps the template cache fresh from the topic. Without changes the cache relies on misses.
 async fn follow_templates(templates: TemplateCache, config: Config) -> anyhow::Result<()> {
     let topic = topic::TopicNames::new(&config.topic_prefix).template();
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
@@ -264,8 +260,8 @@ async fn follow_templates(templates: TemplateCache, config: Config) -> anyhow::R
     }
 }
 
-/// Keeps `/readyz` true. A clock that is not MySQL's is told and no more: if MySQL's own is wrong, every
-/// api would be taken away, and what the clocks decide is safe by both (a use) or passes (a window).
+/// Keeps `/readyz` current. A clock that differs from MySQL's is only logged: if MySQL's own is wrong, all apis would
+/// become unready, and what the clocks decide is checked by both (a use) or passes (a window).
 async fn watch_health(
     context: Context,
     (mysql, pool): (Part, MySqlPool),
@@ -296,7 +292,7 @@ async fn watch_health(
     }
 }
 
-/// How far our clock is ahead of MySQL's.
+/// Returns how far our clock is ahead of MySQL's.
 async fn skew(pool: &MySqlPool, clock: &Clock) -> Result<TimeDelta, StoreError> {
     let mut connection = connect::acquire(pool).await?;
     connect::within(settings::skew(&mut connection, || clock.now())).await

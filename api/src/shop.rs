@@ -1,7 +1,7 @@
-//! `GET /v1/shop/templates/{id}`: what a shop page shows, to anybody, from memory.
+//! `GET /v1/shop/templates/{id}`: what a shop page shows, public and from memory.
 //!
-//! Neither the template nor what is left of it is read from MySQL while pages are open: the one comes from
-//! the template cache, the other from the gate by way of [`crate::shop_stock`].
+//! While pages are open, neither the template nor what is left of it is read from MySQL: the template comes from the
+//! template cache, what is left from the gate through [`crate::shop_stock`].
 
 use axum::{
     Json,
@@ -24,14 +24,14 @@ use crate::{
     template_json::TermsJson,
 };
 
-/// How long a browser or a proxy may show an answer that can still change: what is left changes by the
-/// second, and one request a second from each proxy is nothing.
+/// Caching of an answer that can still change: what is left changes by the second, and one request a second from each
+/// proxy is no load.
 const CHANGING: HeaderValue = HeaderValue::from_static("public, max-age=1");
 
-/// The same within a second of the opening: nobody shall learn of it late.
+/// Caching within the second before claims open, so that nobody learns of it late.
 const OPENING: HeaderValue = HeaderValue::from_static("public, no-cache");
 
-/// The same once it is over.
+/// Caching once the template is over.
 const OVER: HeaderValue = HeaderValue::from_static("public, max-age=60");
 
 /// A template as a shopper sees it.
@@ -49,30 +49,31 @@ struct ShopTemplate {
     state: ShopState,
     #[serde(flatten)]
     terms: TermsJson,
-    /// How many are left; null: not known at the moment, e.g. while the gate is loaded, or it is over.
+    /// Coupons that are left. Null: not known at the moment, e.g. while the gate is being loaded, or the template is
+    /// over.
     #[schema(minimum = 0, required = true)]
     left: Option<i64>,
-    /// In how many milliseconds claims open, by our clock at the time of the answer; 0: they are open, or
-    /// were. For a countdown that does not depend on the shopper's clock.
+    /// Milliseconds until claims open, by the server's clock at the time of the answer. 0: they are open, or were. For
+    /// a countdown that does not depend on the shopper's clock.
     #[schema(minimum = 0)]
     opens_in_ms: i64,
 }
 
-/// What a shopper can do about it.
+/// The state of a template for shoppers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ShopState {
-    /// Wait: the window has not opened.
+    /// The claim window has not opened.
     Upcoming,
-    /// Claim.
+    /// Coupons can be claimed.
     Open,
-    /// Nothing is left; the shop may add some.
+    /// Nothing is left. The shop may add stock.
     SoldOut,
-    /// Come again: the shop holds it.
+    /// The shop has paused claims.
     Paused,
-    /// Nothing: the window is over.
+    /// The claim window is over.
     Closed,
-    /// Nothing: the shop ended it.
+    /// The shop has ended the template.
     Ended,
 }
 
@@ -102,7 +103,7 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let template = app.templates.published(id).await?.ok_or_else(unknown_template)?;
     let now = app.clock.now();
-    // Where no gate is wanted there is none to be asked.
+    // A template that needs no gate has none that could be asked.
     let left = if app.gates.wants(&template, now) { app.shop_stock.left(id).await } else { None };
     let state = ShopState::of(&template, left, now);
     let mut answer = HeaderMap::new();
@@ -128,7 +129,7 @@ pub(crate) async fn get(
 impl ShopState {
     fn of(template: &Template, left: Option<i64>, now: DateTime<Utc>) -> Self {
         match template.state {
-            // A draft is nobody's to see; the cache holds none.
+            // Shoppers do not see drafts; the cache holds none.
             TemplateState::Ended | TemplateState::Draft => Self::Ended,
             _ if now >= template.window.ends_at => Self::Closed,
             TemplateState::Paused => Self::Paused,
@@ -151,8 +152,8 @@ fn cache_control(template: &Template, state: ShopState, now: DateTime<Utc>) -> H
     }
 }
 
-/// Weak: two answers with this tag mean the same, though `opens_in_ms` counts down from one to the other.
-/// So a client that is told "not modified" lets its own countdown run on.
+/// Weak: two answers with this tag mean the same, although `opens_in_ms` counts down between them. A client that
+/// receives 304 continues its own countdown.
 fn etag(template: &Template, state: ShopState, left: Option<i64>) -> String {
     let left = left.map_or_else(|| "unknown".to_owned(), |left| left.to_string());
     format!("W/\"{}.{state:?}.{left}\"", template.version)

@@ -1,7 +1,7 @@
-//! What is left of a template, as shop pages ask: from memory, and from its gate a few times a second.
+//! Remaining stock of templates for shop pages: from memory, and from the gate a few times a second.
 //!
-//! However many pages are open, each process reads a template's gate once in [`FRESH_FOR`], and those who
-//! come while it is read wait for that answer. A gate that does not answer costs one wait in that time too.
+//! However many pages are open, each process reads a template's gate once in [`FRESH_FOR`], and requests that come
+//! during the read wait for its answer. A gate that does not answer also costs one wait in that time.
 
 use std::{
     collections::HashMap,
@@ -14,13 +14,13 @@ use redis_gate::Gate;
 use tokio::{sync::Mutex, time::Instant};
 use tracing::debug;
 
-/// How old an answer may be: less than a page notices, and four reads a second for each template.
+/// Longest age of an answer: less than a page notices, and four reads a second for each template.
 const FRESH_FOR: Duration = Duration::from_millis(250);
 
-/// Templates remembered at a time: more than are ever open at once. Beyond it all are forgotten.
+/// Maximum templates in the cache: more than are ever open at once. A full cache is cleared.
 const TEMPLATES_MAX: usize = 10_000;
 
-/// When the gate was read, and what it had left; absent: it was not loaded.
+/// When the gate was read, and what it had left. Inner `None`: it was not loaded.
 type Seen = Option<(Instant, Option<i64>)>;
 
 /// The last answers of the gates.
@@ -34,7 +34,7 @@ impl ShopStock {
         Self { gate, seen: RwLock::default() }
     }
 
-    /// What is left; absent: its gate is not loaded, or does not answer. Never below 0, although a cut may
+    /// Returns what is left, or `None` if the gate is not loaded or does not answer. Never below 0, although a cut may
     /// put a gate there for a moment.
     pub(crate) async fn left(&self, template: TemplateId) -> Option<i64> {
         let place = self.place(template);

@@ -1,5 +1,5 @@
-//! Clients that are slower than they may be, at a real listener: each is ended in time, by an answer or by the
-//! end of its connection, and others are served meanwhile.
+//! Tests of clients that are slower than allowed, at a real listener: each is ended in time, by an answer or by the end
+//! of its connection, and others are served meanwhile.
 
 use std::{future, iter, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::{
     router::{bounded, counted},
 };
 
-/// The one limit that a test is about.
+/// The limit that a test is about.
 pub(crate) const SHORT: Duration = Duration::from_millis(400);
 
-/// The others: far more than a test may take, so that none of them has ended a client.
+/// All other limits: far longer than a test may take, so that none of them ends a client.
 pub(crate) const LONG: Limits = Limits {
     connections: 64,
     per_address: 0,
@@ -38,21 +38,21 @@ pub(crate) const LONG: Limits = Limits {
     take: Duration::from_mins(1),
 };
 
-/// How long anything may take on a machine that is busy.
+/// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The pace of those who send or take a little now and then: many times within a limit.
+/// Interval at which slow clients send or take a little: many times within a limit.
 const PACE: Duration = Duration::from_millis(10);
 
-/// An answer's size in bytes: more than the system keeps for a connection, its two ends together.
+/// Size of an answer, in bytes: more than both systems buffer for a connection.
 const LARGE: usize = 32 * 1024 * 1024;
 
-/// Serves while `clients` is at it, and then until nobody is left.
+/// Serves while `clients` runs, and then until all connections have ended.
 async fn serving(limits: Limits, clients: impl AsyncFnOnce(SocketAddr)) {
     serving_by(limits, Vec::new(), Router::new(), async |address, _| clients(address).await).await;
 }
 
-/// Serves these routes too, and clients who come by these proxies; tells of the connections.
+/// Like [`serving`], with more routes and with trusted proxies. Passes the connections to `clients`.
 pub(crate) async fn serving_by(
     limits: Limits,
     proxies: Vec<Network>,
@@ -78,14 +78,13 @@ pub(crate) async fn serving_by(
     tokio::join!(server, clients);
 }
 
-/// A connection on which this was sent.
 pub(crate) async fn sent(address: SocketAddr, text: &str) -> TcpStream {
     let mut line = TcpStream::connect(address).await.unwrap();
     line.write_all(text.as_bytes()).await.unwrap();
     line
 }
 
-/// All that comes until the connection ends; a reset is an end too.
+/// Reads until the connection ends. A reset is an end too.
 pub(crate) async fn rest(line: &mut (impl AsyncRead + Unpin)) -> String {
     let mut answer = Vec::new();
     let ended = timeout(PATIENCE, line.read_to_end(&mut answer)).await;
@@ -93,7 +92,7 @@ pub(crate) async fn rest(line: &mut (impl AsyncRead + Unpin)) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Sends one byte after the other until the connection is gone.
+/// Sends one byte at a time until the connection is gone.
 async fn trickle(mut line: impl AsyncWrite + Unpin, bytes: impl Iterator<Item = u8>) {
     let mut pace = interval(PACE);
     for byte in bytes {
@@ -104,14 +103,14 @@ async fn trickle(mut line: impl AsyncWrite + Unpin, bytes: impl Iterator<Item = 
     }
 }
 
-/// Who behaves is answered.
+/// Asserts that a well-behaved client is served.
 pub(crate) async fn assert_serves(address: SocketAddr) {
     let request = "GET /fast HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     let answer = rest(&mut sent(address, request).await).await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("served"), "{answer}");
 }
 
-/// The answer that `docs/errors.md` names.
+/// Asserts that this is the answer `TIMEOUT` of `docs/errors.md`.
 fn assert_timed_out(answer: &str) {
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("\"code\":\"TIMEOUT\""), "{answer}");
@@ -217,7 +216,7 @@ async fn an_answer_that_nobody_takes_is_given_up_and_its_place_is_anothers() {
     serving(Limits { connections: 1, take: SHORT, ..LONG }, async |address| {
         let began = Instant::now();
         let mut silent = sent(address, "GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
-        // There is one place: who comes second is served once the first has lost it.
+        // There is one connection slot: the second client is served once the first has lost it.
         assert_serves(address).await;
         assert_in_time(began);
         let came = rest(&mut silent).await;

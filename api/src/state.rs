@@ -1,4 +1,4 @@
-//! What every handler shares.
+//! State that all handlers share.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -19,7 +19,6 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct App(Arc<Parts>);
 
-/// The parts of the state.
 pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) pool: MySqlPool,
@@ -31,9 +30,9 @@ pub(crate) struct Parts {
     pub(crate) view: ViewReader<MySqlTruth>,
     pub(crate) shop_stock: ShopStock,
     pub(crate) rate_limit: RateLimit,
-    /// How many of his coupons and claims a user may look at.
+    /// Limits how often a user may read coupons and claims.
     pub(crate) reads: RateLimit,
-    /// How many fences a user may have placed by asking for claims that nothing is known of.
+    /// Limits the fences that a user may place by asking for unknown claims.
     pub(crate) fences: RateLimit,
     pub(crate) quotas: Quotas,
     pub(crate) points: FailPoints,
@@ -44,7 +43,7 @@ impl App {
         Self(Arc::new(parts))
     }
 
-    /// Commits a transaction. The fail point before it is `api.before_commit`.
+    /// Commits a transaction. The fail point `api.before_commit` is before it.
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<(), Problem> {
         if self.points.reach("api.before_commit").await.is_err() {
             return Err(Problem::unavailable("STORE_UNAVAILABLE", "Interrupted.").unknown());

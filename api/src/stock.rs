@@ -1,5 +1,4 @@
-//! A template's stock, as MySQL and the gate see it: the conservation identity
-//! total = gate stock + in flight + landed.
+//! A template's stock in MySQL and in the gate, with the conservation identity total = gate stock + in flight + landed.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
@@ -14,32 +13,32 @@ use crate::{
     state::App, templates,
 };
 
-/// A template's stock, by MySQL and by its gate.
+/// A template's stock in MySQL and in its gate.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Stock, examples(json!({
     "total": 1000, "landed": 127, "stock": 873, "epoch": 3, "in_flight": 0,
     "in_flight_oldest_ms": null, "gate_stock": 873, "drift": 0
 })))]
 pub(crate) struct StockJson {
-    /// Sum of all movements.
+    /// Sum of all stock movements.
     total: i64,
-    /// Coupons that exist.
+    /// Coupons that have landed in MySQL.
     landed: i64,
-    /// Total less landed, by MySQL.
+    /// `total` minus `landed`.
     stock: i64,
-    /// The gate's epoch, by MySQL.
+    /// The gate's epoch, according to MySQL.
     epoch: i64,
-    /// Admissions that have not landed yet; absent: the gate is not loaded.
+    /// Admissions that have not landed yet. Null: the gate is not loaded.
     #[schema(required = true)]
     in_flight: Option<u64>,
-    /// How long the oldest of these has been in flight: how far MySQL is behind the gate. Absent: there is none.
+    /// Age of the oldest of these in milliseconds: how far MySQL is behind the gate. Null: there is none.
     #[schema(required = true)]
     in_flight_oldest_ms: Option<i64>,
-    /// What the gate has left to give; absent: the gate is not loaded.
+    /// What the gate has left to give. Null: the gate is not loaded.
     #[schema(required = true)]
     gate_stock: Option<i64>,
-    /// What the two disagree by while nothing is in flight and both contain the same movements; 0 in a
-    /// quiet system.
+    /// MySQL's stock minus the gate's, while nothing is in flight and both include the same movements; otherwise null.
+    /// 0 in a quiet system.
     #[schema(required = true)]
     drift: Option<i64>,
 }
@@ -82,7 +81,7 @@ pub(crate) async fn get(
         json.in_flight = *in_flight;
         let since = oldest_in_flight(gate, id, meta).await.ok().flatten();
         json.in_flight_oldest_ms = since.map(|at| (app.clock.now() - at).num_milliseconds().max(0));
-        // A claim that came and landed since MySQL was read is no disagreement.
+        // A claim that was admitted and landed between the two looks is no drift.
         let quiet = *in_flight == Some(0) && before == after && meta.movement == row.movement;
         json.drift = quiet.then_some(row.stock - meta.stock);
     }
@@ -97,8 +96,8 @@ struct Look {
 }
 
 impl Look {
-    /// Absent: it is not open, or does not answer. Counted after the stock was read: where nothing is in flight,
-    /// all that the stock lacks has landed.
+    /// Returns `None` if the gate is not open or does not answer. In-flight admissions are counted after the stock is
+    /// read: if there are none, everything that the stock lacks has landed.
     async fn at(gate: &Gate, template: TemplateId) -> Option<Self> {
         let meta = gate.meta(template).await.ok()??;
         if meta.phase != Phase::Open {
@@ -109,7 +108,7 @@ impl Look {
     }
 }
 
-/// When the oldest admission that is in flight was made.
+/// Returns when the oldest admission in flight was made.
 async fn oldest_in_flight(
     gate: &Gate,
     template: TemplateId,

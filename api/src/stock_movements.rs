@@ -1,7 +1,7 @@
 //! Top-ups and cuts: `POST /v1/templates/{id}/stock-movements`.
 //!
-//! MySQL has the movement first, with the key of its request, so a request sent again moves nothing
-//! twice. The gate hears of it at once; if it cannot, the movement's topic or the keeper tells it.
+//! MySQL stores the movement first, with the key of its request, so a repeated request moves nothing twice. The gate is
+//! then updated at once; if that fails, it is updated from the movement's topic or by the keeper.
 
 use axum::{
     Json,
@@ -34,23 +34,23 @@ use crate::{
     templates::{self, target},
 };
 
-/// Longest reason, in characters: the `varchar(200)` that holds it.
+/// Longest reason, in characters: the length of the `varchar(200)` column.
 pub(crate) const REASON_CHARS_MAX: usize = 200;
 
-/// What an operator sends to change a template's stock.
+/// Request to change a template's stock.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewMovement, examples(json!({ "delta": 500, "reason": "The second batch is printed." })))]
 pub(crate) struct MovementRequest {
-    /// By how much the total changes, not 0; a cut is negative.
+    /// Change of the total, not 0. A cut is negative.
     #[schema(minimum = -1000000000, maximum = 1000000000)]
     delta: i64,
-    /// Why, for whoever reads the movements.
+    /// The reason, for people who read the movements.
     #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
     reason: String,
 }
 
-/// A movement, made of columns that never change: a replay is equal byte by byte.
+/// A stock movement. It consists of values that never change: a replay has the same bytes.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Movement, examples(json!({
     "template_id": "2123985067360387072", "seq": 2, "delta": 500,
@@ -59,13 +59,13 @@ pub(crate) struct MovementRequest {
 struct MovementBody {
     #[schema(value_type = Id)]
     template_id: String,
-    /// 1 is the template's creation; no gaps.
+    /// Number of the movement, without gaps. 1 is the template's creation.
     seq: i64,
     delta: i64,
     reason: String,
-    /// The total after it.
+    /// The total after the movement.
     total: i64,
-    /// What was left after it.
+    /// The stock after the movement.
     stock: i64,
 }
 
@@ -129,7 +129,8 @@ pub(crate) async fn create(
     Ok(response)
 }
 
-/// A replay was told before, so neither the template's version nor the record matters to it.
+/// Adds the movement. A replay is already recorded, so neither the template's version nor the audit record matters to
+/// it.
 async fn apply(
     app: &App,
     operator: Operator,
@@ -180,7 +181,7 @@ fn validate(request: &MovementRequest) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The movement that stands under the key, and whether it stood before; or why there is none.
+/// Returns the movement with this key, and whether it was there before; or the problem.
 fn recorded(moved: Moved) -> Result<(Recorded, bool), Problem> {
     match moved {
         Moved::Recorded(recorded) => Ok((recorded, false)),

@@ -1,9 +1,9 @@
-//! Templates in memory: a claim never waits for MySQL to learn what it is about.
+//! Templates in memory, so that a claim never waits for MySQL to learn about its template.
 //!
-//! Filled on a miss, and kept fresh from the template topic; what is newer by version stays. An id
-//! that MySQL does not know is remembered for a moment, so a storm of one unknown id is one query a
-//! second. Who makes up a new id for each request finds that only so many are looked up in a second:
-//! beyond it nobody says that a template is not there, but that it cannot be said now.
+//! The cache is filled on a miss, and kept fresh from the template topic; the newer version stays. An id that MySQL
+//! does not know is remembered for a moment, so a storm of one unknown id is one query a second. The reads of a second
+//! are limited, against clients that make up a new id for each request. Beyond the limit the answer is not that there
+//! is no such template, but that this is unknown at the moment.
 
 use std::{
     collections::HashMap,
@@ -26,20 +26,20 @@ use crate::problem::Problem;
 /// How long an unknown id is refused from memory.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 
-/// Unknown ids remembered at a time; beyond it they are all forgotten.
+/// Maximum unknown ids in memory. A full map is cleared.
 const UNKNOWN_MAX: usize = 10_000;
 
-/// Misses read from MySQL at a time: the rest wait their turn, and find the answer in memory.
+/// Maximum concurrent reads of misses. The rest wait their turn, and find the answer in memory.
 const MISSES_MAX: usize = 4;
 
-/// Misses read from MySQL within a second: nothing to MySQL, and more than a process needs that has just
-/// started before a crowd and has not read the topic yet.
+/// Maximum reads of misses per second: no load for MySQL, and more than a process needs that has just started before a
+/// crowd and has not read the topic yet.
 const MISSES_PER_SECOND: u32 = 500;
 
-/// Template changes taken from the topic at a time.
+/// Maximum template changes read from the topic at a time.
 const CHANGES_MAX: usize = 500;
 
-/// The templates that this process has heard of.
+/// Cache of all templates but drafts.
 #[derive(Clone)]
 pub(crate) struct TemplateCache {
     pool: MySqlPool,
@@ -49,7 +49,7 @@ pub(crate) struct TemplateCache {
     bucket: Arc<Mutex<Bucket>>,
 }
 
-/// Counts the misses of a second: it fills up with each, and empties evenly (see `rate_limit.rs`).
+/// Limits the misses per second: it fills up with each, and empties evenly (see `rate_limit.rs`).
 struct Bucket {
     empty_at: Instant,
 }
@@ -65,7 +65,7 @@ impl TemplateCache {
         }
     }
 
-    /// A template that shoppers may know of: beyond draft.
+    /// Returns a template that shoppers may know: not a draft.
     pub(crate) async fn published(&self, id: TemplateId) -> Result<Option<Arc<Template>>, Problem> {
         if let Some(template) = self.get(id) {
             return Ok(Some(template));
@@ -80,7 +80,7 @@ impl TemplateCache {
         if self.is_unknown(id) {
             return Ok(None);
         }
-        // Counted by those who would read: who waited for somebody else's answer has it by now.
+        // Only requests that will read are counted: those that waited for another's read have its answer by now.
         if !self.bucket.lock().unwrap_or_else(PoisonError::into_inner).takes_one(Instant::now()) {
             let detail = "Too many unknown templates are asked for. Send the request again.";
             return Err(Problem::unavailable("OVERLOADED", detail));
@@ -92,7 +92,8 @@ impl TemplateCache {
         Ok(template)
     }
 
-    /// The same, and that there is none is never told from memory: it may have been published just now.
+    /// Like [`TemplateCache::published`], but never answers from memory that there is none: the template may have been
+    /// published just now.
     pub(crate) async fn published_by_now(
         &self,
         id: TemplateId,
@@ -112,7 +113,7 @@ impl TemplateCache {
         Ok(published.map(|template| self.apply(template)))
     }
 
-    /// Takes a template in if it is newer than the known one; answers the newer of the two.
+    /// Stores a template if it is newer than the known one. Returns the newer of the two.
     pub(crate) fn apply(&self, template: Template) -> Arc<Template> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let id = template.id;
@@ -127,10 +128,10 @@ impl TemplateCache {
         }
     }
 
-    /// Follows the template topic for ever.
+    /// Follows the template topic. Returns only on an error.
     ///
     /// # Errors
-    /// The topic cannot be read; the cache then lives on misses alone.
+    /// The topic cannot be read. The cache then relies on misses alone.
     pub(crate) async fn follow(&self, brokers: &str, topic: &str) -> anyhow::Result<()> {
         let mut reader = TableReader::open(brokers, topic).await?;
         loop {

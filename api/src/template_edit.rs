@@ -1,8 +1,8 @@
-//! `PATCH /v1/templates/{id}`: an edit of a template.
+//! `PATCH /v1/templates/{id}`: edits a template.
 //!
-//! `coupon::TemplateField` says what may be edited in which state. Validity and window are exact for claims
-//! from the answer on: MySQL lets nothing land by the old ones after it. Issued coupons keep their validity
-//! unless they are asked to follow ([`crate::validity`]).
+//! `coupon::TemplateField` defines what may be edited in which state. A new validity or window applies exactly from the
+//! answer on: MySQL lets no claim land under the old one after it. Issued coupons keep their validity unless they are
+//! to follow ([`crate::validity`]).
 
 use axum::{
     extract::State,
@@ -32,12 +32,12 @@ use crate::{
     validity::{self, IssuedBody},
 };
 
-/// What an operator sends to edit a template: the fields that shall be different.
+/// Request to edit a template: the fields to change.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = TemplateEdit, examples(json!({ "version": 2, "valid_for_ms": 1209600000 })))]
 pub(crate) struct EditRequest {
-    /// The template's version that the operator has seen; `If-Match` says the same.
+    /// The template's version that the operator has seen. `If-Match` means the same.
     version: Option<i64>,
     #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
     name: Option<String>,
@@ -58,35 +58,35 @@ pub(crate) struct EditRequest {
     valid_for_ms: Option<i64>,
     self_redeem: Option<bool>,
     issued_coupons: Option<IssuedCoupons>,
-    /// Known, to say how it is changed instead.
+    /// Accepted only to say how it is changed instead.
     #[schema(ignore)]
     total_stock: Option<IgnoredAny>,
 }
 
-/// What becomes of coupons that were issued before a change of the validity.
+/// What happens to coupons that were issued before a change of the validity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = KeepOrFollow)]
 enum IssuedCoupons {
-    /// They end when they were to end.
+    /// They keep their validity.
     Keep,
     /// They take the new validity.
     Follow,
 }
 
-/// The template after its edit, and what becomes of its coupons.
+/// The edited template, and what happens to its issued coupons.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EditedTemplate, examples(example))]
 pub(crate) struct EditedBody {
     #[serde(flatten)]
     template: TemplateJson,
-    /// Of an edit of the validity.
+    /// Present if the request names a validity.
     #[schema(value_type = IssuedBody)]
     #[serde(skip_serializing_if = "Option::is_none")]
     issued_coupons: Option<IssuedBody>,
 }
 
-/// A template after an edit of its validity, as the document shows it.
+/// Example of a template after an edit of its validity, for the OpenAPI document.
 fn example() -> Value {
     let mut edited = template_json::example();
     edited["issued_coupons"] = json!({
@@ -95,7 +95,7 @@ fn example() -> Value {
     edited
 }
 
-/// Which version an edit is meant for.
+/// The version that an edit is meant for.
 struct Expected {
     version: Option<i64>,
     if_match: IfMatch,
@@ -163,9 +163,9 @@ pub(crate) async fn edit(
     })
 }
 
-/// Whether the template needs no edit to be as it is wanted: it was so, or the same call was sent before
-/// and its answer was lost. `follow`, of an edit of the validity: a call that coupons shall follow is
-/// answered only if that very version made them.
+/// Returns whether the template already is as requested: it was so, or the same call was sent before and its answer was
+/// lost. `follow` is set for an edit of the validity: a call that makes coupons follow counts as answered only if
+/// exactly that version made them.
 async fn is_answered(
     app: &App,
     before: &Template,
@@ -185,7 +185,7 @@ async fn is_answered(
     Ok(!follow)
 }
 
-/// Checks that the edit is allowed in the template's state, and makes an acceptable template of it.
+/// Checks that the edit is allowed in the template's state, and results in an acceptable template.
 fn allowed(app: &App, before: &Template, wanted: &Template) -> Result<(), Problem> {
     before.may_be_edited_to(wanted).map_err(not_editable)?;
     template_json::validate(wanted)?;
@@ -243,8 +243,8 @@ async fn apply(
     }
 }
 
-/// Waits until the gate knows the window, if there is to be one. MySQL lets nothing land by an earlier
-/// one; a gate that has not heard of it would only admit in vain.
+/// Waits until the gate knows the window, if the template needs one. MySQL lets no claim land by an earlier window; a
+/// gate that does not know the new one would only admit in vain.
 async fn show_window(app: &App, template: &Template) -> Result<(), Problem> {
     if !app.gates.wants(template, app.clock.now()) {
         return Ok(());
@@ -299,7 +299,7 @@ impl EditRequest {
             && self.self_redeem.is_none()
     }
 
-    /// The template as it is wanted.
+    /// Returns the template with the requested changes.
     fn applied_to(&self, before: &Template) -> Result<Template, Problem> {
         if self.total_stock.is_some() {
             return Err(not_editable_in("total_stock", before.state, Vec::new()));
@@ -344,7 +344,7 @@ impl EditRequest {
 }
 
 impl Expected {
-    /// Nobody shall undo what somebody else has done and they have not seen.
+    /// Requires a version, so that no operator undoes a change that they have not seen.
     fn is_said(&self) -> Result<(), Problem> {
         if self.version.is_some() || self.if_match.is_given() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Templates on the wire.
+//! JSON bodies of templates.
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{
@@ -15,10 +15,10 @@ use crate::{
     problem::Problem,
 };
 
-/// Last moment of the year 9999, in milliseconds since 1970.
+/// Last millisecond of the year 9999, in milliseconds since 1970.
 const TIME_MS_MAX: i64 = 253_402_300_799_999;
 
-/// What an operator sends to create a template.
+/// Request to create a template.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({
@@ -29,57 +29,58 @@ const TIME_MS_MAX: i64 = 253_402_300_799_999;
     "valid_for_ms": 604800000
 })))]
 pub(crate) struct NewTemplate {
-    /// What people call it.
+    /// The template's name, for people.
     #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
     name: String,
     discount: DiscountJson,
-    /// How many there are to give.
+    /// Number of coupons to give out.
     #[schema(minimum = 0, maximum = 1000000000)]
     pub(crate) total_stock: i64,
-    /// How many coupons one user may hold of it, ever; 0: no limit.
+    /// Maximum coupons of this template that one user may ever have. 0: no limit.
     #[schema(minimum = 0, maximum = 100)]
     per_user_limit: u32,
-    /// How many coupons one claim may ask for, at most `per_user_limit`; 1 if absent.
+    /// Maximum coupons that one claim may ask for, at most `per_user_limit`. Default: 1.
     #[schema(minimum = 1, maximum = 100)]
     max_per_claim: Option<u32>,
-    /// From when on it can be claimed.
+    /// When claims open.
     #[schema(value_type = Instant)]
     claim_starts_at: DateTime<Utc>,
-    /// Until when, exclusive.
+    /// When claims close, exclusive.
     #[schema(value_type = Instant)]
     claim_ends_at: DateTime<Utc>,
-    /// From when on its coupons can be used. Send this and `valid_until`, or `valid_for_ms`.
+    /// When its coupons become valid. Send this and `valid_until`, or `valid_for_ms`.
     #[schema(value_type = Option<Instant>)]
     valid_from: Option<DateTime<Utc>>,
-    /// Until when, exclusive.
+    /// When its coupons expire, exclusive.
     #[schema(value_type = Option<Instant>)]
     valid_until: Option<DateTime<Utc>>,
-    /// For how long from the claim on, in milliseconds.
+    /// How long a coupon is valid from its claim on, in milliseconds.
     #[schema(minimum = 1, maximum = 315360000000i64)]
     valid_for_ms: Option<i64>,
-    /// Whether users may redeem its coupons with their own token; else only the shop does, by a key. `false` if absent.
+    /// Whether users may redeem its coupons with their own token; otherwise only the shop does, with a key. Default:
+    /// `false`.
     self_redeem: Option<bool>,
 }
 
-/// What a coupon takes off an order. Money is in minor units of `currency`.
+/// The discount on an order. Money is in minor units of `currency`.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Discount)]
 pub(crate) struct DiscountJson {
     #[schema(value_type = openapi::DiscountKind)]
     kind: String,
-    /// Minor units for `amount_off`, hundredths of a percent (1 to 10000) for `percent_off`, else 0.
+    /// Minor units for `amount_off`, hundredths of a percent (1 to 10000) for `percent_off`, otherwise 0.
     #[schema(minimum = 0)]
     #[serde(default)]
     value: i64,
-    /// The most that a percentage takes off; for `percent_off` only.
+    /// Maximum amount that a percentage takes off. Only for `percent_off`.
     #[schema(minimum = 1)]
     cap: Option<i64>,
-    /// The order value from which the coupon can be used.
+    /// Smallest order value for which the coupon can be used.
     #[schema(minimum = 0)]
     #[serde(default)]
     minimum_spend: i64,
-    /// ISO 4217.
+    /// The currency as an ISO 4217 code.
     #[schema(pattern = "^[A-Z]{3}$", examples("EUR"))]
     currency: String,
 }
@@ -94,13 +95,13 @@ pub(crate) struct TemplateJson {
     #[schema(value_type = openapi::TemplateState)]
     state: &'static str,
     version: i64,
-    /// Whether users may redeem its coupons with their own token; else only the shop does, by a key.
+    /// Whether users may redeem its coupons with their own token; otherwise only the shop does, with a key.
     self_redeem: bool,
     #[serde(flatten)]
     terms: TermsJson,
 }
 
-/// What is promised to whoever claims.
+/// The terms that are promised to users who claim.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Terms)]
 pub(crate) struct TermsJson {
@@ -115,7 +116,7 @@ pub(crate) struct TermsJson {
     validity: ValidityJson,
 }
 
-/// A validity: two instants, or a time from the claim on.
+/// A validity: two instants, or a duration from the claim on.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Validity)]
 pub(crate) struct ValidityJson {
@@ -130,7 +131,7 @@ pub(crate) struct ValidityJson {
     valid_for_ms: Option<i64>,
 }
 
-/// A template, as the document shows it.
+/// Example of a template for the OpenAPI document.
 pub(crate) fn example() -> Value {
     json!({
         "id": "2123985067360387072", "name": "A sale", "state": "published", "version": 2,
@@ -144,7 +145,6 @@ pub(crate) fn example() -> Value {
 }
 
 impl NewTemplate {
-    /// The draft that this describes.
     pub(crate) fn into_draft(
         self,
         id: TemplateId,
@@ -176,7 +176,6 @@ impl NewTemplate {
 }
 
 impl DiscountJson {
-    /// The discount that this describes.
     pub(crate) fn read(&self) -> Result<Discount, Problem> {
         let kind = DiscountKind::from_word(&self.kind).ok_or_else(|| {
             let problem = "use amount_off, percent_off or free_shipping".to_owned();
@@ -192,7 +191,7 @@ impl DiscountJson {
     }
 }
 
-/// The validity that these fields describe, to the millisecond, as it is stored.
+/// Returns the validity that these fields describe, to the millisecond, as it is stored.
 pub(crate) fn validity(
     from: Option<DateTime<Utc>>,
     until: Option<DateTime<Utc>>,
@@ -213,8 +212,8 @@ pub(crate) fn validity(
     }
 }
 
-/// A time to the millisecond, as it is stored: from 1970, where the view's scores begin, to the year 9999,
-/// where MySQL's times end. A leap second is in no column.
+/// Truncates a time to the millisecond, as it is stored. Accepts times from 1970, where the view's scores begin, to the
+/// year 9999, where MySQL's times end. A leap second is refused: no column can store it.
 pub(crate) fn moment(field: &str, at: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
     let is_leap = at.timestamp_subsec_millis() >= 1_000;
     if (0..=TIME_MS_MAX).contains(&at.timestamp_millis()) && !is_leap {
@@ -223,7 +222,7 @@ pub(crate) fn moment(field: &str, at: DateTime<Utc>) -> Result<DateTime<Utc>, Pr
     Err(invalid(field, "use a time from 1970 to 9999".to_owned()))
 }
 
-/// Says which field of a template is not acceptable.
+/// Checks a template. The problem names the field.
 pub(crate) fn validate(template: &Template) -> Result<(), Problem> {
     template.validate().map_err(not_acceptable)
 }

@@ -1,4 +1,4 @@
-//! What an operator does with templates: create, look, publish, pause, resume, end.
+//! Operators' requests about templates: create, list, get, publish, pause, resume, end.
 
 use axum::{
     Json,
@@ -182,14 +182,14 @@ pub(crate) async fn change_state(
     let change = Change { id, verb, from, next, if_match: IfMatch::of(&headers)? };
     let apply = || change.apply(&app, operator, &once);
     let answer = connect::within(connect::retried(apply, Problem::is_contended)).await?;
-    // As it is by now, which may be later than what this request is answered.
+    // The current state, which may be newer than the answer to this request.
     let current = owned(&app, operator, id).await?;
     app.templates.apply(current.clone());
     show_gate(&app, &current).await?;
     Ok(answer)
 }
 
-/// A change of a template's state, as it is asked for.
+/// A requested change of a template's state.
 struct Change {
     id: TemplateId,
     verb: String,
@@ -205,7 +205,7 @@ impl Change {
             return Ok(answer);
         }
         let before = owned_on(&mut transaction, operator, self.id).await?;
-        // The same call again, after its answer was lost, is the same answer.
+        // A repeated call whose answer was lost gets the same answer.
         let stands = before.state == self.next && self.if_match.admits(before.version - 1);
         if !stands {
             self.if_match.check(before.version)?;
@@ -245,7 +245,7 @@ impl Change {
         Ok(after)
     }
 
-    /// `end` also ends a paused template; every other verb has one state it starts from.
+    /// Checks that the change is allowed. `end` also ends a paused template; every other verb starts from one state.
     fn allowed(&self, before: &Template, now: DateTime<Utc>) -> Result<(), Problem> {
         let starts_here = before.state == self.from || self.next == TemplateState::Ended;
         if !starts_here || !before.state.may_become(self.next) {
@@ -262,19 +262,19 @@ impl Change {
     }
 }
 
-/// Somebody else changed the template, which is of this version now.
+/// Somebody else changed the template, which has this version now.
 pub(crate) fn changed_meanwhile(version: i64) -> Problem {
     let detail = "The template is not of this version any more. Look at it and try again.";
     Problem::conflict("CHANGED_MEANWHILE", "Changed meanwhile", detail).with("version", version)
 }
 
-/// The change stands, and claims wait for the gate.
+/// The change is made, and claims wait for the gate.
 pub(crate) fn gate_loading() -> Problem {
     let detail = "The change is made; its gate is not loaded yet, and will be by itself.";
     Problem::unavailable("GATE_LOADING", detail)
 }
 
-/// A template's name in the record of what operators did.
+/// Name of a template in the audit record.
 pub(crate) fn target(id: TemplateId) -> String {
     format!("templates/{id}")
 }
@@ -293,8 +293,9 @@ fn tagged(template: &Template) -> Tagged<TemplateJson> {
     Tagged { version: template.version, body: TemplateJson::from(template) }
 }
 
-/// The guard row is exact already: the gate's state is the fast path. A gate that gives something is
-/// waited for; of one that does not, or that cannot be reached now, the keeper takes care.
+/// Updates the gate's state. MySQL's guard is already exact, and the gate is the fast path. If the template gives out
+/// coupons, waits for its gate, and answers that it is loading if that fails. Any other gate that cannot be updated is
+/// left to the keeper.
 async fn show_gate(app: &App, template: &Template) -> Result<(), Problem> {
     let wanted = app.gates.wants(template, app.clock.now());
     let gives = template.state == TemplateState::Published && wanted;
@@ -315,7 +316,7 @@ async fn show_gate(app: &App, template: &Template) -> Result<(), Problem> {
     Err(gate_loading())
 }
 
-/// The operator's template; another merchant's is as good as none.
+/// Returns the operator's template. Another merchant's is not found.
 pub(crate) async fn owned(
     app: &App,
     operator: Operator,

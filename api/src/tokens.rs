@@ -1,8 +1,8 @@
-//! Users' tokens: JWTs that somebody else issues, checked by a shared secret or by public keys.
+//! Users' tokens: JWTs of another issuer, checked by a shared secret or by public keys.
 //!
-//! Which of the two is a setting, and each key says which algorithms it serves: a token's header chooses
-//! neither. So a token without a signature, or one that is signed with a public key as if that were a secret,
-//! is refused like any other forgery.
+//! A setting chooses between the two, and each key says which algorithms it serves; a token's header chooses neither.
+//! So a token without a signature, or one that is signed with a public key as if that were a secret, is refused like
+//! any other forgery.
 
 use coupon::UserId;
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
@@ -14,7 +14,6 @@ use crate::{
     problem::Problem,
 };
 
-/// Checks tokens.
 pub(crate) enum Tokens {
     /// By a secret that the issuer shares (HS256).
     Secret(Box<Key>),
@@ -22,14 +21,14 @@ pub(crate) enum Tokens {
     Keys(Box<Jwks>),
 }
 
-/// What is asked of every token beside its signature.
+/// Requirements for every token besides its signature.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
-    /// How far the issuer's clock may be ahead or behind, in seconds.
+    /// Tolerance for the issuer's clock, in seconds.
     pub(crate) leeway_seconds: u64,
-    /// The `iss` that it must have.
+    /// Required `iss`.
     pub(crate) issuer: Option<String>,
-    /// The `aud` that it must have.
+    /// Required `aud`.
     pub(crate) audience: Option<String>,
 }
 
@@ -47,14 +46,14 @@ impl Tokens {
     /// Reads the issuer's keys from a file or a URL.
     ///
     /// # Errors
-    /// There is none to be had.
+    /// No usable key can be read.
     pub(crate) async fn by_keys(source: &str, rules: &Rules) -> anyhow::Result<Self> {
-        // Each key brings its own algorithms.
+        // A placeholder: each key sets its own algorithms.
         let keys = Jwks::read(source, rules.validation(Algorithm::EdDSA)).await?;
         Ok(Self::Keys(Box::new(keys)))
     }
 
-    /// Whose token it is.
+    /// Returns the user of a token.
     pub(crate) async fn user(&self, token: &str) -> Result<UserId, Problem> {
         match self {
             Self::Secret(key) => decode(token, key),
@@ -68,7 +67,7 @@ impl Tokens {
         }
     }
 
-    /// Keeps the issuer's keys fresh, for ever.
+    /// Keeps the issuer's keys fresh. Never returns.
     pub(crate) async fn follow(&self) {
         match self {
             Self::Secret(_) => std::future::pending().await,
@@ -78,7 +77,7 @@ impl Tokens {
 }
 
 impl Rules {
-    /// Says at the start which tokens are let in that may be meant for somebody else.
+    /// Warns at start of tokens that are accepted although they may be meant for another service.
     pub(crate) fn warn_of_what_is_not_asked(&self) {
         if self.issuer.is_none() {
             warn!("tokens of any `iss` are accepted, if their signature is right: set JWT_ISSUER");
@@ -104,7 +103,7 @@ impl Rules {
                 validation.set_audience(&[audience]);
                 required.push("aud");
             }
-            // Tokens of an issuer that serves others too name those; nobody asked us to look.
+            // An issuer that serves others too names them in `aud`. No setting asks for a check.
             None => validation.validate_aud = false,
         }
         validation.set_required_spec_claims(&required);
@@ -116,7 +115,7 @@ pub(crate) fn decode(token: &str, key: &Key) -> Result<UserId, Problem> {
     let decoded = jsonwebtoken::decode::<TokenClaims>(token, &key.decoding, &key.validation);
     let decoded = decoded.map_err(refused)?;
     if decoded.header.crit.is_some() {
-        // Who writes it wants it refused by those who do not know what it names, and we know nothing.
+        // `crit` names extensions that a reader must understand or refuse the token. We understand none.
         let detail = "The token is not accepted: its header asks for what is not supported.";
         return Err(Problem::unauthenticated(detail));
     }
@@ -125,7 +124,7 @@ pub(crate) fn decode(token: &str, key: &Key) -> Result<UserId, Problem> {
     })
 }
 
-/// Says what is wrong, in the library's few words: they hold nothing of key or token.
+/// Returns the library's error as a problem. Its text contains nothing of key or token.
 fn refused(error: jsonwebtoken::errors::Error) -> Problem {
     Problem::unauthenticated(format!("The token is not accepted: {error}."))
 }

@@ -1,4 +1,4 @@
-//! A user's coupons as MySQL knows them, for the view: pages in the list's order, and what a view is rebuilt from.
+//! A user's coupons in MySQL, for the view: pages in the order of the list, and the rows that a view is rebuilt from.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponStatus, UserId};
@@ -10,11 +10,12 @@ use mysql_store::{
 use redis_view::{Change, Cursor, Pieces, Truth, ViewCoupon};
 use runtime::FailPoints;
 
-/// Rows of one read of a rebuild, of each status: a few milliseconds for MySQL, and more coupons than most users ever have, whose
-/// views are rebuilt by one read.
+/// Rows of each status in one read of a rebuild: a few milliseconds for MySQL, and more coupons than most users ever
+/// have, so that their views are rebuilt by one read.
 const ROWS_MAX: u32 = 500;
 
-/// MySQL. The fail point `view.before_piece` is before each read of a long list's rebuild, and once more before the first.
+/// Reads coupons from MySQL. The fail point `view.before_piece` is before each read of a long list's rebuild, and once
+/// more before the first.
 pub(crate) struct MySqlTruth {
     pool: MySqlPool,
     points: FailPoints,
@@ -56,14 +57,14 @@ impl Truth for MySqlTruth {
     }
 
     async fn many(&self, user: UserId, changed_since: DateTime<Utc>) -> Result<Rows, StoreError> {
-        // Before anything is held that others wait for, or that a server ends after a while.
+        // Before anything is locked that others wait for, or opened that a server closes after a while.
         self.points.reach("view.before_piece").await.map_err(|_| StoreError::Silent)?;
         let walk = connect::within(Walk::begin(&self.pool, user, changed_since)).await?;
         Ok(Rows { walk, points: self.points.clone() })
     }
 }
 
-/// What is left of a walk over a user's rows.
+/// The rest of a walk over a user's rows.
 pub(crate) struct Rows {
     walk: Walk,
     points: FailPoints,
@@ -79,12 +80,11 @@ impl Pieces for Rows {
     }
 }
 
-/// Where the list goes on behind a cursor.
+/// Returns the position behind a cursor, where the list continues.
 pub(crate) fn place(cursor: Cursor) -> Place {
     Place { claimed_at: cursor.claimed_at(), template_id: cursor.template_id, id: cursor.id }
 }
 
-/// The cursor of a coupon.
 pub(crate) fn cursor(row: &UserCoupon) -> Cursor {
     Cursor::at(&coupon(row))
 }

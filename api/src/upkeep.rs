@@ -1,5 +1,5 @@
-//! What an api does beside requests: it reads the keys of tokens anew, writes when operators' keys were used, and
-//! forgets the answers of requests that nobody sends again.
+//! Background work of an api: it refreshes the keys of tokens, writes when operators' keys were used, and deletes old
+//! stored answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,17 +10,18 @@ use tracing::warn;
 
 use crate::{auth::Auth, key_cache::USE_EVERY};
 
-/// How often it is looked what there is to do: a key's first use is shown this much later.
+/// Interval between rounds: a key's first use is shown up to this much later.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// How long an answer is kept for its `Idempotency-Key`: whoever did not hear it asks again within minutes, or after
+/// How long an answer is stored for its `Idempotency-Key`: a client that missed it asks again within minutes, or after
 /// a weekend. A day's changes of a busy merchant are some megabytes.
 const ANSWERS_KEPT: TimeDelta = TimeDelta::days(7);
 
-/// Answers forgotten at a time, by each process: a short transaction. With the pause it is more than merchants make.
+/// Maximum answers deleted at a time by each process: a short transaction. At this interval it is more than merchants
+/// make.
 const FORGOTTEN_MAX: u32 = 1_000;
 
-/// Does it for ever.
+/// Runs forever.
 pub(crate) async fn run(pool: MySqlPool, auth: Arc<Auth>, clock: Clock) {
     tokio::join!(auth.follow(), keep(&pool, &auth, &clock));
 }

@@ -1,4 +1,4 @@
-//! How far issued coupons have followed a change of their template's validity ([`crate::template_edit`]):
+//! Progress of issued coupons that follow a change of their template's validity ([`crate::template_edit`]).
 //! expiry-worker moves those that can still be used, which takes seconds to minutes.
 
 use axum::{Json, extract::State};
@@ -22,20 +22,20 @@ use crate::{
     templates::owned,
 };
 
-/// What becomes of the coupons issued before a change.
+/// What happens to the coupons issued before a change.
 #[derive(Serialize, ToSchema)]
 #[schema(as = IssuedCoupons)]
 pub(crate) struct IssuedBody {
     follow: bool,
-    /// How many there are.
+    /// Number of these coupons.
     count: i64,
-    /// Where to see how far they have followed.
+    /// Path that shows how far they have followed.
     #[schema(value_type = String)]
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<String>,
 }
 
-/// How far issued coupons have followed the last change that asked for it.
+/// Progress of issued coupons that follow a change of the validity: the last one that asked for it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ValidityMove, examples(json!({
     "template_id": "2123985067360387072", "version": 3, "state": "under_way",
@@ -45,7 +45,7 @@ pub(crate) struct IssuedBody {
 pub(crate) struct MoveBody {
     #[schema(value_type = Id)]
     template_id: String,
-    /// The template's version since that change.
+    /// The template's version after that change.
     version: i64,
     #[schema(value_type = openapi::MoveState)]
     state: &'static str,
@@ -53,9 +53,9 @@ pub(crate) struct MoveBody {
     validity: ValidityJson,
     /// Coupons issued before the change.
     total: i64,
-    /// Coupons looked at so far, those claimed after the change included.
+    /// Coupons checked so far, including those claimed after the change.
     looked_at: i64,
-    /// Those of them that were moved; the others were used, over, or had this validity already.
+    /// Coupons moved. The others were used, had expired, or had this validity already.
     moved: i64,
     #[schema(value_type = Option<Instant>, required = true)]
     started_at: Option<String>,
@@ -90,7 +90,7 @@ pub(crate) async fn progress(
     Ok(Json(MoveBody::from(&last)))
 }
 
-/// What the change to this version means for issued coupons.
+/// Returns what the change to this version means for issued coupons.
 pub(crate) async fn issued(app: &App, id: TemplateId, version: i64) -> Result<IssuedBody, Problem> {
     if let Some(followed) = move_of(app, id, version).await? {
         let progress = Some(progress_url(id));
@@ -102,7 +102,7 @@ pub(crate) async fn issued(app: &App, id: TemplateId, version: i64) -> Result<Is
     Ok(IssuedBody { follow: false, count: stock.total - stock.stock, progress: None })
 }
 
-/// The move that the change to this version began.
+/// Returns the move that the change to this version began.
 pub(crate) async fn move_of(
     app: &App,
     id: TemplateId,

@@ -1,5 +1,5 @@
-//! The baseline of "my coupons": an axum route that does the same reads of Redis, and nothing else. No
-//! token, no limits, no measuring; a process of its own, as the api is.
+//! The baseline for "my coupons": an axum route with the same reads of Redis and nothing else. No
+//! token, no limits, no metrics; like the api, it is a process of its own.
 
 use std::{env, net::SocketAddr, process::Stdio, sync::Arc};
 
@@ -22,16 +22,16 @@ use tokio::{
 
 use crate::stage::Stage;
 
-/// Coupons of a page, as the api's default.
+/// Coupons per page, as in the api's default.
 const LIMIT: usize = 20;
 
-/// What the process is told: the view, and the generation that its views are of.
+/// Options of the process: the view, and the generation of its views.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
     /// The view's Redis.
     #[arg(long)]
     view_redis_url: String,
-    /// Stands before every key.
+    /// Prefix of every key.
     #[arg(long)]
     key_prefix: String,
     /// The view generation.
@@ -39,15 +39,15 @@ pub struct Options {
     generation: i64,
 }
 
-/// A running process; it ends when this is dropped.
+/// A running process, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Bare {
-    /// Where it answers, e.g. `http://127.0.0.1:40123`.
+    /// Its base URL, e.g. `http://127.0.0.1:40123`.
     pub url: String,
     _process: Child,
 }
 
-/// A coupon, with as many fields as the api's.
+/// A coupon with as many fields as the api's.
 #[derive(Serialize)]
 struct Entry {
     id: i64,
@@ -65,10 +65,10 @@ struct Lists {
 }
 
 impl Bare {
-    /// Starts this very program again, as `bare`, on the stage's view.
+    /// Starts this program again with the `bare` command, on the stage's view.
     ///
     /// # Errors
-    /// It does not start.
+    /// The process does not start.
     pub async fn start(stage: &Stage) -> Result<Self> {
         let generation = stage.sources.view.generation(coupon::UserId(0)).await?;
         let mut process = Command::new(env::current_exe()?)
@@ -87,7 +87,7 @@ impl Bare {
     }
 }
 
-/// Answers `/{user}` until the process is killed; its first line on standard output is its address.
+/// Serves `/{user}` until the process is killed, after printing its address to standard output.
 ///
 /// # Errors
 /// The view cannot be reached.

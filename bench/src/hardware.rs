@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! The machine that the figures were measured on.
 
 use std::{
     fs::{self, File},
@@ -11,25 +11,25 @@ use std::{
 use anyhow::{Context as _, Result};
 use shopper::Latency;
 
-/// Syncs of the probe: enough for a 99th percentile, a second on a slow disk.
+/// Syncs of the probe: enough for a 99th percentile, and done within a second on a slow disk.
 const SYNCS: usize = 300;
 
-/// Bytes before each sync: a small transaction's log.
+/// Bytes written before each sync: the log of a small transaction.
 const SYNC_BYTES: usize = 4096;
 
-/// The machine, and how fast its disk is.
+/// The machine, and the speed of its disk.
 #[derive(Debug)]
 pub struct Hardware {
     /// Cores that this process may use.
     pub cores: usize,
     /// The processor's name.
     pub cpu: String,
-    /// A write of 4 KiB made durable.
+    /// Time to write 4 KiB durably.
     pub fsync: Latency,
 }
 
 impl Hardware {
-    /// Looks at the machine and probes the disk of `folder`.
+    /// Reads the machine's properties and probes the disk of `folder`.
     ///
     /// # Errors
     /// The probe's file cannot be written.

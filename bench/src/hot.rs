@@ -1,4 +1,4 @@
-//! Claims over HTTP on one hot template, a closed loop of many keep-alive connections.
+//! Claims over HTTP on one hot template: a closed loop of many keep-alive connections.
 
 use std::time::Duration;
 
@@ -10,20 +10,19 @@ use shopper::{Crowd, NewTemplate, Run, Wish};
 
 use crate::stage::Stage;
 
-/// Claims that are measured.
+/// Measured claims.
 const CLAIMS: i64 = 30_000;
-/// Claims before them: connections, statements and code paths are warm then, and the broker has
-/// compiled what it runs (its first seconds cost it several times as much).
+/// Claims before the measurement. They warm up connections, statements and code paths, and let the
+/// broker's JVM compile its code; its first seconds cost several times as much.
 const WARM_UP: i64 = 15_000;
-/// Requests under way at a time.
+/// Concurrent requests.
 const CONNECTIONS: usize = 512;
-/// How long a claim is tried.
+/// How long a claim is retried.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What was measured.
 #[derive(Debug)]
 pub struct Hot {
-    /// Claims landed a second, counted in MySQL.
+    /// Landed claims per second, counted in MySQL.
     pub landed_per_s: f64,
     /// Every answer.
     pub run: Run,

@@ -1,6 +1,7 @@
-//! Figures beside baselines, measured in one run on one machine: only their ratio travels.
+//! Figures next to baselines, measured in one run on one machine: only their ratio applies
+//! elsewhere.
 //!
-//! Each module measures one thing; the binaries in `bin/` say what is measured together.
+//! Each module measures one thing; the binaries in `bin/` combine them.
 
 pub mod bare;
 pub mod cdc;

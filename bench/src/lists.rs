@@ -1,5 +1,5 @@
-//! Requests a second for "my coupons", beside a bare route with the same reads; rebuilds a second, when
-//! every view is gone at once; and how long the pages of one user take who has very many coupons.
+//! Requests per second for "my coupons", next to a bare route with the same reads; rebuilds per second when every view
+//! is gone at once; and latency of pages for a user with very many coupons.
 
 use std::{
     convert::Infallible,
@@ -22,37 +22,36 @@ use crate::{bare::Bare, stage::Stage};
 
 /// Users, each with a view.
 const USERS: i64 = 4_000;
-/// The first one: those before belong to other figures.
+/// The first user; smaller ids belong to other figures.
 const FIRST_USER: i64 = 2_000_000;
-/// Coupons of each: a list that people have.
+/// Coupons per user: a typical list.
 const COUPONS_EACH: u32 = 5;
-/// Requests under way at a time.
+/// Concurrent requests.
 const CONNECTIONS: usize = 64;
-/// How long each side is measured; each has two turns, in the order ours, bare, bare, ours.
+/// Duration of a turn. Each side has two turns, in the order ours, bare, bare, ours.
 const TURN: Duration = Duration::from_secs(3);
-/// How long a claim is tried.
+/// How long a claim is retried.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the platform may take to come to rest before.
+/// How long the platform may take to come to rest before the measurement.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
-/// Two users whose pages are timed, and how many coupons they have: a list that people have, and one that
-/// nobody should have but nothing forbids.
+/// Two users whose pages are timed, and their numbers of coupons: a typical list, and one that is unreasonably long but
+/// allowed.
 const SHORT: (UserId, u32) = (UserId(3_000_000), 10);
 const LONG: (UserId, u32) = (UserId(3_000_001), 10_000);
-/// Coupons of a timed page: so few that the short list has a last page too, and both pages are alike.
+/// Coupons per timed page: few enough that the short list has a last page too, and both pages are alike.
 const PAGE: u32 = 5;
 /// How often each page is timed.
 const REPETITIONS: u32 = 50;
-/// Pause between two looks at how many views are whole.
+/// Polling interval for the number of rebuilt views.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// What was measured.
 #[derive(Debug)]
 pub struct Lists {
-    /// Lists answered from the view a second.
+    /// Lists per second, answered from the view.
     pub per_s: f64,
-    /// The same reads by a bare route.
+    /// Lists per second of the bare route, with the same reads.
     pub bare_per_s: f64,
-    /// Views rebuilt a second, each for a list that waits for it.
+    /// Rebuilt views per second, each while its reader waits.
     pub rebuilds_per_s: f64,
 }
 
@@ -83,7 +82,7 @@ pub async fn measure(stage: &Stage) -> Result<Lists> {
     let rebuilds_per_s = once_each(&ours).await?;
 
     let bare = Bare::start(stage).await?;
-    // The bare route takes no token and no key: both are never sent.
+    // The bare route needs no token and no key: neither is sent.
     let bare =
         Arc::new(Theirs { api: Api::new(&bare.url, "", "", stage.clock.clone())?, _bare: bare });
     let ours_first = for_a_turn(&ours).await?;
@@ -92,25 +91,23 @@ pub async fn measure(stage: &Stage) -> Result<Lists> {
     Ok(Lists { per_s, bare_per_s, rebuilds_per_s })
 }
 
-/// How long pages of the two lists take.
+/// Page latencies of the two lists.
 #[derive(Debug)]
 pub struct Pages {
-    /// Of the short list.
     pub short: List,
-    /// Of the long one.
     pub long: List,
-    /// The short list's first page while the long one is rebuilt again and again.
+    /// The short list's first page while the long list is rebuilt repeatedly.
     pub beside_rebuilds: Latency,
-    /// The most memory that the api has held, in MiB, before the long list was rebuilt and after.
+    /// Peak memory of the api in MiB, before and after the rebuilds of the long list.
     pub api_peak_mib: [f64; 2],
 }
 
-/// How long pages of one list take.
+/// Page latencies of one list.
 #[derive(Debug)]
 pub struct List {
-    /// How many coupons it has.
+    /// The number of coupons in the list.
     pub coupons: u32,
-    /// The first page, when the view is gone: of a short list it is rebuilt before the answer, of a long one behind it.
+    /// The first page after the view was dropped. A short list is rebuilt before the answer, a long one after it.
     pub cold: Latency,
     /// The first page, from the view.
     pub first: Latency,
@@ -118,7 +115,7 @@ pub struct List {
     pub last: Latency,
 }
 
-/// The same for the JSON.
+/// Page latencies of one list, as JSON.
 #[derive(Debug, Serialize)]
 pub struct ListFigures {
     coupons: u32,
@@ -131,7 +128,7 @@ pub struct ListFigures {
 }
 
 impl List {
-    /// Its figures for the JSON.
+    /// Returns the figures for the JSON.
     pub fn figures(&self) -> ListFigures {
         ListFigures {
             coupons: self.coupons,
@@ -148,7 +145,7 @@ impl List {
 /// Times pages of a short and of a long list, one request at a time.
 ///
 /// # Errors
-/// The platform fails, a page is not what it should be, or one was not answered by what it should be.
+/// The platform fails, a page is wrong, or a warm page was not answered from the view.
 pub async fn time_pages(stage: &Stage) -> Result<Pages> {
     let new = NewTemplate {
         per_user_limit: 0,
@@ -174,7 +171,7 @@ pub async fn time_pages(stage: &Stage) -> Result<Pages> {
     Ok(Pages { short: short_list, long: long_list, beside_rebuilds, api_peak_mib })
 }
 
-/// Claims coupons for a user, as many at once as one claim may ask for.
+/// Claims coupons for a user, as many per claim as allowed.
 async fn give(stage: &Stage, template: TemplateId, user: UserId, coupons: u32) -> Result<()> {
     let quantity = QUANTITY_MAX.min(coupons);
     ensure!(coupons.is_multiple_of(quantity), "claims of {quantity} do not make {coupons}");
@@ -191,7 +188,7 @@ async fn give(stage: &Stage, template: TemplateId, user: UserId, coupons: u32) -
 async fn time_list(stage: &Stage, shopper: &Shopper, coupons: u32) -> Result<List> {
     let mut cold = Latency::default();
     for _ in 0..REPETITIONS {
-        // Others have no views that are made anew meanwhile.
+        // No other views are rebuilt meanwhile, so the count is exact.
         let before = rebuilds(stage).await?;
         stage.sources.view.drop_view(shopper.user()).await?;
         cold.record(time_page(shopper, &first_page()).await?);
@@ -209,7 +206,7 @@ async fn time_list(stage: &Stage, shopper: &Shopper, coupons: u32) -> Result<Lis
     Ok(List { coupons, cold, first, last })
 }
 
-/// Times a neighbour's first page while a long list is rebuilt as often as it can be, one at a time.
+/// Times a neighbour's first page while a long list is rebuilt as often as possible, one rebuild at a time.
 async fn time_beside_rebuilds(
     stage: &Stage,
     neighbour: &Shopper,
@@ -232,7 +229,7 @@ async fn time_beside_rebuilds(
     Ok(beside)
 }
 
-/// Looks at the first page again and again.
+/// Reads the first page repeatedly.
 async fn look_on(shopper: &Shopper, latency: &mut Latency) -> Result<Infallible> {
     loop {
         latency.record(time_page(shopper, &first_page()).await?);
@@ -243,7 +240,7 @@ fn first_page() -> CouponQuery {
     CouponQuery { limit: Some(PAGE), ..CouponQuery::default() }
 }
 
-/// Asks for a page that must be full; how long the answer took.
+/// Requests a page, which must be full, and returns the time to its answer.
 async fn time_page(shopper: &Shopper, query: &CouponQuery) -> Result<Duration> {
     let began = Instant::now();
     let page = shopper.coupons(query).await?;
@@ -252,7 +249,7 @@ async fn time_page(shopper: &Shopper, query: &CouponQuery) -> Result<Duration> {
     Ok(took)
 }
 
-/// Walks a list of so many coupons to its last page.
+/// Walks a list of this many coupons to its last page.
 async fn find_last_page(shopper: &Shopper, coupons: u32) -> Result<CouponQuery> {
     let (mut query, mut seen) = (first_page(), 0);
     loop {
@@ -265,7 +262,7 @@ async fn find_last_page(shopper: &Shopper, coupons: u32) -> Result<CouponQuery> 
     Ok(query)
 }
 
-/// Waits until a view more than `before` is whole: a long list's rebuild goes on behind its page.
+/// Waits until more than `before` views were rebuilt: a long list's rebuild continues after its page.
 async fn until_rebuilt(stage: &Stage, before: f64) -> Result<()> {
     let look = async {
         while rebuilds(stage).await? <= before {
@@ -276,7 +273,7 @@ async fn until_rebuilt(stage: &Stage, before: f64) -> Result<()> {
     tokio::time::timeout(SETTLE_MAX, look).await.context("a view is not rebuilt")?
 }
 
-/// How many views the api has made whole.
+/// Number of views that the api has rebuilt completely.
 async fn rebuilds(stage: &Stage) -> Result<f64> {
     let api = stage.platform.apis.first().context("a platform without an api")?;
     let name = "coupon_view_rebuilds_total{result=\"whole\"}";
@@ -288,9 +285,9 @@ fn api_peak_mib(stage: &Stage) -> Result<f64> {
     api.peak_mib().context("the api does not run")
 }
 
-/// Somebody who answers with a user's list.
+/// A server of users' lists.
 trait Lister: Send + Sync + 'static {
-    /// Asks for the list of the user at `place`.
+    /// Requests the list of the user with this index.
     fn ask(&self, place: usize) -> impl Future<Output = Result<()>> + Send;
 }
 
@@ -331,7 +328,7 @@ impl Lister for Theirs {
     }
 }
 
-/// Asks for every user's list once; returns lists a second.
+/// Requests every user's list once, and returns lists per second.
 async fn once_each<L: Lister>(lister: &Arc<L>) -> Result<f64> {
     let began = Instant::now();
     let next = Arc::new(AtomicI64::new(0));
@@ -352,7 +349,7 @@ async fn once_each<L: Lister>(lister: &Arc<L>) -> Result<f64> {
     Ok(USERS as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Asks for users' lists at random for a turn; returns lists a second.
+/// Requests lists of random users for one turn, and returns lists per second.
 async fn for_a_turn<L: Lister>(lister: &Arc<L>) -> Result<f64> {
     let began = Instant::now();
     let mut tasks = JoinSet::new();

@@ -1,4 +1,4 @@
-//! How late a coupon is flipped whose deadline no other shares.
+//! Lateness of flips of coupons that share their deadline with no other.
 
 use std::time::Duration;
 
@@ -20,27 +20,25 @@ const COUPONS: i64 = 200;
 /// Pause between two claims, so that their deadlines are apart too.
 const APART: Duration = Duration::from_millis(50);
 
-/// How long each is valid.
+/// How long each coupon is valid.
 const VALID_FOR: TimeDelta = TimeDelta::seconds(2);
 
-/// The first user.
 const FIRST_USER: i64 = 5_000_000;
 
-/// How long one flip is waited for.
+/// How long to wait for one flip.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks at one coupon: what it is, a lateness may seem longer than it was.
+/// Polling interval per coupon, which is also the most by which a lateness is overestimated.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// A coupon, and when it ends.
+/// A coupon and its deadline.
 struct Lone {
     user: UserId,
     id: CouponId,
     deadline: DateTime<Utc>,
 }
 
-/// Claims the coupons and waits until they are flipped: from each deadline until another reader of MySQL has
-/// seen the flip.
+/// Claims the coupons and measures from each deadline until another reader of MySQL sees the flip.
 ///
 /// # Errors
 /// The platform fails, or a coupon is not flipped.

@@ -1,4 +1,4 @@
-//! A worker before millions of coupons that wait: its memory, and how soon it works after a start.
+//! A worker with millions of waiting coupons: its memory, and how soon it works after a start.
 
 use std::{fs, time::Duration};
 
@@ -13,28 +13,27 @@ use crate::{
     storm,
 };
 
-/// Pause between two looks.
+/// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How long a start may take before the measurement is given up.
+/// How long a start may take before the measurement fails.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// What was measured.
 #[derive(Debug)]
 pub struct Pending {
-    /// The worker's memory with hardly a coupon waiting, in MiB.
+    /// The worker's memory with few coupons waiting, in MiB.
     pub resident_before_mib: f64,
-    /// With all of them waiting, in MiB.
+    /// The worker's memory with all of them waiting, in MiB.
     pub resident_mib: f64,
-    /// From the process's start to the first flip, which stands behind a look at some shard.
+    /// Time from the process's start to the first flip, which requires reading one shard.
     pub first_flip: Duration,
-    /// To the last of the coupons that were due, a few in each shard: every shard was looked at.
+    /// Time to the last due coupon. Every shard has some, so every shard was read.
     pub all_shards: Duration,
-    /// Whether the kernel's caches could be emptied before, beside MySQL's own.
+    /// Whether the kernel's caches were emptied before, in addition to MySQL's own.
     pub cold: bool,
 }
 
-/// Inserts `coupons` coupons that end in a month and a bulk that is due, restarts MySQL with cold
+/// Inserts `coupons` coupons that end in a month and a bulk of due ones, restarts MySQL with cold
 /// caches, and starts the worker.
 ///
 /// # Errors
@@ -45,17 +44,17 @@ pub async fn measure(
     first: i64,
     coupons: i64,
 ) -> Result<Pending> {
-    // As fresh as the one that comes: what storms left of memory is not compared.
+    // Restart for a fair comparison: storms may have left memory allocated.
     let worker = &mut stage.platform.expiry_worker;
     worker.restart().await?;
     let resident_before_mib = worker.resident_mib().context("the worker does not run")?;
-    // The rows themselves are what counts: nobody has to publish ten million of them.
+    // Only the rows count here: ten million of them need not be published.
     stage.platform.stop().await?;
     let url = stage.platform.endpoints.database_url.clone();
     let month = stage.clock.now() + TimeDelta::days(30);
     let waiting = storm::insert(&url, first, coupons, month).await?;
     let due = storm::insert(&url, first + waiting, BULK_ROWS, stage.clock.now()).await?;
-    // Killed: a server that ends in order writes down what it had cached.
+    // Kill it: a server that shuts down in order saves which pages it had cached.
     ground.servers.database.kill()?;
     let cold = fs::write("/proc/sys/vm/drop_caches", "3").is_ok();
     ground.servers.database.start().await?;

@@ -1,4 +1,4 @@
-//! What every bench says: the machine first, then a row for each figure, and the same figures as JSON.
+//! Output of every bench: the machine, then a row per figure, and the same figures as JSON.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
 use std::{fs, path::Path};
@@ -9,7 +9,7 @@ use shopper::Latency;
 
 use crate::{hardware::Hardware, stage::Ground};
 
-/// What the figures were measured on, as it stands in the JSON.
+/// The machine, as it appears in the JSON.
 #[derive(Debug, Serialize)]
 pub struct Machine {
     cores: usize,
@@ -18,7 +18,7 @@ pub struct Machine {
     fsync_p99_ms: f64,
 }
 
-/// Looks at the machine, probes the disk of the servers, and says both.
+/// Probes the machine and the disk of the servers, and prints the results.
 ///
 /// # Errors
 /// The probe's file cannot be written.
@@ -29,18 +29,18 @@ pub fn machine(ground: &Ground) -> Result<Machine> {
     Ok(Machine { cores, cpu, fsync_p50_ms: fsync.ms(0.5), fsync_p99_ms: fsync.ms(0.99) })
 }
 
-/// Says one figure.
+/// Prints one figure.
 pub fn row(name: &str, figure: &str) {
     println!("  {name:<28} {figure}");
 }
 
-/// Median, 99th and 99.9th percentile in words.
+/// Formats count, median, 99th and 99.9th percentile.
 pub fn quantiles(latency: &Latency) -> String {
     let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| latency.ms(quantile));
     format!("p50 {p50:.2}, p99 {p99:.2}, p99.9 {p999:.2} ms ({} times)", latency.count())
 }
 
-/// Writes the figures to the file that was asked for, if one was.
+/// Writes the figures to `file`, if given.
 ///
 /// # Errors
 /// The file cannot be written.

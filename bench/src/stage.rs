@@ -1,4 +1,4 @@
-//! Private servers, and a platform on them, in a folder that is fresh at the start and gone at the end.
+//! Private servers with a platform, in a folder that is empty at the start and emptied at the end.
 
 use std::{fs, path::PathBuf};
 
@@ -8,15 +8,14 @@ use runtime::Clock;
 use shopper::Api;
 use verifier::{Settings, Sources};
 
-/// Servers without a platform yet.
+/// Servers without a platform.
 #[derive(Debug)]
 pub struct Ground {
-    /// The servers.
     pub servers: Servers,
     folder: PathBuf,
 }
 
-/// A platform on them.
+/// A platform on the servers of a [`Ground`].
 pub struct Stage {
     /// The four processes.
     pub platform: Platform,
@@ -24,7 +23,6 @@ pub struct Stage {
     pub api: Api,
     /// The verifier's connections.
     pub sources: Sources,
-    /// The system's clock.
     pub clock: Clock,
 }
 
@@ -32,15 +30,15 @@ impl Ground {
     /// Starts the servers with empty data.
     ///
     /// # Errors
-    /// One does not start.
+    /// A server does not start.
     pub async fn start() -> Result<Self> {
         Self::start_with(&Options::default()).await
     }
 
-    /// [`Ground::start`] with other options.
+    /// Like [`Ground::start`], with other options.
     ///
     /// # Errors
-    /// As there.
+    /// A server does not start.
     pub async fn start_with(options: &Options) -> Result<Self> {
         let folder = project_root().join(".dev/bench");
         wipe(&folder)?;
@@ -73,10 +71,10 @@ impl Ground {
         Ok(Stage { platform, api, sources, clock })
     }
 
-    /// Ends the servers and removes their data.
+    /// Stops the servers and removes their data.
     ///
     /// # Errors
-    /// One could not be signalled, or the folder cannot be removed.
+    /// A server could not be signalled, or the folder cannot be removed.
     pub async fn end(mut self) -> Result<()> {
         self.servers.stop().await?;
         wipe(&self.folder)

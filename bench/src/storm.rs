@@ -1,5 +1,5 @@
-//! Many coupons that share one second: how fast they are flipped, beside the raw update that nothing
-//! else can beat, and what claims notice of it.
+//! Many coupons that end in the same second: how fast they are flipped, next to a raw update as the upper bound, and
+//! the effect on claims.
 
 use std::{
     sync::{
@@ -26,30 +26,30 @@ use topic::{committed_lag, topic_offsets};
 
 use crate::stage::Stage;
 
-/// Coupons of one raw update, tried in turn: around the worker's own.
+/// Coupons per raw update, tried in turn: the worker's own chunk, and a larger one.
 const CHUNKS: [i64; 2] = [512, 2_048];
 
-/// Pause between two looks at the worker's count of flips: a look has it tell all its metrics, which claims would
-/// notice if it came too often.
+/// Polling interval for the worker's flip counter. Each poll makes the worker render all its metrics, which would slow
+/// claims if it were more frequent.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long anything here may take, a million coupons beside claims included.
+/// How long each step may take, including a million coupons next to claims.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 
-/// Claims come in slices of this length.
+/// Claims are sent in slices of this length.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Requests of one slice under way at a time.
+/// Concurrent requests per slice.
 const CONNECTIONS: usize = 256;
 
-/// The worker's count of flips.
+/// The worker's flip counter.
 const FLIPS: &str = "expiry_worker_flips_total";
 
-/// Users of claims are far above those of storms.
+/// Users of claims have ids far above those of storms.
 const FIRST_CLAIMER: i64 = 1 << 40;
 
-/// Raw chunked updates a second: the same change to the same schema, trigger and indexes included, by
-/// the primary key in its order, nothing read, on a database of its own. The best of `CHUNKS`.
+/// Measures raw chunked updates per second in a separate database: the same change with the same schema, trigger and
+/// indexes, in primary key order, without any reads. Returns the best of `CHUNKS`.
 ///
 /// # Errors
 /// The database fails.
@@ -74,34 +74,34 @@ pub async fn ceiling(url: &str, coupons: i64) -> Result<f64> {
     Ok(best)
 }
 
-/// Coupons that are due, and nobody at work on them.
+/// Coupons that are due while no worker runs.
 #[derive(Debug)]
 pub struct Prepared {
     coupons: i64,
-    /// Ended coupons of storms before.
+    /// Ended coupons of earlier storms.
     ended: i64,
-    /// Changes in the topic when they are all flipped.
+    /// Changes in the topic once all coupons are flipped.
     changes: i64,
 }
 
-/// What a storm did.
+/// The results of a storm.
 #[derive(Debug)]
 pub struct Storm {
-    /// From the first flip to the last.
+    /// Flips per second, from the first flip to the last.
     pub flips_per_s: f64,
-    /// From the last flip until the topic held every change and the consumer had applied it.
+    /// Time from the last flip until the topic held every change and the consumer had applied it.
     pub clean_after: Duration,
 }
 
-/// Flips that are done, and when the last one was.
+/// The rate of the flips, and the time of the last one.
 #[derive(Debug)]
 pub struct Flipped {
     flips_per_s: f64,
     last: Instant,
 }
 
-/// Inserts `coupons` coupons, users from `first` on, that share their deadline, which has come; the
-/// worker stands still, and the consumer has applied them all.
+/// Stops the worker, inserts `coupons` coupons of users from `first` on whose common deadline is now, and waits until
+/// the consumer has applied them.
 ///
 /// # Errors
 /// The platform fails.
@@ -115,7 +115,7 @@ pub async fn prepare(stage: &mut Stage, first: i64, coupons: i64) -> Result<Prep
     Ok(Prepared { coupons, ended, changes: before + 2 * coupons })
 }
 
-/// Lets the worker flip what is prepared.
+/// Starts the worker and waits until it has flipped the prepared coupons.
 ///
 /// # Errors
 /// A coupon did not end in time.
@@ -142,9 +142,8 @@ pub async fn run(stage: &mut Stage, prepared: &Prepared) -> Result<Flipped> {
     timeout(PATIENCE, watch).await.context("not all coupons were flipped")
 }
 
-/// [`run`] while tailer and consumer stand still: the machine is the worker's and MySQL's, as the
-/// [`ceiling`] has it, and as it is where tailer, broker and view have machines of their own. They follow
-/// when it is done.
+/// Like [`run`], with tailer and consumer stopped until the worker is done: worker and MySQL have the machine for
+/// themselves, as in [`ceiling`], and as if tailer, broker and view had their own machines.
 ///
 /// # Errors
 /// A coupon did not end in time.
@@ -157,7 +156,7 @@ pub async fn run_by_itself(stage: &mut Stage, prepared: &Prepared) -> Result<Fli
     Ok(flipped)
 }
 
-/// Waits until the view knows of every flip.
+/// Waits until the view has every flip.
 ///
 /// # Errors
 /// The platform fails, or not exactly the prepared coupons have ended.
@@ -174,23 +173,23 @@ pub async fn until_view_is_clean(
 }
 
 impl Prepared {
-    /// So many coupons were claimed meanwhile: their changes are in the topic too.
+    /// Adds the changes of coupons claimed meanwhile, which are in the topic too.
     #[must_use]
     pub fn with_claims(self, landed: i64) -> Self {
         Self { changes: self.changes + landed, ..self }
     }
 }
 
-/// What claims at a steady rate came to.
+/// The results of claims at a steady rate.
 #[derive(Debug)]
 pub struct Claimed {
-    /// From sending to answer.
+    /// Time from sending a request to its answer.
     pub answered: Latency,
     /// Coupons claimed.
     pub landed: i64,
 }
 
-/// Claims at a steady rate, until they are stopped.
+/// Claims at a steady rate until they are stopped.
 pub struct Claims {
     api: Api,
     template: TemplateId,
@@ -199,7 +198,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Begins to claim.
+    /// Starts claiming.
     ///
     /// # Errors
     /// The template cannot be published.
@@ -213,10 +212,10 @@ impl Claims {
         Ok(Self { api: stage.api.clone(), template, stop, load })
     }
 
-    /// Ends them.
+    /// Stops claiming and returns the results.
     ///
     /// # Errors
-    /// A claim had no answer.
+    /// A token cannot be signed, or the stock cannot be read.
     ///
     /// # Panics
     /// The load's task panicked.
@@ -253,7 +252,7 @@ async fn claim(
     Ok(answered)
 }
 
-/// Inserts coupons that end at `deadline`, in whole bulks; how many.
+/// Inserts at least `coupons` coupons in whole bulks, a day before they end at `deadline`. Returns their number.
 ///
 /// # Errors
 /// A statement fails.
@@ -266,12 +265,12 @@ pub async fn insert(url: &str, first: i64, coupons: i64, deadline: DateTime<Utc>
     Ok(rounded(coupons))
 }
 
-/// As many coupons as whole bulks make.
+/// Rounds up to whole bulks.
 pub fn rounded(coupons: i64) -> i64 {
     (coupons + BULK_ROWS - 1) / BULK_ROWS * BULK_ROWS
 }
 
-/// Waits until the topic holds so many changes and the consumer has applied them all.
+/// Waits until the topic holds this many changes and the consumer has applied them all.
 async fn until_clean(stage: &Stage, changes: i64) -> Result<()> {
     let clean = async {
         while messages(stage).await? < changes || lag(stage).await? > 0 {
@@ -294,7 +293,7 @@ async fn messages(stage: &Stage) -> Result<i64> {
     Ok(offsets.iter().map(|partition| partition.end).sum())
 }
 
-/// Coupons of storms that have ended.
+/// Ended coupons of all storms.
 async fn ended(stage: &Stage) -> Result<i64> {
     let mut connection = connect::acquire(&stage.sources.pool).await?;
     let now = stage.clock.now();

@@ -1,4 +1,5 @@
-//! Rows a second from the binlog into the topic: a backlog of bulk rows, the tailer alone at work.
+//! Rows per second from the binlog to the topic: a backlog of bulk rows, with only the tailer
+//! running.
 
 use std::time::Duration;
 
@@ -14,15 +15,15 @@ use crate::stage::Stage;
 
 /// Transactions of the backlog, of 10,000 rows each.
 const TRANSACTIONS: i64 = 30;
-/// The first coupon's id; the platform's own are far above.
+/// The id of the first coupon; the platform's own ids are far larger.
 const FIRST_ID: i64 = 1;
-/// Pause between two looks at the topic's end.
+/// Polling interval for the topic's end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long the backlog may take.
 const DRAINED_MAX: Duration = Duration::from_secs(120);
 
-/// Stops everything but the tailer, and it too while the backlog is written; measures from the first
-/// new message to the last. The rows belong to no claim: verify before this.
+/// Stops the platform, writes the backlog, starts only the tailer, and measures from the first new
+/// message to the last. The rows belong to no claim, so verify before this.
 ///
 /// # Errors
 /// The platform fails, or the backlog is not drained.

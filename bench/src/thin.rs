@@ -1,4 +1,4 @@
-//! The baseline: each claim lands in a transaction of its own, straight at the database, on one hot
+//! The baseline: each claim lands in its own transaction, directly in the database, on one hot
 //! template with the real schema, all indexes and the trigger.
 
 use std::{
@@ -23,22 +23,22 @@ use mysql_store::{
 };
 use tokio::{task::JoinSet, time::Instant};
 
-/// Connections at a time: beyond these the hot row's lock queue only grows.
+/// Concurrent connections; with more, only the hot row's lock queue grows.
 const CONNECTIONS: usize = 64;
 
-/// How long it is measured.
+/// Duration of the measurement.
 const MEASURED: Duration = Duration::from_secs(5);
 
-/// The template; the database is its own.
+/// The only template of this bench's own database.
 const TEMPLATE: TemplateId = TemplateId(1);
 
-/// Measures thin transactions a second on the database of `url`, which is created.
+/// Creates the database of `url` and measures thin transactions per second in it.
 ///
 /// # Errors
 /// The database fails.
 ///
 /// # Panics
-/// A connection's own task panicked.
+/// The task of a connection panicked.
 pub async fn per_second(url: &str, now: DateTime<Utc>) -> Result<f64> {
     migrate::run(url).await?;
     publish(url, now).await?;
@@ -96,9 +96,9 @@ async fn publish(url: &str, now: DateTime<Utc>) -> Result<()> {
     Ok(())
 }
 
-/// The claim of the `number`th user, as the gate would have admitted it.
+/// The claim of the `number`th user as the gate would have admitted it.
 fn landing(number: i64, now: DateTime<Utc>) -> Landing {
-    // Users come in no order, as in life; a multiplier prime to 2^31 visits each once.
+    // Spread the users, as in production; a multiplier coprime to 2^31 visits each once.
     let user = UserId(number * 2_654_435_761 % (1 << 31));
     let claim = Claim {
         id: ClaimId(number),

@@ -1,4 +1,4 @@
-//! From the client's 201 to the list showing the coupon, at a given rate of claims.
+//! Time from the client's 201 until the list shows the coupon, at a given rate of claims.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use tokio::{
 
 use crate::stage::Stage;
 
-/// How long claims come in.
+/// How long claims are sent.
 const MEASURED: Duration = Duration::from_secs(5);
-/// Claims come in slices of this length.
+/// Claims are sent in slices of this length.
 const SLICE: Duration = Duration::from_millis(20);
-/// Every so many users one watches the list: few, as watching is load too.
+/// One in this many users polls the list; few, because polling is load too.
 const WATCHING: i64 = 50;
-/// The first user; those before belong to the hot template.
+/// The first user; smaller ids belong to the hot template.
 const FIRST_USER: i64 = 1_000_000;
-/// Requests of one slice under way at a time.
+/// Concurrent requests per slice.
 const CONNECTIONS: usize = 256;
-/// How long a claim is tried.
+/// How long a claim is retried.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Measures at `claims_per_s`.
 ///
 /// # Errors
-/// The platform fails, or a coupon never showed.
+/// The platform fails, or a coupon never appeared.
 ///
 /// # Panics
-/// A slice's own task panicked.
+/// The task of a slice panicked.
 pub async fn measure(stage: &Stage, claims_per_s: f64) -> Result<Latency> {
     let slices = MEASURED.as_millis() / SLICE.as_millis();
     let per_slice = ((claims_per_s * SLICE.as_secs_f64()).round() as i64).max(1);

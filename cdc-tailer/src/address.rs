@@ -1,4 +1,4 @@
-//! Where `DATABASE_URL` leads and how, for a connection that is not the driver's.
+//! Parses `DATABASE_URL` for the replication connection, which does not use the driver.
 
 use std::{fmt, path::PathBuf};
 
@@ -8,10 +8,10 @@ use mysql_store::{
 };
 use runtime::Secret;
 
-/// Where the server is and who we are there.
+/// Address of the server, and the credentials.
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// A name or an IP address, without the brackets of a URL.
+    /// Host name or IP address, without the brackets of a URL.
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) user: String,
@@ -20,24 +20,22 @@ pub(crate) struct Address {
     pub(crate) tls: Tls,
 }
 
-/// Whether and how the connection is encrypted. Each name is that of an option of the URL.
+/// TLS settings. Each name is that of an option of the URL.
 #[derive(Debug, Clone)]
 pub(crate) struct Tls {
-    /// `ssl-mode`.
     pub(crate) mode: SslMode,
-    /// `ssl-ca`: trusted beside the system's.
+    /// `ssl-ca`: trusted in addition to the system's CAs.
     pub(crate) ca: Option<PathBuf>,
-    /// `ssl-cert`.
     pub(crate) certificate: Option<PathBuf>,
-    /// `ssl-key`.
     pub(crate) key: Option<PathBuf>,
 }
 
 impl Address {
-    /// Reads a URL as the driver does, which tells everything but the password and the files.
+    /// Parses a URL like the driver does. The driver exposes everything but the password and the files, which are
+    /// parsed here.
     ///
     /// # Errors
-    /// The driver's, without the password.
+    /// Returns the driver's error, without the password.
     pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
         let options = connect::options(url)?;
         let (rest, _fragment) = url.split_once('#').unwrap_or((url, ""));
@@ -74,7 +72,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// What stands between the first colon and the last `@` before the path.
+/// Returns the text between the first colon and the last `@` before the path.
 fn password(url: &str) -> &str {
     let (_, rest) = url.split_once("://").unwrap_or_default();
     let authority = rest.split('/').next().unwrap_or_default();
@@ -83,7 +81,7 @@ fn password(url: &str) -> &str {
     password
 }
 
-/// Resolves `%41`; what is no escape stays as it is.
+/// Decodes `%41`; anything that is not an escape is kept.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -94,7 +92,7 @@ fn decoded(text: &str) -> String {
         bytes.push(escaped.unwrap_or(byte));
         rest = if escaped.is_some() { &behind[2..] } else { behind };
     }
-    // The driver has refused what is not UTF-8.
+    // The driver has rejected anything that is not UTF-8.
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

@@ -1,13 +1,11 @@
-//! From events to whole transactions.
+//! Assembles events into whole transactions.
 //!
-//! A position may be saved only between transactions, so nothing leaves before its transaction has
-//! ended. What ends one: XID, COMMIT, the single statement of a standalone GTID, either phase of an
-//! XA transaction (`xa.rs`). What does not, although it looks like it: SAVEPOINT, the CREATE TABLE of
-//! CREATE TABLE … SELECT. Rows after a savepoint are dropped by ROLLBACK TO, all rows by ROLLBACK:
-//! a server logs those when a table without transactions was involved.
+//! A position may be saved only between transactions, so rows are released only when their transaction has ended. A
+//! transaction ends with XID, COMMIT, the single statement of a standalone GTID, or either phase of an XA transaction
+//! (`xa.rs`). SAVEPOINT and the CREATE TABLE of CREATE TABLE … SELECT do not end one. ROLLBACK TO drops the rows after
+//! a savepoint, ROLLBACK all rows: a server logs those when a non-transactional table was involved.
 //!
-//! Foreign tables are skipped by their names, before anything of their columns is read or
-//! decompressed.
+//! Foreign tables are skipped by name, before their columns are read or decompressed.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -30,54 +28,54 @@ use crate::{
     xa::{Prepared, Xid},
 };
 
-/// What a transaction costs in a queue besides its rows: itself and a rows event's entry, 200 bytes, in a
-/// queue that has grown to up to twice its length, and in the batch that is taken out of it.
+/// Memory of a transaction in a queue besides its rows: the transaction and the entry of a rows event (200 bytes), in a
+/// queue that has grown to up to twice its length, and in the batch taken from it.
 const TRANSACTION_OVERHEAD: usize = 512;
 
-/// Characters of a statement that an error shows.
+/// Characters of a statement shown in an error.
 const STATEMENT_SHOWN: usize = 80;
 
-/// A committed transaction, with the rows of followed tables; often none.
+/// A committed transaction with its rows of followed tables, often none.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     pub(crate) gtid: Gtid,
     pub(crate) file: Arc<File>,
     pub(crate) landmark: Landmark,
-    /// Offset behind it.
+    /// Offset of its end.
     pub(crate) end: u32,
-    /// When it was committed, seconds since 1970.
+    /// Commit time, seconds since 1970.
     pub(crate) committed: u32,
     pub(crate) rows: HeldRows,
-    /// Whether a reader may start anew behind it: no rows wait for an XA COMMIT.
+    /// Whether a reader may start after it: no rows wait for an XA COMMIT.
     pub(crate) resumable: bool,
 }
 
-/// What an event led to.
+/// Result of one event.
 #[derive(Debug)]
 pub(crate) enum Assembled {
     /// More events are needed.
     Nothing,
     /// A transaction is complete.
     Transaction(Transaction),
-    /// The server has nothing more for now, behind this offset of the file at hand.
+    /// The server has no more events for now; the current file is read up to this offset.
     Idle(u32),
 }
 
-/// What one event and one transaction may cost.
+/// Limits of one event and one transaction.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
-    /// Longest event, compressed or not.
+    /// Maximum size of an event, compressed or not.
     pub(crate) packet_bytes_max: usize,
-    /// Where long transactions wait for their end.
+    /// Folder for rows of long transactions until they end.
     pub(crate) spill_folder: PathBuf,
 }
 
-/// Builds transactions from events. It lives as long as the reader: what an XA transaction prepared
-/// is needed after a reconnect.
+/// Builds transactions from events. Lives as long as the reader, because prepared XA transactions must survive a
+/// reconnect.
 pub(crate) struct Assembler {
     tables: Tables,
     limits: Limits,
-    /// Identity of the server that the events come from.
+    /// Identity of the server that sends the events.
     server: String,
     file: Arc<File>,
     tracker: Tracker,
@@ -86,7 +84,7 @@ pub(crate) struct Assembler {
 }
 
 impl Transaction {
-    /// What it takes in memory, about.
+    /// Returns its approximate size in memory.
     pub(crate) fn bytes(&self) -> usize {
         TRANSACTION_OVERHEAD + self.rows.bytes()
     }
@@ -105,19 +103,19 @@ impl Assembler {
         }
     }
 
-    /// Events of a new connection to `server` follow: they begin behind the last transaction that came out.
+    /// Starts a new connection to `server`. Its events begin after the last transaction that was returned.
     pub(crate) fn reconnected(&mut self, server: &str) {
         server.clone_into(&mut self.server);
         self.open = None;
         self.tables.forget();
     }
 
-    /// The file that events come from.
+    /// Returns the file that the events come from.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Takes the next event in.
+    /// Processes the next event.
     pub(crate) fn accept(&mut self, packet: Packet) -> Result<Assembled, TailError> {
         let header = Header::parse(packet.event())
             .map_err(|source| TailError::Truncated { kind: 0, source })?;
@@ -174,7 +172,7 @@ impl Assembler {
         Ok(Assembled::Nothing)
     }
 
-    /// The events of a compressed transaction. What they lead to comes with the last one.
+    /// Processes the events of a compressed transaction. The result comes with the last one.
     fn payload(&mut self, header: &Header, packet: &Packet) -> Result<Assembled, TailError> {
         let damaged = |source| compressed(header, source);
         let body = &packet.event()[HEADER_LENGTH..];
@@ -187,7 +185,7 @@ impl Assembler {
                 let what = "a compressed transaction holds more than itself".into();
                 return Err(TailError::OutOfOrder { what });
             }
-            // Offsets inside mean nothing outside.
+            // Offsets inside the payload are not positions in the file.
             assembled = self.event(&Header { end: header.end, ..inner }, packet)?;
         }
         Ok(assembled)
@@ -205,7 +203,7 @@ impl Assembler {
     fn query(&mut self, header: &Header, query: Query<'_>) -> Result<Assembled, TailError> {
         self.refuse_redefinition(query)?;
         let Some(open) = &mut self.open else {
-            // Made up by the server for the connection, or before GTIDs were switched on.
+            // Generated by the server for the connection, or written before GTIDs were enabled.
             return Ok(Assembled::Nothing);
         };
         match classify(query.text) {
@@ -231,11 +229,11 @@ impl Assembler {
             Statement::XaPhase => {}
             Statement::Other => match (makes(query.text), open.standalone) {
                 (Makes::TableOfQuery, _) => return Err(in_place_of_rows(open.gtid, query)),
-                // Its own transaction: no rows came before it, and what it defines is no row.
+                // A transaction of its own: no rows precede it, and its definitions are not rows.
                 (_, None | Some(true)) => return self.commit(header),
                 (Makes::Table, Some(false)) => {}
-                // Row format has no such thing, whatever the statement looks like: it may call a function,
-                // change a view, or set off a trigger.
+                // With row format this does not occur, whatever the statement looks like: it may call a function,
+                // change a view, or fire a trigger.
                 (Makes::No, Some(false)) => return Err(in_place_of_rows(open.gtid, query)),
             },
         }
@@ -266,7 +264,7 @@ impl Assembler {
         }))
     }
 
-    /// The first phase is a transaction of its own, which changes nothing yet.
+    /// The first phase is a transaction of its own that changes nothing yet.
     fn prepare(&mut self, header: &Header, xid: Xid) -> Result<Assembled, TailError> {
         let open = self.take_open()?;
         self.prepared.prepare(xid, open.rows)?;
@@ -279,7 +277,7 @@ impl Assembler {
         self.open.take().ok_or_else(|| TailError::OutOfOrder { what: what() })
     }
 
-    /// The same event without compression.
+    /// Returns the same event without compression.
     fn plain(
         &self,
         header: &Header,
@@ -316,7 +314,7 @@ impl Assembler {
     }
 }
 
-/// A description that ends too early says of which kind of event it was.
+/// Adds the event kind to the error of a truncated table map.
 fn named(header: &Header, error: TailError) -> TailError {
     match error {
         TailError::Truncated { source, .. } => truncated(header, source),

@@ -1,5 +1,5 @@
-//! The assembler against a plain model: any transactions, in any order, over connections that break
-//! anywhere, and from any position that a tailer may have saved.
+//! Tests the assembler against a simple model: any transactions in any order, over connections that break anywhere, and
+//! from any position that a tailer may have saved.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,19 @@ enum Step {
     Foreign,
     Savepoint(u8),
     RollBackTo(u8),
-    /// Heartbeat, annotation: of no effect wherever it comes.
+    /// Heartbeat or annotation: has no effect anywhere.
     Noise(u8),
 }
 
 #[derive(Debug, Clone)]
 enum Plan {
-    /// BEGIN … COMMIT; `packed`: MySQL's compressed transaction.
+    /// BEGIN … COMMIT. With `packed`, MySQL's compressed transaction.
     Plain {
         steps: Vec<Step>,
         end: &'static str,
         packed: bool,
     },
-    /// DDL under a GTID of its own.
+    /// DDL under its own GTID.
     Ddl,
     /// CREATE TABLE … SELECT.
     CreateSelect(Vec<Step>),
@@ -37,22 +37,22 @@ enum Plan {
     XaPrepare(u8, Vec<Step>),
     XaCommit(u8),
     XaRollback(u8),
-    /// The server dies in its middle; it never happened.
+    /// The server crashes in the middle; the transaction never happened.
     Crash(Vec<Step>),
 }
 
-/// A transaction that came out, or should.
+/// An expected or actual transaction: sequence, values, resumable.
 type Out = (u64, Vec<u8>, bool);
 
-/// What a server writes for the plans, and what must come out.
+/// Events that a server writes for the plans, and the expected transactions.
 #[derive(Default)]
 struct Model {
-    /// One list for each transaction, and what comes before it.
+    /// One list per transaction, with the events before it.
     packets: Vec<Vec<Packet>>,
     expected: Vec<Out>,
     /// Rows of XA transactions between their phases.
     prepared: BTreeMap<u8, Vec<u8>>,
-    /// For each transaction the XA transaction that its XA COMMIT names, and the index of its XA PREPARE.
+    /// For each transaction that is an XA COMMIT, the index of its XA PREPARE.
     commits: Vec<Option<usize>>,
     prepared_at: BTreeMap<u8, usize>,
     /// Written already, but part of no transaction that ended.
@@ -98,7 +98,7 @@ impl Model {
                 let (inside, values) = self.steps(steps);
                 let begin = query("XA START X'7a',X'',1");
                 let end = [query("XA END X'7a',X'',1"), query("XA COMMIT X'7a',X'',1 ONE PHASE")];
-                // Without rows servers write nothing of it.
+                // Servers log nothing of a transaction without rows.
                 if !values.is_empty() {
                     let inside = [begin].into_iter().chain(inside).chain(end).collect();
                     self.transaction(0, inside, values, None);
@@ -156,7 +156,7 @@ impl Model {
         self.expected.push((sequence, values, resumable));
     }
 
-    /// Packets, and the rows that are left of them: each savepoint remembers all rows there were.
+    /// Returns the packets of the steps and the rows that remain. Each savepoint stores all rows so far.
     fn steps(&mut self, steps: &[Step]) -> (Vec<Packet>, Vec<u8>) {
         let (mut packets, mut values) = (Vec::new(), Vec::new());
         let mut savepoints: Vec<(u8, Vec<u8>)> = Vec::new();
@@ -189,7 +189,7 @@ impl Model {
     }
 }
 
-/// As MariaDB compresses it.
+/// Compresses a rows event like MariaDB.
 fn mariadb_compressed(rows: &Packet) -> Packet {
     let (head, images) = rows.event()[HEADER_LENGTH..].split_at(10);
     let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -198,7 +198,7 @@ fn mariadb_compressed(rows: &Packet) -> Packet {
     packet(166, &[head, &[0x81, length], &zlib.finish().unwrap()].concat())
 }
 
-/// As MySQL compresses a transaction.
+/// Compresses a transaction like MySQL.
 fn payload(events: &[Packet]) -> Packet {
     let mut all = Vec::new();
     for packet in events {
@@ -251,7 +251,7 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
 }
 
 proptest! {
-    /// A connection that breaks begins anew behind the last transaction that came out.
+    /// A new connection starts after the last transaction that was returned.
     #[test]
     fn what_comes_out_is_what_was_committed_wherever_connections_break(
         plans in plans(),
@@ -271,9 +271,8 @@ proptest! {
         prop_assert_eq!(out, model.expected);
     }
 
-    /// A tailer that starts where another one has saved its position gives exactly what comes behind. Only
-    /// an XA transaction whose rows were none of ours may have been prepared before: to see that takes a
-    /// snapshot.
+    /// A tailer that starts at a saved position returns exactly what follows. The one exception is an XA transaction
+    /// prepared before the position with no rows of followed tables: its XA COMMIT requires a snapshot.
     #[test]
     fn from_each_position_that_may_be_saved_nothing_is_missing(plans in plans()) {
         let model = Model::of(&plans);

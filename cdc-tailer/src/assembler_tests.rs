@@ -1,4 +1,4 @@
-//! The assembler against hand-made events: what ends a transaction, and what does not.
+//! Tests the assembler with hand-made events: what ends a transaction, and what does not.
 
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ fn values(transaction: &Transaction) -> Vec<u8> {
     transaction.rows.packets().map(|rows| rows.unwrap().body()[11]).collect()
 }
 
-/// Feeds events; returns each transaction's sequence and the values of its rows.
+/// Feeds events; returns the sequence of each transaction and the values of its rows.
 fn feed(packets: impl IntoIterator<Item = Packet>) -> Result<Vec<(u64, Vec<u8>)>, TailError> {
     let mut assembler = assembler();
     let mut transactions = Vec::new();
@@ -176,7 +176,7 @@ fn prepare(name: u8) -> Packet {
     packet(38, &[0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, name])
 }
 
-/// Feeds events; returns each transaction's sequence, its values, and whether it can be resumed from.
+/// Feeds events; returns the sequence of each transaction, its values, and whether a reader may resume after it.
 fn resumable(
     assembler: &mut Assembler,
     packets: impl IntoIterator<Item = Packet>,
@@ -336,7 +336,7 @@ fn a_transaction_cut_off_by_a_crash_is_dropped() {
 }
 
 proptest! {
-    /// Whatever savepoints are set and rolled back to, the rows are those of a simple model.
+    /// Compares the rows with a simple model, whatever savepoints are set and rolled back to.
     #[test]
     fn rows_after_savepoints_match_a_model(steps in prop::collection::vec((0u8..3, 0u8..4), 0..40)) {
         let mut packets = vec![gtid(1, 0), table_map(FOLLOWED)];

@@ -1,4 +1,4 @@
-//! Where a term begins: at the checkpoint, or with a snapshot and the reason for it.
+//! Chooses where a leadership starts: at the checkpoint, or with a snapshot and the reason for it.
 
 use std::sync::Arc;
 
@@ -20,25 +20,25 @@ use crate::{
     tailer::Ground,
 };
 
-/// Where to begin.
+/// Start of a leadership.
 #[derive(Debug)]
 pub(crate) struct Begin {
     pub(crate) position: Position,
-    /// When that was the end of the binlog, milliseconds since 1970.
+    /// When `position` was the end of the binlog, milliseconds since 1970.
     pub(crate) as_of_ms: i64,
-    /// What must be in the topics for the position to be true.
+    /// Messages that must be in the topics for the position to be valid.
     pub(crate) acknowledged: Acknowledged,
-    /// What must be read before following.
+    /// Tables to read before following the binlog.
     pub(crate) snapshot: Option<Progress>,
-    /// Why.
+    /// Reason for the snapshot.
     pub(crate) reason: String,
 }
 
-/// Decides by the checkpoint, and by what the configuration asks for.
+/// Decides from the checkpoint and the configuration.
 pub(crate) async fn decide(ground: &Ground<'_>, server: &Arc<Server>) -> anyhow::Result<Begin> {
     let wanted = ground.config.wanted_snapshot();
     let asked = "asked for by --resnapshot";
-    // Whatever the checkpoint says, a snapshot under way too: what is asked for may be the way out of it.
+    // This overrides the checkpoint, even a snapshot in progress: the request may be the way out of it.
     if wanted == Some(Resnapshot::All) {
         return anew(ground, server, asked.to_owned()).await;
     }
@@ -55,7 +55,7 @@ pub(crate) async fn decide(ground: &Ground<'_>, server: &Arc<Server>) -> anyhow:
         let reason = format!("the checkpoint does not fit: {reason}");
         return anew(ground, server, reason).await;
     }
-    // One under way goes on: a tailer that is killed again and again would never end it otherwise.
+    // A snapshot in progress continues: a tailer that is killed repeatedly would otherwise never finish it.
     let (snapshot, reason) = match (checkpoint.snapshot.clone(), wanted) {
         (None, None | Some(Resnapshot::All)) => (None, String::new()),
         (Some(progress), None | Some(Resnapshot::All)) => (Some(progress), "going on".to_owned()),
@@ -73,8 +73,8 @@ pub(crate) async fn decide(ground: &Ground<'_>, server: &Arc<Server>) -> anyhow:
     })
 }
 
-/// Why the server's history is not the one that led to `position`. What passes is left to the reader, who
-/// looks again at each connection.
+/// Returns why the server's history is not the one that led to `position`. Transient errors are ignored: the reader
+/// checks again at each connection.
 async fn other_history(
     server: &Arc<Server>,
     position: &Position,
@@ -92,7 +92,7 @@ async fn other_history(
     }
 }
 
-/// All tables, and then what comes after now.
+/// Starts with a snapshot of all tables, followed by all later changes.
 pub(crate) async fn anew(
     ground: &Ground<'_>,
     server: &Arc<Server>,
@@ -113,14 +113,14 @@ pub(crate) async fn anew(
     })
 }
 
-/// A server may keep us waiting until the connection counts as lost: while it begins another binlog file, or resets its
-/// binlog, nobody gets a dump or a listing of files before its disk has what was written.
+/// Locates the position of `gtids`. This may take until the connection counts as lost: while the server starts another
+/// binlog file or resets its binlog, no client gets a dump or a list of files before the writes are on disk.
 async fn locate(server: &Arc<Server>, gtids: GtidSet) -> anyhow::Result<Position> {
     let server = Arc::clone(server);
     Ok(spawn_blocking(move || history::locate(&server, gtids)).await??)
 }
 
-/// How many rows the server guesses the tables to hold that are not read whole yet.
+/// Returns the server's estimate of rows in the tables that are not fully read yet.
 pub(crate) async fn guess_rows(
     connection: &mut MySqlConnection,
     progress: &Progress,

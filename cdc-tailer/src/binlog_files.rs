@@ -1,5 +1,5 @@
-//! What the server holds of its binlog, looked at beside the stream: how much lies before us, and how
-//! long the server keeps it.
+//! Watches the server's binlog files next to the stream: how much binlog lies ahead of us, and how long the server
+//! keeps it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,17 +10,16 @@ use tracing::debug;
 
 use crate::resume::Position;
 
-/// Pause between two looks. They cost the server a listing of its files.
+/// Interval between polls. Each costs the server a listing of its files.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// How long one look may take.
+/// Timeout of one poll.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
-/// What was seen last; `None`: the server does not answer, or does not let us look.
+/// Result of the last poll; `None` if the server does not answer or denies access.
 pub(crate) type Seen = watch::Receiver<Option<Arc<BinlogFiles>>>;
 
-/// Looks until nobody listens. A server that is away is looked for again; whether it is away is said
-/// by the stream.
+/// Polls until the receiver is dropped. Retries silently while the server is unreachable: the stream reports that.
 pub(crate) fn watch(database_url: Secret) -> Seen {
     let (sender, seen) = watch::channel(None);
     tokio::spawn(async move {
@@ -55,7 +54,7 @@ pub(crate) fn watch(database_url: Secret) -> Seen {
     seen
 }
 
-/// Bytes of binlog behind `position`; `None`: its file is not known, or not there.
+/// Returns the bytes of binlog after `position`; `None` if its file is unknown or gone.
 pub(crate) fn bytes_behind(files: &BinlogFiles, position: &Position) -> Option<u64> {
     let own = files.files.iter().position(|(name, _)| *name == position.file.name)?;
     let all: u64 = files.files[own..].iter().map(|(_, bytes)| bytes).sum();

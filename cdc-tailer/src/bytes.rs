@@ -1,4 +1,4 @@
-//! Reading numbers and runs of bytes off a slice, never beyond its end.
+//! Reads numbers and byte strings from a slice, never beyond its end.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 #[error("ends too early")]
 pub(crate) struct Truncated;
 
-/// What is left of a slice.
+/// The unread rest of a slice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bytes<'a> {
     rest: &'a [u8],
@@ -50,19 +50,19 @@ impl<'a> Bytes<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A little-endian number of up to 8 bytes.
+    /// Reads a little-endian number of up to 8 bytes.
     pub(crate) fn little_endian(&mut self, count: usize) -> Result<u64, Truncated> {
         let taken = self.take(count.min(8))?;
         Ok(taken.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// A big-endian number of up to 8 bytes.
+    /// Reads a big-endian number of up to 8 bytes.
     pub(crate) fn big_endian(&mut self, count: usize) -> Result<u64, Truncated> {
         let taken = self.take(count.min(8))?;
         Ok(taken.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// The protocol's length-encoded integer; its NULL mark is no number.
+    /// Reads the protocol's length-encoded integer; its NULL marker is an error.
     pub(crate) fn length_encoded(&mut self) -> Result<u64, Truncated> {
         match self.u8()? {
             short @ ..=0xfa => Ok(u64::from(short)),
@@ -73,12 +73,12 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// A length-encoded integer that counts something in memory.
+    /// Reads a length-encoded integer that counts something in memory.
     pub(crate) fn count(&mut self) -> Result<usize, Truncated> {
         usize::try_from(self.length_encoded()?).map_err(|_| Truncated)
     }
 
-    /// A run of bytes with its length-encoded length before it.
+    /// Reads a length-encoded length and that many bytes.
     pub(crate) fn counted(&mut self) -> Result<&'a [u8], Truncated> {
         let count = self.count()?;
         self.take(count)
@@ -91,12 +91,12 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Bit `index` of a bitmap that begins with the lowest bit of its first byte.
+/// Returns bit `index` of a bitmap that starts with the lowest bit of its first byte.
 pub(crate) fn bit(bitmap: &[u8], index: usize) -> bool {
     bitmap.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
 }
 
-/// Bit `index` of a bitmap that begins with the highest bit of its first byte.
+/// Returns bit `index` of a bitmap that starts with the highest bit of its first byte.
 pub(crate) fn bit_from_top(bitmap: &[u8], index: usize) -> bool {
     bitmap.get(index / 8).is_some_and(|byte| byte << (index % 8) & 0x80 != 0)
 }

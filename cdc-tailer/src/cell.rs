@@ -1,4 +1,4 @@
-//! One value of one row.
+//! One value of a row.
 
 use chrono::NaiveDate;
 
@@ -8,7 +8,7 @@ use crate::{
     decimal, json,
 };
 
-/// A value, borrowed from its event where it is a run of bytes.
+/// A value; byte strings borrow from the event.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Cell<'a> {
     Null,
@@ -21,10 +21,10 @@ pub(crate) enum Cell<'a> {
     Text(&'a [u8]),
     /// A JSON document as text.
     Json(String),
-    /// Bytes, and how many zeros the server cut off.
+    /// Bytes, and the number of trailing zeros that the server removed.
     Bytes(&'a [u8], usize),
-    /// Microseconds since 1970 of a DATETIME, which knows no zone and is taken as UTC; `None`: a
-    /// date that is none, like 0000-00-00.
+    /// Microseconds since 1970 of a DATETIME, which has no time zone and is taken as UTC; `None` for an invalid date
+    /// like 0000-00-00.
     DateTime(Option<i64>),
     /// Microseconds since 1970 of a TIMESTAMP; `None` as above.
     Timestamp(Option<i64>),
@@ -35,7 +35,7 @@ pub(crate) enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// Reads a cell that is not NULL. `None`: the column's type is not supported.
+    /// Reads a cell that is not NULL. Returns `None` if the column's type is not supported.
     pub(crate) fn read(kind: Kind, bytes: &mut Bytes<'a>) -> Result<Option<Self>, Truncated> {
         Ok(Some(match kind {
             Kind::Int { bytes: width, unsigned: true } => {
@@ -57,7 +57,7 @@ impl<'a> Cell<'a> {
             Kind::Timestamp { fraction } => {
                 let seconds = bytes.big_endian(4)?.cast_signed();
                 let micros = seconds * 1_000_000 + micros(fraction, bytes)?;
-                // What the server keeps for 0000-00-00 00:00:00.
+                // The server's encoding of 0000-00-00 00:00:00.
                 Self::Timestamp((micros != 0).then_some(micros))
             }
             Kind::Text { length_bytes } => Self::Text(run(length_bytes, bytes)?),
@@ -83,18 +83,18 @@ fn run<'a>(length_bytes: usize, bytes: &mut Bytes<'a>) -> Result<&'a [u8], Trunc
 
 fn signed(width: usize, bytes: &mut Bytes<'_>) -> Result<i64, Truncated> {
     let shift = 64 - 8 * width.clamp(1, 8);
-    // Moving the sign to the top bit and back extends it.
+    // Shifting the sign to the top bit and back extends it.
     Ok((bytes.little_endian(width)? << shift).cast_signed() >> shift)
 }
 
-/// Fractions of a second take half their digits, rounded up, in bytes.
+/// Reads a fraction of a second, which takes half its digits, rounded up, in bytes.
 fn micros(fraction: u8, bytes: &mut Bytes<'_>) -> Result<i64, Truncated> {
     let width = usize::from(fraction.min(6)).div_ceil(2);
     let scale = [1_000_000, 10_000, 100, 1][width];
     Ok(bytes.big_endian(width)?.cast_signed() * scale)
 }
 
-/// Day in 5 bits, month in 4, year above.
+/// Decodes a date: day in 5 bits, month in 4, year above.
 fn date(packed: u64) -> Option<i64> {
     let [day, month] = [packed & 31, packed >> 5 & 15].map(|part| u32::try_from(part).ok());
     let year = i32::try_from(packed >> 9).ok()?;
@@ -105,7 +105,7 @@ fn days(date: NaiveDate) -> Option<i64> {
     Some(date.signed_duration_since(NaiveDate::from_ymd_opt(1970, 1, 1)?).num_days())
 }
 
-/// Year times 13 plus month, then day, hour, minute, second, with a bias for the sign.
+/// Decodes a DATETIME: year × 13 + month, then day, hour, minute, second, with a bias for the sign.
 fn date_time(fraction: u8, bytes: &mut Bytes<'_>) -> Result<Option<i64>, Truncated> {
     const BIAS: u64 = 0x80_0000_0000;
     let packed = bytes.big_endian(5)?;
@@ -123,7 +123,7 @@ fn date_time(fraction: u8, bytes: &mut Bytes<'_>) -> Result<Option<i64>, Truncat
     Ok(instant())
 }
 
-/// Hours, minutes, seconds and fraction as one biased number, so that negatives order.
+/// Decodes a TIME: hours, minutes, seconds and fraction as one biased number, so that negative values sort correctly.
 fn time(fraction: u8, bytes: &mut Bytes<'_>) -> Result<i64, Truncated> {
     let width = usize::from(fraction.min(6)).div_ceil(2);
     let bits = 24 + 8 * u32::try_from(width).unwrap_or(0);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn negative_times_are_negative() {
-        // -00:00:01.10 in TIME(2): one below -1 s in the whole part, the fraction counted back up.
+        // -00:00:01.10 in TIME(2): the whole part is one below -1 s, and the fraction counts up from there.
         assert_eq!(read(Kind::Time { fraction: 0 }, &[0x7f, 0xff, 0xff]), Cell::Time(-1_000_000));
         let cell = read(Kind::Time { fraction: 2 }, &[0x7f, 0xff, 0xfe, 0xf6]);
         assert_eq!(cell, Cell::Time(-1_100_000));

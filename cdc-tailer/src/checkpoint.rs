@@ -1,8 +1,7 @@
-//! The checkpoint: where to go on after a restart. It lives where the data goes.
+//! The checkpoint: where to resume after a restart. It is stored in Kafka, like the data.
 //!
-//! A compacted topic keeps the last one of each database. It is written under one transactional id
-//! per database: whoever starts later fences whoever wrote before, so a tailer that was stopped for
-//! a while and wakes up cannot move the position back.
+//! A compacted topic keeps the last checkpoint of each database. It is written under one transactional id per database.
+//! A new writer fences all earlier ones, so a tailer that was suspended for a while cannot move the position back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,42 +20,41 @@ use crate::{
     snapshot::Progress,
 };
 
-/// The layout of [`Checkpoint`].
+/// Layout version of [`Checkpoint`].
 const VERSION: u32 = 3;
 
-/// Time between checkpoints while the position moves: what a killed tailer sends again.
+/// Minimum interval between checkpoints. A killed tailer repeats what it published since the last one.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits between attempts while the broker is away.
+/// Backoff while the broker is unreachable.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Where to go on, and what must still be true for that.
+/// Where to resume, and what must still be true for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
-    /// [`VERSION`].
+    /// Always [`VERSION`].
     version: u32,
-    /// Family of the server.
     pub(crate) flavor: Flavor,
-    /// Which server.
+    /// Identity of the server.
     server: String,
     /// Everything up to here is in the topics.
     gtid: String,
-    /// The same as a file of that server and an offset.
+    /// The same position as a file of that server and an offset.
     file: String,
     offset: u64,
-    /// The transaction that ends there.
+    /// The transaction that ends at the position.
     last: Option<SavedLast>,
-    /// The newest moment whose changes are all up to here, milliseconds since 1970.
+    /// All changes until this time are before the position, in milliseconds since 1970.
     pub(crate) as_of_ms: i64,
-    /// The last acknowledged message of each partition, by topic: a topic that does not hold them has
-    /// lost what we count on.
+    /// The last acknowledged message of each partition, by topic. A topic without them has lost data that the
+    /// checkpoint relies on.
     pub(crate) acknowledged: Acknowledged,
-    /// A snapshot under way: the tables are in the topics only so far.
+    /// A snapshot in progress: the tables are in the topics only up to here.
     pub(crate) snapshot: Option<Progress>,
 }
 
-/// [`Last`] as it is written.
+/// [`Last`] in serialized form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SavedLast {
     gtid: String,
@@ -89,7 +87,7 @@ impl Checkpoint {
         }
     }
 
-    /// As the server writes it.
+    /// Returns the GTIDs in the server's notation.
     pub(crate) fn gtid(&self) -> &str {
         &self.gtid
     }
@@ -109,7 +107,7 @@ impl Checkpoint {
     }
 }
 
-/// The last checkpoint of a database. One that cannot be read counts as none, and is told about.
+/// Loads the last checkpoint of a database. An unreadable one is logged and ignored.
 pub(crate) async fn load(
     brokers: &str,
     names: &TopicNames,
@@ -135,7 +133,7 @@ pub(crate) async fn load(
     }
 }
 
-/// What every layout has.
+/// The part common to all layouts.
 #[derive(Deserialize)]
 struct Layout {
     version: u32,
@@ -149,7 +147,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Fences every earlier writer of this database's checkpoint.
+    /// Takes over as the writer of this database's checkpoint and fences every earlier one.
     pub(crate) async fn take_over(
         brokers: &str,
         names: &TopicNames,
@@ -163,7 +161,7 @@ impl Store {
         })
     }
 
-    /// Writes a checkpoint; waits while the broker is away.
+    /// Writes a checkpoint; retries while the broker is unreachable.
     pub(crate) async fn save(&self, checkpoint: &Checkpoint) -> anyhow::Result<()> {
         let payload = serde_json::to_vec(checkpoint)?;
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
@@ -180,8 +178,8 @@ impl Store {
     }
 }
 
-/// Writes the newest checkpoint at most every [`INTERVAL`], until `finish`, and once more then; says
-/// what is written.
+/// Writes the newest checkpoint, at most every [`INTERVAL`]. After `finish`, writes a pending one and returns. Sends
+/// each written checkpoint to `written`.
 pub(crate) async fn keep(
     store: Store,
     mut newest: watch::Receiver<Option<Checkpoint>>,

@@ -1,10 +1,10 @@
-//! How one column's cells are laid out.
+//! Layout of a column's cells.
 
 use std::fmt;
 
 use crate::bytes::{Bytes, Truncated};
 
-/// The collation that means bytes, not text.
+/// The collation of bytes that are not text.
 pub(crate) const BINARY: u64 = 63;
 
 /// The layout of a column's cells.
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     },
     Year,
     Date,
-    /// `fraction`: digits of a second.
+    /// `fraction`: decimal digits of the second.
     Time {
         fraction: u8,
     },
@@ -33,15 +33,15 @@ pub(crate) enum Kind {
     Timestamp {
         fraction: u8,
     },
-    /// VARCHAR, CHAR, TEXT: `length_bytes` before the text.
+    /// VARCHAR, CHAR, TEXT, with a length of `length_bytes` before the text.
     Text {
         length_bytes: usize,
     },
-    /// Text in another character set than UTF-8: a collation of it.
+    /// Text in another character set than UTF-8, with its collation.
     OtherText {
         collation: u64,
     },
-    /// MySQL's; MariaDB's is text.
+    /// MySQL's JSON; in MariaDB JSON is text.
     Json {
         length_bytes: usize,
     },
@@ -49,7 +49,7 @@ pub(crate) enum Kind {
     Bytes {
         length_bytes: usize,
     },
-    /// BINARY(n): the server cuts trailing zeros, we put them back.
+    /// BINARY(n): the server removes trailing zeros; we restore them.
     FixedBytes {
         length_bytes: usize,
         length: usize,
@@ -63,12 +63,12 @@ pub(crate) enum Kind {
     Bit {
         bytes: usize,
     },
-    /// A type that cannot be decoded here, by its code; an error only in a followed table.
+    /// A type without decoder, by its code; an error only in a followed table.
     Unsupported(u8),
 }
 
 impl Kind {
-    /// Reads the column's part of the table map's metadata.
+    /// Parses the column's part of the table map's metadata.
     pub(crate) fn parse(code: u8, metadata: &mut Bytes<'_>) -> Result<Self, Truncated> {
         let int = |bytes| Self::Int { bytes, unsigned: false };
         Ok(match code {
@@ -104,7 +104,7 @@ impl Kind {
             }
             245 => Self::Json { length_bytes: usize::from(metadata.u8()?) },
             242 | 255 => Self::Bytes { length_bytes: usize::from(metadata.u8()?) },
-            // MariaDB's compressed blob has a byte here, its compressed varchar two.
+            // Metadata of MariaDB's compressed blob is one byte, of its compressed varchar two.
             140 => {
                 metadata.u8()?;
                 Self::Unsupported(code)
@@ -117,8 +117,8 @@ impl Kind {
         })
     }
 
-    /// CHAR, ENUM and SET share a code; the metadata's first byte tells them apart, and lends two
-    /// of its bits to lengths over 255.
+    /// Parses CHAR, ENUM and SET, which share a code. The first metadata byte distinguishes them, and two of its bits
+    /// extend lengths over 255.
     fn string(first: u8, second: u8) -> Self {
         let (code, length) = if first & 0x30 == 0x30 {
             (first, usize::from(second))
@@ -132,7 +132,7 @@ impl Kind {
         }
     }
 
-    /// Whether the table map's signedness bitmap has a bit for it. YEAR has one.
+    /// Returns whether the table map's signedness bitmap has a bit for it. YEAR has one.
     pub(crate) fn is_numeric(self) -> bool {
         matches!(
             self,
@@ -140,16 +140,16 @@ impl Kind {
         )
     }
 
-    /// Whether its numbers stand for texts.
+    /// Returns whether its numbers stand for labels.
     pub(crate) fn has_labels(self) -> bool {
         matches!(self, Self::Enum { .. } | Self::Set { .. })
     }
 
-    /// Whether the table map's list of character sets has an entry for it.
+    /// Returns whether the table map's list of character sets has an entry for it.
     pub(crate) fn is_character(self) -> bool {
         matches!(
             self,
-            // Bytes, before character sets are known, are geometries and vectors.
+            // Before character sets are known, `Bytes` are geometries and vectors.
             Self::Text { .. }
                 | Self::FixedBytes { .. }
                 | Self::Bytes { .. }
@@ -157,7 +157,7 @@ impl Kind {
         )
     }
 
-    /// What a character set makes of it. Without one every run of bytes counts as text.
+    /// Applies a collation. Without one, every byte string counts as text.
     pub(crate) fn with_collation(self, collation: u64) -> Self {
         match self {
             Self::Text { length_bytes } if collation == BINARY => Self::Bytes { length_bytes },
@@ -202,26 +202,25 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Whether a collation's texts are UTF-8, or its subset ASCII. The numbers are fixed in the servers'
-/// sources.
+/// Returns whether a collation's texts are UTF-8 or its subset ASCII. The numbers are fixed in the servers' sources.
 pub(crate) fn is_utf8(collation: u64) -> bool {
-    /// MariaDB gives collations without padding the number of the padded one and this.
+    /// Offset that MariaDB adds to a collation's number for its variant without padding.
     const NOPAD: u64 = 1024;
     let padded =
         if (NOPAD..2 * NOPAD).contains(&collation) { collation - NOPAD } else { collation };
     match padded {
         // ASCII.
         11 | 65 => true,
-        // Three bytes a character, then four.
+        // Three bytes per character, then four.
         33 | 76 | 83 | 192..=215 | 223 | 576..=578 => true,
         45 | 46 | 224..=247 | 255..=323 | 608..=610 => true,
-        // MariaDB's of UCA 14.
+        // MariaDB's UCA 14 collations.
         2048..=2559 => true,
         _ => false,
     }
 }
 
-/// A length up to 255 takes one byte.
+/// Returns the size of the length prefix: one byte for lengths up to 255.
 fn length_bytes(longest: usize) -> usize {
     if longest > 255 { 2 } else { 1 }
 }

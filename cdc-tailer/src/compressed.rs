@@ -1,8 +1,8 @@
-//! What servers compress: MariaDB single events (`log_bin_compress`), MySQL whole transactions
+//! Decompresses events: MariaDB compresses single events (`log_bin_compress`), MySQL whole transactions
 //! (`binlog_transaction_compression`).
 //!
-//! Sizes are what the server says they are and never trusted beyond a limit: MariaDB's bytes are
-//! inflated into a buffer of the size said, MySQL's come out event by event.
+//! Sizes announced by the server are checked against a limit. MariaDB's data is inflated into a buffer of the announced
+//! size, MySQL's is read event by event.
 
 use std::io::{self, Read};
 
@@ -16,34 +16,31 @@ use crate::{
     source::Packet,
 };
 
-/// Where an event's header says how long the event is.
+/// Position of the event length in the header.
 const LENGTH_IN_HEADER: std::ops::Range<usize> = 9..13;
 
-/// Zlib makes nothing smaller than about a thousandth.
+/// Upper bound of zlib's compression ratio, which is about 1000.
 const ZLIB_RATIO_MAX: usize = 1100;
 
-/// Why compressed bytes cannot be read.
 #[derive(Debug, Error)]
 pub(crate) enum CompressedError {
-    /// They end before they should.
     #[error("is compressed and {0}")]
     Truncated(#[from] Truncated),
-    /// By a method that is not known.
+    /// The compression method is unknown.
     #[error("is compressed by method {0}, which this version does not know")]
     Method(u64),
-    /// They do not decompress.
     #[error("does not decompress")]
     Damaged(#[source] io::Error),
-    /// They are longer, or shorter, than they say.
+    /// The data is longer or shorter than announced.
     #[error("is compressed and not as long as it says")]
     Length,
-    /// They are longer than is accepted.
+    /// The data is longer than the limit.
     #[error("is compressed and over {0} bytes without that")]
     Oversize(usize),
 }
 
-/// Inflates what MariaDB compressed: a byte with the method (0: zlib) and the length of a length,
-/// that length with its high byte first, zlib.
+/// Inflates MariaDB's compressed data: a byte with the method (0: zlib) and the length of a length, that length in
+/// big-endian, zlib data.
 pub(crate) fn inflate(compressed: &[u8], limit: usize) -> Result<Vec<u8>, CompressedError> {
     let mut bytes = Bytes::new(compressed);
     let head = bytes.u8()?;
@@ -56,7 +53,7 @@ pub(crate) fn inflate(compressed: &[u8], limit: usize) -> Result<Vec<u8>, Compre
         .filter(|length| *length <= limit)
         .ok_or(CompressedError::Oversize(limit))?;
     let mut inflated = Vec::new();
-    // A length that is a lie must not cost its memory before that shows.
+    // A false length must not allocate its memory before it is found out.
     let possible = compressed.len().saturating_mul(ZLIB_RATIO_MAX);
     inflated.reserve_exact(length.min(possible));
     let status = Decompress::new(true)
@@ -68,24 +65,24 @@ pub(crate) fn inflate(compressed: &[u8], limit: usize) -> Result<Vec<u8>, Compre
     }
 }
 
-/// The events inside a MySQL transaction payload, one by one.
+/// Iterates over the events inside a MySQL transaction payload.
 pub(crate) struct Payload<'a> {
     source: Source<'a>,
-    /// Bytes that the server says are still to come.
+    /// Bytes that remain, according to the server.
     left: u64,
     limit: usize,
 }
 
 enum Source<'a> {
     Plain(&'a [u8]),
-    /// Frames of zstd, one behind the other; an own state while one is open.
+    /// Concatenated zstd frames, and the decoder of the current frame.
     Zstd(&'a [u8], Option<Box<Frame<'a>>>),
 }
 
 type Frame<'a> = StreamingDecoder<&'a [u8], ruzstd::decoding::FrameDecoder>;
 
 impl<'a> Payload<'a> {
-    /// Reads the head of a payload event's body. `limit` is for each event in it.
+    /// Parses the head of a payload event's body. `limit` applies to each event in it.
     pub(crate) fn parse(body: &'a [u8], limit: usize) -> Result<Self, CompressedError> {
         const END: u64 = 0;
         const SIZE: u64 = 1;
@@ -121,7 +118,7 @@ impl<'a> Payload<'a> {
         Ok(Self { source, left: left.unwrap_or(plain), limit })
     }
 
-    /// The next event, which has no checksum of its own; `None` after the last.
+    /// Returns the next event, which has no checksum of its own; `None` after the last.
     pub(crate) fn next_event(&mut self) -> Result<Option<Packet>, CompressedError> {
         if self.left == 0 {
             return match self.source.read(&mut [0]).map_err(CompressedError::Damaged)? {
@@ -172,7 +169,7 @@ impl Read for Source<'_> {
             if read > 0 || buffer.is_empty() {
                 return Ok(read);
             }
-            // The frame is at its end; another may follow.
+            // The frame has ended; another may follow.
             if let Some(frame) = open.take() {
                 *rest = frame.into_inner();
             }
@@ -201,7 +198,7 @@ mod tests {
         all
     }
 
-    /// An event whose body is so many zeros.
+    /// Returns an event whose body has `zeros` zero bytes.
     fn event(zeros: usize) -> Vec<u8> {
         let mut event = vec![0; HEADER_LENGTH + zeros];
         let length = u32::try_from(event.len()).unwrap();

@@ -11,108 +11,108 @@ use topic::{DEFAULT_PARTITIONS, TopicLayout};
 
 use crate::messages::TABLES;
 
-/// Bytes of binlog between reader and publisher: keeps both busy, and memory small.
+/// Bytes of binlog between reader and publisher: enough to keep both busy, small enough for a lean process.
 const QUEUE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Longest event: the servers' own limit for a packet.
+/// Maximum size of an event: the servers' own packet limit.
 const PACKET_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// Unlike /tmp never in memory.
+/// Unlike /tmp, never in memory.
 const SPILL_FOLDER: &str = "/var/tmp";
 
-/// Longest message, and the most that may be asked for: librdkafka takes 1,000,000 bytes with its framing,
-/// brokers 1 MiB by default.
+/// Maximum size of a message, by default and at most: librdkafka accepts 1,000,000 bytes with its framing, brokers 1
+/// MiB by default.
 const MESSAGE_BYTES_MAX: usize = 990_000;
 
-/// How long a leader may be silent before another tailer leads: the least that brokers allow by default.
+/// Default leader timeout: the least that brokers allow by default.
 const LEADER_TIMEOUT_MS: u64 = 6_000;
 
-/// Bounds of that: a second is the least for a machine that is busy; half an hour is what brokers take.
+/// Bounds of the leader timeout: a busy machine needs at least a second; brokers allow at most half an hour.
 const LEADER_TIMEOUT_MS_MIN: u64 = 1_000;
 const LEADER_TIMEOUT_MS_MAX: u64 = 1_800_000;
 
-/// What `--resnapshot` without a table means.
+/// Value of `--resnapshot` without a table.
 const ALL_TABLES: &str = "all";
 
 /// Follows the binlog of one database and writes its changes to the topics.
 #[derive(Debug, Clone, Parser)]
 #[command(version, about)]
 pub struct Config {
-    /// The database to follow: mysql://user:password@host:port/database, with TLS by
+    /// Database to follow: mysql://user:password@host:port/database. For TLS append
     /// ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE. The user needs SELECT, REPLICATION SLAVE, REPLICATION CLIENT.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
 
-    /// Kafka brokers, host:port, separated by commas; with TLS ssl://host:port,host:port?ssl-ca=FILE.
+    /// Kafka brokers: host:port, separated by commas. With TLS: ssl://host:port,host:port?ssl-ca=FILE.
     #[arg(long, env = "KAFKA_BROKERS", required_unless_present = "dry_run")]
     pub kafka_brokers: Option<String>,
 
-    /// Stands before every topic's name, with a dot behind it.
+    /// Prefix of every topic name; a dot is added after it.
     #[arg(long, env = "TOPIC_PREFIX", default_value = "coupon")]
     pub topic_prefix: String,
 
-    /// Partitions of topics that do not exist yet.
+    /// Number of partitions of topics that do not exist yet.
     #[arg(long, env = "TOPIC_PARTITIONS", default_value_t = DEFAULT_PARTITIONS)]
     pub topic_partitions: i32,
 
-    /// Copies of topics that do not exist yet.
+    /// Replication factor of topics that do not exist yet.
     #[arg(long, env = "TOPIC_REPLICATION", default_value_t = 1)]
     pub topic_replication: i32,
 
-    /// Our id among the server's replicas; no other may have it. Without one it follows from the
-    /// database's name, so that a tailer's successor ends what is left of its predecessor.
+    /// Replica server id of the tailer, unique among the server's replicas. The default is derived from the database
+    /// name, so that a new tailer ends its predecessor's stale connection.
     #[arg(long, env = "SERVER_ID", value_parser = clap::value_parser!(u32).range(1..))]
     pub server_id: Option<u32>,
 
-    /// Bytes of binlog held between reading and publishing.
+    /// Maximum bytes of binlog queued between reading and publishing.
     #[arg(long, env = "QUEUE_BYTES", default_value_t = QUEUE_BYTES)]
     pub queue_bytes: usize,
 
-    /// Longest binlog event accepted, in bytes.
+    /// Maximum size of a binlog event, in bytes.
     #[arg(long, env = "PACKET_BYTES_MAX", default_value_t = PACKET_BYTES_MAX)]
     pub packet_bytes_max: usize,
 
-    /// Where the rows of a transaction over some megabytes wait for its end: on a disk, as large as the
-    /// longest transaction.
+    /// Folder on disk for the rows of transactions over some megabytes, until they commit. It must hold the largest
+    /// transaction.
     #[arg(long, env = "SPILL_FOLDER", default_value = SPILL_FOLDER)]
     pub spill_folder: PathBuf,
 
-    /// Longest message sent, in bytes; what is longer becomes a dead letter. Not above what the brokers
-    /// take (message.max.bytes).
+    /// Maximum size of a message, in bytes. A longer one becomes a dead letter. Must not exceed the limit of the
+    /// brokers (message.max.bytes).
     #[arg(long, env = "MESSAGE_BYTES_MAX", default_value_t = MESSAGE_BYTES_MAX,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=MESSAGE_BYTES_MAX as u64))]
     pub message_bytes_max: usize,
 
-    /// After how many milliseconds of a leader's silence another tailer of this database leads.
+    /// Milliseconds without a heartbeat of the leader after which another tailer of the database takes over.
     #[arg(long, env = "LEADER_TIMEOUT_MS", default_value_t = LEADER_TIMEOUT_MS,
         value_parser = clap::value_parser!(u64).range(LEADER_TIMEOUT_MS_MIN..=LEADER_TIMEOUT_MS_MAX))]
     pub leader_timeout_ms: u64,
 
-    /// Read a table anew through its topic and go on at the checkpoint; without a table: forget the
-    /// checkpoint, read all and go on from now. For one start: with each start it is done again.
+    /// Publish a table again and continue at the checkpoint. Without a table: ignore the checkpoint, publish all tables
+    /// and continue from now. Use it for one start only: it applies at every start.
     #[arg(long, num_args = 0..=1, default_missing_value = ALL_TABLES, value_name = "TABLE",
         value_parser = PossibleValuesParser::new([ALL_TABLES].iter().chain(TABLES).copied()))]
     pub resnapshot: Option<String>,
 
-    /// Print the last checkpoint and end; a tailer that runs is not disturbed.
+    /// Print the last checkpoint and exit. A running tailer is not disturbed.
     #[arg(long)]
     pub print_position: bool,
 
-    /// Print changes from now on as JSON lines, one event each; without brokers and checkpoint.
+    /// Print changes from now on as JSON lines, one event per line, without brokers or checkpoint.
     #[arg(long, conflicts_with_all = ["print_position", "resnapshot"])]
     pub dry_run: bool,
 
-    /// What every process takes.
+    /// Settings of every process.
     #[command(flatten)]
     pub process: ProcessConfig,
 }
 
-/// What [`Config::resnapshot`] asks for.
+/// Scope of [`Config::resnapshot`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resnapshot<'a> {
-    /// All tables, from now.
+    /// All tables; continue from now.
     All,
-    /// One table.
+    /// One table; continue at the checkpoint.
     Table(&'a str),
 }
 
@@ -136,8 +136,8 @@ impl Config {
         TopicLayout { partitions: self.topic_partitions, replication: self.topic_replication }
     }
 
-    /// The configured id, or one made of the database's name, in the upper half where people rarely
-    /// number servers.
+    /// Returns the configured id, or one derived from the database name in the upper half of the range, which people
+    /// rarely use.
     pub(crate) fn server_id(&self, database: &str) -> u32 {
         self.server_id.unwrap_or_else(|| crc32fast::hash(database.as_bytes()) | 1 << 31)
     }

@@ -1,4 +1,4 @@
-//! A replication connection: log in, say who we are and from where, read events.
+//! A replication connection: logs in, registers as a replica, requests and reads events.
 
 use std::{collections::BTreeMap, io, time::Duration};
 
@@ -12,14 +12,14 @@ use crate::{
     wire::{AnswerRow, END_OF_FILE, ERROR, OK, Wire},
 };
 
-/// How often an idle server says so: it wakes the reader to notice that it shall stop.
+/// Heartbeat interval of an idle server. Each heartbeat lets the reader check whether to stop.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// How much longer than that a link may be silent before it counts as dead.
+/// Time without any packet, beyond the heartbeat interval, after which a connection counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// How long the server waits for us to take an event while a broker is down: a day, since the
-/// pressure must go back to the server rather than end in reconnects.
+/// Time the server waits for us to accept an event while a broker is down: a day, so that back pressure reaches the
+/// server instead of causing reconnects.
 const NET_WRITE_TIMEOUT_SECONDS: u32 = 86_400;
 
 /// Length of a CRC32.
@@ -29,14 +29,14 @@ const COM_BINLOG_DUMP: u8 = 0x12;
 const COM_REGISTER_SLAVE: u8 = 0x15;
 const COM_BINLOG_DUMP_GTID: u8 = 0x1e;
 
-/// Where a file's first event lies.
+/// Offset of a file's first event.
 pub(crate) const FIRST_EVENT: u32 = 4;
 
-/// Whether events end with a CRC32. The first event of each file says so of those behind it.
+/// Whether events end with a CRC32. The format description at the start of each file says so for the events after it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Checksums(bool);
 
-/// A connection that is logged in and, once it was asked to, sends events.
+/// A connection that is logged in and sends events once it was asked to.
 pub(crate) struct Connection {
     wire: Wire,
     identity: String,
@@ -44,14 +44,14 @@ pub(crate) struct Connection {
 }
 
 impl Checksums {
-    /// For a stream in whose middle we are.
+    /// For a stream that is already past the format description.
     pub(crate) fn of(on: bool) -> Self {
         Self(on)
     }
 }
 
 impl Connection {
-    /// Connects and asks for everything after the origin's position.
+    /// Connects and requests everything after the origin's position.
     pub(crate) fn open(origin: &Origin) -> Result<Self, TailError> {
         let server = &origin.server;
         let mut connection = Self::log_in(server, &as_replica(server))?;
@@ -60,7 +60,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Connects to look at the binlog beside an open stream: the server takes nobody's place away for it.
+    /// Connects to inspect the binlog next to an open stream. The server disconnects no replica for it.
     pub(crate) fn beside(server: &Server) -> Result<Self, TailError> {
         Self::log_in(server, "")
     }
@@ -77,17 +77,17 @@ impl Connection {
         Ok(Self { wire, identity, checksums: Checksums::of(false) })
     }
 
-    /// Which server it is.
+    /// Returns the identity of the server.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Asks for rows; not once events come.
+    /// Runs a query. Not possible once a dump was requested.
     pub(crate) fn rows(&mut self, query: &str) -> Result<Vec<AnswerRow>, TailError> {
         self.wire.rows(query)
     }
 
-    /// Asks for the transactions that come after a set.
+    /// Requests the transactions after a set of GTIDs.
     pub(crate) fn dump_after(
         &mut self,
         gtids: &GtidSet,
@@ -97,7 +97,7 @@ impl Connection {
         let command = match gtids {
             GtidSet::MySql(all) => dump_gtids(all, server_id, wait),
             GtidSet::MariaDb(_) => {
-                // Strict: a position inside a hole of the sequence is an error then, never a silent jump.
+                // Strict mode: a position inside a gap of the sequence is an error, never a silent jump.
                 self.wire.run(&format!(
                     "set @slave_connect_state = '{gtids}', @slave_gtid_strict_mode = 1, \
                      @slave_gtid_ignore_duplicates = 0"
@@ -108,7 +108,7 @@ impl Connection {
         self.wire.write(&command)
     }
 
-    /// Asks for the events of a file from `offset` on, and of those behind it.
+    /// Requests the events of a file from `offset` on, and those of the files after it.
     pub(crate) fn dump_file(&mut self, file: &str, offset: u32) -> Result<(), TailError> {
         self.wire.write(&dump(offset, NOBODY, Wait::No, file))
     }
@@ -125,18 +125,18 @@ impl BinlogSource for Connection {
     }
 }
 
-/// What the server does at the end of its binlog.
+/// Behaviour of the server at the end of its binlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     ForMore,
-    /// It says so, and sends nothing more.
+    /// The server ends the stream.
     No,
 }
 
-/// The id of somebody who only looks: no replica is thrown off for it.
+/// Server id of a connection that only inspects: the server disconnects no replica for it.
 pub(crate) const NOBODY: u32 = 0;
 
-/// The event in a packet, or what the server says instead.
+/// Returns the event in a packet, or the error or end of stream that the server sent instead.
 pub(crate) fn event_of(packet: Vec<u8>, checksums: &mut Checksums) -> Result<Packet, TailError> {
     match packet.first() {
         Some(&OK) => verified(packet, checksums),
@@ -173,10 +173,10 @@ fn verified(packet: Vec<u8>, checksums: &mut Checksums) -> Result<Packet, TailEr
                     return Err(TailError::Unsupported { what });
                 }
             };
-            // The place for it is there in any case.
+            // The field for it exists even if checksums are off.
             (true, checksums.0)
         }
-        // Made up by the server between two files, of which one may have checksums and the other not.
+        // Generated by the server between two files, only one of which may have checksums.
         event::ROTATE if header.timestamp == 0 => (is_right, false),
         _ => (checksums.0, checksums.0),
     };
@@ -187,12 +187,12 @@ fn verified(packet: Vec<u8>, checksums: &mut Checksums) -> Result<Packet, TailEr
     Ok(Packet::new(packet, 1, 1 + end))
 }
 
-/// What every connection says of itself, beside how often it wants a sign of life: that it knows GTIDs, and takes
-/// checksums where there are some.
+/// Session variables of every connection besides the heartbeat: it supports GTIDs, and accepts checksums if there are
+/// any.
 const SESSION: &str = "set @mariadb_slave_capability = 4, @master_binlog_checksum = 'CRC32', \
     @source_binlog_checksum = 'CRC32'";
 
-/// What makes one server another than the next, as `mysql_store::settings` reads it too.
+/// Variables that identify a server, as in `mysql_store::settings`.
 const IDENTITY: &str =
     "show global variables where variable_name in ('server_id', 'server_uid', 'server_uuid')";
 
@@ -208,12 +208,12 @@ fn identity(variables: &[AnswerRow]) -> String {
     format!("{}/{uuid}", of("server_id"))
 }
 
-/// The session variables that make a connection a replica's.
+/// Returns the session variables that make a connection a replica's.
 fn as_replica(server: &Server) -> String {
     let common = format!(", session net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}");
     match server.flavor {
         Flavor::MariaDb => common,
-        // The server ends the dump thread of an earlier connection with the same uuid.
+        // The server ends the dump of an earlier connection with the same uuid.
         Flavor::MySql => {
             let uuid = format!("00000000-0000-4000-8000-{:012x}", server.server_id);
             format!("{common}, @slave_uuid = '{uuid}', @replica_uuid = '{uuid}'")
@@ -224,7 +224,7 @@ fn as_replica(server: &Server) -> String {
 fn register(server_id: u32) -> Vec<u8> {
     let mut command = vec![COM_REGISTER_SLAVE];
     command.extend(server_id.to_le_bytes());
-    // Host, user and password to show, port, rank, master id: all empty.
+    // Host, user and password for display, port, rank, master id: all empty.
     command.extend([0; 13]);
     command
 }
@@ -249,7 +249,7 @@ fn dump_gtids(all: &BTreeMap<Series, Vec<(u64, u64)>>, server_id: u32, wait: Wai
     let mut command = vec![COM_BINLOG_DUMP_GTID];
     command.extend((THROUGH_GTID | flags(wait)).to_le_bytes());
     command.extend(server_id.to_le_bytes());
-    // No file name: a server that gets one begins there, whatever the set says.
+    // No file name: a server that gets one starts there, whatever the set says.
     command.extend(0u32.to_le_bytes());
     command.extend(u64::from(FIRST_EVENT).to_le_bytes());
     command.extend(u32::try_from(set.len()).unwrap_or(0).to_le_bytes());
@@ -257,8 +257,8 @@ fn dump_gtids(all: &BTreeMap<Series, Vec<(u64, u64)>>, server_id: u32, wait: Wai
     command
 }
 
-/// A set as the server reads it. Where there are tags, its first and eighth byte say so; servers without
-/// tags do not know that way.
+/// Encodes a set. If there are tags, its first and eighth byte announce them; servers without tags do not know that
+/// format.
 fn executed(all: &BTreeMap<Series, Vec<(u64, u64)>>) -> Vec<u8> {
     const TAGGED: u64 = 1 << 56 | 1;
     let is_tagged = all.keys().any(|series| !series.tag.is_empty());
@@ -268,7 +268,7 @@ fn executed(all: &BTreeMap<Series, Vec<(u64, u64)>>) -> Vec<u8> {
     for (Series { uuid, tag }, intervals) in all {
         set.extend(uuid);
         if is_tagged {
-            // Its length is an integer of as many bytes as it needs, so of one, and a bit that says so.
+            // The tag's length is a variable-length integer; in its one-byte form the lowest bit is zero.
             set.push(u8::try_from(tag.bytes().len() << 1).unwrap_or(0));
             set.extend(tag.bytes());
         }
@@ -285,7 +285,7 @@ fn executed(all: &BTreeMap<Series, Vec<(u64, u64)>>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A packet with an event of that kind whose body ends with `tail`.
+    /// Returns a packet with an event of that kind whose body ends with `tail`.
     fn packet(kind: u8, timestamp: u8, tail: &[u8], sum: Option<[u8; 4]>) -> Vec<u8> {
         let length = HEADER_LENGTH + 2 + tail.len() + sum.map_or(0, |_| CHECKSUM_LENGTH);
         let length = u8::try_from(length).unwrap();
@@ -317,7 +317,7 @@ mod tests {
         assert!(read(packet(16, 1, &[], Some(WRONG))).is_err());
         assert!(read(described(1, WRONG)).is_err());
         assert_eq!(read(packet(event::ROTATE, 1, &[], Some(RIGHT))).unwrap(), 2);
-        // The next file has none, and the one behind it has them again.
+        // The next file has none, and the one after it has them again.
         for made_up in [None, Some(RIGHT)] {
             assert_eq!(read(packet(event::ROTATE, 0, &[], made_up)).unwrap(), 2);
             assert_eq!(read(described(0, WRONG)).unwrap(), 3);

@@ -1,5 +1,5 @@
-//! DECIMAL: groups of nine digits in four big-endian bytes, leftover digits in fewer; the highest
-//! bit is set for positive numbers, and negative ones have all bits turned over.
+//! DECIMAL: groups of nine digits in four big-endian bytes, leftover digits in fewer. The highest bit is set for
+//! positive numbers; negative numbers have all bits inverted.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use crate::bytes::{Bytes, Truncated};
 /// Digits of a full group.
 const GROUP: usize = 9;
 
-/// Bytes that so many leftover digits take.
+/// Bytes per number of leftover digits.
 const BYTES_OF_DIGITS: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
 
-/// Most digits of a DECIMAL; the servers' own limit is 65, or 38 behind the point.
+/// Maximum digits of a DECIMAL: the servers' own limit. After the point they allow 38.
 const DIGITS_MAX: usize = 65;
 
 /// Reads a DECIMAL(precision, scale) as text.
@@ -49,7 +49,7 @@ pub(crate) fn read(
     Ok(format!("{sign}{whole}{point}{fraction}"))
 }
 
-/// Digits in each group, in the order of storage; the short ones are at the outer ends.
+/// Returns the digits of each group in the order of storage; the short groups are at the outer ends.
 fn groups(whole: usize, scale: usize) -> Vec<usize> {
     let mut groups = vec![whole % GROUP];
     groups.extend(std::iter::repeat_n(GROUP, whole / GROUP + scale / GROUP));

@@ -1,4 +1,4 @@
-//! `--dry-run`: changes from now on as lines on standard output, without broker and checkpoint.
+//! `--dry-run`: prints changes from now on to standard output, without brokers or checkpoint.
 
 use std::{
     io::{BufWriter, Write as _},
@@ -29,7 +29,7 @@ pub(crate) async fn run(ground: &Ground<'_>, stop: CancellationToken) -> anyhow:
     let settings = preflight::settings(&mut connection).await?;
     let position = settings::readable_position(&mut connection, settings.flavor).await?;
     let flavor = preflight::flavor(&settings);
-    // A tailer that runs has the configured one, and would be thrown off the server.
+    // Not the configured id: the server would disconnect a running tailer that uses it.
     let own = ground.config.server_id(&ground.database) ^ std::process::id();
     let server = Arc::new(Server { server_id: own, ..ground.server(flavor) });
     let gtids = GtidSet::parse(flavor, &position)?;

@@ -1,9 +1,9 @@
-//! A row change as a Debezium-compatible JSON event, written straight into bytes.
+//! Encodes a row change as a Debezium-compatible JSON event, directly into bytes.
 //!
-//! Encodings: integers as numbers; DATETIME up to 3 digits of a second as milliseconds since 1970,
-//! beyond that as microseconds; TIMESTAMP as ISO 8601 in UTC; DATE as days since 1970; TIME as
-//! microseconds; DECIMAL as text; ENUM and SET as their labels; JSON as text that holds it; BIT as a
-//! number; binary columns as base64; dates that are none (0000-00-00) as null. What `topic::Event` reads is a subset of this.
+//! Encodings: integers as numbers; DATETIME with up to 3 fractional digits as milliseconds since 1970, with more as
+//! microseconds; TIMESTAMP as ISO 8601 in UTC; DATE as days since 1970; TIME as microseconds; DECIMAL as text; ENUM and
+//! SET as their labels; JSON as text; BIT as a number; binary columns as base64; invalid dates (0000-00-00) as null.
+//! `topic::Event` reads a subset of this.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ use crate::{
     table::{Column, Table},
 };
 
-/// A text column holds what is not UTF-8.
+/// A text column contains bytes that are not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "column {table}.{column} holds text that is not UTF-8: make it utf8mb4 or binary, then start with --resnapshot"
@@ -31,20 +31,20 @@ pub(crate) struct NotUtf8 {
     column: String,
 }
 
-/// Where and when the changes of a rows event happened.
+/// Position and times of the changes of a rows event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) gtid: &'a str,
     pub(crate) file: &'a str,
-    /// Offset behind the rows event.
+    /// Offset of the rows event's end.
     pub(crate) end: u32,
     /// Commit time, milliseconds since 1970.
     pub(crate) committed_ms: i64,
-    /// Milliseconds since 1970.
+    /// Time of processing, milliseconds since 1970.
     pub(crate) now_ms: i64,
 }
 
-/// Appends the event of one row; `number` counts the transaction's rows from 0.
+/// Appends the event of one row; `number` is the row's index in the transaction.
 pub(crate) fn event(
     out: &mut Vec<u8>,
     table: &Table,
@@ -79,7 +79,7 @@ pub(crate) fn event(
     Ok(())
 }
 
-/// Appends the event of a row that a snapshot read.
+/// Appends the event of a snapshot row.
 pub(crate) fn read(
     out: &mut Vec<u8>,
     table: &Table,
@@ -102,7 +102,7 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Appends a cell that is a key: the digits of a number, or the text itself.
+/// Appends a cell as a key: the digits of a number, or the text itself.
 pub(crate) fn key(out: &mut Vec<u8>, cell: &Cell<'_>) {
     match cell {
         Cell::Int(number) => json(out, number),
@@ -137,7 +137,7 @@ fn image(out: &mut Vec<u8>, table: &Table, cells: Option<&[Cell<'_>]>) -> Result
     Ok(())
 }
 
-/// `None`: a text that is not UTF-8.
+/// Appends a cell's value. Returns `None` for text that is not UTF-8.
 fn value(out: &mut Vec<u8>, column: &Column, cell: &Cell<'_>) -> Option<()> {
     match cell {
         Cell::Null | Cell::DateTime(None) | Cell::Timestamp(None) | Cell::Date(None) => {
@@ -171,8 +171,8 @@ fn value(out: &mut Vec<u8>, column: &Column, cell: &Cell<'_>) -> Option<()> {
     Some(())
 }
 
-/// The label of an ENUM's number, or those of a SET's, as the server shows them. `None`: the column
-/// has no labels, or not this one.
+/// Returns the label of an ENUM's number, or the labels of a SET's, in the server's notation. Returns `None` if the
+/// column has no labels, or not this one.
 fn label(column: &Column, number: u64) -> Option<Cow<'_, str>> {
     let labels = &column.labels;
     match column.kind {
@@ -196,7 +196,7 @@ fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(&mut *out, value).expect("numbers and texts always fit into a vector");
 }
 
-/// Where the rows of tests come from.
+/// Position of rows in tests.
 #[cfg(test)]
 pub(crate) const PLACE: Place<'_> = Place {
     gtid: "0-1-42",

@@ -1,8 +1,9 @@
-//! Binlog events: header, kinds, and the small ones that frame transactions.
+//! Binlog events: header, kinds, and the small events that frame transactions.
 //!
-//! The only file that names `mysql_cdc`, whose readers of headers, rotations, commits and GTIDs are right
-//! (`tests/tool.rs` holds them against the server's own). Its reader of statements takes them all for UTF-8, that
-//! of format descriptions computes a length in eight bits, those of rows lose what `docs/events.md` promises.
+//! The only file that uses `mysql_cdc`. Its parsers of headers, rotations, commits and GTIDs are correct
+//! (`tests/tool.rs` compares them with the server's own tool). Others are not used: the statement parser requires
+//! UTF-8, the format description parser computes a length in eight bits, and the row parsers lose what `docs/events.md`
+//! promises.
 
 use std::io::Cursor;
 
@@ -23,46 +24,45 @@ use crate::{
     xa::Xid,
 };
 
-/// Length of the header before every event.
+/// Length of the header of every event.
 pub(crate) const HEADER_LENGTH: usize = 19;
 
-/// Kinds of events that are known by name elsewhere too.
+/// Kinds of events that other files use by name.
 pub(crate) const ROTATE: u8 = 4;
 pub(crate) const FORMAT_DESCRIPTION: u8 = 15;
 
 /// Header flag: a replica that does not know the event may skip it.
 const IGNORABLE: u16 = 0x80;
 
-/// MariaDB GTID flags.
+/// Flag of a MariaDB GTID event.
 const STANDALONE: u8 = 1;
 
-/// The header of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Seconds since 1970; 0 for events the server makes up for the connection.
+    /// Seconds since 1970; 0 for events that the server generates for the connection.
     pub(crate) timestamp: u32,
     pub(crate) kind: u8,
     pub(crate) server_id: u32,
-    /// Header, body and checksum.
+    /// Length of header, body and checksum.
     pub(crate) length: u32,
-    /// Offset in the file behind the event; 0 for made-up events, wrong in files over 4 GiB.
+    /// Offset of the event's end in the file; 0 for generated events, wrong in files over 4 GiB.
     pub(crate) end: u32,
     pub(crate) flags: u16,
 }
 
-/// What an event of a kind is to the transaction that it is in.
+/// Role of an event kind within a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It names the transaction.
+    /// Names the transaction.
     Begins,
-    /// It describes a table, or changes rows.
+    /// Describes a table, or changes rows.
     Rows,
-    /// It may be the last one: a statement, XID, the end of a phase, a whole transaction in one.
+    /// May be the last event: a statement, XID, the end of a phase, a whole transaction in one.
     MayEnd,
     Other,
 }
 
-/// What a rows event does to its rows.
+/// Kind of change in a rows event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Insert,
@@ -70,19 +70,19 @@ pub(crate) enum Change {
     Delete,
 }
 
-/// How a rows event's images are written.
+/// Encoding of a rows event's images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Plain,
-    /// Bytes behind the head are compressed as MariaDB does.
+    /// The bytes after the head are compressed with MariaDB's method.
     Compressed,
 }
 
-/// An event's body, as far as the assembler must know it.
+/// An event's body, as far as the assembler needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Body<'a> {
-    /// A transaction begins. `standalone`: its single statement also ends it; `None`: the
-    /// statement tells (MySQL).
+    /// Begin of a transaction. `standalone`: whether its single statement also ends it; `None`: the statement decides
+    /// (MySQL).
     Begin {
         gtid: Gtid,
         standalone: Option<bool>,
@@ -90,13 +90,13 @@ pub(crate) enum Body<'a> {
     /// MySQL without GTIDs.
     Anonymous,
     Query(Query<'a>),
-    /// The same, its text compressed as MariaDB does.
+    /// A query whose text is compressed with MariaDB's method.
     CompressedQuery(Query<'a>),
-    /// A whole transaction behind its GTID, compressed (MySQL).
+    /// A whole transaction except its GTID, compressed (MySQL).
     Payload,
-    /// The transaction is committed.
+    /// Commit of the transaction.
     Xid,
-    /// The end of an XA transaction's first phase, or of a one-phase one.
+    /// End of an XA transaction's first phase, or of a one-phase one.
     XaPrepare {
         one_phase: bool,
         xid: Xid,
@@ -112,23 +112,22 @@ pub(crate) enum Body<'a> {
         version: u8,
         encoding: Encoding,
     },
-    /// The stream goes on in another file.
+    /// The stream continues in another file.
     Rotate {
         file: String,
     },
-    /// A binlog file begins; after a crash, what was open before it never ended.
+    /// Begin of a binlog file. After a crash, a transaction open before it never ended.
     FormatDescription,
-    /// Nothing to send: we have everything.
+    /// The server has no more events for now.
     Heartbeat,
-    /// The server lost changes on their way into the binlog.
+    /// The server lost changes before they reached the binlog.
     Incident,
-    /// Of no effect on rows.
+    /// No effect on rows.
     Ignored,
-    /// May have an effect on rows that we do not understand.
+    /// Possibly an effect on rows that we do not understand.
     Unknown,
 }
 
-/// A statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Query<'a> {
     pub(crate) database: &'a [u8],
@@ -165,18 +164,18 @@ impl From<EventHeader> for Header {
     }
 }
 
-/// The library's readers fail for this alone, but for a file's name that is not UTF-8.
+/// The library's parsers fail only for this, or for a file name that is not UTF-8.
 fn truncated(_: EventError) -> Truncated {
     Truncated
 }
 
 impl<'a> Body<'a> {
-    /// Reads the body of an event, without header and checksum.
+    /// Parses the body of an event, without header and checksum.
     pub(crate) fn parse(header: &Header, body: &'a [u8]) -> Result<Self, Truncated> {
         let mut bytes = Bytes::new(body);
         Ok(match header.kind {
             2 => Self::Query(query(bytes, 0)?),
-            // LOAD DATA in statement format: a query behind 13 bytes about its file.
+            // LOAD DATA in statement format: a query after 13 bytes about its file.
             18 => Self::Query(query(bytes, 13)?),
             ROTATE => {
                 let rotated = RotateEvent::parse(&mut Cursor::new(body)).map_err(truncated)?;
@@ -207,7 +206,7 @@ impl<'a> Body<'a> {
             34 => Self::Anonymous,
             38 => Self::XaPrepare { one_phase: bytes.u8()? != 0, xid: Xid::parse(&mut bytes)? },
             40 => Self::Payload,
-            // One that is written otherwise is never skipped, whatever its flags say.
+            // A tagged GTID in an unknown format is never skipped, whatever its flags say.
             42 => tagged::gtid(bytes)?
                 .map_or(Self::Unknown, |gtid| Self::Begin { gtid, standalone: None }),
             162 => mariadb_gtid(header, body)?,
@@ -246,7 +245,7 @@ fn rows_event<'a>(
 }
 
 fn mariadb_gtid<'a>(header: &Header, body: &[u8]) -> Result<Body<'a>, Truncated> {
-    // All that it takes of the header: the number of the server that wrote the transaction.
+    // The parser only uses the server id of the header.
     let header = EventHeader {
         timestamp: header.timestamp,
         event_type: header.kind,

@@ -1,12 +1,12 @@
-//! Whether the topics still hold what a checkpoint counts on. What does not fit leads to a snapshot, never to
-//! a hole. Whether the server does is said by `history.rs`.
+//! Checks whether the topics still hold what a checkpoint relies on. A mismatch leads to a snapshot, never to a gap.
+//! `history.rs` checks the server.
 
 use anyhow::Context as _;
 use topic::Found;
 
 use crate::{checkpoint::Checkpoint, position::Flavor};
 
-/// Why the checkpoint cannot be used, if so.
+/// Returns why the checkpoint cannot be used, if so.
 pub(crate) async fn mismatch(
     checkpoint: &Checkpoint,
     flavor: Flavor,

@@ -1,6 +1,6 @@
-//! Every decoder of ours for bytes from outside, for `fuzz/` and the test that runs its corpus; nobody
-//! else may call it. Each takes any bytes, and fails only where a promise is broken: what is read can be
-//! written, what is written is JSON, nothing grows beyond its limit.
+//! Fuzz targets for every decoder of untrusted bytes, for `fuzz/` and the test that runs its corpus only. Each accepts
+//! any bytes and panics only if a promise is broken: what is read can be written, what is written is JSON, and nothing
+//! grows beyond its limit.
 
 use std::io::{self, Read, Write};
 
@@ -28,23 +28,23 @@ use crate::{
     xa::Xid,
 };
 
-/// Longest event that is read, compressed or not.
+/// Maximum size of an event, compressed or not.
 const EVENT_BYTES_MAX: usize = 64 * 1024;
 
-/// In each address that is taken apart; nobody may be told of it.
+/// Password in each parsed address; must never be shown.
 const PASSWORD: &str = "correct-horse-battery-staple";
 
-/// Most events taken out of one compressed transaction: a bomb would hold any number.
+/// Maximum events taken from one compressed transaction: a compression bomb contains any number.
 const PAYLOAD_EVENTS_MAX: usize = 1_000;
 
-/// The tables that are followed here, in database `d`.
+/// The followed tables, in database `d`.
 const TABLES: &[&str] = &["t", "stock_movement"];
 
 const PLACE: Place<'_> =
     Place { gtid: "0-1-42", file: "binlog.000002", end: 815, committed_ms: 0, now_ms: 0 };
 
-/// An address of the server behind its user and password. What is read is shown without the password, and TLS that
-/// is asked for is never left out.
+/// Parses a server address after a user and password. The parsed address is shown without the password, and a TLS
+/// option is never ignored.
 pub fn binlog_address(data: &[u8]) {
     let Ok(rest) = str::from_utf8(data) else { return };
     let url = format!("mysql://user:{PASSWORD}@{rest}");
@@ -59,7 +59,7 @@ pub fn binlog_address(data: &[u8]) {
             assert!(!told.contains(PASSWORD), "a password is told: {told}");
         }
     }
-    // What stands behind it in a URL is no option.
+    // Text after a `#` is not an option.
     if !rest.contains('#') {
         let sign = if rest.contains('?') { '&' } else { '?' };
         let by_tls = Address::parse(&format!("{url}{sign}ssl-mode=VERIFY_IDENTITY"));
@@ -68,8 +68,8 @@ pub fn binlog_address(data: &[u8]) {
     }
 }
 
-/// A byte whether the connection is encrypted, and all that a server sends in a login. The password is never sent as
-/// it is where somebody reads along.
+/// Runs a login. Input: a byte whether the connection is encrypted, and all that the server sends. The password is
+/// never sent in the clear on an unencrypted connection.
 pub fn server_login(data: &[u8]) {
     let Some((is_private, sent)) = data.split_first() else { return };
     let is_private = is_private & 1 == 1;
@@ -85,7 +85,7 @@ pub fn server_login(data: &[u8]) {
     assert!(is_private || !told, "a password was sent in the clear");
 }
 
-/// A server that has said everything beforehand.
+/// A server that sends prepared bytes, whatever it receives.
 struct Told<'a> {
     sent: &'a [u8],
     heard: Vec<u8>,
@@ -107,8 +107,8 @@ impl Write for Told<'_> {
     }
 }
 
-/// A byte whether events end with a checksum, and a packet of the server: an event, an error, or the end. An event is
-/// taken whole or not at all.
+/// Parses a packet: an event, an error, or the end of the stream. Input: a byte whether events have a checksum, and the
+/// packet. An event is accepted whole or not at all.
 pub fn server_packet(data: &[u8]) {
     let Some((checksums, packet)) = data.split_first() else { return };
     let mut checksums = Checksums::of(checksums & 1 == 1);
@@ -123,8 +123,8 @@ pub fn server_packet(data: &[u8]) {
     }
 }
 
-/// A stream of events, each a kind, the low byte of its flags, the length of its body in two bytes with
-/// the low one first, and the body. What cannot be read ends the connection, and another one begins.
+/// Assembles a stream of events. Each is a kind, the low byte of its flags, the length of its body in two little-endian
+/// bytes, and the body. An error ends the connection, and another one begins.
 pub fn binlog(data: &[u8]) {
     let limits = Limits { packet_bytes_max: EVENT_BYTES_MAX, spill_folder: std::env::temp_dir() };
     let mut assembler = Assembler::new(Followed { database: "d".into(), tables: TABLES }, limits);
@@ -155,7 +155,7 @@ fn publish(transaction: &Transaction) {
     }
 }
 
-/// A change and version, the length of a table map in two bytes, the table map, a rows event.
+/// Decodes rows. Input: change and version, length of a table map in two bytes, the table map, a rows event.
 pub fn rows(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let (Ok(choice), Ok(length)) = (bytes.u8(), bytes.u16()) else { return };
@@ -176,7 +176,7 @@ fn all_rows(table: &Table, change: Change, version: u8, body: &[u8], out: &mut V
     }
 }
 
-/// Writes a row's event. Text that is not UTF-8 is refused; everything else becomes JSON.
+/// Encodes a row's event. Text that is not UTF-8 is rejected; everything else becomes JSON.
 fn written(out: &mut Vec<u8>, table: &Table, change: Change, row: &RowChange<'_>) {
     out.clear();
     if encode::event(out, table, change, row, &PLACE, 7).is_ok() {
@@ -185,7 +185,7 @@ fn written(out: &mut Vec<u8>, table: &Table, change: Change, row: &RowChange<'_>
     }
 }
 
-/// A column's type, the two bytes of its metadata, its collation, and a cell.
+/// Decodes a cell. Input: a column's type, two bytes of metadata, its collation, the cell.
 pub fn cell(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let Ok([code, first, second, collation]) = bytes.array::<4>() else { return };
@@ -199,23 +199,23 @@ pub fn cell(data: &[u8]) {
     written(&mut Vec::new(), &table, Change::Insert, &row);
 }
 
-/// A table map's body.
+/// Parses the body of a table map.
 pub fn table_map(data: &[u8]) {
     if let Ok(table) = Table::parse(data) {
         let keys = table.columns.iter().map(|column| column.key.len()).sum::<usize>();
-        // A control character of a name takes six bytes, quotes and colon three.
+        // A control character of a name becomes six bytes; quotes and colon add three.
         assert!(keys <= 6 * data.len() + 3 * table.columns.len(), "names grew to {keys} bytes");
     }
 }
 
-/// What MariaDB compresses: a part of one event.
+/// Decompresses a part of a MariaDB event.
 pub fn compressed_event(data: &[u8]) {
     if let Ok(inflated) = inflate(data, EVENT_BYTES_MAX) {
         assert!(inflated.len() <= EVENT_BYTES_MAX, "{} bytes came out", inflated.len());
     }
 }
 
-/// What MySQL compresses: the events of a transaction.
+/// Decompresses the events of a MySQL transaction.
 pub fn compressed_transaction(data: &[u8]) {
     let Ok(mut payload) = Payload::parse(data, EVENT_BYTES_MAX) else { return };
     for _ in 0..PAYLOAD_EVENTS_MAX {
@@ -225,7 +225,7 @@ pub fn compressed_transaction(data: &[u8]) {
     }
 }
 
-/// MySQL's binary JSON.
+/// Decodes MySQL's binary JSON.
 pub fn json_document(data: &[u8]) {
     if let Ok(text) = json::read(data) {
         let read = serde_json::from_str::<serde::de::IgnoredAny>(&text);
@@ -233,7 +233,7 @@ pub fn json_document(data: &[u8]) {
     }
 }
 
-/// Precision, scale, a DECIMAL.
+/// Decodes a DECIMAL. Input: precision, scale, the number.
 pub fn decimal_number(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let Ok([precision, scale]) = bytes.array::<2>() else { return };
@@ -245,7 +245,7 @@ pub fn decimal_number(data: &[u8]) {
     }
 }
 
-/// A byte that means nothing any more, a statement.
+/// Parses a statement after one byte that is ignored.
 pub fn statement_text(data: &[u8]) {
     let Some((_, text)) = data.split_first() else { return };
     let _made = statement::makes(text);
@@ -258,7 +258,7 @@ pub fn statement_text(data: &[u8]) {
     }
 }
 
-/// A GTID position of either flavor. One that is read means the same when it is written.
+/// Parses a GTID position of either flavor. A parsed position is unchanged by a round trip through text.
 pub fn gtid_position(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for flavor in [Flavor::MariaDb, Flavor::MySql] {
@@ -269,7 +269,7 @@ pub fn gtid_position(data: &[u8]) {
     }
 }
 
-/// A record of the checkpoint's topic. One that is read means the same when it is written.
+/// Parses a record of the checkpoint topic. A parsed checkpoint is unchanged by a round trip through JSON.
 pub fn checkpoint_record(data: &[u8]) {
     let Ok(checkpoint) = topic::decode::<Checkpoint>(data) else { return };
     let _position = checkpoint.position();

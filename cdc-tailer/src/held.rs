@@ -1,7 +1,7 @@
-//! The rows of a transaction that has not ended yet: the first megabytes in memory, the rest in a
-//! file, so that a transaction's length is bounded by a disk and not by this process.
+//! Buffers the rows of an open transaction: the first megabytes in memory, the rest in a file. So the size of a
+//! transaction is limited by the disk, not by memory.
 //!
-//! The file has no name from its first moment on and is gone with the process.
+//! The file is unlinked as soon as it is created, so it disappears with the process.
 
 use std::{
     borrow::Cow,
@@ -22,25 +22,25 @@ use crate::{
     table::Table,
 };
 
-/// Bytes of a transaction that stay in memory: some two hundred full rows events.
+/// Bytes of a transaction kept in memory: some two hundred full rows events.
 const MEMORY_BYTES: usize = 2 * 1024 * 1024;
 
-/// Distinguishes the files of this process in the moment that they have names.
+/// Makes the names of this process's files unique while they exist.
 static FILES: AtomicU64 = AtomicU64::new(0);
 
-/// One rows event, not decoded yet.
+/// One rows event, not yet decoded.
 #[derive(Debug, Clone)]
 pub(crate) struct RowsPacket {
     pub(crate) table: Arc<Table>,
     pub(crate) change: Change,
     /// Layout of the body: 1 (MariaDB) or 2 (MySQL).
     pub(crate) version: u8,
-    /// Offset behind the event.
+    /// Offset of the event's end.
     pub(crate) end: u32,
     pub(crate) packet: Packet,
 }
 
-/// Rows events in their order.
+/// Rows events in order.
 #[derive(Debug, Default)]
 pub(crate) struct HeldRows {
     memory: Vec<RowsPacket>,
@@ -48,7 +48,7 @@ pub(crate) struct HeldRows {
     spilled: Option<Spill>,
 }
 
-/// A place among them: so many are before it.
+/// A position among the rows events: the number of events before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     in_memory: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Place {
     length: u64,
 }
 
-/// Each rows event behind a head of its own: however many there are, memory knows their tables alone.
+/// Rows events in a file, each after a head. Only their tables stay in memory.
 #[derive(Debug)]
 struct Spill {
     file: File,
@@ -66,14 +66,14 @@ struct Spill {
     length: u64,
 }
 
-/// The head of a rows event in the file: its length, offset, table, change and version.
+/// Size of the head of a rows event in the file: its length, end offset, table, change and version.
 const HEAD_BYTES: usize = 4 + 4 + 4 + 1 + 1;
 
-/// What an entry in memory takes besides its event.
+/// Size of an entry in memory besides its event.
 const ENTRY_BYTES: usize = size_of::<RowsPacket>();
 
 impl RowsPacket {
-    /// The event's body.
+    /// Returns the event's body.
     pub(crate) fn body(&self) -> &[u8] {
         &self.packet.event()[HEADER_LENGTH..]
     }
@@ -84,14 +84,14 @@ impl HeldRows {
         self.memory.is_empty()
     }
 
-    /// Number of rows events.
+    /// Returns the number of rows events.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         let Place { in_memory, in_file, .. } = self.place();
         in_memory + usize::try_from(in_file).unwrap_or(usize::MAX)
     }
 
-    /// The place behind the last one.
+    /// Returns the position after the last event.
     pub(crate) fn place(&self) -> Place {
         let spill = self.spilled.as_ref();
         Place {
@@ -101,18 +101,18 @@ impl HeldRows {
         }
     }
 
-    /// What is held in memory, about.
+    /// Returns the approximate size in memory.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds the next event; beyond the limit into a file in `folder`.
+    /// Adds an event; beyond the memory limit, to a file in `folder`.
     pub(crate) fn push(&mut self, rows: RowsPacket, folder: &Path) -> io::Result<()> {
         let length = rows.packet.event().len() + ENTRY_BYTES;
         if self.spilled.is_none() && (self.memory.is_empty() || self.bytes + length <= MEMORY_BYTES)
         {
             self.bytes += length;
-            // Most transactions have one, and a vector would make room for four.
+            // Most transactions have one event; a vector would reserve room for four.
             if self.memory.is_empty() {
                 self.memory.reserve_exact(1);
             }
@@ -128,7 +128,7 @@ impl HeldRows {
         spill.push(rows)
     }
 
-    /// Forgets what comes behind a place.
+    /// Drops the events after a position.
     pub(crate) fn truncate(&mut self, place: Place) {
         match &mut self.spilled {
             Some(spill) if place.in_file > 0 => {
@@ -142,8 +142,7 @@ impl HeldRows {
         self.bytes = self.memory.iter().map(bytes).sum();
     }
 
-    /// The events from the first on. What is in the file is read as it is asked for: blocking, but
-    /// out of the page cache as a rule.
+    /// Iterates over the events. Spilled ones are read on demand: blocking, but usually from the page cache.
     pub(crate) fn packets(&self) -> impl Iterator<Item = io::Result<Cow<'_, RowsPacket>>> {
         let spilled = self.spilled.iter().flat_map(|spill| {
             let mut offset = 0;
@@ -176,7 +175,7 @@ impl Spill {
         Ok(())
     }
 
-    /// The event at `offset`, which then is behind it.
+    /// Reads the event at `offset` and advances `offset` past it.
     fn read(&self, offset: &mut u64) -> io::Result<RowsPacket> {
         let mut head = [0; HEAD_BYTES];
         self.file.read_exact_at(&mut head, *offset)?;
@@ -202,13 +201,13 @@ impl Spill {
     }
 }
 
-/// A new file in `folder`, whose name is removed at once.
+/// Creates a file in `folder` and removes its name at once.
 fn nameless(folder: &Path) -> io::Result<File> {
     loop {
         let number = FILES.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!("cdc-tailer-{}-{number}.rows", std::process::id()));
         match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
-            // Left by a process of our number that was killed in this very moment.
+            // Left by a process with our process id that was killed before it removed the name.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             opened => {
                 let file = opened?;

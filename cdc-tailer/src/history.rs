@@ -1,17 +1,16 @@
-//! Whether the history that a server holds is the one that was read.
+//! Checks whether the server's binlog history is the one that was read.
 //!
-//! A name is no proof. After `reset master`, and on a server that was restored from a backup, other
-//! transactions get the names that were told before; on MariaDB the numbers of two servers that never
-//! heard of each other are alike. Whoever goes on by name alone leaves out what has those names now. So
-//! each position knows the transaction that ends there, by its place and by what a server wrote there, and
-//! every connection looks for it first:
+//! GTIDs are not sufficient. After `reset master`, and on a server restored from a backup, other transactions reuse
+//! GTIDs that were already published; on MariaDB unrelated servers count alike. Resuming by GTID alone would skip the
+//! transactions that have them now. So each position records the transaction that ends there, by its offset and by what
+//! the server wrote there, and every connection checks it first:
 //!
-//! - on the same server at its file and offset, where its first and last event must be the same bytes;
-//! - on another MariaDB under its name, where its rows must have been written in the same second: a
-//!   replica keeps that time. On another MySQL names say which server gave them, so all of them must be there;
-//! - where its file was removed, everything up to our position was: the oldest file begins right there.
+//! - On the same server, at its file and offset: its first and last event must have the same bytes.
+//! - On another MariaDB, by its GTID: its rows must have been written in the same second, as a replica keeps that time.
+//!   On another MySQL, where GTIDs name the server that assigned them, all GTIDs must be present.
+//! - If its file was purged, everything up to our position must have been purged: the oldest file begins exactly there.
 //!
-//! Whatever is found otherwise is another history, and leads to a snapshot.
+//! Anything else is another history, and leads to a snapshot.
 
 use std::{
     sync::Arc,
@@ -29,35 +28,35 @@ use crate::{
     wire::AnswerRow,
 };
 
-/// How often a stream that has nothing more is looked after. It costs the server a listing of its files.
+/// Interval between checks of an idle stream. Each costs the server a listing of its files.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// A transaction as it is found in a binlog.
+/// A transaction found in a binlog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Found {
     gtid: Gtid,
     landmark: Landmark,
-    /// Offset behind it.
+    /// Offset of its end.
     end: u32,
 }
 
-/// What looking at a place gave.
+/// Result of searching at an offset.
 enum Look {
     Found(Found),
-    /// There is no such place, or no transaction.
+    /// No such offset, or no transaction there.
     Nothing,
-    /// There is no such file.
+    /// No such file.
     NoFile,
 }
 
-/// Looks for the transaction that ends at the origin's position, on the server that `identity` names and
-/// that a stream was opened to.
+/// Searches for the transaction that ends at the origin's position, on the server with `identity`, to which a stream
+/// was opened.
 ///
 /// # Errors
-/// [`TailError::PositionLost`]: the history is another one. Others: it could not be looked at.
+/// [`TailError::PositionLost`] if the history is another one. Other errors if it could not be checked.
 pub(crate) fn prove(origin: &Origin, identity: &str) -> Result<(), TailError> {
     let after = &origin.after;
-    // From the first transaction on there is nothing that could have been left out.
+    // Before the first transaction nothing can have been skipped.
     if after.gtids.is_empty() {
         return Ok(());
     }
@@ -90,8 +89,8 @@ pub(crate) fn prove(origin: &Origin, identity: &str) -> Result<(), TailError> {
     })
 }
 
-/// Looks now and then, while a stream has nothing more, whether it is of a file that is still there: a server
-/// whose binlog was reset leaves whoever reads the old file waiting until the new one is longer.
+/// Checks from time to time that the file of an idle stream still exists. A server whose binlog was reset leaves
+/// readers of the old file waiting until the new file is longer.
 #[derive(Default)]
 pub(crate) struct Watch {
     beside: Option<Connection>,
@@ -99,10 +98,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// The stream is in `file` and waits behind `offset`.
+    /// Checks `file`, which the stream has read up to `offset`.
     ///
     /// # Errors
-    /// The server has no such file, or not so much of it.
+    /// The server has no such file, or a shorter one.
     pub(crate) fn look(
         &mut self,
         server: &Server,
@@ -113,7 +112,7 @@ impl Watch {
             return Ok(());
         }
         self.looked = Some(Instant::now());
-        // One that cannot be asked is away, which the stream notices itself.
+        // The stream itself detects a server that is unreachable.
         let Ok(mut beside) = self.beside.take().map_or_else(|| Connection::beside(server), Ok)
         else {
             return Ok(());
@@ -129,7 +128,7 @@ impl Watch {
     }
 }
 
-/// A position at the end of `gtids`, with the transaction by which it is known again.
+/// Returns the position at the end of `gtids`, with the transaction that identifies it.
 pub(crate) fn locate(server: &Server, gtids: GtidSet) -> Result<Position, TailError> {
     let mut beside = Connection::beside(server)?;
     let files = files(&mut beside)?;
@@ -153,7 +152,7 @@ fn is_same(found: &Found, last: &Last, offset: u64) -> bool {
     found.gtid == last.gtid && found.landmark == last.landmark && u64::from(found.end) == offset
 }
 
-/// Why the oldest file, or the position's own, does not begin at the position; `None`: it does.
+/// Returns why the oldest file, or the position's own, does not begin at the position; `None` if it does.
 fn begins_there(server: &Server, after: &Position) -> Result<Option<String>, TailError> {
     let mut server = Connection::beside(server)?;
     let files = files(&mut server)?;
@@ -166,20 +165,20 @@ fn begins_there(server: &Server, after: &Position) -> Result<Option<String>, Tai
     Ok((begins != after.gtids).then(|| format!("{file} begins behind {begins}")))
 }
 
-/// The position at the beginning of a file.
+/// Returns the GTIDs before a file.
 fn beginning(server: &mut Connection, file: &str, flavor: Flavor) -> Result<GtidSet, TailError> {
     let query = match flavor {
         Flavor::MariaDb => format!("select binlog_gtid_pos('{file}', {FIRST_EVENT})"),
         Flavor::MySql => format!("show binlog events in '{file}' limit 2"),
     };
-    // MySQL tells it of the second event, in the last column.
+    // MySQL returns them in the last column of the second event.
     let rows = server.rows(&query)?;
     let text = rows.last().and_then(|row| row.last().cloned().flatten()).unwrap_or_default();
     let text: String = text.split_whitespace().collect();
     Ok(GtidSet::parse(flavor, &text)?)
 }
 
-/// Why another server than the position's does not take that one's place; `None`: it does.
+/// Returns why a server other than the position's does not continue its history; `None` if it does.
 fn succeeds(
     mut server: Connection,
     after: &Position,
@@ -206,12 +205,12 @@ fn succeeds(
     })
 }
 
-/// The names of the binlog files, the oldest first.
+/// Returns the names of the binlog files, oldest first.
 fn files(server: &mut Connection) -> Result<Vec<String>, TailError> {
     Ok(sizes(server)?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// The same, with their bytes.
+/// Returns the names and sizes of the binlog files.
 fn sizes(server: &mut Connection) -> Result<Vec<(String, u64)>, TailError> {
     let rows = server.rows("show binary logs")?;
     let file = |row: AnswerRow| {
@@ -225,7 +224,7 @@ fn first_found(server: &mut Connection) -> Result<Look, TailError> {
     Scan::new(server).next_found()
 }
 
-/// Finds the transactions of a stream, without what is in them.
+/// Finds the transactions of a stream, without their contents.
 struct Scan<'a> {
     server: &'a mut Connection,
     tracker: Tracker,
@@ -238,7 +237,7 @@ impl<'a> Scan<'a> {
         Self { server, tracker: Tracker::default(), open: None, ended: false }
     }
 
-    /// The next transaction, known to be whole when another one begins or nothing more comes.
+    /// Returns the next transaction. It is complete once another one begins or the stream ends.
     fn next_found(&mut self) -> Result<Look, TailError> {
         while !self.ended {
             let packet = match self.server.next_packet() {
@@ -259,7 +258,7 @@ impl<'a> Scan<'a> {
         Ok(Look::Nothing)
     }
 
-    /// What was open, if this begins another.
+    /// Returns the open transaction if this event begins another.
     fn look(&mut self, event: &[u8]) -> Option<Found> {
         let header = Header::parse(event).ok()?;
         self.tracker.look(&header, event);
@@ -278,7 +277,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// What an error says of a place in the binlog: its end, or no event there, or no file. `None`: nothing.
+/// Returns what an error means for a position in the binlog: the end, no event there, or no file. `None`: neither.
 fn nothing_there(error: &TailError) -> Option<Look> {
     const CANNOT_READ_BINLOG: u16 = 1236;
     match error {
@@ -288,7 +287,7 @@ fn nothing_there(error: &TailError) -> Option<Look> {
         TailError::PositionLost { .. }
         | TailError::Ended { .. }
         | TailError::Server { code: CANNOT_READ_BINLOG, .. } => Some(Look::Nothing),
-        // In another history an event may begin anywhere.
+        // In another history the offset may lie inside an event.
         error if error.directive() == Directive::Suspect => Some(Look::Nothing),
         _ => None,
     }

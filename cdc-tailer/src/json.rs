@@ -1,7 +1,7 @@
-//! MySQL's binary JSON as text.
+//! Decodes MySQL's binary JSON to text.
 //!
-//! A document is a type and a value. Objects and arrays hold tables of offsets into themselves, in
-//! two widths: small and large. What fits into an offset's place stands there itself.
+//! A document is a type and a value. Objects and arrays contain tables of offsets into themselves, in two widths: small
+//! and large. A value that fits into its offset's field is stored there.
 
 use std::fmt::Write as _;
 
@@ -13,14 +13,14 @@ use crate::{
     decimal,
 };
 
-/// Deepest nesting: the server's own limit.
+/// Maximum nesting: the server's own limit.
 const DEPTH_MAX: usize = 100;
 
-/// Bytes of text that one byte of a document can rightly become: a control character is six, and
-/// an opaque double more. Offsets that lead to one value many times would become any number.
+/// Maximum bytes of text per byte of a document: a control character takes six, an opaque double more. Without a limit,
+/// offsets that point to one value repeatedly would expand to any size.
 const GROWTH_MAX: usize = 32;
 
-/// Types of values.
+/// Value types.
 const SMALL_OBJECT: u8 = 0;
 const LARGE_OBJECT: u8 = 1;
 const SMALL_ARRAY: u8 = 2;
@@ -36,7 +36,7 @@ const DOUBLE: u8 = 11;
 const STRING: u8 = 12;
 const OPAQUE: u8 = 15;
 
-/// Reads a document. Of no bytes at all, which some statements leave behind, it is `null`.
+/// Decodes a document. An empty one, which some statements leave behind, is `null`.
 pub(crate) fn read(document: &[u8]) -> Result<String, Truncated> {
     let mut text = Text { out: Vec::new(), limit: (document.len() + 2) * GROWTH_MAX };
     match document.split_first() {
@@ -88,7 +88,7 @@ impl Text {
         }
     }
 
-    /// Number of elements, size, keys' entries, values' entries, then what they point at.
+    /// Decodes an object or array: number of elements, size, key entries, value entries, then their targets.
     fn container(
         &mut self,
         whole: &[u8],
@@ -129,7 +129,7 @@ impl Text {
         Ok(())
     }
 
-    /// A value of a type that JSON lacks, as the server shows it.
+    /// Writes a value of a type that JSON lacks, in the server's notation.
     fn opaque(&mut self, kind: u8, value: &[u8]) -> Result<(), Truncated> {
         const TIMESTAMP: u8 = 7;
         const DATE: u8 = 10;
@@ -165,7 +165,7 @@ impl Text {
     }
 }
 
-/// Bytes behind their length, which takes seven bits of each byte, the lowest first.
+/// Reads a length, seven bits per byte with the lowest first, and that many bytes.
 fn run<'a>(bytes: &mut Bytes<'a>) -> Result<&'a [u8], Truncated> {
     const BYTES_MAX: u32 = 5;
     let mut length = 0usize;
@@ -183,7 +183,7 @@ fn behind(whole: &[u8], offset: usize) -> Result<&[u8], Truncated> {
     whole.get(offset..).ok_or(Truncated)
 }
 
-/// Date in 22 bits, time of day in 17, microseconds in 24; a negative time is the whole negated.
+/// Formats a date in 22 bits, time of day in 17, microseconds in 24. A negative time is negated as a whole.
 fn temporal(time: bool, date: bool, packed: i64) -> String {
     let (whole, micros) = (packed.unsigned_abs() >> 24, packed.unsigned_abs() & 0xff_ffff);
     let (day, clock) = (whole >> 17, whole & 0x1_ffff);
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_document_that_leads_to_itself_ends() {
-        // An array whose elements all lie at its own begin.
+        // An array whose elements all point to its own start.
         let own = [SMALL_ARRAY, 2, 0, 10, 0, SMALL_ARRAY, 0, 0, SMALL_ARRAY, 0, 0];
         assert_eq!(read(&own), Err(Truncated));
     }

@@ -1,11 +1,10 @@
-//! Who may publish: one tailer of each database, whatever their number.
+//! Leader election: one tailer per database publishes.
 //!
-//! The tailers of a database are a consumer group on the checkpoint topic, which has one partition: who
-//! holds it leads. Holding it is when a tailer *begins*. When it *ends* the broker says otherwise: a
-//! successor takes the checkpoint's transactional id over, and its predecessor's next checkpoint is
-//! refused. So a leader that has lost the partition (it was stopped, or the broker was away) goes on
-//! until its checkpoint is refused, and writes one at once to find out. A broker that stalls for all
-//! costs no leader its place.
+//! The tailers of a database form a consumer group on the checkpoint topic, which has one partition: its owner leads.
+//! Owning the partition decides when a tailer *begins*. The broker's fence decides when it *ends*: a successor takes
+//! over the checkpoint's transactional id, and its predecessor's next checkpoint is rejected. So a leader that loses
+//! the partition (it was suspended, or the broker was unreachable) continues until its checkpoint is rejected, and
+//! writes one at once to find out. A broker that stalls for all tailers costs no leader its leadership.
 
 use std::time::Duration;
 
@@ -15,11 +14,10 @@ use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use topic::{Assignment, Consumer, ConsumerOptions, TopicError, TopicNames};
 
-/// Heartbeats within one session: a member that is lost is noticed as late as a session, one that
-/// leaves or joins as late as a heartbeat.
+/// Heartbeats per session. A member that dies is noticed after a session, one that leaves or joins after a heartbeat.
 const HEARTBEATS_IN_SESSION: u32 = 10;
 
-/// Messages taken at a time. They are checkpoints of whoever leads, and of no use here.
+/// Messages per poll. They are the leader's checkpoints and are not used here.
 const BATCH: usize = 1_000;
 
 /// Membership in the group of a database's tailers; ends when dropped.
@@ -31,7 +29,7 @@ pub(crate) struct Leadership {
 }
 
 impl Leadership {
-    /// Joins. A member that says nothing for `timeout` loses its place.
+    /// Joins the group. A member without heartbeats for `timeout` loses its partition.
     pub(crate) async fn join(
         brokers: &str,
         names: &TopicNames,
@@ -51,7 +49,7 @@ impl Leadership {
         Ok(Self { topic, rebalances, member, leave: leave.drop_guard() })
     }
 
-    /// Waits until this one leads; meanwhile `part` says that it stands by.
+    /// Waits until this tailer leads; meanwhile `part` reports it as standby.
     pub(crate) async fn elected(&mut self, part: &Part) -> anyhow::Result<()> {
         part.not_ready("joining the group of tailers");
         while !self.holds() {
@@ -63,20 +61,20 @@ impl Leadership {
         Ok(())
     }
 
-    /// Whether this one leads, as far as it has heard.
+    /// Returns whether this tailer leads, as far as it knows.
     pub(crate) fn holds(&self) -> bool {
         !self.rebalances.borrow().of(&self.topic).is_empty() && !self.member.is_finished()
     }
 
-    /// Leaves, so that another can lead at once.
+    /// Leaves the group, so that another tailer can lead at once.
     pub(crate) async fn leave(self) {
         drop(self.leave);
-        // Whatever went wrong in the group is of no interest any more.
+        // Errors of the group no longer matter.
         drop(self.member.await);
     }
 }
 
-/// Polls, which keeps the membership alive, until it shall leave.
+/// Polls, which keeps the membership alive, until `leave`.
 async fn stay(consumer: Consumer, leave: CancellationToken) -> Result<(), TopicError> {
     loop {
         tokio::select! {

@@ -4,9 +4,9 @@
 //! connection ─ packets ─▶ assembler ─ transactions ─▶ queue ─▶ publish ─ messages ─▶ topics
 //!      └───────────── reader thread ─────────────┘      checkpoint ◀─ safe position ─┘
 //! ```
-//! The guarantee: a row committed in a followed table reaches its topic at least once, in commit
-//! order per key, whatever is killed in between. The position that is saved is always a
-//! transaction's end up to which everything was acknowledged; from it the next tailer goes on.
+//! The guarantee: a row committed in a followed table reaches its topic at least once, in commit order per key,
+//! whatever is killed in between. The saved position is always the end of a transaction up to which everything was
+//! acknowledged; the next tailer resumes there.
 
 mod address;
 mod assembler;

@@ -1,4 +1,4 @@
-//! From rows to messages: which topic, which key, which headers.
+//! Converts rows to messages: topic, key, headers.
 
 use std::mem;
 
@@ -20,26 +20,26 @@ use crate::{
     table::Table,
 };
 
-/// The tables that are followed.
+/// The followed tables.
 pub(crate) const TABLES: &[&str] = &["user_coupon", "coupon_template", "stock_movement"];
 
-/// Makes messages of rows.
+/// Converts rows to messages.
 #[derive(Default)]
 pub(crate) struct Messages {
     routes: Vec<Route>,
-    /// Reused from row to row.
+    /// Buffers, reused from row to row.
     event: Vec<u8>,
     key: Vec<u8>,
     position: Vec<u8>,
-    /// Of the sampled rows put out since they were last taken.
+    /// Spans of the sampled rows sent since the last [`Messages::take_spans`].
     spans: Vec<Span>,
 }
 
-/// Where a table's rows go.
+/// Topic of a table's rows.
 struct Route {
     table: &'static str,
     topic: String,
-    /// The column whose value keeps changes in order.
+    /// Column with the message key: changes with the same key stay in order.
     key: &'static str,
 }
 
@@ -54,12 +54,12 @@ impl Messages {
         Self { routes, ..Self::default() }
     }
 
-    /// The spans of the rows put out since the last call: they end with the broker's answer.
+    /// Returns the spans of the rows sent since the last call. Drop them when the broker has acknowledged the rows.
     pub(crate) fn take_spans(&mut self) -> Vec<Span> {
         mem::take(&mut self.spans)
     }
 
-    /// Puts out a transaction's rows; waits while there is no room. Returns their number.
+    /// Sends a transaction's rows; waits while the outlet is full. Returns their number.
     pub(crate) async fn put_out<O: Outlet>(
         &mut self,
         transaction: &Transaction,
@@ -160,12 +160,12 @@ impl Messages {
     }
 }
 
-/// Whether a version is above another.
+/// Returns whether the version increased.
 fn rises(was: &Cell<'_>, is: &Cell<'_>) -> bool {
     matches!((was, is), (Cell::Int(was), Cell::Int(is)) if is > was)
 }
 
-/// A row's hop into the topic, in the trace of the request that wrote it.
+/// Creates a row's publishing span, in the trace of the request that wrote the row.
 fn span(topic: &str, trace_parent: Option<&[u8]>) -> Span {
     let mut span = trace::follow("cdc-tailer.publish", Kind::Producer, trace_parent);
     if !span.is_empty() {

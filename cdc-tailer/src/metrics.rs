@@ -2,44 +2,44 @@
 
 /// Rows of followed tables enqueued for the broker.
 pub(crate) const ROWS: &str = "cdc_tailer_rows_total";
-/// Transactions seen, foreign ones included.
+/// Transactions read, foreign ones included.
 pub(crate) const TRANSACTIONS: &str = "cdc_tailer_transactions_total";
 /// Binlog events read, foreign ones included.
 pub(crate) const EVENTS: &str = "cdc_tailer_events_total";
-/// Messages that were too long for a broker.
+/// Messages that exceed the size limit.
 pub(crate) const DEAD_LETTERS: &str = "cdc_tailer_dead_letters_total";
-/// Updates of coupons that left their version as it was.
+/// Updates of rows that left their version unchanged.
 pub(crate) const UNVERSIONED: &str = "cdc_tailer_unversioned_updates_total";
 /// Rows sent by snapshots.
 pub(crate) const SNAPSHOT_ROWS: &str = "cdc_tailer_snapshot_rows_total";
-/// Tables that the snapshot under way has not read whole; 0: there is none.
+/// Tables that the current snapshot has not fully read; 0 if there is no snapshot.
 pub(crate) const SNAPSHOT_TABLES_LEFT: &str = "cdc_tailer_snapshot_tables_left";
-/// Rows sent by the snapshot under way, over those that the server guesses its tables to hold; 1: done.
+/// Rows sent by the current snapshot, relative to the server's estimate for its tables; 1: done.
 pub(crate) const SNAPSHOT_PROGRESS: &str = "cdc_tailer_snapshot_progress_ratio";
-/// How old the last acknowledged transaction was, by whole seconds of the binlog; 0 when idle.
+/// Age of the last acknowledged transaction, by whole seconds of the binlog; 0 when idle.
 pub(crate) const LAG: &str = "cdc_tailer_lag_seconds";
-/// Bytes of binlog behind the position up to which all is acknowledged.
+/// Bytes of binlog after the acknowledged position.
 pub(crate) const LAG_BYTES: &str = "cdc_tailer_lag_bytes";
-/// That position's offset in its file.
+/// Offset of the acknowledged position in its file.
 pub(crate) const POSITION: &str = "cdc_tailer_position_bytes";
-/// The number in the name of its file.
+/// Number in the name of that file.
 pub(crate) const POSITION_FILE: &str = "cdc_tailer_position_file_number";
-/// Connections opened after the first.
+/// Attempts to reconnect to the server.
 pub(crate) const RECONNECTS: &str = "cdc_tailer_reconnects_total";
-/// Binlog bytes between the reader and the publisher.
+/// Binlog bytes queued between reader and publisher.
 pub(crate) const QUEUE_BYTES: &str = "cdc_tailer_queue_bytes";
-/// Transactions enqueued and not all acknowledged.
+/// Transactions enqueued and not fully acknowledged.
 pub(crate) const UNACKNOWLEDGED: &str = "cdc_tailer_unacknowledged_transactions";
-/// When the last checkpoint was written, seconds since 1970: its age is now minus this.
+/// Time of the last checkpoint, seconds since 1970; its age is now minus this.
 pub(crate) const CHECKPOINT: &str = "cdc_tailer_checkpoint_timestamp_seconds";
-/// How old the binlog is that a successor would begin with; 0 when idle.
+/// Age of the oldest binlog that a successor would need; 0 when idle.
 pub(crate) const CHECKPOINT_AGE: &str = "cdc_tailer_checkpoint_age_seconds";
-/// How long the server keeps its binlog; 0: for ever, or not known.
+/// Time the server keeps its binlog; 0: for ever, or unknown.
 pub(crate) const BINLOG_EXPIRY: &str = "cdc_tailer_binlog_expiry_seconds";
 /// Whether this tailer leads.
 pub(crate) const LEADS: &str = "cdc_tailer_leads";
 
-/// Describes them once, for `/metrics`.
+/// Describes the metrics once, for `/metrics`.
 pub(crate) fn describe() {
     let counters = [
         (ROWS, "rows of followed tables sent to the topic"),
@@ -52,7 +52,7 @@ pub(crate) fn describe() {
     ];
     for (name, text) in counters {
         metrics::describe_counter!(name, text);
-        // From the start on: a counter that appears with its first step shows no step.
+        // Counters start at 0: a counter that first appears with its first increment hides that increment.
         metrics::counter!(name).absolute(0);
     }
     let gauges = [

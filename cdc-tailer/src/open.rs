@@ -1,4 +1,4 @@
-//! A transaction that has begun: its rows so far, and its savepoints among them.
+//! An open transaction: its rows so far, and its savepoints.
 
 use crate::{
     error::TailError,
@@ -6,13 +6,12 @@ use crate::{
     position::Gtid,
 };
 
-/// A transaction that has begun.
 pub(crate) struct Open {
     pub(crate) gtid: Gtid,
-    /// Whether its first statement ends it; `None`: the statement tells.
+    /// Whether its first statement ends it; `None`: the statement decides.
     pub(crate) standalone: Option<bool>,
     pub(crate) rows: HeldRows,
-    /// Savepoints, as [`savepoint`] knows them, and their places among the rows.
+    /// Savepoints, normalized by [`savepoint`], and their positions among the rows.
     savepoints: Vec<(String, Place)>,
 }
 
@@ -21,7 +20,7 @@ impl Open {
         Self { gtid, standalone, rows: HeldRows::default(), savepoints: Vec::new() }
     }
 
-    /// Remembers the place behind the rows so far; one of the same name is forgotten.
+    /// Sets a savepoint after the rows so far; replaces one of the same name.
     pub(crate) fn set_savepoint(&mut self, name: &[u8]) {
         let name = savepoint(name);
         self.savepoints.retain(|(known, _)| *known != name);
@@ -50,7 +49,7 @@ impl Open {
     }
 }
 
-/// What the server takes for one savepoint: upper and lower case make no difference.
+/// Normalizes the name of a savepoint: the server ignores case.
 fn savepoint(name: &[u8]) -> String {
     String::from_utf8_lossy(name).to_lowercase()
 }

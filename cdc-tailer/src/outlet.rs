@@ -1,4 +1,4 @@
-//! Where messages go: to the broker, or to standard output for a dry run.
+//! Destinations of messages: the broker, or standard output for a dry run.
 
 use std::io::Write;
 
@@ -7,21 +7,20 @@ use tracing::error;
 
 use crate::metrics;
 
-/// Longest key of a dead letter: ours are ids.
+/// Maximum key of a dead letter; our keys are ids.
 const KEY_BYTES_MAX: usize = 1_024;
 
-/// Takes messages in their order.
+/// Accepts messages in order.
 pub(crate) trait Outlet: Send {
-    /// Takes the next message; waits while there is no room.
+    /// Sends a message; waits while the outlet is full.
     fn put(&mut self, record: &Record<'_>) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
 
-/// The broker. A message that it would not take becomes a dead letter with its key, and those behind
-/// it go on.
+/// The broker. A message over the size limit becomes a dead letter with its key, and later messages continue.
 pub(crate) struct Broker {
     pub(crate) producer: OrderedProducer,
     pub(crate) dead_letter: String,
-    /// Longest message: key, payload and headers.
+    /// Maximum size of a message: key, payload and headers.
     pub(crate) message_bytes_max: usize,
 }
 
@@ -63,7 +62,7 @@ fn length(record: &Record<'_>) -> usize {
     record.key.len() + record.payload.len() + headers
 }
 
-/// One event a line.
+/// Writes one event per line.
 pub(crate) struct Lines<W>(pub(crate) W);
 
 impl<W: Write + Send> Outlet for Lines<W> {

@@ -1,4 +1,4 @@
-//! Names of transactions and sets of them: GTIDs of both families of servers.
+//! Transaction ids and sets of them: GTIDs of both families of servers.
 
 use std::{
     collections::BTreeMap,
@@ -10,48 +10,45 @@ use thiserror::Error;
 
 use crate::tagged::Tag;
 
-/// Which family of servers: their GTIDs and their dump commands differ.
+/// Family of servers. They differ in GTIDs and dump commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Flavor {
-    /// `domain-server-sequence`; a position is the last one of each domain.
+    /// `domain-server-sequence`; a position is the last GTID of each domain.
     MariaDb,
-    /// `uuid:number` or `uuid:tag:number`; a position is the set of all that were executed.
+    /// `uuid:number` or `uuid:tag:number`; a position is the set of all executed GTIDs.
     MySql,
 }
 
 /// The highest number of a MySQL transaction: the server's own limit.
 const NUMBER_MAX: u64 = i64::MAX.cast_unsigned();
 
-/// Ascending and separate, both ends included.
+/// Ascending and disjoint, both ends included.
 type Intervals = Vec<(u64, u64)>;
 
-/// Within one of these MySQL counts transactions: a server, and there each tag for itself.
+/// A sequence of MySQL transaction numbers: one per server and tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Series {
-    /// Server that wrote them first.
+    /// Server that first wrote the transactions.
     pub(crate) uuid: [u8; 16],
-    /// What clients added to their names; mostly nothing.
+    /// Tag set by clients; usually empty.
     pub(crate) tag: Tag,
 }
 
-/// The name of one transaction.
+/// Id of one transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gtid {
-    /// MariaDB's.
     MariaDb {
         /// Replication domain.
         domain: u32,
-        /// Server that wrote it first.
+        /// Server that first wrote it.
         server: u32,
         /// Number within the domain.
         sequence: u64,
     },
-    /// MySQL's.
     MySql {
-        /// Whose number.
         series: Series,
-        /// Number of that series' transaction.
+        /// Number within the series.
         number: u64,
     },
 }
@@ -64,7 +61,7 @@ pub(crate) struct NotAPosition {
     text: String,
 }
 
-/// Everything up to here has been seen.
+/// A position: the set of transactions up to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GtidSet {
     /// Domain to server and sequence of its last transaction.
@@ -74,10 +71,10 @@ pub(crate) enum GtidSet {
 }
 
 impl Gtid {
-    /// Reads the server's notation of one.
+    /// Parses a single GTID in the server's notation.
     ///
     /// # Errors
-    /// It is not that of this flavor, or of several.
+    /// The text is not a GTID of this flavor, or more than one.
     pub(crate) fn parse(flavor: Flavor, text: &str) -> Result<Self, NotAPosition> {
         let one = match GtidSet::parse(flavor, text)? {
             GtidSet::MariaDb(domains) => {
@@ -121,7 +118,7 @@ impl fmt::Display for Gtid {
 }
 
 impl GtidSet {
-    /// The position before the first transaction.
+    /// Returns the position before the first transaction.
     #[cfg(test)]
     pub(crate) fn empty(flavor: Flavor) -> Self {
         match flavor {
@@ -130,10 +127,10 @@ impl GtidSet {
         }
     }
 
-    /// Reads the server's notation.
+    /// Parses the server's notation.
     ///
     /// # Errors
-    /// It is not that of this flavor.
+    /// The text is not a position of this flavor.
     pub(crate) fn parse(flavor: Flavor, text: &str) -> Result<Self, NotAPosition> {
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         let parsed = match flavor {
@@ -143,8 +140,7 @@ impl GtidSet {
         parsed.ok_or_else(|| NotAPosition { flavor, text: text.to_owned() })
     }
 
-    /// Moves the position behind `gtid`. A GTID of the other flavor has no effect. Returns the server and
-    /// number that MariaDB's domain had before.
+    /// Adds `gtid`; ignores one of the other flavor. Returns the previous server and sequence of the MariaDB domain.
     pub(crate) fn add(&mut self, gtid: &Gtid) -> Option<(u32, u64)> {
         match (self, *gtid) {
             (Self::MariaDb(domains), Gtid::MariaDb { domain, server, sequence }) => {
@@ -158,7 +154,7 @@ impl GtidSet {
         None
     }
 
-    /// Whether `gtid` lies before the position.
+    /// Returns whether `gtid` is part of the set.
     pub(crate) fn contains(&self, gtid: &Gtid) -> bool {
         match (self, *gtid) {
             (Self::MariaDb(domains), Gtid::MariaDb { domain, sequence, .. }) => {
@@ -171,7 +167,7 @@ impl GtidSet {
         }
     }
 
-    /// Whether it is the position before the first transaction.
+    /// Returns whether it is the position before the first transaction.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::MariaDb(domains) => domains.is_empty(),
@@ -179,7 +175,7 @@ impl GtidSet {
         }
     }
 
-    /// Whose notation.
+    /// Returns the flavor of its notation.
     pub(crate) fn flavor(&self) -> Flavor {
         match self {
             Self::MariaDb(_) => Flavor::MariaDb,
@@ -199,7 +195,7 @@ impl fmt::Display for GtidSet {
                 }
             }
             Self::MySql(all) => {
-                // A server's tags come behind what has none there.
+                // A server's tagged numbers follow its untagged ones.
                 let mut server = None;
                 for (Series { uuid, tag }, intervals) in all {
                     if server != Some(uuid) {
@@ -229,7 +225,7 @@ fn mariadb_entry(entry: &str) -> Option<(u32, (u32, u64))> {
     parts.next().is_none().then_some((domain, (server, sequence)))
 }
 
-/// `uuid:1-5:7:tag:1-3:other:2`: numbers without a tag, then each tag with its own.
+/// Parses `uuid:1-5:7:tag:1-3:other:2`: numbers without a tag, then each tag with its numbers.
 fn mysql_entries<'a>(
     entries: impl Iterator<Item = &'a str>,
 ) -> Option<BTreeMap<Series, Intervals>> {
@@ -255,14 +251,14 @@ fn mysql_entries<'a>(
     Some(all)
 }
 
-/// `5` or `5-7`.
+/// Parses `5` or `5-7`.
 fn interval(text: &str) -> Option<(u64, u64)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (number(first.trim())?, number(last.trim())?);
     (first > 0 && first <= last && last <= NUMBER_MAX).then_some((first, last))
 }
 
-/// Adds an interval and joins what touches. Nearly always it extends the last one.
+/// Adds an interval and merges adjacent ones. Usually it extends the last one.
 fn add_interval(intervals: &mut Intervals, (first, last): (u64, u64)) {
     if let Some(end) = intervals.last_mut()
         && end.1.checked_add(1) == Some(first)
@@ -278,7 +274,7 @@ fn add_interval(intervals: &mut Intervals, (first, last): (u64, u64)) {
     intervals.splice(from..to, [joined]);
 }
 
-/// Digits alone; the standard library takes a sign too.
+/// Parses digits only; the standard library also accepts a sign.
 fn number<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }

@@ -1,4 +1,4 @@
-//! GTIDs and sets of them: what is read, what is refused, what is added.
+//! Tests of GTIDs and sets: parsing, rejecting, adding.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ fn what_is_not_a_position_is_refused() {
     }
     let beyond = format!("{UUID}:1-9223372036854775808");
     let signs = format!("{}:1", UUID.replace("d4", "+4"));
-    // A tag without a number, and what is none.
+    // A tag without a number, and invalid tags.
     let tags = [":tag", ":1:tag", ":one:two:1", ":1tag:1", ":a-b:1", "::1"];
     let tags = tags.map(|tag| format!("{UUID}{tag}"));
     let mysql = [format!("{UUID}:5-1"), beyond, signs];
@@ -73,7 +73,7 @@ fn numbers_with_a_tag_are_counted_apart() {
     add("green", 1);
     let grown = written.replace("1-5", "1-6").replace("1-3:6", "1-4:6:green:1");
     assert_eq!(set.to_string(), grown);
-    // The server may tell of each tag for itself.
+    // The server may list each tag separately.
     let apart = format!("{other}:blue:1,{UUID}:blue:1-4:6,{UUID}:green:1:red_2:9,{UUID}:1-6");
     assert_eq!(GtidSet::parse(Flavor::MySql, &apart).unwrap(), set);
 }

@@ -1,4 +1,4 @@
-//! What must be right before the first event: the server's settings, and what this user may do there.
+//! Checks before the first event: the server's settings, and this user's privileges.
 
 use anyhow::{Context as _, bail};
 use mysql_store::{
@@ -8,18 +8,18 @@ use mysql_store::{
 
 use crate::{messages::TABLES, position::Flavor};
 
-/// A running server takes one step at a time.
+/// A running server changes its GTID mode one step at a time.
 const SWITCH_GTIDS_ON: &str = "set global enforce_gtid_consistency = ON; \
     set global gtid_mode = OFF_PERMISSIVE; set global gtid_mode = ON_PERMISSIVE; \
     set global gtid_mode = ON";
 
-/// Connects for queries; bounded.
+/// Connects for queries, within a time limit.
 pub(crate) async fn connect(url: &str) -> anyhow::Result<MySqlConnection> {
     let connected = connect::within(connect::single(url)).await;
     connected.context("mysql cannot be used (DATABASE_URL)")
 }
 
-/// Reads the settings and refuses those under which changes would be lost.
+/// Reads the settings and rejects those under which changes would be lost.
 pub(crate) async fn settings(connection: &mut MySqlConnection) -> anyhow::Result<BinlogSettings> {
     let settings = settings::binlog(connection).await.context("binlog settings")?;
     if let Some(sentence) = wrong(&settings) {
@@ -34,7 +34,7 @@ pub(crate) async fn settings(connection: &mut MySqlConnection) -> anyhow::Result
     Ok(settings)
 }
 
-/// The followed tables that are not there. Refuses those whose changes are not all logged.
+/// Returns the followed tables that do not exist. Rejects tables whose changes are not all logged.
 pub(crate) async fn missing_tables(
     connection: &mut MySqlConnection,
 ) -> anyhow::Result<Vec<&'static str>> {
@@ -48,7 +48,7 @@ pub(crate) async fn missing_tables(
     Ok(TABLES.iter().copied().filter(|name| of(name).is_none()).collect())
 }
 
-/// Why not all that happens to a table's rows is logged as a change, and the statement that mends it.
+/// Returns why some changes of a table's rows are not logged, and the statement that fixes it.
 fn hides_changes(table: &TableFacts) -> Option<String> {
     let name = &table.name;
     if let Some(key) = &table.cascading {
@@ -66,7 +66,7 @@ fn hides_changes(table: &TableFacts) -> Option<String> {
     })
 }
 
-/// The first setting that is wrong, and the statement that mends it.
+/// Returns the first wrong setting and the statement that fixes it.
 fn wrong(settings: &BinlogSettings) -> Option<String> {
     let global = |variable: &str, found: &str, needed: &str| {
         format!(
@@ -97,7 +97,7 @@ fn wrong(settings: &BinlogSettings) -> Option<String> {
     None
 }
 
-/// The server's family, in our words.
+/// Converts the server's flavor.
 pub(crate) fn flavor(settings: &BinlogSettings) -> Flavor {
     match settings.flavor {
         settings::Flavor::MariaDb => Flavor::MariaDb,
@@ -165,7 +165,7 @@ mod tests {
             ..good()
         };
         assert_eq!(wrong(&mysql("ON")), None);
-        // In the modes in between a transaction may come without.
+        // In the intermediate modes a transaction may lack a GTID.
         for mode in ["OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE"] {
             let sentence = wrong(&mysql(mode)).unwrap();
             for part in ["gtid_mode is", mode, "set global gtid_mode = ON", "configuration"] {

@@ -1,9 +1,9 @@
-//! From transactions to messages, and from acknowledgements back to a safe position.
+//! Converts transactions to messages, and acknowledgements to a safe position.
 //!
-//! Each transaction leaves a mark: the number behind its last message. The safe position moves over
-//! a mark once the producer's watermark has reached it, so it is always a transaction's end of which
-//! everything, and everything earlier, was acknowledged. Transactions without followed rows leave
-//! marks too: a quiet table's position does not grow old.
+//! Each transaction leaves a mark: the number after its last message. The safe position passes a mark once the
+//! producer's watermark has reached it. So it is always the end of a transaction up to which everything was
+//! acknowledged. Transactions without followed rows leave marks too, so that the position advances while the followed
+//! tables are quiet.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -19,25 +19,25 @@ use crate::{
     resume::{File, Landmark, Position},
 };
 
-/// Sends transactions' rows and keeps the safe position.
+/// Sends the rows of transactions and tracks the safe position.
 pub(crate) struct Publisher {
     broker: Broker,
     messages: Messages,
     marks: VecDeque<Mark>,
-    /// Up to here everything is acknowledged.
+    /// Everything up to here is acknowledged.
     passed: Position,
-    /// The last such position that a reader may start from.
+    /// The last such position from which a reader may start.
     safe: Position,
-    /// Whether `passed` is one.
+    /// Whether a reader may start from `passed`.
     resumable: bool,
-    /// At this moment nothing was missing at `safe`: milliseconds since 1970.
+    /// Time at which `safe` covered all changes, milliseconds since 1970.
     as_of_ms: i64,
-    /// Looked up once: there are a hundred thousand transactions a second.
+    /// Handles are cached: there are a hundred thousand transactions a second.
     rows: ::metrics::Counter,
     transactions: ::metrics::Counter,
 }
 
-/// A transaction that is enqueued.
+/// An enqueued transaction.
 struct Mark {
     /// All its messages have lower numbers.
     end: u64,
@@ -47,12 +47,12 @@ struct Mark {
     offset: u32,
     committed: u32,
     resumable: bool,
-    /// They end once it is acknowledged.
+    /// Spans, which end once the transaction is acknowledged.
     _spans: Vec<Span>,
 }
 
 impl Publisher {
-    /// Begins at `position`; `as_of_ms` is when that was the end of the binlog.
+    /// Starts at `position`, which was the end of the binlog at `as_of_ms`.
     pub(crate) fn new(
         broker: Broker,
         names: &TopicNames,
@@ -72,17 +72,17 @@ impl Publisher {
         }
     }
 
-    /// Up to here everything is acknowledged, and no rows behind wait for an XA COMMIT.
+    /// Returns the position up to which everything is acknowledged and no rows wait for an XA COMMIT.
     pub(crate) fn safe(&self) -> &Position {
         &self.safe
     }
 
-    /// The newest moment, milliseconds since 1970, whose changes are all up to [`Publisher::safe`].
+    /// Returns the latest time, in milliseconds since 1970, up to which all changes are before [`Publisher::safe`].
     pub(crate) fn as_of_ms(&self) -> i64 {
         self.as_of_ms
     }
 
-    /// Transactions enqueued and not all acknowledged.
+    /// Returns the number of transactions enqueued and not fully acknowledged.
     pub(crate) fn unacknowledged(&self) -> usize {
         self.marks.len()
     }
@@ -91,12 +91,12 @@ impl Publisher {
         &self.broker.producer
     }
 
-    /// For the snapshot, which sends rows of its own making.
+    /// Returns the broker, for the snapshot, which sends its own rows.
     pub(crate) fn broker_mut(&mut self) -> &mut Broker {
         &mut self.broker
     }
 
-    /// Begins anew at `position`, once everything enqueued is acknowledged.
+    /// Restarts at `position`, once everything enqueued is acknowledged.
     pub(crate) fn restart(&mut self, position: Position, as_of_ms: i64) {
         self.marks.clear();
         self.passed = position.clone();
@@ -127,7 +127,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Moves the safe position as far as the acknowledgements allow. Says whether it moved.
+    /// Advances the safe position as far as acknowledgements allow. Returns whether it moved.
     pub(crate) fn settle(&mut self, now_ms: i64) -> anyhow::Result<bool> {
         let acknowledged = self.broker.producer.acknowledged()?;
         let mut committed = None;
@@ -152,7 +152,7 @@ impl Publisher {
         Ok(moved)
     }
 
-    /// The server has nothing more: with nothing under way there is no lag.
+    /// The server has no more events: if nothing is unacknowledged, there is no lag.
     pub(crate) fn idle(&mut self, now_ms: i64) {
         if self.marks.is_empty() {
             ::metrics::gauge!(metrics::LAG).set(0.0);
@@ -163,12 +163,12 @@ impl Publisher {
     }
 }
 
-/// Gauges are floating-point numbers.
+/// Converts a count for a gauge.
 pub(crate) fn count(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
 }
 
-/// Metrics are in seconds.
+/// Converts milliseconds to seconds for a metric.
 pub(crate) fn seconds(ms: i64) -> f64 {
     std::time::Duration::from_millis(ms.unsigned_abs()).as_secs_f64()
 }

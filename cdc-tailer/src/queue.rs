@@ -1,7 +1,7 @@
 //! A queue between a blocking producer and an async consumer, bounded by bytes.
 //!
-//! The sender blocks while the queue holds its limit: the pressure of a slow broker goes back
-//! through the socket to the server. What the receiver has taken counts until it takes again.
+//! The sender blocks while the queue is full, so the back pressure of a slow broker reaches the server through the
+//! socket. Items taken by the receiver count until it takes the next ones.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,21 +11,21 @@ use tokio::{
     time::timeout,
 };
 
-/// Bytes that a sender holds back at most: dozens of small transactions by one wake-up of the receiver.
+/// Maximum bytes a sender holds back, so that dozens of small transactions wake the receiver once.
 const HELD_BYTES: usize = 32 * 1024;
 
 /// The receiver is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
 
-/// The blocking end, for a thread that is none of the runtime's.
+/// The blocking end, for a thread outside the runtime.
 pub(crate) struct Sender<T> {
     /// Bounded by `room`.
     shown: mpsc::UnboundedSender<Batch<T>>,
     room: Arc<Semaphore>,
     limit: u32,
     runtime: Handle,
-    /// Taken over, and not shown to the receiver yet.
+    /// Items not yet sent to the receiver.
     held: Vec<T>,
     held_bytes: usize,
 }
@@ -35,14 +35,14 @@ pub(crate) struct Receiver<T> {
     shown: mpsc::UnboundedReceiver<Batch<T>>,
     room: Arc<Semaphore>,
     limit: u32,
-    /// The room of what was taken last.
+    /// Permit for the items taken last.
     taken: Option<OwnedSemaphorePermit>,
 }
 
-/// Items and the room that they take.
+/// Items and their permit.
 type Batch<T> = (Vec<T>, OwnedSemaphorePermit);
 
-/// A queue for `limit` bytes. A single item over the limit passes alone. Made inside the runtime of the receiver.
+/// Creates a queue for `limit` bytes. A single larger item passes alone. Must be called within the receiver's runtime.
 pub(crate) fn bounded<T>(limit: usize) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let limit = u32::try_from(limit).unwrap_or(u32::MAX).max(1);
@@ -59,27 +59,27 @@ pub(crate) fn bounded<T>(limit: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Adds an item of `bytes`, which the receiver may see later: when enough has come together, or with the
-    /// next [`Sender::flush`]. Blocks while there is no room.
+    /// Adds an item of `bytes`. The receiver gets it later: when enough items have accumulated, or with the next
+    /// [`Sender::flush`]. Blocks while the queue is full.
     pub(crate) fn hold(&mut self, item: T, bytes: usize) -> Result<(), Closed> {
         self.held.push(item);
         self.held_bytes += bytes;
         if self.held_bytes < HELD_BYTES { Ok(()) } else { self.flush() }
     }
 
-    /// Adds an item of `bytes`, and shows it.
+    /// Adds an item of `bytes` and flushes.
     pub(crate) fn send(&mut self, item: T, bytes: usize) -> Result<(), Closed> {
         self.held.push(item);
         self.held_bytes += bytes;
         self.flush()
     }
 
-    /// Shows the receiver everything; blocks while there is no room.
+    /// Sends all held items to the receiver; blocks while the queue is full.
     pub(crate) fn flush(&mut self) -> Result<(), Closed> {
         if self.held.is_empty() {
             return Ok(());
         }
-        // Items without bytes take room as well: their number has an end too.
+        // Items without bytes take a permit as well, so that their number is bounded too.
         let bytes = std::mem::take(&mut self.held_bytes);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(1, self.limit);
         let room = match Arc::clone(&self.room).try_acquire_many_owned(bytes) {
@@ -93,7 +93,7 @@ impl<T> Sender<T> {
         self.shown.send((std::mem::take(&mut self.held), room)).map_err(|_| Closed)
     }
 
-    /// Waits for the time given; ends early, with an error, when the receiver goes.
+    /// Waits for the given time; returns an error early if the receiver is dropped.
     pub(crate) fn pause(&self, wait: Duration) -> Result<(), Closed> {
         let gone = async { timeout(wait, self.shown.closed()).await };
         if self.runtime.block_on(gone).is_ok() { Err(Closed) } else { Ok(()) }
@@ -102,14 +102,13 @@ impl<T> Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        // Whoever is gone sees nothing.
+        // An error means that the receiver is gone.
         let _closed = self.flush();
     }
 }
 
 impl<T> Receiver<T> {
-    /// Waits for items and takes some; `None` once the sender is gone and all are taken.
-    /// Cancel-safe.
+    /// Waits for items and takes some; `None` once the sender is gone and the queue is empty. Cancel-safe.
     pub(crate) async fn recv_some(&mut self) -> Option<Vec<T>> {
         self.taken = None;
         let (items, room) = self.shown.recv().await?;
@@ -117,7 +116,7 @@ impl<T> Receiver<T> {
         Some(items)
     }
 
-    /// Bytes queued and taken.
+    /// Returns the bytes queued and taken.
     pub(crate) fn bytes(&self) -> usize {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         limit.saturating_sub(self.room.available_permits())
@@ -126,7 +125,7 @@ impl<T> Receiver<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        // A sender that waits for room hears of it.
+        // Wakes a sender that waits for room.
         self.room.close();
     }
 }
@@ -160,7 +159,7 @@ mod tests {
         sender.send(1, 6).unwrap();
         assert_eq!(receiver.recv_some().await, Some(vec![1]));
         assert_eq!(receiver.bytes(), 6);
-        // More than the whole queue, which passes alone.
+        // More than the whole queue; passes alone.
         let thread = thread::spawn(move || sender.send(2, 100));
         assert_eq!(receiver.recv_some().await, Some(vec![2]));
         assert_eq!(receiver.bytes(), 10);

@@ -1,7 +1,7 @@
-//! The reader thread: connects, assembles transactions, hands them over, connects again.
+//! The reader thread: connects, assembles transactions, queues them, reconnects.
 //!
-//! It resumes after the last transaction it handed over, not after the checkpoint: what was handed
-//! over is in this process's memory until the broker has it.
+//! It resumes after the last transaction it queued, not after the checkpoint: this process keeps queued transactions in
+//! memory until the broker has them.
 
 use std::{
     convert::Infallible,
@@ -24,36 +24,35 @@ use crate::{
     tables::Followed,
 };
 
-/// Waits between connection attempts.
+/// Backoff between connection attempts.
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
-/// Waits after another replica took our place: long enough for a tailer that was stopped and woke to
-/// hear that it leads no more.
+/// Backoff after another replica took our server id: a tailer that was suspended learns in this time that it no longer
+/// leads.
 const GIVE_WAY_MIN: Duration = Duration::from_millis(500);
 const GIVE_WAY_MAX: Duration = Duration::from_secs(4);
 
-/// How often our place may be taken before we stop, and after how long in peace the count is forgotten.
+/// Number of evictions after which we stop, and the time without one that resets the count.
 const EVICTIONS_MAX: u32 = 5;
 const PEACE: Duration = Duration::from_secs(60);
 
-/// How often the same place may look damaged before it is damaged.
+/// Number of suspect failures at the same position after which we stop.
 const STRIKES_MAX: u32 = 3;
 
-/// What the reader hands over.
+/// Messages of the reader to the publisher.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     /// The stream is open.
     Connected,
-    /// The stream broke; it will be opened again.
+    /// The stream broke; the reader reconnects.
     Disconnected(String),
-    /// The next transaction.
     Transaction(Transaction),
-    /// The server has nothing more for now.
+    /// The server has no more events for now.
     Idle,
 }
 
-/// Starts the thread. It ends when the receiver is gone, or with an error that does not pass.
+/// Starts the thread. It ends when the receiver is gone, or with an error that is not transient.
 pub(crate) fn spawn(
     origin: Origin,
     followed: Followed,
@@ -144,9 +143,9 @@ impl Reader {
 
     fn try_stream(&mut self) -> Result<Infallible, End> {
         let mut source = Connection::open(&self.origin)?;
-        // A position that the server cannot serve shows only here.
+        // A position that the server cannot serve shows only with the first packet.
         let first = source.next_packet()?;
-        // Behind the opening: a history that changes from now on ends the stream.
+        // After the stream is open: a later change of history ends the stream.
         history::prove(&self.origin, source.identity())?;
         if self.origin.after.file.server != source.identity() {
             let (from, to) = (&self.origin.after.file.server, source.identity());
@@ -188,7 +187,7 @@ impl Reader {
                     self.origin.after.pass(gtid, file, end, landmark);
                 }
             }
-            // Nothing is held back while we wait for the server.
+            // No transaction is held back while we wait for the server.
             if !source.has_more() {
                 self.sender.flush()?;
             }

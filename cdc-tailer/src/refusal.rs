@@ -1,21 +1,21 @@
-//! What the server says when it refuses, and what that means.
+//! Maps the server's error packets to our errors.
 
 use crate::error::TailError;
 
-/// A server that can go on by GTID alone says so itself, another one sends the transaction.
+/// A server that dumps by GTID alone reports this as an error; others send the transaction.
 pub(crate) const NO_GTID: &str =
     "a transaction has no GTID: set gtid_mode = ON on the server, then start with --resnapshot";
 
-/// An error packet of the server: number, perhaps a state behind `#`, words.
+/// Parses an error packet: number, optional SQL state after `#`, message.
 pub(crate) fn of(packet: &[u8]) -> TailError {
     let (code, message) = read(packet);
     classify(code, message)
 }
 
-/// The same in a login. Others than these pass: too many connections, a server that starts or goes down.
+/// The same for a login. All other errors are transient: too many connections, a server that starts or stops.
 pub(crate) fn of_login(packet: &[u8]) -> TailError {
-    // Access denied: as such, to a database, by a plugin, for lack of a privilege; an unknown plugin; a password
-    // that has expired; an account that is locked, on either family of servers.
+    // Access denied: in general, to a database, by a plugin, for lack of a privilege; an unknown plugin; an expired
+    // password; a locked account, on either family of servers.
     const DENIED: [u16; 8] = [1045, 1044, 1698, 1227, 1251, 1862, 3118, 4151];
     const TLS_DEMANDED: u16 = 3159;
     let (code, message) = read(packet);
@@ -41,7 +41,7 @@ fn read(packet: &[u8]) -> (u16, String) {
 fn classify(code: u16, message: String) -> TailError {
     const DUPLICATE_SERVER_ID: u16 = 4052;
     const CANNOT_READ_BINLOG: u16 = 1236;
-    // "Is missing the GTID": it has earlier ones and later ones, and never had ours.
+    // "Is missing the GTID": it has earlier and later ones, and never had ours.
     const POSITION_LOST: [&str; 8] = [
         "purged",
         "is missing the gtid",
@@ -63,11 +63,11 @@ fn classify(code: u16, message: String) -> TailError {
         CANNOT_READ_BINLOG if says(&["anonymous transaction"]) => {
             TailError::Unsupported { what: NO_GTID.to_owned() }
         }
-        // `reset master` under an open stream ends like this, and so does a file that is damaged.
+        // Both `reset master` under an open stream and a damaged file produce these.
         CANNOT_READ_BINLOG if says(&UNREADABLE) => TailError::Unreadable { reason: message },
-        // Access denied, and lacking the privilege to replicate.
+        // Access denied, or the replication privilege is missing.
         1045 | 1227 => TailError::Denied { reason: message },
-        // Going down, killed.
+        // Shutting down, or the connection was killed.
         1053 | 1077 | 1079 | 1317 | 1927 => TailError::Ended { reason: message },
         _ => TailError::Server { code, message },
     }

@@ -1,4 +1,4 @@
-//! Where to go on, and by what it is known again that the history there is the one that was read.
+//! Binlog positions, and landmarks that show whether the history there is the one that was read.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use crate::{
     position::{Gtid, GtidSet},
 };
 
-/// A place between two transactions.
+/// A position between two transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// The transactions before it: what a reader resumes from.
+    /// The transactions before it, from which a reader resumes.
     pub(crate) gtids: GtidSet,
-    /// The binlog file it was seen in.
+    /// The binlog file in which it was seen.
     pub(crate) file: Arc<File>,
     /// The offset in that file.
     pub(crate) offset: u64,
-    /// The transaction that ends there; absent: none was seen.
+    /// The transaction that ends there; `None` if none was seen.
     pub(crate) last: Option<Last>,
 }
 
 /// A binlog file of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct File {
-    /// The server's identity; empty: not known.
+    /// Identity of the server; empty if unknown.
     pub(crate) server: String,
-    /// Empty: not known.
+    /// Empty if unknown.
     pub(crate) name: String,
 }
 
@@ -35,23 +35,23 @@ pub(crate) struct File {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Last {
     pub(crate) gtid: Gtid,
-    /// In MariaDB server and number of the transaction before it in its domain; absent: it was the first.
+    /// MariaDB: server and sequence of the previous transaction in its domain; `None` if it was the first.
     pub(crate) before: Option<(u32, u64)>,
     pub(crate) landmark: Landmark,
 }
 
-/// What tells one transaction from another that took its name later.
+/// Distinguishes a transaction from another that reuses its GTID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Landmark {
     /// Offset of its first event.
     pub(crate) start: u32,
-    /// When its last rows were written, or its only statement: seconds since 1970. A replica writes the same.
+    /// When its last rows, or its only statement, were written: seconds since 1970. A replica writes the same.
     pub(crate) written: u32,
-    /// CRC32 of its first event and its last one, as the server wrote them.
+    /// CRC32 of its first and its last event, as the server wrote them.
     pub(crate) sum: u32,
 }
 
-/// Makes a transaction's landmark as its events go by.
+/// Builds a transaction's landmark from its events.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tracker {
     landmark: Landmark,
@@ -60,7 +60,7 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
-    /// Looks at an event that a server wrote, header and body.
+    /// Processes an event as the server wrote it, header and body.
     pub(crate) fn look(&mut self, header: &Header, event: &[u8]) {
         debug_assert!(event.len() >= HEADER_LENGTH, "the header was read of it");
         match Role::of(header.kind) {
@@ -82,19 +82,19 @@ impl Tracker {
         }
     }
 
-    /// The landmark, if what was looked at last was the end of a transaction.
+    /// Returns the landmark; complete only after the last event of a transaction.
     pub(crate) fn landmark(&self) -> Landmark {
         self.landmark
     }
 }
 
 impl Position {
-    /// Before everything that a reader of this position has seen nothing is known of where it lies.
+    /// Creates a position whose file and last transaction are unknown.
     pub(crate) fn of(gtids: GtidSet) -> Self {
         Self { gtids, file: Arc::default(), offset: 0, last: None }
     }
 
-    /// Moves behind a transaction.
+    /// Advances past a transaction.
     pub(crate) fn pass(&mut self, gtid: Gtid, file: Arc<File>, end: u32, landmark: Landmark) {
         let before = self.gtids.add(&gtid);
         self.file = file;
@@ -102,7 +102,7 @@ impl Position {
         self.last = Some(Last { gtid, before, landmark });
     }
 
-    /// The position before the last transaction, as far as a server can be asked for it.
+    /// Returns the position before the last transaction in MariaDB. For MySQL it returns the position itself.
     pub(crate) fn before(&self, last: &Last) -> GtidSet {
         let mut gtids = self.gtids.clone();
         if let (GtidSet::MariaDb(domains), Gtid::MariaDb { domain, .. }) = (&mut gtids, last.gtid) {

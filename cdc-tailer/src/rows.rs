@@ -1,4 +1,4 @@
-//! The rows of a rows event, one by one.
+//! Iterates over the rows of a rows event.
 
 use thiserror::Error;
 
@@ -10,72 +10,67 @@ use crate::{
     table::{Column, Table},
 };
 
-/// The layout of version 2 with options before each image after the change: MySQL's where JSON may be logged
-/// as a difference, whether a table has any or not.
+/// Version 2 with options before each image after the change: MySQL's layout where JSON may be logged as a difference,
+/// even for tables without JSON.
 pub(crate) const WITH_OPTIONS: u8 = 3;
 
-/// Why a rows event cannot be read.
+/// A rows event cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum RowsError {
-    /// Its bytes do not fit the table map before it.
+    /// Its bytes do not match the table map.
     #[error("rows event of table {table} {source}")]
     Truncated {
-        /// Which table.
+        /// Name without the database.
         table: String,
-        /// How.
         source: Truncated,
     },
-    /// It has another number of columns than the table map.
+    /// Its number of columns differs from the table map's.
     #[error("rows event of table {table} has {found} columns, its table map {expected}")]
     Columns {
-        /// Which table.
         table: String,
-        /// Columns in the rows event.
+        /// In the rows event.
         found: usize,
-        /// Columns in the table map.
+        /// In the table map.
         expected: usize,
     },
-    /// It leaves columns out: the row image is not FULL.
+    /// It omits columns: the row image is not FULL.
     #[error(
         "a change of table {table} was logged without all columns: run \
          `set global binlog_row_image = 'FULL'`, have clients reconnect, then start with --resnapshot"
     )]
     Partial {
-        /// Which table.
+        /// Name without the database.
         table: String,
     },
-    /// A document is not whole.
+    /// A JSON document is logged as a difference.
     #[error(
         "a change of table {table} was logged as a difference of JSON: run \
          `set global binlog_row_value_options = ''`, have clients reconnect, then start with --resnapshot"
     )]
     PartialJson {
-        /// Which table.
+        /// Name without the database.
         table: String,
     },
-    /// A column's type has no decoder.
     #[error(
         "column {table}.{column} is {found}, which cannot be followed: give it another type, or \
          utf8mb4, then start with --resnapshot"
     )]
     Unsupported {
-        /// Which table.
         table: String,
-        /// Which column.
         column: String,
-        /// What it is.
+        /// Description of its type.
         found: String,
     },
 }
 
-/// One row's change: what was there, what is there.
+/// Change of one row: its columns before and after.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowChange<'a> {
     pub(crate) before: Option<Vec<Cell<'a>>>,
     pub(crate) after: Option<Vec<Cell<'a>>>,
 }
 
-/// Hands out the rows of one event.
+/// Iterates over the rows of one event.
 pub(crate) struct Rows<'a> {
     table: &'a Table,
     change: Change,
@@ -84,7 +79,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Begins to read the body of a rows event. `version` is 1, 2 or [`WITH_OPTIONS`].
+    /// Starts reading the body of a rows event. `version` is 1, 2 or [`WITH_OPTIONS`].
     pub(crate) fn new(
         table: &'a Table,
         change: Change,
@@ -94,7 +89,7 @@ impl<'a> Rows<'a> {
         let mut bytes = Bytes::new(body);
         let found = head(&mut bytes, version).map_err(|source| truncated(table, source))?;
         let expected = table.columns.len();
-        // A table without columns would give rows without bytes, for ever.
+        // Without columns rows have no bytes, and the iteration would never end.
         if found != expected || found == 0 {
             return Err(RowsError::Columns { table: table.name.clone(), found, expected });
         }
@@ -108,7 +103,7 @@ impl<'a> Rows<'a> {
         Ok(Self { table, change, version, bytes })
     }
 
-    /// The next row; `None` after the last.
+    /// Returns the next row; `None` after the last.
     pub(crate) fn next_row(&mut self) -> Result<Option<RowChange<'a>>, RowsError> {
         if self.bytes.is_empty() {
             return Ok(None);
@@ -126,7 +121,7 @@ impl<'a> Rows<'a> {
         Ok(Some(row))
     }
 
-    /// What comes before an image after the change: whether JSON columns hold differences, and which.
+    /// Reads the options before an image after the change: whether JSON columns hold differences, and which.
     fn options(&mut self) -> Result<(), RowsError> {
         const PARTIAL_JSON: u64 = 1;
         let short = |source| truncated(self.table, source);
@@ -159,7 +154,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Bytes before the first image: what MariaDB leaves uncompressed.
+/// Returns the number of bytes before the first image, which MariaDB leaves uncompressed.
 pub(crate) fn head_length(body: &[u8], version: u8, change: Change) -> Result<usize, Truncated> {
     let mut bytes = Bytes::new(body);
     let columns = head(&mut bytes, version)?;
@@ -171,11 +166,11 @@ fn images(change: Change) -> usize {
     if change == Change::Update { 2 } else { 1 }
 }
 
-/// Table id, flags and, in version 2, extra data; returns the number of columns.
+/// Reads table id, flags and, from version 2 on, extra data; returns the number of columns.
 fn head(bytes: &mut Bytes<'_>, version: u8) -> Result<usize, Truncated> {
     bytes.take(8)?;
     if version != 1 {
-        // The length counts its own two bytes.
+        // The length includes its own two bytes.
         let extra = usize::from(bytes.u16()?).checked_sub(2).ok_or(Truncated)?;
         bytes.take(extra)?;
     }

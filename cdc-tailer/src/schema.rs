@@ -1,23 +1,23 @@
-//! What the events' readers need of each followed table. Columns are known by their names, so they
-//! may move, and more may come; one that is needed may not go, take another name or another type.
+//! Checks that each followed table has the columns that readers of its events need. Columns are found by name, so they
+//! may be reordered and others may be added. A needed column must not be dropped, renamed or change its type.
 
 use crate::{
     column::Kind,
     table::{Table, TableError},
 };
 
-/// What a needed column must hold.
+/// Content of a needed column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holds {
     Integer,
     Text,
-    /// DATETIME of at most three digits of a second: milliseconds in the event.
+    /// DATETIME with at most three fractional digits: milliseconds in the event.
     Time,
 }
 
 use Holds::{Integer, Text, Time};
 
-/// The columns of `topic`'s rows. A table that is not here needs none.
+/// Columns of `topic`'s rows. Other tables need none.
 const NEEDED: [(&str, &[(&str, Holds)]); 3] = [
     (
         "user_coupon",
@@ -78,7 +78,7 @@ const NEEDED: [(&str, &[(&str, Holds)]); 3] = [
     ),
 ];
 
-/// Refuses a table that lacks what its events need.
+/// Rejects a table that lacks a needed column.
 pub(crate) fn check(table: &Table) -> Result<(), TableError> {
     let needed = NEEDED.iter().find(|(name, _)| *name == table.name);
     for (column, holds) in needed.map_or(&[][..], |(_, columns)| columns) {

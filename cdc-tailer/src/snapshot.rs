@@ -1,9 +1,8 @@
-//! Reading the followed tables whole, through the same topics: `op: r`.
+//! Snapshots: publishes all rows of the followed tables to their topics, as `op: r`.
 //!
-//! The binlog position is taken first and the stream goes on from there, so every change that a
-//! chunk has missed comes afterwards, and one that a chunk has seen comes again. Versions make that
-//! converge. Nothing is locked; each chunk is one short read by primary key. How far it came is part
-//! of the checkpoint: a tailer that is killed goes on behind the last chunk that was acknowledged.
+//! The binlog position is taken first, and the stream starts from there. So a change that a chunk missed follows later,
+//! and one that it saw comes again; versions make readers converge. Nothing is locked: each chunk is one short read by
+//! primary key. The progress is part of the checkpoint: a killed tailer continues after the last acknowledged chunk.
 
 use anyhow::{Context as _, bail};
 use mysql_store::{
@@ -22,39 +21,39 @@ use crate::{
     text_row::{cells, described, values},
 };
 
-/// Rows read at a time: under 1 MB, and under 10 ms for the server.
+/// Rows per read: under 1 MB, and under 10 ms for the server.
 const CHUNK: u32 = 2_000;
 
-/// Templates first: readers of coupons and movements may want to know them.
+/// Templates first: readers of coupons and movements may need them.
 const ORDER: [&str; 3] = ["coupon_template", "stock_movement", "user_coupon"];
 
-/// The primary key of movements.
+/// Primary key of movements.
 const MOVEMENT_KEY: [&str; 2] = ["template_id", "seq"];
 
-/// How far a snapshot has come.
+/// Progress of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// The tables that are not read whole yet; of the first one a part may be.
+    /// Tables that are not fully read; the first one may be partly read.
     tables: Vec<String>,
-    /// The primary key of the last row that was sent of the first table; empty: none was.
+    /// Primary key of the last row sent of the first table; empty if none was sent.
     after: Vec<i64>,
-    /// Rows sent.
+    /// Rows sent so far.
     rows: u64,
 }
 
 impl Progress {
-    /// Nothing is read yet, and all tables shall be.
+    /// Starts a snapshot of all tables.
     pub(crate) fn of_all() -> Self {
         let tables = ORDER.map(str::to_owned).to_vec();
         Self { tables, after: Vec::new(), rows: 0 }
     }
 
-    /// Nothing is read yet, and one table shall be.
+    /// Starts a snapshot of one table.
     pub(crate) fn of(table: &str) -> Self {
         Self { tables: vec![table.to_owned()], after: Vec::new(), rows: 0 }
     }
 
-    /// The same, and `table` too, if it is not being read anyway.
+    /// Adds `table`, unless it is already included.
     pub(crate) fn and(mut self, table: &str) -> Self {
         if !self.tables.iter().any(|known| known == table) {
             self.tables.push(table.to_owned());
@@ -62,12 +61,12 @@ impl Progress {
         self
     }
 
-    /// Tables not read whole yet.
+    /// Returns the tables that are not fully read.
     pub(crate) fn tables(&self) -> &[String] {
         &self.tables
     }
 
-    /// Rows sent.
+    /// Returns the number of rows sent.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
@@ -81,13 +80,13 @@ impl Progress {
         self.after.clear();
     }
 
-    /// One part of the key that the next chunk begins behind.
+    /// Returns one part of the key after which the next chunk starts.
     fn key(&self, part: usize) -> i64 {
         self.after.get(part).copied().unwrap_or(i64::MIN)
     }
 }
 
-/// Where rows go and what their events say.
+/// Destination and metadata of the rows.
 pub(crate) struct Snapshot<'a, O> {
     pub(crate) outlet: &'a mut O,
     pub(crate) names: &'a TopicNames,
@@ -96,7 +95,7 @@ pub(crate) struct Snapshot<'a, O> {
 }
 
 impl<O: Outlet> Snapshot<'_, O> {
-    /// Sends the chunk behind `progress`. Returns how far it is then, once all of it is acknowledged.
+    /// Sends the chunk after `progress`. Returns the progress, valid once the whole chunk is acknowledged.
     pub(crate) async fn chunk(
         &mut self,
         connection: &mut MySqlConnection,
@@ -141,7 +140,7 @@ impl<O: Outlet> Snapshot<'_, O> {
     }
 }
 
-/// The primary key of a row.
+/// Returns the primary key of a row.
 fn key_of(table: &Table, keys: &[&str], row: &TextRow) -> anyhow::Result<Vec<i64>> {
     let part = |key: &&str| {
         let text = table.column(key).and_then(|index| row.get(index)?.as_deref());

@@ -1,14 +1,14 @@
-//! The border to the server: packets come in, nothing else is known of how.
+//! The interface to the server: a source of packets, independent of the transport.
 
 use std::sync::Arc;
 
 use crate::{error::TailError, position::Flavor, resume::Position};
 
-/// One binlog event as it came, its checksum verified and cut off.
+/// One binlog event, with its checksum verified and removed.
 #[derive(Debug, Clone)]
 pub(crate) struct Packet {
     bytes: Vec<u8>,
-    /// The event within the bytes: behind the status byte, before the checksum.
+    /// Range of the event in `bytes`: after the status byte, before the checksum.
     start: usize,
     end: usize,
 }
@@ -19,36 +19,36 @@ impl Packet {
         Self { bytes, start, end }
     }
 
-    /// Header and body.
+    /// Returns header and body.
     pub(crate) fn event(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 }
 
-/// Where the binlog comes from and where it shall begin.
+/// The source of the binlog and the start position.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) server: Arc<Server>,
-    /// Everything up to here has been seen.
+    /// Everything up to here was read.
     pub(crate) after: Position,
 }
 
-/// A server's address and how to behave there.
+/// A server's address and connection settings.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) address: crate::address::Address,
     pub(crate) flavor: Flavor,
-    /// Ours, among its replicas.
+    /// Our id among its replicas.
     pub(crate) server_id: u32,
-    /// Longest event accepted.
+    /// Maximum size of an event.
     pub(crate) packet_bytes_max: usize,
 }
 
 /// A stream of events.
 pub(crate) trait BinlogSource {
-    /// Blocks until the next event; heartbeats come when there is none.
+    /// Blocks until the next event; while there is none, heartbeats arrive.
     fn next_packet(&mut self) -> Result<Packet, TailError>;
 
-    /// Whether the next event has come already, or has begun to.
+    /// Returns whether more bytes have arrived, even if only a part of an event.
     fn has_more(&self) -> bool;
 }

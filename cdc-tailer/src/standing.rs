@@ -1,5 +1,4 @@
-//! How the leader stands: as metrics, as `/status`, and as a warning before the server removes binlog
-//! that the checkpoint needs.
+//! Status of the leader: metrics, `/status`, and a warning before the server removes binlog that the checkpoint needs.
 
 use std::{path::Path, time::Duration};
 
@@ -17,24 +16,24 @@ use crate::{
     snapshot::Progress,
 };
 
-/// The share of the binlog's expiry at which the checkpoint's age is warned of: half is left to act.
+/// Fraction of the binlog's expiry at which the checkpoint's age causes a warning: half is left to act.
 const WARN_SHARE: u32 = 2;
 
-/// Reports about one term.
+/// Reports on one leadership.
 pub(crate) struct Standing {
     files: Seen,
     written: watch::Receiver<Option<Checkpoint>>,
-    /// Rows that the server guesses the snapshot's tables to hold.
+    /// Rows in the snapshot's tables, as estimated by the server.
     pub(crate) rows_guessed: u64,
     warned: bool,
 }
 
-/// What is to be reported.
+/// Values to report.
 pub(crate) struct Facts<'a> {
     pub(crate) server_id: u32,
-    /// Up to here everything is acknowledged.
+    /// Everything up to here is acknowledged.
     pub(crate) safe: &'a Position,
-    /// When nothing was missing there.
+    /// When that position covered all changes.
     pub(crate) as_of_ms: i64,
     pub(crate) now_ms: i64,
     pub(crate) unacknowledged: usize,
@@ -49,7 +48,7 @@ impl Standing {
         Self { files, written, rows_guessed: 0, warned: false }
     }
 
-    /// Reports.
+    /// Updates the metrics and the status, and warns of an old checkpoint.
     pub(crate) fn report(&mut self, facts: &Facts<'_>, part: &Part) {
         let files = self.files.borrow().clone();
         let behind = files.as_ref().and_then(|seen| binlog_files::bytes_behind(seen, facts.safe));
@@ -97,11 +96,11 @@ impl Standing {
         }));
     }
 
-    /// How old the binlog is that a successor would begin with; `None`: no checkpoint is written yet.
+    /// Returns the age of the oldest binlog that a successor would need; `None` before the first checkpoint.
     fn checkpoint_age(&self, facts: &Facts<'_>, gtid: &str) -> Option<Duration> {
         let written = self.written.borrow();
         let written = written.as_ref()?;
-        // An idle server's position does not grow old.
+        // On an idle server the position does not age.
         let as_of_ms = if written.gtid() == gtid { facts.as_of_ms } else { written.as_of_ms };
         Some(Duration::from_millis((facts.now_ms - as_of_ms).max(0).unsigned_abs()))
     }
@@ -129,13 +128,13 @@ impl Standing {
     }
 }
 
-/// The number of `binlog.000042`.
+/// Returns the number in a name like `binlog.000042`.
 pub(crate) fn file_number(file: &str) -> u64 {
     let extension = Path::new(file).extension().and_then(|extension| extension.to_str());
     extension.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// Exact up to 2^53.
+/// Converts a number for a gauge; exact up to 2^53.
 fn number(number: u64) -> f64 {
     number as f64
 }
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
     use crate::position::{Flavor, GtidSet};
 
-    /// How long the server keeps its binlog. Half of that is 50 s.
+    /// The server's binlog retention. Half of it is 50 s.
     const EXPIRY: Option<Duration> = Some(Duration::from_secs(100));
 
     #[test]
@@ -201,7 +200,7 @@ mod tests {
         standing.warn_in_time(None, EXPIRY);
         standing.warn_in_time(Some(Duration::MAX), None);
         assert!(!standing.warned);
-        // Nor is it taken back because the server does not answer for a moment.
+        // The warning is not withdrawn while the server briefly does not answer.
         standing.warn_in_time(Some(Duration::from_secs(60)), EXPIRY);
         standing.warn_in_time(Some(Duration::from_secs(60)), None);
         assert!(standing.warned);

@@ -1,17 +1,17 @@
-//! The few statements a row-format binlog holds: those that frame transactions, and definitions.
+//! Parses the statements that a row-format binlog contains: those that frame transactions, and definitions.
 
 use crate::{event::Query, tables::Followed};
 
-/// What a statement means for the transaction it is in.
+/// Meaning of a statement for its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statement<'a> {
     /// `BEGIN`, `XA START`.
     Begin,
     Commit,
     Rollback,
-    /// Remembers a place under a name.
+    /// Sets a savepoint of that name.
     Savepoint(&'a [u8]),
-    /// Undoes what came after the place of that name.
+    /// Undoes everything after the savepoint of that name.
     RollbackTo(&'a [u8]),
     /// `XA COMMIT` and the transaction's name.
     XaCommit(&'a [u8]),
@@ -23,7 +23,7 @@ pub(crate) enum Statement<'a> {
     Other,
 }
 
-/// Reads the statement as the server writes it: no comments, one space between words.
+/// Classifies a statement in the server's normalized form: no comments, one space between words.
 pub(crate) fn classify(text: &[u8]) -> Statement<'_> {
     let text = text.trim_ascii();
     if let Some(name) = after(text, b"SAVEPOINT ") {
@@ -53,18 +53,19 @@ pub(crate) fn classify(text: &[u8]) -> Statement<'_> {
     }
 }
 
-/// How a statement makes a table.
+/// Whether and how a statement creates a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Makes {
-    /// It makes none.
+    /// It creates none.
     No,
-    /// As row format has it: rows, if there are any, come behind it.
+    /// It creates one in row format: rows, if any, follow as events.
     Table,
-    /// Of a query, in statement format: neither its rows come nor what the query's functions change.
+    /// It creates one from a query in statement format: neither the rows nor the changes of the query's functions
+    /// follow.
     TableOfQuery,
 }
 
-/// Reads how it makes a table.
+/// Returns whether and how a statement creates a table.
 pub(crate) fn makes(text: &[u8]) -> Makes {
     let text = String::from_utf8_lossy(text).to_ascii_lowercase();
     let words = plain(&text, Backslash::Escapes);
@@ -76,8 +77,8 @@ pub(crate) fn makes(text: &[u8]) -> Makes {
     }
 }
 
-/// Which followed table a definition takes away, empties, exchanges, or makes one whose changes would not all
-/// be logged. Rows that change say so themselves.
+/// Returns the followed table that a definition drops, empties or exchanges, or whose changes would not all be logged
+/// after it. Ordinary row changes have events of their own.
 pub(crate) fn redefines<'a>(query: Query<'_>, followed: &'a Followed) -> Option<&'a str> {
     let text = String::from_utf8_lossy(query.text).to_ascii_lowercase();
     let by_either = [Backslash::Escapes, Backslash::IsItself]
@@ -107,8 +108,7 @@ fn redefines_by<'a>(text: &str, current: &[u8], followed: &'a Followed) -> Optio
     words.find_map(|word| followed.tables.iter().find(|table| named(word, table))).copied()
 }
 
-/// Whether a definition of these words, all in lower case, makes another table of one that it names, or an
-/// empty one.
+/// Returns whether a definition, as words in lower case, replaces or empties a table that it names.
 fn takes_away(words: &[&str]) -> bool {
     let has = |word: &str| words.contains(&word);
     match words {
@@ -130,8 +130,8 @@ fn takes_away(words: &[&str]) -> bool {
     }
 }
 
-/// Whether a definition makes changes follow that the binlog does not hold, or holds otherwise: keys that
-/// cascade, rows with a history.
+/// Returns whether a definition leads to changes that the binlog omits or represents differently: cascading keys, rows
+/// with a history.
 fn hides_changes(words: &[&str]) -> bool {
     let has = |pair: [&str; 2]| words.windows(2).any(|found| found == pair);
     let defines = is_table(words) || matches!(words, ["alter", ..]);
@@ -148,27 +148,26 @@ fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !of_name(c)).filter(|word| !word.is_empty())
 }
 
-/// What a backslash is in a text: that depends on the session, which nobody asks here.
+/// Meaning of a backslash in a string. It depends on the session, which is unknown here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Backslash {
     Escapes,
     IsItself,
 }
 
-/// Names may hold more, but not those of followed tables; the dot joins a table to its database.
+/// Names may contain more characters, but not those of followed tables. The dot joins a table to its database.
 fn of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$' | '.')
 }
 
-/// `a . b` is `a.b`.
+/// Turns `a . b` into `a.b`.
 fn joined_at_dots(text: &str) -> String {
     let parts: Vec<&str> = text.split('.').map(str::trim).collect();
     parts.join(".")
 }
 
-/// The statement without comments, without its quoted texts, which may say anything, and without the
-/// quotes of names; double quotes may stand around either, and count as those of a name. What a server runs
-/// although it stands in a comment stays.
+/// Removes comments, quoted strings, and the quotes of names. Double quotes may enclose a string or a name and are
+/// treated as those of a name. The contents of comments that the server executes are kept.
 fn plain(text: &str, backslash: Backslash) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -179,7 +178,7 @@ fn plain(text: &str, backslash: Backslash) -> String {
                 out.push(' ');
                 behind_comment(&behind[1..])
             }
-            // The end of a comment whose inside is run.
+            // The end of a comment whose contents the server executes.
             '*' if behind.starts_with('/') => {
                 out.push(' ');
                 &behind[1..]
@@ -200,8 +199,8 @@ fn plain(text: &str, backslash: Backslash) -> String {
     out
 }
 
-/// Behind the quote before a name: what follows the name, which goes out without its quotes and with an
-/// underscore for each character that would end a word.
+/// Takes the text after a name's opening quote and returns the text after the name. Writes the name without quotes,
+/// with an underscore for each character that would end a word.
 fn behind_name<'a>(text: &'a str, quote: char, out: &mut String) -> &'a str {
     let (name, rest) = text.split_once(quote).unwrap_or((text, ""));
     out.push_str(&one_word(name));
@@ -212,16 +211,16 @@ fn one_word(name: &str) -> String {
     name.chars().map(|c| if of_name(c) && c != '.' { c } else { '_' }).collect()
 }
 
-/// Behind `/*`: what follows the comment, or its inside if the server runs that.
+/// Takes the text after `/*` and returns the text after the comment, or its contents if the server executes them.
 fn behind_comment(text: &str) -> &str {
     if let Some(inside) = text.strip_prefix("m!").or_else(|| text.strip_prefix('!')) {
-        // The version from which on it is run.
+        // The minimum server version that executes it.
         return inside.trim_start_matches(|c: char| c.is_ascii_digit());
     }
     text.split_once("*/").map_or("", |(_, rest)| rest)
 }
 
-/// Behind `-`: whether that begins a comment.
+/// Returns whether the `-` before the text begins a comment.
 fn is_line_comment(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('-') else { return false };
     rest.chars().next().is_none_or(|c| c.is_whitespace() || c.is_control())
@@ -231,7 +230,7 @@ fn behind_line(text: &str) -> &str {
     text.find('\n').map_or("", |end| &text[end..])
 }
 
-/// Behind a quote: what follows the text. A doubled quote begins the next text.
+/// Takes the text after an opening quote and returns the text after the string. A doubled quote begins another string.
 fn behind_text(text: &str, backslash: Backslash) -> &str {
     let mut characters = text.char_indices();
     while let Some((at, c)) = characters.next() {

@@ -1,4 +1,4 @@
-//! A table as the binlog describes it before its rows: names and layouts of its columns.
+//! A table as described by the binlog before its rows: names and layouts of its columns.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use crate::{
     column::{Kind, is_utf8},
 };
 
-/// Most columns of a table; the servers' own limit is 4,096.
+/// Maximum columns of a table: the servers' own limit.
 const COLUMNS_MAX: usize = 4096;
 
 /// Fields of the optional metadata.
@@ -17,16 +17,15 @@ const COLLATIONS: u8 = 3;
 const NAMES: u8 = 4;
 const SET_LABELS: u8 = 5;
 const ENUM_LABELS: u8 = 6;
-/// The same as the collations, of ENUM and SET columns.
+/// Collations of ENUM and SET columns, in the same two formats.
 const LABEL_DEFAULT_COLLATION: u8 = 10;
 const LABEL_COLLATIONS: u8 = 11;
-/// Which columns `select *` shows: MySQL writes it wherever it writes names, MariaDB never does.
+/// Columns that `select *` shows. MySQL writes this field wherever it writes names, MariaDB never does.
 const VISIBILITY: u8 = 12;
 
-/// The code of a geometry. MariaDB lists its character set, MySQL does not.
+/// Type code of a geometry. MariaDB lists its character set, MySQL does not.
 const GEOMETRY: u8 = 255;
 
-/// A table map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) database: String,
@@ -34,14 +33,13 @@ pub(crate) struct Table {
     pub(crate) columns: Vec<Column>,
 }
 
-/// One column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// The name as it stands in a JSON object, with its colon.
+    /// The name as a JSON object key, with quotes and colon.
     pub(crate) key: String,
-    /// The texts that the numbers of an ENUM or SET stand for.
+    /// Labels of an ENUM or SET.
     pub(crate) labels: Vec<String>,
 }
 
@@ -52,53 +50,50 @@ impl Column {
     }
 }
 
-/// Why a table map is of no use.
+/// A table map cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum TableError {
     /// The bytes are not a table map.
     #[error("table map {0}")]
     Truncated(#[from] Truncated),
-    /// A text in it is not UTF-8.
+    /// A name or label is not UTF-8.
     #[error("table map holds a name or label that is not UTF-8")]
     Name,
-    /// What its events need is not there, or not as it was.
+    /// A column needed by events is missing or has changed.
     #[error(
         "column {table}.{column} is {found}; its events need {needed}: change the table back, then \
          start with --resnapshot"
     )]
     Column {
-        /// Which table.
         table: String,
-        /// Which column.
         column: String,
-        /// What it is.
+        /// Description of the column.
         found: String,
-        /// What it should be.
+        /// Required type.
         needed: &'static str,
     },
-    /// The texts that a column's numbers stand for cannot be told.
+    /// The labels of a column cannot be decoded.
     #[error(
         "column {table}.{column} has labels in another character set than UTF-8: make it utf8mb4, then \
          start with --resnapshot"
     )]
     Labels {
-        /// Which table.
+        /// Name without the database.
         table: String,
-        /// Which column.
         column: String,
     },
-    /// The server did not write the columns' names.
+    /// The server did not write the column names.
     #[error(
         "table {table} comes without column names: run `set global binlog_row_metadata = 'FULL'`, \
          then start with --resnapshot"
     )]
     NoNames {
-        /// Which table.
+        /// Name without the database.
         table: String,
     },
 }
 
-/// The names in a table map, without reading the rest: foreign tables may hold anything.
+/// Returns the database and table name of a table map without parsing the rest: foreign tables may contain anything.
 pub(crate) fn names(body: &[u8]) -> Result<(&[u8], &[u8]), Truncated> {
     let mut bytes = Bytes::new(body);
     bytes.take(8)?;
@@ -107,7 +102,7 @@ pub(crate) fn names(body: &[u8]) -> Result<(&[u8], &[u8]), Truncated> {
 }
 
 impl Table {
-    /// Reads a table map's body.
+    /// Parses a table map's body.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, TableError> {
         let (database, table) = names(body)?;
         let mut bytes = Bytes::new(body);
@@ -149,25 +144,25 @@ impl Table {
         Ok(Self { database: text(database)?, name: table, columns })
     }
 
-    /// The index of a column by its name.
+    /// Returns the index of a column by its name.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
 }
 
-/// What the optional metadata says beside the kinds.
+/// Contents of the optional metadata, except what changes the kinds.
 #[derive(Default)]
 struct Optional {
     names: Vec<String>,
-    /// The labels of each ENUM column, in their order.
+    /// Labels of each ENUM column, in order.
     enums: Vec<Vec<Vec<u8>>>,
-    /// The same of each SET column.
+    /// Labels of each SET column, in order.
     sets: Vec<Vec<Vec<u8>>>,
-    /// Of each column of either kind.
+    /// Collation of each ENUM or SET column.
     label_collations: Vec<u64>,
 }
 
-/// Reads the optional metadata and applies it to the kinds.
+/// Parses the optional metadata and applies it to the kinds.
 fn optional(
     mut bytes: Bytes<'_>,
     codes: &[u8],
@@ -216,7 +211,7 @@ fn optional(
             _ => {}
         }
     }
-    // One entry for each character column, in their order.
+    // One entry per character column, in order.
     let listed = kinds
         .iter_mut()
         .zip(codes)
@@ -227,7 +222,7 @@ fn optional(
     Ok(optional)
 }
 
-/// A collation for `count` columns, then those that have another one: which, and theirs.
+/// Reads a default collation for `count` columns, then index and collation of each exception.
 fn defaulted(mut value: Bytes<'_>, count: usize) -> Result<Vec<u64>, Truncated> {
     let default = value.length_encoded()?;
     let mut collations = vec![default; count];
@@ -239,7 +234,7 @@ fn defaulted(mut value: Bytes<'_>, count: usize) -> Result<Vec<u64>, Truncated> 
     Ok(collations)
 }
 
-/// Labels as text; `None`: they are of another character set, and say otherwise there.
+/// Decodes labels; `None` if they are in another character set and not ASCII.
 fn readable(labels: Vec<Vec<u8>>, collation: Option<u64>) -> Option<Vec<String>> {
     let is_utf8 = collation.is_none_or(is_utf8);
     let label =
@@ -247,7 +242,7 @@ fn readable(labels: Vec<Vec<u8>>, collation: Option<u64>) -> Option<Vec<String>>
     labels.into_iter().map(label).collect()
 }
 
-/// For each column the number of its labels, then the labels.
+/// Reads, for each column, the number of its labels and the labels.
 fn labels(mut bytes: Bytes<'_>) -> Result<Vec<Vec<Vec<u8>>>, Truncated> {
     let mut columns = Vec::new();
     while !bytes.is_empty() {

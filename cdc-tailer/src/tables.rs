@@ -1,6 +1,6 @@
-//! Which table the rows of an event belong to, and whether it is followed.
+//! Maps table ids of the binlog to followed tables.
 //!
-//! A foreign table is known by its name alone: nothing of its columns is ever read.
+//! A foreign table is recognized by name; its columns are never read.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,10 +10,10 @@ use crate::{
     table::{Table, names},
 };
 
-/// Most table ids remembered; servers give a new one at each change of a table.
+/// Maximum table ids kept; servers assign a new one at each change of a table.
 const TABLE_IDS_MAX: usize = 4096;
 
-/// The tables whose rows are wanted.
+/// The tables whose rows are published.
 #[derive(Debug, Clone)]
 pub(crate) struct Followed {
     pub(crate) database: String,
@@ -24,11 +24,11 @@ pub(crate) struct Followed {
 #[derive(Debug)]
 pub(crate) struct Tables {
     wanted: Followed,
-    /// `None`: a foreign table.
+    /// `None` for a foreign table.
     by_id: HashMap<u64, Option<Described>>,
 }
 
-/// A followed table and the raw table map it was read from.
+/// A followed table and its raw table map.
 #[derive(Debug)]
 struct Described {
     raw: Vec<u8>,
@@ -44,12 +44,12 @@ impl Tables {
         &self.wanted
     }
 
-    /// Forgets what was described: another connection or file describes its tables itself.
+    /// Drops all descriptions: another connection or file sends its own.
     pub(crate) fn forget(&mut self) {
         self.by_id.clear();
     }
 
-    /// Takes in the body of a table map.
+    /// Registers the body of a table map.
     pub(crate) fn describe(&mut self, id: u64, body: &[u8]) -> Result<(), TailError> {
         if let Some(Some(known)) = self.by_id.get(&id)
             && known.raw == body
@@ -62,7 +62,7 @@ impl Tables {
         let wanted =
             database == wanted.as_bytes() && tables.iter().any(|table| table.as_bytes() == name);
         if self.by_id.len() >= TABLE_IDS_MAX {
-            // Each statement maps its tables anew, so forgetting costs only time.
+            // Each statement sends its table maps again, so this costs only time.
             self.by_id.clear();
         }
         let described = match wanted {
@@ -77,7 +77,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The followed table with this id; `None`: it is foreign.
+    /// Returns the followed table with this id; `None` if it is foreign.
     pub(crate) fn followed(&self, id: u64) -> Result<Option<Arc<Table>>, TailError> {
         match self.by_id.get(&id) {
             Some(known) => Ok(known.as_ref().map(|known| Arc::clone(&known.table))),

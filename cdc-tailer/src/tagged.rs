@@ -1,8 +1,7 @@
-//! Tags of MySQL's GTIDs, what a client adds to the names of its transactions (`uuid:tag:number`), and the
-//! event that such a transaction begins with.
+//! Tags in MySQL's GTIDs, which clients may add to their transactions (`uuid:tag:number`), and the event that begins
+//! such a transaction.
 //!
-//! That event is written in a format of its own: fields behind their numbers, integers as long as they
-//! must be.
+//! That event has its own format: numbered fields and variable-length integers.
 
 use std::fmt::{self, Write as _};
 
@@ -11,24 +10,24 @@ use crate::{
     position::{Gtid, Series},
 };
 
-/// Longest tag: the server's own limit.
+/// Maximum length of a tag: the server's own limit.
 const TAG_MAX: usize = 32;
 
-/// The version of the format.
+/// Version of the format.
 const VERSION: u64 = 1;
 
-/// The fields that are read, in their order: flags, uuid, number, tag.
+/// The fields that are read, in order: flags, uuid, number, tag.
 const FIELDS: [u64; 4] = [0, 1, 2, 3];
 
-/// The last field that is known. What comes behind the tag tells of times, lengths and versions.
+/// The last known field. Fields after the tag contain times, lengths and versions.
 const LAST_FIELD: u64 = 11;
 
-/// A tag; empty where the client gave none.
+/// A tag; empty if the client set none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Tag([u8; TAG_MAX]);
 
 impl Tag {
-    /// Letters, digits and underscores, no digit first. Upper and lower case are the same to the server.
+    /// Parses letters, digits and underscores, not starting with a digit. The server ignores case.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         if text.first()?.is_ascii_digit() || text.len() > TAG_MAX || !text.iter().all(is_of_word) {
@@ -45,7 +44,7 @@ impl Tag {
         self.0[0] == 0
     }
 
-    /// Its characters.
+    /// Returns its characters.
     pub(crate) fn bytes(&self) -> &[u8] {
         let length = self.0.iter().position(|byte| *byte == 0).unwrap_or(TAG_MAX);
         &self.0[..length]
@@ -64,11 +63,11 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// Reads the body of the event. `None`: it is written in a way that we do not know.
+/// Parses the body of the event. Returns `None` for an unknown format.
 pub(crate) fn gtid(mut bytes: Bytes<'_>) -> Result<Option<Gtid>, Truncated> {
     let bytes = &mut bytes;
     let (version, _length) = (integer(bytes)?, integer(bytes)?);
-    // Behind this one are only fields that who does not know them may pass over.
+    // Readers may skip fields after this one that they do not know.
     let last_needed = integer(bytes)?;
     if version != VERSION || last_needed > LAST_FIELD {
         return Ok(None);
@@ -77,14 +76,14 @@ pub(crate) fn gtid(mut bytes: Bytes<'_>) -> Result<Option<Gtid>, Truncated> {
     let uuid_field = integer(bytes)?;
     let mut uuid = [0; 16];
     for byte in &mut uuid {
-        // An integer each, although it never needs more than two bytes.
+        // Each byte is a variable-length integer.
         let Ok(read) = u8::try_from(integer(bytes)?) else { return Ok(None) };
         *byte = read;
     }
     let (number_field, number) = (integer(bytes)?, integer(bytes)?);
     let (tag_field, length) = (integer(bytes)?, integer(bytes)?);
     let tag = bytes.take(usize::try_from(length).map_err(|_| Truncated)?)?;
-    // The number is a signed one: its lowest bit is the sign.
+    // The number is signed: its lowest bit is the sign.
     if [flags_field, uuid_field, number_field, tag_field] != FIELDS || number & 1 == 1 {
         return Ok(None);
     }
@@ -92,12 +91,12 @@ pub(crate) fn gtid(mut bytes: Bytes<'_>) -> Result<Option<Gtid>, Truncated> {
     Ok(Tag::parse(tag).map(series))
 }
 
-/// An integer of one to nine bytes: by as many ones as the first ends with, so many more follow.
+/// Reads an integer of one to nine bytes. The trailing one bits of the first byte give the number of further bytes.
 fn integer(bytes: &mut Bytes<'_>) -> Result<u64, Truncated> {
     let first = bytes.u8()?;
     let more = first.trailing_ones();
     let rest = bytes.little_endian(usize::try_from(more).map_err(|_| Truncated)?)?;
-    // With seven or eight more the first has no bit left for the number.
+    // With seven or eight further bytes, the first has no bits left for the number.
     Ok(u64::from(first) >> (more + 1) | rest << 7u32.saturating_sub(more))
 }
 
@@ -107,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// As the server writes it.
+    /// Encodes an integer like the server.
     fn written(number: u64) -> Vec<u8> {
         let bits = u64::BITS - number.leading_zeros();
         let length = match bits {
@@ -141,7 +140,7 @@ mod tests {
         assert_eq!(gtid.to_string(), "00112233-4455-6677-8899-aabbccddeeff:sale_7:300");
     }
 
-    /// Worked out by hand: bytes of a uuid from 128 on take two, and so does the number 1000.
+    /// Computed by hand: uuid bytes from 128 on take two bytes, and so does the number 1000.
     #[test]
     fn bytes_are_read_as_the_format_has_them() {
         let head: [u8; 6] = [0x02, 0x78, 0x00, 0x00, 0x02, 0x02];
@@ -164,8 +163,7 @@ mod tests {
             fields
         };
         assert!(read(&fields(1), b"a").unwrap().is_some());
-        // Another version, a field that must be known, another order, a byte of a uuid that is none, a
-        // negative number.
+        // Another version, an unknown required field, another order, an invalid uuid byte, a negative number.
         for (at, to) in [(0, 2), (2, 12), (3, 1), (6, 256), (23, 3)] {
             assert_eq!(read(&changed(at, to), b"a"), Ok(None), "{at}");
         }

@@ -1,4 +1,4 @@
-//! The life of a tailer: look at the ground, stand by, lead, and stand by again when another leads.
+//! Life cycle of a tailer: check the server, stand by, lead, and stand by again when another leads.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::{
     leadership::Leadership, metrics, position::Flavor, preflight, source::Server, term,
 };
 
-/// Waits before a fenced tailer stands by again.
+/// Backoff before a fenced tailer stands by again.
 const STAND_BY_MIN: Duration = Duration::from_millis(200);
 const STAND_BY_MAX: Duration = Duration::from_secs(10);
 
-/// Pause between two looks for tables that are not there yet.
+/// Interval between checks for missing tables.
 const TABLES_LOOK: Duration = Duration::from_secs(1);
 
-/// What every term stands on.
+/// Context of every leadership.
 pub(crate) struct Ground<'a> {
     pub(crate) config: &'a Config,
     pub(crate) clock: &'a Clock,
@@ -33,7 +33,7 @@ pub(crate) struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// The server to read, and how to behave there.
+    /// Returns the server to read, with connection settings.
     pub(crate) fn server(&self, flavor: Flavor) -> Server {
         Server {
             flavor,
@@ -44,11 +44,11 @@ impl Ground<'_> {
     }
 }
 
-/// Follows the binlog until `stop`, then drains and writes a last checkpoint; stands by while another
-/// tailer of this database does that. Says in `part` what it is doing.
+/// Follows the binlog until `stop`, then drains and writes a last checkpoint. Stands by while another tailer of this
+/// database leads. Reports its state in `part`.
 ///
 /// # Errors
-/// What somebody must look at: settings, grants, a table that cannot be followed.
+/// Problems that an operator must solve: settings, grants, a table that cannot be followed.
 pub async fn run(
     config: &Config,
     clock: &Clock,
@@ -76,13 +76,13 @@ pub async fn run(
                 let reason = runtime::report(error.as_ref());
                 warn!(error = reason, "another tailer leads: this one stands by");
             }
-            // Its client is of no use any more, and a new one takes an election.
+            // The checkpoint writer has failed for good; a new one requires an election.
             Err(error) if is_refused(&error) => {
                 let reason = runtime::report(error.as_ref());
                 warn!(error = reason, "no checkpoint can be written: this tailer stands by");
                 part.not_ready(reason);
             }
-            // It was there at the start, so it is only away: between being elected and leading.
+            // MySQL was reachable at the start, so this is an outage between election and leadership.
             Err(error) if is_unavailable(&error) => {
                 let reason = runtime::report(error.as_ref());
                 warn!(error = reason, "mysql is away: this tailer stands by");
@@ -98,8 +98,8 @@ pub async fn run(
     }
 }
 
-/// A standby that could not lead should say so before it is needed. Returns the database as the server writes
-/// its name, once the followed tables have been seen in it: nothing would ever be told of others.
+/// Checks early whether this tailer could lead, so that a standby reports problems before it is needed. Waits for the
+/// followed tables. Returns the database name in the server's spelling, which is the only one that matches the binlog.
 async fn check(config: &Config, part: &Part) -> anyhow::Result<String> {
     let url = config.database_url.expose();
     mysql_store::connect::database_of(url)?;
@@ -128,7 +128,7 @@ async fn check(config: &Config, part: &Part) -> anyhow::Result<String> {
     Ok(database)
 }
 
-/// Stands by, then leads until `stop` or an end by itself.
+/// Stands by, then leads until `stop` or until the leadership ends.
 async fn serve(ground: &Ground<'_>, stop: &CancellationToken) -> anyhow::Result<()> {
     let (config, part) = (ground.config, ground.part);
     ::metrics::gauge!(metrics::LEADS).set(0.0);
@@ -168,7 +168,7 @@ fn is_fenced(error: &anyhow::Error) -> bool {
     error.chain().any(fenced)
 }
 
-/// Whether the client that writes checkpoints has failed for good.
+/// Returns whether the checkpoint writer has failed for good.
 fn is_refused(error: &anyhow::Error) -> bool {
     let refused = |cause: &(dyn std::error::Error + 'static)| {
         matches!(cause.downcast_ref(), Some(TopicError::Transaction { .. }))
@@ -176,7 +176,7 @@ fn is_refused(error: &anyhow::Error) -> bool {
     error.chain().any(refused)
 }
 
-/// Whether MySQL did not answer, or not to the end.
+/// Returns whether MySQL did not answer, or not completely.
 pub(crate) fn is_unavailable(error: &anyhow::Error) -> bool {
     let unavailable = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref().is_some_and(StoreError::is_unavailable)
@@ -185,14 +185,14 @@ pub(crate) fn is_unavailable(error: &anyhow::Error) -> bool {
     error.chain().any(unavailable)
 }
 
-/// The last checkpoint as JSON text; `None`: there is none. Disturbs no tailer that runs.
+/// Returns the last checkpoint as JSON text; `None` if there is none. Does not disturb a running tailer.
 ///
 /// # Errors
 /// No broker answers.
 pub async fn position(config: &Config) -> anyhow::Result<Option<String>> {
     let url = config.database_url.expose();
     let as_given = mysql_store::connect::database_of(url)?;
-    // A server that is away is no reason not to look.
+    // The name from the URL suffices while the server is unreachable.
     let database = match preflight::connect(url).await {
         Ok(mut connection) => settings::database(&mut connection).await.unwrap_or(as_given),
         Err(_) => as_given,

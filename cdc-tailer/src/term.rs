@@ -1,4 +1,4 @@
-//! One term of a leader: where to begin, a snapshot if there must be one, then following.
+//! One leadership: choose the start, read tables if a snapshot is needed, then follow the binlog.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -34,24 +34,24 @@ use crate::{
     tailer::{Ground, is_unavailable},
 };
 
-/// Bytes of messages that the producer holds for the broker; it takes as much again to keep account of them.
-/// A few milliseconds' worth: more adds memory (docs/performance.md) and no speed.
+/// Bytes of messages that the producer buffers; its bookkeeping takes as much again. This covers a few milliseconds:
+/// more costs memory (docs/performance.md) and gains no speed.
 const PRODUCER_BYTES: usize = 6 * 1024 * 1024;
 
-/// How often acknowledgements are looked at when no new input comes.
+/// Interval between checks of acknowledgements without new input.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often the tailer reports how it stands.
+/// Interval between status reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a stopping tailer waits for acknowledgements before it leaves the rest to its successor.
+/// Time a stopping tailer waits for acknowledgements before it leaves the rest to its successor.
 const DRAIN_WAIT: Duration = Duration::from_secs(10);
 
-/// Waits between attempts while a snapshot's connection is away.
+/// Backoff while MySQL is unreachable during a snapshot.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// Leads until `stop`, or until it cannot: fenced, or something that somebody must look at.
+/// Leads until `stop`, until it is fenced, or until an error that an operator must solve.
 pub(crate) async fn lead(
     ground: &Ground<'_>,
     leadership: &Leadership,
@@ -70,13 +70,13 @@ struct Term<'a> {
     leadership: &'a Leadership,
     server: Arc<Server>,
     publisher: Publisher,
-    /// What earlier terms have heard acknowledged.
+    /// Acknowledged positions from earlier leaderships.
     inherited: Acknowledged,
-    /// A snapshot under way, as far as it is acknowledged.
+    /// Acknowledged progress of the current snapshot.
     snapshot: Option<Progress>,
     checkpoints: watch::Sender<Option<Checkpoint>>,
     written: watch::Sender<Option<Checkpoint>>,
-    /// Whether there is more to save than the last checkpoint offered.
+    /// Whether the position has moved since the last checkpoint was offered.
     moved: bool,
     standing: Standing,
     reported: Instant,
@@ -100,7 +100,7 @@ impl<'a> Term<'a> {
             dead_letter: names.dead_letter(),
             message_bytes_max: config.message_bytes_max,
         };
-        // From here on an earlier leader's checkpoints are refused.
+        // From here on, checkpoints of an earlier leader are rejected.
         let store = Store::take_over(config.brokers(), names, &ground.database).await?;
         let server = Arc::new(ground.server(preflight::flavor(&settings)));
         let begin = begin::decide(ground, &server).await?;
@@ -144,14 +144,14 @@ impl<'a> Term<'a> {
             worked = self.work(begin) => worked.map(|never| match never {}),
         };
         self.ground.part.not_ready("stopping");
-        // Behind an error too: what it got done so far must not be in doubt at the next start.
+        // Even after an error: record the progress for the next start.
         let drained = self.drain().await;
         finish.cancel();
         let written = last_checkpoint(keeper).await;
         ended.and(drained).and(written)
     }
 
-    /// Reads tables where it must and follows from there, again and again. Ends with an error only.
+    /// Reads tables if necessary and follows from there, repeatedly. Returns only errors.
     async fn work(&mut self, mut begin: Begin) -> anyhow::Result<Infallible> {
         loop {
             if let Some(progress) = begin.snapshot {
@@ -166,7 +166,7 @@ impl<'a> Term<'a> {
         }
     }
 
-    /// Sends tables through the topics. One chunk is read while the one before is acknowledged.
+    /// Publishes tables. The next chunk is read while the previous one is being acknowledged.
     async fn read_tables(&mut self, mut next: Progress, reason: &str) -> anyhow::Result<()> {
         let gtids = &self.publisher.safe().gtids;
         warn!(binlog.gtid = %gtids, tables = ?next.tables(), rows = next.rows(), reason, "reading tables");
@@ -226,7 +226,7 @@ impl<'a> Term<'a> {
         self.report(0);
     }
 
-    /// Follows from the safe position. Returns why the position was lost; other ends are errors.
+    /// Follows from the safe position. Returns the reason if the position was lost; other ends are errors.
     async fn follow(&mut self) -> anyhow::Result<String> {
         let config = self.ground.config;
         let (sender, mut receiver) = queue::bounded(config.queue_bytes);
@@ -249,17 +249,17 @@ impl<'a> Term<'a> {
         }
     }
 
-    /// Publishes what the reader hands over, until it has ended.
+    /// Publishes what the reader queues, until the reader ends.
     async fn forward(&mut self, receiver: &mut Receiver<Incoming>) -> anyhow::Result<()> {
         let mut tick = tokio::time::interval(SETTLE_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
-                // Acknowledgements before new input: they move the checkpoint.
+                // Acknowledgements before new input: they advance the checkpoint.
                 _ = tick.tick() => {
                     self.settle()?;
-                    // In doubt whether it leads still, the broker is asked by a checkpoint.
+                    // If the leadership is uncertain, writing a checkpoint asks the broker.
                     if self.moved || !self.leadership.holds() {
                         self.offer_checkpoint();
                     }
@@ -292,13 +292,13 @@ impl<'a> Term<'a> {
         Ok(())
     }
 
-    /// Moves the safe position.
+    /// Advances the safe position.
     fn settle(&mut self) -> anyhow::Result<()> {
         self.moved |= self.publisher.settle(self.now_ms())?;
         Ok(())
     }
 
-    /// Hands the safe position to the keeper.
+    /// Hands a checkpoint at the safe position to the task that writes checkpoints.
     fn offer_checkpoint(&mut self) {
         self.moved = false;
         let mut acknowledged = self.inherited.clone();
@@ -328,7 +328,7 @@ impl<'a> Term<'a> {
         self.standing.report(&facts, self.ground.part);
     }
 
-    /// Waits, bounded, for what is under way.
+    /// Waits for acknowledgements, at most [`DRAIN_WAIT`].
     async fn drain(&mut self) -> anyhow::Result<()> {
         let drained = tokio::time::timeout(DRAIN_WAIT, self.publisher.producer().drained()).await;
         match drained {
@@ -347,8 +347,8 @@ impl<'a> Term<'a> {
     }
 }
 
-/// Waits, bounded, for the keeper to write the last checkpoint. Without it the successor sends a
-/// little more again, so a broker that is away is no reason to fail.
+/// Waits, at most [`DRAIN_WAIT`], for the last checkpoint. Without it the successor only repeats a little more, so an
+/// unreachable broker is not an error.
 async fn last_checkpoint(keeper: JoinHandle<anyhow::Result<()>>) -> anyhow::Result<()> {
     match tokio::time::timeout(DRAIN_WAIT, keeper).await {
         Ok(kept) => kept?,
@@ -361,7 +361,7 @@ async fn last_checkpoint(keeper: JoinHandle<anyhow::Result<()>>) -> anyhow::Resu
 
 fn stopped(error: TailError, safe: &Position) -> anyhow::Error {
     let position = safe.gtids.to_string();
-    // It was tried again and again, so it lies on the server's disk.
+    // Several attempts have failed, so the damage is on the server's disk.
     let way_out = match error.directive() {
         Directive::Suspect => "; if the server's file is damaged, start with --resnapshot",
         _ => "",

@@ -1,5 +1,4 @@
-//! A row as a query gives it, in the same words as one of the binlog: what a snapshot reads and what a change
-//! brings must not be told apart by their columns.
+//! Converts query rows to the cells of binlog rows: the events of snapshots and of changes must have the same columns.
 
 use chrono::{NaiveDate, NaiveDateTime};
 use mysql_store::snapshot::{TableColumn, TextRow, holds_bytes};
@@ -10,10 +9,10 @@ use crate::{
     table::{Column, Table},
 };
 
-/// Bytes of a length before a text, where none is: the rows of a query bring their lengths themselves.
+/// Length prefix for text kinds. Not used: query rows carry their own lengths.
 const LENGTH_BYTES: usize = 4;
 
-/// The table of these columns.
+/// Returns a table with these columns.
 pub(crate) fn described(database: &str, name: &str, columns: &[TableColumn]) -> Table {
     let columns = columns.iter().map(|column| Column::new(column.name.clone(), kind(column)));
     Table { database: database.to_owned(), name: name.to_owned(), columns: columns.collect() }
@@ -35,12 +34,12 @@ fn kind(column: &TableColumn) -> Kind {
         "timestamp" => Kind::Timestamp { fraction },
         "bit" => Kind::Bit { bytes: 8 },
         kind if holds_bytes(kind) => Kind::Bytes { length_bytes: LENGTH_BYTES },
-        // Text, and what is told as text: labels, documents.
+        // Text, and types returned as text: labels, documents.
         _ => Kind::Text { length_bytes: LENGTH_BYTES },
     }
 }
 
-/// The bytes of each column: of text itself, of bytes those that are written there in hexadecimal.
+/// Returns the bytes of each column. Byte columns are returned by the query in hexadecimal.
 pub(crate) fn values(table: &Table, row: &TextRow) -> Vec<Option<Vec<u8>>> {
     let value = |(column, text): (&Column, &Option<String>)| {
         let text = text.as_deref()?;
@@ -52,7 +51,7 @@ pub(crate) fn values(table: &Table, row: &TextRow) -> Vec<Option<Vec<u8>>> {
     table.columns.iter().zip(row).map(value).collect()
 }
 
-/// The cells of a row. A date that is none, and a number that cannot be read, is NULL.
+/// Returns the cells of a row. Invalid dates and unreadable numbers are NULL.
 pub(crate) fn cells<'a>(table: &Table, values: &'a [Option<Vec<u8>>]) -> Vec<Cell<'a>> {
     let cell = |(column, value): (&Column, &'a Option<Vec<u8>>)| {
         value.as_deref().and_then(|value| cell(column.kind, value)).unwrap_or(Cell::Null)
@@ -67,7 +66,7 @@ fn cell(kind: Kind, value: &[u8]) -> Option<Cell<'_>> {
             Ok(number) => Cell::Int(number),
             Err(_) => Cell::Unsigned(text()?.parse().ok()?),
         },
-        // Read as a double, which holds it exactly.
+        // Parsed as a double, which holds the value exactly.
         Kind::Float => Cell::Float(text()?.parse::<f64>().ok()? as f32),
         Kind::Double => Cell::Double(text()?.parse().ok()?),
         Kind::Decimal { .. } => Cell::Decimal(text()?.to_owned()),
@@ -80,19 +79,19 @@ fn cell(kind: Kind, value: &[u8]) -> Option<Cell<'_>> {
     })
 }
 
-/// Days since 1970.
+/// Parses a date as days since 1970.
 fn days(text: &str) -> Option<i64> {
     let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
     Some(date.signed_duration_since(NaiveDate::from_ymd_opt(1970, 1, 1)?).num_days())
 }
 
-/// Microseconds since 1970.
+/// Parses a date and time as microseconds since 1970.
 fn micros(text: &str) -> Option<i64> {
     let time = NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f").ok()?;
     Some(time.and_utc().timestamp_micros())
 }
 
-/// Microseconds of `-838:59:59.000000`.
+/// Parses a time like `-838:59:59.000000` as microseconds.
 fn time(text: &str) -> Option<i64> {
     let (sign, text) = text.strip_prefix('-').map_or((1, text), |text| (-1, text));
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));

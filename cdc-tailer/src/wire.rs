@@ -1,4 +1,4 @@
-//! Packets of the client protocol over one connection: commands go out, answers and events come in.
+//! Packets of the client protocol: sends commands, reads answers and events.
 
 use std::io::{self, BufReader, Read as _, Write as _};
 
@@ -9,13 +9,13 @@ use crate::{
     refusal,
 };
 
-/// Bytes that are read ahead: hundreds of the events of small transactions by one system call.
+/// Bytes read ahead: hundreds of events of small transactions per system call.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
-/// Bytes of a packet that is continued in the next one.
+/// Length of a packet that continues in the next one.
 const FULL_PACKET: usize = 0xff_ffff;
 
-/// Longest packet that says only that something ends.
+/// Maximum length of an EOF packet.
 const END_BYTES_MAX: usize = 8;
 
 const COM_QUERY: u8 = 0x03;
@@ -25,46 +25,46 @@ pub(crate) const OK: u8 = 0x00;
 pub(crate) const END_OF_FILE: u8 = 0xfe;
 pub(crate) const ERROR: u8 = 0xff;
 
-/// What a column of a row holds in place of a length if it is NULL.
+/// Marks a NULL column in place of its length.
 const NULL: u8 = 0xfb;
 
-/// One row of an answer; `None`: NULL.
+/// One row of an answer; `None` is NULL.
 pub(crate) type AnswerRow = Vec<Option<String>>;
 
-/// A connection that is logged in.
+/// A logged-in connection.
 pub(crate) struct Wire {
     server: BufReader<Line>,
     packet_bytes_max: usize,
 }
 
 impl Wire {
-    /// Takes a connection over. Nothing longer than `packet_bytes_max` is read.
+    /// Takes over a connection. A packet that continues in others is limited to `packet_bytes_max`.
     pub(crate) fn new(server: Line, packet_bytes_max: usize) -> Self {
         Self { server: BufReader::with_capacity(READ_AHEAD_BYTES, server), packet_bytes_max }
     }
 
-    /// Whether more has been read ahead.
+    /// Returns whether more bytes are buffered.
     pub(crate) fn has_more(&self) -> bool {
         !self.server.buffer().is_empty() || self.server.get_ref().has_more()
     }
 
-    /// Sends a command and expects OK.
+    /// Sends a command and reads its answer, which must not be an error.
     pub(crate) fn command(&mut self, command: &[u8]) -> Result<(), TailError> {
         self.write(command)?;
         self.answer().map(drop)
     }
 
-    /// Runs a statement without an answer.
+    /// Runs a statement without a result set.
     pub(crate) fn run(&mut self, statement: &str) -> Result<(), TailError> {
         self.command(&[&[COM_QUERY], statement.as_bytes()].concat())
     }
 
-    /// Asks for rows.
+    /// Runs a query and returns its rows.
     pub(crate) fn rows(&mut self, query: &str) -> Result<Vec<AnswerRow>, TailError> {
         self.write(&[&[COM_QUERY], query.as_bytes()].concat())?;
         let head = self.answer()?;
         let columns = Bytes::new(&head).count().map_err(unreadable)?;
-        // Their descriptions, and the end of these.
+        // The column descriptions and their EOF packet.
         for _ in 0..=columns {
             self.answer()?;
         }
@@ -78,14 +78,14 @@ impl Wire {
         }
     }
 
-    /// Sends a command: three bytes of length, the number of its first packet, and itself.
+    /// Sends a command: three bytes of length, packet number 0, the command.
     pub(crate) fn write(&mut self, command: &[u8]) -> Result<(), TailError> {
         let length = u32::try_from(command.len()).unwrap_or(u32::MAX).to_le_bytes();
         let packet = [&length[..3], &[0], command].concat();
         self.server.get_mut().write_all(&packet).map_err(TailError::Lost)
     }
 
-    /// Reads a packet that is no error.
+    /// Reads a packet; an error packet becomes an error.
     fn answer(&mut self) -> Result<Vec<u8>, TailError> {
         let answer = self.read()?;
         match answer.first() {
@@ -94,7 +94,7 @@ impl Wire {
         }
     }
 
-    /// Reads a packet, put together again if it came in several.
+    /// Reads a packet and joins its parts.
     pub(crate) fn read(&mut self) -> Result<Vec<u8>, TailError> {
         let mut packet = Vec::new();
         loop {

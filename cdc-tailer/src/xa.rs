@@ -1,12 +1,11 @@
 //! XA transactions between their two phases.
 //!
-//! XA PREPARE puts a transaction's rows into the binlog; whether they count is said later, by an XA
-//! COMMIT or XA ROLLBACK under a GTID of its own, perhaps after other transactions, a reconnect or a
-//! restart. So the rows wait here. Meanwhile no position may be saved that lies behind the XA
-//! PREPARE: a tailer that starts again reads the rows again.
+//! XA PREPARE writes a transaction's rows to the binlog. An XA COMMIT or XA ROLLBACK with its own GTID decides their
+//! fate later, perhaps after other transactions, a reconnect or a restart. Until then the rows are buffered here, and
+//! no position after the XA PREPARE may be saved, so that a restarted tailer reads the rows again.
 //!
-//! What was prepared before the first event we read (by a snapshot's position) cannot be known, so
-//! its XA COMMIT leads to a snapshot, which sees the rows. Its XA ROLLBACK changes nothing.
+//! Transactions prepared before the first event we read (after a snapshot's position) are unknown. Their XA COMMIT
+//! leads to a snapshot, which reads the rows. Their XA ROLLBACK changes nothing.
 
 use std::collections::HashMap;
 
@@ -16,13 +15,13 @@ use crate::{
     held::HeldRows,
 };
 
-/// Most XA transactions between their phases; beyond that somebody forgets to end them.
+/// Maximum XA transactions between their phases; more means that a client does not end them.
 const PREPARED_MAX: usize = 10_000;
 
-/// Longest part of an XA transaction's name, by the standard.
+/// Maximum length of a part of an XA transaction's id, by the standard.
 const PART_MAX: usize = 64;
 
-/// The name of an XA transaction.
+/// Id of an XA transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Xid {
     format: u32,
@@ -30,15 +29,15 @@ pub(crate) struct Xid {
     branch: Vec<u8>,
 }
 
-/// What waits for its second phase. Outlives connections.
+/// Transactions that wait for their second phase. Survives reconnects.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
-    /// Foreign tables' transactions are here too, without rows: their XA COMMIT is no surprise.
+    /// Includes transactions of foreign tables, without rows, so that their XA COMMIT is recognized.
     waiting: HashMap<Xid, HeldRows>,
 }
 
 impl Xid {
-    /// Reads it behind the first byte of an XA PREPARE event.
+    /// Parses the id after the first byte of an XA PREPARE event.
     pub(crate) fn parse(bytes: &mut Bytes<'_>) -> Result<Self, Truncated> {
         let format = bytes.u32()?;
         let mut length = || usize::try_from(bytes.u32()?).map_err(|_| Truncated);
@@ -50,25 +49,25 @@ impl Xid {
         Ok(Self { format, global, branch })
     }
 
-    /// Reads it as servers write it into statements: `X'61',X'',1`, perhaps with more behind.
+    /// Parses the id in the servers' statement form: `X'61',X'',1`, possibly followed by more.
     pub(crate) fn from_statement(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let mut parts = text.split(',');
         let (global, branch) = (hexadecimal(parts.next()?)?, hexadecimal(parts.next()?)?);
         let format = parts.next()?.split_ascii_whitespace().next()?;
-        // The standard's type is signed, and MariaDB writes it so.
+        // The standard's type is signed, and MariaDB writes it as such.
         let format = format.parse().or_else(|_| format.parse().map(i32::cast_unsigned)).ok()?;
         Some(Self { format, global, branch })
     }
 }
 
 impl Prepared {
-    /// Whether rows wait, so that no position may be saved.
+    /// Returns whether rows are waiting, so that no position may be saved.
     pub(crate) fn holds_rows(&self) -> bool {
         self.waiting.values().any(|rows| !rows.is_empty())
     }
 
-    /// Takes the rows of a first phase.
+    /// Stores the rows of a first phase.
     pub(crate) fn prepare(&mut self, xid: Xid, rows: HeldRows) -> Result<(), TailError> {
         if self.waiting.len() >= PREPARED_MAX && !self.waiting.contains_key(&xid) {
             return Err(TailError::Unsupported {
@@ -82,8 +81,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Gives the rows that an XA COMMIT makes true. `own` came in the same transaction: one phase was
-    /// enough.
+    /// Returns the rows that an XA COMMIT commits. `own` are rows of the same transaction, if it had one phase.
     pub(crate) fn commit(&mut self, name: &[u8], own: HeldRows) -> Result<HeldRows, TailError> {
         match self.waiting.remove(&xid(name)?) {
             Some(rows) => Ok(rows),
@@ -96,7 +94,7 @@ impl Prepared {
         }
     }
 
-    /// Drops what an XA ROLLBACK undoes.
+    /// Drops the rows that an XA ROLLBACK undoes.
     pub(crate) fn roll_back(&mut self, name: &[u8]) -> Result<(), TailError> {
         self.waiting.remove(&xid(name)?);
         Ok(())
@@ -109,7 +107,7 @@ fn xid(name: &[u8]) -> Result<Xid, TailError> {
     })
 }
 
-/// The bytes of `X'6162'`.
+/// Decodes `X'6162'`.
 fn hexadecimal(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim().strip_prefix(['X', 'x'])?.strip_prefix('\'')?.strip_suffix('\'')?;
     if digits.len() % 2 != 0 || !digits.is_ascii() {

@@ -1,4 +1,4 @@
-//! The tailer against real servers and a real Kafka: `./dev test`, or `./dev servers up` first.
+//! The tailer with real servers and a real Kafka: `./dev test`, or `./dev servers up` first.
 
 mod bulk;
 mod by_hand;
@@ -54,7 +54,7 @@ async fn committed_rows_come_in_order_with_their_values() {
 async fn rows_after_a_savepoint_arrive_unless_they_were_rolled_back() {
     let test = Harness::new("savepoints").await;
     let tailer = test.start().await;
-    // A table without transactions keeps the rolled back rows in the binlog. MySQL refuses the mix.
+    // With a table without transactions, the rows rolled back stay in the binlog. MySQL rejects the mix.
     let diary = if test.is_mariadb() {
         test.sql("create table diary (a int) engine = aria");
         "insert into diary values (1)"
@@ -80,7 +80,7 @@ async fn an_abruptly_dropped_tailer_loses_nothing() {
         let first = round * 100 + 1;
         let inserts: Vec<_> = (first..first + 100).map(|id| coupon(id, id % 7)).collect();
         test.sql(&inserts.join("; "));
-        // In the middle of whatever it is doing.
+        // In the middle of its work.
         tailer.kill();
     }
     let tailer = test.start().await;
@@ -113,10 +113,10 @@ async fn a_first_start_reads_what_is_there_and_a_later_one_does_not() {
 async fn a_checkpoint_that_does_not_fit_leads_to_a_snapshot() {
     for test in Harness::on_all("does not fit").await {
         test.start().await.stop().await.unwrap();
-        // MySQL's GTIDs name the server that wrote them, whoever has them: there it is followed.
+        // MySQL's GTIDs name the server that assigned them, so there the tailer continues.
         let first = if test.is_mariadb() { Op::Read } else { Op::Create };
         let expected = [(first, 1), (Op::Read, 1), (Op::Read, 2)];
-        // Another server first, whose last transaction was of another time, then a position that this one
+        // First another server, whose last transaction was written at another time, then a position that this server
         // never had.
         let other_server =
             [(r#""server":""#, r#""server":"9"#), (r#""written":1"#, r#""written":2"#)];
@@ -165,7 +165,7 @@ async fn a_second_tailer_stands_by_until_the_first_one_leaves() {
 async fn the_documented_grants_are_enough() {
     for mut test in Harness::on_all("grants").await {
         test.sql(&coupon(1, 70));
-        // Users belong to the whole server, so this one is named after the test's own topics.
+        // Users exist per server, so this one has the name of the test's topics.
         let user = test.names.prefix();
         test.sql(&format!(
             "create user '{user}'@'%' identified by 'documented'; \

@@ -1,4 +1,4 @@
-//! After the sale: the winners read their coupons, some use theirs, the rest expires.
+//! After the sale: the winners read their coupons, some use theirs, the rest expire.
 
 use std::time::Duration;
 
@@ -19,26 +19,26 @@ use crate::{
     stage::Stage,
 };
 
-/// How many winners use their coupon.
+/// Winners who use their coupon.
 const USES: usize = 100;
-/// How long the platform may take to come to rest: coupons that expire meanwhile keep it busy.
+/// How long the platform may take to come to rest; coupons that expire meanwhile keep it busy.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
-/// Requests at a time.
+/// Concurrent requests.
 const AT_A_TIME: usize = 32;
-/// How long the last coupon may take to expire, from the end of the sale on: its validity and more.
+/// How long the last coupon may take to expire after the sale: its validity and some slack.
 const EXPIRED_MAX: Duration = Duration::from_secs(45);
-/// Pause between two looks at the coupons left.
+/// Polling interval for the remaining coupons.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What came afterwards.
+/// Results of the phase after the sale.
 pub(crate) struct Aftermath {
-    /// Coupons that MySQL holds, by status.
+    /// Coupons in MySQL, by status.
     pub(crate) counts: CouponCounts,
-    /// Promised claims that MySQL does not hold.
+    /// Promised claims that MySQL does not have.
     pub(crate) lost: usize,
-    /// How late the last coupon expired.
+    /// Lateness of the last flip.
     pub(crate) lateness_max: TimeDelta,
-    /// What should not have been seen, a sentence each.
+    /// Unexpected observations, a sentence each.
     pub(crate) problems: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn live_on(stage: &Stage, sale: &Sale, progress: &Progress) -> 
     })
 }
 
-/// Each winner's list shows exactly the coupon that was promised.
+/// Checks that each winner's list shows exactly the promised coupon.
 async fn read_lists(stage: &Stage, winners: &[&Claimed]) -> Result<Vec<String>> {
     each(winners, async |claimed| {
         let after = claimed.coupons.first().map(|coupon| coupon.id);
@@ -84,7 +84,7 @@ async fn read_lists(stage: &Stage, winners: &[&Claimed]) -> Result<Vec<String>> 
     .await
 }
 
-/// Using works, and the same order again is answered the same.
+/// Checks that a coupon can be used, and that repeating the same order succeeds too.
 async fn use_coupons(stage: &Stage, winners: &[&Claimed]) -> Result<Vec<String>> {
     each(winners, async |claimed| {
         let shopper = stage.api.shopper(claimed.user_id)?;
@@ -100,14 +100,15 @@ async fn use_coupons(stage: &Stage, winners: &[&Claimed]) -> Result<Vec<String>>
     .await
 }
 
-/// Views are full at this moment; at the end they are empty, which is easier to get right.
+/// Checks the invariants now, while the views are full. At the end they are empty, which is easier
+/// to get right.
 async fn check(stage: &Stage, sale: &Sale) -> Result<Vec<String>> {
     settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
     let report = verify(&stage.sources, Some(&sale.run.history), stage.clock.now()).await?;
     Ok(report.violated().map(ToString::to_string).collect())
 }
 
-/// Waits until nothing of the template is unused.
+/// Waits until none of the template's coupons is unused.
 async fn await_expiry(stage: &Stage, sale: &Sale) -> Result<CouponCounts> {
     let deadline = Instant::now() + EXPIRED_MAX;
     loop {
@@ -128,7 +129,7 @@ async fn await_expiry(stage: &Stage, sale: &Sale) -> Result<CouponCounts> {
     }
 }
 
-/// Nobody is shown an unused coupon any more, and those who did not use theirs find it expired.
+/// Checks that no winner is shown an unused coupon any more.
 async fn read_expired(stage: &Stage, winners: &[&Claimed]) -> Result<Vec<String>> {
     each(winners, async |claimed| {
         let shopper = stage.api.shopper(claimed.user_id)?;
@@ -138,7 +139,7 @@ async fn read_expired(stage: &Stage, winners: &[&Claimed]) -> Result<Vec<String>
     .await
 }
 
-/// Does something for each winner, some at a time, and gathers what was wrong.
+/// Applies `act` to the winners, some concurrently, and collects the problems.
 async fn each(
     winners: &[&Claimed],
     act: impl AsyncFn(&Claimed) -> Result<Option<String>>,

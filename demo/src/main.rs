@@ -1,5 +1,5 @@
-//! `demo`: the main job, end to end, on private servers: a flash sale, and a report of it.
-//! Exit code 0: every promise was kept; 1: one was broken, or the demo could not be held.
+//! `demo`: a flash sale end to end on private servers, and a report of it. Exit code 0: every
+//! promise was kept; 1: one was broken, or the demo could not run.
 #![expect(clippy::print_stderr, reason = "a command fails on standard error")]
 
 mod after;
@@ -24,13 +24,14 @@ use crate::{
 /// How long the platform may take to come to rest at the end.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 
-/// A flash sale on private servers: publish, claim, list, use, expire; then the figures and the proof.
+/// Runs a flash sale on private servers (publish, claim, list, use, expire), then prints the
+/// figures and checks every invariant.
 #[derive(Parser)]
 struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Which server is the truth.
+    /// The database server to use.
     #[arg(long, value_enum, default_value_t)]
     flavor: Flavor,
 }
@@ -51,7 +52,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Holds the sale and answers whether every promise was kept.
+/// Runs the sale and returns whether every promise was kept.
 async fn run(cli: Cli) -> Result<bool> {
     let progress = Progress::start();
     progress.say(&format!("starting {}, two Redis, Kafka, and the four processes", cli.flavor));

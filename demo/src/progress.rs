@@ -1,4 +1,4 @@
-//! What is being done, and since when.
+//! Progress output with elapsed time.
 
 use std::{
     fmt::Display,
@@ -21,7 +21,7 @@ impl Progress {
     }
 }
 
-/// Prints a line. A reader that has gone (`./dev demo | head`) does not stop the demo.
+/// Prints a line. A closed pipe (`./dev demo | head`) does not stop the demo.
 pub(crate) fn print(line: impl Display) {
     writeln!(io::stdout(), "{line}").ok();
 }

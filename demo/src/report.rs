@@ -10,7 +10,7 @@ use crate::{
     sale::{STOCK, Sale},
 };
 
-/// Where to go from here.
+/// Suggested next commands.
 pub(crate) const NEXT_STEPS: &str = "\
 Next:
   ./dev up                 the same platform, left running, with its URLs
@@ -20,12 +20,12 @@ Next:
   docs/getting-started.md  the first steps, with curl
   ARCHITECTURE.md          a claim's walk through the code, one file a hop";
 
-/// What the demo measured; the keys are part of its contract.
+/// The figures of the demo; the JSON keys are part of its contract.
 #[derive(Debug, Serialize)]
 pub(crate) struct Figures {
-    /// Claims sent, retries and duplicates included.
+    /// Claims sent, including retries and duplicates.
     requests: u64,
-    /// Claims in MySQL, by the coupons there.
+    /// Coupons in MySQL.
     landed: i64,
     sold_out: u64,
     over_limit: u64,
@@ -33,15 +33,14 @@ pub(crate) struct Figures {
     replays: u64,
     /// Coupons beyond the stock.
     oversold: i64,
-    /// Promised claims that MySQL does not hold.
+    /// Promised claims that MySQL does not have.
     lost: usize,
-    /// Whether every invariant holds.
     verify_ok: bool,
-    /// Claims answered a second, over the whole sale.
+    /// Claims answered per second, over the whole sale.
     claims_per_s: f64,
     p50_ms: f64,
     p99_ms: f64,
-    /// From the client's 201 to the list showing the coupon.
+    /// Time from the client's 201 until the list shows the coupon.
     visible_p50_ms: f64,
     visible_p99_ms: f64,
     expired: i64,
@@ -113,7 +112,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// To a tenth: more digits would claim more than was measured.
+/// Rounds to a tenth; the measurement is not more precise.
 fn rounded(figure: f64) -> f64 {
     (figure * 10.0).round() / 10.0
 }

@@ -1,4 +1,4 @@
-//! The sale: one template of 1,000 coupons, one for each user, and 5,000 users at once.
+//! The sale: 5,000 users at once claim from a template of 1,000 coupons, one for each user.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,30 +12,29 @@ use crate::{progress::Progress, stage::Stage};
 
 /// Coupons of the sale.
 pub(crate) const STOCK: i64 = 1_000;
-/// Users who want one.
 const USERS: i64 = 5_000;
-/// How long a coupon is valid: time enough to read and use some, and soon over.
+/// How long a coupon is valid: long enough to read and use some, short enough to see it expire.
 const VALID_FOR: TimeDelta = TimeDelta::seconds(15);
-/// Connections of the crowd: what two cores answer without a long queue.
+/// Connections of the crowd: as many as two cores serve without a long queue.
 const CONNECTIONS: usize = 256;
-/// How long a user tries.
+/// How long a user retries.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Every so many users one presses the button twice.
+/// One in this many users presses the button twice.
 const NERVOUS: i64 = 10;
-/// Every so many users one sends the same request again after the answer.
+/// One in this many users repeats the request after the answer.
 const RELOADING: i64 = 20;
-/// Every so many users one wants a second coupon, under another key.
+/// One in this many users claims a second coupon under another key.
 const GREEDY: i64 = 25;
-/// Every so many users one watches the list from the 201 until the coupon shows.
+/// One in this many users polls the list from the 201 until the coupon appears.
 const WATCHING: i64 = 16;
-/// Lists that are opened at a time before the sale.
+/// Lists read concurrently before the sale.
 const LISTS_AT_A_TIME: usize = 32;
 
-/// What the sale came to.
+/// Results of the sale.
 pub(crate) struct Sale {
     pub(crate) template: TemplateId,
     pub(crate) run: Run,
-    /// The claims that users were promised, each once.
+    /// The promised claims, each once.
     pub(crate) winners: BTreeMap<ClaimId, Claimed>,
 }
 
@@ -58,7 +57,7 @@ pub(crate) async fn hold(stage: &Stage, progress: &Progress) -> Result<Sale> {
     Ok(Sale { template, run, winners })
 }
 
-/// Who watches has the list open before the sale begins: empty, and kept in the view from then on.
+/// Opens the watchers' lists before the sale: they are empty, and warm in the view from then on.
 async fn open_lists(stage: &Stage) -> Result<()> {
     let watchers = (1..=USERS).filter(|user| user % WATCHING == 0);
     stream::iter(watchers)

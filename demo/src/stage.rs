@@ -1,4 +1,4 @@
-//! Private servers and a platform on them, in a folder that is fresh at the start and gone at the end.
+//! Private servers with a platform, in a folder that is empty at the start and removed at the end.
 
 use std::{fs, path::PathBuf};
 
@@ -8,12 +8,12 @@ use runtime::Clock;
 use shopper::Api;
 use verifier::{Settings, Sources};
 
-/// Where data and logs of the demo lie.
+/// The folder for the demo's data and logs.
 pub(crate) fn folder() -> PathBuf {
     project_root().join(".dev/demo")
 }
 
-/// Everything that the demo plays on.
+/// The demo's servers, platform and clients.
 pub(crate) struct Stage {
     pub(crate) api: Api,
     pub(crate) sources: Sources,
@@ -50,7 +50,8 @@ impl Stage {
         Ok(Self { api, sources, clock, platform, servers })
     }
 
-    /// Ends the processes before the servers; data and logs go too, unless they have something to tell.
+    /// Stops the processes, then the servers. If `wiped`, also removes data and logs; they are kept
+    /// for a failed demo.
     pub(crate) async fn end(&mut self, wiped: bool) -> Result<()> {
         self.platform.stop().await?;
         self.servers.stop().await?;

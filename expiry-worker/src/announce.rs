@@ -1,9 +1,9 @@
-//! Tells whoever reminds people that coupons end soon: each unused coupon once for each lead time, at
-//! least, when no more than that is left.
+//! Announces coupons that end soon: each unused coupon at least once per lead time, when at most that much of its
+//! validity is left.
 //!
-//! A cursor over the deadline index remembers in MySQL how far this has come, so a restart announces
-//! what ended up unannounced and nothing else; only what was sent just before a crash comes twice. It
-//! runs beside the flips on a connection of its own: a million reminders hold no flip up.
+//! A cursor over the deadline index, stored in MySQL, records the progress. After a restart the announcer resumes
+//! there; only messages sent just before a crash are repeated. It uses its own connection, so a million announcements
+//! do not delay the flips.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -23,31 +23,30 @@ use tracing::warn;
 
 use crate::{metrics::ANNOUNCED, wake_ups::shards_of};
 
-/// How often it is looked: a lead time is minutes to days.
+/// Polling interval. Lead times are minutes to days.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// Coupons announced at once, between two moves of a cursor: what comes twice after a crash, at most.
+/// Coupons announced between two updates of a cursor. A crash repeats at most this many.
 const CHUNK: u32 = 500;
 
-/// A coupon whose whole life is hardly longer than a lead time ends soon from its claim on: its owner
-/// knows. And one that lands late, this long after it was claimed, is not behind the cursor yet.
+/// Coupons whose total validity is at most the lead time plus this are not announced: they end soon from the moment of
+/// the claim, and their owners know. The minute also keeps a coupon that lands up to a minute after its claim ahead of
+/// the cursor.
 const NEWS_AFTER: TimeDelta = TimeDelta::minutes(1);
 
-/// What announcements are made with.
 pub(crate) struct Announcer {
     pub(crate) pool: MySqlPool,
     pub(crate) producer: Producer,
-    /// The topic of the announcements.
     pub(crate) topic: String,
     pub(crate) clock: Clock,
     /// Lead times in seconds.
     pub(crate) leads: BTreeSet<u32>,
-    /// The topic of the wake-ups, whose partitions deal the shards out, and their number as the worker counts them.
+    /// The wake-up topic, whose partitions determine the shards, and its partition count as the worker sees it.
     pub(crate) dealt_by: (String, watch::Receiver<i32>),
 }
 
 impl Announcer {
-    /// Announces for ever.
+    /// Announces until dropped.
     pub(crate) async fn run(&self, mut assignment: watch::Receiver<Assignment>) {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -69,13 +68,13 @@ impl Announcer {
         }
     }
 
-    /// Announces what is due of a shard.
+    /// Announces the coupons of a shard that are due.
     async fn announce(&self, shard: u8) -> anyhow::Result<()> {
         for lead in &self.leads {
             let mut connection = connect::acquire(&self.pool).await?;
             let known = connect::within(expiring::cursor(&mut connection, shard, *lead)).await?;
             let now = self.clock.now();
-            // The first time, what has ended already is no news.
+            // On the first run, skip coupons that have already ended.
             let mut at = known.unwrap_or(Cursor { valid_until: now, id: CouponId(0) });
             let until = now + TimeDelta::seconds(i64::from(*lead));
             while let Some(to) = self.chunk(&mut connection, (shard, *lead), at, until).await? {
@@ -87,7 +86,8 @@ impl Announcer {
         Ok(())
     }
 
-    /// Announces the coupons behind `after`; where that ended, if there were any.
+    /// Announces the next chunk of coupons after `after`. Returns the position of the last one, or `None` if there were
+    /// none.
     async fn chunk(
         &self,
         connection: &mut MySqlConnection,

@@ -5,25 +5,25 @@ use std::{collections::BTreeSet, time::Duration};
 use clap::Parser;
 use runtime::{FailPoints, ProcessConfig, Secret};
 
-/// Seconds between sweeps: the wake-up path needs none, so this is how long a defect of it can stay
-/// unseen; a sweep costs one seek for each shard.
+/// Seconds between sweeps. The wake-up path does not need them, so this is how long a defect in it
+/// can go unnoticed. A sweep costs one seek per shard.
 const SWEEP_SECONDS: u32 = 600;
 
-/// Seconds after which a wake-up must have come: a coupon that changed longer ago and that nobody told
-/// of counts as lost. As long as the platform may take to come to rest after a fault.
+/// Seconds after a change by which its wake-up must have arrived; a coupon without one counts as
+/// lost after that. Equals the time that the platform may take to settle after a fault.
 const LOST_AFTER_SECONDS: u32 = 60;
 
-/// A day: whoever is told in the morning can still go shopping.
+/// One day: a user reminded in the morning can still go shopping.
 const EXPIRING_LEADS: &str = "86400";
 
-/// Each lead time costs one look at the index for each shard and round.
+/// Each lead time costs one read of the index per shard and round.
 const LEADS_MAX: usize = 8;
 
-/// Turns coupons whose validity has ended to expired.
+/// Marks coupons as expired once their validity has ended.
 #[derive(Debug, Clone, Parser)]
 #[command(version, about)]
 pub struct Config {
-    /// The truth, `mysql://user:password@host:port/database`.
+    /// MySQL database, `mysql://user:password@host:port/database`.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
 
@@ -32,35 +32,36 @@ pub struct Config {
     #[arg(long, env = "KAFKA_BROKERS")]
     pub kafka_brokers: String,
 
-    /// Stands before every topic's name, with a dot behind it.
+    /// Prefix of every topic name, separated from it by a dot.
     #[arg(long, env = "TOPIC_PREFIX", default_value = "coupon")]
     pub topic_prefix: String,
 
-    /// Seconds between sweeps of the deadline index for coupons that no wake-up led to.
+    /// Seconds between sweeps of the deadline index for coupons whose wake-up was lost.
     #[arg(long, env = "SWEEP_SECONDS", default_value_t = SWEEP_SECONDS,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub sweep_seconds: u32,
 
-    /// Seconds after its last change from which on a coupon that no wake-up told of is lost: a sweep
-    /// takes it over and counts it.
+    /// Seconds after its last change at which a coupon without a wake-up counts as lost; the next
+    /// sweep counts it and has it expired.
     #[arg(long, env = "LOST_AFTER_SECONDS", default_value_t = LOST_AFTER_SECONDS)]
     pub lost_after_seconds: u32,
 
-    /// How long before their ends coupons are announced on the topic `expiring`: seconds, separated by
-    /// commas; empty: never.
+    /// How long before they end coupons are announced on the topic `expiring`: seconds, separated
+    /// by commas; empty for never.
     #[arg(long, env = "EXPIRING_LEADS", default_value = EXPIRING_LEADS, value_parser = leads)]
     pub expiring_leads: Leads,
 
-    /// For tests of faults: `runtime::fail_point` says how; refused by a release build.
+    /// Fail points for fault tests, in the syntax of `runtime::fail_point`; refused by a release
+    /// build.
     #[arg(long, env = "FAIL_POINTS", hide = true, default_value = "")]
     pub fail_points: FailPoints,
 
-    /// What every process takes.
+    /// Options common to all processes.
     #[command(flatten)]
     pub process: ProcessConfig,
 }
 
-/// Lead times in seconds, each once.
+/// Lead times in seconds, without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leads(pub BTreeSet<u32>);
 

@@ -1,4 +1,4 @@
-//! One step: flip one chunk of what is due in a shard.
+//! One step of a drain: flips one chunk of the due coupons of a shard.
 
 use std::time::Duration;
 
@@ -18,40 +18,40 @@ use tracing::debug;
 
 use crate::metrics::{FLIPS, LATENESS};
 
-/// Coupons read at once, for so many flips: a look at the index passes over all that was flipped a
-/// moment ago, until the server has purged it.
+/// Coupons read at once, enough for several flips: each read of the index scans past the recently flipped entries until
+/// the server purges them.
 const READ_MAX: usize = 8 * FLIP_MAX;
 
-/// A shard on its way: what of it is due and not flipped yet. Another worker may have been faster by
-/// then; the flip's own guard knows.
+/// A shard that is being drained: its coupons that are due and not flipped yet. Another worker may flip them first; the
+/// guard of the flip handles that.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    /// At most [`READ_MAX`], the earliest last.
+    /// At most [`READ_MAX`], in descending order of deadline.
     due: Vec<Due>,
 }
 
-/// What a step left.
+/// Outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drained {
     /// There may be more.
     More,
-    /// Nothing is due any more; the next deadline of the shard.
+    /// Nothing more is due. Holds the shard's next deadline.
     Until(Option<DateTime<Utc>>),
-    /// Something is due by our clock and not by MySQL's, which is behind.
+    /// The earliest coupon is due by our clock but not by MySQL's, which is behind.
     TooEarly(DateTime<Utc>),
 }
 
-/// A statement that flipped, for the pace.
+/// A flipping statement, as input for the pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flip {
-    /// How many coupons it was given.
+    /// Coupons passed to the statement.
     pub(crate) coupons: usize,
-    /// How long it took.
     pub(crate) took: Duration,
 }
 
 impl Drain {
-    /// Flips at most `chunk` coupons, one statement, of what is due in `shard`, which is always the same.
+    /// Flips at most `chunk` due coupons of `shard` in one statement. Every call on one `Drain` must pass the same
+    /// shard.
     pub(crate) async fn step(
         &mut self,
         connection: &mut MySqlConnection,
@@ -78,7 +78,7 @@ impl Drain {
         Ok((drained, flip))
     }
 
-    /// Flips the next `most`, if there are any.
+    /// Flips the next `most` coupons; `None` if there are none.
     async fn flip(
         &mut self,
         connection: &mut MySqlConnection,
@@ -101,9 +101,9 @@ impl Drain {
             let late = (done - due.valid_until).to_std().unwrap_or_default();
             histogram!(LATENESS).record(late.as_secs_f64());
         }
-        // Only now: after a failure the same chunk comes again.
+        // Only after the flip: a failed chunk is repeated.
         self.due.truncate(left);
-        // Behind all that is measured and owed: its time is no flip's.
+        // After all measurements, so that tracing does not count as flip time.
         if trace::is_on() {
             tell_traces(connection, &ids, now).await;
         }
@@ -111,7 +111,7 @@ impl Drain {
     }
 }
 
-/// The flip is the last hop of a claim's trace. That nobody is told of one harms no coupon.
+/// Records the flip, the last hop of a claim's trace. Failures are only logged: a missing span harms no coupon.
 async fn tell_traces(
     connection: &mut MySqlConnection,
     ids: &[CouponId],

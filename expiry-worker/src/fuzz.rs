@@ -1,8 +1,8 @@
-//! The lead times of announcements, for `fuzz/` and the test that runs its corpus; nobody else may call it.
+//! Parsing of lead times, for `fuzz/` and the test that runs its corpus. Not for other callers.
 
 use crate::config;
 
-/// A setting of lead times. What is read means the same when it is written.
+/// Checks that lead times that parse still mean the same after being written and parsed again.
 pub fn lead_times(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let Ok(leads) = config::leads(text) else { return };

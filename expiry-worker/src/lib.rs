@@ -1,27 +1,27 @@
-//! Turns coupons whose validity has ended from unused to expired, each once, never early.
+//! Changes coupons whose validity has ended from unused to expired, each once and never early.
 //!
 //! ```text
-//! topic expiry ─ wake-up ─▶ next deadline of each shard ─ sleep ─▶ drain: flip what is due, in chunks
+//! topic expiry ─ wake-up ─▶ next deadline of each shard ─ sleep ─▶ drain: flip due coupons, in chunks
 //!                                       ▲                              │
 //!                                       └── min(valid_until) ◀─ the deadline index in MySQL
 //! ```
-//! The law needs no worker: every read and use refuses a coupon from `valid_until` on. The flip only
-//! writes it down, so that lists, counts and the view follow.
+//! Expiry does not depend on this worker: every read and use refuses a coupon from `valid_until` on. The flip only
+//! records it, so that lists, counts and the view follow.
 //!
-//! Kafka has no delays, so this process is the delay: a message is a wake-up, folded into the next
-//! deadline of its shard and acknowledged at once. The durable truth is the index, where flipped rows
-//! leave the unused part; so the next deadline is one seek at the start, at a rebalance and after each
-//! drain, and lost, doubled or early messages do no harm. A slow sweep finds what the path lost; its
-//! finds are a metric that should stay at zero.
+//! Kafka has no delayed messages, so this process implements the delay: each message is a wake-up that is folded into
+//! the next deadline of its shard and acknowledged at once. The durable timer is the index. Flipped rows leave its
+//! unused part, so finding a shard's next deadline is one seek, done at the start, at a rebalance and after each drain.
+//! Lost, duplicate or early messages are therefore harmless. A slow sweep finds coupons whose wake-up was lost; its
+//! metric should stay at zero.
 //!
-//! Shards are shared out by the consumer group: shard s belongs to partition s modulo their number, which is
-//! read at each rebalance. What nobody ends within a minute of its deadline is ended by whoever sees it.
-//! Two workers on one shard, one of them paused and back, cannot flip twice or early: each flip is
-//! guarded by status and by both clocks, and is one statement, so a worker that is stopped holds no
-//! lock. Nothing is kept in memory but one deadline for each shard, however many coupons wait.
+//! The consumer group distributes the shards: shard s belongs to partition s modulo the partition count, which is read
+//! at each rebalance. Any worker takes over a shard whose coupons are still unflipped a minute after their deadline.
+//! Two workers on one shard, even if one was paused and resumes, cannot flip twice or early: each flip is guarded by
+//! status and by both clocks. It is one statement, so a stopped worker holds no lock. Memory holds one deadline per
+//! shard, however many coupons wait, and the due coupons of the shards being drained.
 //!
-//! Beside it two more loops work on the same coupons: `announce.rs` tells who ends soon, `mover.rs` moves
-//! issued coupons to their template's new validity.
+//! Two more loops work on the same coupons: `announce.rs` announces coupons that end soon, `mover.rs` moves issued
+//! coupons to their template's new validity.
 
 mod announce;
 mod config;
@@ -52,7 +52,7 @@ pub use config::{Config, Leads};
 /// Connections to MySQL: the loop's, and one for the announcements.
 const MYSQL_CONNECTIONS: u32 = worker::SHARDS_AT_ONCE as u32 + 1;
 
-/// The consumer group's name under a topic prefix.
+/// Returns the name of the consumer group under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
     format!("{}.expiry-worker", names.prefix())
 }
@@ -60,8 +60,8 @@ pub fn group(names: &TopicNames) -> String {
 /// Runs until `stop`.
 ///
 /// # Errors
-/// A server cannot be reached at the start, a topic is missing, or consuming fails for good. Outages
-/// later on are waited out.
+/// A server cannot be reached at the start, a topic is missing, or consuming fails for good. Later outages are waited
+/// out.
 pub async fn run(
     config: &Config,
     clock: &Clock,

@@ -1,36 +1,30 @@
 //! The worker's metrics.
 
-/// From a coupon's deadline to its flip being committed.
+/// Time from a coupon's deadline to the commit of its flip.
 pub(crate) const LATENESS: &str = "expiry_worker_lateness_seconds";
-/// Coupons flipped.
 pub(crate) const FLIPS: &str = "expiry_worker_flips_total";
-/// Wake-ups received.
 pub(crate) const WAKE_UPS: &str = "expiry_worker_wake_ups_total";
-/// Wake-ups that could not be read, and were passed over.
+/// Wake-ups that could not be read and were skipped.
 pub(crate) const UNREADABLE: &str = "expiry_worker_unreadable_wake_ups_total";
-/// Coupons that only a sweep found: a defect of the wake-up path if not 0.
+/// Coupons that only a sweep found. Anything above 0 is a defect in the wake-up path.
 pub(crate) const SWEEP_FINDS: &str = "expiry_worker_sweep_finds_total";
-/// Sweeps done.
 pub(crate) const SWEEPS: &str = "expiry_worker_sweeps_total";
-/// Unused coupons past their deadline in the owned shards, at the last look.
+/// Unused coupons past their deadline in the owned shards, at the last count.
 pub(crate) const OVERDUE: &str = "expiry_worker_overdue";
-/// Age of the oldest of them.
+/// Time since the earliest deadline among them.
 pub(crate) const OLDEST_OVERDUE: &str = "expiry_worker_oldest_overdue_seconds";
-/// How far our clock is from MySQL's; positive: ours is ahead.
+/// Offset of our clock from MySQL's; positive if ours is ahead.
 pub(crate) const SKEW: &str = "expiry_worker_clock_skew_seconds";
-/// 1 while flips are allowed, 0 while the clocks are too far apart for them.
+/// 1 while flips are allowed, 0 while the clocks are too far apart.
 pub(crate) const FLIPPING: &str = "expiry_worker_flipping";
-/// Coupons announced as ending soon.
 pub(crate) const ANNOUNCED: &str = "expiry_worker_announced_total";
-/// Coupons moved to their template's new validity.
 pub(crate) const MOVED: &str = "expiry_worker_moved_total";
-/// Shards owned.
 pub(crate) const SHARDS: &str = "expiry_worker_shards";
-/// Attempts that failed because MySQL was down.
+/// Attempts that failed, usually because MySQL was down, and were repeated.
 pub(crate) const RETRIES: &str = "expiry_worker_retries_total";
 
-/// Describes them once, for `/metrics`. Counters are there from the start: one that appears with its
-/// first step shows no step.
+/// Describes the metrics for `/metrics`. Counters are registered at 0: a counter that first appears
+/// with its first increment shows no increase.
 pub(crate) fn describe() {
     for (name, text) in [
         (FLIPS, "coupons flipped to expired"),
@@ -56,6 +50,6 @@ pub(crate) fn describe() {
     }
     metrics::gauge!(SHARDS).set(0.0);
     metrics::describe_histogram!(LATENESS, "from a coupon's deadline to its committed flip");
-    // Known from now on, with nothing in it.
+    // Registers the empty histogram.
     drop(metrics::histogram!(LATENESS));
 }

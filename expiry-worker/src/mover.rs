@@ -1,11 +1,11 @@
-//! Moves issued coupons to their template's new validity, where a change of it asks for that.
+//! Moves issued coupons to their template's new validity, when a change of the template asks for it.
 //!
-//! A row in MySQL says where to and how far this has come (`mysql_store::validity_move`), so whoever is
-//! there goes on, from the chunk where another was killed. It goes by MySQL's clock alone. What was moved
-//! comes back through the binlog, as a wake-up for its new deadline too; so nothing else is told here.
+//! A row in MySQL holds the target and the progress (`mysql_store::validity_move`), so any worker can resume where
+//! another was killed. Only MySQL's clock counts. Moved coupons come back through the binlog, including a wake-up for
+//! the new deadline, so the mover publishes nothing itself.
 //!
-//! A chunk holds the rows of its coupons from one statement to the next: a connection of its own, which
-//! the server ends soon when its process is stopped, keeps uses of them from waiting for long.
+//! A chunk locks the rows of its coupons across several statements. It therefore uses its own connection, which the
+//! server closes soon after the process stops, so that uses of these coupons do not wait long.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -21,26 +21,25 @@ use crate::{
     pace::Pace,
 };
 
-/// How often it is looked for something to move: an operator's change can wait for a second, and an empty
-/// look is one seek. It also keeps the connection alive.
+/// Polling interval: an operator's change can wait a second, and an empty poll is one seek. It also keeps the
+/// connection alive.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The longest rest after a chunk, for the same connection's sake.
+/// The longest rest after a chunk, so that the connection stays alive.
 const REST_MAX: Duration = Duration::from_secs(2);
 
-/// First and longest wait before it is connected again.
+/// First and longest wait before reconnecting.
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Writing statements of a chunk beyond the one that [`Pace`] counts itself: how far the move has come.
+/// Writing statements per chunk beyond the one that [`Pace`] counts itself: the progress update.
 const MORE_WRITES: u64 = 1;
 
-/// What coupons are moved with.
 pub(crate) struct Mover {
     pub(crate) database_url: Secret,
-    /// `validity_move.before_commit` and `validity_move.after_commit` of a chunk.
+    /// `validity_move.before_commit` and `validity_move.after_commit`, once per chunk.
     pub(crate) points: FailPoints,
     pace: Pace,
-    /// When everybody's writes were counted.
+    /// When the server's writes were last counted.
     counted: Option<Instant>,
 }
 
@@ -49,7 +48,7 @@ impl Mover {
         Self { database_url, points, pace: Pace::default(), counted: None }
     }
 
-    /// Moves for ever.
+    /// Moves coupons until dropped.
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::new(RECONNECT.0, RECONNECT.1);
         loop {
@@ -71,7 +70,7 @@ impl Mover {
                     rest
                 }
                 Ok(None) => LOOK_EVERY,
-                // Somebody held one of the coupons, or the move itself; the same chunk again.
+                // One of the coupons, or the move itself, was locked: retry the same chunk.
                 Err(error) if error.is_conflict() => LOOK_EVERY,
                 Err(error) => return Err(error.into()),
             };
@@ -80,7 +79,7 @@ impl Mover {
         }
     }
 
-    /// Moves a chunk; how long to rest then. Absent: there was none, or another worker is at it.
+    /// Moves a chunk and returns how long to rest afterwards; `None` if there was none, or another worker is moving it.
     async fn step(
         &mut self,
         connection: &mut MySqlConnection,

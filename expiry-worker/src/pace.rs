@@ -1,56 +1,62 @@
-//! How fast a storm is flipped: as fast as MySQL goes while nobody else writes, and beside others
-//! only so fast that they hardly notice. The law of expiry holds meanwhile, so lateness harms nobody.
+//! Pace of the flips in a storm: full speed while nobody else writes to MySQL; otherwise slow
+//! enough that others hardly notice. Late flips are harmless, because every read and use checks the
+//! deadline.
 //!
-//! What claims and uses wait for is what our own flips wait for too, cores, disk and the binlog's
-//! queue, so a flip that takes longer than it could is how we feel the others. While others write,
-//! each flip is followed by a rest of so many times its own duration: the rest doubles when a flip
-//! was slow and shrinks while flips are quick.
+//! Claims and uses wait for the same resources as our flips (cores, disk and the binlog queue), so
+//! a slow flip indicates that they wait too. While others write, each flip is followed by a rest
+//! that is a multiple of its duration: the multiple doubles after a slow flip and shrinks while
+//! flips are quick.
 
 use std::time::Duration;
 
 use mysql_store::expiry::FLIP_MAX;
 use tokio::time::Instant;
 
-/// Coupons of one statement while others write: its locks, its flush and its part of the binlog are
-/// what a claim may have to wait for, so it is short. Alone, larger ones are quicker by the coupon.
+/// Coupons per statement while others write. A claim may have to wait for the statement's locks,
+/// flush and binlog write, so it is short. Larger statements are faster per coupon when nobody else
+/// writes.
 const BESIDE_OTHERS: usize = 128;
 
-/// From so many writing statements a second on, others are at work. Leases and the like stay below.
+/// From this many writing statements per second, others are at work. Leases and the like stay
+/// below.
 const OTHERS_PER_SECOND: f64 = 20.0;
 
-/// A flip is slow beyond so many times the quickest one: the twofold latency that others may see.
+/// A flip is slow if it takes more than this multiple of the quickest one: others may see at most
+/// twice the latency.
 const SLOW: f64 = 2.0;
 
-/// The longest rest, in durations of the flip before: a tenth of the time is always ours, thousands of
-/// flips a second, so that the largest template ends within minutes.
+/// The longest rest, as a multiple of the preceding flip's duration. We always keep a tenth of the
+/// time, thousands of flips per second, so the largest template ends within minutes.
 const REST_MAX: f64 = 9.0;
 
-/// The shortest rest while others write: claims come in bursts, and meet us half of the time at most.
+/// The shortest rest while others write: claims come in bursts, and overlap with our flips at most
+/// half of the time.
 const REST_MIN: f64 = 1.0;
 
-/// What a quick flip leaves of the rest: some twenty of them undo one doubling.
+/// Factor applied to the rest after a quick flip: about twenty of them undo one doubling.
 const REST_SHRINKS: f64 = 0.97;
 
-/// What the quickest duration grows by with every flip: after a hundred, an old one no longer counts.
+/// Factor by which the quickest duration grows with every flip, so that it is outdated after about
+/// a hundred.
 const QUICKEST_GROWS: f64 = 1.01;
 
-/// Watches our flips and everybody's writes.
+/// Tracks the duration of our flips and the server's writes.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Seconds per coupon of the quickest flip of late.
+    /// Seconds per coupon of the quickest recent flip.
     quickest: Option<f64>,
-    /// How many durations of a flip the rest after it is long, while others write.
+    /// Rest after a flip while others write, as a multiple of the flip's duration.
     rest: f64,
-    /// Flips since the last look.
+    /// Our writing statements since the last count.
     own: u64,
-    /// When the writes were counted, and to what.
+    /// When the writes were last counted, and the result.
     counted: Option<(Instant, u64)>,
-    /// Absent: it is not known yet, and could be.
+    /// `None` until known; treated as true.
     others_write: Option<bool>,
 }
 
 impl Pace {
-    /// The server has counted so many writes, by anybody, up to now.
+    /// Records the server's total write count at `at`.
     pub(crate) fn count_writes(&mut self, all: u64, at: Instant) {
         let own = std::mem::take(&mut self.own);
         let Some((since, before)) = self.counted.replace((at, all)) else { return };
@@ -58,22 +64,22 @@ impl Pace {
         self.others_write = Some(others >= OTHERS_PER_SECOND * (at - since).as_secs_f64());
     }
 
-    /// So many other writing statements were ours.
+    /// Adds further writing statements of our own.
     pub(crate) fn wrote(&mut self, statements: u64) {
         self.own += statements;
     }
 
-    /// Whether nobody else writes, as far as is known.
+    /// Whether nobody else is known to write; false while unknown.
     pub(crate) fn is_alone(&self) -> bool {
         self.others_write == Some(false)
     }
 
-    /// The most coupons of the next statement.
+    /// The most coupons for the next statement.
     pub(crate) fn chunk(&self) -> usize {
         if self.is_alone() { FLIP_MAX } else { BESIDE_OTHERS }
     }
 
-    /// A statement has flipped `coupons` in `took`: how long to rest now.
+    /// Records that a statement flipped `coupons` in `took`, and returns how long to rest.
     pub(crate) fn rest_after(&mut self, coupons: usize, took: Duration) -> Duration {
         self.own += 1;
         let each = took.as_secs_f64() / coupons.max(1) as f64;
@@ -91,7 +97,7 @@ mod tests {
 
     const QUICK: Duration = Duration::from_millis(10);
 
-    /// The server's writes of a second in which others wrote `others` and we flipped nothing.
+    /// Simulates one second in which others wrote `others` statements and we flipped nothing.
     fn second(pace: &mut Pace, others: u64) {
         let (at, all) = pace.counted.unwrap_or((Instant::now(), 0));
         pace.count_writes(all, at);

@@ -1,7 +1,7 @@
-//! How far our clock is from MySQL's, and what follows from it.
+//! Skew between our clock and MySQL's, and its consequences.
 //!
-//! A flip binds by both clocks, so a skewed one can only make flips late, never early. Beyond a limit
-//! that lateness would be silent, so flipping stops and says so.
+//! A flip must be due by both clocks, so skew can only make flips late, never early. Large skew
+//! would delay them silently, so beyond a limit flipping stops and reports it.
 
 use std::time::Duration;
 
@@ -13,28 +13,27 @@ use tracing::{error, info};
 
 use crate::metrics::{FLIPPING, SKEW};
 
-/// From here on the worker is not ready: clocks kept by NTP are within a few milliseconds.
+/// Above this skew the worker is not ready. NTP keeps clocks within a few milliseconds.
 const UNREADY: Duration = Duration::from_millis(250);
 
-/// From here on it stops flipping: one of the clocks is plainly wrong, and people must look.
+/// Above this skew flipping stops: one of the clocks is plainly wrong, and an operator must act.
 const STOP: Duration = Duration::from_secs(2);
 
-/// What a measured skew means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// Go on.
+    /// Continue.
     Fine,
-    /// Go on, and say so in `/readyz`.
+    /// Continue, but report it in `/readyz`.
     Unready,
     /// Stop flipping.
     Stop,
 }
 
-/// Lets flips happen while the clocks agree.
+/// Permits flips while the clocks agree.
 pub(crate) struct Guard {
     /// Ready while our clock and MySQL's agree.
     part: Part,
-    /// Absent: they have not been compared yet.
+    /// `None` until the first comparison.
     may_flip: Option<bool>,
 }
 
@@ -48,7 +47,7 @@ impl Guard {
         self.may_flip == Some(true)
     }
 
-    /// Compares the clocks; whether it is allowed to flip has changed by that.
+    /// Compares the clocks. Returns whether the permission to flip changed.
     pub(crate) async fn compare(
         &mut self,
         connection: &mut MySqlConnection,
@@ -82,7 +81,6 @@ impl Guard {
 }
 
 impl Verdict {
-    /// Judges a skew.
     fn of(skew: TimeDelta) -> Self {
         let size = skew.abs().to_std().unwrap_or(Duration::MAX);
         if size > STOP {

@@ -1,9 +1,9 @@
-//! The slow sweep: what did the wake-up path lose?
+//! The slow sweep: finds coupons whose wake-up was lost.
 //!
-//! It looks at the index as a start does. A coupon that ends before anything known of its shard, and
-//! whose row is old enough that its wake-up must have come, was lost by the path: it is counted, its
-//! deadline taken over, and the same drain flips it. What is younger is on its way and left alone, so
-//! that the sweep never hides a loss that it does not count.
+//! It reads the index as a start does. A coupon counts as lost if it ends before the known deadline of its shard and
+//! its row is old enough that its wake-up must have arrived. The sweep counts lost coupons and schedules the shard for
+//! an immediate drain. It ignores younger rows, whose wake-ups may still be on the way, so that it never hides a loss
+//! without counting it.
 
 use std::time::Duration;
 
@@ -18,11 +18,10 @@ use crate::{
     wake_ups::Deadlines,
 };
 
-/// Counting ends here in each shard; a storm needs no exact number.
+/// Upper bound of the count per shard; a storm needs no exact number.
 const COUNTED_MAX: u32 = 10_000;
 
-/// Sweeps the owned shards for coupons that the path has lost although they are older than
-/// `lost_after`.
+/// Sweeps the watched shards for coupons without a wake-up whose last change is at least `lost_after` ago.
 pub(crate) async fn sweep(
     connection: &mut MySqlConnection,
     deadlines: &mut Deadlines,
@@ -30,7 +29,7 @@ pub(crate) async fn sweep(
     lost_after: Duration,
 ) -> Result<(), StoreError> {
     for (shard, known) in deadlines.shards() {
-        // A shard that is being drained has its deadlines met as we go.
+        // The shard is due or being drained, which reads its deadlines anyway.
         if known.is_some_and(|known| known <= now) {
             continue;
         }
@@ -46,8 +45,8 @@ pub(crate) async fn sweep(
     Ok(())
 }
 
-/// The shards that nobody looks at, by what the index says: their earliest coupon is past its deadline for longer
-/// than `lost_after`. Who owns them is for the group to say; that nobody does the work can be seen here alone.
+/// Returns the unwatched shards whose earliest coupon has been overdue for longer than `lost_after`. The group decides
+/// who owns a shard, but only the index shows that nobody drains it.
 pub(crate) async fn neglected(
     connection: &mut MySqlConnection,
     deadlines: &Deadlines,
@@ -65,7 +64,7 @@ pub(crate) async fn neglected(
     Ok(neglected)
 }
 
-/// Counts what is past its deadline and not flipped yet, for the gauges.
+/// Updates the gauges of coupons that are past their deadline and not flipped yet.
 pub(crate) async fn count_overdue(
     connection: &mut MySqlConnection,
     deadlines: &Deadlines,

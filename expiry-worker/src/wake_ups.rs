@@ -1,9 +1,8 @@
-//! When each shard has to be looked at next: wake-ups and assignments, folded.
+//! The next deadline of each shard, combined from wake-ups, assignments and reads of the index.
 //!
-//! A look at the index replaces all that was known of a shard, because the index is the truth. But a
-//! change is in the binlog a moment before it is in the tables, so a wake-up can be faster than its
-//! coupon: a look in between would forget it. Hence each shard that was woken is looked at once more,
-//! when every coupon that it was woken for is in the tables.
+//! A read of the index replaces everything known about a shard. But a change appears in the binlog a moment before it
+//! is visible in the tables, so a wake-up can arrive before its coupon, and a read in between would lose it. Therefore
+//! each woken shard is read once more, when every coupon that it was woken for must be visible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,31 +10,31 @@ use chrono::{DateTime, Utc};
 use coupon::{EXPIRY_SHARDS, expiry_shards};
 use topic::ExpiryWakeUp;
 
-/// The next deadline of each shard that is looked at, the owned ones first of all. It may be too early, never too late: whoever looks too
-/// early finds nothing due and reads the index again.
+/// The next deadline of each watched shard, which includes all owned ones. A deadline may be too early, but never too
+/// late: on an early one the worker finds nothing due and reads the index again.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     partitions: i32,
-    /// Shards that are looked at; `None`: no unused coupon is known.
+    /// The watched shards; `None` if no unused coupon is known.
     next: BTreeMap<u8, Option<DateTime<Utc>>>,
-    /// Of them, those that the group has given us.
+    /// The watched shards that the group assigned to us.
     owned: BTreeSet<u8>,
-    /// Of them, those that nobody else was seen to look at.
+    /// The watched shards taken over because nobody else drained them.
     adopted: BTreeSet<u8>,
-    /// Shards woken since the last second look.
+    /// Shards woken since the last second read.
     woken: BTreeSet<u8>,
-    /// Shards woken before it.
+    /// Shards woken before the last second read.
     settled: BTreeSet<u8>,
 }
 
 impl Deadlines {
-    /// Deadlines of no shard yet, for a topic of that many partitions.
+    /// Starts without shards, for a topic with this many partitions.
     pub(crate) fn new(partitions: i32) -> Self {
         Self { partitions, ..Self::default() }
     }
 
-    /// The owned partitions have changed. Shards that are new are to be looked at now: what their
-    /// former owner knew is gone, the index knows it all. Of the others nothing is kept.
+    /// Applies a new set of owned partitions. New shards are due at once: their former owner's knowledge is gone, but
+    /// the index has it all. Other shards are dropped.
     pub(crate) fn assign(&mut self, owned: &[i32]) {
         self.owned = shards_of(owned, self.partitions).collect();
         self.adopted.clear();
@@ -48,7 +47,8 @@ impl Deadlines {
             .collect();
     }
 
-    /// How many partitions the topic has by now; those that are owned deal out other shards then.
+    /// Applies the topic's current partition count. If it changed, the owned partitions contain other shards, and all
+    /// are due at once.
     pub(crate) fn count_partitions(&mut self, partitions: i32, owned: &[i32]) {
         if self.partitions != partitions {
             self.partitions = partitions;
@@ -57,8 +57,8 @@ impl Deadlines {
         }
     }
 
-    /// A wake-up has come. One of a shard that is not owned is looked at all the same: whoever sent it may count
-    /// the topic's partitions otherwise, and its owner hears nothing of it. Two that look do no harm.
+    /// Folds in a wake-up. A shard that is not owned is watched too: a sender that sees another partition count may
+    /// have sent it here, and its owner does not receive it. Two workers on one shard do no harm.
     pub(crate) fn fold(&mut self, wake_up: ExpiryWakeUp) {
         let Some(deadline) = DateTime::from_timestamp_millis(wake_up.deadline_ms) else { return };
         if i64::from(wake_up.shard) < EXPIRY_SHARDS {
@@ -68,29 +68,29 @@ impl Deadlines {
         }
     }
 
-    /// Takes a shard on that its owner does not look at, until the partitions are dealt out again.
+    /// Watches a shard that its owner neglects, until the next assignment.
     pub(crate) fn adopt(&mut self, shard: u8) {
         self.next.entry(shard).or_default();
         self.adopted.insert(shard);
         self.look_now(shard);
     }
 
-    /// The shards that were taken on.
+    /// The shards taken over.
     pub(crate) fn adopted(&self) -> &BTreeSet<u8> {
         &self.adopted
     }
 
-    /// How many shards the group has given us.
+    /// Number of shards that the group assigned to us.
     pub(crate) fn owned(&self) -> usize {
         self.owned.len()
     }
 
-    /// Every shard has to be looked at now.
+    /// Makes every watched shard due now.
     pub(crate) fn look_at_all(&mut self) {
         self.next.values_mut().for_each(|next| *next = Some(DateTime::UNIX_EPOCH));
     }
 
-    /// The shard has to be looked at by `deadline`; a later one known gives way.
+    /// Lowers the shard's deadline to `deadline`, unless it is earlier already.
     fn lower(&mut self, shard: u8, deadline: DateTime<Utc>) {
         let Some(next) = self.next.get_mut(&shard) else { return };
         if next.is_none_or(|known| deadline < known) {
@@ -98,13 +98,13 @@ impl Deadlines {
         }
     }
 
-    /// The shard has to be looked at now.
+    /// Makes the shard due now.
     pub(crate) fn look_now(&mut self, shard: u8) {
         self.lower(shard, DateTime::UNIX_EPOCH);
     }
 
-    /// Called at an interval longer than a commit's way from the binlog to the tables: shards that
-    /// were woken before the last call have to be looked at now.
+    /// Makes shards due now that were woken before the previous call. Call it at an interval longer than a commit takes
+    /// from the binlog to the tables.
     pub(crate) fn look_twice(&mut self) {
         for shard in std::mem::take(&mut self.settled) {
             self.look_now(shard);
@@ -112,19 +112,19 @@ impl Deadlines {
         self.settled = std::mem::take(&mut self.woken);
     }
 
-    /// What the index says after a look, in place of all that was known.
+    /// Replaces the shard's deadline by the one read from the index.
     pub(crate) fn set(&mut self, shard: u8, deadline: Option<DateTime<Utc>>) {
         if let Some(next) = self.next.get_mut(&shard) {
             *next = deadline;
         }
     }
 
-    /// The shard to be looked at first, and when.
+    /// The shard with the earliest deadline, and that deadline.
     pub(crate) fn earliest(&self) -> Option<(u8, DateTime<Utc>)> {
         self.known().min_by_key(|(_, deadline)| *deadline)
     }
 
-    /// The shards to be looked at by `now`, at most `most`, the earliest first.
+    /// At most `most` shards with a deadline at or before `now`, earliest first.
     pub(crate) fn due(&self, now: DateTime<Utc>, most: usize) -> Vec<u8> {
         let mut due: Vec<_> = self.known().filter(|(_, deadline)| *deadline <= now).collect();
         due.sort_by_key(|(_, deadline)| *deadline);
@@ -135,13 +135,13 @@ impl Deadlines {
         self.next.iter().filter_map(|(shard, next)| Some((*shard, (*next)?)))
     }
 
-    /// The shards that are looked at and what is known of each.
+    /// The watched shards and their deadlines.
     pub(crate) fn shards(&self) -> Vec<(u8, Option<DateTime<Utc>>)> {
         self.next.iter().map(|(shard, next)| (*shard, *next)).collect()
     }
 }
 
-/// The shards of the owned partitions: shard s belongs to partition s modulo their number.
+/// The shards of the owned partitions: shard s belongs to partition s modulo the partition count.
 pub(crate) fn shards_of(owned: &[i32], partitions: i32) -> impl Iterator<Item = u8> {
     expiry_shards().filter(move |shard| owned.contains(&(i32::from(*shard) % partitions.max(1))))
 }
@@ -240,7 +240,7 @@ mod tests {
         deadlines.set(1, None);
         deadlines.set(2, None);
         deadlines.fold(wake(1, 700));
-        // The index knew nothing yet.
+        // The index does not show the coupon yet.
         deadlines.set(1, None);
         deadlines.look_twice();
         assert_eq!(deadlines.earliest(), None, "too soon");

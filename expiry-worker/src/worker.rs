@@ -1,4 +1,4 @@
-//! The one loop: it sleeps until the earliest next deadline, or until somebody says something.
+//! The main loop: sleeps until the earliest deadline or the next event.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -29,69 +29,68 @@ use crate::{
     wake_ups::Deadlines,
 };
 
-/// Wake-ups taken at once; folding one costs nothing.
+/// Wake-ups taken at once; folding one is nearly free.
 const BATCH_MAX: usize = 1000;
 
-/// How often the clocks are compared and the server's writes counted: how long flips may go on (late,
-/// never early) after a clock was put wrong, and stay away after it was put right.
+/// Interval for comparing the clocks and counting the server's writes. It bounds how long flips continue (late, never
+/// early) after a clock went wrong, and how long they stay off after it was fixed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How often the overdue are counted, which reads as many index entries.
+/// Interval for counting overdue coupons, which reads as many index entries.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 
 /// Far longer than a commit takes from the binlog to the tables; see [`Deadlines::look_twice`].
 const SECOND_LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// The wait where MySQL's clock is behind ours: a fraction of the lateness that goes unnoticed.
+/// Wait while MySQL's clock is behind ours: a fraction of the lateness that goes unnoticed.
 const TOO_EARLY_WAIT: TimeDelta = TimeDelta::milliseconds(10);
 
-/// The longest sleep; an earlier look never harms. It keeps weeks out of timers and limits what a
-/// clock that was set meanwhile can do.
+/// The longest sleep; waking early never harms. It avoids timers of weeks and limits the effect of a clock that is
+/// changed meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 /// The first wait after a failure; it doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
-/// The longest wait: how late a server that is back is noticed.
+/// The longest wait: how late a recovered server is noticed.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// Shards that are drained side by side while nobody else writes: their flips share a flush, and the
-/// server's part of the machine does not shrink while tailer, broker and consumer follow. More would only
-/// keep a use of one of the coupons waiting for longer.
+/// Shards drained in parallel while nobody else writes. Their flips share a flush, and the server keeps its share of
+/// the machine while tailer, broker and consumer follow. More shards would only make a use of one of the coupons wait
+/// longer.
 pub(crate) const SHARDS_AT_ONCE: usize = 2;
 
-/// What is told of partitions that were lost.
+/// Reported in `/readyz` while the partitions are lost.
 const LOST: &str = "no broker answers: the shards of before are looked at every second";
 
-/// What a step did.
+/// The outcome of a step and its flip, if any.
 type Step = (Drained, Option<Flip>);
 
-/// What the loop works with.
 pub(crate) struct Worker {
     pub(crate) pool: MySqlPool,
     pub(crate) clock: Clock,
     pub(crate) deadlines: Deadlines,
-    /// Nothing is flipped before the clocks were compared.
+    /// Nothing is flipped before the first comparison of the clocks.
     pub(crate) guard: Guard,
-    /// Shards on their way; of the others nothing is known but a deadline.
+    /// Shards being drained; of the others only the deadline is known.
     pub(crate) drains: HashMap<u8, Drain>,
     pub(crate) pace: Pace,
     pub(crate) sweep_every: Duration,
     pub(crate) lost_after: Duration,
     /// Kafka's addresses.
     pub(crate) brokers: String,
-    /// How many partitions the topic of the wake-ups has.
+    /// Partition count of the wake-up topic.
     pub(crate) partition_count: watch::Sender<i32>,
     /// Whether the partitions were lost and no assignment has come since.
     pub(crate) is_lost: bool,
-    /// Ready once the group has dealt its partitions out.
+    /// Ready once the group has assigned partitions.
     pub(crate) partitions: Part,
     /// Ready while MySQL answers.
     pub(crate) mysql: Part,
 }
 
 impl Worker {
-    /// Works until `stop`.
+    /// Runs until `stop`.
     pub(crate) async fn run(
         &mut self,
         consumer: &Consumer,
@@ -100,13 +99,13 @@ impl Worker {
     ) -> anyhow::Result<()> {
         let mut asked = signal(SignalKind::user_defined1()).context("SIGUSR1 handler")?;
         let mut rebalances = consumer.rebalances();
-        // The number of the topic's partitions, while it is being asked for.
+        // The pending request for the topic's partition count.
         let mut counting: BoxFuture<'_, Result<i32, TopicError>> = pending().boxed();
         let mut looks = every(LOOK_EVERY);
         let mut counts = every(COUNT_EVERY);
         let mut second_looks = every(SECOND_LOOK_EVERY);
         let mut sweeps = every(self.sweep_every);
-        // A start looks at every shard anyway.
+        // The start reads every shard anyway.
         sweeps.reset();
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
         let mut not_before = Instant::now();
@@ -114,7 +113,7 @@ impl Worker {
             let done = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
-                // Before messages: a shard is looked at after its coupons were committed.
+                // Before messages: a shard's index is read after its coupons were committed.
                 Ok(()) = rebalances.changed() => {
                     let assignment = rebalances.borrow_and_update().clone();
                     self.rebalanced(&assignment, topic);
@@ -128,7 +127,7 @@ impl Worker {
                     self.counted(counted, &rebalances.borrow().of(topic));
                     Ok(())
                 }
-                // Rare, so they never hold a drain up.
+                // Rare, so they do not delay a drain.
                 _ = looks.tick() => self.look(consumer).await,
                 _ = counts.tick() => self.count_overdue().await,
                 _ = second_looks.tick() => {
@@ -136,7 +135,7 @@ impl Worker {
                     Ok(())
                 }
                 _ = sweeps.tick() => self.sweep().await,
-                // An operator who does not want to wait for the next one.
+                // An operator requests a sweep now.
                 Some(()) = asked.recv() => self.sweep().await,
                 () = tokio::time::sleep_until(not_before.max(self.next_look())) => {
                     let drained = self.drain().await;
@@ -161,8 +160,8 @@ impl Worker {
         }
     }
 
-    /// A worker that has lost its partitions goes on with its shards: as long as no broker answers nobody else has
-    /// them, and if somebody has, two that flip do no harm.
+    /// After losing its partitions, the worker keeps its shards: while no broker answers, nobody else can have them;
+    /// and if somebody does, two workers that flip do no harm.
     fn rebalanced(&mut self, assignment: &Assignment, topic: &str) {
         self.is_lost = assignment.is_lost();
         if self.is_lost {
@@ -174,7 +173,7 @@ impl Worker {
         self.measure_shards();
     }
 
-    /// Partitions may have been added to the topic since the last rebalance.
+    /// Applies the partition count: partitions may have been added since the last rebalance.
     fn counted(&mut self, counted: Result<i32, TopicError>, owned: &[i32]) {
         match counted {
             Ok(_) if self.is_lost => {}
@@ -192,8 +191,8 @@ impl Worker {
         gauge!(SHARDS).set(f64::from(u32::try_from(self.deadlines.owned()).unwrap_or(0)));
     }
 
-    /// A wake-up's effect is in memory only, and it is acknowledged all the same: the index knows
-    /// whatever a successor needs.
+    /// Folds wake-ups into the deadlines. Their effect is in memory only, but they can be acknowledged: a successor
+    /// learns everything from the index.
     fn fold(&mut self, consumer: &Consumer, batch: &[Message]) {
         for message in batch {
             match topic::decode::<ExpiryWakeUp>(message.payload.as_deref().unwrap_or_default()) {
@@ -213,7 +212,7 @@ impl Worker {
         counter!(WAKE_UPS).increment(batch.len() as u64);
     }
 
-    /// When the next shard has to be looked at.
+    /// When the next shard is due.
     fn next_look(&self) -> Instant {
         let earliest = self.deadlines.earliest().filter(|_| self.guard.may_flip());
         let wait = earliest.map_or(SLEEP_MAX, |(_, deadline)| {
@@ -222,7 +221,7 @@ impl Worker {
         Instant::now() + wait
     }
 
-    /// One chunk of each of the shards with the earliest deadlines; how long to rest then.
+    /// Drains one chunk of each of the earliest due shards. Returns how long to rest.
     async fn drain(&mut self) -> anyhow::Result<Duration> {
         if !self.guard.may_flip() {
             return Ok(Duration::ZERO);
@@ -259,7 +258,7 @@ impl Worker {
             let drained = drain.step(&mut connection, shard, self.pace.chunk(), &self.clock);
             match connect::within(drained).await {
                 Ok(done) => Ok(done),
-                // A use of one of the coupons was in the way; the same chunk again.
+                // A use locked one of the coupons: retry the same chunk.
                 Err(error) if error.is_conflict() => Ok((Drained::More, None)),
                 Err(error) => Err(error.into()),
             }
@@ -281,7 +280,7 @@ impl Worker {
     }
 
     async fn sweep(&mut self) -> anyhow::Result<()> {
-        // By a wrong clock, what is on its way would look old.
+        // With a wrong clock, recent changes would look old.
         if !self.guard.may_flip() {
             return Ok(());
         }
@@ -292,18 +291,18 @@ impl Worker {
         Ok(())
     }
 
-    /// Compares the clocks, and looks what else the server does.
+    /// Compares the clocks and counts the server's writes.
     async fn look(&mut self, consumer: &Consumer) -> anyhow::Result<()> {
         let mut connection = self.pool.acquire().await.context("MySQL")?;
         if connect::within(self.guard.compare(&mut connection, &self.clock)).await? {
-            // The Kafka client sleeps by the time of day: after a clock was put back it sleeps until
-            // that time comes again, unless it is asked something. The answer does not matter.
+            // The Kafka client sleeps by wall-clock time: after a clock was set back, it sleeps until that time comes
+            // again, unless it receives a request. The response does not matter.
             drop(tokio::time::timeout(LOOK_EVERY, consumer.commit()).await);
         }
         let writes = connect::within(settings::writes(&mut connection)).await?;
         self.pace.count_writes(writes, Instant::now());
         if self.is_lost {
-            // No wake-up can come.
+            // No wake-up can arrive.
             self.deadlines.look_at_all();
         }
         self.mysql.ready();
@@ -315,7 +314,7 @@ impl Worker {
         let now = self.clock.now();
         let counted = sweep::count_overdue(&mut connection, &self.deadlines, now);
         connect::within(counted).await?;
-        // By a wrong clock all of them would look neglected.
+        // With a wrong clock, all shards would look neglected.
         if self.guard.may_flip() {
             let looked = sweep::neglected(&mut connection, &self.deadlines, now, self.lost_after);
             self.adopt(&connect::within(looked).await?);
@@ -323,7 +322,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes on what nobody looks at, and says so for as long as it does.
+    /// Takes over neglected shards, and reports them in `/readyz` for as long as it does.
     fn adopt(&mut self, neglected: &[u8]) {
         for shard in neglected {
             error!(shard, "nobody ends the coupons of a shard: it is swept here");
@@ -343,7 +342,7 @@ impl Worker {
     }
 }
 
-/// A tick now and then every `period`; missed ticks are not made up for.
+/// Ticks now and then every `period`; missed ticks delay the next one.
 fn every(period: Duration) -> Interval {
     let mut interval = tokio::time::interval(period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

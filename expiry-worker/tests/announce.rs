@@ -1,4 +1,4 @@
-//! Coupons that end soon are announced, each once for each lead time, across restarts.
+//! Coupons that end soon are announced once for each lead time, across restarts.
 
 use std::collections::BTreeSet;
 
@@ -26,9 +26,9 @@ async fn a_coupon_is_announced_once_for_each_lead_time_and_a_restart_repeats_not
     test.insert_of(2, 7, within(90)).await;
     test.insert(3, within(3 * 24 * 60)).await;
     test.insert(4, within(-1)).await;
-    // Its whole life is shorter than the lead: it ends soon from its claim on.
+    // Its whole validity is shorter than the lead time, so it ends soon from its claim on.
     test.insert_claimed(5, now, within(20)).await;
-    // Nobody needs to be reminded of one that is used.
+    // A used coupon needs no reminder.
     test.insert(7, within(25)).await;
     test.use_up(7).await;
     let worker = test.start_with(leads([HOUR]));
@@ -36,7 +36,7 @@ async fn a_coupon_is_announced_once_for_each_lead_time_and_a_restart_repeats_not
     worker.stop().await.unwrap();
     assert_eq!(test.announced().await, BTreeSet::from([(1, HOUR, within(30))]));
 
-    // A lead that is new announces what is within it; the other goes on where it was.
+    // A new lead time announces all coupons within it; the other one resumes where it was.
     test.insert(6, within(40)).await;
     let worker = test.start_with(leads([HOUR, DAY]));
     test.until_announced_up_to(SHARD, HOUR, at(6, 40)).await;

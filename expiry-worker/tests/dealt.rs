@@ -1,4 +1,4 @@
-//! Shards whose owner does not do its work, and a broker that is away.
+//! Shards whose owner does not drain them, and an unreachable broker.
 
 use chrono::TimeDelta;
 use coupon::EXPIRY_SHARDS;
@@ -6,7 +6,7 @@ use devstack::OwnBroker;
 
 use crate::harness::{Harness, PARTITIONS};
 
-/// A member of the group that owns partitions and flips nothing stands for every reason why a shard is nobody's.
+/// A group member that owns partitions but flips nothing represents every cause of a neglected shard.
 #[tokio::test(flavor = "multi_thread")]
 async fn shards_that_nobody_looks_at_are_swept_by_others_and_told_of() {
     let mut test = Harness::new("neglected").await;
@@ -21,14 +21,14 @@ async fn shards_that_nobody_looks_at_are_swept_by_others_and_told_of() {
     }
     test.until_expired(EXPIRY_SHARDS).await;
     test.until_unready(&worker, "partitions", "are nobody's").await;
-    // Dealt out again, they are its own, and nothing is amiss.
+    // After the next assignment the shards are its own, and it is ready.
     stranger.leave().await;
     test.until_assigned(&worker).await;
     worker.stop().await.unwrap();
     test.nothing_ended_wrongly().await;
 }
 
-/// Whoever sends it may count the topic's partitions otherwise.
+/// The sender of a wake-up may see another partition count.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wake_up_is_heard_on_whichever_partition_it_comes() {
     let mut test = Harness::new("other partition").await;
@@ -47,7 +47,7 @@ async fn a_wake_up_is_heard_on_whichever_partition_it_comes() {
     worker.stop().await.unwrap();
 }
 
-/// What was told before, and what nobody could tell of.
+/// No coupon here has a wake-up: the worker finds them by polling the index.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_no_broker_answers_coupons_end_on_time() {
     let mut broker = OwnBroker::start("worker-broker").await.unwrap();

@@ -1,4 +1,4 @@
-//! Workers in this process, on a database and topics of their own.
+//! Workers in this process, with their own database and topics.
 
 use std::{
     collections::BTreeSet,
@@ -23,19 +23,18 @@ use topic::{
     ProducerOptions, TableReader, TopicLayout, TopicNames, decode, ensure_topics,
 };
 
-/// The longest wait for a state; everything here takes a second or two.
+/// The longest wait for a state; normally it takes a second or two.
 const AT_LAST: Duration = Duration::from_secs(30);
 
-/// How often a state is looked at.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Partitions of the expiry topic.
 pub(crate) const PARTITIONS: i32 = 4;
 
-/// The shard of most coupons: that of user 70.
+/// The shard of most coupons, which is that of user 70.
 pub(crate) const SHARD: u8 = 6;
 
-/// The template of all coupons.
 const TEMPLATE: i64 = 1;
 
 pub(crate) struct Harness {
@@ -61,7 +60,7 @@ pub(crate) struct Stranger {
 }
 
 impl Stranger {
-    /// Rebalances happen while messages are waited for.
+    /// Polls for messages, which is when rebalances happen.
     fn watching(mut self, member: Consumer) -> Self {
         let stop = self.stop.clone();
         self.task = Some(tokio::spawn(async move {
@@ -73,7 +72,6 @@ impl Stranger {
         self
     }
 
-    /// Leaves the group.
     pub(crate) async fn leave(self) {
         self.stop.cancel();
         self.task.unwrap().await.unwrap();
@@ -81,19 +79,19 @@ impl Stranger {
 }
 
 impl Running {
-    /// Ends it in order.
+    /// Stops it in order.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
         self.task.await.unwrap()
     }
 
-    /// Drops it wherever it is.
+    /// Aborts it wherever it is.
     pub(crate) async fn kill(self) {
         self.task.abort();
         drop(self.task.await);
     }
 
-    /// Waits until it has ended by itself, and why.
+    /// Waits until it fails, and returns the error.
     pub(crate) async fn failed(self) -> String {
         let ended = tokio::time::timeout(AT_LAST, self.task).await.unwrap();
         format!("{:#}", ended.unwrap().unwrap_err())
@@ -105,7 +103,7 @@ impl Harness {
         Self::of(TestServers::shared().scope(name)).await
     }
 
-    /// The same, with a broker of the test's own.
+    /// Like [`Self::new`], with the test's own broker.
     pub(crate) async fn on_broker(name: &str, brokers: &str) -> Self {
         let mut scope = TestServers::shared().scope(name);
         brokers.clone_into(&mut scope.endpoints.kafka_brokers);
@@ -123,7 +121,7 @@ impl Harness {
         Self { scope, names, producer, connection }
     }
 
-    /// A member of the workers' group that does nothing.
+    /// Joins the workers' group with a member that does nothing.
     pub(crate) async fn stranger(&self) -> Stranger {
         let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.expiry());
         let group = expiry_worker::group(&self.names);
@@ -133,7 +131,7 @@ impl Harness {
             .watching(member)
     }
 
-    /// Waits until a stranger has a part of the partitions, and not all; which they are.
+    /// Waits until a stranger owns some of the partitions but not all, and returns them.
     pub(crate) async fn until_shared(&self, stranger: &Stranger) -> Vec<i32> {
         let mut rebalances = stranger.rebalances.clone();
         let topic = self.names.expiry();
@@ -152,14 +150,14 @@ impl Harness {
         self.spawn(Clock::system(), change)
     }
 
-    /// A worker on topics of its own, which never held a message.
+    /// Starts a worker on its own topics, which never held a message.
     pub(crate) async fn start_on_emptied_topics(&self) -> Running {
         let prefix = format!("{}_emptied", self.scope.topic_prefix);
         ensure(&self.scope.endpoints.kafka_brokers, &TopicNames::new(&prefix)).await;
         self.start_with(|config| config.topic_prefix = prefix)
     }
 
-    /// A worker whose clock stands still at `now`.
+    /// Starts a worker whose clock stands still at `now`.
     pub(crate) fn start_at(&self, now: DateTime<Utc>) -> Running {
         self.spawn(Clock::manual(now), |_| ())
     }
@@ -178,7 +176,7 @@ impl Harness {
         .unwrap();
         change(&mut config);
         let (health, stop) = (Health::default(), CancellationToken::new());
-        // Not ready before the task has run for the first time either.
+        // Registered here, so that it is not ready before the task first runs.
         health.part("partitions");
         let (parts, token) = (health.clone(), stop.clone());
         let ended = Arc::new(OnceLock::new());
@@ -194,17 +192,17 @@ impl Harness {
         Running { task, stop, health, ended }
     }
 
-    /// Now, by this machine's clock.
+    /// The time by this machine's clock.
     pub(crate) fn time(&self) -> DateTime<Utc> {
         Clock::system().now()
     }
 
-    /// Now, by MySQL's clock.
+    /// The time by MySQL's clock.
     pub(crate) async fn now(&mut self) -> DateTime<Utc> {
         settings::server_time(&mut self.connection).await.unwrap()
     }
 
-    /// A coupon of [`SHARD`].
+    /// Inserts a coupon of [`SHARD`].
     pub(crate) async fn insert(&mut self, id: i64, valid_until: DateTime<Utc>) {
         self.insert_of(id, SHARD.into(), valid_until).await;
     }
@@ -214,7 +212,7 @@ impl Harness {
         verify::execute(&mut self.connection, &sql).await.unwrap();
     }
 
-    /// A coupon of [`SHARD`] that was claimed at `claimed_at`.
+    /// Inserts a coupon of [`SHARD`] that was claimed at `claimed_at`.
     pub(crate) async fn insert_claimed(
         &mut self,
         id: i64,
@@ -229,7 +227,7 @@ impl Harness {
         verify::execute(&mut self.connection, &sql).await.unwrap();
     }
 
-    /// Its order uses a coupon.
+    /// Marks a coupon as used by an order.
     pub(crate) async fn use_up(&mut self, id: i64) {
         let sql = format!(
             "update user_coupon set status = 1, version = version + 1, used_at = '2026-01-01', \
@@ -238,7 +236,7 @@ impl Harness {
         verify::execute(&mut self.connection, &sql).await.unwrap();
     }
 
-    /// Waits until the announcements of a shard and lead time have come to exactly this coupon.
+    /// Waits until the announcement cursor of a shard and lead time is exactly at this coupon.
     pub(crate) async fn until_announced_up_to(&mut self, shard: u8, lead: u32, at: Cursor) {
         let reached = async {
             while expiring::cursor(&mut self.connection, shard, lead).await.unwrap() != Some(at) {
@@ -250,7 +248,7 @@ impl Harness {
         assert!(reached.is_ok(), "{now_at:?}");
     }
 
-    /// All announcements: coupon, lead time and deadline; none of them twice.
+    /// All announcements: coupon, lead time and deadline. Asserts that there are no duplicates.
     pub(crate) async fn announced(&self) -> BTreeSet<(i64, u32, DateTime<Utc>)> {
         let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.expiring());
         let all = TableReader::open(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
@@ -265,7 +263,7 @@ impl Harness {
         each
     }
 
-    /// Coupons of [`SHARD`] with ids from `first` on.
+    /// Inserts coupons of [`SHARD`] with ids from `first` on.
     pub(crate) async fn insert_many(&mut self, first: i64, count: i64, valid_until: DateTime<Utc>) {
         let rows: Vec<_> =
             (first..first + count).map(|id| values(id, SHARD.into(), valid_until)).collect();
@@ -273,7 +271,8 @@ impl Harness {
         verify::execute(&mut self.connection, &sql).await.unwrap();
     }
 
-    /// Inserts a coupon of [`SHARD`] without committing it yet; `commit` does.
+    /// Inserts a coupon of [`SHARD`] without committing. The caller commits on the returned
+    /// connection.
     pub(crate) async fn insert_slowly(
         &self,
         id: i64,
@@ -293,7 +292,7 @@ impl Harness {
         self.send(i32::from(shard) % PARTITIONS, &serde_json::to_vec(&wake_up).unwrap()).await;
     }
 
-    /// A wake-up on any partition.
+    /// Sends a wake-up on any partition.
     pub(crate) async fn wake_on(&self, partition: i32, shard: u8, deadline: DateTime<Utc>) {
         let wake_up = ExpiryWakeUp { shard, deadline_ms: deadline.timestamp_millis() };
         self.send(partition, &serde_json::to_vec(&wake_up).unwrap()).await;
@@ -304,12 +303,12 @@ impl Harness {
         self.producer.send(&topic, Some(partition), b"", payload, &[]).await.unwrap();
     }
 
-    /// Waits until the group has given the worker its part and its clocks have been compared.
+    /// Waits until the group has assigned partitions to the worker.
     pub(crate) async fn until_assigned(&self, worker: &Running) {
         self.until_health(worker, |health| !health.unready().contains_key("partitions")).await;
     }
 
-    /// Waits until a part is not ready for a reason with these words, and returns it whole.
+    /// Waits until a part is not ready for a reason that contains `words`, and returns the reason.
     pub(crate) async fn until_unready(&self, worker: &Running, part: &str, words: &str) -> String {
         let reason =
             |health: &Health| health.unready().get(part).filter(|why| why.contains(words)).cloned();
@@ -328,7 +327,7 @@ impl Harness {
         assert!(reached.is_ok(), "{:?}", worker.health.unready());
     }
 
-    /// Waits until exactly that many coupons are expired.
+    /// Waits until exactly this many coupons are expired.
     pub(crate) async fn until_expired(&mut self, expired: i64) {
         let reached = async {
             while self.counts().await.1 < expired {
@@ -340,20 +339,20 @@ impl Harness {
         assert_eq!(self.counts().await.1, expired);
     }
 
-    /// How many coupons are unused, and expired.
+    /// Numbers of unused and of expired coupons.
     pub(crate) async fn counts(&mut self) -> (i64, i64) {
         let counts = verify::count_coupons(&mut self.connection, None, DateTime::UNIX_EPOCH);
         let counts = counts.await.unwrap();
         (counts.unused, counts.expired)
     }
 
-    /// How late the flips were, ascending.
+    /// Lateness of the flips, ascending.
     pub(crate) async fn lateness(&mut self) -> Vec<TimeDelta> {
         let template = coupon::TemplateId(TEMPLATE);
         verify::lateness(&mut self.connection, template).await.unwrap()
     }
 
-    /// Each coupon ended once, none early, none is left behind.
+    /// Asserts that each coupon ended once, none early, and that none is left behind.
     pub(crate) async fn nothing_ended_wrongly(&mut self) {
         let now = self.now().await;
         assert_eq!(verify::bad_ends(&mut self.connection, now).await.unwrap(), []);

@@ -1,4 +1,4 @@
-//! The worker against a real MariaDB and a real Kafka: `./dev test`, or `./dev servers up` first.
+//! Tests the worker with a real MariaDB and Kafka: `./dev test`, or `./dev servers up` first.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod announce;
@@ -37,7 +37,7 @@ async fn a_lone_deadline_is_flipped_soon_after_it_and_never_before() {
     }
     worker.stop().await.unwrap();
     assert!(late[0] >= TimeDelta::zero(), "{late:?}");
-    // The goal is 50 ms; the rest is room for a machine that does other things.
+    // The goal is 50 ms; the rest is slack for a busy machine.
     assert!(late[4] <= TimeDelta::milliseconds(250), "{late:?}");
     test.nothing_ended_wrongly().await;
 }
@@ -111,12 +111,12 @@ async fn a_wake_up_that_is_faster_than_its_coupon_is_not_lost() {
     let now = test.now().await;
     test.insert(3, now).await;
     let worker = test.start();
-    // The start has looked at the shard; from here on only wake-ups lead there.
+    // The start has read the shard; from here on only wake-ups trigger a read.
     test.until_expired(1).await;
     let mut slow = test.insert_slowly(1, now).await;
     test.insert(2, now).await;
     test.wake(SHARD, now).await;
-    // The wake-up has been heeded: the shard's index was read, without the first coupon.
+    // The wake-up was handled: the shard's index was read without the first coupon.
     test.until_expired(2).await;
     verify::execute(&mut slow, "commit").await.unwrap();
     test.until_expired(3).await;
@@ -129,7 +129,8 @@ async fn lost_wake_ups_and_an_emptied_topic_are_made_good_by_a_start() {
     let mut test = Harness::new("emptied").await;
     let worker = test.start();
     test.until_assigned(&worker).await;
-    // Weeks ahead for one: the known deadline of the shard, which the lost one comes before.
+    // Ends in weeks: it sets the known deadline of the shard, and the coupons with lost wake-ups
+    // end before it.
     let far = test.now().await + TimeDelta::weeks(6);
     test.insert(1, far).await;
     test.wake(SHARD, far).await;
@@ -160,7 +161,7 @@ async fn workers_that_come_and_go_while_deadlines_pass_end_each_coupon_once() {
         let fresh = test.start();
         test.until_assigned(&fresh).await;
         let old = workers.remove(0);
-        // Half of them have no time to give their shards up.
+        // Half of the workers have no time to give up their shards.
         if round % 2 == 0 {
             old.kill().await;
         } else {

@@ -1,5 +1,5 @@
-//! Every decoder of the platform for bytes that come from outside, by name: the fuzz targets call them,
-//! and so does the test that runs the seeds (`tests/tests/fuzz.rs`), which takes this file in.
+//! All decoders of the platform for untrusted bytes, by name. The fuzz targets call them, and so does the test that
+//! runs the seeds (`tests/tests/fuzz.rs`), which includes this file.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ use topic::{
     Event, ExpiringSoon, ExpiryWakeUp, StockMovementRow, TemplateRow, UserCouponRow, decode,
 };
 
-/// What a target does with its bytes: it fails only where a promise is broken.
+/// A target: it fails only if a promise is broken.
 pub type Target = fn(&[u8]);
 
-/// In each address that is taken apart; nobody may be told of it.
+/// Part of each address that is parsed; no output may contain it.
 const PASSWORD: &str = "correct-horse-battery-staple";
 
 /// The targets. Each has a file in `fuzz_targets/` and a folder in `seeds/`.
@@ -69,7 +69,7 @@ pub const TARGETS: [(&str, Target); 38] = [
 /// Runs one target by its name.
 ///
 /// # Panics
-/// There is none of that name, or a promise is broken.
+/// There is no such target, or a promise is broken.
 pub fn run(name: &str, data: &[u8]) {
     let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a known target");
     target(data);
@@ -82,7 +82,7 @@ fn gate_entry(data: &[u8]) {
     }
 }
 
-/// An id in a path, a token or a message: digits, the same to the api, in JSON and to the operator's client.
+/// An id in a path, a token or a message: digits, read alike by the api, from JSON and by the operator's client.
 fn id(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let read = text.parse::<UserId>().ok();
@@ -94,7 +94,7 @@ fn id(data: &[u8]) {
     }
 }
 
-/// A cursor that a client sends back.
+/// A cursor sent back by a client.
 fn page_cursor(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(cursor) = text.parse::<redis_view::Cursor>() {
@@ -116,10 +116,10 @@ fn view_entry(data: &[u8]) {
     assert_eq!(details(&written), Some(coupon), "a coupon is not what it was");
 }
 
-/// An address of Redis, behind its user and password.
+/// An address of Redis, after user and password.
 fn redis_address(data: &[u8]) {
     let Ok(rest) = str::from_utf8(data) else { return };
-    // An option may name a file, which would be read: none of this machine's is.
+    // Skip options that could name a file: it would be read from this machine.
     let options = rest.split_once('?').map_or("", |(_, options)| options);
     if options.contains(['/', '%', '.']) {
         return;
@@ -138,7 +138,7 @@ fn redis_address(data: &[u8]) {
     }
 }
 
-/// An address of MySQL, behind its user and password.
+/// An address of MySQL, after user and password.
 fn database_address(data: &[u8]) {
     let Ok(rest) = str::from_utf8(data) else { return };
     let read = mysql_store::connect::database_of(&format!("mysql://user:{PASSWORD}@{rest}"));
@@ -148,7 +148,7 @@ fn database_address(data: &[u8]) {
     }
 }
 
-/// No error tells a password, nor does what has led to it.
+/// Checks that neither an error nor its causes contain the password.
 fn assert_secret(error: &(dyn Error + 'static)) {
     let mut told = String::new();
     for cause in iter::successors(Some(error), |error| (*error).source()) {

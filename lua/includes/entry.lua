@@ -1,17 +1,17 @@
--- A user's entry: one field of the users hash, so that count and marker cannot be lost apart.
+-- A user's entry: one field of the users hash, so that count and marker can only be lost together.
 -- Layout 1, each part length-prefixed or of fixed size:
 --   format byte 1 | flags byte | taken | request...
--- Layout 2, of an entry that has dropped requests, which only those without a limit do:
+-- Layout 2, of an entry that has dropped requests; only entries without a limit do:
 --   format byte 2 | flags byte | taken | floor | request...
---   flags    1: not every request of this user is here (loaded from MySQL, or dropped): look in MySQL
+--   flags    1: the entry does not have every request of this user (loaded from MySQL, or dropped): check MySQL
 --   taken    one character 0 or 1 per number 1..limit; empty where there is no limit
 --   request  key digest (16) | payload hash (16) | state p(ending) or l(anded) | quantity byte
 --            | id as decimal text | numbers, one byte each
---   floor    the highest id that was dropped, as decimal text; no id up to it is admitted any more: a
---            packet that is so late that its own request was dropped would else be admitted again
+--   floor    the highest id that was dropped, as decimal text; no id up to it is admitted any more, otherwise
+--            a packet that arrives after its own request was dropped would be admitted again
 local FORMAT, FORMAT_WITH_FLOOR, LOOK_IN_MYSQL = 1, 2, 1
 
--- Ids are longer than Lua's numbers are exact; the shorter text is the smaller number.
+-- Ids exceed the range of Lua's exact numbers. Of two texts the shorter one is the smaller number.
 local function is_above(id, floor)
     if #id ~= #floor then return #id > #floor end
     return id > floor
@@ -40,8 +40,8 @@ local function decode_exactly(text)
     return entry
 end
 
--- Reads an entry. Of bytes that no script of ours has written it returns nothing, and leaves word in meta: the
--- keeper begins a new epoch, which reads every entry from MySQL. Until then others are served.
+-- Decodes an entry. Returns nothing if it is in no known format, and marks the gate in meta: the keeper then begins a
+-- new epoch, which reads every entry from MySQL. Until then other users are served.
 local function decode(text, meta, user)
     local readable, entry = pcall(decode_exactly, text)
     if readable then return entry end

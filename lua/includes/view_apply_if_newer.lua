@@ -3,8 +3,8 @@ local function version_of(id, entry)
   return number(string.match(entry, '^(%d+)|%d+'), 'coupon ' .. id)
 end
 
--- Writes one coupon unless the hash knows its version or a later one. A coupon that leaves the list
--- (score '') stays in the hash as a tombstone, so that a replayed insert cannot bring it back.
+-- Writes one coupon unless the hash has its version or a later one. A coupon that leaves the list (score '') stays in
+-- the hash as a tombstone, so that a replayed insert cannot bring it back.
 -- Returns whether it wrote.
 local function apply_if_newer(list, coupons, id, member, score, entry)
   local known = redis.call('HGET', coupons, id)

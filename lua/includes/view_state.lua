@@ -1,10 +1,10 @@
--- Ends the script with an error that names what no script of ours writes. Whoever called drops the
--- user's view: nothing in it can be trusted, and the next reader rebuilds it from MySQL.
+-- Ends the script with an error that names text in no known format. The caller drops the user's view: nothing in it can
+-- be trusted, and the next reader rebuilds it from MySQL.
 local function unreadable(what)
   error(redis.error_reply('UNREADABLE ' .. what))
 end
 
--- A number as the scripts write it: digits, few enough that Lua keeps them all.
+-- Returns a number in the scripts' format: digits only, few enough to be exact in Lua.
 local function number(text, what)
   if not text or #text > 15 or not string.match(text, '^%d+$') then
     unreadable(what)
@@ -12,16 +12,16 @@ local function number(text, what)
   return tonumber(text)
 end
 
--- The token of a rebuild. It names the user, so that keys which were copied from another user's are cold.
+-- Returns the token of a rebuild. It names the user, so that keys copied from another user count as cold.
 local function token_of(list, generation, nonce)
   return generation .. ':' .. string.match(list, '{(%-?%d+)}:list$') .. ':' .. nonce
 end
 
--- What a user's two keys say of themselves together. Both carry the token `generation:user:nonce` of the
--- rebuild that made them: the list as its only member below score 0, the hash in a field. A key
--- that was evicted, or one that belongs to another rebuild, makes the two disagree.
--- Returns the state ('loading' or 'complete'; nil: the view is cold), the token, the time of begin, and
--- the generation of what stands there, cold or not (nil: nothing).
+-- Reads the state of a user's view. Both keys carry the token `generation:user:nonce` of the rebuild that created
+-- them: the list as its only member below score 0, the hash in a field. If a key was evicted or belongs to another
+-- rebuild, the two disagree.
+-- Returns the state ('loading' or 'complete'; nil: the view is cold), the token, the time of the rebuild's last call,
+-- and the generation that the hash names, cold or not (nil: none).
 local function view_state(list, coupons, generation)
   local token, state, since = unpack(redis.call('HMGET', coupons, '~token', '~state', '~since'))
   local sentinels = redis.call('ZRANGEBYSCORE', list, '-inf', '(0')

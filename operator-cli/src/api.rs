@@ -1,4 +1,4 @@
-//! The api over HTTP: a call, its answer or why there is none, and the calls that may be sent again.
+//! The api over HTTP: sends a call, repeats it where that is safe, and returns the answer or why there is none.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -13,57 +13,55 @@ use crate::{
     way_out,
 };
 
-/// How often a call is sent that may be repeated: an api that starts anew is back within the waits.
+/// Maximum attempts for a call that may be repeated: an api that restarts is back within the waits.
 const ATTEMPTS_MAX: u32 = 5;
 
-/// The wait before the second attempt; it doubles from one to the next.
+/// Wait before the second attempt. It doubles with each attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 
-/// The longest wait, whatever `Retry-After` says: somebody sits before the terminal.
+/// Longest wait, whatever `Retry-After` says: somebody sits at the terminal.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// How long connecting may take.
+/// Time limit for connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Characters that are shown of an answer that is no JSON: a proxy's page.
+/// Maximum characters shown of an answer that is not JSON, such as a proxy's page.
 const FOREIGN_CHARS: usize = 200;
 
-/// What to do where nobody listens.
+/// Advice if nothing listens at the address.
 const NOBODY_THERE: &str = "Is API_URL right, and does the api run?";
 
-/// The api of one platform.
 pub(crate) struct Api {
     client: Client,
     base_url: Url,
     operator_key: String,
-    /// The trace of this command, 32 hexadecimal digits: the record has it beside what was done.
+    /// Trace id of this command, 32 hexadecimal digits. The audit record has it beside what was done.
     trace: String,
 }
 
-/// An attempt that brought no answer, or no good one.
+/// An attempt without a successful answer.
 #[derive(Debug)]
 pub(crate) struct Miss {
     pub(crate) failure: Failure,
-    /// When the same call may succeed.
     again: Again,
 }
 
 /// Whether the same call may be sent again.
 #[derive(Debug, PartialEq, Eq)]
 enum Again {
-    /// It would meet the same.
+    /// It would fail in the same way.
     Never,
-    /// After a while.
+    /// After a wait, which the api may have named.
     Later(Option<Duration>),
     /// Nothing was sent.
     Always,
 }
 
 impl Api {
-    /// The api that the settings name.
+    /// Returns the api that the settings name.
     ///
     /// # Errors
-    /// Address or key are missing or are none.
+    /// Address or key is missing or invalid.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
         let missing = |what: &str| {
             let flag = what.to_lowercase().replace('_', "-");
@@ -86,23 +84,23 @@ impl Api {
         let client = Client::builder()
             .connect_timeout(CONNECT_MAX)
             .timeout(Duration::from_secs(settings.timeout_seconds))
-            // A key is for the address it was given for.
+            // The key must not be sent to any other address.
             .redirect(redirect::Policy::none())
             .user_agent(concat!("coupon/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| Failure::usage(chain(&error)))?;
-        // Zero would be none.
+        // A trace id of zero is invalid.
         let trace = format!("{:032x}", fastrand::u128(1..));
         Ok(Self { client, base_url, operator_key, trace })
     }
 
-    /// Sends a call, again if it may be and nobody was able to answer; returns the answer's body, null if
-    /// it has none.
+    /// Sends a call, and repeats it if that is safe and the api was unable to answer. Returns the body of the answer,
+    /// or null if it has none.
     ///
     /// # Errors
-    /// The api refuses, nobody answers, or what became of it is unknown.
+    /// The api refuses, nothing answers, or the outcome is unknown.
     pub(crate) async fn send(&self, call: &Call) -> Result<Value, Failure> {
-        // The same with each attempt: whichever of them arrive, the effect is one.
+        // All attempts have the same key: however many of them arrive, the effect is one.
         let name = call.request_id.clone().unwrap_or_else(new_name);
         let mut wait = FIRST_WAIT;
         let mut attempt = 1;
@@ -119,7 +117,7 @@ impl Api {
             };
             may_have_arrived |= failure.kind == Kind::Unknown;
             if let (Some(after), true) = (asked, attempt < ATTEMPTS_MAX) {
-                // Jittered: scripts that were refused together do not come back together.
+                // Jitter spreads out scripts that were refused together.
                 let jitter = wait.mul_f64(fastrand::f64());
                 sleep(after.unwrap_or_default().max(wait + jitter).min(WAIT_MAX)).await;
                 wait *= 2;
@@ -159,7 +157,7 @@ impl Api {
         }
     }
 
-    /// A change is seldom enough to be told to the collector each time; looks are not.
+    /// Changes are rare enough to be traced each time; reads are not.
     fn trace_parent(&self, call: &Call) -> String {
         let sampled = if call.reads() { "00" } else { "01" };
         format!("00-{}-{:016x}-{sampled}", self.trace, fastrand::u64(1..))
@@ -186,7 +184,7 @@ impl Api {
     }
 }
 
-/// The body of a good answer; or what the api says is wrong.
+/// Returns the body of a successful answer, or what the api says is wrong.
 pub(crate) fn judged(
     call: &Call,
     status: StatusCode,
@@ -203,7 +201,7 @@ pub(crate) fn judged(
     }
     let problem = json.unwrap_or_default();
     let word = |name: &str| problem.get(name).and_then(Value::as_str).map(str::to_owned);
-    // Whatever a 5xx says, of a change nobody knows how far it came.
+    // Whatever a 5xx says, the outcome of a change is unknown.
     let kind = match (status.is_client_error(), call.reads()) {
         (true, _) => Kind::Refused,
         (false, true) => Kind::Unavailable,
@@ -224,7 +222,7 @@ pub(crate) fn judged(
     Err(Miss { failure, again })
 }
 
-/// Says how to find out what became of a call, where that is unknown; of what was refused the way out.
+/// Adds advice: how to find out the outcome of a call if it is unknown, or the way out of a refusal.
 fn advised(failure: Failure, call: &Call) -> Failure {
     if failure.kind != Kind::Unknown {
         return way_out::shown(failure);
@@ -239,7 +237,7 @@ fn advised(failure: Failure, call: &Call) -> Failure {
     failure.advise(format!("Whether it had an effect is unknown. {what}"))
 }
 
-/// The key that a file holds, without the end of its line.
+/// Returns the key in a file, without the line break.
 fn key_in(file: &Path) -> Result<String, Failure> {
     let text = fs::read_to_string(file).map_err(|error| {
         let file = file.display();
@@ -253,7 +251,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// The cause that says what happened; those around it say where in the client.
+/// Returns the innermost cause, which says what happened. Those around it say where in the client.
 fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
@@ -288,7 +286,7 @@ mod tests {
         }
         assert_eq!(missed(&look, 503, &passing), (Kind::Unavailable, code("BUSY"), later()));
         assert_eq!(missed(&change, 503, &passing), (Kind::Unknown, code("BUSY"), later()));
-        // A proxy's page, and a page in place of an answer.
+        // A proxy's page, and a page instead of an answer.
         assert_eq!(missed(&look, 502, "<html>"), (Kind::Unavailable, None, later()));
         assert_eq!(missed(&change, 200, "<html>"), (Kind::Unknown, None, Again::Never));
     }

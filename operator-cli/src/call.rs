@@ -3,16 +3,15 @@
 use reqwest::Method;
 use serde_json::Value;
 
-/// A request, before it is sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) body: Option<Value>,
-    /// Its `Idempotency-Key`, if somebody shall know it; else a `POST` has one that nobody is told.
+    /// Its `Idempotency-Key`, if the user shall know it. Otherwise a `POST` gets one that is not shown.
     pub(crate) request_id: Option<String>,
-    /// Of a call that would have its effect twice if the command were given twice: how to find out what became of it.
+    /// For a call that would take effect twice if the command were given twice: how to find out its outcome.
     pub(crate) once: Option<&'static str>,
 }
 
@@ -21,17 +20,17 @@ impl Call {
         Self::new(Method::GET, path)
     }
 
-    /// A call that has its effect once, however often it is sent: [`Api::send`](crate::api::Api::send) names it.
+    /// A call that takes effect once, however often it is sent: [`Api::send`](crate::api::Api::send) gives it a key.
     pub(crate) fn post(path: impl Into<String>) -> Self {
         Self::new(Method::POST, path)
     }
 
-    /// An edit of the version that it names has its effect once.
+    /// An edit of the version that it names takes effect once.
     pub(crate) fn patch(path: impl Into<String>) -> Self {
         Self::new(Method::PATCH, path)
     }
 
-    /// Withdrawn is withdrawn, however often it is asked for.
+    /// Revoking is idempotent.
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self::new(Method::DELETE, path)
     }
@@ -45,13 +44,13 @@ impl Call {
         Self { body: Some(body), ..self }
     }
 
-    /// Sent again under this name it has its effect once.
+    /// Sets the `Idempotency-Key`, under which the call takes effect once.
     pub(crate) fn named(self, request_id: String) -> Self {
         Self { request_id: Some(request_id), ..self }
     }
 
-    /// Makes something new each time the command is given, and once however often this call is sent; `find_out` says
-    /// what to do if nobody answers.
+    /// For a command that makes something new each time it is given; the call itself takes effect once. `find_out` says
+    /// what to do if no answer arrives.
     pub(crate) fn once(self, find_out: &'static str) -> Self {
         Self { once: Some(find_out), ..self }
     }
@@ -66,7 +65,7 @@ impl Call {
     }
 }
 
-/// A name for a request that no other has.
+/// Returns a name that no other request has.
 pub(crate) fn new_name() -> String {
     format!("coupon-{:032x}", fastrand::u128(..))
 }

@@ -1,4 +1,4 @@
-//! Each command as the one call of the api that it is.
+//! Turns each command into one call of the api.
 
 use std::time::Duration;
 
@@ -27,13 +27,13 @@ const TEMPLATES: [&str; 6] = ["id", "state", "version", "claim_starts_at", "clai
 const COUPONS: [&str; 7] =
     ["id", "status", "template_id", "claim_id", "claimed_at", "valid_until", "order_ref"];
 
-/// What to do where nobody said whether a template was created.
+/// Advice if it is unknown whether a template was created.
 const IS_IT_LISTED: &str = "Look with `coupon template list` before you create it again.";
 
-/// How an answer is shown as text.
+/// Formats an answer as text.
 pub(crate) type AsText = fn(&Value) -> String;
 
-/// Does one command.
+/// Runs one command.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -131,7 +131,7 @@ fn stock(command: StockCommand) -> Call {
         StockCommand::Cut(movement) => (movement, -1),
     };
     let Movement { id, count, reason, request_id } = movement;
-    // A name that nobody else has: the same command typed again is another movement.
+    // A unique name: the same command typed again is another movement.
     let request_id = request_id.unwrap_or_else(new_name);
     let body = json!({ "delta": sign * count, "reason": reason });
     Call::post(format!("/v1/templates/{id}/stock-movements")).with_body(body).named(request_id)
@@ -162,7 +162,7 @@ async fn dead_letters(
         DeadLetterCommand::Replay { dry_run: true } => {
             output.answer(&replay::plan(&kafka).await?, replay::as_text)
         }
-        // The api records it.
+        // Needs the api, which records it.
         DeadLetterCommand::Replay { dry_run: false } => {
             replay::replay(&kafka, &Api::new(settings)?, output).await
         }

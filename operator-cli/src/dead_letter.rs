@@ -1,4 +1,4 @@
-//! Where dead letters are: their topic, the offset up to which they were put back, and all that are kept.
+//! The topic of dead letters: the letters in it, and the offset up to which they were put back.
 
 use serde_json::{Value, json};
 use topic::{TableReader, TopicError, TopicNames, committed_offsets, topic_offsets};
@@ -33,10 +33,10 @@ pub(crate) struct Kafka {
 }
 
 impl Kafka {
-    /// Those that the settings name.
+    /// Returns the brokers and topics that the settings name.
     ///
     /// # Errors
-    /// None are named.
+    /// No brokers are named.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
         let brokers = settings.kafka_brokers.clone().filter(|brokers| !brokers.is_empty());
         let brokers = brokers.ok_or_else(|| {
@@ -48,22 +48,23 @@ impl Kafka {
         Ok(Self { brokers, names: TopicNames::new(&settings.topic_prefix) })
     }
 
-    /// Remembers what was put back.
+    /// Consumer group whose offset says what was put back.
     pub(crate) fn group(&self) -> String {
         format!("{}.dead-letter-replay", self.names.prefix())
     }
 
-    /// The offset of the first letter that was not put back yet, and that behind the last one.
+    /// Returns the offset of the first letter that was not put back yet, and that after the last one.
     pub(crate) async fn next_and_end(&self) -> Result<(i64, i64), TopicError> {
         let topic = self.names.dead_letter();
         let span = topic_offsets(&self.brokers, &topic).await?;
-        // One partition: the topic is read whole.
+        // The topic has one partition.
         let (start, end) = span.first().map_or((0, 0), |only| (only.start, only.end));
         let committed = committed_offsets(&self.brokers, &self.group(), &topic).await?;
         Ok((committed.get(&0).map_or(start, |next| *next.max(&start)), end))
     }
 
-    /// Shows every letter that is kept to `see`, the oldest first. One may have a megabyte, so none is kept.
+    /// Passes every letter in the topic to `see`, oldest first. A letter may have a megabyte, so none is kept in
+    /// memory.
     pub(crate) async fn each(&self, mut see: impl FnMut(&Letter)) -> Result<(), TopicError> {
         let mut reader = TableReader::open(&self.brokers, &self.names.dead_letter()).await?;
         while !reader.caught_up() {
@@ -75,7 +76,7 @@ impl Kafka {
     }
 }
 
-/// Every letter that is kept, the oldest first.
+/// Returns every letter in the topic, oldest first.
 ///
 /// # Errors
 /// No broker answers.
@@ -90,16 +91,15 @@ pub(crate) async fn list(kafka: &Kafka) -> Result<Value, Failure> {
     listed.await.map_err(|error: TopicError| away(&error))
 }
 
-/// The list as text: done or not, and why it cannot be put back.
 pub(crate) fn list_text(answer: &Value) -> String {
     text::page(answer, &COLUMNS)
 }
 
-/// Nothing was changed.
+/// Returns the failure for an error before anything was changed.
 pub(crate) fn away(error: &TopicError) -> Failure {
     let sentence = chain(error);
     match error {
-        // Nothing can be put back, or found: the prefix is another, or nothing runs there.
+        // The topic is missing: the prefix is wrong, or no platform runs there.
         TopicError::MissingTopic { .. } => Failure::usage(format!("{sentence} (TOPIC_PREFIX).")),
         _ => Failure::new(Kind::Unavailable, format!("{sentence}.")),
     }

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked to, and the exit code that says so.
+//! Why a command failed, and the exit code for that.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::text;
 
-/// What to do where the command line ends too early.
+/// Advice if the command line ends too early.
 const ASK_FOR_HELP: &str =
     "`coupon --help` lists the commands, and `--help` behind one what it takes.";
 
-/// A command that was not done, or not known to be.
+/// A command that failed, or whose outcome is unknown.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
@@ -23,16 +23,16 @@ pub(crate) struct Failure {
     pub(crate) advice: Option<String>,
 }
 
-/// What a script has to know.
+/// The kind of a failure, for scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The platform said no: nothing was changed.
+    /// The platform refused. Nothing was changed.
     Refused,
-    /// It could not even be sent.
+    /// It could not be sent.
     Usage,
-    /// Nobody answered, or is able to now; nothing was changed.
+    /// Nothing answered, or is able to now. Nothing was changed.
     Unavailable,
-    /// It was sent, and nobody said what became of it.
+    /// It was sent, and its outcome is unknown.
     Unknown,
 }
 
@@ -64,10 +64,9 @@ impl Failure {
         Self::new(Kind::Usage, sentence)
     }
 
-    /// A command line that cannot be read, in clap's words: what is wrong is their first paragraph, the
-    /// others say what to do.
+    /// Converts clap's error about a command line: its first paragraph says what is wrong, the others what to do.
     pub(crate) fn not_understood(error: &clap::Error) -> Self {
-        // Which of the two it is depends on the environment, and one is a whole page of help.
+        // Which of the two kinds it is depends on the environment, and the text of one is a whole page of help.
         if let ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand =
             error.kind()
         {
@@ -83,7 +82,7 @@ impl Failure {
         Self { advice: Some(advice.into()), ..self }
     }
 
-    /// As `--json` has it.
+    /// Returns the failure as `--json` shows it.
     pub(crate) fn json(&self) -> Value {
         let Self { kind, sentence, code, advice } = self;
         json!({ "error": sentence, "code": code, "outcome": kind.word(), "advice": advice })
@@ -92,7 +91,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What a file is refused with has several lines; of what others wrote nothing steers the terminal.
+        // A refused file has a sentence of several lines. Control characters in others' text must not reach the
+        // terminal.
         let lines: Vec<String> = self.sentence.lines().map(text::clean).collect();
         f.write_str(&lines.join("\n"))?;
         if let Some(code) = &self.code {
@@ -105,7 +105,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error with everything that caused it, in one line.
+/// Returns an error with all its causes, in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -117,7 +117,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// A paragraph as one line.
+/// Joins a paragraph into one line.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,5 @@
-//! What the operator's client reads: a command line, a file, an api's answer, a dead letter. For `fuzz/` and the test
-//! that runs its corpus; nobody else may call it.
+//! Parsers of what the operator's client reads: a command line, a file, an api's answer, a dead letter. For `fuzz/` and
+//! the test that runs its corpus. Not for other callers.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -20,17 +20,17 @@ use crate::{
     watch::Look,
 };
 
-/// Most words of a command line, and lines of a letter's headers, that are read.
+/// Maximum words of a command line, and header lines of a letter, that are read.
 const LINES_MAX: usize = 100;
 
-/// The operator's key in each command line; nobody may be told of it.
+/// The operator's key in each command line. It must never be printed.
 const KEY: &str = "correct-horse-battery-staple";
 
-/// Where the bar of [`Look::bar_line`] ends.
+/// Column in which the bar of [`Look::bar_line`] ends.
 const END_OF_BAR: usize = 17;
 
-/// A command line, a word a line, behind the operator's key. What is wrong with it is told in a line and without the
-/// key; what can be read is answered as JSON if, and only if, a script that finds it wrong would be.
+/// Reads a command line, a word on each line, after the operator's key. Errors are one line, and without the key. A
+/// line that can be read asks for JSON exactly if `asks_for_json` says so.
 pub fn command_line(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let mut words = vec![OsString::from("coupon"), format!("--operator-key={KEY}").into()];
@@ -49,12 +49,11 @@ pub fn command_line(data: &[u8]) {
     }
 }
 
-/// An id, as the command line takes it.
 pub fn id(text: &str) -> Option<i64> {
     arguments::id(text).ok()
 }
 
-/// A template's file. What is accepted is an object, and the same when it is sent as JSON and read again.
+/// Reads a template's file. An accepted one is an object, and stays the same when it is sent as JSON and read again.
 pub fn template_file(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let Ok(read) = template_file::parse(text) else { return };
@@ -62,14 +61,14 @@ pub fn template_file(data: &[u8]) {
     assert!(read.is_object(), "an edit sets its version there: {sent}");
     let is_json = text.trim_start().starts_with('{');
     assert!(is_json || !has(&read, Value::is_null), "TOML has no null: {sent}");
-    // A fraction may come back with another last digit; no field of a template is one.
+    // A fraction may come back with another last digit. No field of a template is a fraction.
     if !has(&read, Value::is_f64) {
         assert_eq!(template_file::parse(&sent), Ok(read), "{text:?} is not what it was");
     }
 }
 
-/// An HTTP status, a space, a body: what an api says, or a proxy before it. Whatever it is can be shown, and a change
-/// counts as refused only where a refusal came.
+/// Reads an answer of an api, or of a proxy before it: an HTTP status, a space, a body. Any answer can be shown, and a
+/// change counts as refused only if a refusal came.
 pub fn api_answer(data: &[u8]) {
     let answer = String::from_utf8_lossy(data);
     let Some((status, body)) = answer.split_once(' ') else { return };
@@ -91,8 +90,8 @@ pub fn api_answer(data: &[u8]) {
     }
 }
 
-/// A dead letter: its key, and its headers, lines of a name, a colon and a value; an empty line; its payload. What is
-/// put back goes whole, and to a partition that there may be; what is shown stays in its line.
+/// Reads a dead letter: its key; header lines of a name, a colon and a value; an empty line; its payload. A letter that
+/// is put back is complete, and goes to a possible partition. A letter that is shown stays in its line.
 pub fn dead_letter(data: &[u8]) {
     let letter = Letter(message(data));
     let names = TopicNames::new("coupon");
@@ -140,7 +139,7 @@ fn message(data: &[u8]) -> Message {
     }
 }
 
-/// Shows an answer in every way that there is.
+/// Formats an answer in every way that there is.
 fn shown(answer: &Value) {
     for as_text in [replay::as_text, record::as_text, dead_letter::list_text] {
         let text = as_text(answer);
@@ -155,12 +154,12 @@ fn shown(answer: &Value) {
     drop((look.plain_line(Duration::ZERO, 0.0), look.json(Duration::ZERO, 0.0, look.end())));
 }
 
-/// Whether a terminal would take it for more than text.
+/// Returns whether a text contains control characters other than line breaks.
 fn steers(text: &str) -> bool {
     text.chars().any(|one| one.is_control() && one != '\n')
 }
 
-/// Whether it is, or holds, what is asked for.
+/// Returns whether a value is, or contains, one that fulfils `what`.
 fn has(value: &Value, what: fn(&Value) -> bool) -> bool {
     let inside = match value {
         Value::Array(values) => values.iter().any(|value| has(value, what)),

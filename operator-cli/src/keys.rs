@@ -13,10 +13,10 @@ const MERCHANTS: [&str; 3] = ["id", "created_at", "name"];
 const KEYS: [&str; 7] =
     ["id", "scopes", "created_at", "expires_at", "revoked_at", "last_used_at", "name"];
 
-/// What to do where nobody said whether a merchant was created.
+/// Advice if it is unknown whether a merchant was created.
 const MERCHANT_LISTED: &str = "Look with `coupon merchant list` before you create it again.";
 
-/// The same of a key: one that was told to nobody is of no use.
+/// The same for a key. A key that was never shown is of no use.
 const KEY_LISTED: &str =
     "Look with `coupon key list`, and revoke what was made, before you try again.";
 

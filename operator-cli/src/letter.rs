@@ -1,33 +1,34 @@
-//! One dead letter: what could not go its way, and whether it can be put back.
+//! A dead letter: a message that could not be processed, and whether it can be put back.
 
 use chrono::{DateTime, SecondsFormat};
 use serde_json::{Value, json};
 use topic::{HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Message, TopicNames};
 
-/// From this length on a key was cut when the letter was written: ours are ids.
+/// Keys of at least this length were cut when the letter was written. Ours are ids.
 const KEY_BYTES_CUT: usize = 1024;
 
-/// Characters of a payload that are shown: its beginning tells whose it is.
+/// Maximum characters shown of a payload: its beginning shows whose it is.
 const SHOWN_CHARS: usize = 200;
 
-/// Headers that a message is put back with, if its letter kept them.
+/// Headers that a message is put back with, if its letter has them.
 const KEPT_HEADERS: [&str; 3] = [HEADER_SCHEMA, HEADER_POSITION, HEADER_TRACE_PARENT];
 
 /// A message of the dead letter topic.
 pub(crate) struct Letter(pub(crate) Message);
 
 impl Letter {
-    /// The topic that the message was on, or was for.
+    /// Returns the topic that the message was on, or was for.
     pub(crate) fn source_topic(&self) -> String {
         self.word("source-topic").unwrap_or_default()
     }
 
-    /// The partition that it was on; absent: it never got there or names none, and its key decides.
+    /// Returns the partition that the message was on, or `None` if it never got there or its letter names none: then
+    /// its key decides.
     pub(crate) fn source_partition(&self) -> Option<i32> {
         self.word("source-partition")?.parse().ok().filter(|it: &i32| *it >= 0)
     }
 
-    /// What it is put back with.
+    /// Returns the headers that it is put back with.
     pub(crate) fn kept_headers(&self) -> Vec<(&'static str, &[u8])> {
         let kept = KEPT_HEADERS.into_iter();
         kept.filter_map(|name| self.0.header(name).map(|value| (name, value))).collect()
@@ -37,10 +38,10 @@ impl Letter {
         self.0.payload.as_deref().unwrap_or_default()
     }
 
-    /// Why it cannot be put back as it was, if so.
+    /// Returns why it cannot be put back as it was, if so.
     pub(crate) fn obstacle(&self, names: &TopicNames) -> Option<&'static str> {
-        // An older row at the end of a compacted topic would be what remains of it; the other topics'
-        // readers apply only what is newer.
+        // At the end of a compacted topic an older row would replace the newer one. Readers of these two topics apply
+        // only what is newer.
         if ![names.user_coupon(), names.stock_movement()].contains(&self.source_topic()) {
             return Some("it is of no topic that messages are put back on");
         }
@@ -51,7 +52,7 @@ impl Letter {
         (self.0.key.len() >= KEY_BYTES_CUT).then_some("its key was not kept whole")
     }
 
-    /// As `list` shows it.
+    /// Returns the letter as `list` shows it.
     pub(crate) fn json(&self, names: &TopicNames, replayed: bool) -> Value {
         let payload = String::from_utf8_lossy(self.payload());
         json!({

@@ -1,8 +1,8 @@
-//! The operator's command line. Each command is one call of the api (`api`), whose answer is printed as
-//! it came, or as text; `watch` looks again and again, and dead letters are read from their topic.
+//! The operator's command line. Each command is one call of the api (`api`), whose answer is printed as it came, or as
+//! text. `watch` polls, and dead letters are read from their topic.
 //!
-//! Architecture invariant: it has the api's rights and no others. No SQL, no Redis; what it does on the topic
-//! the api has recorded first.
+//! Architecture invariant: it has the api's rights and no others: no SQL, no Redis. The api records what it does on the
+//! topic before it does it.
 
 mod api;
 mod arguments;
@@ -34,8 +34,8 @@ use arguments::Arguments;
 use failure::Failure;
 use output::Output;
 
-/// Does what the command line asks for. Exit codes: 0 done, 1 refused, 2 not a command that can be sent, 3
-/// nobody answered, or what became of it is unknown.
+/// Runs the command line. Exit codes: 0 done, 1 refused, 2 not a command that can be sent, 3 nothing answered or the
+/// outcome is unknown.
 pub async fn run() -> ExitCode {
     let words: Vec<OsString> = env::args_os().collect();
     let arguments = match Arguments::try_parse_from(&words) {
@@ -49,19 +49,19 @@ pub async fn run() -> ExitCode {
     }
 }
 
-/// The command line asks for help, or cannot be understood: then it is a failure like any other to a script
-/// that wants JSON, and clap's own text, with its colours, to everybody else.
+/// Handles a request for help, or a command line that cannot be understood. A script that asks for JSON gets a failure
+/// like any other; everybody else gets clap's own text, with its colours.
 fn not_understood(error: &clap::Error, words: &[OsString]) -> ExitCode {
     if error.use_stderr() && asks_for_json(words) {
         return failed(&Failure::not_understood(error), &Output { json: true });
     }
-    // Where nobody reads it, the exit code still tells.
+    // If this cannot be printed, the exit code still says it.
     let _unread = error.print();
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX))
 }
 
-/// Whether `--json` is among the words of a command line that could not be read as a whole. Behind `--` it
-/// would be no flag.
+/// Returns whether `--json` is among the words of a command line that could not be read as a whole. After `--` it is
+/// not a flag.
 fn asks_for_json(words: &[OsString]) -> bool {
     let is = |word: &OsString, text: &str| word.as_os_str() == OsStr::new(text);
     words.iter().take_while(|word| !is(word, "--")).any(|word| is(word, "--json"))

@@ -1,4 +1,4 @@
-//! What is printed: an answer on standard output, as JSON or as text, and a failure on standard error.
+//! Output: answers on standard output, as JSON or as text, and failures on standard error.
 
 use std::{
     io::{self, Write as _},
@@ -9,14 +9,13 @@ use serde_json::Value;
 
 use crate::failure::{Failure, Kind};
 
-/// How to answer.
+/// The format of answers.
 pub(crate) struct Output {
-    /// As JSON.
     pub(crate) json: bool,
 }
 
 impl Output {
-    /// An answer: as it came, or as `text` puts it.
+    /// Prints an answer as it came, or as `text` formats it.
     pub(crate) fn answer(
         &self,
         answer: &Value,
@@ -25,31 +24,30 @@ impl Output {
         if self.json { self.line(&answer.to_string()) } else { self.line(text(answer).trim_end()) }
     }
 
-    /// Text for another program, whatever the format of answers.
+    /// Prints text for another program, whatever the format of answers.
     pub(crate) fn script(&self, script: &str) -> Result<(), Failure> {
         put(script.as_bytes())
     }
 
-    /// One line.
     pub(crate) fn line(&self, line: &str) -> Result<(), Failure> {
         put(format!("{line}\n").as_bytes())
     }
 
-    /// A failure, in the same format.
+    /// Prints a failure in the same format.
     pub(crate) fn fail(&self, failure: &Failure) {
         let line =
             if self.json { failure.json().to_string() } else { format!("coupon: {failure}") };
-        // Where nobody reads it, the exit code still tells.
+        // If this cannot be printed, the exit code still says it.
         let _unread = writeln!(io::stderr(), "{line}");
     }
 }
 
-/// Writes at once: whoever watches sees each line when it is there.
+/// Writes and flushes, so that a watcher sees each line at once.
 pub(crate) fn put(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
-        // `coupon … | head` has read enough.
+        // The reader, e.g. `head`, has read enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => process::exit(0),
         Err(error) => {
             Err(Failure::new(Kind::Usage, format!("The answer cannot be written: {error}.")))

@@ -1,4 +1,4 @@
-//! What operators did: `audit`, as a call of the api, and its lines as people read them.
+//! `audit`: the record of what operators did, as a call of the api and as text.
 
 use serde_json::{Value, json};
 
@@ -10,19 +10,19 @@ use crate::{
     text,
 };
 
-/// Columns of the record. Before, after and trace as they are has `--json`.
+/// Columns of the record. `--json` also shows `before`, `after` and the trace as they are.
 const ENTRIES: [&str; 5] = ["at", "by", "action", "target", "change"];
 
-/// Who acts without a key of its own.
+/// Shown for an action without a key of its own.
 const PLATFORM: &str = "platform";
 
-/// Of a line that was written before its action began.
+/// Shown for a line that was written before its action began, and has no end.
 const END_NOT_SEEN: &str = "begun; its end was not seen";
 
-/// Of what was not there before.
+/// Shown for a new object.
 const NEW: &str = "new";
 
-/// Rises with each change of a template, so it says nothing of this one.
+/// Rises with each change of a template, so it is not shown.
 const ALWAYS_CHANGED: &str = "version";
 
 pub(crate) fn audit(arguments: AuditArguments) -> (Call, AsText) {
@@ -48,7 +48,7 @@ fn row(entry: &Value) -> Value {
     })
 }
 
-/// What is different since: each field with its values before and after.
+/// Returns what has changed: each field with its values before and after.
 fn change(entry: &Value) -> String {
     let (before, after) = (&entry["before"], &entry["after"]);
     if after.is_null() {

@@ -1,11 +1,11 @@
-//! Dead letters put back where they came from.
+//! Puts dead letters back where they came from.
 //!
-//! What was done is the committed offset of a consumer group of their topic, so a letter is put back
-//! once. A replay that is killed between a message and its offset repeats that one message: readers
-//! apply what is newer, as they do with every repetition.
+//! The committed offset of a consumer group of their topic says what was done, so a letter is put back once. A replay
+//! that is killed between sending a message and committing its offset repeats that one message: readers apply only what
+//! is newer, as with every repetition.
 //!
-//! The brokers do not ask who it is, so the api does, and writes it down: before the first letter goes, or
-//! none goes ([`Line`]).
+//! The brokers do not identify the operator, so the api does, and records the replay before the first letter is sent.
+//! Otherwise none is sent ([`Line`]).
 
 use std::time::Duration;
 
@@ -22,22 +22,21 @@ use crate::{
     text,
 };
 
-/// How long the group may take to hand the topic over, longer than the 6 s after which it forgets a
-/// replay that was killed.
+/// Time limit for the group to hand the topic over: longer than the 6 s after which it drops a replay that was killed.
 const TURN_MAX: Duration = Duration::from_secs(15);
 
-/// Replays, as the api records them.
+/// Path of replays in the api's record.
 const REPLAYS: &str = "/v1/dead-letter-replays";
 
-/// What to do where nobody said whether a replay is recorded: it does not begin unless that is known.
+/// Advice if it is unknown whether a replay is recorded. It begins only once that is known.
 const NOT_BEGUN: &str =
     "No letter was put back; the record may have a line without an end. Send the command again.";
 
-/// What to know where the end of a replay could not be recorded.
+/// Advice if the end of a replay could not be recorded.
 const END_NOT_TOLD: &str = "The letters are put back, as printed, and the record has who did it: only how it \
                             ended is missing there.";
 
-/// What a replay would do.
+/// Returns what a replay would do.
 ///
 /// # Errors
 /// No broker answers.
@@ -56,11 +55,11 @@ pub(crate) async fn plan(kafka: &Kafka) -> Result<Value, Failure> {
     planned.await.map_err(|error: TopicError| away(&error))
 }
 
-/// Puts back what was not put back before, up to the last letter that is there now, and prints what was done;
-/// of what cannot be put back says why and passes on.
+/// Puts back what was not put back before, up to the last letter that is there now, and prints what was done. Letters
+/// that cannot be put back are passed over with a reason.
 ///
 /// # Errors
-/// No broker answers, another replay is at it, or the api does not record it.
+/// No broker answers, another replay is under way, or the api does not record it.
 pub(crate) async fn replay(kafka: &Kafka, api: &Api, output: &Output) -> Result<(), Failure> {
     let (next, end) = kafka.next_and_end().await.map_err(|error| away(&error))?;
     let mut report = Report::default();
@@ -73,14 +72,14 @@ pub(crate) async fn replay(kafka: &Kafka, api: &Api, output: &Output) -> Result<
     }
 }
 
-/// Puts letters back up to `end`; answers the line that was begun before the first one.
+/// Puts letters back up to `end`. Returns the line that was begun before the first one.
 async fn put_back(
     kafka: &Kafka,
     api: &Api,
     end: i64,
     report: &mut Report,
 ) -> Result<Option<Line>, Failure> {
-    // From the first message on: the broker may have taken what it did not acknowledge.
+    // From the first message on the outcome is unknown: the broker may have taken what it did not acknowledge.
     let failed = |error: TopicError| {
         Failure { kind: Kind::Unknown, ..away(&error) }
             .advise("What was put back is remembered: the same command goes on behind it.")
@@ -98,7 +97,7 @@ async fn put_back(
                 let failure = Failure::new(Kind::Unavailable, "Another replay is under way.");
                 return Err(failure.advise("Once it has ended, `--dry-run` says what is left."));
             }
-            // Nothing comes before the end: what was there has passed its retention meanwhile.
+            // No letter is left before `end`: retention has deleted them meanwhile.
             break;
         };
         let mut at_end = false;
@@ -107,7 +106,7 @@ async fn put_back(
             if message.offset >= end {
                 break;
             }
-            // Not before the group has let us in: who comes second has begun nothing.
+            // Only once the group has assigned the topic to us: a second replay begins no line.
             if line.is_none() {
                 line = Some(Line::begin(api, message.offset, end).await?);
             }
@@ -115,7 +114,7 @@ async fn put_back(
             if report.add(kafka, &letter) {
                 send(&producer, &letter).await.map_err(failed)?;
             }
-            // At once: what is put back is remembered before the next one goes.
+            // Committed at once, before the next letter is sent.
             consumer.store(&letter.0);
             consumer.commit().await.map_err(failed)?;
         }
@@ -139,7 +138,7 @@ struct Line {
 }
 
 impl Line {
-    /// Has it written: by whom, and from which letter to before which.
+    /// Has the api record the beginning: who, and from which letter to before which.
     async fn begin(api: &Api, from: i64, to: i64) -> Result<Self, Failure> {
         let body = json!({ "from_offset": from, "to_offset": to });
         let begun = api.send(&Call::post(REPLAYS).with_body(body).once(NOT_BEGUN)).await?;
@@ -151,17 +150,17 @@ impl Line {
         Ok(Self { id })
     }
 
-    /// Has its end written.
+    /// Has the api record the end.
     async fn end(self, api: &Api, counts: Value) -> Result<(), Failure> {
         let call = Call::post(format!("{REPLAYS}/{}/end", self.id)).with_body(counts);
-        // Whoever does not answer or refuses, of this command it is not so that nothing was changed.
+        // Whatever the error says, this command has already put letters back.
         let failed =
             |failure: Failure| Failure { kind: Kind::Unknown, ..failure }.advise(END_NOT_TOLD);
         api.send(&call).await.map(|_| ()).map_err(failed)
     }
 }
 
-/// What a replay did, or would do.
+/// Result of a replay, or of a dry run.
 #[derive(Default)]
 struct Report {
     dry_run: bool,
@@ -170,7 +169,7 @@ struct Report {
 }
 
 impl Report {
-    /// Notes a letter; answers whether it is to be put back.
+    /// Notes a letter. Returns whether it is to be put back.
     fn add(&mut self, kafka: &Kafka, letter: &Letter) -> bool {
         let place = json!({
             "offset": letter.0.offset,
@@ -190,7 +189,7 @@ impl Report {
         obstacle.is_none()
     }
 
-    /// For the record; which letters they were their topic says.
+    /// Returns the counts for the record. The topic says which letters they were.
     fn counts(&self) -> Value {
         json!({ "replayed": self.replayed.len(), "passed_over": self.passed_over.len() })
     }
@@ -201,7 +200,6 @@ impl Report {
     }
 }
 
-/// A replay as text.
 pub(crate) fn as_text(answer: &Value) -> String {
     let rows = |name: &str| answer.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
     let (replayed, passed_over) = (rows("replayed"), rows("passed_over"));

@@ -10,20 +10,18 @@ use serde_json::{Number, Value};
 
 use crate::failure::Failure;
 
-/// A file to begin with.
 pub(crate) const EXAMPLE: &str = include_str!("../template.example.toml");
 
 /// Largest file that is read, in bytes: the api takes no larger body.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// How far the values of a TOML file may lie within each other: what reads JSON goes no deeper than 127, and no
-/// field needs more than two.
+/// Deepest nesting of values in a TOML file. Readers of JSON go no deeper than 127, and no field needs more than two.
 const DEPTH_MAX: usize = 100;
 
 /// Reads a file; `-` is standard input.
 ///
 /// # Errors
-/// It cannot be read, or is neither TOML nor JSON.
+/// The file cannot be read, or is neither TOML nor JSON.
 pub(crate) fn read(path: &Path) -> Result<Value, Failure> {
     let name = path.display();
     let mut text = String::new();
@@ -43,7 +41,7 @@ pub(crate) fn read(path: &Path) -> Result<Value, Failure> {
     })
 }
 
-/// What begins with `{` is JSON, everything else TOML. Either way it is an object.
+/// Parses JSON if the text begins with `{`, otherwise TOML. Either way the result is an object.
 pub(crate) fn parse(text: &str) -> Result<Value, String> {
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|error| error.to_string());

@@ -1,8 +1,8 @@
-//! JSON as people read it on a terminal: names and values, tables.
+//! Formats JSON for people at a terminal: names and values, tables.
 
 use serde_json::{Map, Value};
 
-/// What a thing is called comes before what else there is to say of it, and an account's sum before its parts.
+/// Fields that are shown first: names before other fields, and the sum of an account before its parts.
 const FIRST: [&str; 10] = [
     "id",
     "template_id",
@@ -16,8 +16,7 @@ const FIRST: [&str; 10] = [
     "gate_stock",
 ];
 
-/// An object as one line for each value, inner objects by names with dots, and tables of what is a list of
-/// objects.
+/// Formats an object as one line for each value. Inner objects get names with dots, and lists of objects become tables.
 pub(crate) fn object(value: &Value) -> String {
     if value.is_null() {
         return "done".to_owned();
@@ -33,7 +32,7 @@ pub(crate) fn object(value: &Value) -> String {
     tables.iter().fold(text, |text, (name, rows)| format!("{text}\n{name}\n{rows}"))
 }
 
-/// Rows below their columns: what each is called in a row, in this order.
+/// Formats rows below their columns, in this order. A column is the name of its value in a row.
 pub(crate) fn table(rows: &[Value], columns: &[&str]) -> String {
     let heads = columns.iter().map(|column| clean(&column.to_uppercase())).collect();
     let cells = |row: &Value| columns.iter().map(|column| cell(at(row, column))).collect();
@@ -47,9 +46,9 @@ pub(crate) fn table(rows: &[Value], columns: &[&str]) -> String {
     lines.iter().map(row).collect()
 }
 
-/// A page of a list: its rows, and how to go on.
+/// Formats a page of a list: its rows, and how to continue.
 pub(crate) fn page(page: &Value, columns: &[&str]) -> String {
-    // Lists that are never long come as `items`, without pages.
+    // Lists that are always short come as `items`, without pages.
     let rows = ["data", "items"].iter().find_map(|name| page.get(name)?.as_array());
     let table = table(rows.map_or(&[], Vec::as_slice), columns);
     match page.get("next_cursor").and_then(Value::as_str) {
@@ -58,7 +57,7 @@ pub(crate) fn page(page: &Value, columns: &[&str]) -> String {
     }
 }
 
-/// One value in a line. What others wrote steers no terminal: control characters are replaced.
+/// Formats one value for a line. Control characters are replaced, so that others' text cannot control the terminal.
 pub(crate) fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
@@ -70,18 +69,18 @@ pub(crate) fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// Spaces up to a width in characters; `{:<width$}` goes no further than 65,535.
+/// Pads with spaces to a width in characters. `{:<width$}` goes no further than 65,535.
 fn padded(text: &str, width: usize) -> String {
     let spaces = width.saturating_sub(text.chars().count());
     format!("{text}{}", " ".repeat(spaces))
 }
 
-/// The value under a name with dots.
+/// Returns the value under a name with dots.
 fn at<'a>(row: &'a Value, name: &str) -> Option<&'a Value> {
     name.split('.').try_fold(row, |value, part| value.get(part))
 }
 
-/// What others wrote, as it may stand in a line.
+/// Replaces control characters in others' text.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .map(|one| if one.is_control() { char::REPLACEMENT_CHARACTER } else { one })

@@ -1,6 +1,5 @@
-//! `template watch`: a sale as it happens. On a terminal one line that is written over, with a bar; else
-//! a line for each look; with `--json` an object for each. `tests/tests/watch_terminal.rs` looks at the
-//! terminal's.
+//! `template watch`: follows a sale. On a terminal it overwrites one line with a bar; otherwise it prints a line for
+//! each poll, or with `--json` an object. `tests/tests/watch_terminal.rs` tests the terminal.
 
 use std::{
     cell::Cell,
@@ -19,68 +18,67 @@ use crate::{
     text,
 };
 
-/// The rate is that of the last few seconds: shorter and it jumps, longer and it lags.
+/// Time span of the rate: shorter and it jumps, longer and it lags.
 const RATE_OVER: Duration = Duration::from_secs(5);
 
-/// Characters of the bar: with it the line of a sale of thousands fits into 80 columns.
+/// Width of the bar in characters: with it the line of a sale of thousands fits into 80 columns.
 const BAR: usize = 16;
 
-/// Begins the line anew and clears it. What is too long for the terminal is cut: of a line that went on in
-/// the next row only that row would be cleared, and the screen would fill with the others.
+/// Goes to the start of the line, clears it, and turns line wrap off. Of a wrapped line only the last row would be
+/// cleared, and the others would fill the screen.
 const OVERWRITE: &str = "\r\x1b[2K\x1b[?7l";
 
-/// Lets long lines go on in the next row again, for whatever is printed between two looks.
+/// Turns line wrap on again, for whatever is printed between two polls.
 const DRAWN: &str = "\x1b[?7h";
 
-/// What to watch, and for how long.
+/// Parameters of a watch.
 pub(crate) struct Watch {
     pub(crate) template: i64,
-    /// Ends then at the latest.
+    /// Time limit for watching.
     pub(crate) at_most: Option<Duration>,
-    /// Between two looks.
+    /// Interval between polls.
     pub(crate) every: Duration,
 }
 
 /// A template at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// As the shop page has it, or `draft`.
+    /// The state that the shop page shows, or `draft`.
     state: String,
     total: i64,
     landed: i64,
-    /// What can still be claimed: by the gate where it is loaded, else by MySQL.
+    /// Coupons that can still be claimed: from the gate if it is loaded, otherwise from MySQL.
     left: i64,
-    /// Claims that are promised and have not landed. Absent: the gate is not loaded.
+    /// Admissions that have not landed. `None`: the gate is not loaded.
     in_flight: Option<i64>,
-    /// How long the oldest of them has waited, in milliseconds: how far MySQL is behind the gate. Absent as
-    /// they are.
+    /// Age of the oldest of them in milliseconds: how far MySQL is behind the gate. `None` as `in_flight` is.
     lag_ms: Option<i64>,
-    /// What gate and MySQL disagree by while nothing is in flight.
+    /// Difference between MySQL and the gate while nothing is in flight.
     drift: Option<i64>,
 }
 
-/// Watches until it is sold out or over, or time is; on a terminal also until Ctrl-C.
+/// Watches until the template is sold out or over, or the time limit is reached; on a terminal also until Ctrl-C.
 ///
 /// # Errors
-/// Nobody answers, or there is no such template.
+/// The api does not answer, or there is no such template.
 pub(crate) async fn watch(api: &Api, watch: &Watch, output: &Output) -> Result<(), Failure> {
     let live = !output.json && io::stdout().is_terminal();
     let drawn = Cell::new(false);
     let ended = tokio::select! {
         ended = looks(api, watch, output, live.then_some(&drawn)) => ended,
-        // Where nobody looks on a signal ends the program, as scripts expect.
+        // Without a terminal the signal ends the program, as scripts expect.
         Ok(()) = tokio::signal::ctrl_c(), if live => Ok("stopped"),
     };
     if drawn.get() {
-        // What comes now, how it ended or what went wrong, has a line of its own.
+        // What follows, the end or an error, has a line of its own.
         output.line("")?;
     }
     let end = ended?;
     if output.json { Ok(()) } else { output.line(sentence(end)) }
 }
 
-/// Looks and shows what is seen, until there is nothing more to see; answers why. `drawn`, on a terminal: set
-/// once the line is there that is written over.
+/// Polls and shows the result until there is an end, and returns it. `drawn`, on a terminal, is set once the line that
+/// is overwritten exists.
 async fn looks(
     api: &Api,
     watch: &Watch,
@@ -125,14 +123,14 @@ impl Look {
         let stock = api.send(&Call::get(format!("/v1/templates/{template}/stock"))).await?;
         let state = match api.send(&Call::get(format!("/v1/shop/templates/{template}"))).await {
             Ok(page) => word(&page, "state"),
-            // Shoppers know of no drafts; whose stock it is was asked before.
+            // The shop page knows no drafts. The request for the stock has checked whose template it is.
             Err(failure) if failure.kind == Kind::Refused => "draft".to_owned(),
             Err(failure) => return Err(failure),
         };
         Ok(Self::of(&stock, state))
     }
 
-    /// A template with this account and state.
+    /// Returns a look with this account and state.
     pub(crate) fn of(stock: &Value, state: String) -> Self {
         let number = |name: &str| stock.get(name).and_then(Value::as_i64);
         let some = |name: &str| number(name).unwrap_or(0);
@@ -148,7 +146,7 @@ impl Look {
         }
     }
 
-    /// Why there is nothing more to see. A sale is sold out once everything has landed.
+    /// Returns why there is nothing more to see. A sale is sold out once everything has landed.
     pub(crate) fn end(&self) -> Option<&'static str> {
         match self.state.as_str() {
             "ended" => Some("ended"),
@@ -183,7 +181,7 @@ impl Look {
     fn figures(&self, per_second: f64) -> String {
         let Self { state, total, landed, left, .. } = self;
         let percent = self.percent();
-        // What is over has nothing left to give.
+        // After the end nothing more can be claimed.
         let rest = if self.is_over() { "unclaimed" } else { "left" };
         let lag = self.lag_ms.map_or("-".to_owned(), |ms| format!("{:.1} s", ms as f64 / 1_000.0));
         let figures = format!(
@@ -195,24 +193,24 @@ impl Look {
         }
     }
 
-    /// How much of the total has landed.
+    /// Returns the percentage of the total that has landed.
     fn percent(&self) -> usize {
         let percent = self.landed.saturating_mul(100).checked_div(self.total);
         usize::try_from(percent.unwrap_or(0)).unwrap_or(0)
     }
 }
 
-/// Landed coupons a second.
+/// Landed coupons per second.
 #[derive(Default)]
 struct Rate {
     seen: VecDeque<(Duration, i64)>,
 }
 
 impl Rate {
-    /// Takes a look in; answers the rate over the last [`RATE_OVER`].
+    /// Adds a look. Returns the rate over the last [`RATE_OVER`].
     fn add(&mut self, at: Duration, landed: i64) -> f64 {
         self.seen.push_back((at, landed));
-        // The oldest that is kept is just beyond the span, so that the whole span counts.
+        // Keep one look just beyond the span, so that the whole span counts.
         while self.seen.get(1).is_some_and(|(second, _)| at.saturating_sub(*second) >= RATE_OVER) {
             self.seen.pop_front();
         }

@@ -1,9 +1,9 @@
-//! What to do about a refusal, in the words of this command line. What to do over HTTP stands in docs/errors.md,
-//! and the refusal's own sentence says what is wrong.
+//! Advice about refusals, in terms of this command line. `docs/errors.md` has the advice for HTTP, and the refusal's
+//! own sentence says what is wrong.
 
 use crate::failure::Failure;
 
-/// Codes, and the way out of each; one that is not here says in its sentence all that there is to say.
+/// Advice by code. For a code that is not here, the refusal's sentence says enough.
 const WAYS: [(&str, &str); 21] = [
     (
         "UNAUTHENTICATED",
@@ -60,7 +60,7 @@ const WAYS: [(&str, &str); 21] = [
     ),
 ];
 
-/// The failure with its way out, unless it has one already.
+/// Adds the advice of the failure's code, unless the failure has advice already.
 pub(crate) fn shown(failure: Failure) -> Failure {
     let code = failure.code.as_deref().filter(|_| failure.advice.is_none());
     let way = WAYS.iter().find(|(known, _)| Some(*known) == code).map(|(_, way)| *way);

@@ -1,4 +1,4 @@
-//! From messages to work, purely: whose view changes how, who has to be woken, what is unreadable.
+//! Pure translation of messages into work: view changes per user, wake-ups, unreadable messages.
 
 use std::collections::HashMap;
 
@@ -9,35 +9,32 @@ use topic::{Event, Message, UserCouponRow};
 
 use crate::wake_up::WakeUps;
 
-/// What a batch of messages asks for.
+/// The work that a batch of messages requires.
 #[derive(Debug, Default)]
 pub(crate) struct Work<'a> {
-    /// The changes of each user in the order of the topic, which is that of the commits.
+    /// The changes of each user in topic order, which is commit order.
     pub(crate) users: Vec<(UserId, Vec<Change>)>,
-    /// Wake-ups, one for each shard and second.
+    /// One wake-up per shard and second.
     pub(crate) wake_ups: WakeUps,
-    /// Users of whose coupons one changed and kept its version: their views take it for what they know.
+    /// Users with a coupon that changed without a newer version: their views would ignore the change.
     pub(crate) unversioned: Vec<UserId>,
-    /// Messages that cannot be read.
     pub(crate) undecodable: Vec<Undecodable<'a>>,
-    /// When the tailer handled the oldest and the newest event, milliseconds since 1970; of those that cannot be
-    /// read, when the broker took them.
+    /// When the tailer handled the oldest and the newest event, in milliseconds since 1970. For unreadable events the
+    /// broker's timestamp counts.
     pub(crate) handled_ms: Option<(i64, i64)>,
 }
 
 /// A message that cannot be read.
 #[derive(Debug)]
 pub(crate) struct Undecodable<'a> {
-    /// The message.
     pub(crate) message: &'a Message,
-    /// The user that its key names, if that at least can be read.
+    /// The user named by the message key, if the key is readable.
     pub(crate) user: Option<UserId>,
-    /// Why.
     pub(crate) reason: anyhow::Error,
 }
 
 impl<'a> Work<'a> {
-    /// Sorts a batch out.
+    /// Sorts the messages of a batch.
     pub(crate) fn of(batch: &'a [Message]) -> Self {
         let mut work = Self::default();
         let mut places: HashMap<UserId, usize> = HashMap::new();
@@ -50,7 +47,7 @@ impl<'a> Work<'a> {
                     (user, shard, change, handled_ms)
                 }
                 Err(reason) => {
-                    // Not done until it is put aside: the broker says since when it waits.
+                    // Still undone until it is a dead letter; the broker's timestamp shows how long it has waited.
                     work.waits_since(message.timestamp_ms);
                     let user = std::str::from_utf8(&message.key).ok();
                     let user = user.and_then(|key| key.parse().ok());
@@ -78,7 +75,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What an event tells.
+/// The content of an event.
 struct Read {
     user: UserId,
     shard: u8,
@@ -115,7 +112,7 @@ fn change(row: &UserCouponRow) -> anyhow::Result<Change> {
     Ok(Change { coupon, status: CouponStatus::from_code(row.status)?, version: row.version })
 }
 
-/// Times before 1970 would collide with the list's sentinel score.
+/// Rejects times before 1970, which would collide with the list's sentinel score.
 fn time(ms: i64) -> anyhow::Result<DateTime<Utc>> {
     let time = DateTime::from_timestamp_millis(ms).filter(|_| ms >= 0);
     time.ok_or_else(|| anyhow::anyhow!("{ms} is not a time"))

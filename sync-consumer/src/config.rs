@@ -3,22 +3,23 @@
 use clap::Parser;
 use runtime::{ProcessConfig, Secret};
 
-/// Keeps the users' views in Redis up to date with the change events of their coupons, and the gates'
-/// stock with the movements.
+/// Applies the change events of coupons to the users' views in Redis, and stock movements to the
+/// gates.
 #[derive(Debug, Clone, Parser)]
 #[command(version, about)]
 pub struct Config {
-    /// The truth, `mysql://user:password@host:port/database`; only movements are read there, and the
-    /// view generation is read and raised.
+    /// MySQL database, `mysql://user:password@host:port/database`. Used to read movements, and to
+    /// read and raise the view generation.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
 
-    /// The view's Redis, `redis://host:port`; with TLS `rediss://`, by sentinels
-    /// `redis+sentinel://host:port,host:port/NAME`, as a cluster `redis+cluster://host:port,host:port`.
+    /// The view's Redis, `redis://host:port`; with TLS `rediss://`, through sentinels
+    /// `redis+sentinel://host:port,host:port/NAME`, as a cluster
+    /// `redis+cluster://host:port,host:port`.
     #[arg(long, env = "VIEW_REDIS_URL", hide_env_values = true)]
     pub view_redis_url: Secret,
 
-    /// The gate's Redis, addressed like the view's, but no cluster: a master with noeviction.
+    /// The gate's Redis, addressed like the view's, but never a cluster: a master with noeviction.
     #[arg(long, env = "GATE_REDIS_URL", hide_env_values = true)]
     pub gate_redis_url: Secret,
 
@@ -27,15 +28,15 @@ pub struct Config {
     #[arg(long, env = "KAFKA_BROKERS")]
     pub kafka_brokers: String,
 
-    /// Stands before every key in Redis.
+    /// Prefix of every key in Redis.
     #[arg(long, env = "KEY_PREFIX", default_value = "")]
     pub key_prefix: String,
 
-    /// Stands before every topic's name, with a dot behind it.
+    /// Prefix of every topic name, separated from it by a dot.
     #[arg(long, env = "TOPIC_PREFIX", default_value = "coupon")]
     pub topic_prefix: String,
 
-    /// What every process takes.
+    /// Options common to all processes.
     #[command(flatten)]
     pub process: ProcessConfig,
 }

@@ -1,4 +1,4 @@
-//! The one loop: a batch, its effects, its offsets.
+//! The main loop: takes a batch, applies its effects, stores its offsets.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -23,29 +23,28 @@ use crate::{
     wake_up::{self, Held},
 };
 
-/// Messages of one batch: enough for full pipelines, little to repeat after an outage.
+/// Messages per batch: enough to fill the pipelines, and little to repeat after an outage.
 const BATCH_MAX: usize = 1000;
 
-/// Users of one round trip to the view: a few hundred microseconds of the server, in which readers wait.
+/// Users per round trip to the view. It occupies the server for a few hundred microseconds, in which readers wait.
 const USERS_PER_CALL: usize = 64;
 
-/// Round trips under way at once: while the server answers one, the next is written.
+/// Concurrent round trips: the next one is written while the server answers.
 const CALLS_AT_ONCE: usize = 4;
 
-/// After how long without any message it is looked, again and again, whether the topic has forgotten some unread. While
-/// they come they tell it themselves, and nobody has to wait for that look.
+/// Idle interval between checks for messages that retention deleted before we read them. While messages arrive, their
+/// offsets show gaps, and no batch has to wait for this check.
 const WHOLE_EVERY: Duration = Duration::from_secs(60);
 
-/// How long nothing has to come until there is no lag.
+/// Idle time after which the lag is reported as 0.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
-/// How long views wait for a broker that does not take their wake-ups.
+/// How long view updates wait for a broker that does not take their wake-ups.
 const WAKE_EARLY_MAX: Duration = Duration::from_secs(1);
 
-/// Messages to Kafka under way at once.
+/// Concurrent sends to Kafka.
 const SENDS_AT_ONCE: usize = 128;
 
-/// What the loop works with.
 pub(crate) struct Consume {
     pub(crate) view: ViewStore,
     pub(crate) producer: Producer,
@@ -53,23 +52,24 @@ pub(crate) struct Consume {
     pub(crate) names: TopicNames,
     pub(crate) expiry_partitions: i32,
     pub(crate) clock: Clock,
-    /// Ready once the group has dealt its partitions out.
+    /// Ready once the group has assigned partitions.
     pub(crate) partitions: Part,
     /// Ready while the last attempt at a batch succeeded.
     pub(crate) stores: Part,
 }
 
-/// How far it has come.
+/// Progress of the loop.
 #[derive(Debug, Default)]
 struct Progress {
     positions: Positions,
     held: Held,
-    /// Since when what is not done waits: changes, dead letters or wake-ups. Milliseconds since 1970.
+    /// Since when the oldest unfinished work (changes, dead letters or wake-ups) has waited, in milliseconds since
+    /// 1970.
     oldest_ms: Option<i64>,
 }
 
 impl Consume {
-    /// Works batch by batch until `stop`.
+    /// Processes batches until `stop`.
     pub(crate) async fn run(
         &self,
         consumer: &Consumer,
@@ -82,7 +82,7 @@ impl Consume {
             let batch = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                // Partitions arrive while the next batch is waited for, so this has its own branch.
+                // Partitions are assigned while the loop waits for the next batch, hence a branch of its own.
                 Ok(()) = rebalances.changed() => {
                     self.partitions.ready();
                     look_at = Instant::now();
@@ -123,14 +123,14 @@ impl Consume {
                 at.held.take().iter().for_each(|message| consumer.store(message));
             }
         }
-        // What is not sent now comes again with its changes, after the next start.
+        // Wake-ups that are not sent now are repeated with their changes after the next start.
         if self.wake(&at.held).await.is_ok() {
             at.held.take().iter().for_each(|message| consumer.store(message));
         }
         Ok(())
     }
 
-    /// Does a batch but for the wake-ups that can wait; absent: stopped before.
+    /// Processes a batch except for wake-ups that can wait. `None` if stopped before.
     async fn until_applied(
         &self,
         at: &mut Progress,
@@ -143,7 +143,7 @@ impl Consume {
         let spans = spans::of(&batch);
         at.oldest_ms = at.oldest_ms.or(work.handled_ms.map(|(oldest, _)| oldest));
         at.held.add(&work.wake_ups, self.clock.now());
-        // A deadline does not wait for the view.
+        // Near deadlines do not wait for the view.
         if at.held.is_due() {
             self.wake_early(&mut at.held).await;
         }
@@ -165,8 +165,7 @@ impl Consume {
         Some(())
     }
 
-    /// Finds what is missing before and within the batch; absent: stopped before the broker said what
-    /// is committed.
+    /// Finds gaps before and within the batch. `None` if stopped before the broker returned the committed offsets.
     async fn until_placed(
         &self,
         positions: &mut Positions,
@@ -176,12 +175,12 @@ impl Consume {
         if positions.gaps(batch).is_empty() {
             return Some(Vec::new());
         }
-        // A partition that came from another consumer goes on where that one stopped.
+        // A partition taken over from another consumer resumes where that one stopped.
         positions.learn(&self.until_done(stop, || self.committed()).await?);
         Some(positions.gaps(batch))
     }
 
-    /// Drops every view if the topic has forgotten messages unread; absent: stopped before that was known.
+    /// Drops every view if the topic deleted unread messages. `None` if stopped before this is known.
     async fn until_whole(
         &self,
         positions: &mut Positions,
@@ -192,7 +191,7 @@ impl Consume {
             return Some(());
         }
         let topic = self.names.user_coupon();
-        // In this order: what is committed in between makes gaps fewer.
+        // In this order, commits in between can only shrink the gaps.
         let look = || async {
             let held = topic::topic_offsets(&self.brokers, &topic).await.context("offsets")?;
             anyhow::Ok((held, self.committed().await?))
@@ -208,14 +207,14 @@ impl Consume {
         Some(())
     }
 
-    /// One attempt at what this group has committed of the changes.
+    /// Reads this group's committed offsets of the changes, in one attempt.
     async fn committed(&self) -> anyhow::Result<HashMap<i32, i64>> {
         let (group, topic) = (crate::group(&self.names), self.names.user_coupon());
         let committed = topic::committed_offsets(&self.brokers, &group, &topic).await;
         committed.context("committed offsets")
     }
 
-    /// Repeats an attempt until it succeeds, however long a server is down; absent: stopped before.
+    /// Repeats an attempt until it succeeds, however long a server is down. `None` if stopped before.
     async fn until_done<T, F>(
         &self,
         stop: &CancellationToken,
@@ -240,10 +239,10 @@ impl Consume {
         }
     }
 
-    /// One attempt at a batch but for its wake-ups. All of it may be repeated.
+    /// Makes one attempt at a batch except for its wake-ups. All of it may be repeated.
     ///
-    /// Views that lack a change go before any later one is applied: who asks for the list `after` that
-    /// later one must not be answered by them.
+    /// Views that lack a change are dropped before any later change is applied: otherwise they would answer a reader
+    /// who asks for the list `after` the later one.
     async fn step(&self, work: &Work<'_>, gaps: &[Gap]) -> anyhow::Result<()> {
         if !gaps.is_empty() {
             self.drop_all(gaps).await.context("view")?;
@@ -268,8 +267,8 @@ impl Consume {
         Ok(())
     }
 
-    /// Nobody can tell what the missing messages changed, so all views go; each user's next reader
-    /// rebuilds it from the truth.
+    /// Drops all views, because the effect of the missing messages is unknown. Each user's next reader rebuilds that
+    /// view from MySQL.
     async fn drop_all(&self, gaps: &[Gap]) -> Result<(), ViewError> {
         for Gap { partition, from, to } in gaps {
             error!(
@@ -285,8 +284,8 @@ impl Consume {
         Ok(())
     }
 
-    /// One short attempt at the wake-ups held back, while the view is still to be written. What it does not send
-    /// is sent before the offsets are stored.
+    /// Makes one short attempt to send the buffered wake-ups before the view is written. Those it does not send are
+    /// sent before the offsets are stored.
     async fn wake_early(&self, held: &mut Held) {
         match tokio::time::timeout(WAKE_EARLY_MAX, self.wake(held)).await {
             Ok(Ok(())) => held.sent(),
@@ -295,7 +294,7 @@ impl Consume {
         }
     }
 
-    /// One attempt at the wake-ups held back. All of them may be repeated.
+    /// Makes one attempt to send the buffered wake-ups. All of them may be repeated.
     async fn wake(&self, held: &Held) -> anyhow::Result<()> {
         stream::iter(held.messages())
             .map(Ok)
@@ -306,7 +305,7 @@ impl Consume {
 
     /// Writes users' changes, then reads them back.
     async fn apply(&self, users: &[(UserId, Vec<Change>)]) -> Result<(), ViewError> {
-        // Each view may have to go once; one that is damaged again is left to the next attempt.
+        // Each view may have to be dropped once; one that is damaged again is left to the next attempt.
         for _ in users {
             let Err(failure) = self.apply_and_read_back(users).await else { return Ok(()) };
             let Some((user, reason)) = failure.damage() else { return Err(failure) };
@@ -329,9 +328,9 @@ impl Consume {
             };
             counter!(CHANGES, "outcome" => word).increment(1);
         }
-        // A change that is not newer is read back too: its first write may have been this consumer's,
-        // killed before the read. A view that became warm between two calls of a user is read back
-        // whole: nothing is written again that the view does not know.
+        // Read back changes that are not newer too: this consumer may have written them and been killed before the
+        // read. A view that became warm between two changes of a user is read back whole: the read-back rewrites
+        // nothing that the view does not know.
         let is_warm = |some: &Vec<Applied>| some.iter().any(|outcome| *outcome != Applied::Cold);
         let warm = all.iter().zip(&applied).filter(|(_, some)| is_warm(some));
         let warm: Vec<UserChanges<'_>> = warm.map(|(changes, _)| *changes).collect();
@@ -354,7 +353,8 @@ impl Consume {
         Ok(())
     }
 
-    /// Nobody can tell what an undecodable message changed; its user's view has gone already.
+    /// Sends an undecodable message to the dead letter topic. Its effect is unknown, so its user's view was dropped
+    /// before.
     async fn put_aside(&self, undecodable: &Undecodable<'_>) -> anyhow::Result<()> {
         let message = undecodable.message;
         dead_letter::send(&self.producer, &self.names.dead_letter(), undecodable)
@@ -371,7 +371,7 @@ impl Consume {
         Ok(())
     }
 
-    /// At each attempt: while a store is down the lag is seen to grow.
+    /// Called at each attempt, so that the lag grows while a store is down.
     fn measure_lag(&self, oldest_ms: Option<i64>) {
         let Some(oldest_ms) = oldest_ms else { return };
         gauge!(LAG).set(seconds(self.clock.now().timestamp_millis() - oldest_ms));

@@ -1,27 +1,27 @@
-//! Messages that cannot be read, put aside with the reason and the place they came from.
+//! Dead letters: unreadable messages, with the reason and their origin.
 
 use topic::{Delivered, HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Producer, TopicError};
 
 use crate::apply::Undecodable;
 
-/// Longest payload that is kept: the producer refuses a message over 1,000,000 bytes, and key and
-/// headers come on top.
+/// Longest payload that is kept: the producer refuses a message over 1,000,000 bytes, including key
+/// and headers.
 const PAYLOAD_BYTES_MAX: usize = 900 * 1024;
 
-/// Longest key that is kept: ours are ids.
+/// Longest key that is kept; our keys are ids.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// Longest reason that is kept: it may repeat what was in the message.
+/// Longest reason that is kept; it may quote the message.
 const REASON_BYTES_MAX: usize = 4096;
 
-/// Headers of the message that its letter keeps, so that it can be put back as it was.
+/// Headers copied into the dead letter, so that the message can be put back unchanged.
 const KEPT_HEADERS: [&str; 3] = [HEADER_SCHEMA, HEADER_POSITION, HEADER_TRACE_PARENT];
 
-/// Longest value of one that is kept: ours are far shorter.
+/// Longest header value that is kept; ours are far shorter.
 const HEADER_BYTES_MAX: usize = 256;
 
-/// Sends the message to the dead letter topic: key and payload as they were, cut where they are
-/// oversized. A letter that no broker takes would be tried for ever.
+/// Sends the message to the dead letter topic with its key and payload, truncated if oversized: a
+/// letter that no broker accepts would be retried forever.
 pub(crate) async fn send(
     producer: &Producer,
     topic: &str,

@@ -1,33 +1,32 @@
-//! Whether messages are missing: the topic forgot them before this group saw them.
+//! Detects gaps: messages that the topic deleted before this group read them.
 //!
-//! A consumer whose offset is out of range begins again at the earliest message that is left, without
-//! a word. What was between is lost to every view that stood meanwhile; so each message must follow on
-//! from the one before it, and the first one of a partition from what the group has committed. And since
-//! no message need come at all, what the topic still holds is looked at too.
+//! A consumer whose offset is out of range silently restarts at the earliest remaining message, and every existing view
+//! lacks the messages in between. Therefore each message must directly follow its predecessor, and the first one of a
+//! partition must follow the group's committed offset. Because no new message may arrive at all, the topic's earliest
+//! offsets are checked too.
 
 use std::collections::HashMap;
 
 use topic::{Message, PartitionOffsets};
 
-/// Of each partition, the offset of the next message.
+/// The offset of the next message of each partition.
 #[derive(Debug, Default)]
 pub(crate) struct Positions {
     next: HashMap<i32, i64>,
 }
 
-/// Messages that are missing.
+/// A range of missing messages in one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
-    /// In which partition.
     pub(crate) partition: i32,
-    /// The first one missing.
+    /// The first missing offset.
     pub(crate) from: i64,
-    /// The first one that is there again.
+    /// The first offset that exists again.
     pub(crate) to: i64,
 }
 
 impl Positions {
-    /// What is missing before and within a batch. A partition that nothing is known of begins at 0.
+    /// Gaps before and within a batch. A partition without a known position begins at 0.
     pub(crate) fn gaps(&self, batch: &[Message]) -> Vec<Gap> {
         let mut next = self.next.clone();
         let mut gaps = Vec::new();
@@ -40,7 +39,7 @@ impl Positions {
         gaps
     }
 
-    /// What the topic has forgotten unread of the partitions `owned`, by what it still holds.
+    /// Gaps between our positions in the `owned` partitions and the earliest offsets that the topic holds.
     pub(crate) fn forgotten(&self, owned: &[i32], held: &[PartitionOffsets]) -> Vec<Gap> {
         let gap = |held: &PartitionOffsets| {
             let from = self.next.get(&held.partition).copied().unwrap_or_default();
@@ -50,12 +49,12 @@ impl Positions {
         held.iter().filter_map(gap).collect()
     }
 
-    /// Every view that stood has gone for these.
+    /// Moves past gaps, after every view that existed was dropped for them.
     pub(crate) fn skip(&mut self, gaps: &[Gap]) {
         self.next.extend(gaps.iter().map(|gap| (gap.partition, gap.to)));
     }
 
-    /// What the group has committed, perhaps by another consumer that had the partition meanwhile.
+    /// Advances to the group's committed offsets; another consumer may have had a partition meanwhile.
     pub(crate) fn learn(&mut self, committed: &HashMap<i32, i64>) {
         for (&partition, &offset) in committed {
             let next = self.next.entry(partition).or_default();
@@ -63,7 +62,7 @@ impl Positions {
         }
     }
 
-    /// A batch is done.
+    /// Advances past a finished batch.
     pub(crate) fn pass(&mut self, batch: &[Message]) {
         self.next.extend(batch.iter().map(|message| (message.partition, message.offset + 1)));
     }
@@ -127,7 +126,7 @@ mod tests {
         positions.learn(&HashMap::from([(0, 7), (1, 3)]));
         assert_eq!(positions.gaps(&batch(&[(0, 7), (1, 3)])), []);
         assert_eq!(positions.gaps(&batch(&[(1, 4)])), [Gap { partition: 1, from: 3, to: 4 }]);
-        // What is committed lags behind what is done.
+        // Committed offsets lag behind finished work.
         positions.learn(&HashMap::from([(0, 2)]));
         assert_eq!(positions.gaps(&batch(&[(0, 7)])), []);
     }

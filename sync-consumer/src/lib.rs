@@ -1,5 +1,4 @@
-//! Reads change events. Writes the users' views, expiry wake-ups and the gates' stock. Owns its groups'
-//! offsets.
+//! Reads change events. Writes the users' views, expiry wake-ups and the gates' stock. Owns its groups' offsets.
 //!
 //! ```text
 //! topic user_coupon ─ batch ─▶ apply (decode, group by user) ─▶ view: apply, then read back
@@ -8,10 +7,10 @@
 //!                                                            └─▶ topic dead_letter: the undecodable
 //! topic stock_movement ─▶ movements: gate, once each and in order
 //! ```
-//! The guarantee: an offset is stored only after everything its message asks for was done, so each
-//! change reaches the view at least once, one user's in order. All effects bear repetition. What
-//! cannot be read is put aside loudly; a store that is down is waited for, with the same batch. Where the
-//! topic forgot messages before they were read, no view can be trusted: all are dropped.
+//! The guarantee: an offset is stored only after everything that its message requires was done. So each change reaches
+//! the view at least once, and one user's changes in order. All effects are idempotent. Unreadable messages become dead
+//! letters and are logged as errors. While a store is down, the same batch is retried. If the topic deleted messages
+//! before they were read, no view can be trusted, and all are dropped.
 
 mod apply;
 mod config;
@@ -38,23 +37,23 @@ use movements::Movements;
 pub use config::Config;
 pub use movements::movement_group;
 
-/// Connections to MySQL: it is asked for the view generation, when the view's Redis is met, and for
-/// movements that a gate lacks.
+/// Connections to MySQL: for the view generation, which is read on connecting to the view's Redis, and for movements
+/// that a gate lacks.
 const MYSQL_CONNECTIONS: u32 = 2;
 
-/// How often the settings of the view's Redis are looked at: they change by hand.
+/// Interval for checking the settings of the view's Redis, which are changed by hand.
 const VIEW_LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// The consumer group's name under a topic prefix.
+/// Returns the name of the consumer group under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
     format!("{}.sync-consumer", names.prefix())
 }
 
-/// Runs until `stop`; then what is stored is committed.
+/// Runs until `stop`, then commits the stored offsets.
 ///
 /// # Errors
-/// A server cannot be reached at the start, a topic is missing, or consuming fails for good. Outages
-/// later on are waited out.
+/// A server cannot be reached at the start, a topic is missing, or consuming fails for good. Later outages are waited
+/// out.
 pub async fn run(
     config: &Config,
     clock: &Clock,
@@ -101,8 +100,8 @@ pub async fn run(
     tokio::try_join!(views, movements, watched).map(|_| ())
 }
 
-/// Tells in `/readyz` whether the view's Redis still is what a view needs, until `stop`. Its settings can be
-/// changed while connections stand.
+/// Reports in `/readyz`, until `stop`, whether the view's Redis is still suitable for a view. Its settings can change
+/// while connections are open.
 async fn watch_view(view: ViewStore, part: Part, stop: &CancellationToken) -> anyhow::Result<()> {
     loop {
         match view.check_fit().await {
@@ -115,7 +114,7 @@ async fn watch_view(view: ViewStore, part: Part, stop: &CancellationToken) -> an
     }
 }
 
-/// Takes the movements' topic to the gates until `stop`.
+/// Applies the movements topic to the gates until `stop`.
 async fn move_stock(
     config: &Config,
     pool: MySqlPool,
@@ -129,7 +128,7 @@ async fn move_stock(
     }
 }
 
-/// Finds the generations of the view's Redis in MySQL.
+/// Reads the generations of the view's Redis from MySQL.
 fn generations_of(pool: MySqlPool) -> GenerationsOf {
     Box::new(move |served| -> GenerationsFuture {
         let pool = pool.clone();

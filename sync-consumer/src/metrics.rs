@@ -1,38 +1,34 @@
 //! The consumer's metrics.
 
-/// Age of the oldest event of the batch at work, since the tailer handled it; 0 when nothing comes.
+/// Age of the oldest event of the current batch, since the tailer handled it; 0 when idle.
 pub(crate) const LAG: &str = "sync_consumer_lag_seconds";
-/// From the tailer's handling of a batch's last event to the view having it.
+/// Time from the tailer's handling of a batch's last event until the view has it.
 pub(crate) const DELAY: &str = "sync_consumer_delay_seconds";
-/// Messages of one batch.
 pub(crate) const BATCH: &str = "sync_consumer_batch_size";
 /// Changes, by `outcome`: applied, `not_newer`, cold.
 pub(crate) const CHANGES: &str = "sync_consumer_changes_total";
-/// Members that a read after their write did not find.
+/// List members that the read after their write did not find.
 pub(crate) const REPAIRS: &str = "sync_consumer_read_back_repairs_total";
-/// Times that messages were missing: the topic forgot them before they were read.
+/// Gaps: ranges of messages that the topic deleted before they were read.
 pub(crate) const GAPS: &str = "sync_consumer_gaps_total";
-/// Views dropped, by `reason`: undecodable, unreadable, `wrong_type`, gap,
-/// unversioned.
+/// Views dropped, by `reason`: undecodable, unreadable, `wrong_type`, gap, unversioned.
 pub(crate) const DROPPED_VIEWS: &str = "sync_consumer_dropped_views_total";
-/// Messages put aside.
 pub(crate) const DEAD_LETTERS: &str = "sync_consumer_dead_letters_total";
-/// Wake-ups sent to the expiry worker.
 pub(crate) const WAKE_UPS: &str = "sync_consumer_wake_ups_total";
-/// Stock movements, by `outcome` at the gate: applied, already, gap, `not_loaded`, unreadable. Those
-/// applied here are ones that the api could not tell the gate.
+/// Stock movements, by `outcome` at the gate: applied, already, gap, `not_loaded`, unreadable.
+/// Applied ones are those that the api could not send to the gate.
 pub(crate) const MOVEMENTS: &str = "sync_consumer_movements_total";
 /// Attempts at a batch or a movement that failed because a store was down.
 pub(crate) const RETRIES: &str = "sync_consumer_retries_total";
 
-/// Describes them once, for `/metrics`. Counters are there from the start, with every label: one that
-/// appears with its first step shows no step.
+/// Describes the metrics for `/metrics`. Counters are registered at 0 with every label: a counter
+/// that first appears with its first increment shows no increase.
 pub(crate) fn describe() {
     metrics::describe_gauge!(LAG, "age of the oldest event of the batch at work, 0 when idle");
     metrics::gauge!(LAG).set(0.0);
     for (name, text) in [(DELAY, "from the tailer to the view"), (BATCH, "messages of one batch")] {
         metrics::describe_histogram!(name, text);
-        // Known from now on, with nothing in it.
+        // Registers the empty histogram.
         drop(metrics::histogram!(name));
     }
     for (name, text) in [

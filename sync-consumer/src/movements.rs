@@ -1,9 +1,8 @@
-//! Stock movements reach the gate once more, by their topic: whoever made one may have died before the
-//! gate heard of it.
+//! Applies stock movements from the topic to the gate, in case the process that made one died before updating the gate.
 //!
-//! Each is effective once, so what comes twice or late does nothing. Where the gate lacks earlier
-//! ones, MySQL is asked for them. A gate that is absent or being loaded reads its stock from MySQL, and
-//! its keeper looks for movements that came meanwhile: nothing waits for it here.
+//! Each movement takes effect once, so repeated or late ones do nothing. If the gate lacks earlier movements, they are
+//! read from MySQL. An absent or loading gate is skipped: it reads its stock from MySQL, and its keeper checks for
+//! movements made meanwhile.
 
 use anyhow::Context as _;
 use coupon::{Epoch, TemplateId};
@@ -21,18 +20,17 @@ use crate::{
     retry::{RETRY_MAX, RETRY_MIN, Retry},
 };
 
-/// Messages of one batch. Operators make movements by hand: any number does.
+/// Messages per batch. Operators make movements by hand, so any number will do.
 const BATCH_MAX: usize = 100;
 
-/// How often a gate whose epoch changed meanwhile is asked again at once.
+/// Immediate attempts at a gate whose epoch keeps changing.
 const EPOCHS_MAX: u32 = 4;
 
-/// The consumer group's name under a topic prefix.
+/// Returns the name of the movements' consumer group under a topic prefix.
 pub fn movement_group(names: &TopicNames) -> String {
     format!("{}.sync-consumer.movements", names.prefix())
 }
 
-/// What the loop works with.
 pub(crate) struct Movements {
     pool: MySqlPool,
     gate: Gate,
@@ -41,8 +39,8 @@ pub(crate) struct Movements {
 }
 
 impl Movements {
-    /// Connects to the gate, however long it does not answer: the users' views do not wait for it.
-    /// Absent: stopped before.
+    /// Connects to the gate, retrying for as long as it is unreachable; the users' views do not wait for it. `None` if
+    /// stopped before.
     pub(crate) async fn connect(
         config: &Config,
         pool: MySqlPool,
@@ -72,7 +70,7 @@ impl Movements {
         }
     }
 
-    /// Applies movement by movement until `stop`.
+    /// Applies movements one by one until `stop`.
     pub(crate) async fn run(
         &self,
         brokers: &str,
@@ -97,12 +95,12 @@ impl Movements {
         consumer.close().await.context("the last offsets were not committed; they will repeat")
     }
 
-    /// Repeats a message until it is done, however long a server is down; false: stopped before.
+    /// Retries a message until it is done, however long a server is down. Returns false if stopped before.
     async fn until_applied(&self, message: &Message, stop: &CancellationToken) -> bool {
         let movement = match read(message) {
             Ok(movement) => movement,
             Err(reason) => {
-                // The next movement of its template brings this one with it, and so does the keeper.
+                // The template's next movement fetches this one from MySQL, and so does the keeper.
                 let (topic, offset) = (&message.topic, message.offset);
                 let reason = format!("{reason:#}");
                 error!(topic, topic.offset = offset, reason, "a movement cannot be read");
@@ -120,14 +118,14 @@ impl Movements {
         true
     }
 
-    /// One attempt at a movement. It may be repeated.
+    /// Makes one attempt at a movement. It may be repeated.
     async fn apply(&self, movement: &StockMovementRow) -> anyhow::Result<()> {
         let template = TemplateId(movement.template_id);
         let mut epoch = Epoch::UNKNOWN;
         for _ in 0..EPOCHS_MAX {
             let moved = self.gate.apply_movement(template, epoch, movement.seq, movement.delta);
             let moved = match moved.await {
-                // Its keeper begins a new epoch, which reads the stock from MySQL; others need not wait.
+                // Its keeper begins a new epoch, which reads the stock from MySQL; other gates need not wait.
                 Err(failure) if failure.is_of_keys() => {
                     error!(template.id = %template, error = runtime::report(&failure), "a gate cannot be read");
                     Moved::NotLoaded
@@ -153,8 +151,8 @@ impl Movements {
         anyhow::bail!("the gate's epoch changes faster than it can be asked")
     }
 
-    /// Applies what MySQL has after `last`, the message's movement among them. A gate that is of another
-    /// epoch by then has read them all.
+    /// Applies all movements after `last` from MySQL, including the one in the message. If the gate has another epoch
+    /// by then, it has already loaded them all.
     async fn apply_after(
         &self,
         template: TemplateId,

@@ -1,4 +1,4 @@
-//! Work that is repeated for as long as a server is down.
+//! Retries for as long as a server is down.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::metrics::RETRIES;
 /// The first wait after a failed attempt; it doubles up to [`RETRY_MAX`].
 pub(crate) const RETRY_MIN: Duration = Duration::from_millis(50);
 
-/// The longest wait: how late a server that is back is noticed.
+/// The longest wait: how late a recovered server is noticed.
 pub(crate) const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// The attempts at one piece of work.
@@ -23,12 +23,13 @@ pub(crate) struct Retry<'a> {
 }
 
 impl<'a> Retry<'a> {
-    /// No attempt has failed yet. `health` is not ready from a failure until the work is done.
+    /// Starts without a failed attempt. `health` is not ready from the first failure until the work
+    /// is done.
     pub(crate) fn new(health: &'a Part, stop: &'a CancellationToken) -> Self {
         Self { health, stop, backoff: Backoff::new(RETRY_MIN, RETRY_MAX) }
     }
 
-    /// After a failure: says so and waits; false: stopped meanwhile.
+    /// Reports a failure and waits. Returns false if stopped meanwhile.
     pub(crate) async fn after(&mut self, failure: &anyhow::Error, what: &str) -> bool {
         counter!(RETRIES).increment(1);
         warn!(error = format!("{failure:#}"), "{what}, it is tried again");
@@ -39,7 +40,7 @@ impl<'a> Retry<'a> {
         }
     }
 
-    /// The work is done.
+    /// Ends the attempts with success.
     pub(crate) fn done(self) {
         self.health.ready();
     }

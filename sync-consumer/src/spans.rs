@@ -1,9 +1,9 @@
-//! The hop from the topic into the view, in the traces of the requests behind the messages.
+//! Spans for the hop from the topic to the view, in the traces of the requests behind the messages.
 
 use runtime::trace::{self, Kind, Span};
 use topic::{HEADER_TRACE_PARENT, Message};
 
-/// A span for each sampled message; they end together with the batch.
+/// Starts a span for each sampled message; they end together with the batch.
 pub(crate) fn of(batch: &[Message]) -> Vec<Span> {
     if !trace::is_on() {
         return Vec::new();

@@ -1,9 +1,9 @@
-//! Expiry messages: who has to be woken when.
+//! Wake-ups for the expiry worker.
 //!
 //! A million coupons of one template end in the same second, so wake-ups are coalesced by shard and
-//! second: within a batch, and over the batches of a moment, because a wake-up may arrive at any time
-//! before its deadline. Not over longer: a wake-up sent for an earlier coupon may have been spent
-//! already by the time a later one lands.
+//! second, within a batch and over batches that follow closely: a wake-up may arrive at any time
+//! before its deadline. They are not coalesced for longer, because an earlier coupon's wake-up may
+//! already have been consumed when a later coupon lands.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,22 +14,21 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::{self, Instant};
 use topic::{ExpiryWakeUp, Message};
 
-/// How long wake-ups wait for company: at 30 batches a second it saves nine sends of ten. Offsets wait
-/// with them, so it is also what a crash repeats, beside the interval of commits.
+/// How long wake-ups are buffered for coalescing: at 30 batches per second it saves nine of ten
+/// sends. Offsets wait too, so a crash repeats this much in addition to the commit interval.
 const HOLD: Duration = Duration::from_millis(250);
 
-/// A deadline nearer than this is sent at once: [`HOLD`] and the way to the worker, many times over.
+/// A nearer deadline is sent at once. This is many times [`HOLD`] plus the delivery to the worker.
 const NEAR: TimeDelta = TimeDelta::seconds(5);
 
-/// Wake-ups, coalesced.
 #[derive(Debug, Default)]
 pub(crate) struct WakeUps {
-    /// (shard, second) → the exact earliest deadline in it, milliseconds since 1970.
+    /// (shard, second) → the earliest deadline in that second, in milliseconds since 1970.
     earliest: BTreeMap<(u8, i64), i64>,
 }
 
 impl WakeUps {
-    /// An unused coupon of `shard` ends at `deadline`.
+    /// Adds an unused coupon of `shard` that ends at `deadline`.
     pub(crate) fn add(&mut self, shard: u8, deadline: DateTime<Utc>) {
         self.add_ms(shard, deadline.timestamp_millis());
     }
@@ -40,20 +39,20 @@ impl WakeUps {
         *earliest = deadline_ms.min(*earliest);
     }
 
-    /// One message for each shard and second.
+    /// One message per shard and second.
     pub(crate) fn messages(&self) -> impl Iterator<Item = ExpiryWakeUp> {
         let message = |(&(shard, _), &deadline_ms)| ExpiryWakeUp { shard, deadline_ms };
         self.earliest.iter().map(message)
     }
 }
 
-/// Wake-ups held back for a moment, with the messages that are done once these are sent.
+/// Buffered wake-ups, and the messages that are done once these are sent.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     wake_ups: WakeUps,
     /// The last message of each partition.
     last: HashMap<i32, Message>,
-    /// When they have to go.
+    /// When the wake-ups are due to be sent.
     until: Option<Instant>,
 }
 
@@ -68,18 +67,18 @@ impl Held {
         wake_ups.messages().for_each(|new| self.wake_ups.add_ms(new.shard, new.deadline_ms));
     }
 
-    /// The changes of a batch are done.
+    /// Adds the messages of a batch whose changes are done.
     pub(crate) fn add_done(&mut self, batch: Vec<Message>) {
         self.last.extend(batch.into_iter().map(|message| (message.partition, message)));
     }
 
-    /// All that was held is sent; the messages of before have nothing to wait for.
+    /// Marks all buffered wake-ups as sent; the earlier messages no longer wait for any.
     pub(crate) fn sent(&mut self) {
         self.wake_ups = WakeUps::default();
         self.until = Some(Instant::now());
     }
 
-    /// Ends when they have to go; never, if nothing is held.
+    /// Waits until the wake-ups are due; forever if none are buffered.
     pub(crate) async fn due(&self) {
         match self.until {
             Some(until) => time::sleep_until(until).await,
@@ -87,24 +86,24 @@ impl Held {
         }
     }
 
-    /// Whether they have to go.
+    /// Whether the wake-ups are due.
     pub(crate) fn is_due(&self) -> bool {
         self.until.is_some_and(|until| until <= Instant::now())
     }
 
-    /// One message for each shard and second.
+    /// One message per shard and second.
     pub(crate) fn messages(&self) -> impl Iterator<Item = ExpiryWakeUp> {
         self.wake_ups.messages()
     }
 
-    /// They are sent: the messages that are done now.
+    /// Clears the buffer after its wake-ups were sent, and returns the messages that are done now.
     pub(crate) fn take(&mut self) -> Vec<Message> {
         std::mem::take(self).last.into_values().collect()
     }
 }
 
-/// The partition of a shard's wake-ups: chosen here, so that worker and consumer agree whatever a
-/// client library makes of a key.
+/// The partition of a shard's wake-ups. It is chosen here, so that worker and consumer agree
+/// independently of how a client library hashes keys.
 pub(crate) fn partition(shard: u8, partitions: i32) -> i32 {
     i32::from(shard) % partitions.max(1)
 }
@@ -160,7 +159,7 @@ mod tests {
         assert_eq!(done, [(0, 60_400), (1, 4_000)]);
         assert!(!held.is_due() && held.messages().next().is_none());
 
-        // Sent before their changes were done: only the messages are left to be told of.
+        // The wake-ups were sent before their changes were done: only the messages remain.
         let (wake_ups, messages) = batch(2, 60_000);
         held.add(&wake_ups, now);
         held.sent();

@@ -1,4 +1,4 @@
-//! The topic forgot messages before they were read.
+//! Messages that the topic deleted before they were read.
 
 use coupon::UserId;
 
@@ -19,7 +19,7 @@ async fn messages_the_topic_forgot_cost_every_view_before_a_later_one_is_applied
     assert_eq!(test.listed(USER).await, ["1_1"]);
     consumer.stop().await.unwrap();
 
-    // Nobody will ever hear of this use.
+    // No consumer ever reads this use.
     test.send(&used(1, 70)).await;
     test.forget_messages().await;
     let before = Harness::counted("sync_consumer_gaps_total", "");
@@ -30,7 +30,7 @@ async fn messages_the_topic_forgot_cost_every_view_before_a_later_one_is_applied
     assert!(Harness::counted("sync_consumer_gaps_total", "") > before);
     assert!(Harness::counted("sync_consumer_dropped_views_total", "gap") >= 2);
 
-    // It goes on, and so do views that are rebuilt.
+    // The consumer continues, and so do rebuilt views.
     test.warm(USER).await;
     test.send(&row(4, 70)).await;
     test.caught_up().await;

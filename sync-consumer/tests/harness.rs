@@ -1,4 +1,4 @@
-//! A consumer of its own for each test, in this process, and the topics around it.
+//! A consumer in this process for each test, with its own topics.
 
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
@@ -20,13 +20,13 @@ use topic::{
     topic_offsets,
 };
 
-/// The longest wait for a state; everything here takes a second or two.
+/// The longest wait for a state; normally it takes a second or two.
 pub(crate) const AT_LAST: Duration = Duration::from_secs(30);
 
-/// How often a state is looked at.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The counters of all consumers of this process.
+/// The counters of all consumers in this process.
 static METRICS: LazyLock<PrometheusHandle> =
     LazyLock::new(|| PrometheusBuilder::new().install_recorder().unwrap());
 
@@ -35,7 +35,7 @@ pub(crate) struct Harness {
     pub(crate) view: ViewStore,
     pub(crate) scope: Scope,
     producer: Producer,
-    /// Of the consumer started last.
+    /// Health of the most recently started consumer.
     health: Health,
 }
 
@@ -45,13 +45,13 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Ends it in order.
+    /// Stops it in order.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
         self.task.await.unwrap()
     }
 
-    /// Drops it wherever it is.
+    /// Aborts it wherever it is.
     pub(crate) async fn kill(self) {
         self.task.abort();
         drop(self.task.await);
@@ -97,7 +97,7 @@ impl Harness {
         self.start_changed(|_| {})
     }
 
-    /// A start with a changed configuration.
+    /// Starts with a changed configuration.
     pub(crate) fn start_changed(&self, change: impl FnOnce(&mut Config)) -> Running {
         let (mut config, stop) = (self.config(), CancellationToken::new());
         change(&mut config);
@@ -108,7 +108,7 @@ impl Harness {
         Running { task, stop }
     }
 
-    /// The error of a start with a changed configuration.
+    /// Starts with a changed configuration, and returns the resulting error.
     pub(crate) async fn start_with(&self, change: impl FnOnce(&mut Config)) -> String {
         let mut config = self.config();
         change(&mut config);
@@ -126,13 +126,13 @@ impl Harness {
         assert!(self.view.complete(user, nonce).await.unwrap());
     }
 
-    /// Puts something of another type in the place of one of a user's keys.
+    /// Replaces one of a user's keys by one of another type.
     pub(crate) async fn spoil(&self, key: fn(&str, UserId) -> String, user: UserId) {
         let key = key(&self.scope.key_prefix, user);
         redis::cmd("SET").arg(key).arg("x").exec_async(&mut self.redis().await).await.unwrap();
     }
 
-    /// Writes a field into a user's hash, past everybody.
+    /// Writes a field into a user's hash, bypassing the view's scripts.
     pub(crate) async fn damage(&self, user: UserId, field: &str, text: &str) {
         let key = keys::coupons(&self.scope.key_prefix, user);
         let mut write = redis::cmd("HSET");
@@ -140,13 +140,13 @@ impl Harness {
         write.exec_async(&mut self.redis().await).await.unwrap();
     }
 
-    /// Takes a member off a user's list, past everybody.
+    /// Removes a member from a user's list, bypassing the view's scripts.
     pub(crate) async fn lose_member(&self, user: UserId, member: &str) {
         let key = keys::list(&self.scope.key_prefix, user);
         redis::cmd("ZREM").arg(key).arg(member).exec_async(&mut self.redis().await).await.unwrap();
     }
 
-    /// Every key of the view, as the server would dump it.
+    /// Every key of the view, as dumped by the server.
     pub(crate) async fn dump(&self) -> BTreeMap<String, Vec<u8>> {
         let mut redis = self.redis().await;
         let mut dump = BTreeMap::new();
@@ -164,14 +164,14 @@ impl Harness {
         client.get_multiplexed_async_connection().await.unwrap()
     }
 
-    /// What a counter stands at, over all its labels that hold `label`.
+    /// Sum of a counter over all its labels that contain `label`.
     pub(crate) fn counted(name: &str, label: &str) -> u64 {
         let text = METRICS.render();
         let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
-    /// Sets the group back to the first message of every partition, while no consumer runs.
+    /// Resets the group to the first message of every partition, while no consumer runs.
     pub(crate) async fn rewind(&self) {
         let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
         let group = sync_consumer::group(&self.names);
@@ -187,7 +187,7 @@ impl Harness {
             batch = member.next_batch(1) => panic!("{batch:?}: caught up before"),
         }
         for held in &partitions {
-            // "Done" is all up to this offset; so the next one is the first there is.
+            // A stored offset means that everything up to it is done, so the next one is the first message.
             let mut before_all = message(&topic, held.partition);
             before_all.offset = held.start - 1;
             member.store(&before_all);
@@ -195,7 +195,7 @@ impl Harness {
         member.close().await.unwrap();
     }
 
-    /// The broker forgets every message that it holds by now.
+    /// Makes the broker delete every message that it holds.
     pub(crate) async fn forget_messages(&self) {
         let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
         topic::verify::forget_messages(brokers, &topic).await.unwrap();
@@ -203,9 +203,9 @@ impl Harness {
         assert!(starts.iter().all(|held| held.start == held.end), "{starts:?}");
     }
 
-    /// Waits until the consumer started last, which nobody waited for before, is ready in all its parts.
+    /// Waits until all parts of the most recently started consumer are ready. Call it once per consumer.
     pub(crate) async fn until_ready(&self) {
-        // Joining the group takes longer than a look.
+        // Joining the group takes longer than a polling interval.
         self.until_unready("partitions", |why| why.is_some()).await;
         let is_ready = async {
             while !self.health.unready().is_empty() {
@@ -216,7 +216,8 @@ impl Harness {
         assert!(ended.is_ok(), "not ready: {:?}", self.health.unready());
     }
 
-    /// Waits until a part of the consumer started last says, by why it is not ready, what is wanted.
+    /// Waits until `so` holds for the reason why a part of the most recent consumer is not ready; `None` if it is
+    /// ready.
     pub(crate) async fn until_unready(&self, part: &str, so: impl Fn(Option<&String>) -> bool) {
         let is_so = async {
             while !so(self.health.unready().get(part)) {
@@ -237,7 +238,7 @@ impl Harness {
         assert!(tokio::time::timeout(AT_LAST, gone).await.is_ok(), "a view is left");
     }
 
-    /// The members of a user's list, which must be trusted.
+    /// Members of a user's list, which must be trusted.
     pub(crate) async fn listed(&self, user: UserId) -> Vec<String> {
         let contents = self.view.contents(user).await.unwrap();
         assert!(contents.trusted);
@@ -268,20 +269,20 @@ impl Harness {
         self.producer.send(topic, None, key.as_bytes(), payload, &[]).await.unwrap();
     }
 
-    /// Waits until every change sent has had its effect.
+    /// Waits until every sent change has taken effect.
     pub(crate) async fn caught_up(&self) {
         let group = sync_consumer::group(&self.names);
         self.caught_up_on(&group, &self.names.user_coupon()).await;
     }
 
-    /// Waits until a group has done all of a topic.
+    /// Waits until a group has processed all of a topic.
     pub(crate) async fn caught_up_on(&self, group: &str, topic: &str) {
         let brokers = &self.scope.endpoints.kafka_brokers;
         let caught_up = async {
             loop {
                 match committed_lag(brokers, group, topic).await {
                     Ok(0) => break,
-                    // The leaders of a new topic may still move in.
+                    // The leaders of a new topic may not be known yet.
                     Err(error) if !error.is_retriable() => panic!("{error}"),
                     Ok(_) | Err(_) => tokio::time::sleep(LOOK).await,
                 }
@@ -296,7 +297,7 @@ impl Harness {
         }
     }
 
-    /// All wake-ups sent, with their partitions.
+    /// All sent wake-ups, with their partitions.
     pub(crate) async fn wake_ups(&self) -> Vec<(i32, ExpiryWakeUp)> {
         let messages = self.read(&self.names.expiry()).await;
         let read = |message: &Message| {
@@ -354,7 +355,7 @@ pub(crate) fn row(id: i64, user_id: i64) -> UserCouponRow {
     }
 }
 
-/// Version 2: it was used.
+/// Version 2 of a coupon: used.
 pub(crate) fn used(id: i64, user_id: i64) -> UserCouponRow {
     UserCouponRow { status: 1, version: 2, used_at: Some(1), ..row(id, user_id) }
 }

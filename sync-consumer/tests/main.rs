@@ -1,4 +1,5 @@
-//! The consumer against a real Kafka, Redis and MariaDB: `./dev test`, or `./dev servers up` first.
+//! Tests the consumer with a real Kafka, Redis and MariaDB: `./dev test`, or `./dev servers up`
+//! first.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod gaps;
@@ -60,12 +61,12 @@ async fn the_whole_topic_again_duplicated_and_shuffled_leaves_the_view_as_it_is(
     }
     assert_eq!((before.len(), listed), (6, 90 - 22));
 
-    // From the start, as the topic holds it.
+    // From the start, in topic order.
     test.rewind().await;
     let consumer = test.start();
     test.caught_up().await;
     assert_eq!(test.dump().await, before);
-    // As the topic does not hold it: twice, and in no order.
+    // Duplicated and shuffled.
     test.send_all(&rows).await;
     let mut again = [rows.clone(), rows].concat();
     let seed = fastrand::u64(..);
@@ -81,7 +82,7 @@ async fn the_whole_topic_again_duplicated_and_shuffled_leaves_the_view_as_it_is(
 async fn wake_ups_are_one_for_each_shard_and_second_on_the_shards_partition() {
     let test = Harness::new("wake ups").await;
     let ending = |id, user, valid_until| topic::UserCouponRow { valid_until, ..row(id, user) };
-    // Sent before the consumer starts, so that they come in one batch for each partition.
+    // Sent before the consumer starts, so that each partition's messages come in one batch.
     test.send(&ending(1, 70, 9_000_900)).await;
     test.send(&ending(2, 70, 9_000_100)).await;
     test.send(&ending(3, 70, 9_001_000)).await;
@@ -96,7 +97,7 @@ async fn wake_ups_are_one_for_each_shard_and_second_on_the_shards_partition() {
     consumer.stop().await.unwrap();
 }
 
-/// A coupon that ends in a moment ends then, whatever the view's Redis does.
+/// A coupon with a near deadline ends on time, whatever the view's Redis does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_near_deadline_is_told_of_before_the_view_is_written() {
     let test = Harness::new("near").await;
@@ -107,7 +108,7 @@ async fn a_near_deadline_is_told_of_before_the_view_is_written() {
     let consumer = test.start_changed(|config| {
         config.view_redis_url = proxy.instead_of(view).parse().unwrap();
     });
-    // Long over, so it is as near as can be.
+    // Long past, so it is as near as possible.
     test.send(&topic::UserCouponRow { valid_until: 5_000, ..row(1, 70) }).await;
     tokio::time::timeout(harness::AT_LAST, applied.reached()).await.unwrap();
     let wake_ups = test.wake_ups().await;
@@ -118,7 +119,7 @@ async fn a_near_deadline_is_told_of_before_the_view_is_written() {
     consumer.stop().await.unwrap();
 }
 
-/// One that is farther off does not wait for a view's Redis that is away.
+/// A farther deadline does not wait for an unreachable view Redis either.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_is_told_of_while_the_view_is_away() {
     let test = Harness::new("view away").await;
@@ -215,7 +216,7 @@ async fn a_missing_topic_or_a_dead_server_is_a_sentence_not_a_hang() {
     let error = test.start_with(redis).await;
     assert!(error.contains("VIEW_REDIS_URL"), "{error}");
     let unfit = |config: &mut sync_consumer::Config| {
-        // The view's evicts.
+        // The view's Redis evicts.
         config.gate_redis_url = config.view_redis_url.clone();
     };
     let error = test.start_with(unfit).await;

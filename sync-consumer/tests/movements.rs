@@ -1,4 +1,4 @@
-//! Movements on their way from the topic to the gate.
+//! Stock movements from the topic to the gate.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{
@@ -18,7 +18,7 @@ use crate::harness::{Harness, row};
 const TEMPLATE: TemplateId = TemplateId(10);
 const EPOCH: Epoch = Epoch(7);
 
-/// A template of ten coupons whose gate contains its first movement.
+/// A template of ten coupons whose gate includes its first movement.
 struct Stage {
     test: Harness,
     gate: Gate,
@@ -49,7 +49,7 @@ impl Stage {
         assert!(self.gate.open(TEMPLATE, epoch, &facts).await.unwrap());
     }
 
-    /// Moves the stock in MySQL only.
+    /// Records a movement in MySQL only.
     async fn record(&self, delta: i64) -> i64 {
         let mut connection =
             connect::single(&self.test.scope.endpoints.database_url).await.unwrap();
@@ -93,7 +93,7 @@ impl Stage {
         self.gate.meta(TEMPLATE).await.unwrap()
     }
 
-    /// The gate's stock and the last movement in it.
+    /// The gate's stock, and the number of its last movement.
     async fn stock(&self) -> (i64, i64) {
         let meta = self.meta().await.unwrap();
         (meta.stock, meta.movement)

@@ -1,4 +1,4 @@
-//! Messages and keys that are not what they should be.
+//! Unreadable messages, and damaged keys.
 
 use coupon::UserId;
 use redis_view::keys;
@@ -77,8 +77,8 @@ async fn a_field_that_cannot_be_read_costs_its_user_the_view_and_nobody_else_any
     consumer.stop().await.unwrap();
 }
 
-/// A reader who asks for the list after the later claim must not be shown what the unreadable message
-/// has changed.
+/// A reader who asks for the list after the later claim must not see a view that lacks the
+/// unreadable message's change.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_view_goes_before_anything_behind_an_undecodable_message_is_applied() {
     let test = Harness::new("poison first").await;
@@ -100,7 +100,7 @@ async fn the_view_goes_before_anything_behind_an_undecodable_message_is_applied(
     consumer.stop().await.unwrap();
 }
 
-/// What the producer lets through may be too long once the dead letter's headers come on top.
+/// A message that the producer accepts may be too long with the dead letter's headers added.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_oversized_message_is_put_aside_cut_and_the_rest_goes_on() {
     let test = Harness::new("oversized").await;

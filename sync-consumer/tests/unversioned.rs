@@ -1,11 +1,11 @@
-//! A coupon was changed and kept its version: the trigger that forbids it is not there.
+//! A coupon changes without a newer version, because the trigger that forbids it is missing.
 
 use coupon::UserId;
 use topic::{Event, Op, Source, UserCouponRow};
 
 use crate::harness::{Harness, row};
 
-/// By its version the change is known already, so the view would go on showing what is not true any more.
+/// By its version the change is not new, so the view would keep showing the old state.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_keeps_its_version_costs_its_user_the_view_and_nobody_else_anything() {
     let test = Harness::new("unversioned").await;

@@ -1,9 +1,9 @@
-//! The kill campaign: round after round of mixed claims from two api processes. In the middle of each an api, the gate
-//! or MySQL is killed or stopped, or something else goes wrong (`troubles.rs`); every pending claim is polled meanwhile, and
-//! what a poll says definitely must stay true. Then every promise is checked.
+//! The kill campaign: rounds of mixed claims from two api processes. In the middle of each round, an api, the
+//! gate or MySQL is killed or stopped, or another trouble strikes (`troubles.rs`). Every pending claim is
+//! polled meanwhile, and definite poll answers must stay true. Then every invariant is checked.
 //!
-//! Victim, way and moment follow from the seed and the round's number, so a round that breaks a promise
-//! can be run again; what the machine makes of them in between is not repeatable.
+//! Victim, kind of fault and moment follow from the seed and the round's number, so a round that violates an
+//! invariant can be repeated; the machine's scheduling cannot.
 
 use std::{
     fmt, fs,
@@ -22,37 +22,38 @@ use crate::{
     troubles::{self, Poller, Trouble},
 };
 
-/// Users of a round. With them the load lasts a second or two.
+/// Users of a round: enough for a load of one or two seconds.
 const USERS: i64 = 500;
 
-/// Coupons of the template with limit 1: fewer than users, so the last ones are fought for.
+/// Coupons of the template with limit 1: fewer than users, so that users compete for the last ones.
 const SCARCE: i64 = 300;
 
-/// Coupons of the others: never sold out.
+/// Coupons of the other templates: they never sell out.
 const PLENTY: i64 = 100_000;
 
-/// Fresh users who come to the scarce template at the end: all of it must be sold then.
+/// New users who claim from the scarce template at the end, so that it must sell out.
 const LAST_WAVE: i64 = SCARCE;
 
-/// The fault comes within this time from the round's first admission on.
+/// Longest time from the round's first admission to the fault.
 const OFFSET_MAX_MS: u64 = 600;
 
-/// How long a victim is stopped or dead: past the 5 s after which MySQL frees a stopped api's locks.
+/// Longest time a victim is stopped or dead: above the 5 s after which MySQL frees a stopped api's locks.
 const DOWN_MAX_MS: u64 = 6_500;
 
-/// How long an admission in flight is waited for. Without one the round does not count.
+/// Longest wait for an admission in flight. Without one the round does not count.
 const IN_FLIGHT_WAIT: Duration = Duration::from_secs(2);
 
 /// Rounds on one platform and database.
 const LEG: u32 = 10;
 
-/// Every so many rounds something else goes wrong than a process that dies.
+/// Every so many rounds a trouble replaces the process fault.
 const TROUBLE_EVERY: u64 = 2;
 
-/// Draws of which none counted before the campaign gives up: the load never meets the faults.
+/// The campaign fails if the rounds that do not count exceed those that count by more than this: the faults
+/// miss the load.
 const UNCOUNTED_MAX: u32 = 20;
 
-/// Who is hit.
+/// The process that is hit.
 #[derive(Debug, Clone, Copy)]
 enum Victim {
     Api(usize),
@@ -60,7 +61,6 @@ enum Victim {
     Database,
 }
 
-/// How.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     /// kill -9, and a start after a while.
@@ -69,21 +69,21 @@ enum Fault {
     Stop,
 }
 
-/// What a round does.
+/// The plan of a round.
 #[derive(Debug, Clone, Copy)]
 struct Draw {
     victim: Victim,
     fault: Fault,
     offset: Duration,
     down: Duration,
-    /// Instead of the fault.
+    /// Replaces the fault.
     trouble: Option<Trouble>,
 }
 
 impl Draw {
     fn of(seed: u64, number: u64) -> Self {
         let mut random = Rng::with_seed(seed ^ (number << 32));
-        // Each in turn, so that few rounds meet all.
+        // Each victim in turn, so that few rounds cover all.
         let victim = match seed.wrapping_add(number) % 4 {
             0 => Victim::Gate,
             1 => Victim::Database,
@@ -92,7 +92,7 @@ impl Draw {
         };
         let fault = if random.bool() { Fault::Kill } else { Fault::Stop };
         let offset = Duration::from_millis(random.u64(0..OFFSET_MAX_MS));
-        // Mostly short: a second of silence is the rule, six the exception.
+        // Mostly short: up to a second of downtime is the rule, six the exception.
         let longest = if random.u8(0..4) == 0 { DOWN_MAX_MS } else { 1_000 };
         let down = Duration::from_millis(random.u64(0..longest));
         let trouble = number
@@ -121,25 +121,25 @@ impl fmt::Display for Draw {
     }
 }
 
-/// What a campaign counted.
+/// Counters of a campaign.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Totals {
     /// Rounds in which an admission was in flight at the fault.
     pub counted: u32,
     /// Rounds in which none was.
     pub uncounted: u32,
-    /// Claims that landed, of all rounds.
+    /// Claims that landed, over all rounds.
     pub landed: i64,
-    /// Claims that a poll told of definitely while others were in flight, each rightly.
+    /// Claims that got a definite poll answer during the load; each was correct.
     pub polled: usize,
-    /// The longest way from a round's last answer to rest.
+    /// Longest time from a round's last answer to rest.
     pub rest_max: Duration,
 }
 
-/// Runs until `rounds` rounds count, and says a line about each.
+/// Runs until `rounds` rounds count, and reports each through `say`.
 ///
 /// # Panics
-/// A promise is broken, a process ended by itself, or the load never meets a fault.
+/// An invariant is violated, a process ended by itself, or the load never meets a fault.
 pub async fn run(rounds: u32, seed: u64, flavor: Flavor, say: impl Fn(String)) -> Totals {
     let dir = project_root().join(format!(".dev/campaign-{}-{seed}", flavor.name()));
     drop(fs::remove_dir_all(&dir));
@@ -155,7 +155,8 @@ pub async fn run(rounds: u32, seed: u64, flavor: Flavor, say: impl Fn(String)) -
     totals
 }
 
-/// Some rounds on a platform and a database of their own: what is verified would grow without end.
+/// Plays some rounds on a platform and database of their own: otherwise each verification would take longer
+/// than the last.
 async fn leg(
     servers: &mut Servers,
     rounds: u32,
@@ -206,12 +207,12 @@ async fn leg(
     world.end().await;
 }
 
-/// One round: three templates, so that one round's trouble is not another's.
+/// One round: three templates of its own, so that one round's trouble does not affect another.
 struct Round {
     number: i64,
-    /// Limit 1, fewer coupons than users, no keys.
+    /// Limit 1, fewer coupons than users, claims without keys.
     scarce: TemplateId,
-    /// Limit 3, one or two at a time.
+    /// Limit 3, one or two coupons per claim.
     several: TemplateId,
     /// No limit.
     unlimited: TemplateId,
@@ -229,7 +230,7 @@ impl Round {
         }
     }
 
-    /// The load with its fault, then the last wave. Returns how many admissions the fault met.
+    /// Runs the load with its fault, then the last wave. Returns how many admissions were in flight at the fault.
     async fn play(
         &self,
         world: &mut World,
@@ -257,7 +258,8 @@ impl Round {
         in_flight
     }
 
-    /// Everybody wants one of the scarce ones, some impatiently, and some of the others under keys.
+    /// Each user claims a scarce coupon, some with parallel or repeated requests, and coupons of the other
+    /// templates with idempotency keys.
     fn wishes(&self) -> Vec<Wish> {
         let first = self.number * USERS * 10;
         let of_user = |user: i64| {
@@ -279,7 +281,8 @@ impl Round {
         (first..first + USERS).flat_map(of_user).collect()
     }
 
-    /// Hits the victim while an admission is in flight, if one comes in time, and helps it up.
+    /// Hits the victim while an admission is in flight, if one comes in time, and brings it back. Returns how
+    /// many were in flight.
     async fn strike(&self, world: &mut World, servers: &mut Servers, draw: Draw) -> u64 {
         self.await_in_flight(world).await;
         sleep(draw.offset).await;
@@ -291,7 +294,7 @@ impl Round {
                 Fault::Stop => victim.pause().unwrap(),
             }
         }
-        // A dead gate cannot be asked; what it said a moment before has to do.
+        // A dead gate cannot be asked, so its last answer counts.
         let after = match draw.victim {
             Victim::Gate => before,
             Victim::Api(_) | Victim::Database => self.in_flight(world).await,
@@ -305,7 +308,7 @@ impl Round {
         before.min(after)
     }
 
-    /// Lets something go wrong while an admission is in flight, if one comes in time.
+    /// Starts the trouble while an admission is in flight, if one comes in time.
     async fn suffer(&self, world: &mut World, trouble: Trouble, draw: Draw) -> u64 {
         self.await_in_flight(world).await;
         sleep(draw.offset).await;
@@ -315,7 +318,7 @@ impl Round {
         before
     }
 
-    /// Waits for an admission in flight, but not for ever.
+    /// Waits for an admission in flight, for a limited time.
     async fn await_in_flight(&self, world: &World) -> u64 {
         let seen = async {
             loop {
@@ -340,7 +343,7 @@ impl Round {
     }
 }
 
-/// Starts the second api anew with these fail points.
+/// Restarts the second api with these fail points.
 async fn arm(world: &mut World, points: &str) {
     let api = &mut world.platform.apis[1];
     api.set_env("FAIL_POINTS", points);

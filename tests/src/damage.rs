@@ -1,7 +1,9 @@
-//! What may happen to a user's view in Redis: keys and fields that go, change their type, or hold what nobody wrote.
+//! Damage to a user's view in Redis: keys and fields that disappear, change their type, or contain text that no
+//! script writes.
 //!
-//! Each of them is met, at the latest when the user's changes come again and the list is read. What looks like a
-//! right view and is none can only be met by somebody who looks at MySQL too; the verifier's own tests have that.
+//! Every kind here is detected at the latest when the user's changes are delivered again and the list is read.
+//! Damage that looks like a valid view can only be detected by comparing it with MySQL; the verifier's own
+//! tests cover that.
 
 use coupon::UserId;
 use fastrand::Rng;
@@ -12,13 +14,12 @@ use tokio::{
 
 use crate::World;
 
-/// Kinds of damage.
 pub const KINDS: usize = 14;
 
-/// Bytes that an answer to one of our commands may have.
+/// Longest response to our commands, in bytes.
 const ANSWER_MAX: usize = 4_096;
 
-/// Damages something of a user's view, if there is one. Answers the kind, if it was hit.
+/// Damages a user's view at random, if it exists. Returns the kind of damage if it took effect.
 pub async fn damage(world: &World, rng: &mut Rng, user: UserId, another: UserId) -> Option<usize> {
     let keys = |user: UserId| {
         let prefix = &world.scope.key_prefix;
@@ -44,7 +45,7 @@ pub async fn damage(world: &World, rng: &mut Rng, user: UserId, another: UserId)
         10 => vec![format!("ZADD {list} XX 1.5 {}", member?)],
         11 => vec![format!("DEL {list}"), format!("SET {list} text")],
         12 => vec![format!("PEXPIRE {coupons} 1")],
-        // Somebody else's whole view under this user's names.
+        // Another user's whole view under this user's keys.
         _ => vec![
             format!("COPY {their_list} {list} REPLACE"),
             format!("COPY {their_coupons} {coupons} REPLACE"),
@@ -54,13 +55,13 @@ pub async fn damage(world: &World, rng: &mut Rng, user: UserId, another: UserId)
     for command in commands {
         let said = send(world, &command).await?;
         is_hit |= said.starts_with(":1") || said.starts_with(":2") || said.starts_with("+OK");
-        // Fields that were there, and have another value now.
+        // Existing fields that now have another value.
         is_hit |= said.starts_with(":0") && (command.starts_with("HSET") || kind == 10);
     }
     is_hit.then_some(kind)
 }
 
-/// Sends a command as a plain line; absent: Redis is away.
+/// Sends an inline command; returns `None` if Redis is unreachable.
 async fn send(world: &World, command: &str) -> Option<String> {
     let url = &world.scope.endpoints.view_redis_url;
     let mut redis = TcpStream::connect(url.trim_start_matches("redis://")).await.ok()?;

@@ -1,5 +1,5 @@
-//! What the topics tell: of each line of changes the first occurrences, in their order; and what the tables are by
-//! their word.
+//! Contents of the topics: the first occurrence of each change in order, and the rows of the tables as the
+//! changes describe them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,35 +15,34 @@ use crate::{
     tail::Tail,
 };
 
-/// How long a topic that is read to its end is waited for.
+/// Longest wait for another message at the end of a topic.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A row of a table: of a coupon its id, version and mark; of a movement its template, number and delta.
+/// A row of a table: a coupon's id, version and mark, or a movement's template, number and delta.
 type Row = [i64; 3];
 
-/// Messages taken at a time.
 const BATCH: usize = 10_000;
 
-/// Differences that are told of.
+/// Differences that a failure reports.
 const TOLD: usize = 10;
 
-/// The topics, read on and on.
+/// The topics, read incrementally.
 pub struct Heard {
     readers: [(Table, TableReader); 2],
     first: HashMap<Line, Vec<Change>>,
     seen: HashSet<(Line, Change)>,
-    /// Of each coupon the newest state that was told, by a snapshot too; `None`: it is deleted.
+    /// The newest published state of each coupon, from snapshots too; `None` if it is deleted.
     newest: HashMap<i64, (i64, Option<Row>)>,
-    /// Each state of a coupon, and each movement, that was told.
+    /// Each published state of a coupon, and each published movement.
     rows: HashSet<(Table, Row)>,
-    /// Messages that told what others had told.
+    /// Messages that repeat an earlier one.
     pub duplicates: usize,
     /// Rows that a snapshot read.
     pub read: usize,
 }
 
 impl Heard {
-    /// Begins at the beginning of topics that exist.
+    /// Starts at the beginning of existing topics.
     pub async fn open(tail: &Tail) -> Self {
         let open = async |topic: &str| TableReader::open(tail.brokers(), topic).await.unwrap();
         let readers = [
@@ -55,27 +54,27 @@ impl Heard {
         Self { readers, first, seen, newest, rows, duplicates: 0, read: 0 }
     }
 
-    /// Waits until `more` changes are told.
+    /// Waits until `more` further changes are published.
     ///
     /// # Panics
-    /// Nothing new comes for [`STATE_MAX`].
+    /// Nothing new is published for [`STATE_MAX`].
     pub async fn until_more(&mut self, more: usize) {
         let enough = self.seen.len() + more;
         let mut patience = Patience::default();
         while self.seen.len() < enough {
             assert!(patience.has(self.seen.len()), "{} of {enough} changes told", self.seen.len());
-            // Not all that comes while it listens: there may be no end of it before the load's.
+            // One batch only: reading until a pause might not end before the load does.
             let told = self.next().await;
             self.take(told);
         }
     }
 
-    /// How many changes of a table are told, each counted once.
+    /// Returns the number of distinct changes of a table that were published.
     pub fn count_of(&self, table: Table) -> usize {
         changes_of(table, &self.first)
     }
 
-    /// Takes what is there, and what comes in a moment.
+    /// Reads until no message arrives within [`LOOK`].
     async fn listen(&mut self) {
         loop {
             let told = self.next().await;
@@ -86,7 +85,7 @@ impl Heard {
         }
     }
 
-    /// What comes next in each topic; nothing: in none of them a message in a moment.
+    /// Returns the next batch of each topic; empty if none has a message within [`LOOK`].
     async fn next(&mut self) -> Vec<(Line, Change)> {
         let mut told = Vec::new();
         for (table, reader) in &mut self.readers {
@@ -97,11 +96,11 @@ impl Heard {
         told
     }
 
-    /// Waits until each row that the server holds is told as it is; what was told before it, and is not there, is
-    /// forgotten.
+    /// Waits until each row in the tables is published in its current state. Then drops rows that the tables no
+    /// longer hold.
     ///
     /// # Panics
-    /// Nothing new comes for [`STATE_MAX`].
+    /// Nothing new is published for [`STATE_MAX`].
     pub async fn until_rows_are_told(&mut self, tail: &Tail) {
         let held = [(Table::Coupons, COUPONS), (Table::Movements, MOVEMENTS)];
         let held = held.map(|(table, select)| (table, rows(&tail.sql(select))));
@@ -123,7 +122,7 @@ impl Heard {
         self.rows = all.collect();
     }
 
-    /// The table of coupons holds what was told last, and nothing else.
+    /// Asserts that the table of coupons holds exactly the newest published states.
     ///
     /// # Panics
     /// It does not.
@@ -134,7 +133,7 @@ impl Heard {
         assert!(wrong.is_empty(), "either told or in the table, not both: {wrong:?}");
     }
 
-    /// Forgets the changes that were told up to here, and how many rows a snapshot has read.
+    /// Drops all changes read so far, and the count of snapshot rows.
     pub async fn forget(&mut self) {
         self.listen().await;
         self.first.clear();
@@ -153,7 +152,7 @@ impl Heard {
             if line.0 == Table::Coupons {
                 let state = (version, is_there.then_some(row));
                 let known = self.newest.entry(id).or_insert(state);
-                // A deletion has the version of the row that it ends.
+                // A deletion has the version of the row that it deletes.
                 if known.0 < version || known.0 == version && !is_there {
                     *known = state;
                 }
@@ -168,7 +167,8 @@ impl Heard {
         }
     }
 
-    /// Waits until as much is told as was committed; returns what is told otherwise, empty: nothing.
+    /// Waits until as many changes are published as were committed; returns the differences, empty if there are
+    /// none.
     pub async fn until_told(&mut self, binlog: &ServerBinlog) -> String {
         let mut patience = Patience::default();
         loop {
@@ -194,14 +194,14 @@ impl Heard {
     }
 }
 
-/// Asks for coupons; a mark that is none is 0.
+/// Query for coupons; a missing mark is 0.
 const COUPONS: &str = "select id, version, coalesce(order_ref, 0) from user_coupon";
 
-/// Asks for movements.
+/// Query for movements.
 const MOVEMENTS: &str = "select template_id, seq, delta from stock_movement";
 
-/// How long it is waited for more: [`STATE_MAX`] from the last that was new. A machine that has much else to do is slow,
-/// and what is lost never comes.
+/// A timeout of [`STATE_MAX`] that restarts with each new item: a loaded machine is slow, but lost items never
+/// come.
 struct Patience {
     known: usize,
     until: Instant,
@@ -214,7 +214,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Whether there is some left, now that so much is known.
+    /// Whether time is left, given the current number of known items.
     fn has(&mut self, known: usize) -> bool {
         if known != self.known {
             *self = Self { known, ..Self::default() };
@@ -223,7 +223,7 @@ impl Patience {
     }
 }
 
-/// What a client prints of three numbers.
+/// Parses rows of three numbers from a client's output.
 fn rows(printed: &str) -> Vec<Row> {
     let row = |line: &str| {
         let mut numbers = line.split('\t').map(|number| number.parse().unwrap_or(0));
@@ -232,7 +232,7 @@ fn rows(printed: &str) -> Vec<Row> {
     printed.lines().map(row).collect()
 }
 
-/// The change that a message tells of, and the line it is in.
+/// Returns the change in a message, and the line it belongs to.
 fn read(table: Table, message: &Message) -> (Line, Change) {
     let payload = message.payload.as_ref().expect("an event");
     let (op, key, id, version, mark) = match table {

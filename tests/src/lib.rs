@@ -1,5 +1,5 @@
-//! What the pipeline tests stand on: a [`World`] is a platform of four processes with a database, key
-//! prefix and topics of its own, on the shared test servers.
+//! Foundation of the pipeline tests: a [`World`] is a platform of four processes with its own database, key
+//! prefix and topics, on the shared test servers.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 pub mod campaign;
@@ -33,20 +33,19 @@ use verifier::{History, Report, Settings, Sources, settled, verify};
 
 /// Partitions of the keyed topics: enough for order and rebalances to matter, few enough to create at once.
 const PARTITIONS: i32 = 4;
-/// How long the platform may take to come to rest after the last fault (DESIGN §10, I12).
+/// Longest time that the platform may take to come to rest after the last fault (DESIGN §10, I12).
 pub const REST_MAX: Duration = Duration::from_secs(60);
-/// How long any other state is waited for.
+/// Longest wait for any other state.
 pub const STATE_MAX: Duration = Duration::from_secs(30);
-/// Pause between two looks at a state.
+/// Poll interval.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Connections of a test's crowd.
 const CONNECTIONS: usize = 128;
-/// How long a test's user tries: longer than any restart.
+/// How long a test's user retries: longer than any restart.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A platform of one test.
+/// The platform of one test.
 pub struct World {
-    /// The four processes.
     pub platform: Platform,
     /// One client for each api process.
     pub apis: Vec<Api>,
@@ -69,7 +68,7 @@ fn settings_of(scope: &Scope) -> Settings {
     }
 }
 
-/// Makes a test's topics.
+/// Creates a test's topics.
 async fn ensure(scope: &Scope) {
     let topics = TopicNames::new(scope.topic_prefix.clone());
     let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
@@ -82,7 +81,7 @@ impl World {
         Self::start_with(name, |options| options).await
     }
 
-    /// Starts a platform that `change` has changed.
+    /// Starts a platform with options modified by `change`.
     pub async fn start_with(
         name: &str,
         change: impl FnOnce(PlatformOptions) -> PlatformOptions,
@@ -104,7 +103,7 @@ impl World {
         Self::of(platform, scope).await
     }
 
-    /// Starts a platform whose processes `change` has changed one by one, on a schema that is there.
+    /// Starts a platform whose processes `change` modifies one by one, on an existing schema.
     pub async fn start_as(scope: Scope, change: impl FnOnce(&mut Platform)) -> Self {
         ensure(&scope).await;
         let options = PlatformOptions::of_test(&scope);
@@ -130,22 +129,21 @@ impl World {
         Self { platform, apis, sources, clock, scope }
     }
 
-    /// Where a verifier looks.
+    /// Settings for a verifier of this platform.
     pub fn settings(&self) -> Settings {
         settings_of(&self.scope)
     }
 
-    /// The first api.
     pub fn api(&self) -> &Api {
         &self.apis[0]
     }
 
-    /// A crowd before all apis.
+    /// A crowd that uses all apis.
     pub fn crowd(&self) -> Crowd {
         Crowd::new(self.apis.clone(), CONNECTIONS, PATIENCE)
     }
 
-    /// A published template of `stock` coupons, valid for an hour, that `change` has changed.
+    /// Publishes a template of `stock` coupons, valid for an hour unless `change` modifies it.
     pub async fn template(
         &self,
         stock: i64,
@@ -155,18 +153,18 @@ impl World {
         self.api().publish_new(&change(new)).await.unwrap().id
     }
 
-    /// A connection that may write: the verifier's own can only read.
+    /// Opens a connection that may write; the verifier's connections are read-only.
     pub async fn mysql(&self) -> MySqlConnection {
         connect::single(&self.scope.endpoints.database_url).await.unwrap()
     }
 
-    /// How many coupons of a template MySQL holds, by status.
+    /// Counts the coupons of a template in MySQL by status.
     pub async fn count(&self, template: TemplateId) -> CouponCounts {
         let mut connection = connect::acquire(&self.sources.pool).await.unwrap();
         store::count_coupons(&mut connection, Some(template), self.clock.now()).await.unwrap()
     }
 
-    /// Waits until a look at MySQL's coupons of a template satisfies `is_there`.
+    /// Polls MySQL's coupon counts of a template until they satisfy `is_there`.
     pub async fn until(
         &self,
         template: TemplateId,
@@ -176,23 +174,23 @@ impl World {
         until(look, is_there).await
     }
 
-    /// Opens the lists of users, so that the view keeps them from then on.
+    /// Reads users' lists, so that their views are warm from then on.
     pub async fn warm_views(&self, users: impl IntoIterator<Item = i64>) {
         for user in users {
             self.api().shopper(UserId(user)).unwrap().all_coupons().await.unwrap();
         }
     }
 
-    /// How many coupons the expiry worker's sweeps have found since its start.
+    /// Returns how many coupons the expiry worker's sweeps have found since its start.
     pub async fn sweep_finds(&self) -> f64 {
         let worker = &self.platform.expiry_worker;
         worker.metric("expiry_worker_sweep_finds_total").await.unwrap_or(0.0)
     }
 
-    /// Has the expiry worker sweep, if it runs.
+    /// Makes the expiry worker sweep, if it runs.
     ///
     /// # Panics
-    /// It does not within [`STATE_MAX`].
+    /// It does not sweep within [`STATE_MAX`].
     pub async fn sweep(&self) {
         let worker = &self.platform.expiry_worker;
         if worker.pid().is_none() {
@@ -200,7 +198,8 @@ impl World {
         }
         let sweeps = async || worker.metric("expiry_worker_sweeps_total").await.unwrap_or(0.0);
         let before = sweeps().await;
-        // One that has just started compares the clocks first, and passes over what it is asked before.
+        // A worker that has just started ignores requests until it has compared the clocks, so the request is
+        // repeated.
         let asked = async || {
             worker.ask().unwrap();
             sweeps().await
@@ -208,11 +207,10 @@ impl World {
         until(asked, |now| *now > before).await;
     }
 
-    /// Waits for rest, and checks every invariant.
+    /// Waits for rest and checks every invariant.
     ///
     /// # Panics
-    /// The platform does not come to rest, an invariant is violated, or a wake-up of the expiry worker
-    /// was lost.
+    /// The platform does not come to rest, an invariant is violated, or a wake-up was lost.
     pub async fn assert_sound(&self, history: Option<&History>) -> Report {
         if let Err(unrest) = settled(&self.sources, &self.clock, REST_MAX).await {
             panic!("{unrest}");
@@ -225,10 +223,10 @@ impl World {
         report
     }
 
-    /// Ends the processes and looks through their logs for what must never be there.
+    /// Stops the processes and checks their logs for panics.
     ///
     /// # Panics
-    /// One panicked, or does not end in order when it is asked to.
+    /// A process panicked, or does not end with success on SIGTERM.
     pub async fn end(mut self) {
         for process in self.platform.processes() {
             process.terminate().unwrap();
@@ -243,7 +241,7 @@ impl World {
     }
 }
 
-/// Looks until what is seen satisfies `is_there`.
+/// Polls `look` until its result satisfies `is_there`.
 ///
 /// # Panics
 /// It does not within [`STATE_MAX`].
@@ -262,15 +260,15 @@ pub async fn until<T: fmt::Debug>(
     }
 }
 
-/// All runs' histories as one.
+/// Merges the histories of all runs.
 pub fn histories(runs: Vec<Run>) -> History {
     History { records: runs.into_iter().flat_map(|run| run.history.records).collect() }
 }
 
-/// Nothing in a log tells of a panic.
+/// Asserts that a log contains no panic.
 ///
 /// # Panics
-/// Something does.
+/// It contains one.
 pub fn assert_no_panic(log: &str) {
     let panicked: Vec<&str> = log.lines().filter(|line| line.contains("panicked")).collect();
     assert!(panicked.is_empty(), "{panicked:#?}");

@@ -1,9 +1,8 @@
-//! A load for the tailer: writers side by side, each with a session of its own, and everything that a
-//! transaction can be.
+//! A load for the tailer: concurrent writers, each with its own session, and every kind of transaction.
 //!
-//! Statements follow from the seed; how the sessions mix does not. Nobody keeps account of what of it
-//! was committed: the server's binlog says so. But a statement that never can succeed would load nothing
-//! and nobody would see it, so what the sessions complain of is listened to.
+//! The statements follow from the seed; how the sessions interleave does not. The server's binlog, not the
+//! load, records what was committed. A statement that can never succeed would generate no load unnoticed, so
+//! unexpected errors of the sessions fail the test.
 
 use std::{
     fmt::Write as _,
@@ -16,66 +15,65 @@ use fastrand::Rng;
 
 use crate::tail::client;
 
-/// Sessions side by side.
+/// Concurrent sessions.
 const WRITERS: i64 = 4;
 
-/// Users of all coupons: each writer changes coupons of all of them.
+/// Owners of all coupons: each writer changes coupons of all of them.
 const USERS: i64 = 50;
 
-/// Statements and transactions of a session. With them a load lasts a second or two.
+/// Statements and transactions of a session: enough for a load of one or two seconds.
 const STEPS: usize = 200;
 
 /// Most rows of an ordinary statement.
 const ROWS_MAX: i64 = 40;
 
-/// The large transaction: statements, and rows of each. More than two megabytes, so that the tailer keeps
-/// its rows on disk until it ends.
+/// The large transaction: number of statements, and rows per statement. Above two megabytes, so that the tailer
+/// buffers its rows on disk until it ends.
 const LARGE: (i64, i64) = (4, 6_000);
 
-/// Ids of one load, and of one writer in it.
+/// Ranges of ids of one load, and of one writer in it.
 const IDS_OF_LOAD: i64 = 1_000_000;
 const IDS_OF_WRITER: i64 = 100_000;
 
-/// Errors of a session whose server goes away: shutdown, interrupted, killed; not there; gone, lost, also in
+/// Errors of a session that lost its server: shutdown, interrupted, killed; unreachable; gone, lost, also in
 /// the middle of TLS.
 const LOST: [u16; 9] = [1053, 1317, 1927, 2002, 2003, 2006, 2013, 2026, 2055];
 
-/// Errors of a statement that another session is in the way of: a lock waited for too long, a deadlock, and
-/// both once more inside XA transactions.
+/// Errors of a statement that conflicts with another session: lock wait timeout, deadlock, and both again
+/// inside XA transactions.
 const IN_THE_WAY: [u16; 4] = [1205, 1213, 1613, 1614];
 
-/// What the rest of a transaction meets that was rolled back for that: no such savepoint, no such XA
-/// transaction, not in this state of one, work outside of one, rolled back.
+/// Follow-up errors in a transaction that was rolled back for such a conflict: no such savepoint, no such XA
+/// transaction, wrong XA state, work outside of one, rolled back.
 const BEHIND_THAT: [u16; 5] = [1305, 1397, 1399, 1400, 1402];
 
-/// By name: the table may have got more columns.
+/// By name, as the table may have gained columns.
 const COLUMNS: &str = "id, template_id, user_id, claim_no, claim_id, merchant_id, status, version, \
     expiry_shard, claimed_at, changed_at, valid_from, valid_until, used_at, order_ref, trace_parent";
 
-/// A table without followed rows. In MariaDB one without transactions: it makes the server log rows that
-/// are rolled back to a savepoint.
+/// A table that the tailer does not follow. In MariaDB it is non-transactional, which makes the server log rows
+/// that are rolled back to a savepoint.
 pub const DIARY: &str = "create table diary (number int)";
 
-/// What differs between loads.
+/// Settings of a load.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Where to.
     pub database_url: String,
-    /// What the statements follow from.
+    /// Determines the statements.
     pub seed: u64,
-    /// No two loads of a database have one number, which begins with 1.
+    /// Unique among the loads of a database; starts at 1.
     pub number: i64,
-    /// Whether rows are deleted too, as the platform never does.
+    /// Whether rows are also deleted, which the platform never does.
     pub deletes: bool,
-    /// Whether one transaction is large: it takes as long as all the rest.
+    /// Whether one transaction is large; it takes as long as all others together.
     pub large: bool,
 }
 
 impl Load {
-    /// Runs it to its end. A session that loses its server goes no further.
+    /// Runs the load to its end. A session that loses its server stops.
     ///
     /// # Panics
-    /// A statement fails for another reason than the other sessions, or a server that is lost.
+    /// A statement fails for a reason other than a conflict with another session or a lost server.
     pub fn run(&self) {
         let complaints: Vec<String> = thread::scope(|scope| {
             let sessions: Vec<_> =
@@ -86,17 +84,17 @@ impl Load {
         assert!(complaints.is_empty(), "load {number} of seed {seed} is wrong: {complaints:#?}");
     }
 
-    /// Runs one session; returns what it should not have had to complain of.
+    /// Runs one session; returns its unexpected errors.
     fn session(&self, writer: i64) -> Vec<String> {
         let mut client = client(&self.database_url)
-            // A statement that another session is in the way of is not the end.
+            // Continue after a statement that conflicts with another session.
             .arg("--force")
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
         let mut input = client.stdin.take().unwrap();
         let mut errors = client.stderr.take().unwrap();
-        // Meanwhile: a client whose complaints nobody takes stands still.
+        // Read concurrently: a client blocks when its error pipe is full.
         let complaints = thread::spawn(move || {
             let mut said = Vec::new();
             errors.read_to_end(&mut said).unwrap();
@@ -122,16 +120,16 @@ impl Load {
     }
 }
 
-/// The lines of a client's errors that neither another session nor a lost server explains.
+/// Returns the lines of a client's errors that neither another session nor a lost server explains.
 fn unexpected(said: &str) -> Vec<String> {
     let (mut complaints, mut rolled_back) = (Vec::new(), false);
-    // Between two such lines a client repeats the statement that it complains of.
+    // Between two such lines the client repeats the failed statement.
     let own = said.split("--------------\n").step_by(2).flat_map(str::lines);
     for line in own.filter(|line| !line.is_empty()) {
         // `ERROR 1213 (40001) at line 7: Deadlock found …`
         let code = line.strip_prefix("ERROR ").and_then(|rest| rest.split(' ').next());
         match code.and_then(|code| code.parse::<u16>().ok()) {
-            // What it says from then on follows from that.
+            // All later errors follow from that.
             Some(code) if LOST.contains(&code) => break,
             Some(code) if IN_THE_WAY.contains(&code) => rolled_back = true,
             Some(code) if rolled_back && BEHIND_THAT.contains(&code) => {}
@@ -141,14 +139,14 @@ fn unexpected(said: &str) -> Vec<String> {
     complaints
 }
 
-/// One session's statements.
+/// Generator of one session's statements.
 struct Statements {
     random: Rng,
-    /// Its first coupon.
+    /// The first id of its coupons.
     first: i64,
-    /// Its next.
+    /// The next id.
     next: i64,
-    /// Its last mark: each statement leaves another one in its rows.
+    /// The last mark: each statement leaves a different one in its rows.
     mark: i64,
 }
 
@@ -201,13 +199,13 @@ impl Statements {
         )
     }
 
-    /// A coupon of its own, which may be there or not.
+    /// Id of one of its own coupons, which may or may not exist.
     fn one(&mut self) -> i64 {
         self.random.i64(self.first..self.next.max(self.first + 1))
     }
 
     fn savepoints(&mut self) -> String {
-        // Behind a table without transactions MariaDB takes no savepoint.
+        // After a write to a non-transactional table MariaDB does not log a savepoint.
         let diary =
             if self.random.bool() { "insert into diary values (2);" } else { "savepoint two;" };
         let end = if self.random.u8(0..4) == 0 { "rollback" } else { "commit" };
@@ -238,7 +236,7 @@ impl Statements {
     fn movement(&mut self) -> String {
         self.mark += 1;
         let (template, mark) = (self.random.i64(1..10), self.mark);
-        // By name: the table has got columns more than once.
+        // By name, as the table has gained columns more than once.
         format!(
             "insert into stock_movement \
              (template_id, seq, delta, reason, actor, created_at, request_id) values \

@@ -1,14 +1,14 @@
-//! A topic that is delivered again.
+//! Delivers a topic's messages again.
 
 use std::collections::HashSet;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use topic::{Message, Producer, ProducerOptions, TableReader, TopicError};
 
-/// Messages on their way at a time: as the tailer, far more than one.
+/// Messages in flight at a time: many, as for the tailer.
 const AT_A_TIME: usize = 256;
 
-/// Every message of a topic, each once however often it was delivered, in the order of their first deliveries.
+/// Returns every distinct message of a topic, in the order of first deliveries.
 ///
 /// # Errors
 /// The broker cannot be read.
@@ -19,10 +19,10 @@ pub async fn told(brokers: &str, topic: &str) -> Result<Vec<Message>, TopicError
     Ok(messages)
 }
 
-/// Delivers messages once more, as they were.
+/// Delivers messages again, unchanged.
 ///
 /// # Errors
-/// The broker does not take them.
+/// The broker rejects them.
 pub async fn deliver(brokers: &str, messages: &[Message]) -> Result<(), TopicError> {
     let producer = &Producer::connect(brokers, ProducerOptions::default()).await?;
     stream::iter(messages.to_vec())

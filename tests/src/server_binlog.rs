@@ -1,8 +1,7 @@
-//! What a server itself makes of its binlog: the oracle that the tailer is held against.
+//! The server's own decoding of its binlog: the oracle for testing the tailer.
 //!
-//! `mariadb-binlog` or `mysqlbinlog` prints the binlog as text, row by row; nothing of ours decodes it.
-//! What is left to do here is to know where a transaction ends, and which rows a ROLLBACK TO or an XA
-//! ROLLBACK took back.
+//! `mariadb-binlog` or `mysqlbinlog` prints the binlog as text, row by row; none of our code decodes it. This
+//! module only tracks where transactions end, and which rows a ROLLBACK TO or an XA ROLLBACK undid.
 
 use std::{
     collections::HashMap,
@@ -17,44 +16,42 @@ use crate::tail::{Tail, address};
 /// The tables that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Table {
-    /// `user_coupon`.
     Coupons,
-    /// `stock_movement`.
     Movements,
 }
 
 /// One committed change of one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Change {
-    /// What happened: `c` created, `u` updated, `d` deleted.
+    /// The operation: `c` created, `u` updated, `d` deleted.
     pub op: &'static str,
-    /// The row's primary key; of a movement its template.
+    /// The row's primary key; for a movement its template.
     pub id: i64,
-    /// The row's version afterwards, or before it was deleted; of a movement its number.
+    /// The row's version after the change, or before its deletion; for a movement its number.
     pub version: i64,
-    /// What the statement left in the row that no other statement did; 0: nothing.
+    /// The mark that the statement left in the row, unique to the statement; 0 if none.
     pub mark: i64,
 }
 
-/// Within one of these changes have an order: the table, and its messages' key.
+/// A sequence within which changes are ordered: the table and the messages' key.
 pub type Line = (Table, i64);
 
-/// How many changes of a table these lines hold.
+/// Counts the changes of a table in these lines.
 pub fn changes_of(table: Table, lines: &HashMap<Line, Vec<Change>>) -> usize {
     lines.iter().filter(|((of, _), _)| *of == table).map(|(_, changes)| changes.len()).sum()
 }
 
-/// A server's binlog, read on and on.
+/// A server's binlog, read incrementally.
 pub struct ServerBinlog {
     flavor: Flavor,
     endpoints: Endpoints,
-    /// What is committed, in order.
+    /// Committed changes, in order.
     pub committed: HashMap<Line, Vec<Change>>,
-    /// How many changes that are.
+    /// The number of committed changes.
     pub count: usize,
-    /// In how many transactions; never forgotten.
+    /// The number of their transactions; never reset.
     pub transactions: usize,
-    /// What is prepared, by the names of the XA transactions.
+    /// Prepared changes, by XA transaction name.
     prepared: HashMap<String, Vec<(Line, Change)>>,
 }
 
@@ -72,24 +69,23 @@ impl ServerBinlog {
         }
     }
 
-    /// Forgets what was committed up to here: the server itself no longer has it.
+    /// Drops all changes read so far, because the server no longer has them.
     pub fn forget(&mut self) {
         self.committed.clear();
         self.prepared.clear();
         self.count = 0;
     }
 
-    /// How many committed changes of a table there are.
+    /// Counts the committed changes of a table.
     pub fn count_of(&self, table: Table) -> usize {
         changes_of(table, &self.committed)
     }
 
-    /// Which family the server is of.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
 
-    /// Reads from the beginning of `file` to the end of the last file. Nobody writes meanwhile.
+    /// Reads from the beginning of `file` to the end of the last file. No session may write meanwhile.
     ///
     /// # Panics
     /// The server's reader fails, or the binlog ends inside a transaction.
@@ -139,7 +135,7 @@ impl ServerBinlog {
                 } else if let Some(name) = named("XA PREPARE ") {
                     self.prepared.insert(name, std::mem::take(&mut open.rows));
                 } else if let Some(name) = named("XA COMMIT ") {
-                    // In one phase nothing was prepared, and the rows came just before.
+                    // With ONE PHASE nothing was prepared; the rows came just before.
                     let rows = self.prepared.remove(&name);
                     self.commit(rows.unwrap_or_else(|| std::mem::take(&mut open.rows)));
                 } else if let Some(name) = named("XA ROLLBACK ") {
@@ -163,7 +159,7 @@ impl ServerBinlog {
 struct Open<'a> {
     database: &'a str,
     rows: Vec<(Line, Change)>,
-    /// How many rows came before each.
+    /// The number of rows before each savepoint.
     savepoints: HashMap<String, usize>,
     row: Option<Row>,
 }
@@ -172,7 +168,7 @@ struct Open<'a> {
 struct Row {
     table: Table,
     op: &'static str,
-    /// Numbers by column, from 1; those after the change replace those before it.
+    /// Numeric values by column, from 1; values after the change replace those before it.
     columns: HashMap<usize, i64>,
 }
 
@@ -181,13 +177,13 @@ impl<'a> Open<'a> {
         Self { database, rows: Vec::new(), savepoints: HashMap::new(), row: None }
     }
 
-    /// A line of a row: what is done to it, `WHERE`, `SET`, or a column: `  @1=5 /* LONGINT … */`.
+    /// Reads a line of a row: the operation, `WHERE`, `SET`, or a column such as `  @1=5 /* LONGINT … */`.
     fn row(&mut self, text: &str) {
         if let Some(column) = text.strip_prefix("  @") {
             if let Some(row) = &mut self.row {
                 let (number, rest) = column.split_once('=').unwrap();
                 let value = rest.split(' ').next().unwrap_or_default().trim_matches('\'');
-                // What is no number is no column of a key.
+                // Values that are not numbers belong to columns that are not compared.
                 row.columns.insert(number.parse().unwrap(), value.parse().unwrap_or(0));
             }
         } else if text != "WHERE" && text != "SET" {
@@ -215,7 +211,7 @@ impl<'a> Open<'a> {
 
     fn end_row(&mut self) {
         let Some(Row { table, op, columns }) = self.row.take() else { return };
-        // Key of the messages, primary key, version and mark, as the migrations number the columns.
+        // Message key, primary key, version and mark, by the migrations' column order.
         let [key, id, version, mark] = match table {
             Table::Coupons => [3, 1, 8, 15],
             Table::Movements => [1, 1, 2, 3],

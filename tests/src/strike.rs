@@ -1,4 +1,4 @@
-//! Tailers that are killed or stopped in the middle of a load.
+//! Kills or stops tailers in the middle of a load.
 
 use std::{fmt, time::Duration};
 
@@ -9,16 +9,16 @@ use tokio::time::{sleep, timeout};
 /// Most strikes of a round.
 const STRIKES_MAX: usize = 3;
 
-/// How long a victim is dead or stopped. Mostly shorter than the second after which another one leads.
+/// Longest downtime in most cases; below the one second after which another tailer takes the lead.
 const DOWN_MAX_MS: u64 = 300;
 
-/// The longest: another one leads by then, and the one that wakes must notice.
+/// Longest downtime in the other cases: another tailer leads by then, and the one that wakes must notice.
 const LONG_DOWN_MAX_MS: u64 = 2_500;
 
-/// How long a tailer may take to answer who it is. One that is stopped never does.
+/// Longest wait for a tailer's answer whether it leads; a stopped one never answers.
 const ANSWER_MAX: Duration = Duration::from_millis(200);
 
-/// Who is hit.
+/// The tailer that is hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Leader,
@@ -30,15 +30,15 @@ enum Victim {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strike {
     victim: Victim,
-    /// kill -9 and a start after a while; else SIGSTOP, and SIGCONT after a while.
+    /// true: kill -9 and a later start; false: SIGSTOP and a later SIGCONT.
     pub(crate) kills: bool,
     wait: Duration,
     down: Duration,
 }
 
 impl Strike {
-    /// The faults of a round. Each comes within `wait_max_ms`, from the load's begin on, or after the victim before
-    /// is helped up.
+    /// Returns the faults of a round. Each comes within `wait_max_ms` of the load's start, or of the previous
+    /// victim's return.
     pub(crate) fn of_round(seed: u64, round: u64, wait_max_ms: u64) -> Vec<Self> {
         let mut random = Rng::with_seed(seed ^ (round << 32));
         let count = random.usize(1..=STRIKES_MAX);
@@ -57,11 +57,11 @@ impl Strike {
         Self { victim, kills: random.u8(0..3) > 0, wait, down }
     }
 
-    /// Hits one of two tailers, or both, and helps them up.
+    /// Hits one of two tailers, or both, and brings them back.
     pub(crate) async fn hit(self, first: &mut Process, second: &mut Process) {
         sleep(self.wait).await;
         let [first_leads, second_leads] = [leads(first).await, leads(second).await];
-        // With nobody in the lead it is the first that is hit.
+        // If none leads, the first counts as the leader.
         let is_hit = match self.victim {
             Victim::Leader => [first_leads || !second_leads, second_leads && !first_leads],
             Victim::Standby => [!first_leads, first_leads],
@@ -88,7 +88,7 @@ impl fmt::Display for Strike {
     }
 }
 
-/// Whether a tailer says that it leads.
+/// Whether a tailer reports that it leads.
 pub(crate) async fn leads(tailer: &Process) -> bool {
     let leads = timeout(ANSWER_MAX, tailer.metric("cdc_tailer_leads")).await;
     leads.ok().flatten() == Some(1.0)

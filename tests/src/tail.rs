@@ -1,4 +1,4 @@
-//! A tailer alone: a database and topics of its own, without the rest of the platform.
+//! A tailer alone, with its own database and topics, without the rest of the platform.
 
 use std::{
     collections::HashMap,
@@ -17,26 +17,25 @@ use verifier::{Settings, Sources, Verdict, verify};
 
 use crate::until;
 
-/// Partitions of the keyed topics, as the tailer makes them too.
+/// Partitions of the keyed topics, the same number that the tailer creates.
 const PARTITIONS: i32 = 8;
 
 /// Rows of one statement.
 const ROWS: usize = 5_000;
 
-/// Lines of each log that a failed test shows.
+/// Lines of each log that a failed test prints.
 const LOG_LINES: usize = 40;
 
-/// What a tailer needs, and tailers.
+/// A tailer, and everything needed to start others.
 pub struct Tail {
-    /// The first tailer, with what others of its kind are made of.
+    /// Holds the first tailer, and the settings for others.
     pub platform: Platform,
     /// The test's names.
     pub scope: Scope,
-    /// Its topics.
     pub names: TopicNames,
 }
 
-/// What the topic tells of a coupon.
+/// A coupon's event: operation, id and version.
 pub type Told = (Op, i64, i64);
 
 impl Tail {
@@ -52,7 +51,7 @@ impl Tail {
         Self { platform, scope, names }
     }
 
-    /// The same on the shared servers.
+    /// Like [`Tail::prepare`], on the shared servers.
     pub async fn on_shared_servers(name: &str) -> Self {
         Self::prepare(TestServers::shared().scope(name), |options| options).await
     }
@@ -68,29 +67,28 @@ impl Tail {
         until_leading(self.tailer()).await;
     }
 
-    /// Makes the topics, for a test that reads them before a tailer runs.
+    /// Creates the topics, for tests that read them before a tailer runs.
     pub async fn make_topics(&self) {
         let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
         ensure_topics(self.brokers(), &self.names, &layout).await.unwrap();
     }
 
-    /// The broker.
     pub fn brokers(&self) -> &str {
         &self.scope.endpoints.kafka_brokers
     }
 
-    /// Runs statements in one session; returns what they print.
+    /// Runs statements in one session; returns their output.
     pub fn sql(&self, text: &str) -> String {
         sql(&self.scope.endpoints.database_url, text)
     }
 
-    /// Has the server begin its next binlog file; returns its name.
+    /// Makes the server begin a new binlog file; returns its name.
     pub fn next_binlog_file(&self) -> String {
         let files = self.sql("flush binary logs; show binary logs");
         files.lines().last().unwrap().split('\t').next().unwrap().to_owned()
     }
 
-    /// Inserts coupons, many in one transaction; each of its own user.
+    /// Inserts coupons with many rows per transaction; each has its own user.
     pub fn insert(&self, ids: RangeInclusive<i64>) {
         let ids: Vec<i64> = ids.collect();
         for some in ids.chunks(ROWS) {
@@ -99,28 +97,28 @@ impl Tail {
         }
     }
 
-    /// What the topic tells of coupons, partition by partition.
+    /// Returns the published events of coupons, partition by partition.
     pub async fn told(&self) -> Vec<Told> {
         self.coupon_messages().await.iter().map(told).collect()
     }
 
-    /// The messages of the coupons' topic.
+    /// Returns the messages of the coupons' topic.
     pub async fn coupon_messages(&self) -> Vec<Message> {
         self.messages(&self.names.user_coupon()).await
     }
 
-    /// All messages of a topic.
+    /// Returns all messages of a topic.
     pub async fn messages(&self, topic: &str) -> Vec<Message> {
         TableReader::open(self.brokers(), topic).await.unwrap().read_to_end().await.unwrap()
     }
 
-    /// Messages in the coupons' topic.
+    /// Counts the messages in the coupons' topic.
     pub async fn count(&self) -> i64 {
         let held = topic_offsets(self.brokers(), &self.names.user_coupon()).await.unwrap();
         held.iter().map(|partition| partition.end - partition.start).sum()
     }
 
-    /// Waits until the topic tells of all coupons as MySQL holds them.
+    /// Waits until the topic has every coupon in at least MySQL's current version.
     pub async fn until_complete(&self) {
         let held = self.sql("select id, version from user_coupon");
         let held: Vec<(i64, i64)> = held.lines().map(pair).collect();
@@ -135,7 +133,7 @@ impl Tail {
         until(missing, |missing| *missing == 0).await;
     }
 
-    /// The topic holds every committed change, in order (I10).
+    /// Asserts that the topic holds every committed change, in order (I10).
     ///
     /// # Panics
     /// It does not.
@@ -155,14 +153,14 @@ impl Tail {
         assert!(matches!(changes.verdict, Verdict::Holds { .. }), "{changes}");
     }
 
-    /// Removes its logs.
+    /// Kills the first tailer and removes its logs.
     pub fn end(mut self) {
         drop(self.platform.cdc_tailer.kill());
         fs::remove_dir_all(&self.platform.options.dir).unwrap();
     }
 }
 
-/// A test that failed shows the ends of its tailers' logs: on another machine nothing else is left of it.
+/// A failed test prints the ends of its tailers' logs, which cannot be retrieved from other machines.
 impl Drop for Tail {
     #[expect(clippy::print_stdout, reason = "a failure must say why")]
     fn drop(&mut self) {
@@ -180,7 +178,7 @@ impl Drop for Tail {
     }
 }
 
-/// Waits until the process says that it leads and follows.
+/// Waits until the process reports that it leads and is ready.
 pub async fn until_leading(process: &Process) {
     until(
         async || (role(process).await, process.is_ready().await),
@@ -189,7 +187,7 @@ pub async fn until_leading(process: &Process) {
     .await;
 }
 
-/// Waits until the process says that it stands by.
+/// Waits until the process reports that it is a standby.
 pub async fn until_standby(process: &Process) {
     let ready = async || process.answer("/readyz").await.unwrap_or_default();
     until(ready, |text| text.contains(r#""binlog":"standby""#)).await;
@@ -200,19 +198,19 @@ async fn role(process: &Process) -> &'static str {
     if text.contains(r#""role":"leader""#) { "leader" } else { "another" }
 }
 
-/// What a process has written.
+/// Returns the process's log.
 pub fn log(process: &Process) -> String {
     fs::read_to_string(process.log()).unwrap_or_default()
 }
 
-/// What a message tells.
+/// Decodes a message's event.
 pub fn told(message: &Message) -> Told {
     let event: Event<UserCouponRow> = decode(message.payload.as_ref().unwrap()).unwrap();
     let row = event.after.or(event.before).expect("an event has a row");
     (event.op, row.id, row.version)
 }
 
-/// A coupon's row, as SQL.
+/// A coupon's row, as SQL values.
 pub fn row(id: i64) -> String {
     format!(
         "({id}, 7, {id}, {id}, 9, 1, 0, 1, {}, utc_timestamp(3), utc_timestamp(3), utc_timestamp(3), \
@@ -221,21 +219,21 @@ pub fn row(id: i64) -> String {
     )
 }
 
-/// Runs statements in one session; returns what they print.
+/// Runs statements in one session; returns their output.
 ///
 /// # Panics
-/// One fails.
+/// A statement fails.
 pub fn sql(database_url: &str, text: &str) -> String {
     try_sql(database_url, text).unwrap_or_else(|errors| panic!("{errors} in: {text:.200}"))
 }
 
-/// The same, or what the session complains of.
+/// Like [`sql`], but returns the session's errors.
 ///
 /// # Errors
-/// A statement fails; those before it are done.
+/// A statement fails; those before it took effect.
 pub fn try_sql(database_url: &str, text: &str) -> Result<String, String> {
     let mut client = client(database_url).spawn().unwrap();
-    // A client that has ended because of a statement takes no more; it says why.
+    // A client that ended at a failed statement reads no more input; its error output says why.
     drop(client.stdin.take().unwrap().write_all(text.as_bytes()));
     let output = client.wait_with_output().unwrap();
     if output.status.success() {
@@ -244,7 +242,7 @@ pub fn try_sql(database_url: &str, text: &str) -> Result<String, String> {
     Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The parts of a database's URL.
+/// The parts of a database URL.
 pub(crate) struct Address<'a> {
     pub(crate) user: &'a str,
     pub(crate) password: &'a str,
@@ -253,7 +251,7 @@ pub(crate) struct Address<'a> {
     pub(crate) database: &'a str,
 }
 
-/// Takes a database's URL apart.
+/// Parses a database URL.
 pub(crate) fn address(database_url: &str) -> Address<'_> {
     let rest = database_url.strip_prefix("mysql://").unwrap();
     let (login, rest) = rest.split_once('@').unwrap();
@@ -263,7 +261,7 @@ pub(crate) fn address(database_url: &str) -> Address<'_> {
     Address { user, password, host, port, database }
 }
 
-/// A client of the database, ready to be spawned.
+/// A command-line client of the database, ready to be spawned.
 pub fn client(database_url: &str) -> Command {
     let Address { user, password, host, port, database } = address(database_url);
     let mut client = Command::new("mariadb");

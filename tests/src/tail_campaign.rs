@@ -1,15 +1,15 @@
-//! The tailer's kill campaign: round after round of a mixed load, and in the middle of each a tailer is
-//! killed or stopped, mostly the one that leads; then the topics must tell exactly what the server itself
-//! finds in its binlog, and what its tables hold.
+//! The tailer's kill campaign: rounds of a mixed load, in the middle of which tailers, mostly the leader, are
+//! killed or stopped. Then the topics must hold exactly what the server's own tools find in its binlog, and
+//! what its tables hold.
 //!
-//! Each line of changes (one user's coupons) must be told whole and in the order of the commits, first
-//! occurrences counted; nothing else may be told; and no table may have been read anew, which would hide
-//! a hole. In every third round a large transaction meets a broker that is slow: then a checkpoint can be
-//! written while thousands of messages still wait in the tailer that is about to die. In each round rows are deleted,
-//! checksums switched and tables defined. Behind every few rounds the server's history becomes another one (`upheaval.rs`):
-//! then every row that is there must be told, as it is.
-//! Victims and moments follow from the seed and the round's number, so a round that breaks a promise can be run again; what the machine
-//! makes of them in between is not repeatable.
+//! Each line of changes (for example one user's coupons) must be published completely and in commit order,
+//! counting first occurrences; nothing else may be published; and no snapshot may have run, which would hide a
+//! gap. In every third round a large transaction meets a slow broker: then a checkpoint can be written while
+//! thousands of messages still wait in the tailer that is about to die. Every round deletes rows, switches
+//! checksums and alters tables. After every few rounds the server's history is replaced (`upheaval.rs`); then
+//! the current state of every row must be published.
+//! Victims and moments follow from the seed and the round's number, so a failing round can be repeated; the
+//! machine's scheduling cannot.
 
 use std::{collections::BTreeMap, convert::Infallible, fmt, future, time::Duration};
 
@@ -31,46 +31,45 @@ use crate::{
     upheaval::{self, Backup, Kind, Upheaval},
 };
 
-/// A strike comes within this time: from the load's begin on, or after the victim before is helped up.
+/// Longest time from the load's start, or the previous victim's return, to a strike.
 const WAIT_MAX_MS: u64 = 600;
 
-/// One round in so many has a large transaction and a slow broker.
+/// One in so many rounds has a large transaction and a slow broker.
 const ROUNDS_TO_SLOW: u64 = 3;
 
-/// The same time in such a round, which takes longer.
+/// Like [`WAIT_MAX_MS`], for such a round, which takes longer.
 const SLOW_WAIT_MAX_MS: u64 = 2_500;
 
-/// A slow broker: stopped for so long, again and again, and running for so long in between. It takes
-/// some megabytes a second.
+/// A slow broker is stopped and resumed for these times in turn. It takes some megabytes per second.
 const SLOW_STOPPED: Duration = Duration::from_millis(95);
 const SLOW_RUNNING: Duration = Duration::from_millis(5);
 
-/// An upheaval comes behind so many rounds.
+/// An upheaval comes after every so many rounds.
 const ROUNDS_TO_UPHEAVAL: u64 = 3;
 
-/// Changes of a load that are told before an upheaval in the middle of it: an eighth.
+/// Changes of a load that are published before an upheaval in the middle of it: an eighth.
 const SOME: usize = 800;
 
-/// Numbers of the loads before and behind an upheaval, above those of rounds.
+/// Offsets of the numbers of loads before and after an upheaval, above those of rounds.
 const BEFORE_UPHEAVAL: u64 = 10_000;
 const BEHIND_UPHEAVAL: u64 = 20_000;
 
-/// What a campaign counted.
+/// Counters of a campaign.
 #[derive(Debug, Default, Clone)]
 pub struct Totals {
-    /// Committed changes, each of them told.
+    /// Committed changes, all of them published.
     pub changes: usize,
-    /// Transactions that they were in.
+    /// Transactions of these changes.
     pub transactions: usize,
-    /// Messages that told what was told before.
+    /// Messages that repeat an earlier one.
     pub duplicates: usize,
-    /// Tailers, or pairs of them, that were killed.
+    /// Strikes that killed one tailer or both.
     pub kills: usize,
-    /// The same, stopped.
+    /// Strikes that stopped one tailer or both.
     pub stops: usize,
     /// How often a leader was fenced by its successor.
     pub fenced: usize,
-    /// How often the server's history became another one, or a statement stopped the tailers, by kind.
+    /// Upheavals by kind.
     pub upheavals: BTreeMap<String, usize>,
 }
 
@@ -88,11 +87,11 @@ impl fmt::Display for Totals {
     }
 }
 
-/// Runs rounds on a database and topics that do not exist yet, and says a line about each. The broker is
-/// the one that `scope` names, and nobody else's.
+/// Runs rounds on a database and topics that do not exist yet, and reports each through `say`. `broker` is the
+/// one that `scope` names, and no other test may use it.
 ///
 /// # Panics
-/// The topics tell otherwise than the server, or a tailer ended by itself.
+/// The topics differ from the server's binlog or tables, or a tailer ended by itself.
 pub async fn run(
     scope: Scope,
     broker: &mut Process,
@@ -125,7 +124,7 @@ struct Campaign {
     binlog: ServerBinlog,
     heard: Heard,
     seed: u64,
-    /// What is counted up to the last upheaval.
+    /// Counters up to the last upheaval.
     totals: Totals,
 }
 
@@ -141,7 +140,7 @@ impl Campaign {
         for tailer in [tail.tailer(), &mut second] {
             tailer.start().await.unwrap();
         }
-        // Whoever is killed before it is in the checkpoint that the tables are read reads them again.
+        // A tailer that is killed before a checkpoint records the end of the snapshot reads the tables again.
         let checkpoints = async || tail.messages(&tail.names.checkpoint()).await;
         until(checkpoints, |all| all.last().is_some_and(is_of_no_snapshot)).await;
         Self { tail, second, binlog, heard, seed, totals: Totals::default() }
@@ -188,15 +187,16 @@ impl Campaign {
         tokio::task::spawn_blocking(move || load.run())
     }
 
-    /// Before each upheaval, and not where the broker is slow, all that is left of earlier rounds is deleted, in one
-    /// transaction: snapshots stay short.
+    /// Deletes all remaining coupons in one transaction, in the round before each upheaval (where the broker is
+    /// not slow), so that snapshots stay short.
     fn sweep(&self, number: u64) {
         if number % ROUNDS_TO_UPHEAVAL == 2 {
             self.tail.sql("delete from user_coupon");
         }
     }
 
-    /// In the middle of a load: other checksums, columns and keys more or less, tables of nobody, another file.
+    /// In the middle of a load: changes checksums, columns and keys, creates and drops a table, and starts a
+    /// new binlog file.
     fn change_settings(&self, number: u64) {
         let [checksum, of_movements] = match number % 2 {
             0 => ["CRC32", "drop column added"],
@@ -215,8 +215,8 @@ impl Campaign {
         ));
     }
 
-    /// The server's history becomes another one; then the topics must tell of every row that is there, and of what
-    /// comes.
+    /// Replaces the server's history, or stops the tailers; then the topics must have every existing row, and
+    /// later changes.
     async fn upheave(&mut self, round: u64, upheaval: Upheaval, database: &mut Process) {
         let mut backup = None;
         if upheaval.kind == Kind::Restore {
@@ -260,8 +260,8 @@ impl Campaign {
         self.binlog.forget();
     }
 
-    /// Waits until a checkpoint has all that the server has executed, and no snapshot: whoever is killed from
-    /// now on leaves none to be read again.
+    /// Waits until a checkpoint covers all transactions that the server has executed and no snapshot is
+    /// pending, so that a tailer killed from now on causes no snapshot.
     async fn until_saved(&self) {
         let executed = match self.binlog.flavor() {
             Flavor::Mariadb => "select @@gtid_binlog_pos",
@@ -275,13 +275,14 @@ impl Campaign {
         until(checkpoints, is_saved).await;
     }
 
-    /// Waits until one leads, so that a load always meets a leader.
+    /// Waits until a tailer leads, so that a load always meets a leader.
     async fn until_led(&self) {
         let first = &self.tail.platform.cdc_tailer;
         until(async || leads(first).await || leads(&self.second).await, |led| *led).await;
     }
 
-    /// Waits until as much is told as was committed from the beginning of `file` on, and compares.
+    /// Waits until as many changes are published as were committed from the beginning of `file` on, and
+    /// compares them.
     async fn assert_told(&mut self, file: &str) {
         self.binlog.read_from(file);
         let differences = self.heard.until_told(&self.binlog).await;
@@ -291,7 +292,7 @@ impl Campaign {
         assert_eq!(self.heard.read, 0, "tables were read anew");
         let [told, committed] =
             [self.heard.count_of(Table::Movements), self.binlog.count_of(Table::Movements)];
-        // Both know movements: of a table that no load reaches, topics and binlog tell the same, nothing.
+        // Both counts are positive: if no load reached the table, two empty results would be equal.
         assert!(told == committed && told > 0, "{told} of {committed} movements told");
     }
 
@@ -317,7 +318,7 @@ impl Campaign {
     }
 }
 
-/// Stops and continues the broker again and again, if it shall be slow.
+/// Repeatedly stops and resumes the broker, if `slow`; never returns.
 async fn slowed(broker: &mut Process, slow: bool) -> Infallible {
     if !slow {
         future::pending::<()>().await;

@@ -1,5 +1,5 @@
-//! What goes wrong in a round of the kill campaign besides processes that die: held rows, full memory, a server that
-//! takes no writes, operators in the middle of it all. And the polls whose definite answers must stay true.
+//! Troubles of the kill campaign other than dead processes: locked rows, full memory, a read-only server,
+//! operators at work. And the polls whose definite answers must stay true.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,30 +19,29 @@ use tokio::{task::JoinHandle, time::sleep};
 
 use crate::{STATE_MAX, World, until};
 
-/// How long a poller rests between two looks at what is in flight.
+/// Interval between a poller's rounds.
 const POLL_EVERY: Duration = Duration::from_millis(30);
 
-/// Admissions that are polled at one look.
+/// Admissions that are read per template, and polled, in each round.
 const POLLED: usize = 20;
 
-/// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// The second api stops inside a movement, a pause, an edit or the beginning of a rebuild.
     HungOperator(&'static str),
-    /// The gate's Redis has room for a little more than it holds.
+    /// The gate's Redis has only a little memory left.
     FullGate,
-    /// MySQL takes no writes.
+    /// MySQL is read-only.
     ReadOnly,
-    /// Somebody holds the stock row of one template.
+    /// Another session holds the stock row of one template locked.
     HeldRow,
     /// Cuts and top-ups come from both apis at once.
     CutsAndTopUps,
-    /// The tailer is stopped while the end of the window moves.
+    /// The tailer is stopped while the end of the claim window moves.
     MovedWindow,
 }
 
-/// Every trouble, in the order in which a campaign takes them.
+/// Every trouble, in the order in which a campaign uses them.
 pub(crate) const ALL: [Trouble; 9] = [
     Trouble::HungOperator("stock-movements"),
     Trouble::FullGate,
@@ -55,7 +54,7 @@ pub(crate) const ALL: [Trouble; 9] = [
     Trouble::HungOperator("gate-rebuild"),
 ];
 
-/// Asks an api for a change of a template, and hears whatever it says.
+/// Asks an api to change a template, and ignores the response.
 async fn ask(api: &Api, template: TemplateId, what: &str, key: &str, delta: i64) {
     let path = format!("/v1/templates/{template}");
     let request = match what {
@@ -73,7 +72,7 @@ async fn ask(api: &Api, template: TemplateId, what: &str, key: &str, delta: i64)
 }
 
 impl Trouble {
-    /// The fail point at which the second api stops as a whole, inside a transaction that holds a stock row.
+    /// The fail point at which the second api's whole process stops, inside a transaction that holds a stock row.
     pub(crate) fn fail_point(self) -> Option<&'static str> {
         match self {
             Self::HungOperator("gate-rebuild") => Some("rebuild.before_epoch=stop"),
@@ -82,7 +81,7 @@ impl Trouble {
         }
     }
 
-    /// Lasts for `down` and ends; `template` is the one it is about, `key` one that no other round has.
+    /// Makes trouble for `down`, then ends it. `template` is affected; `key` is unique to the round.
     pub(crate) async fn strike(
         self,
         world: &mut World,
@@ -111,7 +110,7 @@ impl Trouble {
                 verify::execute(&mut holder, "set autocommit = 0").await.unwrap();
                 verify::execute(&mut holder, &hold).await.unwrap();
                 sleep(down).await;
-                // Its end rolls back.
+                // Dropping the connection rolls back.
                 drop(holder);
             }
             Self::CutsAndTopUps => {
@@ -134,7 +133,7 @@ impl Trouble {
     }
 }
 
-/// The second api stops inside a transaction; what it holds is free in seconds, and it wakes after `down`.
+/// Stops the second api inside a transaction. MySQL frees its locks within seconds; the api resumes after `down`.
 async fn hang(
     world: &mut World,
     template: TemplateId,
@@ -168,7 +167,7 @@ async fn execute(url: &str, sql: &str) {
     verify::execute(&mut connection, sql).await.unwrap();
 }
 
-/// Has a server that takes no writes refuse those of the platform's own user too, as it would any other.
+/// Revokes the platform user's right to write on a read-only server, which other users lack anyway.
 pub(crate) async fn let_read_only_bind(url: &str) {
     let mut connection = connect::single(url).await.unwrap();
     for statement in [
@@ -179,11 +178,11 @@ pub(crate) async fn let_read_only_bind(url: &str) {
         verify::execute(&mut connection, statement).await.unwrap();
     }
     let revoke = "revoke read only admin on *.* from current_user()";
-    // MySQL knows neither that statement nor that right: there `super_read_only` binds everybody.
+    // MySQL knows neither that syntax nor that privilege: there `super_read_only` binds every user.
     drop(verify::execute(&mut connection, revoke).await);
 }
 
-/// `1`: nobody writes; `0`: everybody does.
+/// `1`: the server is read-only; `0`: it is writable.
 async fn read_only(url: &str, on: u8) {
     let (_, server) = url.split_once('@').unwrap();
     let url = &format!("mysql://switch:switch@{server}");
@@ -194,7 +193,7 @@ async fn read_only(url: &str, on: u8) {
     }
 }
 
-/// What `redis-cli` says at the gate.
+/// Runs `redis-cli` on the gate; returns its output.
 fn gate(world: &World, words: &[&str]) -> String {
     let url = &world.scope.endpoints.gate_redis_url;
     let said = std::process::Command::new("redis-cli").args(["-u", url]).args(words).output();
@@ -212,7 +211,7 @@ fn limit_memory(world: &World, bytes: u64) {
     assert_eq!(said.trim(), "OK");
 }
 
-/// Asks for every claim that is in flight, of one api and the other, until it is told to stop.
+/// Polls claims that are or were in flight, at random apis, until it is stopped.
 pub(crate) struct Poller {
     stop: Arc<AtomicBool>,
     task: JoinHandle<BTreeMap<ClaimId, BTreeSet<u16>>>,
@@ -234,7 +233,7 @@ impl Poller {
                         owners.insert(one.id, (*template, one.user));
                     }
                 }
-                // Those of earlier looks too: what was in flight then may be decided, or forgotten by its gate.
+                // Claims of earlier rounds too: they may have been decided since, or lost by their gate.
                 let known: Vec<_> = owners.iter().collect();
                 for (id, (template, user)) in fastrand::choose_multiple(known, POLLED) {
                     let api = &apis[fastrand::usize(..apis.len())];
@@ -250,10 +249,10 @@ impl Poller {
         Self { stop, task }
     }
 
-    /// Ends it, and holds every definite answer against MySQL. Answers how many claims were told of definitely.
+    /// Stops polling and compares every definite answer with MySQL. Returns how many claims had one.
     ///
     /// # Panics
-    /// One was told both, or MySQL says otherwise.
+    /// A claim got both definite answers, or MySQL differs.
     pub(crate) async fn check(self, world: &World) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         let told = self.task.await.unwrap();

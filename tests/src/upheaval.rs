@@ -1,4 +1,4 @@
-//! What turns a server's history into another one, or stops who follows it: a reset of its binlog, a restore from a
+//! Upheavals, which replace a server's history or stop the tailers: a reset of the binlog, a restore from a
 //! backup, a session in statement format.
 
 use std::{fmt, fs, path::PathBuf, process::Command, time::Duration};
@@ -10,46 +10,45 @@ use crate::{
     until,
 };
 
-/// How long tailers may take to end by themselves: the one that stands by leads first.
+/// Longest wait for tailers to end by themselves: the standby takes the lead first.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// What sessions in statement format do.
+/// Statements of sessions in statement format.
 const STATEMENTS: [&str; 3] = [
     "insert into diary values (9)",
     "update user_coupon set version = version + 1 where id % 50 = 7",
     "delete from user_coupon where id % 50 = 9",
 ];
 
-/// One of these.
+/// Kind of upheaval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The server forgets its binlog and counts anew.
+    /// The server deletes its binlog and restarts its numbering.
     Reset,
-    /// A statement stands in the binlog in place of rows: tailers end, and one is started with `--resnapshot`.
+    /// The binlog contains a statement in place of rows: the tailers end, and one is started with `--resnapshot`.
     Statement(&'static str),
-    /// The server is what it was before the last changes.
+    /// The server is restored to its state before the last changes.
     Restore,
 }
 
-/// An upheaval, and how it finds everybody.
+/// An upheaval and its circumstances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upheaval {
-    /// What happens.
     pub kind: Kind,
-    /// In the middle of a load; else behind its end, when all of it is told.
+    /// Whether it comes in the middle of a load, or after all of the load is published.
     pub is_under_load: bool,
-    /// No tailer runs then, nor before the server's new history has gone on.
+    /// Whether no tailer runs until the server's new history has progressed.
     pub is_unseen: bool,
 }
 
 impl Upheaval {
-    /// Another one each time: twelve numbers in a row are of all kinds.
+    /// Returns the upheaval of this number. Any twelve consecutive numbers cover all kinds.
     pub fn of_number(number: u64) -> Self {
         let turn = number / 3;
         let statement = STATEMENTS[usize::try_from(turn % 3).unwrap()];
         let kind = [Kind::Reset, Kind::Statement(statement), Kind::Restore];
         let kind = kind[usize::try_from(number % 3).unwrap()];
-        // Who is to end at a statement must be there.
+        // Tailers must run to be stopped by a statement.
         let is_unseen = turn / 2 % 2 == 1 && !matches!(kind, Kind::Statement(_));
         Self { kind, is_under_load: turn % 2 == 1, is_unseen }
     }
@@ -67,7 +66,7 @@ impl fmt::Display for Upheaval {
     }
 }
 
-/// Has a server forget its binlog, and begin to count anew.
+/// Makes a server delete its binlog and restart its numbering.
 pub async fn reset(tail: &Tail, flavor: Flavor) {
     let statement = match flavor {
         Flavor::Mariadb => "reset master",
@@ -77,11 +76,11 @@ pub async fn reset(tail: &Tail, flavor: Flavor) {
     at_last(async || try_sql(&tail.scope.endpoints.database_url, statement)).await;
 }
 
-/// Writes a statement in place of rows, sees both tailers end, and walks the way out.
+/// Logs a statement in place of rows, waits until both tailers end, and recovers with `--resnapshot`.
 pub async fn stop_by_a_statement(tail: &mut Tail, second: &mut Process, statement: &str) {
     let url = &tail.scope.endpoints.database_url;
     let statement = format!("set session binlog_format = 'STATEMENT'; {statement}");
-    // Others may be in its way.
+    // Other sessions may conflict with it.
     at_last(async || try_sql(url, &statement)).await;
     for tailer in [tail.tailer(), second] {
         let status = tailer.wait_exit(ENDS_WITHIN).await.unwrap();
@@ -98,7 +97,7 @@ pub async fn stop_by_a_statement(tail: &mut Tail, second: &mut Process, statemen
     second.start().await.unwrap();
 }
 
-/// A copy of a server's data folder, binlog and identity with it.
+/// A copy of a server's data folder, including binlog and server identity.
 #[derive(Debug)]
 pub struct Backup {
     data: PathBuf,
@@ -106,7 +105,7 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Copies a server's data; it is stopped for that.
+    /// Stops a server, copies its data and starts it again.
     pub async fn of(server: &mut Process, url: &str) -> Self {
         let data = PathBuf::from(sql(url, "select @@datadir").trim());
         let copy = data.with_file_name("backup");
@@ -118,7 +117,7 @@ impl Backup {
         Self { data, copy }
     }
 
-    /// Puts the copy in the data's place.
+    /// Replaces the data with the copy.
     pub async fn restore(self, server: &mut Process) {
         server.stop().await.unwrap();
         fs::remove_dir_all(&self.data).unwrap();

@@ -1,9 +1,10 @@
-//! The campaign against views: round after round of claims, uses and returns, while every process has its turn to be killed or
-//! stopped, views are damaged at random, lists are read all the time, and the topic is delivered again, doubled and in
-//! no order. Then it is delivered once more, every list is read, and every promise is checked.
+//! The campaign against views: rounds of claims, uses and returns, while each process in turn is killed or
+//! stopped, views are damaged at random, lists are read all the time, and the topic is delivered again,
+//! shuffled. Then it is delivered once more, doubled and shuffled, every list is read, and every invariant is
+//! checked.
 //!
-//! Victim, way, moments and damages follow from the seed and the round's number; what the machine makes of them in between is
-//! not repeatable.
+//! Victim, kind of fault, moments and damages follow from the seed and the round's number; the machine's
+//! scheduling is not repeatable.
 
 use std::{
     fmt, fs,
@@ -26,40 +27,40 @@ use crate::{REST_MAX, World, damage, replay, view_load};
 /// Users of a campaign, each with a view that stays from round to round.
 const USERS: i64 = 60;
 
-/// Of those, so many have a list that is rebuilt in pieces.
+/// Users whose list is so long that it is rebuilt in pieces.
 const LONG_USERS: i64 = 2;
 
-/// Coupons that these have more.
+/// Extra coupons of these users.
 const LONG: i64 = 1_000;
 
-/// Coupons of a template: never sold out.
+/// Coupons of a template: they never sell out.
 const PLENTY: i64 = 1_000_000;
 
-/// How long coupons of a round's brief template are valid: they end while it is played.
+/// Validity of the coupons of a round's brief template: they expire during the round.
 const BRIEF_MS: i64 = 1_500;
 
-/// Claims of a user and round.
+/// Claims per user and round.
 const CLAIMS: u32 = 4;
 
-/// Damages of a round.
+/// Attempts per round to damage a view.
 const DAMAGES: u32 = 60;
 
-/// Pause between two of them, at most: they last as long as the load does.
+/// Longest pause between two of them; together they last as long as the load.
 const DAMAGE_EVERY_MAX_MS: u64 = 50;
 
-/// The fault comes within this time from the round's beginning on.
+/// Longest time from the round's start to the fault.
 const OFFSET_MAX_MS: u64 = 1_000;
 
-/// How long a victim is stopped or dead.
+/// Longest time a victim is stopped or dead.
 const DOWN_MAX_MS: u64 = 2_500;
 
-/// Rounds on one platform and database: what is verified would grow without end.
+/// Rounds on one platform and database: otherwise each verification would take longer than the last.
 const LEG: u32 = 9;
 
-/// Lists that are read at a time, all through the round.
+/// Lists that are read concurrently, throughout the round.
 const READERS: usize = 4;
 
-/// Who is hit, each in turn.
+/// Victims, in turn.
 const VICTIMS: [Victim; 9] = [
     Victim::Consumer,
     Victim::View,
@@ -84,11 +85,11 @@ enum Victim {
     Database,
 }
 
-/// What a round does.
+/// The plan of a round.
 #[derive(Debug, Clone, Copy)]
 struct Draw {
     victim: Victim,
-    /// kill -9 and a start after a while; else SIGSTOP, and SIGCONT after a while.
+    /// true: kill -9 and a later start; false: SIGSTOP and a later SIGCONT.
     kills: bool,
     offset: Duration,
     down: Duration,
@@ -115,16 +116,16 @@ impl fmt::Display for Draw {
     }
 }
 
-/// What a campaign counted.
+/// Counters of a campaign.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Totals {
     /// Faults of processes.
     pub faults: u32,
-    /// Of those, how many ended the tailer, which was started again.
+    /// Faults that ended the tailer, which was then restarted.
     pub restarts: u32,
-    /// Damages that hit a view.
+    /// Damages that took effect.
     pub damages: u32,
-    /// Of those, how many of each kind.
+    /// These damages by kind.
     pub kinds: [u32; damage::KINDS],
     /// Messages that were delivered again.
     pub replayed: usize,
@@ -132,14 +133,14 @@ pub struct Totals {
     pub landed: usize,
     /// Uses and returns that were answered 200.
     pub uses: u64,
-    /// Lists that readers got meanwhile.
+    /// Lists that readers got during the rounds.
     pub lists: u64,
 }
 
-/// Runs rounds, and says a line about each.
+/// Runs rounds, and reports each through `say`.
 ///
 /// # Panics
-/// A promise is broken, or a process ended by itself.
+/// An invariant is violated, or a process ended by itself.
 pub async fn run(rounds: u32, seed: u64, flavor: Flavor, say: impl Fn(String)) -> Totals {
     let dir = project_root().join(format!(".dev/views-{}-{seed}", flavor.name()));
     drop(fs::remove_dir_all(&dir));
@@ -151,10 +152,10 @@ pub async fn run(rounds: u32, seed: u64, flavor: Flavor, say: impl Fn(String)) -
     totals
 }
 
-/// Runs rounds on servers that nobody else uses: see [`run`].
+/// Like [`run`], on servers that no other test uses.
 ///
 /// # Panics
-/// See there.
+/// As [`run`].
 pub async fn run_on(servers: &mut Servers, rounds: u32, seed: u64, say: impl Fn(String)) -> Totals {
     let mut totals = Totals::default();
     let mut played = 0;
@@ -232,7 +233,7 @@ impl Leg {
         let again = told.len();
         let replayed = tokio::spawn({
             let brokers = brokers.clone();
-            // While the broker is away they are not taken: all of them come once more at the end.
+            // Deliveries fail while the broker is down; all messages are delivered again at the end.
             async move { replay::deliver(&brokers, &told).await.map_or(0, |()| again) }
         });
         let world = &mut self.world;
@@ -268,8 +269,8 @@ impl Leg {
         totals.replayed += self.end_round(&mut rng).await;
     }
 
-    /// Waits for rest. A broker that dies in the middle of a checkpoint's commit may refuse to be asked about it again, which
-    /// ends the tailer; whoever supervises it starts it again, and so does this.
+    /// Waits for rest. A broker that dies during a checkpoint's commit may reject queries about it afterwards,
+    /// which ends the tailer; this restarts it, as a supervisor would.
     async fn settle(&mut self, victim: Victim, totals: &mut Totals) {
         let world = &mut self.world;
         let Err(unrest) = settled(&world.sources, &world.clock, REST_MAX).await else { return };
@@ -280,7 +281,8 @@ impl Leg {
         settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
     }
 
-    /// Tells everything again, reads every list, and checks every promise; answers how many messages were told.
+    /// Delivers everything again, reads every list and checks every invariant. Returns how many messages were
+    /// delivered.
     async fn end_round(&self, rng: &mut Rng) -> usize {
         let world = &self.world;
         let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());

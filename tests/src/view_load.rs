@@ -1,4 +1,4 @@
-//! What users do all through a round of the campaign against views: they read their lists, use coupons and give them back.
+//! The users' load in the campaign against views: they read their lists, use coupons and give them back.
 
 use std::{
     collections::HashSet,
@@ -18,16 +18,16 @@ use tokio::{
 
 use crate::World;
 
-/// How long a reader waits for an answer of an api that is stopped.
+/// How long a reader waits for a response from an api that may be stopped.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// How long a use is tried again: longer than any victim is down.
+/// How long a use is retried: longer than any victim is down.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Pause between two tries, or two reads that failed.
+/// Pause between two tries, or after a failed read.
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
-/// Reads lists of all users in turn until it is over. An api that is away answers nothing, and a refusal is no list.
+/// Reads lists of all users in turn until `is_over`. Timeouts and refusals do not count as lists.
 pub(crate) fn read(
     apis: Vec<Api>,
     (first, users): (usize, i64),
@@ -53,7 +53,7 @@ pub(crate) fn read(
     })
 }
 
-/// Every third of these users uses two coupons and gives one of them back; answers how many calls were answered 200.
+/// Every third user uses two coupons and gives one of them back. Returns how many calls were answered 200.
 pub(crate) fn spend(world: &World, users: i64, round: u32) -> JoinHandle<u64> {
     let apis = world.apis.clone();
     tokio::spawn(async move {
@@ -74,7 +74,8 @@ pub(crate) fn spend(world: &World, users: i64, round: u32) -> JoinHandle<u64> {
     })
 }
 
-/// Sends a use or a return until it is answered; whether it was 200: what was ended meanwhile is refused.
+/// Retries a use or a return until it gets a definite answer. Returns whether that was 200; an expired coupon
+/// gets 409.
 async fn insist(shopper: &Shopper, coupon: CouponId, order: &str, gives_back: bool) -> bool {
     let deadline = Instant::now() + PATIENCE;
     loop {

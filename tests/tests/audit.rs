@@ -1,4 +1,4 @@
-//! The record of what operators did: one line for each action, none for what was refused or sent again.
+//! The audit record of operators' actions: one line for each action, none for refused or repeated requests.
 
 use chrono::TimeDelta;
 use pipeline_tests::World;
@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api, NewTemplate};
 
-/// The trace that every request of a test belongs to.
+/// The trace id of every request of a test.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 async fn send(api: &Api, method: Method, path: &str, body: &Value) -> Answer {
@@ -16,7 +16,7 @@ async fn send(api: &Api, method: Method, path: &str, body: &Value) -> Answer {
     api.send(request).await.unwrap()
 }
 
-/// The whole record, the newest first, read in small pages.
+/// Returns the whole record, newest first, read in small pages.
 async fn record(api: &Api, query: &str) -> Vec<Value> {
     let mut lines = Vec::new();
     let mut cursor = String::new();
@@ -35,7 +35,7 @@ fn actions(lines: &[Value]) -> Vec<&str> {
     lines.iter().map(|line| line["action"].as_str().unwrap()).collect()
 }
 
-/// A template's life from its draft on, with what is refused and what is sent again.
+/// Sends the requests of a template's life from its draft on, including refused and repeated ones.
 async fn walk(api: &Api, path: &str) {
     let nothing = Value::Null;
     let post = Method::POST;

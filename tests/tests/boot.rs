@@ -1,4 +1,4 @@
-//! Processes that cannot start say why, name the setting, and end with 1.
+//! Processes that cannot start log the reason, name the setting, and exit with 1.
 
 use std::{fs, net::TcpListener, time::Duration};
 
@@ -9,10 +9,10 @@ use mysql_store::{connect, migrate, verify};
 use pipeline_tests::assert_no_panic;
 use tokio::task::JoinSet;
 
-/// Longest wait for an end: servers are waited for a while, they may be starting too.
+/// Longest wait for the exit. Processes retry their servers for a while, as these may be starting too.
 const END_MAX: Duration = Duration::from_secs(60);
 
-/// Picks a process of a platform.
+/// Selects a process of a platform.
 type Pick = fn(&mut Platform) -> &mut Process;
 
 const API: Pick = |platform| &mut platform.apis[0];
@@ -20,7 +20,7 @@ const CDC_TAILER: Pick = |platform| &mut platform.cdc_tailer;
 const SYNC_CONSUMER: Pick = |platform| &mut platform.sync_consumer;
 const EXPIRY_WORKER: Pick = |platform| &mut platform.expiry_worker;
 
-/// A process with one variable changed, and what it must say before it ends with 1.
+/// Starts a process with one variable changed; it must exit with 1 after logging these sentences.
 async fn ends_saying(
     endpoints: Endpoints,
     options: PlatformOptions,

@@ -1,6 +1,6 @@
-//! Requests that do not come whole: they do nothing, their clients are told what to do, and others are served.
-//! What a slow client may take of a process is tried in the api (`slow_clients.rs`), with limits that can be
-//! waited for; here are its own.
+//! Incomplete requests: they have no effect, their clients learn what to do, and others are served. The limits for
+//! slow clients are tested in the api (`slow_clients.rs`) with short times; here the process has its production
+//! limits.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use tokio::{
 
 use crate::proxy::{Proxy, server_of};
 
-/// Every claim's key.
+/// Idempotency key of every claim.
 const KEY: &str = "the-key";
 
-/// How long a request may take (`docs/api.md`).
+/// Longest time for a request (`docs/api.md`).
 const REQUEST_MAX: Duration = Duration::from_secs(15);
 
-/// How long an answer is waited for, to the end of its connection.
+/// Longest wait for the end of a connection.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// What came until the connection ended.
+/// The response up to the end of the connection.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) status: u16,
@@ -34,7 +34,7 @@ pub(crate) struct Told {
     pub(crate) problem: Value,
 }
 
-/// A claim of which `sent` is all that comes, behind the head's first lines.
+/// Sends the first lines of a claim's head, then `sent`, and leaves the connection open.
 pub(crate) async fn begin(
     world: &World,
     shopper: &Shopper,
@@ -53,7 +53,6 @@ pub(crate) async fn begin(
     line
 }
 
-/// Reads until the connection ends.
 pub(crate) async fn told(mut line: TcpStream) -> Told {
     let mut bytes = Vec::new();
     let ended = timeout(ANSWER_MAX, line.read_to_end(&mut bytes)).await;
@@ -67,13 +66,13 @@ pub(crate) async fn told(mut line: TcpStream) -> Told {
     Told { status, retry_after, problem: serde_json::from_str(body).unwrap() }
 }
 
-/// The same request as a whole is answered as if it had been the first.
+/// Asserts that the complete request is answered as if it were the first.
 async fn assert_free(shopper: &Shopper, template: TemplateId) {
     let answer = shopper.claim(template, Some(KEY), 1).await.unwrap();
     assert_eq!((answer.status, answer.replayed), (201, false), "{answer:?}");
 }
 
-/// What clients do wrong is not in the share of 5xx that somebody is woken for.
+/// Asserts that clients' errors do not count in the share of 5xx, for which operators are paged.
 async fn assert_no_error_of_ours(world: &World) {
     let text = world.platform.apis[0].answer("/metrics").await.unwrap();
     let counts = text.lines().filter(|line| line.starts_with("api_request_seconds_count"));
@@ -156,7 +155,7 @@ async fn a_body_that_breaks_off_is_said_to_be_incomplete_and_claims_nothing() {
     for (user, (name, sent, (status, code, retryable))) in (1..).zip(broken) {
         let shopper = world.api().shopper(UserId(user)).unwrap();
         let mut line = begin(&world, &shopper, template, sent).await;
-        // It sends no more, and waits for its answer.
+        // The client sends no more and waits for its answer.
         line.shutdown().await.unwrap();
         let told = told(line).await;
         let said = (told.status, &told.problem["code"], &told.problem["retryable"]);

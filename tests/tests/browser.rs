@@ -1,4 +1,4 @@
-//! A real browser without a screen, driven over the pipe of its own protocol.
+//! A real headless browser, driven over a pipe by its DevTools protocol.
 
 use std::{
     env,
@@ -14,13 +14,13 @@ use tokio::{
     time::timeout,
 };
 
-/// What Debian calls it; the second is a desktop's.
+/// Debian's names for it; the second belongs to the desktop browser.
 const PROGRAMS: [&str; 2] = ["chromium-headless-shell", "chromium"];
 
-/// How long the browser may take for one answer: its start on a busy machine included.
+/// Longest wait for one answer, including the browser's start on a busy machine.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// Commands come in by the third file, answers go out by the fourth: a shell puts ours there.
+/// The browser reads commands from file descriptor 3 and writes answers to 4; the shell redirects our pipes there.
 const PIPES: &str = r#"exec "$0" "$@" 3<&0 4>&1 < /dev/null > /dev/null 2>&1"#;
 
 /// A browser with one page.
@@ -30,21 +30,21 @@ pub(crate) struct Browser {
     answers: BufReader<ChildStdout>,
     session: Option<String>,
     sent: u64,
-    /// What the page told meanwhile: requests, errors.
+    /// Events of the page: requests, errors.
     pub(crate) events: Vec<Value>,
 }
 
 impl Browser {
-    /// Starts it with a profile in `dir`; absent: it is not installed.
+    /// Starts it with a profile in `dir`; returns `None` if it is not installed.
     pub(crate) async fn start(dir: &Path) -> Option<Self> {
         let program = installed()?;
         let mut child = Command::new("sh")
             .args(["-c", PIPES])
             .arg(program)
             .args(["--headless", "--remote-debugging-pipe", "--window-size=1280,1000"])
-            // As root there is no sandbox to be had; what is shown is ours.
+            // There is no sandbox for root; the pages shown are ours.
             .args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
-            // Nothing but this machine can be asked.
+            // Only this machine is reachable.
             .args(["--disable-background-networking", "--no-first-run"])
             .arg("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1")
             .arg(format!("--user-data-dir={}", dir.display()))
@@ -67,25 +67,25 @@ impl Browser {
         Some(browser)
     }
 
-    /// Goes to an address.
+    /// Opens a URL.
     pub(crate) async fn open(&mut self, url: &str) {
         let answer = self.call("Page.navigate", json!({ "url": url })).await;
         assert_eq!(answer["errorText"], Value::Null, "{url}");
     }
 
-    /// What a script of one expression comes to in the page.
+    /// Evaluates an expression in the page.
     pub(crate) async fn evaluate(&mut self, script: &str) -> Value {
         let params = json!({ "expression": script, "returnByValue": true });
         self.call("Runtime.evaluate", params).await["result"]["value"].take()
     }
 
-    /// What the page looks like: a PNG, in base64.
+    /// Takes a screenshot: a PNG in base64.
     pub(crate) async fn screenshot(&mut self) -> String {
         let answer = self.call("Page.captureScreenshot", json!({ "format": "png" })).await;
         answer["data"].as_str().unwrap().to_owned()
     }
 
-    /// Ends it.
+    /// Closes the browser.
     pub(crate) async fn end(mut self) {
         self.session = None;
         self.call("Browser.close", json!({})).await;

@@ -1,12 +1,11 @@
-//! The kill campaign in short; `./dev soak claims` runs it for as long as wanted.
+//! A short kill campaign; `./dev soak claims` runs longer ones.
 
 use devstack::Flavor;
 use pipeline_tests::campaign;
 
-/// Rounds of the test.
 const ROUNDS: u32 = 5;
 
-/// Its seed: any would do; each victim has its turn.
+/// Arbitrary: each victim has its turn with any seed.
 const SEED: u64 = 1;
 
 #[tokio::test]

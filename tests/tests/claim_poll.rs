@@ -1,4 +1,4 @@
-//! Where a claim is looked for that was not answered: what is said definitely stays true.
+//! Polls of claims that were not answered: a definite poll answer stays true.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ async fn poll(shopper: &Shopper, url: &str) -> Answer {
     shopper.send(shopper.request(Method::GET, url)).await.unwrap()
 }
 
-/// A claim that the second api holds between gate and landing, and its poll URL.
+/// Starts a claim that the second api holds between gate and landing; returns the user and the poll URL.
 async fn held_claim(world: &World, template: TemplateId, user: i64) -> (Shopper, String) {
     let shopper = world.apis[1].shopper(UserId(user)).unwrap();
     tokio::spawn(async move { shopper.claim(template, Some(KEY), 1).await });
@@ -53,7 +53,7 @@ async fn a_claim_whose_gate_stops_or_is_rebuilt_is_called_lost_only_where_it_can
     let needed = (422, Some("TEMPLATE_NEEDED".to_owned()));
     let lost = (404, Some("CLAIM_NOT_FOUND".to_owned()));
 
-    // Its gate stops, then forgets everything; the claim is still on its way, and lands.
+    // The gate stops, then resumes; the claim is still in flight, and lands.
     fs::write(&hold, "").unwrap();
     start_with(&mut world.platform.apis[1], "FAIL_POINTS", &armed).await;
     let (anna, url) = held_claim(&world, template, 1).await;
@@ -72,8 +72,8 @@ async fn a_claim_whose_gate_stops_or_is_rebuilt_is_called_lost_only_where_it_can
     let stranger = world.apis[0].shopper(UserId(9)).unwrap();
     assert_eq!(told(&poll(&stranger, &url).await), lost, "it is not his");
 
-    // Its gate is rebuilt: no in-flight entry leads to it any more. Asked for after the resolver's grace, it is fenced, and
-    // what was called lost never lands.
+    // The gate loses its memory and is rebuilt, so no in-flight entry leads to the claim any more. A poll after the
+    // resolver's grace fences it, and a claim reported lost never lands.
     fs::write(&hold, "").unwrap();
     start_with(&mut world.platform.apis[1], "FAIL_POINTS", &armed).await;
     let (bert, url) = held_claim(&world, template, 2).await;
@@ -136,7 +136,7 @@ async fn a_claim_of_a_template_that_was_a_draft_a_moment_ago_is_found_by_every_a
     let new = NewTemplate::simple("A draft", 10, world.clock.now(), TimeDelta::hours(1));
     let template = here.create(&new).await.unwrap().id;
     let anna = there.shopper(UserId(1)).unwrap();
-    // The other api remembers that shoppers know of no such template.
+    // The other api caches that the template is not visible to shoppers.
     let claimed = anna.claim(template, None, 1).await.unwrap();
     assert_eq!(claimed.code().as_deref(), Some("TEMPLATE_NOT_FOUND"));
     here.turn(template, "publish").await.unwrap();

@@ -1,4 +1,4 @@
-//! What an operator is told about a claim whose user asks what has become of it: `coupon claim show`.
+//! `coupon claim show`: what an operator sees of a claim.
 
 use std::fs;
 
@@ -10,7 +10,6 @@ use shopper::{Claimed, NewTemplate};
 
 use crate::operator_cli::Cli;
 
-/// The claim's key.
 const KEY: &str = "the-key";
 
 #[tokio::test]
@@ -45,7 +44,7 @@ async fn a_claim_on_its_way_is_shown_as_such_then_as_given_up_and_its_retry_as_l
     let another = cli.run(&format!("claim show 1 --template {of}")).await;
     assert!(another.code == 1 && another.err.contains("(CLAIM_NOT_FOUND)"), "{another:?}");
 
-    // Its process dies: the resolver of the other one ends the admission after its grace.
+    // The api process dies: the resolver of the other one ends the admission after its grace.
     world.platform.apis[1].kill().unwrap();
     let state =
         until(async || cli.json(&show).await, |state| state["status"] != "processing").await;

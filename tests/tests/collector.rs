@@ -1,4 +1,4 @@
-//! A collector of spans, as far as a test needs one: it takes OTLP over HTTP and keeps what it is told.
+//! A minimal span collector: it takes OTLP over HTTP and keeps the spans.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// What a span says of itself.
+/// A span's data.
 #[derive(Debug, Clone)]
 pub(crate) struct Told {
     pub(crate) service: String,
@@ -27,7 +27,7 @@ pub(crate) struct Told {
     pub(crate) attributes: BTreeMap<String, String>,
 }
 
-/// It listens until it is dropped.
+/// Listens until it is dropped.
 pub(crate) struct Collector {
     /// Its address, for the processes.
     pub(crate) url: String,
@@ -50,7 +50,7 @@ impl Collector {
         Self { url, told, listens }
     }
 
-    /// The spans of a trace, in the order of their beginnings.
+    /// Returns the spans of a trace, ordered by start time.
     pub(crate) fn of(&self, trace: &str) -> Vec<Told> {
         let mut of = self.all();
         of.retain(|told| told.trace == trace);

@@ -1,5 +1,5 @@
-//! Connections of a whole process: counted, and bounded by what they may hold together. How each bound is met is tried in
-//! the api (`hostile_clients.rs`, `slow_clients.rs`), with limits that are small.
+//! Connections of a whole process: they are counted, and the memory that they hold together is bounded. The api's
+//! own tests (`hostile_clients.rs`, `slow_clients.rs`) check how each bound is enforced, with small limits.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use tokio::{
 
 use crate::broken_requests::{begin, told};
 
-/// Bytes that unfinished requests may hold together (`docs/operate.md`).
+/// Limit in bytes of what unfinished requests hold together (`docs/operate.md`).
 const HELD_MAX: f64 = 64.0 * 1024.0 * 1024.0;
 
-/// The part of a body that comes, in bytes, of the largest that is accepted.
+/// Bytes sent of each body, which is announced with the largest accepted size.
 const PART: usize = 62 * 1024;
 
-/// More such bodies than may be held.
+/// More such bodies than the limit allows.
 const CLIENTS: usize = 1_500;
 
-/// How long an answer is looked for on a connection that may have none yet.
+/// Longest wait for an answer on a connection that may have none.
 const ANSWERED: Duration = Duration::from_millis(1);
 
 #[tokio::test]
@@ -74,10 +74,10 @@ async fn half_bodies_hold_no_more_than_they_may_together_and_others_are_served()
     let held = async || api.metric("api_requests_held_bytes").await.unwrap();
     let holds = until(held, |held| *held > HELD_MAX / 2.0).await;
     assert!(holds < 1.1 * HELD_MAX, "{holds} bytes");
-    // Who sends no more than most requests have is served as if nothing were.
+    // A client whose request is of ordinary size is served as usual.
     let other = world.api().shopper(UserId(2)).unwrap();
     assert_eq!(other.claim(template, None, 1).await.unwrap().status, 201);
-    // Who was refused was told so, and may send it again.
+    // Refused clients got an answer, and may retry.
     let mut overloaded = 0;
     for line in &mut lines {
         let mut head = [0; 12];

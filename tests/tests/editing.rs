@@ -1,4 +1,4 @@
-//! Edits of templates: by version, by state, and of a window while it is open.
+//! Edits of templates: by version, by state, and of a claim window while it is open.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -36,7 +36,7 @@ async fn edit(api: &Api, template: TemplateId, if_match: &str, body: &Value) -> 
     send(api, Method::PATCH, &path(template), Some(if_match), body).await
 }
 
-/// Edits the template as it is now, and returns it.
+/// Edits the template's current version, and returns it.
 async fn edited(api: &Api, template: TemplateId, body: &Value) -> Value {
     let answer = edit(api, template, "*", body).await;
     assert_eq!(answer.status, 200, "{body}: {answer:?}");
@@ -74,7 +74,7 @@ async fn each_answer_that_is_a_template_has_its_tag_and_a_stale_one_changes_noth
         let answer = ask("/publish", Some(malformed)).await;
         assert_eq!(refused(&answer), (400, "IF_MATCH_INVALID".to_owned()), "{malformed}");
     }
-    // Sent again after its answer was lost, it is the same answer.
+    // A retry after a lost answer gets the same answer.
     for _ in 0..2 {
         let answer = ask("/publish", Some("\"7\", \"1\"")).await;
         assert_eq!((answer.status, tag(&answer).as_str()), (200, "\"2\""), "{answer:?}");
@@ -110,7 +110,7 @@ async fn each_answer_that_is_a_template_has_its_tag_and_a_stale_one_changes_noth
     world.end().await;
 }
 
-/// An edit of each field, beside its name in a refusal.
+/// An edit of each field, with the field's name in a refusal.
 fn edits(now: DateTime<Utc>) -> Vec<(&'static str, Value)> {
     let free = json!({ "kind": "free_shipping", "minimum_spend": 900, "currency": "EUR" });
     vec![
@@ -161,11 +161,11 @@ async fn what_was_promised_is_edited_in_a_draft_only_and_after_the_end_the_name(
             } else {
                 let code = (told["code"].as_str(), told["state"].as_str());
                 assert_eq!(code, (Some("FIELD_NOT_EDITABLE"), Some(state)), "{told}");
-                // Of two that may not be changed, the first is told.
+                // Of two fields that may not be changed, the first is reported.
                 assert!(told["field"] == field || field == "max_per_claim", "{told}");
             }
         }
-        // What it is already may be sent in every state.
+        // The current value may be sent in every state.
         let now = api.template(template).await.unwrap();
         let same = edited(api, template, &json!({ "name": now.name })).await;
         assert_eq!(same["version"], now.version, "nothing changes");
@@ -194,7 +194,7 @@ async fn a_window_that_is_moved_closes_and_opens_for_whoever_claims_by_any_api()
     let two = |options| PlatformOptions { apis: 2, ..options };
     let world = World::start_with("moved window", two).await;
     let template = world.template(100, |new| new).await;
-    // Somebody else each time: who has a coupon is told of it, window or not.
+    // A new user each time: a user who holds a coupon gets it again, whether the window is open or not.
     let next = AtomicI64::new(1);
     let claim = async |api: &Api| {
         let user = UserId(next.fetch_add(1, Ordering::Relaxed));
@@ -211,7 +211,7 @@ async fn a_window_that_is_moved_closes_and_opens_for_whoever_claims_by_any_api()
         until(async || claim(api).await, closed).await;
         assert!(world.clock.now() >= ends_at);
     }
-    // Opened again, by the other api, while it is paused.
+    // Reopened by the other api while the template is paused.
     let later = world.clock.now() + TimeDelta::hours(1);
     world.api().turn(template, "pause").await.unwrap();
     edited(&world.apis[1], template, &json!({ "claim_ends_at": later })).await;
@@ -238,7 +238,7 @@ async fn claims_go_on_through_moves_of_their_window_and_none_is_lost_or_doubled(
         world.until(template, |counts| counts.all() >= 300 * round).await;
         let hours = TimeDelta::hours(round + 1);
         let body = json!({ "claim_ends_at": world.clock.now() + hours });
-        // The gate is being loaded by the edit before, or by a keeper.
+        // The gate may be loading because of the previous edit, or by a keeper.
         until(async || edit(&world.apis[api], template, "*", &body).await.status, |it| *it == 200)
             .await;
     }

@@ -1,5 +1,5 @@
-//! A gate that loses its memory, or remembers an older one, under load: it closes, comes back by itself,
-//! and nothing is oversold, nobody is served twice.
+//! A gate that loses its memory, or restarts with an older one, under load: it closes and recovers by itself;
+//! nothing is oversold, and no user is served twice.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -28,7 +28,7 @@ use crate::{faults::is_stopped, proxy::server_of};
 /// Coupons of one prepared transaction.
 const CHUNK: i64 = 1_000;
 
-/// Ids of prepared claims and coupons: far below those that are made by the clock.
+/// First id of prepared claims and coupons: far below the ids that are generated from the clock.
 const FIRST_ID: i64 = 1;
 
 #[tokio::test]
@@ -44,12 +44,12 @@ async fn a_gate_of_a_million_users_that_is_flushed_under_load_is_back_by_itself(
     println!("1,000,000 users: open {:.2} s after FLUSHALL", back.as_secs_f64());
 }
 
-/// Returns how long the gate was away. `rest` is how long the prepared rows may be on their way.
+/// Returns how long the gate was closed. `rest` is the longest time for the prepared rows to pass the pipeline.
 async fn flush_under_load(name: &str, users: i64, rest: Duration) -> Duration {
     let (mut servers, mut world) = private_world(name).await;
     let template = world.template(users + 1_000, |new| new).await;
     open_again(&world, template, 0).await;
-    // What is prepared goes past the gate: an api would find it wrong, and load it again and again.
+    // The rows are prepared without the gate: an api would detect drift and reload it repeatedly.
     for api in &mut world.platform.apis {
         api.stop().await.unwrap();
     }
@@ -61,7 +61,7 @@ async fn flush_under_load(name: &str, users: i64, rest: Duration) -> Duration {
     open_again(&world, template, users).await;
     settled(&world.sources, &world.clock, rest).await.unwrap();
 
-    // Fresh users fight for what is left; old ones come back for what they have.
+    // New users compete for the remaining coupons; earlier ones ask for theirs again.
     let fresh = (1..=2_000).map(|user| Wish::one(template, UserId(users + user)));
     let old = (1..=1_000).map(|user| Wish::one(template, UserId(user * (users / 1_000))));
     let wishes = fresh.chain(old).collect();
@@ -79,7 +79,7 @@ async fn flush_under_load(name: &str, users: i64, rest: Duration) -> Duration {
     let replays = run.history.records.iter().filter(|record| record.replayed).count();
     assert!(replays >= 1_000, "every old user got the old coupon: {replays}");
     assert_eq!(world.count(template).await.all(), users + 1_000, "exactly the total");
-    // The history knows nothing of those who were prepared, so I4 and I5 are not asked.
+    // The history does not contain the prepared claims, so I4 and I5 are not checked.
     world.assert_sound(None).await;
     end(world, &mut servers).await;
     back
@@ -94,7 +94,7 @@ async fn a_gate_restarted_from_an_old_file_is_noticed_with_and_without_traffic()
     for traffic in [true, false] {
         runs.push(world.crowd().run(wave(template, first, 50)).await.unwrap());
         let copy = copy_of_gate_file(&mut servers).await;
-        // Sold meanwhile; the old file knows nothing of it.
+        // Sales that the old file does not contain.
         runs.push(world.crowd().run(wave(template, first + 50, 100)).await.unwrap());
         let sold = world.count(template).await.all();
         let crowd = world.crowd();
@@ -111,7 +111,7 @@ async fn a_gate_restarted_from_an_old_file_is_noticed_with_and_without_traffic()
         open_again(&world, template, sold).await;
         first += 200;
     }
-    // A last wave of fresh users: exactly the total is sold.
+    // A last wave of new users: exactly the total is sold.
     runs.push(world.crowd().run(wave(template, first, 200)).await.unwrap());
     assert!(runs.iter().all(|run| run.given_up == 0));
     assert_eq!(world.count(template).await.all(), 400);
@@ -119,7 +119,7 @@ async fn a_gate_restarted_from_an_old_file_is_noticed_with_and_without_traffic()
     end(world, &mut servers).await;
 }
 
-/// DESIGN's C3 with a real process: it comes back holding a snapshot that is older than the gate.
+/// DESIGN's C3 with a real process: it resumes with a snapshot that is older than the gate.
 #[tokio::test]
 async fn a_process_stopped_in_a_rebuild_wakes_and_replaces_no_newer_gate() {
     let two_apis = |options| PlatformOptions { apis: 2, ..options };
@@ -130,7 +130,7 @@ async fn a_process_stopped_in_a_rebuild_wakes_and_replaces_no_newer_gate() {
     stopped.kill().unwrap();
     stopped.set_env("FAIL_POINTS", "rebuild.before_open=stop");
     stopped.start().await.unwrap();
-    // Only the one that will stop sees the gate lost.
+    // Only the api that will stop may notice that the gate was lost.
     world.platform.apis[0].pause().unwrap();
     lose_gate(&world, template).await;
     until(async || is_stopped(&world.platform.apis[1]), |stopped| *stopped).await;
@@ -145,7 +145,7 @@ async fn a_process_stopped_in_a_rebuild_wakes_and_replaces_no_newer_gate() {
     assert!(newer.epoch > loading.epoch, "{newer:?}");
 
     world.platform.apis[1].resume().unwrap();
-    // Its gates are kept one after the other: the one of a new template is loaded after that rebuild.
+    // An api maintains its gates one after the other, so a new template's gate is loaded after that rebuild.
     let new = NewTemplate::simple("Another sale", 1, world.clock.now(), TimeDelta::hours(1));
     world.apis[1].publish_new(&new).await.unwrap();
     let now = world.sources.gate.meta(template).await.unwrap().unwrap();
@@ -157,7 +157,7 @@ async fn a_process_stopped_in_a_rebuild_wakes_and_replaces_no_newer_gate() {
     world.end().await;
 }
 
-/// Redis takes a command as a plain line.
+/// Deletes the gate's metadata, by an inline command.
 pub(crate) async fn lose_gate(world: &World, template: TemplateId) {
     let meta = format!("{}gate:1:{{{template}:0}}:meta", world.scope.key_prefix);
     let mut gate =
@@ -172,7 +172,7 @@ fn wave(template: TemplateId, first: i64, users: i64) -> Vec<Wish> {
     (first..first + users).map(|user| Wish::one(template, UserId(user))).collect()
 }
 
-/// Two apis on servers that this test alone may break.
+/// Starts two apis on servers that only this test uses and may break.
 async fn private_world(name: &str) -> (Servers, World) {
     let dir = project_root().join(".dev/test").join(name);
     drop(fs::remove_dir_all(&dir));
@@ -189,7 +189,7 @@ async fn end(world: World, servers: &mut Servers) {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// Gives the users 1..=`count` a coupon each, straight in MySQL.
+/// Gives the users 1..=`count` a coupon each, directly in MySQL.
 async fn hold_coupons(world: &World, template: TemplateId, count: i64) {
     let mut connection = world.mysql().await;
     let now = world.clock.now();
@@ -227,7 +227,7 @@ async fn hold_coupons(world: &World, template: TemplateId, count: i64) {
     }
 }
 
-/// The gate forgets everything. Redis takes a command as a plain line.
+/// Makes the gate lose everything, by an inline command.
 async fn flush(servers: &Servers) {
     let mut gate = TcpStream::connect(servers.gate.address()).await.unwrap();
     gate.write_all(b"FLUSHALL\r\n").await.unwrap();
@@ -236,14 +236,14 @@ async fn flush(servers: &Servers) {
     assert_eq!(&answer, b"+OK\r\n");
 }
 
-/// Waits until the gate is open and knows at least so many users.
+/// Waits until the gate is open and has at least this many users.
 async fn open_again(world: &World, template: TemplateId, users: i64) {
     let look = async || world.sources.gate.meta(template).await.ok().flatten();
     let is_back = |meta: &Meta| meta.is_open() && meta.users >= users.unsigned_abs();
     until(look, |meta| meta.as_ref().is_some_and(is_back)).await;
 }
 
-/// Claims for a user who has a coupon until the answer is 503 with Retry-After; false: never.
+/// Claims for a user who has a coupon until the answer is 503 with Retry-After; returns false if that never comes.
 async fn probe_until_refused(world: &World, template: TemplateId) -> bool {
     let shopper = world.api().shopper(UserId(1)).unwrap();
     let deadline = Instant::now() + STATE_MAX;

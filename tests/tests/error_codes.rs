@@ -1,14 +1,14 @@
-//! The errors that people read of are those that tests have met: each code of `docs/errors.md` is named by a test
-//! of the platform as a whole, which has seen it come over HTTP.
+//! Every error code in `docs/errors.md` must be named by a test of the whole platform, where it was received over
+//! HTTP.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use devstack::project_root;
 
-/// Fewest codes: a page that cannot be read any more would name none.
+/// Fewest codes, so that a page that cannot be parsed is noticed.
 const CODES_MIN: usize = 50;
 
-/// The codes of the page's table.
+/// Returns the codes of the page's table.
 fn documented() -> BTreeSet<String> {
     let page = fs::read_to_string(project_root().join("docs/errors.md")).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -18,7 +18,7 @@ fn documented() -> BTreeSet<String> {
         .collect()
 }
 
-/// All sources below a folder, as one text.
+/// Returns all sources below a folder as one text.
 fn sources(folder: &Path) -> String {
     let mut text = String::new();
     for entry in fs::read_dir(folder).unwrap() {

@@ -1,4 +1,5 @@
-//! The end of a coupon: by the law at its very deadline, and written down once, whoever is stopped.
+//! Expiry: a coupon cannot be used from its very deadline on, and its expiry is recorded once, whichever worker
+//! stops.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +16,19 @@ use shopper::{Claimed, CouponQuery, NewTemplate, Shopper};
 use topic::{Event, TableReader, UserCouponRow, decode};
 use verifier::{Verdict, settled, verify};
 
-/// How long a coupon that nobody claimed has been there when it ends.
+/// Age at its deadline of a coupon inserted without a claim.
 const LIFE: TimeDelta = TimeDelta::days(1);
 
-/// How long a brief coupon is valid.
+/// Validity of a brief coupon.
 const BRIEF_MS: i64 = 2_000;
 
 /// Coupons that end at one moment, and users who race for them.
 const LANES: i64 = 250;
 
-/// From a round's beginning to the end of its coupons: longer than a use takes.
+/// From a round's start to its coupons' deadline: longer than a use takes.
 const AHEAD: TimeDelta = TimeDelta::milliseconds(500);
 
-/// By how much sooner or later the next use is sent, and as often more as the last ones ended alike.
+/// Step by which the next use is sent earlier or later, times the number of equal outcomes in a row.
 const NUDGE: TimeDelta = TimeDelta::milliseconds(5);
 
 #[tokio::test]
@@ -40,7 +41,7 @@ async fn with_no_worker_a_coupon_ends_on_time_all_the_same() {
     anna.all_coupons().await.unwrap();
     let kept = [claim(&anna, lasting).await, claim(&bert, lasting).await];
     let ended = [claim(&anna, brief).await, claim(&bert, brief).await];
-    // Anna has a whole view, Bert none; and of Anna's last coupon the view has not heard.
+    // Anna has a whole view, Bert none; and Anna's view has not received her last coupon.
     until(async || listed(&world, anna.user()).await, |listed| *listed == Some(2)).await;
     world.platform.sync_consumer.pause().unwrap();
     let other = world.template(10, |new| NewTemplate { valid_for_ms: BRIEF_MS, ..new }).await;
@@ -69,14 +70,14 @@ async fn with_no_worker_a_coupon_ends_on_time_all_the_same() {
     }
     let counts = world.count(brief).await;
     assert_eq!((counts.unused, counts.due, counts.changes), (2, 2, 2), "nothing was written");
-    // The verifier does not let a worker off that never comes.
+    // The verifier reports a worker that never comes.
     assert_eq!(broken(&world, world.clock.now(), "I9").await, [""; 0]);
     let examples = broken(&world, world.clock.now() + TimeDelta::minutes(2), "I9").await;
     assert_eq!(examples.len(), 3, "{examples:?}");
 
     world.platform.sync_consumer.resume().unwrap();
     world.platform.expiry_worker.start().await.unwrap();
-    // And one that has ended before it lands.
+    // A coupon that expires before it lands is flipped too.
     let dead_born = world.template(10, |new| NewTemplate { valid_for_ms: 1, ..new }).await;
     claim(&anna, dead_born).await;
     for (template, expired) in [(brief, 2), (other, 1), (dead_born, 1)] {
@@ -102,7 +103,7 @@ async fn of_ten_thousand_uses_at_the_deadline_each_has_one_winner() {
     let bulk = TemplateId(0);
     let counts = world.until(bulk, |counts| counts.unused == 0).await;
     assert_eq!((counts.used + counts.expired, answers.len() as i64), (BULK_ROWS, BULK_ROWS));
-    // A race is close where both happen.
+    // The races are close only if both outcomes occur.
     assert!(counts.used.min(counts.expired) > BULK_ROWS / 10, "{counts:?}");
     println!("{} of {BULK_ROWS} were used, the others expired", counts.used);
     let truth = statuses(&mut connection).await;
@@ -128,13 +129,13 @@ async fn a_worker_that_was_stopped_in_the_middle_and_wakes_flips_nothing_twice_o
     let mut other = another_worker(&world, "second");
     other.expiry_worker.start().await.unwrap();
     world.until(bulk, |counts| counts.expired == 3 * BULK_ROWS).await;
-    // It wakes among deadlines that are about to come, and one that is not.
+    // It resumes when some deadlines are near and others far.
     let (soon, far) = (world.clock.now() + TimeDelta::seconds(1), now + TimeDelta::days(1));
     insert_bulk(&mut connection, 1 + 3 * BULK_ROWS, soon).await;
     insert_bulk(&mut connection, 1 + 4 * BULK_ROWS, far).await;
     world.platform.expiry_worker.resume().unwrap();
     world.until(bulk, |counts| counts.expired == 4 * BULK_ROWS).await;
-    // And has its shards again when the other one goes.
+    // It owns its shards again after the other one stops.
     other.expiry_worker.stop().await.unwrap();
     insert_bulk(&mut connection, 1 + 5 * BULK_ROWS, world.clock.now()).await;
     let counts = world.until(bulk, |counts| counts.expired == 5 * BULK_ROWS).await;
@@ -148,14 +149,14 @@ fn shopper(world: &World, user: i64) -> Shopper {
     world.api().shopper(UserId(user)).unwrap()
 }
 
-/// Claims one coupon; its id.
+/// Claims one coupon; returns its id.
 async fn claim(shopper: &Shopper, template: TemplateId) -> CouponId {
     let answer = shopper.claim(template, None, 1).await.unwrap();
     assert_eq!(answer.status, 201, "{}", answer.body);
     answer.json::<Claimed>().unwrap().coupons[0].id
 }
 
-/// Uses until the answer is final: whether the coupon is used.
+/// Retries a use until the answer is final; returns whether the coupon is used.
 async fn use_until_answered(shopper: &Shopper, id: CouponId) -> bool {
     loop {
         let Ok(answer) = shopper.use_coupon(id, "order").await else { continue };
@@ -170,8 +171,8 @@ async fn use_until_answered(shopper: &Shopper, id: CouponId) -> bool {
     }
 }
 
-/// Coupons of no claim, each of a user of its own who has its id, that end at `deadline`. Their shards are dealt
-/// out in turn, so that each has as many.
+/// Inserts coupons without claims that end at `deadline`. Each belongs to a user of its own with the coupon's id as
+/// id. Shards are assigned in turn.
 pub(crate) async fn insert(
     connection: &mut MySqlConnection,
     ids: impl IntoIterator<Item = i64>,
@@ -195,21 +196,21 @@ pub(crate) async fn insert(
     store::execute(connection, &sql).await.unwrap();
 }
 
-/// Somebody who uses one coupon after the other about when it ends: sooner after one that had ended, and
-/// later after one that was used. Whatever a use takes, both happen.
+/// A user who uses one coupon after another near its deadline: earlier after one that had expired, later after one
+/// that was used. So both outcomes occur, however long a use takes.
 #[derive(Default)]
 struct Racer {
-    /// How long before the end a use is sent.
+    /// How long before the deadline a use is sent.
     lead: TimeDelta,
     last: Option<bool>,
-    /// How many of the last ones ended alike.
+    /// Number of equal outcomes in a row.
     alike: i32,
 }
 
 impl Racer {
     async fn race(&mut self, world: &World, id: i64, deadline: DateTime<Utc>) -> (i64, bool) {
         let ahead = deadline - self.lead - world.clock.now();
-        // The moment itself is what is waited for.
+        // The test is about this very moment, so it sleeps instead of polling.
         tokio::time::sleep(ahead.to_std().unwrap_or_default()).await;
         let used = use_until_answered(&shopper(world, id), CouponId(id)).await;
         self.alike = if self.last.replace(used) == Some(used) { self.alike + 1 } else { 1 };
@@ -218,25 +219,25 @@ impl Racer {
     }
 }
 
-/// How many coupons the view lists for a user; absent: it is not whole.
+/// Returns how many coupons the view lists for a user; `None` if it is not whole.
 async fn listed(world: &World, user: UserId) -> Option<usize> {
     let contents = world.sources.view.contents(user).await.unwrap();
     contents.trusted.then_some(contents.list.len())
 }
 
-/// Coupons of no claim, [`BULK_ROWS`] of them with ids and users from `first` on, that end at `deadline`.
+/// Inserts [`BULK_ROWS`] coupons without claims, with ids and users from `first` on, that end at `deadline`.
 async fn insert_bulk(connection: &mut MySqlConnection, first: i64, deadline: DateTime<Utc>) {
     store::insert_bulk(connection, first, deadline - LIFE).await.unwrap();
 }
 
-/// One more worker of the same platform, not started; the platform's other processes never are.
+/// Describes another worker of the same platform, not started; the other processes of the result are never started.
 pub(crate) fn another_worker(world: &World, name: &str) -> Platform {
     let options = &world.platform.options;
     let options = PlatformOptions { dir: options.dir.join(name), ..options.clone() };
     Platform::prepare(world.scope.endpoints.clone(), options).unwrap()
 }
 
-/// The offenders of an invariant, as the verifier would see them at `now`.
+/// Returns the violations of an invariant that the verifier finds at `now`.
 pub(crate) async fn broken(world: &World, now: DateTime<Utc>, invariant: &str) -> Vec<String> {
     let report = verify(&world.sources, None, now).await.unwrap();
     let outcome = report.outcomes.into_iter().find(|outcome| outcome.invariant == invariant);
@@ -246,7 +247,7 @@ pub(crate) async fn broken(world: &World, now: DateTime<Utc>, invariant: &str) -
     }
 }
 
-/// Every coupon's status in MySQL.
+/// Returns every coupon's status in MySQL.
 pub(crate) async fn statuses(connection: &mut MySqlConnection) -> BTreeMap<i64, CouponStatus> {
     let mut statuses = BTreeMap::new();
     let mut after = 0;
@@ -258,8 +259,8 @@ pub(crate) async fn statuses(connection: &mut MySqlConnection) -> BTreeMap<i64, 
     }
 }
 
-/// Waits for rest: in MySQL and in the topic each coupon that ended did so once, by the law, and as one
-/// thing only.
+/// Waits for rest, then asserts that in MySQL and in the topic each coupon ended once, validly, and in one status
+/// only.
 pub(crate) async fn assert_ended_once(world: &World, truth: &BTreeMap<i64, CouponStatus>) {
     settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
     for invariant in ["I8", "I9", "I10", "I11", "I12"] {
@@ -292,14 +293,14 @@ pub(crate) async fn assert_ended_once(world: &World, truth: &BTreeMap<i64, Coupo
     assert!(ends.is_empty(), "nothing else has ended: {ends:?}");
 }
 
-/// Every change of a coupon that the topic holds.
+/// Returns every coupon change in the topic.
 pub(crate) async fn events(world: &World) -> Vec<Event<UserCouponRow>> {
     let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
     let messages = TableReader::open(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
     messages.iter().map(|message| decode(message.payload.as_deref().unwrap()).unwrap()).collect()
 }
 
-/// Whether a coupon expired before its end by MySQL's own clock, which counts in whole seconds in its binlog.
+/// Whether a coupon expired early by MySQL's clock, which has whole seconds in the binlog.
 pub(crate) fn is_early(event: &Event<UserCouponRow>) -> bool {
     let row = event.after.as_ref().unwrap();
     let ended = row.status == CouponStatus::Expired.code();

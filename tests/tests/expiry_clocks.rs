@@ -1,5 +1,5 @@
-//! A clock that is a day off, on the worker, on the api, on MySQL: nothing ends early by the true
-//! clock, nothing is used after its end, what can go on goes on, and a clock put right mends the rest.
+//! Clocks of the worker, the api or MySQL that are a day off: no coupon expires early by true time, none is used
+//! after its deadline, whatever can continues, and a corrected clock repairs the rest.
 
 use std::{fs, path::Path};
 
@@ -14,23 +14,22 @@ use verifier::settled;
 
 use crate::expiry::{events, is_early};
 
-/// How far a clock is off.
+/// Seconds by which a clock is off.
 const DAY: i64 = 24 * 60 * 60;
 
-/// So little that a worker goes on, although it does not call itself ready: the limit is two seconds.
+/// Below the limit of two seconds, so the worker continues, although it reports that it is not ready.
 const LITTLE_MS: i64 = 1_800;
 
-/// So much that it stops, also where the way to MySQL, which is counted for the clocks, takes long.
+/// Above the limit, even when a slow connection to MySQL adds to the measured skew, so the worker stops flipping.
 const MUCH_MS: i64 = 3_000;
 
-/// How long tokens are good: longer than any clock is off.
+/// Validity of tokens: longer than any clock is off.
 const TOKEN_DAYS: i64 = 3;
 
 /// A month, for coupons that outlive every timer.
 const MONTH_MS: i64 = 30 * DAY * 1_000;
 
-/// A template whose coupons end within the test, one whose coupons would end if a wrong clock counted,
-/// and a user for each jump.
+/// A template whose coupons end within the test, and one whose coupons would end only by a wrong clock.
 struct Sale {
     brief: TemplateId,
     lasting: TemplateId,
@@ -43,7 +42,7 @@ async fn a_worker_whose_clock_jumps_by_a_day_stops_flipping_says_so_and_goes_on_
     let sale = Sale::open(&world).await;
     for (user, jump) in [(1, DAY), (2, -DAY)] {
         let shopper = user_of(&world, user);
-        // By the wrong clock it has ended; the second one's wake-up has the worker look at once.
+        // By the wrong clock this coupon has ended; the wake-up of the second one makes the worker check at once.
         let standing = claim(&user_of(&world, 10 + user), sale.lasting).await;
         clock.set(jump).unwrap();
         claim(&user_of(&world, 10 + user), sale.lasting).await;
@@ -82,7 +81,7 @@ async fn a_worker_that_is_a_little_behind_flips_nothing_before_its_own_clock_say
     let mut world = World::start("worker behind").await;
     let clock = own_clock(&mut world.platform.expiry_worker, &world.platform.options.dir).await;
     clock.set_millis(-LITTLE_MS).unwrap();
-    // MySQL counts in whole seconds in its binlog.
+    // MySQL's binlog has whole seconds.
     let early = |event: &Event<UserCouponRow>| {
         let row = event.after.as_ref().unwrap();
         let ended = row.status == CouponStatus::Expired.code();
@@ -122,7 +121,7 @@ async fn an_api_whose_clock_jumps_by_a_day_lets_nothing_be_used_after_its_end() 
     let clock = own_clock(&mut world.platform.apis[0], &world.platform.options.dir).await;
     let sale = Sale::open(&world).await;
     for (user, jump) in [(1, DAY), (2, -DAY)] {
-        // No worker hides by its flip what the law does.
+        // Without a worker, so that its flips do not hide the api's own check.
         world.platform.expiry_worker.stop().await.unwrap();
         let shopper = user_of(&world, user);
         let [used, kept, ended] = sale.serve(&shopper).await;
@@ -131,7 +130,7 @@ async fn an_api_whose_clock_jumps_by_a_day_lets_nothing_be_used_after_its_end() 
         until_skew(&world, jump).await;
         let late = shopper.use_coupon(ended, "late").await.unwrap();
         assert_eq!(late.status, 409, "{}", late.body);
-        // It answers on; ahead, it takes the other one for ended as well, which is the safe side.
+        // The api still answers; with its clock ahead, it also rejects the other coupon, which is the safe side.
         assert_eq!(shopper.coupon(used).await.unwrap().status, "used");
         let other = shopper.use_coupon(kept, "order").await.unwrap();
         assert_eq!(other.status, 409, "{}", other.body);
@@ -146,7 +145,7 @@ async fn an_api_whose_clock_jumps_by_a_day_lets_nothing_be_used_after_its_end() 
     world.end().await;
 }
 
-/// Waits until the api says that its clock is so many seconds ahead of MySQL's.
+/// Waits until the api reports that its clock is this many seconds ahead of MySQL's.
 async fn until_skew(world: &World, seconds: i64) {
     let skew = async || world.platform.apis[0].metric("api_clock_skew_seconds").await;
     let told = |skew: &Option<f64>| skew.is_some_and(|skew| (skew - seconds as f64).abs() < 60.0);
@@ -181,7 +180,7 @@ async fn a_mysql_whose_clock_jumps_ends_nothing_early_and_a_month_passes_without
     assert_eq!(world.count(sale.lasting).await.expired, 0);
     world.assert_sound(None).await;
 
-    // Both clocks agree that a month has passed: only the index knows of the coupon by then.
+    // Both clocks agree that a month has passed; by then only the deadline index knows the coupon.
     let month = world.template(1, |new| NewTemplate { valid_for_ms: MONTH_MS, ..new }).await;
     claim(&user_of(&world, 3), month).await;
     world.assert_sound(None).await;
@@ -209,7 +208,7 @@ impl Sale {
         Self { brief, lasting: world.template(10, many).await }
     }
 
-    /// A user claims and uses: a coupon that was used, one that was not, and one that ends soon.
+    /// Claims for a user: a coupon that is then used, an unused one, and one that ends soon.
     async fn serve(&self, shopper: &Shopper) -> [CouponId; 3] {
         let used = claim(shopper, self.lasting).await;
         let answer = shopper.use_coupon(used, "order").await.unwrap();
@@ -217,14 +216,14 @@ impl Sale {
         [used, claim(shopper, self.lasting).await, claim(shopper, self.brief).await]
     }
 
-    /// Waits until a coupon has ended by the true clock.
+    /// Waits until a coupon has ended by true time.
     async fn until_ended(&self, world: &World, shopper: &Shopper, id: CouponId) {
         let deadline: DateTime<Utc> = shopper.coupon(id).await.unwrap().valid_until;
         until(async || world.clock.now(), |now| *now >= deadline).await;
     }
 }
 
-/// Gives a process a clock of its own, which is right for now, and starts it anew.
+/// Gives a process its own clock, correct for now, and restarts it.
 async fn own_clock(process: &mut Process, dir: &Path) -> FakeClock {
     let clock = FakeClock::new(&dir.join("own-clock")).unwrap();
     clock.give(process);
@@ -232,7 +231,7 @@ async fn own_clock(process: &mut Process, dir: &Path) -> FakeClock {
     clock
 }
 
-/// Has twenty users' coupons end; answers what the topic tells of those that `is_early` finds too soon.
+/// Lets twenty users' coupons end; returns the events that `is_early` finds too early.
 async fn ended_early(
     world: &World,
     valid_for_ms: i64,
@@ -265,21 +264,21 @@ async fn assert_shown(shopper: &Shopper, expected: &[CouponId]) {
     assert_eq!(shown.iter().map(|coupon| coupon.id).collect::<Vec<_>>(), expected);
 }
 
-/// After its clock was wrong a worker works on, but may not end in order: Kafka clients that sleep by the
-/// time of day keep it.
+/// Kills and starts the worker. After its clock was wrong it works but may not end in order, because Kafka clients
+/// that sleep by the time of day delay it.
 async fn kill_and_start(worker: &mut Process) {
     worker.kill().unwrap();
     worker.start().await.unwrap();
 }
 
-/// Waits until the worker says by its metric whether it flips.
+/// Waits until the worker's metric reports whether it flips.
 async fn until_flipping(world: &World, flipping: bool) {
     let worker = &world.platform.expiry_worker;
     let said = async || worker.metric("expiry_worker_flipping").await;
     until(said, |said| said.is_some_and(|said| (said > 0.5) == flipping)).await;
 }
 
-/// The worker says in its log and in `/readyz` that it does not flip.
+/// Asserts that the worker reports in its log and in `/readyz` that it does not flip.
 async fn assert_says_so(worker: &Process) {
     let url = format!("http://{}/readyz", worker.address());
     let answer = reqwest::get(url).await.unwrap();

@@ -1,4 +1,4 @@
-//! What operators see of expiry.
+//! The expiry report for operators.
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};

@@ -1,5 +1,5 @@
-//! Several expiry workers: the group deals all shards out among them, each ends the coupons of its own, and
-//! one that dies leaves its shards to the others.
+//! Several expiry workers: the consumer group assigns all shards, each worker expires its own coupons, and a dead
+//! worker's shards go to the others.
 
 use chrono::TimeDelta;
 use coupon::{EXPIRY_SHARDS, TemplateId};
@@ -12,9 +12,9 @@ use crate::expiry::{another_worker, assert_ended_once, insert, statuses};
 const OF_EACH: i64 = 10;
 /// Coupons of a round.
 const ROUND: i64 = OF_EACH * EXPIRY_SHARDS;
-/// From a round's beginning to the end of its coupons: they are told of before.
+/// From a round's start to its coupons' deadline: wake-ups are sent before.
 const AHEAD: TimeDelta = TimeDelta::seconds(1);
-/// The template of coupons that nobody claimed.
+/// The template id of coupons without a claim.
 const NO_SALE: TemplateId = TemplateId(0);
 
 #[tokio::test]
@@ -31,10 +31,10 @@ async fn workers_share_all_shards_each_ends_its_own_coupons_and_a_dead_ones_go_t
     world.until(NO_SALE, |counts| counts.expired == ROUND).await;
     assert_eq!(figures(&world, &others, "expiry_worker_shards").await, shared, "nobody has left");
     let own: Vec<i64> = shared.iter().map(|shards| shards * OF_EACH).collect();
-    // Each flip is counted a moment after it can be seen.
+    // Each flip is counted a moment after it is visible.
     until(async || flips(&world, &others).await, |flips| *flips == own).await;
 
-    // The next ones end while nobody has the shards of the dead one.
+    // The next coupons end while no worker owns the dead one's shards.
     let mut dead = others.remove(0);
     dead.expiry_worker.kill().unwrap();
     let now = world.clock.now();
@@ -51,7 +51,7 @@ async fn workers_share_all_shards_each_ends_its_own_coupons_and_a_dead_ones_go_t
     world.end().await;
 }
 
-/// Waits until every worker has shards, and all are somebody's; how many each has.
+/// Waits until every worker has shards and all shards are owned; returns how many each has.
 async fn until_shared(world: &World, others: &[Platform]) -> Vec<i64> {
     let held = async || figures(world, others, "expiry_worker_shards").await;
     let is_shared = |held: &Vec<i64>| {
@@ -60,12 +60,12 @@ async fn until_shared(world: &World, others: &[Platform]) -> Vec<i64> {
     until(held, is_shared).await
 }
 
-/// How many coupons each has flipped.
+/// Returns how many coupons each worker has flipped.
 async fn flips(world: &World, others: &[Platform]) -> Vec<i64> {
     figures(world, others, "expiry_worker_flips_total").await
 }
 
-/// What a metric says of each worker, the platform's own first.
+/// Returns a metric of each worker, the platform's own first.
 async fn figures(world: &World, others: &[Platform], name: &str) -> Vec<i64> {
     let others = others.iter().map(|other| &other.expiry_worker);
     let workers: Vec<&Process> =

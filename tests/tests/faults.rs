@@ -1,5 +1,5 @@
-//! Faults at named points of a claim's way, as its client meets them: over HTTP, with real processes
-//! that die, stop and hang. The rows that need no process of their own are tested in `landing`.
+//! Faults at named points of a claim's path, as its client sees them: over HTTP, with real processes that die, stop
+//! and hang. Cases that need no process of their own are tested in `landing`.
 
 use std::{fs, time::Duration};
 
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::proxy::{COMMIT, Proxy, server_of};
 
-/// Every claim's key.
+/// Idempotency key of every claim.
 const KEY: &str = "the-key";
 
 fn two_apis(options: PlatformOptions) -> PlatformOptions {
@@ -28,7 +28,7 @@ fn several(new: NewTemplate) -> NewTemplate {
     NewTemplate { per_user_limit: 2, max_per_claim: 2, ..new }
 }
 
-/// Starts a process anew with a variable changed.
+/// Restarts a process with a variable changed.
 pub(crate) async fn start_with(process: &mut Process, variable: &str, value: &str) {
     if process.is_running() {
         process.kill().unwrap();
@@ -45,7 +45,7 @@ pub(crate) async fn insist(shopper: &Shopper, template: TemplateId) -> Answer {
     until(claim, is_final).await.unwrap()
 }
 
-/// Each user's key is answered alike by both apis, and each holds exactly one coupon.
+/// Asserts that both apis answer each user's key alike, and that each user holds exactly one coupon.
 async fn assert_one_each(world: &World, template: TemplateId, users: i64) {
     for user in 1..=users {
         let [one, other] = [0, 1].map(|api| world.apis[api].shopper(UserId(user)).unwrap());
@@ -61,7 +61,7 @@ async fn assert_one_each(world: &World, template: TemplateId, users: i64) {
     assert_eq!(stock.gate_stock, Some(stock.total - users));
 }
 
-/// Whether the gate waits to hear what became of a user's claim.
+/// Whether a user's claim is still pending in the gate.
 async fn is_pending(world: &World, template: TemplateId, user: i64) -> bool {
     let gate = &world.sources.gate;
     let epoch = gate.meta(template).await.unwrap().unwrap().epoch;
@@ -69,7 +69,7 @@ async fn is_pending(world: &World, template: TemplateId, user: i64) -> bool {
     entry.requests.iter().any(|request| request.state == RequestState::Pending)
 }
 
-/// In MySQL only: the gate goes on letting claims through.
+/// Changes the state in MySQL only: the gate continues to admit claims.
 async fn change_state(world: &World, template: TemplateId, state: TemplateState) {
     let mut connection = world.mysql().await;
     let current = templates::get(&mut connection, template).await.unwrap().unwrap();
@@ -77,7 +77,7 @@ async fn change_state(world: &World, template: TemplateId, state: TemplateState)
     assert!(changed.await.unwrap());
 }
 
-/// Whether a process is stopped as a whole.
+/// Whether a whole process is stopped.
 pub(crate) fn is_stopped(process: &Process) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid().unwrap())).unwrap();
     stat.contains(") T ")
@@ -103,11 +103,12 @@ async fn an_api_killed_or_stopped_at_each_point_of_a_claims_way_loses_and_double
         start_with(&mut world.platform.apis[1], "FAIL_POINTS", &format!("{point}=kill")).await;
         let shopper = world.apis[1].shopper(UserId(user)).unwrap();
         let answer = shopper.claim(template, Some(KEY), 1).await;
-        // Settling comes after the answer, which may just have left.
+        // Settling comes after the answer, which may have been sent already.
         assert!(answer.is_err() || point == "settler.before_settle", "{point}: {answer:?}");
         let ended = world.platform.apis[1].wait_exit(STATE_MAX).await;
         ended.unwrap_or_else(|error| panic!("{point}: {error}; answered {answer:?}"));
-        // What was open went with its connection: nothing of it is there, and the hot row is free.
+        // The open transaction was rolled back with its connection: none of its rows exist, and the stock row is
+        // free.
         user += 1;
         let other = world.apis[0].shopper(UserId(user)).unwrap();
         assert_eq!(insist(&other, template).await.status, 201, "{point}");
@@ -135,7 +136,7 @@ async fn an_api_killed_or_stopped_at_each_point_of_a_claims_way_loses_and_double
     world.end().await;
 }
 
-/// Others go on, the resolver of another api ends what is stuck, and the one that wakes finds that out.
+/// Other claims continue, the resolver of another api ends the stuck one, and the resumed process learns of it.
 async fn stopped_between_gate_and_landing(world: &mut World, template: TemplateId, user: i64) {
     start_with(&mut world.platform.apis[1], "FAIL_POINTS", "claims.after_gate=stop").await;
     let shopper = world.apis[1].shopper(UserId(user)).unwrap();
@@ -145,7 +146,7 @@ async fn stopped_between_gate_and_landing(world: &mut World, template: TemplateI
     assert_eq!(insist(&world.apis[0].shopper(UserId(1)).unwrap(), template).await.status, 201);
     until(async || is_pending(world, template, user).await, |pending| !pending).await;
     world.platform.apis[1].resume().unwrap();
-    // The client has gone by then, or hears that nothing came of it, or that it is not known.
+    // By then the client has disconnected, or it gets 503: the claim did not land, or its outcome is unknown.
     let answer = answer.await.unwrap();
     assert!(answer.as_ref().map_or(true, |answer| answer.status == 503), "{answer:?}");
     start_with(&mut world.platform.apis[1], "FAIL_POINTS", "").await;
@@ -159,7 +160,7 @@ async fn an_api_stopped_inside_its_transaction_frees_the_hot_row_in_seconds() {
     let proxy = Proxy::start(server_of(url)).await;
     let url = proxy.instead_of(url);
     start_with(&mut world.platform.apis[1], "DATABASE_URL", &url).await;
-    // Every part of it has said what it says at its start.
+    // After this claim, all parts of the api have sent their start-up statements.
     let opener = world.apis[1].shopper(UserId(1)).unwrap();
     assert_eq!(insist(&opener, template).await.status, 201);
     let mut held = proxy.hold_request(COMMIT);
@@ -174,7 +175,7 @@ async fn an_api_stopped_inside_its_transaction_frees_the_hot_row_in_seconds() {
     assert!(held_for > Duration::from_secs(1), "it was not held at all");
     assert!(held_for < Duration::from_secs(10));
     assert_eq!(world.count(template).await.all(), 2, "the stopped one's is rolled back");
-    // Its commit arrives at a connection that is closed.
+    // Its commit arrives on a closed connection.
     held.go_on();
     world.platform.apis[1].resume().unwrap();
     drop(answer.await.unwrap());
@@ -225,7 +226,7 @@ async fn a_key_that_is_being_worked_on_elsewhere_is_in_progress_and_then_answere
     };
     let first = claim();
     until(async || is_pending(&world, template, 1).await, |pending| *pending).await;
-    // The process that is at it lets a second request wait for the same answer.
+    // The process that is handling the key makes a second request wait for the same answer.
     let second = claim();
     let told = |answer: &Answer| (answer.status, answer.code().unwrap_or_default());
     for (shopper, quantity) in [(&other, 1), (&same, 2)] {
@@ -264,7 +265,7 @@ async fn while_mysql_is_away_for_minutes_nothing_is_lost_and_claims_land_when_it
     mysql_away("mysql away for minutes", MINUTES).await;
 }
 
-/// MySQL dies, and hangs, for `longer` than a claim's client waits.
+/// MySQL dies, then hangs, each time for `longer` than a claim's client waits.
 async fn mysql_away(name: &str, longer: Duration) {
     let dir = project_root().join(".dev/test").join(name.replace(' ', "-"));
     drop(fs::remove_dir_all(&dir));
@@ -293,7 +294,7 @@ async fn mysql_away(name: &str, longer: Duration) {
         let polled = until(look, |polled| matches!(polled.status, 200 | 404)).await;
         let answer = insist(&shopper, template).await;
         assert_eq!(answer.status, 201);
-        // It lands unless the outage outlasted the resolver's grace; then nothing has come of it.
+        // It lands unless the outage outlasted the resolver's grace; then it is fenced.
         if polled.status == 200 {
             let polled: Value = polled.json().unwrap();
             assert_eq!(polled["claim"], answer.json::<Value>().unwrap());
@@ -305,10 +306,9 @@ async fn mysql_away(name: &str, longer: Duration) {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// Clients that hang up.
 const CLIENTS: i64 = 1_000;
 
-/// Sooner than a resolver ends an admission (after ten seconds).
+/// Shorter than the ten seconds after which a resolver ends an admission.
 const BEFORE_RESOLVER: Duration = Duration::from_secs(8);
 
 #[tokio::test]
@@ -320,7 +320,7 @@ async fn a_thousand_clients_that_hang_up_at_random_moments_cancel_and_leak_nothi
     let mut random = Rng::with_seed(seed);
     let visits = (1..=CLIENTS).map(|user| {
         let shopper = world.apis[random.usize(..2)].shopper(UserId(user)).unwrap();
-        // From a tenth of a millisecond to half a second, each order of magnitude alike.
+        // From 0.1 ms to 0.5 s, each order of magnitude equally often.
         let patience = Duration::from_micros(100 << random.u32(..13)).mul_f64(random.f64());
         async move { timeout(patience, shopper.claim(template, Some(KEY), 1)).await.is_ok() }
     });
@@ -337,7 +337,7 @@ async fn a_thousand_clients_that_hang_up_at_random_moments_cancel_and_leak_nothi
     let stock = world.api().stock(template).await.unwrap();
     assert_eq!((stock.in_flight, stock.drift), (Some(0), Some(0)));
     assert_eq!(stock.gate_stock, Some(stock.total - stock.landed));
-    // Whoever comes back gets what was claimed, or claims now; nobody gets two.
+    // A returning client gets its claimed coupon, or claims now; none gets two.
     let again = (1..=CLIENTS).map(|user| {
         let shopper = world.api().shopper(UserId(user)).unwrap();
         async move { insist(&shopper, template).await.status }

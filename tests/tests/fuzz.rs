@@ -1,5 +1,5 @@
-//! The fuzz targets in short: their seeds as they are, and many times with damage. `./dev soak fuzz` looks
-//! for longer, and cleverer.
+//! A short run of the fuzz targets: their seeds unchanged, and many times damaged. `./dev soak fuzz` runs libFuzzer
+//! for longer.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 #[path = "../../fuzz/src/lib.rs"]
@@ -21,32 +21,32 @@ use decoders::TARGETS;
 use devstack::project_root;
 use fastrand::Rng;
 
-/// What one test takes shall not be counted as another's.
+/// Serializes the tests, so that memory used by one is not attributed to another.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Damaged seeds for each target: some seconds in all.
+/// Damaged seeds for each target: a few seconds in total.
 const ROUNDS: usize = 3_000;
 
-/// What the damage follows from unless `FUZZ_SEED` says another number.
+/// Default seed of the damage; `FUZZ_SEED` overrides it.
 const SEED: u64 = 20_261_121;
 
-/// Edits of one input at most.
+/// Most edits of one input.
 const EDITS: usize = 4;
 
-/// Longest input; more of the same finds nothing new.
+/// Longest input; longer ones find nothing new.
 const INPUT_BYTES_MAX: usize = 16 * 1024;
 
-/// Memory in KiB that the targets may take beyond what the test has at its start: a thousand times the
-/// longest input and more, far below what a length that is a lie would cost.
+/// Memory in KiB that the targets may use beyond the test's own at its start: over a thousand times the longest
+/// input, but far below what a false length would allocate.
 const MEMORY_MAX: u64 = 32 * 1024;
 
-/// The same for those that decompress zstd, which has a window of up to 100 MiB in our library.
+/// The same limit for targets that decompress zstd, whose window in our library is up to 100 MiB.
 const MEMORY_WITH_WINDOW_MAX: u64 = 192 * 1024;
 
-/// These have one. They come last: the peak is one of the whole process.
+/// Targets with such a window. They run last, as the memory peak is that of the whole process.
 const WITH_WINDOW: [&str; 2] = ["binlog", "compressed_transaction"];
 
-/// Longest time for one input, on a machine that is busy.
+/// Longest time for one input, on a busy machine.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
 #[test]
@@ -86,7 +86,7 @@ fn each_target_has_a_file_and_each_file_is_built() {
     }
 }
 
-/// Runs a target on one input, and says which input it was if that fails. `held`: the memory's peak before.
+/// Runs a target on one input; a failure shows the input. `held` is the memory peak before, in KiB.
 fn check(name: &str, input: &[u8], held: u64) {
     let begun = Instant::now();
     let outcome = catch_unwind(|| decoders::run(name, input));
@@ -103,7 +103,7 @@ fn check(name: &str, input: &[u8], held: u64) {
     );
 }
 
-/// The most memory that this process ever had, in KiB.
+/// Returns this process's peak memory in KiB.
 fn memory_peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -119,7 +119,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     text
 }
 
-/// A target's seeds, in an order that does not change.
+/// Returns a target's seeds in a stable order.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
     let folder = project_root().join("fuzz/seeds").join(name);
     let mut files: Vec<_> =
@@ -133,7 +133,7 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap().to_str().unwrap().to_owned()
 }
 
-/// A seed with some edits.
+/// Returns a seed with some edits.
 fn damaged(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     let mut input = rng.choice(seeds).unwrap().clone();
     for _ in 0..rng.usize(1..=EDITS) {
@@ -144,7 +144,7 @@ fn damaged(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
 }
 
 fn edit(input: &mut Vec<u8>, seeds: &[Vec<u8>], rng: &mut Rng) {
-    /// Bytes at the ends of ranges, and marks of lengths.
+    /// Limits of value ranges, and length markers.
     const ODD: [u8; 12] = [0, 1, 2, 0x1f, 0x20, 0x7f, 0x80, 0xfb, 0xfc, 0xfd, 0xfe, 0xff];
     let at = rng.usize(..=input.len());
     let end = rng.usize(at..=input.len().min(at + 64));

@@ -1,4 +1,4 @@
-//! The main job of one user, step by step.
+//! The main use case of one user, step by step.
 
 use chrono::TimeDelta;
 use coupon::UserId;

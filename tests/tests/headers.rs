@@ -1,4 +1,4 @@
-//! What every answer carries, and what a browser is told.
+//! Headers of every answer, and cross-origin rules for browsers.
 
 use coupon::UserId;
 use pipeline_tests::{World, until};
@@ -41,7 +41,7 @@ async fn every_answer_carries_what_keeps_browsers_safe_and_says_what_is_allowed(
         assert_eq!(answer.header("content-security-policy"), Some(policy), "{answer:?}");
         assert_eq!(answer.header("referrer-policy"), Some("no-referrer"), "{answer:?}");
         assert!(answer.header("cache-control").is_some(), "{answer:?}");
-        // No page of another origin is let in unless a setting names it.
+        // No other origin is allowed unless a setting names it.
         assert_eq!(answer.header("access-control-allow-origin"), None, "{answer:?}");
     }
     let allowed = answers[5].header("allow").unwrap();
@@ -89,7 +89,7 @@ async fn a_page_may_read_why_it_was_refused_whatever_refused_it() {
     let claim = format!(
         "POST /v1/templates/1/claims HTTP/1.1\r\n{asked}authorization: {authorization}\r\n"
     );
-    // One of this client's is under way for as long as this body does not come.
+    // One request of this client stays in progress as long as its body is incomplete.
     let from_one = "x-forwarded-for: 203.0.113.7\r\n";
     let mut first = TcpStream::connect(address).await.unwrap();
     let half = format!("{claim}{from_one}content-length: 9\r\n\r\n");
@@ -124,7 +124,7 @@ async fn a_page_may_read_why_it_was_refused_whatever_refused_it() {
         let mut line = TcpStream::connect(address).await.unwrap();
         line.write_all(request.as_bytes()).await.unwrap();
         if status == 408 {
-            // The rest of its body will not come.
+            // The rest of the body will not be sent.
             line.shutdown().await.unwrap();
         }
         let mut answer = String::new();

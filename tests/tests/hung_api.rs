@@ -1,4 +1,4 @@
-//! An api that is stopped inside any transaction that holds the hot row: others' sales go on.
+//! An api that is stopped inside any transaction that holds the stock row: others' sales continue.
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::faults::{insist, is_stopped, start_with};
 
-/// What is asked of the api that then stops: its fail point, the route below the template, how often at once.
+/// Requests at which the api stops: fail point, route below the template, number of parallel requests.
 const CASES: [(&str, &str, usize); 6] = [
     ("api.before_commit", "stock-movements", 3),
     ("api.before_commit", "pause", 1),
@@ -21,7 +21,7 @@ const CASES: [(&str, &str, usize); 6] = [
     ("api.before_commit", "end", 1),
 ];
 
-/// Asks an api for a change of a template; `number` tells several of a kind apart.
+/// Asks an api to change a template; `number` distinguishes several requests of a kind.
 async fn ask(api: Api, template: TemplateId, what: &str, number: usize) -> Option<u16> {
     let path = format!("/v1/templates/{template}");
     let request = match what {
@@ -62,7 +62,7 @@ async fn an_api_stopped_inside_any_transaction_that_holds_the_hot_row_stops_no_s
         let shopper = world.apis[0].shopper(UserId(user)).unwrap();
         assert_eq!(insist(&shopper, bystander).await.status, 201, "{what}: another template");
         if what == "resume" {
-            // Nobody knows of the resumption that is stuck: the operator asks the other api.
+            // The stuck resumption is not visible, so the operator asks the other api.
             let healthy = async || ask(world.apis[0].clone(), template, "resume", 0).await;
             until(healthy, |status| *status == Some(200)).await;
         }
@@ -78,7 +78,7 @@ async fn an_api_stopped_inside_any_transaction_that_holds_the_hot_row_stops_no_s
     world.end().await;
 }
 
-/// When an id was made by its maker's clock, in milliseconds since 1970.
+/// Returns when an id was generated, by its generator's clock, in milliseconds since 1970.
 fn made_at_ms(id: TemplateId) -> i64 {
     (id.0 >> 22) + 1_288_834_974_657
 }
@@ -98,7 +98,7 @@ async fn ids_follow_the_clock_of_an_api_that_started_ten_minutes_behind() {
     assert!(behind_ms().await > 500_000);
     clock.set(0).unwrap();
     until(behind_ms, |behind| *behind < 60_000).await;
-    // A clock that is alone ahead moves no id: it could not be taken back.
+    // A single api whose clock is ahead does not move ids ahead: that could not be undone.
     clock.set(600).unwrap();
     let template = world.template(1, |new| new).await;
     assert!(made_at_ms(template) < world.clock.now().timestamp_millis() + 60_000);

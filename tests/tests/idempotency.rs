@@ -1,4 +1,5 @@
-//! `Idempotency-Key` of operators' requests: sent again, nothing is done twice, and the answer is the same byte by byte.
+//! `Idempotency-Key` of operators' requests: a repeated request has no further effect and gets the same answer byte
+//! by byte.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use tokio::sync::Barrier;
 
 use crate::faults::start_with;
 
-/// Requests that are sent at one moment under one key.
+/// Concurrent requests with one key.
 const AT_ONCE: usize = 8;
 
 async fn post(api: &Api, path: &str, key: &str, body: &Value) -> Answer {
@@ -25,7 +26,7 @@ async fn post(api: &Api, path: &str, key: &str, body: &Value) -> Answer {
     api.send(request).await.unwrap()
 }
 
-/// What tells one answer from another.
+/// The parts of an answer that must be equal.
 fn told(answer: &Answer) -> (u16, String, Vec<Option<String>>) {
     let header = |name| answer.header(name).map(str::to_owned);
     let headers = ["location", "etag", "content-type"].map(header).to_vec();
@@ -36,13 +37,13 @@ fn draft(world: &World) -> Value {
     json!(NewTemplate::simple("A sale", 10, world.clock.now(), TimeDelta::hours(1)))
 }
 
-/// Lines of the record that MySQL holds.
+/// Counts the audit records in MySQL.
 async fn recorded(world: &World) -> usize {
     let mut connection = world.mysql().await;
     audit::page(&mut connection, PLATFORM, None, None, 10_000).await.unwrap().len()
 }
 
-/// Templates that MySQL holds.
+/// Counts the templates in MySQL.
 async fn templates(world: &World) -> usize {
     template::page(&mut world.mysql().await, PLATFORM, None, 10_000).await.unwrap().len()
 }
@@ -87,7 +88,7 @@ async fn what_is_sent_again_under_its_key_is_done_once_and_answered_byte_by_byte
             assert_ne!(other.body, first.body, "{path}");
         }
     }
-    // What others did meanwhile is not undone by a call that comes late: the template has ended.
+    // A late repetition does not undo later changes by others: the template has ended.
     let late = post(api, &format!("{path}/pause"), "again", &nothing).await;
     assert_eq!(
         (late.status, late.json::<Value>().unwrap()["state"].as_str()),
@@ -107,7 +108,7 @@ async fn a_new_key_is_told_again_to_who_asked_for_it_and_is_not_to_be_read_in_my
     let secret = answer.json::<Value>().unwrap()["key"].as_str().unwrap().to_owned();
     let own = api.with_operator_key(&secret);
     assert_eq!(post(&own, "/v1/templates", "", &draft(&world)).await.status, 201);
-    // The same key and request from somebody else: it is not theirs.
+    // The same key and request from another operator's API key conflicts with the first.
     let other = post(&own, "/v1/api-keys", "k", &wish).await;
     assert_eq!((other.status, other.code().as_deref()), (422, Some("IDEMPOTENCY_KEY_REUSED")));
     let again = post(api, "/v1/api-keys", "k", &wish).await;
@@ -159,7 +160,7 @@ async fn a_key_stands_for_one_request_of_its_route_and_what_was_refused_does_not
     body["name"] = json!("Another");
     let other = post(api, "/v1/templates", "k", &body).await;
     assert_eq!((other.status, other.code().as_deref()), (422, Some("IDEMPOTENCY_KEY_REUSED")));
-    // Another route's key is its own.
+    // Keys are separate for each route.
     assert_eq!(post(api, "/v1/merchants", "k", &json!({ "name": "A shop" })).await.status, 201);
     let wrong = post(api, "/v1/templates", "~k", &body).await;
     assert_eq!((wrong.status, wrong.code().as_deref()), (400, Some("IDEMPOTENCY_KEY_INVALID")));

@@ -19,22 +19,21 @@ use pipeline_tests::{World, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// Ends far ahead.
+/// An expiry far in the future.
 const LATER: i64 = 4_000_000_000;
 
-/// What stands before the 32 bytes of an Ed25519 key (RFC 8410, PKCS #8).
+/// Prefix of the 32 bytes of an Ed25519 key (RFC 8410, PKCS #8).
 const ED25519: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 
-/// What stands before the 32 bytes of a key on the curve P-256 (RFC 5915, in PKCS #8).
+/// Prefix of the 32 bytes of a P-256 key (RFC 5915, in PKCS #8).
 const P256: [u8; 35] = [
     0x30, 0x41, 0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01,
     0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x04, 0x27, 0x30, 0x25, 0x02, 0x01,
     0x01, 0x04, 0x20,
 ];
 
-/// A key of the issuer.
 struct Key {
     name: &'static str,
     algorithm: Algorithm,
@@ -43,17 +42,17 @@ struct Key {
 }
 
 impl Key {
-    /// An Ed25519 key.
+    /// Generates an Ed25519 key.
     fn new(name: &'static str) -> Self {
         Self::of(name, Algorithm::EdDSA, EncodingKey::from_ed_der(&random_after(&ED25519)))
     }
 
-    /// A key on the curve P-256.
+    /// Generates a P-256 key.
     fn p256(name: &'static str) -> Self {
         Self::of(name, Algorithm::ES256, EncodingKey::from_ec_der(&random_after(&P256)))
     }
 
-    /// An RSA key of 2,048 bits, made by openssl in `folder`.
+    /// Generates an RSA key of 2,048 bits by openssl in `folder`.
     fn rsa(name: &'static str, folder: &Path) -> Self {
         openssl(folder, "genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out rsa.pem");
         // PKCS #1, as the library reads it.
@@ -73,7 +72,7 @@ impl Key {
         self.token_naming(Some(self.name), claims)
     }
 
-    /// A token whose header names this key or another, or none.
+    /// Signs a token whose header names this key, another one or none.
     fn token_naming(&self, name: Option<&str>, claims: &Value) -> String {
         let header = Header { kid: name.map(str::to_owned), ..Header::new(self.algorithm) };
         jsonwebtoken::encode(&header, claims, &self.private).unwrap()
@@ -90,13 +89,13 @@ fn openssl(folder: &Path, words: &str) {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// Writes a set of keys to a file.
+/// Writes a key set to a file.
 fn publish(file: &Path, keys: &[&Key]) {
     let keys: Vec<&Value> = keys.iter().map(|key| &key.public).collect();
     fs::write(file, json!({ "keys": keys }).to_string()).unwrap();
 }
 
-/// A platform that reads the set from a file, which holds `keys` at first.
+/// Starts a platform that reads the key set from a file, which initially contains `keys`.
 async fn world_with_file(name: &str, keys: &[&Key], leeway_seconds: i64) -> (World, PathBuf) {
     let mut file = PathBuf::new();
     let world = World::start_with(name, |options| {
@@ -112,7 +111,7 @@ async fn world_with_file(name: &str, keys: &[&Key], leeway_seconds: i64) -> (Wor
     (world, file)
 }
 
-/// An issuer's server: one set of keys, and how often it was asked.
+/// An issuer's server: a key set, and a request counter.
 #[derive(Clone, Default)]
 struct Issuer {
     set: Arc<Mutex<String>>,
@@ -124,7 +123,7 @@ impl Issuer {
         *self.set.lock().unwrap() = json!({ "keys": keys }).to_string();
     }
 
-    /// Answers every connection with the set, until the test ends.
+    /// Serves the set on every connection until the test ends; returns its URL.
     fn start(&self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/keys.json", listener.local_addr().unwrap());
@@ -147,7 +146,7 @@ impl Issuer {
     }
 }
 
-/// The status with which a token is answered.
+/// Sends a token; returns the answer's status.
 async fn status(world: &World, token: &str) -> u16 {
     let request = world.api().anonymous(Method::GET, "/v1/me/coupons").bearer_auth(token);
     world.api().send(request).await.unwrap().status
@@ -156,7 +155,7 @@ async fn status(world: &World, token: &str) -> u16 {
 #[tokio::test]
 async fn a_new_key_is_fetched_once_when_a_token_names_it_and_a_withdrawn_one_is_refused() {
     let (issuer, old, new) = (Issuer::default(), Key::new("old"), Key::new("new"));
-    // What is no public key for signatures is passed over.
+    // Entries that are not public signature keys are ignored.
     let secret =
         json!({ "kty": "oct", "kid": "secret", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0" });
     issuer.publish(&[&old.public, &secret, &json!({ "kty": "new" })]);
@@ -211,7 +210,7 @@ async fn a_new_key_is_fetched_once_when_a_token_names_it_and_a_withdrawn_one_is_
     world.end().await;
 }
 
-/// Tokens that name the key and are signed by what everybody can read.
+/// Returns tokens that name the key but are signed with publicly known values.
 fn confused(key: &Key, claims: &Value) -> Vec<String> {
     let public = key.public["x"].as_str().unwrap().to_owned();
     let set = json!({ "keys": [key.public] }).to_string();
@@ -248,7 +247,7 @@ async fn a_file_of_keys_is_read_anew_and_the_last_set_stays_where_it_cannot_be_r
 
     fs::write(&file, "half a se").unwrap();
     let log = world.platform.apis[0].log();
-    // A name that is not in the set has it read, though not at every request.
+    // A name that is not in the set makes the api read the file again, but not at every request.
     let kept = async || {
         assert_eq!(of(&unknown).await, 401);
         fs::read_to_string(&log).unwrap().contains("the keys of tokens stay as they are")
@@ -266,7 +265,7 @@ async fn a_file_of_keys_is_read_anew_and_the_last_set_stays_where_it_cannot_be_r
     world.end().await;
 }
 
-/// How far the issuer's clock may be off in this test: far more than the test takes.
+/// Clock leeway for the issuer in this test, in seconds: far longer than the test takes.
 const LEEWAY: i64 = 120;
 
 #[tokio::test]
@@ -297,7 +296,7 @@ async fn keys_of_each_kind_sign_tokens_that_are_good_within_the_leeway_and_not_b
             let forged = key.token_naming(Some(other.name), &claims);
             assert_eq!(status(&world, &forged).await, 401, "{name} as {}", other.name);
         }
-        // Signed, and then another user is written in.
+        // The signature of one payload with another user's payload.
         let token = key.token(&claims);
         let (signed, signature) = token.rsplit_once('.').unwrap();
         let other = key.token(&json!({ "sub": "2", "exp": LATER }));

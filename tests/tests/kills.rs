@@ -1,4 +1,4 @@
-//! kill -9 of each process once, under load; then quiet, and every promise is kept.
+//! kill -9 of each process once, under load; then, at rest, every invariant holds.
 
 use coupon::{TemplateId, UserId};
 use devstack::{Platform, PlatformOptions, Process};
@@ -30,7 +30,7 @@ async fn each_process_is_killed_under_load_and_every_promise_is_kept() {
     for (number, victim) in (0..).zip(victims) {
         runs.push(wave_with_a_kill(&mut world, [lasting, brief], number, victim).await);
     }
-    // A last wave of fresh users finds nothing: exactly the total was sold, no coupon was lost.
+    // A last wave of new users finds nothing: exactly the total was sold, no coupon was lost.
     let fresh = (stock + 1..=stock + 50).map(|user| Wish::one(lasting, UserId(user)));
     runs.push(world.crowd().run(fresh.collect()).await.unwrap());
     assert_eq!(world.count(lasting).await.all(), stock);
@@ -44,7 +44,7 @@ async fn each_process_is_killed_under_load_and_every_promise_is_kept() {
     world.end().await;
 }
 
-/// A wave of claims, and uses of what it won; the victim dies in the middle and comes back.
+/// Runs a wave of claims, and uses of the coupons; the victim is killed and restarted in the middle.
 async fn wave_with_a_kill(
     world: &mut World,
     [lasting, brief]: [TemplateId; 2],

@@ -1,4 +1,4 @@
-//! Limits that are reached over HTTP: the keys of a merchant, the coupons of a template.
+//! Limits reached over HTTP: the keys of a merchant, the coupons of a template.
 
 use coupon::UserId;
 use pipeline_tests::World;
@@ -6,20 +6,20 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api};
 
-/// Keys that a merchant may have, and gets by itself (`docs/api.md`).
+/// Default limit of a merchant's keys (`docs/api.md`).
 const KEYS: usize = 100;
 
 async fn send(api: &Api, method: Method, path: &str, body: &Value) -> Answer {
     api.send(api.operator(method, path).json(body)).await.unwrap()
 }
 
-/// Makes a key of the operator's own merchant.
+/// Creates a key of the operator's own merchant.
 async fn new_key(api: &Api) -> Answer {
     let key = json!({ "name": "one of many", "scopes": ["read"] });
     send(api, Method::POST, "/v1/api-keys", &key).await
 }
 
-/// The keys that are accepted, the newest first.
+/// Returns the keys that are not revoked, newest first.
 async fn live_keys(api: &Api) -> Vec<Value> {
     let answer = api.send(api.operator(Method::GET, "/v1/api-keys")).await.unwrap();
     let mut list: Value = answer.json().unwrap();
@@ -28,7 +28,7 @@ async fn live_keys(api: &Api) -> Vec<Value> {
     keys
 }
 
-/// It stands until something is done about it: nobody is told to come back.
+/// Asserts a conflict that does not resolve itself, so the answer contains no Retry-After.
 fn assert_conflict(answer: &Answer, code: &str) {
     assert_eq!((answer.status, answer.code().as_deref()), (409, Some(code)), "{answer:?}");
     assert_eq!(answer.retry_after, None);
@@ -52,7 +52,7 @@ async fn a_merchant_has_so_many_keys_and_gets_another_when_one_is_revoked() {
     assert_eq!(keys.len(), KEYS);
 
     assert_conflict(&new_key(&api).await, "QUOTA_EXCEEDED");
-    // While the old one is accepted beside it, the new one would be one more.
+    // With an overlap, the old key stays valid, so the new one would exceed the limit.
     let path = format!("/v1/api-keys/{}", keys[0]["id"].as_str().unwrap());
     let rotation = json!({ "overlap_seconds": 60 });
     let rotated = send(&api, Method::POST, &format!("{path}/rotate"), &rotation).await;
@@ -62,7 +62,7 @@ async fn a_merchant_has_so_many_keys_and_gets_another_when_one_is_revoked() {
     assert_eq!(api.send(api.operator(Method::DELETE, &path)).await.unwrap().status, 204);
     assert_eq!(new_key(&api).await.status, 201);
     assert_conflict(&new_key(&api).await, "QUOTA_EXCEEDED");
-    // Another merchant's are its own.
+    // Another merchant's keys are counted separately.
     assert_eq!(new_key(platform).await.status, 201);
     world.end().await;
 }

@@ -1,7 +1,7 @@
-//! The platform as a whole, on real servers: `./dev test`, or `./dev servers up` and
-//! `cargo build --workspace && cargo test -p pipeline-tests`.
+//! Tests of the whole platform on real servers: `./dev test`, or `./dev servers up` and `cargo build --workspace &&
+//! cargo test -p pipeline-tests`.
 //!
-//! Whatever a test counts, it counts in MySQL, never in the client.
+//! Tests count in MySQL, never in the client.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod audit;

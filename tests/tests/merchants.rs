@@ -1,4 +1,4 @@
-//! Merchants and their operators' keys: each sees its own, may do what its scopes say, and ends when told to.
+//! Merchants and their operators' keys: each sees its own data, may do what its scopes allow, and ends when revoked.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate};
 use tokio::time::Instant;
 
-/// How late another process may notice that a key was revoked (`docs/api.md`), and a second for the machine.
+/// Limit for another process to notice a revoked key (`docs/api.md`), plus a second for a slow machine.
 const NOTICED_WITHIN: Duration = Duration::from_secs(3);
 
 async fn send(api: &Api, method: Method, path: &str, body: &Value) -> Answer {
@@ -28,7 +28,7 @@ async fn post(api: &Api, path: &str, body: &Value) -> Answer {
     send(api, Method::POST, path, body).await
 }
 
-/// Creates something, and returns it.
+/// Creates a resource, and returns it.
 async fn made(api: &Api, path: &str, body: &Value) -> Value {
     let answer = post(api, path, body).await;
     assert_eq!(answer.status, 201, "{answer:?}");
@@ -39,7 +39,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
-/// An operator of a new merchant who may do anything there.
+/// Creates a merchant; returns its operator with all scopes.
 async fn merchant(world: &World, name: &str) -> Api {
     let merchant = made(world.api(), "/v1/merchants", &json!({ "name": name })).await;
     assert_eq!(merchant["name"], name);
@@ -49,7 +49,7 @@ async fn merchant(world: &World, name: &str) -> Api {
     world.api().with_operator_key(text(&key["key"]))
 }
 
-/// A key of the operator's own merchant with one scope, and its id.
+/// Creates a key of the operator's own merchant with one scope; returns the operator and the key's id.
 async fn key_with(api: &Api, scope: &str) -> (Api, String) {
     let key = made(api, "/v1/api-keys", &json!({ "name": scope, "scopes": [scope] })).await;
     assert_eq!(key["scopes"], json!([scope]));
@@ -94,7 +94,7 @@ async fn a_merchant_sees_and_changes_its_own_and_nobody_elses() {
     let list = get(&other, "/v1/templates").await.json::<Value>().unwrap();
     assert_eq!(list["data"], json!([]));
 
-    // Shoppers are the platform's: anybody's template can be claimed, and is looked up by its owner only.
+    // Shoppers belong to the platform: they can claim from any template, but only its owner can look the claim up.
     let shopper = world.api().shopper(UserId(1)).unwrap();
     let claimed: Claimed = shopper.claim(template, None, 1).await.unwrap().json().unwrap();
     let claim = format!("/v1/claim-states/{}", claimed.id);
@@ -104,7 +104,7 @@ async fn a_merchant_sees_and_changes_its_own_and_nobody_elses() {
     assert_eq!(coupons(&one).await["data"].as_array().unwrap().len(), 1);
     assert_eq!(coupons(&other).await["data"], json!([]));
 
-    // Keys and the record are a merchant's own too; the platform may ask for anybody's.
+    // Keys and audit records belong to a merchant too; the platform may query all of them.
     let keys = get(&one, "/v1/api-keys").await.json::<Value>().unwrap();
     let key = &keys["items"][0];
     assert_eq!(keys["items"].as_array().unwrap().len(), 1);
@@ -196,7 +196,7 @@ async fn a_key_with_an_end_makes_none_that_outlives_it_and_replaces_keys_until_t
     }
     let same = json!({ "name": "x", "scopes": ["read"], "expires_at": day });
     assert_eq!(post(&guest, "/v1/api-keys", &same).await.status, 201);
-    // What it replaces ends when it does, be it itself or a key without an end.
+    // A replacement ends when the guest's key does, whether it replaces that key itself or one without an end.
     let endless = made(&shop, "/v1/api-keys", &json!({ "name": "till", "scopes": ["read"] })).await;
     assert_eq!(endless["expires_at"], Value::Null);
     for id in [&endless["id"], &guest_key["id"]] {
@@ -204,7 +204,7 @@ async fn a_key_with_an_end_makes_none_that_outlives_it_and_replaces_keys_until_t
         let new = made(&guest, &path, &json!({ "overlap_seconds": 3_600 })).await;
         assert_eq!(text(&new["expires_at"]), latest, "{new}");
     }
-    // It ends earlier now, and so does what it makes.
+    // The guest's key now ends earlier, and so do the keys it creates.
     assert_eq!(refused(&post(&guest, "/v1/api-keys", &same).await).1, "LIFE_TOO_LONG");
     let unending = json!({ "name": "y", "scopes": ["read"] });
     assert_eq!(made(&shop, "/v1/api-keys", &unending).await["expires_at"], Value::Null);
@@ -232,7 +232,7 @@ async fn the_list_says_when_a_key_was_last_used() {
     world.end().await;
 }
 
-/// Waits until a key is refused; how long that took.
+/// Waits until a key is refused; returns how long that took.
 async fn until_refused(api: &Api) -> Duration {
     let started = Instant::now();
     until(async || get(api, "/v1/templates").await.status, |status| *status == 401).await;
@@ -261,7 +261,7 @@ async fn a_key_that_was_revoked_replaced_or_has_ended_is_refused_by_every_api_wi
     let again = post(&shop, &format!("{path}/rotate"), &json!({})).await;
     assert_eq!(refused(&again), (409, "KEY_NOT_LIVE".to_owned()));
 
-    // Replaced: both are accepted for a while, or the old one ends at once.
+    // Rotation: both keys are accepted during the overlap, or the old one ends at once.
     let year = world.clock.now() + TimeDelta::days(365);
     let key = make(json!({ "name": "till", "scopes": ["read"], "expires_at": year })).await;
     let (old, path) =
@@ -281,7 +281,7 @@ async fn a_key_that_was_revoked_replaced_or_has_ended_is_refused_by_every_api_wi
     until_refused(&guest).await;
     assert!(world.clock.now() >= soon);
 
-    // What cannot be.
+    // Invalid keys.
     let past = world.clock.now() - TimeDelta::seconds(1);
     for body in [
         json!({ "name": "", "scopes": ["read"] }),

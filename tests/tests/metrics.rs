@@ -1,5 +1,4 @@
-//! What the processes count and what docs/metrics.md says of it are the same; so what alerts and
-//! dashboards name is there.
+//! The metrics that the processes export match docs/metrics.md, so the names in alerts and dashboards exist.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +10,7 @@ use devstack::{Process, project_root};
 use pipeline_tests::{World, until};
 use shopper::NewTemplate;
 
-/// One row of the tables, or one metric that is exported.
+/// A row of the documented tables, or an exported metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Metric {
     pub(crate) kind: String,
@@ -21,7 +20,7 @@ pub(crate) struct Metric {
 /// Metrics by name.
 pub(crate) type Metrics = BTreeMap<String, Metric>;
 
-/// What docs/metrics.md says, by process.
+/// Returns the metrics in docs/metrics.md by process.
 pub(crate) fn documented() -> BTreeMap<String, Metrics> {
     let text = fs::read_to_string(project_root().join("docs/metrics.md")).unwrap();
     let mut processes = BTreeMap::new();
@@ -45,7 +44,7 @@ pub(crate) fn documented() -> BTreeMap<String, Metrics> {
     processes
 }
 
-/// The convention: base units stand at the end of the name, and only counters end in `_total`.
+/// Asserts the naming convention: names end with their base unit, and only counters end with `_total`.
 fn assert_unit(name: &str, kind: &str, unit: &str) {
     assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
     for base in ["seconds", "bytes", "ratio"] {
@@ -53,7 +52,7 @@ fn assert_unit(name: &str, kind: &str, unit: &str) {
     }
 }
 
-/// What a process exports now.
+/// Returns the metrics that a process exports now.
 async fn exported(process: &Process) -> Metrics {
     let text = process.answer("/metrics").await.unwrap();
     let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
@@ -74,7 +73,7 @@ async fn exported(process: &Process) -> Metrics {
     metrics
 }
 
-/// The histogram that a series belongs to.
+/// Returns the histogram that a series belongs to.
 pub(crate) fn histogram_of(series: &str) -> Option<&str> {
     ["_bucket", "_sum", "_count"].into_iter().find_map(|end| series.strip_suffix(end))
 }
@@ -87,7 +86,7 @@ async fn what_the_processes_export_and_what_is_documented_are_the_same() {
     for process in world.platform.processes() {
         let seen = exported(process).await;
         for (name, metric) in &documented[process.name()] {
-            // From the start, or the first step of a counter would be no step.
+            // Exported from the start, as otherwise a counter's first increment would not be visible as one.
             if metric.kind == "counter" {
                 assert_eq!(seen.get(name), Some(metric), "{name} of {} at boot", process.name());
             }
@@ -118,7 +117,7 @@ async fn what_the_processes_export_and_what_is_documented_are_the_same() {
     let route = "method=\"POST\",route=\"/v1/templates/{id}/claims\",status=\"201\"";
     let claims = format!("api_request_seconds_count{{{route}}}");
     assert_eq!(api.metric(&claims).await, Some(3.0));
-    // A lag that stayed where the last batch left it would be an alert for ever.
+    // A lag that kept the value of the last batch would keep an alert firing.
     let consumer = &world.platform.sync_consumer;
     until(async || consumer.metric("sync_consumer_lag_seconds").await, |lag| *lag == Some(0.0))
         .await;

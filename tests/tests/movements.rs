@@ -1,4 +1,4 @@
-//! Top-ups, cuts, pause, resume and end, before and while claims run.
+//! Top-ups, cuts, pause, resume and end, before and during claims.
 
 use chrono::TimeDelta;
 use coupon::{RequestId, TemplateId, UserId};
@@ -13,7 +13,7 @@ fn two_apis(options: PlatformOptions) -> PlatformOptions {
     PlatformOptions { apis: 2, ..options }
 }
 
-/// Asks for a movement.
+/// Requests a movement.
 async fn move_stock(api: &Api, template: TemplateId, key: &str, body: &Value) -> Answer {
     let path = format!("/v1/templates/{template}/stock-movements");
     let request = api.operator(Method::POST, &path).header("idempotency-key", key).json(body);
@@ -24,13 +24,13 @@ fn by(delta: i64) -> Value {
     json!({ "delta": delta, "reason": "a test" })
 }
 
-/// A template's account, with what only operators read.
+/// Returns a template's stock report for operators.
 async fn account(api: &Api, template: TemplateId) -> Value {
     let path = format!("/v1/templates/{template}/stock");
     api.send(api.operator(Method::GET, &path)).await.unwrap().json().unwrap()
 }
 
-/// Waits until the gate's stock is this.
+/// Waits until the gate has this stock.
 async fn until_gate_has(world: &World, template: TemplateId, stock: i64) {
     let look = async || account(world.api(), template).await;
     until(look, |account| account["gate_stock"] == stock).await;
@@ -121,7 +121,7 @@ async fn top_ups_and_cuts_while_claims_run_sell_exactly_the_total() {
             let (api, key) = (&world.apis[n % 2], &key);
             async move { move_stock(api, template, key, &by(delta)).await }
         });
-        // A crowd of its own beside each: how far it is when the movement comes is left to chance.
+        // A crowd of its own runs beside each movement; the movement comes at a random moment of it.
         let crowd = wave(&world, template, number * 600..(number + 1) * 600);
         let (run, answers) = futures::join!(crowd, futures::future::join_all(sends));
         runs.push(run);
@@ -130,11 +130,11 @@ async fn top_ups_and_cuts_while_claims_run_sell_exactly_the_total() {
             assert!(answers.iter().all(|answer| answer.body == answers[0].body), "{answers:?}");
             assert_eq!(answers.iter().filter(|answer| !answer.replayed).count(), 1);
         } else {
-            // Less was left than the cut would take; it is refused whoever asks.
+            // The cut exceeds the remaining stock, so both apis refuse it.
             assert!(answers.iter().all(|answer| answer.status == 409), "{answers:?}");
         }
     }
-    // Who came while nothing was left went away: fresh users buy what came after them.
+    // Users who came while nothing was left have gone; new users claim the later stock.
     runs.push(wave(&world, template, 6_000..7_000).await);
     assert_eq!(world.count(template).await.all(), total);
     let report = world.assert_sound(Some(&histories(runs))).await;
@@ -152,7 +152,7 @@ async fn a_movement_whose_api_died_reaches_the_gate() {
     let epoch = account(world.api(), template).await["epoch"].clone();
     let mut left = 5;
     for (key, delta) in [("one", 10), ("two", -12), ("three", 1)] {
-        // What an api does before it dies.
+        // The work of an api before it dies.
         let request_id = RequestId::from_client(key).unwrap();
         let new = NewMovement { request_id: &request_id, delta, reason: "a test", actor: "test" };
         let mut connection = world.mysql().await;
@@ -236,7 +236,7 @@ async fn a_gate_is_loaded_ahead_of_its_window_and_none_by_a_claim_before() {
             assert!(answer.json::<Value>().unwrap()["opens_at"].is_string());
         }
     }
-    // One look later nothing has changed: asking loads nothing that is far away.
+    // After another check nothing has changed: claims do not load a gate whose window is far ahead.
     until_gate_has(&world, near, 2).await;
     assert_eq!(account(world.api(), far).await["gate_stock"], Value::Null);
     let draft = NewTemplate::simple("A draft", 2, world.clock.now(), TimeDelta::hours(1));

@@ -1,4 +1,4 @@
-//! The api described by itself: the document, the page that shows it, and a stranger who tries the api by it.
+//! The api's OpenAPI document, the page that shows it, and a generic client that tests the api by it.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ use tokio::{io::AsyncWriteExt, process::Command};
 
 use crate::browser::Browser;
 
-/// All text of the page, that of the shadow trees of its elements included.
+/// Returns all text of the page, including that in shadow trees.
 const TEXT: &str = "(() => {
     const texts = [document.body.innerText];
     const walk = (root) => root.querySelectorAll('*').forEach((element) => {
@@ -28,10 +28,10 @@ const TEXT: &str = "(() => {
     return texts.join(' ');
 })()";
 
-/// Operations of ours, as the page shows them, from the first to the last.
+/// Some of our operations, as the page shows them, from the first to the last.
 const SHOWN: [&str; 3] = ["What a shop page shows", "Claim coupons", "Top up or cut"];
 
-/// How many times larger a page with something on it is than an empty one, as a PNG.
+/// How many times larger than an empty page's PNG the page's PNG must be.
 const TIMES_EMPTY: usize = 5;
 
 #[tokio::test]
@@ -133,15 +133,15 @@ async fn a_stranger_who_has_only_the_document_finds_nothing_wrong() {
     let said = [&run.stdout, &run.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     let said = said.join("\n");
     assert!(run.status.success(), "{said}");
-    // Whoever tries nothing finds nothing.
+    // A run that tested nothing would find nothing.
     let tested = format!("Tested: {}", operations(&world).await);
     assert!(said.contains(&tested), "not {tested}: {said}");
-    // Whatever it did, every promise is kept.
+    // Every invariant holds after all its requests.
     world.assert_sound(None).await;
     world.end().await;
 }
 
-/// How many operations the document has.
+/// Counts the operations in the document.
 async fn operations(world: &World) -> usize {
     let request = world.api().anonymous(Method::GET, "/openapi.json");
     let document: Value = world.api().send(request).await.unwrap().json().unwrap();
@@ -149,8 +149,8 @@ async fn operations(world: &World) -> usize {
     items.map(|item| item.as_object().unwrap().len()).sum()
 }
 
-/// Whether the document has this code among the answers of the operation that is asked. What is no operation,
-/// another path or method, is not in it.
+/// Whether the document lists this code among the responses of the requested operation. Returns true for requests
+/// that match no operation.
 pub(crate) fn is_documented(document: &Value, request: &Request, status: u16, code: &str) -> bool {
     let path: Vec<&str> = request.url().path().split('/').collect();
     let fits = |template: &str| {
@@ -159,13 +159,13 @@ pub(crate) fn is_documented(document: &Value, request: &Request, status: u16, co
         parts.len() == path.len() && parts.iter().zip(&path).all(fits)
     };
     let paths = document["paths"].as_object().unwrap();
-    // Of two the more exact one, as the router takes it.
+    // The router takes the more specific of two matching paths.
     let item = paths
         .iter()
         .filter(|(template, _)| fits(template))
         .min_by_key(|(template, _)| template.matches('{').count());
     let of_item = item.into_iter().flat_map(|(_, item)| item.as_object().unwrap());
-    // Methods are told apart by case: `post` is none.
+    // Methods are case-sensitive: `post` is not one.
     let is_asked = |method: &str| method.to_uppercase() == request.method().as_str();
     let operation = of_item.into_iter().find(|(method, _)| is_asked(method));
     let Some((_, operation)) = operation else { return true };
@@ -173,7 +173,7 @@ pub(crate) fn is_documented(document: &Value, request: &Request, status: u16, co
     !responses["content"]["application/problem+json"]["examples"][code].is_null()
 }
 
-/// The configuration with ids that there are: a stranger would guess none.
+/// Returns the tool's configuration with existing ids, which it could not guess.
 async fn configuration(world: &World, shopper: &Shopper) -> String {
     let one = world.template(50, |new| new).await;
     let several = |new| NewTemplate { per_user_limit: 50, max_per_claim: 3, ..new };
@@ -206,7 +206,7 @@ fn token_of(shopper: &Shopper) -> String {
     header.strip_prefix("Bearer ").unwrap().to_owned()
 }
 
-/// Python with schemathesis, in the world's folder, as ops/install.sh brings it.
+/// Python with schemathesis, as installed by ops/install.sh; runs in the world's folder.
 fn python(world: &World) -> Command {
     let root = project_root();
     let pinned = fs::read_to_string(root.join("ops/schemathesis/requirements.txt")).unwrap();
@@ -220,13 +220,13 @@ fn python(world: &World) -> Command {
     command
 }
 
-/// What a machine lacks is said; on CI it is a failure.
+/// Reports a missing program as not checked; fails on CI.
 fn not_here(program: &str) {
     assert!(env::var_os("CI").is_none(), "{program} is not here: ops/install.sh brings it");
     not_checked(&format!("what {program} would show, which is not on this machine"));
 }
 
-/// Keeps what the browser saw, for whoever wants to look: .dev/test/docs.png.
+/// Saves the screenshot for inspection: .dev/test/docs.png.
 async fn save(base64: &str) {
     let target: &Path = &project_root().join(".dev/test/docs.png");
     let file = fs::File::create(target).unwrap();

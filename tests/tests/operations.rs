@@ -1,7 +1,7 @@
-//! The files in ops/ and compose.yaml: what they name is there, the tools they are for accept them, and a
-//! platform on servers that are set by them keeps its promises.
+//! The files in ops/ and compose.yaml: the names in them exist, their tools accept them, and a platform on servers
+//! configured by them keeps all invariants.
 //!
-//! A tool that this machine lacks is named and left out; `ops/install.sh --for-tests` brings what Debian has.
+//! Missing tools are reported and skipped; `ops/install.sh --for-tests` installs those that Debian has.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,19 +25,19 @@ use shopper::{Api, Claimed, NewTemplate};
 
 use crate::metrics::{documented, histogram_of};
 
-/// What every metric of ours begins with.
+/// Prefixes of all our metrics.
 const METRIC_STEMS: [&str; 5] =
     ["api_", "coupon_", "cdc_tailer_", "sync_consumer_", "expiry_worker_"];
-/// The processes, as their binaries are called.
+/// Binary names of the processes.
 const PROCESSES: [&str; 4] = ["api", "cdc-tailer", "sync-consumer", "expiry-worker"];
-/// What systemd calls well protected, of 10 (`systemd-analyze security`).
+/// Highest accepted exposure, of 10 (`systemd-analyze security`): "well protected".
 const EXPOSURE_MAX: f64 = 2.0;
 
 fn text(path: &str) -> String {
     fs::read_to_string(project_root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Runs a tool; absent, and said: this machine does not have it.
+/// Runs a tool; if it is not installed, reports that and returns `None`.
 fn tool(name: &str, command: &mut Command) -> Option<Output> {
     match command.output() {
         Ok(output) => Some(output),
@@ -54,7 +54,7 @@ fn assert_accepted(output: &Output) {
     assert!(output.status.success(), "{}", said.join("\n"));
 }
 
-/// The metrics that a text names, histograms by their stem.
+/// Returns the metrics named in a text, histograms by their stem.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let known = documented();
     let is_known = |name: &str| known.values().any(|metrics| metrics.contains_key(name));
@@ -104,7 +104,7 @@ fn each_alert_says_what_to_do_and_has_its_paragraph() {
     }
 }
 
-/// What compose makes of its file, without what somebody may have beside it.
+/// Returns the configuration as compose resolves it, without any local environment file.
 fn compose_config() -> Option<String> {
     let nothing = own_folder("compose").join("env");
     fs::write(&nothing, "").unwrap();
@@ -116,7 +116,7 @@ fn compose_config() -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// The services in what compose makes of its file, each as its lines.
+/// Returns the services of a resolved configuration, each with its lines.
 fn services_of(config: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut services: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let (mut inside, mut name) = (false, "");
@@ -149,7 +149,7 @@ fn compose_is_accepted_and_mounts_what_is_there() {
     for (name, lines) in &services {
         let is_looked_after = lines.iter().any(|line| line.starts_with("healthcheck:"));
         assert!(is_looked_after, "{name} is looked after, or says that it is not");
-        // Another build of the same name must not come by itself.
+        // Images are pinned, so that no other build of the same name is used.
         let image = lines.iter().find_map(|line| line.strip_prefix("image: ")).unwrap();
         let version = image.split_once(':').map_or("", |(_, version)| version);
         let is_exact = version.split('-').next().unwrap().split('.').count() == 3;
@@ -232,7 +232,7 @@ fn each_container_has_the_secrets_that_it_needs_by_file_and_no_other() {
     }
 }
 
-/// What a process can be told, by `--help`.
+/// Returns the environment variables in a process's `--help`.
 fn variables_of(process: &str) -> BTreeSet<String> {
     let binary = built(process);
     let help = Command::new(&binary).arg("--help").output().unwrap();
@@ -241,7 +241,7 @@ fn variables_of(process: &str) -> BTreeSet<String> {
     variables.map(|rest| rest.split(['=', ']']).next().unwrap().to_owned()).collect()
 }
 
-/// The binary beside this test's.
+/// Path of a binary beside this test's.
 fn built(process: &str) -> PathBuf {
     let own = env::current_exe().unwrap();
     own.ancestors().nth(2).unwrap().join(process)
@@ -298,14 +298,14 @@ fn the_units_are_right_and_well_protected() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// A folder of this test; what it held is overwritten.
+/// Returns a folder of this test; existing files are overwritten.
 fn own_folder(name: &str) -> PathBuf {
     let folder = project_root().join(".dev/test/operations").join(name);
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-/// `ops/mysql.cnf` as arguments, but for the sizes, which are for larger machines.
+/// `ops/mysql.cnf` as arguments, without the sizes, which are for larger machines.
 fn mysql_settings() -> Vec<String> {
     let settings = text("ops/mysql.cnf");
     let settings = settings.lines().filter(|line| !line.starts_with('#'));
@@ -315,7 +315,7 @@ fn mysql_settings() -> Vec<String> {
     settings.map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
-/// The users of `ops/mysql-grants.sql`, after the processes that are theirs.
+/// The users in `ops/mysql-grants.sql`, named after their processes.
 const USERS: [&str; 6] = ["migrate", "api", "tailer", "consumer", "worker", "verify"];
 
 #[tokio::test]
@@ -328,7 +328,7 @@ async fn a_platform_on_a_mysql_and_with_rights_that_are_set_by_ops_keeps_its_pro
     on_servers_set_by_ops(Flavor::Mysql).await;
 }
 
-/// Runs the statements of an administrator.
+/// Runs an administrator's statements.
 async fn administer(url: &str, statements: &[String]) {
     let mut connection = connect::single(url).await.unwrap();
     for statement in statements {
@@ -337,13 +337,13 @@ async fn administer(url: &str, statements: &[String]) {
     }
 }
 
-/// A database's address for one of its users.
+/// Returns the database URL for one of its users.
 fn url_of(url: &str, user: &str) -> String {
     let address = url.split_once('@').unwrap().1;
     format!("mysql://coupon_{user}:its%20password@{address}")
 }
 
-/// Users without any right but that to migrate, the tables, and the rights that ops gives.
+/// Creates users without privileges (except one to migrate), migrates, and grants the privileges in ops.
 async fn migrated_by_ops(endpoints: &Endpoints, administrator: &str) {
     let mut statements = Vec::new();
     for user in USERS {
@@ -390,7 +390,7 @@ async fn on_servers_set_by_ops(flavor: Flavor) {
             (&mut platform.sync_consumer, "consumer"),
             (&mut platform.expiry_worker, "worker"),
         ] {
-            // By file, as containers have it.
+            // From a file, as in containers.
             let file = platform.options.dir.join(format!("url-of-{user}"));
             fs::write(&file, format!("{}\n", url_of(&url, user))).unwrap();
             process.set_env("DATABASE_URL", "");
@@ -413,7 +413,7 @@ async fn on_servers_set_by_ops(flavor: Flavor) {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// What people and operators do, so that each process asks for all that it needs.
+/// Uses the platform as shoppers and operators do, so that each process needs all its privileges.
 async fn walk_by_ops(world: &World) {
     let api = world.api();
     let template = world.template(2, |new| NewTemplate { valid_for_ms: 1_500, ..new }).await;
@@ -465,7 +465,7 @@ async fn operate(api: &Api, method: Method, path: &str, body: &Value) -> Value {
     answer.json().unwrap_or_default()
 }
 
-/// The health check of the containers, on a process that is ready and on a port where nobody is.
+/// Runs the containers' health check on a ready process, and on a port without a listener.
 fn assert_ready(world: &World) {
     let ready = |port: u16| {
         let script = project_root().join("ops/ready");

@@ -1,4 +1,4 @@
-//! `coupon`, the operator's command line, before a live platform: every command, its JSON, its exit codes.
+//! `coupon`, the operator's command line, on a live platform: commands, JSON output, exit codes.
 
 use std::{env, fs, net::TcpListener, path::PathBuf, process::Stdio};
 
@@ -10,12 +10,12 @@ use tokio::process::Command;
 
 use crate::proxy::{Proxy, server_of};
 
-/// The command line, with the settings of one platform and no others.
+/// The command line with the settings of one platform only.
 pub(crate) struct Cli {
     environment: Vec<(&'static str, String)>,
 }
 
-/// How a command ended, and what it said.
+/// A command's exit code and output.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -35,7 +35,7 @@ impl Cli {
         Self { environment }
     }
 
-    /// The same with another value of one setting.
+    /// Returns a copy with another value of one setting.
     fn with(&self, name: &'static str, value: &str) -> Self {
         let mut environment = self.environment.clone();
         environment.retain(|(known, _)| *known != name);
@@ -43,7 +43,7 @@ impl Cli {
         Self { environment }
     }
 
-    /// Runs a command: words between spaces.
+    /// Runs a command given as words separated by spaces.
     pub(crate) async fn run(&self, words: &str) -> Ran {
         self.run_words(&words.split(' ').collect::<Vec<_>>()).await
     }
@@ -57,7 +57,7 @@ impl Cli {
         Ran { code, out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// The answer of a command that is done.
+    /// Runs a command that must succeed; returns its JSON output.
     pub(crate) async fn json(&self, words: &str) -> Value {
         let ran = self.run(&format!("{words} --json")).await;
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words}: {ran:?}");
@@ -66,7 +66,7 @@ impl Cli {
     }
 }
 
-/// The binary beside this test's.
+/// Path of the binary beside this test's.
 fn binary() -> PathBuf {
     let own = env::current_exe().unwrap();
     let binary = own.ancestors().nth(2).unwrap().join("coupon");
@@ -78,7 +78,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
 }
 
-/// What cannot be sent is told to a script as one object on standard error.
+/// Asserts a usage error: one JSON object on standard error, for scripts.
 fn assert_usage(ran: &Ran) {
     assert_eq!((ran.code, ran.out.as_str(), ran.err.lines().count()), (2, "", 1), "{ran:?}");
     let told: Value = serde_json::from_str(&ran.err).unwrap();
@@ -257,7 +257,7 @@ async fn a_call_whose_answer_is_lost_is_sent_again_and_counts_once() {
     let sales = listed["data"].as_array().unwrap().iter();
     assert_eq!(sales.filter(|one| one["name"] == "Autumn sale").count(), 1, "{listed}");
 
-    // A server that never answers: what it does with each of these nobody can know.
+    // A server that never answers: the outcome of each request is unknown.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let cli = Cli::of(&world).with("API_URL", &url);

@@ -1,4 +1,4 @@
-//! A template edited from the command line, and refusals that lead on.
+//! Editing a template from the command line, and error messages that say what to do.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use shopper::NewTemplate;
 
 use crate::operator_cli::Cli;
 
-/// Writes a file for the command line; answers where.
+/// Writes a file for the command line; returns its path.
 fn file(world: &World, name: &str, text: &str) -> String {
     let path = world.platform.options.dir.join(name);
     fs::write(&path, text).unwrap();
@@ -48,7 +48,7 @@ async fn a_template_is_edited_by_its_version_and_the_same_command_again_is_the_s
         until(async || cli.json(&progress).await, |progress| progress["state"] == "finished").await;
     assert_eq!(moved["moved"], 1);
 
-    // The version may stand in the file, and JSON will do too.
+    // The version may be in the file, and the file may be JSON.
     let name = json!({ "version": edited["version"], "name": "Renamed" }).to_string();
     let name = file(&world, "name.json", &name);
     let renamed = cli.json(&format!("template edit {template} {name}")).await;

@@ -1,4 +1,5 @@
-//! Who put dead letters back is in the record before they go, and each command's line names its trace.
+//! Dead-letter replays are recorded, with their operator, before messages are sent; each command's audit record
+//! names its trace.
 
 use coupon::UserId;
 use pipeline_tests::{World, until};
@@ -7,11 +8,11 @@ use topic::{HEADER_SCHEMA, Message, Producer, ProducerOptions, TableReader, Topi
 
 use crate::operator_cli::{Cli, Ran};
 
-/// A dead letter topic with two letters: a change that can be read, and one that was not kept whole.
+/// A dead-letter topic with two letters: a readable change, and one without its complete payload.
 struct Letters {
     world: World,
     names: TopicNames,
-    /// The platform's own key.
+    /// Uses the platform's own key.
     cli: Cli,
 }
 
@@ -43,7 +44,7 @@ impl Letters {
         &self.world.scope.endpoints.kafka_brokers
     }
 
-    /// What was ever sent to the users' topic.
+    /// Returns all messages of the users' topic.
     async fn changes(&self) -> Vec<Message> {
         let reader = TableReader::open(self.brokers(), &self.names.user_coupon()).await.unwrap();
         reader.read_to_end().await.unwrap()
@@ -55,7 +56,7 @@ impl Letters {
         producer.send(&self.names.dead_letter(), None, key, payload, headers).await.unwrap();
     }
 
-    /// A key of this scope, and its id; of merchant 1, or of another one.
+    /// Creates a key with this scope, for merchant 1 or another one; returns the key and its id.
     async fn key(&self, scope: &str, merchant: Option<&str>) -> (String, String) {
         let of = merchant.map(|id| format!(" --merchant {id}")).unwrap_or_default();
         let made = self.cli.json(&format!("key create by-hand --scope {scope}{of}")).await;
@@ -67,13 +68,13 @@ impl Letters {
         self.cli.run(&format!("dead-letters replay --json --operator-key {key}")).await
     }
 
-    /// The record of replays, the newest first.
+    /// Returns the audit records of replays, newest first.
     async fn record(&self) -> Vec<Value> {
         let page = self.cli.json("audit --target dead-letter-replays").await;
         page["data"].as_array().unwrap().clone()
     }
 
-    /// Nothing was put back, and nothing is recorded.
+    /// Asserts that nothing was replayed and nothing is recorded.
     async fn assert_untouched(&self, why: &str) {
         assert_eq!(self.changes().await.len(), 1, "{why}");
         let letters = self.cli.json("dead-letters list").await;

@@ -1,4 +1,4 @@
-//! What an operator mends by hand: a gate while users claim, a view that lies, dead letters.
+//! Manual repairs by an operator: a gate while users claim, a wrong view, dead letters.
 
 use std::process::Command;
 
@@ -52,7 +52,7 @@ async fn a_list_that_lacks_a_coupon_is_right_after_its_rebuild() {
     let claimed: Claimed = anna.claim(template, None, 1).await.unwrap().json().unwrap();
     let coupon = claimed.coupons[0].id;
     assert!(anna.until_visible(coupon, pipeline_tests::STATE_MAX).await.is_some());
-    // Everything but the sentinel: the view calls itself whole.
+    // Removes everything but the sentinel, so the view still counts as whole.
     let list = keys::list(&world.scope.key_prefix, UserId(1));
     let view = &world.scope.endpoints.view_redis_url;
     let mut damage = Command::new("redis-cli");
@@ -62,7 +62,7 @@ async fn a_list_that_lacks_a_coupon_is_right_after_its_rebuild() {
 
     assert_eq!(cli.json("user rebuild-view 1").await, json!({ "user_id": "1" }));
     assert_eq!(anna.all_coupons().await.unwrap()[0].id, coupon);
-    // Of somebody who has no coupons, and whose view was never there.
+    // A user without coupons, and without a view so far.
     assert_eq!(cli.json("user rebuild-view 77").await["user_id"], "77");
     let audit = cli.json("audit --target users/77").await;
     assert_eq!(audit["data"][0]["action"], "view.rebuild");
@@ -85,8 +85,8 @@ async fn a_dead_letter_is_put_back_once_where_it_came_from_or_said_to_be_incompl
     let nothing = json!({ "dry_run": false, "replayed": [], "passed_over": [] });
     assert_eq!(cli.json("dead-letters replay").await, nothing);
 
-    // One that can be read, as an older consumer would have put it aside; and one without its payload, as
-    // the tailer does.
+    // A readable letter, as an older consumer could have written it; and one without its payload, as the tailer
+    // writes.
     let template = world.template(10, |new| new).await;
     let anna = world.api().shopper(UserId(7)).unwrap();
     assert_eq!(anna.claim(template, None, 1).await.unwrap().status, 201);
@@ -130,7 +130,7 @@ async fn a_dead_letter_is_put_back_once_where_it_came_from_or_said_to_be_incompl
     );
     world.assert_sound(None).await;
 
-    // What no consumer of this version can read comes back as a letter of its own, with its headers.
+    // A message that this consumer cannot read comes back as a new letter with its headers.
     let garbage = |message: &Message| message.key == b"9";
     let header: [(&str, &[u8]); 1] = [(HEADER_SCHEMA, b"99")];
     producer.send(&topic, None, b"9", b"{\"after\":", &header).await.unwrap();

@@ -1,7 +1,7 @@
-//! A TCP proxy before one server: the test decides what of a conversation arrives.
+//! A TCP proxy before one server: the test decides which parts of a conversation arrive.
 //!
-//! A request is known by bytes within it. It can be held before the server sees it, or its answer before
-//! the client does; then the conversation goes on, or is cut.
+//! A request is identified by bytes that it contains. The request can be held before it reaches the server, or its
+//! answer before it reaches the client; then the conversation continues, or is cut.
 
 use std::{
     net::SocketAddr,
@@ -14,10 +14,10 @@ use tokio::{
     sync::watch,
 };
 
-/// How a lander's commit looks on its way to MySQL: the code of a query, and its text.
+/// A lander's commit as sent to MySQL: the command byte of a query, and its text.
 pub(crate) const COMMIT: &[u8] = b"\x03COMMIT";
 
-/// Bytes taken at a time; every request that a test looks for is far smaller.
+/// Bytes read at a time; every request that a test identifies is far smaller.
 const CHUNK: usize = 64 * 1024;
 
 /// A proxy; it ends with the test's runtime.
@@ -57,7 +57,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Resolves when the request, or its answer, is held.
+    /// Waits until the request, or its answer, is held.
     pub(crate) async fn reached(&mut self) {
         self.here.wait_for(|here| *here).await.unwrap();
     }
@@ -74,7 +74,7 @@ impl Held {
 }
 
 impl Proxy {
-    /// A proxy before `server`.
+    /// Starts a proxy before `server`.
     pub(crate) async fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -88,18 +88,18 @@ impl Proxy {
         Self { address, shared }
     }
 
-    /// `url` with this proxy in place of its server.
+    /// Returns `url` with this proxy in place of its server.
     pub(crate) fn instead_of(&self, url: &str) -> String {
         let server = server_of(url).to_string();
         url.replacen(&server, &self.address.to_string(), 1)
     }
 
-    /// Holds the next request that holds these bytes, before the server sees it.
+    /// Holds the next request that contains these bytes, before it reaches the server.
     pub(crate) fn hold_request(&self, needle: &[u8]) -> Held {
         self.hold(needle, What::Request)
     }
 
-    /// Holds the answer to the next request that holds these bytes.
+    /// Holds the answer to the next request that contains these bytes.
     pub(crate) fn hold_answer(&self, needle: &[u8]) -> Held {
         self.hold(needle, What::Answer)
     }
@@ -113,7 +113,7 @@ impl Proxy {
     }
 }
 
-/// The server of a URL such as `mysql://user:password@host:port/database`.
+/// Returns the server of a URL such as `mysql://user:password@host:port/database`.
 pub(crate) fn server_of(url: &str) -> SocketAddr {
     let behind = url.split_once("://").map_or(url, |(_, rest)| rest);
     let behind = behind.rsplit_once('@').map_or(behind, |(_, rest)| rest);
@@ -121,7 +121,7 @@ pub(crate) fn server_of(url: &str) -> SocketAddr {
 }
 
 impl Shared {
-    /// The rule for a request, which it uses up.
+    /// Removes and returns the rule that matches a request.
     fn rule_for(&self, request: &[u8]) -> Option<Rule> {
         let mut rules = self.rules.lock().unwrap();
         let fits = |rule: &Rule| {
@@ -132,7 +132,7 @@ impl Shared {
 }
 
 impl Rule {
-    /// Waits for what is to be done; a test that is over cuts.
+    /// Waits for the test's decision; cuts if the test is over.
     async fn decided(mut self) -> Then {
         self.here.send_replace(true);
         let then = self.then.wait_for(Option::is_some).await;
@@ -144,7 +144,7 @@ async fn connect(client: TcpStream, server: SocketAddr, shared: Arc<Shared>) {
     let Ok(server) = TcpStream::connect(server).await else { return };
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
-    // However a conversation ends, both its sides are closed.
+    // However the conversation ends, both connections are closed.
     let _ended = converse(client, server, &shared).await;
 }
 
@@ -176,7 +176,7 @@ async fn converse(mut client: TcpStream, mut server: TcpStream, shared: &Shared)
     }
 }
 
-/// How much was read, if the conversation goes on.
+/// Returns how much was read; `None` if the conversation ended.
 fn some(read: std::io::Result<usize>) -> Option<usize> {
     read.ok().filter(|length| *length > 0)
 }

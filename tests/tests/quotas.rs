@@ -1,4 +1,5 @@
-//! Quotas of merchants: requests at once do not pass one together, the way out is told, and the platform has none.
+//! Quotas of merchants: concurrent requests cannot exceed one together, the answer says what to do, and the
+//! platform has none.
 
 use std::sync::Arc;
 
@@ -13,11 +14,11 @@ use serde_json::{Value, json};
 use shopper::{Answer, Api, NewTemplate};
 use tokio::sync::Barrier;
 
-/// What a merchant may have here.
+/// Quota of a merchant's open templates in this test.
 const TEMPLATES: usize = 3;
-/// What it may ask for in an hour.
+/// Quota of view rebuilds per hour.
 const REBUILDS: usize = 4;
-/// Requests at one moment.
+/// Concurrent requests.
 const AT_ONCE: usize = 12;
 
 async fn send(api: &Api, method: Method, path: &str, body: &Value) -> Answer {
@@ -30,7 +31,7 @@ async fn post(api: &Api, path: &str, body: &Value) -> Answer {
     send(api, Method::POST, path, body).await
 }
 
-/// A new merchant, and its operator at each api.
+/// Creates a merchant; returns its id and its operator at each api.
 async fn merchant(world: &World) -> (MerchantId, Vec<Api>) {
     let made: Value =
         post(world.api(), "/v1/merchants", &json!({ "name": "A shop" })).await.json().unwrap();
@@ -41,7 +42,7 @@ async fn merchant(world: &World) -> (MerchantId, Vec<Api>) {
     (id.parse().unwrap(), world.apis.iter().map(|api| api.with_operator_key(key)).collect())
 }
 
-/// Sends requests by turns to these apis, all at one moment.
+/// Sends requests at the same moment, to these apis in turn.
 async fn at_once(apis: &[Api], path: impl Fn(usize) -> String, body: &Value) -> Vec<Answer> {
     let barrier = Arc::new(Barrier::new(AT_ONCE));
     join_all((0..AT_ONCE).map(|number| {
@@ -84,7 +85,7 @@ async fn requests_at_once_make_no_more_open_templates_than_a_merchant_may_have()
     let stored = async || template::page(&mut world.mysql().await, id, None, 100).await.unwrap();
     assert_eq!(stored().await.len(), TEMPLATES);
 
-    // One whose window is over is none of them, and is not brought back beyond the quota.
+    // A template whose window is over does not count, and cannot be reopened beyond the quota.
     let mut over = new.clone();
     over["claim_starts_at"] = json!("2020-01-01T00:00:00Z");
     over["claim_ends_at"] = json!("2020-01-02T00:00:00Z");
@@ -94,14 +95,14 @@ async fn requests_at_once_make_no_more_open_templates_than_a_merchant_may_have()
     let edited = send(&apis[0], Method::PATCH, &over, &later).await;
     assert_over(&edited, 409, "QUOTA_EXCEEDED", "open_templates", TEMPLATES);
 
-    // The way out.
+    // Ending a template frees its part of the quota.
     let first = format!("/v1/templates/{}", stored().await[TEMPLATES].id);
     for verb in ["publish", "end"] {
         assert_eq!(post(&apis[0], &format!("{first}/{verb}"), &Value::Null).await.status, 200);
     }
     assert_eq!(send(&apis[0], Method::PATCH, &over, &later).await.status, 200);
     assert_eq!(post(&apis[0], "/v1/templates", &new).await.status, 409);
-    // The platform's own key is not counted.
+    // The platform's own key has no quota.
     for _ in 0..=TEMPLATES {
         assert_eq!(post(world.api(), "/v1/templates", &new).await.status, 201);
     }
@@ -117,7 +118,7 @@ async fn requests_at_once_have_no_more_views_rebuilt_than_a_merchant_may_in_an_h
     .await;
     let path = |user: usize| format!("/v1/users/{}/view-rebuild", user + 1);
     let hour = |now: DateTime<Utc>| (now.date_naive(), now.hour());
-    // Once more where the hour has changed meanwhile, for another merchant.
+    // Repeat with another merchant if the hour changed meanwhile.
     loop {
         let began = hour(world.clock.now());
         let (id, apis) = merchant(&world).await;
@@ -149,7 +150,7 @@ async fn a_merchants_changes_in_an_hour_are_bounded_and_its_redemptions_are_not(
     let (_, apis) = merchant(&world).await;
     let key = json!({ "name": "x", "scopes": ["read"] });
     let mut statuses = Vec::new();
-    // However the hour changes, six are not made within two hours by three each.
+    // Seven requests span at most two hours with three allowed in each, so the last is refused.
     for _ in 0..7 {
         statuses.push(post(&apis[0], "/v1/api-keys", &key).await);
     }

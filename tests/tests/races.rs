@@ -1,4 +1,4 @@
-//! Many requests at one moment: what the database then holds.
+//! Many concurrent requests, and what the database holds afterwards.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use pipeline_tests::{World, histories};
 use shopper::{NewTemplate, Tally, Wish};
 use verifier::{Sampler, Verdict};
 
-/// Two apis, so that no lock within a process can be what holds.
+/// Two apis, so that no lock within a process can be what enforces the limits.
 fn two_apis(options: PlatformOptions) -> PlatformOptions {
     PlatformOptions { apis: 2, ..options }
 }
@@ -75,7 +75,7 @@ async fn limits_and_quantities_hold_across_templates_and_the_last_coupon_is_sold
     };
     let mixed = wishes(limited, 3).chain(wishes(open, 2)).collect();
     let first = world.crowd().run(mixed).await.unwrap();
-    // Who asked for more than was left may have left something over: fresh users take one each.
+    // Claims for more than was left may have left a remainder: new users take one each.
     let fresh = |template| move |user| Wish::one(template, UserId(user)).with_key("last wave");
     let last = (1_000..1_400).map(fresh(limited)).chain((1_000..1_300).map(fresh(open))).collect();
     let last = world.crowd().run(last).await.unwrap();

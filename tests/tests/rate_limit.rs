@@ -1,4 +1,4 @@
-//! How many claims one user may send, and how much he may look at, seen from outside.
+//! Rate limits of one user's claims and reads, over HTTP.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use pipeline_tests::World;
 use reqwest::Method;
 use shopper::{Claimed, NewTemplate};
 
-/// Claims of a user within a minute in this test: what is given back within its seconds is none.
+/// Claims per user and minute in this test: so few that none is refilled within its seconds.
 const PER_MINUTE: u64 = 3;
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn a_user_who_claims_too_often_is_told_when_to_come_back_and_no_other_is()
         assert!(refused.header("ratelimit").unwrap().starts_with("\"minute\";r=0;"), "{refused:?}");
         waits.insert(refused.retry_after.unwrap());
     }
-    // A third of a minute for one claim, and up to two seconds so that not all come back at once.
+    // A third of a minute per claim, and up to two seconds of jitter so that not all clients return at once.
     assert!(waits.iter().all(|wait| (18..=22).contains(wait)) && waits.len() > 1, "{waits:?}");
     assert_eq!(world.count(template).await.all(), 3, "what is refused is not even begun");
     assert_eq!(shopper.all_coupons().await.unwrap().len(), 3, "reading is not counted");
@@ -56,7 +56,7 @@ async fn a_user_who_looks_too_often_is_told_when_to_come_back_and_may_still_clai
     let poll = claimed.location.clone().unwrap();
     let coupon = claimed.json::<Claimed>().unwrap().coupons[0].id;
     let one = format!("/v1/me/coupons/{coupon}");
-    // All ways to look are counted together; another's coupon is looked for as well.
+    // All reads are counted together, including those of another user's coupon.
     let looks = [
         ("/v1/me/coupons", 200),
         (one.as_str(), 200),

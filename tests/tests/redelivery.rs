@@ -1,4 +1,4 @@
-//! The topic is delivered again: whole, then twice and in no order. The view is the same.
+//! The topic is delivered again: once unchanged, then doubled and shuffled. The view stays the same.
 
 use coupon::UserId;
 use pipeline_tests::{World, replay};

@@ -1,5 +1,5 @@
-//! A claim that was answered is answered the same for ever: by every api and after each of them has ended,
-//! after the gate has lost its memory, and years later by MySQL alone.
+//! An answered claim is always answered the same: by every api, after restarts of all of them, after the gate lost
+//! its memory, and years later from MySQL alone.
 
 use std::fs;
 
@@ -13,13 +13,13 @@ use shopper::{Answer, Api, NewTemplate, Shopper};
 
 use crate::epochs::lose_gate;
 
-/// Every claim's key.
+/// Idempotency key of every claim.
 const KEY: &str = "the-key";
 
-/// How much later an old client comes back: no window, no gate and no process of today is there any more.
+/// How much later an old client returns: by then all windows are over, and no gate is loaded.
 const YEARS: TimeDelta = TimeDelta::days(3 * 365);
 
-/// How long tokens are good: they are looked at by the api's clock.
+/// Validity of tokens, which the api checks by its own clock.
 const TOKEN_LIFE: TimeDelta = TimeDelta::days(4 * 365);
 
 /// A claim that was answered 201.
@@ -36,7 +36,7 @@ impl Promise {
         Self { template, user, first: answer }
     }
 
-    /// Each api answers the key byte by byte as the first time, and knows it under another payload.
+    /// Asserts that each api repeats the first answer byte by byte, and rejects the key with another payload.
     async fn assert_kept(&self, world: &World, when: &str) {
         for api in &world.apis {
             let shopper = shopper(api, self.user);
@@ -50,7 +50,7 @@ impl Promise {
     }
 }
 
-/// A user whose token is good for years.
+/// A user whose token is valid for years.
 fn shopper(api: &Api, user: UserId) -> Shopper {
     api.shopper_until(user, TOKEN_LIFE).unwrap()
 }
@@ -72,8 +72,8 @@ async fn until_open(world: &World, template: TemplateId) {
     until(look, |meta| meta.as_ref().is_some_and(Meta::is_open)).await;
 }
 
-/// Starts every api anew, `clock` years ahead; MySQL's stays right. Then removes the gates: theirs is the
-/// only clock by which the windows are over, and they load none.
+/// Restarts every api with its clock years ahead, while MySQL's stays right; then removes the gates. By the apis'
+/// clock the windows are over, so they load no gate.
 async fn years_later(world: &mut World, clock: &FakeClock, promises: &[Promise]) {
     clock.set(YEARS.num_seconds()).unwrap();
     for api in &mut world.platform.apis {
@@ -83,10 +83,10 @@ async fn years_later(world: &mut World, clock: &FakeClock, promises: &[Promise])
     let now = world.clock.now() + YEARS;
     for promise in promises {
         let gate = &world.sources.gate;
-        // A keeper removes the one that has ended, if it comes first.
+        // A keeper may already have removed the gate of the ended template.
         let Some(meta) = gate.meta(promise.template).await.unwrap() else { continue };
         let unload = async || gate.unload(promise.template, meta.epoch, now).await.unwrap();
-        // A keeper may come in between still.
+        // A keeper may still intervene.
         until(unload, |unloaded| matches!(unloaded, Unloaded::Gone | Unloaded::OtherEpoch)).await;
     }
 }
@@ -116,7 +116,7 @@ async fn a_claim_is_answered_byte_by_byte_the_same_after_restarts_a_lost_gate_an
     assert_kept(&world, "after a restart").await;
 
     for promise in &promises {
-        // Without its meta nothing of it is ever read again.
+        // Without its metadata, nothing in the gate is read again.
         lose_gate(&world, promise.template).await;
         until_open(&world, promise.template).await;
     }
@@ -139,7 +139,7 @@ async fn a_claim_is_answered_byte_by_byte_the_same_after_restarts_a_lost_gate_an
         assert_eq!(gate, None, "only MySQL was asked");
         assert_eq!(world.count(promise.template).await.all(), 1);
     }
-    // By the verifier's clock the other one is open still, and its gate would be missed.
+    // By the verifier's clock the other template is still open, and it would miss its gate.
     world.api().turn(unlimited, "end").await.unwrap();
     world.assert_sound(None).await;
     // Under a faked clock the Kafka client's waits do not end in order.

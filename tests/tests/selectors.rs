@@ -1,5 +1,5 @@
-//! What rules, panels and runbooks select and sum by is there: labels that the metric has, with values that a process
-//! gives it. A selector that matches nothing is an alert that never comes.
+//! Selectors and labels in alert rules, dashboard panels and runbooks exist: the metric has the label, and a
+//! process exports the value. An alert whose selector matches nothing never fires.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use crate::metrics::{documented, histogram_of};
 
-/// What is looked through for selectors, beside the dashboard.
+/// Files searched for selectors, besides the dashboard.
 const TEXTS: [&str; 4] =
     ["ops/alerts.yaml", "docs/operate.md", "docs/metrics.md", "docs/performance.md"];
-/// Labels that Prometheus gives a series itself.
+/// Labels that Prometheus itself adds to a series.
 const BY_PROMETHEUS: [&str; 2] = ["instance", "le"];
-/// What tells requests apart by their answer; a test does not see every one.
+/// Label for an answer's status; a test does not produce all of its values.
 const STATUS: &str = "status";
 
 /// Values by metric and label, histograms by their stem.
@@ -34,7 +34,7 @@ struct Condition {
 }
 
 impl Condition {
-    /// Whether one of these values satisfies it; of alternatives each one must find its own.
+    /// Whether one of these values satisfies it; each of several alternatives must match a value.
     fn is_met_by(&self, values: &BTreeSet<String>) -> bool {
         match self.operator.as_str() {
             "=" | "!=" => values.contains(&self.value),
@@ -43,7 +43,7 @@ impl Condition {
     }
 }
 
-/// Whether a pattern matches a whole value. Of patterns our rules use letters and dots.
+/// Whether a pattern matches a whole value. Only the patterns of our rules, letters and dots, are supported.
 fn fits(pattern: &str, value: &str) -> bool {
     let is_known = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
     assert!(pattern.chars().all(is_known), "teach this test what {pattern} matches");
@@ -59,18 +59,18 @@ fn is_of_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// The labels that each metric has by docs/metrics.md, which is compared with the processes elsewhere.
+/// Returns each metric's labels by docs/metrics.md; another test compares that with the processes.
 fn labels() -> BTreeMap<String, BTreeSet<String>> {
     let metrics = documented().into_values().flatten();
     metrics.map(|(name, metric)| (name, metric.labels)).collect()
 }
 
-/// A metric's name, whichever of a histogram's series was named.
+/// Returns a metric's name for any series of a histogram.
 fn stem<'a>(labels: &BTreeMap<String, BTreeSet<String>>, series: &'a str) -> &'a str {
     histogram_of(series).filter(|name| labels.contains_key(*name)).unwrap_or(series)
 }
 
-/// Every condition of every selector in a text; of what a process exports, every label of every series.
+/// Returns every condition of every selector in a text; in exported metrics, every label of every series.
 fn conditions(labels: &BTreeMap<String, BTreeSet<String>>, text: &str) -> Vec<Condition> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices('{') {
@@ -90,7 +90,7 @@ fn conditions(labels: &BTreeMap<String, BTreeSet<String>>, text: &str) -> Vec<Co
     found
 }
 
-/// The condition that a text begins with, and what is behind it.
+/// Parses the condition at the start of a text; returns its parts and the rest.
 fn next_condition(text: &str) -> Option<(&str, &str, &str, &str)> {
     let (label, rest) = text.split_at(text.find(['=', '!', '}'])?);
     let (operator, rest) = rest.split_once('"')?;
@@ -99,7 +99,7 @@ fn next_condition(text: &str) -> Option<(&str, &str, &str, &str)> {
     is_one.then(|| (label, operator, value, rest.trim_start_matches([',', ' '])))
 }
 
-/// Everything that processes tell series apart by now.
+/// Returns all labels and values that the processes export now.
 async fn shown(labels: &BTreeMap<String, BTreeSet<String>>, platform: &mut Platform) -> Values {
     let mut values = Values::new();
     for process in platform.processes() {
@@ -111,7 +111,7 @@ async fn shown(labels: &BTreeMap<String, BTreeSet<String>>, platform: &mut Platf
     values
 }
 
-/// The words that docs/metrics.md explains of each metric with one label.
+/// Returns the values that docs/metrics.md explains, for each metric with one label.
 fn explained(labels: &BTreeMap<String, BTreeSet<String>>) -> Values {
     let page = text("docs/metrics.md");
     let mut values = Values::new();
@@ -129,7 +129,7 @@ fn explained(labels: &BTreeMap<String, BTreeSet<String>>) -> Values {
     values
 }
 
-/// Every statement of the dashboard, with the legend of its lines.
+/// Returns every query of the dashboard, with its legend.
 fn statements(dashboard: &Value) -> Vec<(String, String)> {
     let (mut found, mut values) = (Vec::new(), vec![dashboard]);
     while let Some(value) = values.pop() {
@@ -147,7 +147,7 @@ fn dashboard() -> Vec<(String, String)> {
     statements(&serde_json::from_str(&text("ops/grafana/coupon.json")).unwrap())
 }
 
-/// What ops/prometheus.yml gives every series: the job, and labels of its own.
+/// Returns the labels that ops/prometheus.yml adds to every series: the job, and others.
 fn scraped() -> Values {
     let mut values = Values::new();
     let up = |label: &str| ("up".to_owned(), label.to_owned());
@@ -163,7 +163,7 @@ fn scraped() -> Values {
     values
 }
 
-/// The statuses that docs/errors.md has.
+/// Returns the statuses in docs/errors.md.
 fn statuses() -> BTreeSet<String> {
     let page = text("docs/errors.md");
     let rows = page.lines().filter(|line| line.starts_with("| `"));
@@ -215,14 +215,14 @@ async fn what_is_selected_is_a_value_that_a_process_shows_and_the_page_explains_
     world.end().await;
 }
 
-/// The labels that a statement, a legend or an annotation goes by.
+/// Returns the labels that a query, a legend or an annotation uses.
 fn gone_by(text: &str) -> BTreeSet<String> {
     let mut names = Vec::new();
     for keyword in ["by (", "on (", "without ("] {
         let lists = text.split(keyword).skip(1).filter_map(|rest| rest.split(')').next());
         names.extend(lists.flat_map(|list| list.split(',')));
     }
-    // `{{ $labels.reason }}` of Prometheus, `{{reason}}` of Grafana.
+    // Prometheus writes `{{ $labels.reason }}`, Grafana `{{reason}}`.
     let templates = text.split("{{").skip(1).filter_map(|rest| rest.split("}}").next());
     names.extend(templates.map(|name| name.trim().trim_start_matches("$labels.")));
     names.into_iter().map(|name| name.trim().to_owned()).collect()

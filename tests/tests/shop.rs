@@ -1,4 +1,4 @@
-//! What a shop page shows, to anybody, whatever happens behind it.
+//! The public shop page, which works whatever happens behind it.
 
 use std::{fs, io::Write as _, net::TcpStream};
 
@@ -15,7 +15,7 @@ async fn page(world: &World, template: TemplateId) -> Answer {
     world.api().shop(template, None).await.unwrap()
 }
 
-/// What the page says is left, once it says `left`.
+/// Polls the page until it shows `left`; returns it.
 async fn until_left(world: &World, template: TemplateId, left: Value) -> Value {
     let look = async || page(world, template).await.json::<Value>().unwrap();
     until(look, |page| page["left"] == left).await
@@ -118,7 +118,7 @@ async fn a_page_needs_no_mysql_and_says_when_it_does_not_know_what_is_left() {
         let shown = page(&world, template).await;
         assert_eq!(shown.json::<Value>().unwrap()["left"], 9, "{shown:?}");
     }
-    // The gate forgets, and cannot be loaded again: that is not "0 left".
+    // The gate loses its data and cannot be reloaded: the page must not show "0 left".
     let mut gate = TcpStream::connect(server_of(&servers.endpoints().gate_redis_url)).unwrap();
     gate.write_all(b"FLUSHALL\r\n").unwrap();
     let shown = until_left(&world, template, Value::Null).await;

@@ -1,5 +1,4 @@
-//! The sweep finds the coupons that no wake-up told of: exactly those that were made to be lost, and none
-//! of the others beside them.
+//! The sweep finds exactly the coupons without a wake-up, and none of the others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,17 +17,18 @@ use verifier::settled;
 
 use crate::expiry::{assert_ended_once, insert, statuses};
 
-/// The template of coupons that nobody claimed.
+/// The template id of coupons without a claim.
 const NO_SALE: TemplateId = TemplateId(0);
-/// One coupon of each shard: a shard is a user's id modulo their number, and here users are ids.
+/// One coupon of each shard: the shard is the user id modulo the number of shards, and here each user id equals its
+/// coupon's id.
 const ONE_OF_EACH: Range<i64> = 1_000..1_000 + EXPIRY_SHARDS;
-/// Lost ones that have ended: three of each of the first ten shards.
+/// Lost coupons that have ended: three in each of the first ten shards.
 const LOST: [Range<i64>; 3] = [64_000..64_010, 128_000..128_010, 192_000..192_010];
-/// Lost ones that end soon, two of each of the next ten shards: nobody knows of that either.
+/// Lost coupons that end soon: two in each of the next ten shards.
 const LOST_AHEAD: [Range<i64>; 2] = [64_020..64_030, 128_020..128_030];
-/// What has ended and changed a moment ago is on its way, and no find: one of each of ten other shards.
+/// Coupons that ended and changed a moment ago count as on their way, not as lost: one in each of ten other shards.
 const ON_ITS_WAY: Range<i64> = 64_040..64_050;
-/// When those end that end soon: when the sweep is over.
+/// Time until the deadline of those that end soon: after the sweep.
 const AHEAD: TimeDelta = TimeDelta::seconds(10);
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn the_sweep_finds_exactly_what_was_lost() {
     let mut connection = world.mysql().await;
     forget_who_was_woken(&mut world, &mut connection).await;
 
-    // Without a consumer nobody tells of any of these.
+    // Without a consumer, none of these gets a wake-up.
     let now = world.clock.now();
     let day_ago = now - TimeDelta::days(1);
     insert(&mut connection, LOST.into_iter().flatten(), now, day_ago).await;
@@ -57,11 +57,11 @@ async fn the_sweep_finds_exactly_what_was_lost() {
     world.until(NO_SALE, |counts| counts.expired >= all).await;
     let after = expired(&mut connection).await;
     assert_eq!(after.difference(&before).copied().collect::<BTreeSet<_>>(), lost);
-    // It counts them, and says how many of which shard: there were no others in these shards.
+    // The worker counts the lost coupons and logs their number by shard; no other shards had any.
     assert_eq!(finds(&world).await, lost.len() as i64);
     assert_eq!(told_lost(&world), by_shard(&lost));
 
-    // What comes late, and what comes as it should, is no find.
+    // Coupons with a late wake-up, or a timely one, are not counted as lost.
     world.platform.sync_consumer.start().await.unwrap();
     world.crowd().run(wave(31).collect()).await.unwrap();
     world.until(template, |counts| counts.expired == 60).await;
@@ -74,8 +74,8 @@ async fn the_sweep_finds_exactly_what_was_lost() {
     world.end().await;
 }
 
-/// Stops the consumer, and has a worker that nobody has woken: one that was may look at a shard once more
-/// by itself. Then each of its shards was looked at, as at every start.
+/// Stops the consumer and restarts the worker, so that no shard was woken: a woken shard may be read a second time.
+/// Returns after the worker has read each shard, as at every start.
 async fn forget_who_was_woken(world: &mut World, connection: &mut MySqlConnection) {
     world.platform.sync_consumer.stop().await.unwrap();
     world.platform.expiry_worker.stop().await.unwrap();
@@ -83,17 +83,17 @@ async fn forget_who_was_woken(world: &mut World, connection: &mut MySqlConnectio
     insert(connection, ONE_OF_EACH, now, now - TimeDelta::days(1)).await;
     world.platform.expiry_worker.start().await.unwrap();
     world.until(NO_SALE, |counts| counts.expired == EXPIRY_SHARDS).await;
-    // Behind it each shard's next deadline is known: a sweep comes between two looks, never within one.
+    // After a sweep each shard's next deadline is known, because a sweep never runs in the middle of a read.
     world.sweep().await;
     assert_eq!(finds(world).await, 0, "a start needs nobody to tell it");
 }
 
-/// How many coupons the worker that runs has counted as lost.
+/// Returns how many coupons the running worker has counted as lost.
 async fn finds(world: &World) -> i64 {
     world.sweep_finds().await as i64
 }
 
-/// How many coupons of each shard were lost, by what the worker has said of its sweeps.
+/// Returns the lost coupons by shard, from the worker's log.
 fn told_lost(world: &World) -> BTreeMap<i64, i64> {
     let log = fs::read_to_string(world.platform.expiry_worker.log()).unwrap();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -112,7 +112,7 @@ fn by_shard(ids: &BTreeSet<i64>) -> BTreeMap<i64, i64> {
     shards
 }
 
-/// The coupons that MySQL has as expired.
+/// Returns the coupons that are expired in MySQL.
 async fn expired(connection: &mut MySqlConnection) -> BTreeSet<i64> {
     let all = statuses(connection).await.into_iter();
     all.filter(|(_, status)| *status == CouponStatus::Expired).map(|(id, _)| id).collect()

@@ -1,4 +1,4 @@
-//! One tailer of several leads: who, until when, and what becomes of one that wakes too late.
+//! One of several tailers leads: which one, how long, and what happens to a leader that resumes too late.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn of_several_tailers_one_leads_and_another_takes_over_in_seconds_when_it_
         leaders
     };
     until(leaders, |leaders| *leaders == 1).await;
-    // One that is asked to end leaves its place at once.
+    // A leader that stops in order gives up its leadership at once.
     for standby in &mut standbys {
         if leads(standby).await {
             assert!(standby.stop().await.unwrap().unwrap().success());
@@ -77,7 +77,7 @@ async fn a_leader_stopped_for_three_minutes_under_load_and_continued_breaks_no_p
     stopped_under_load(Duration::from_secs(180), 40).await;
 }
 
-/// Waves of claims while the leader is stopped for `silence`, and some more when it is back.
+/// Runs waves of claims while the leader is stopped for `silence`, and one more when it is back.
 async fn stopped_under_load(silence: Duration, waves: i64) {
     const USERS: i64 = 150;
     let mut world = World::start("stoppedleader").await;

@@ -1,4 +1,4 @@
-//! One broker of three dies under the tailer, and then the next one.
+//! The three brokers of a cluster die one after another under the tailer.
 
 use devstack::{Flavor, OwnBrokers, TestServers};
 use pipeline_tests::{
@@ -25,8 +25,8 @@ async fn one_broker_of_three_after_the_other_dies_before_a_mysql_and_nothing_is_
     one_after_the_other(Flavor::Mysql).await;
 }
 
-/// Each of the three dies once. So it meets the leaders of all partitions, the coordinators of the tailers' group and of
-/// the checkpoint's transactions, and the controller.
+/// Each of the three dies once, so the victims include the leaders of all partitions, the coordinators of the
+/// tailers' group and of the checkpoint's transactions, and the controller.
 async fn one_after_the_other(flavor: Flavor) {
     let Some(own) = start("three-brokers", flavor, &[]).await else { return };
     let mut cluster = OwnBrokers::start(&format!("three-nodes-{}", flavor.name())).await.unwrap();
@@ -52,7 +52,7 @@ async fn one_after_the_other(flavor: Flavor) {
         cluster.servers[victim].kill().unwrap();
         running.await.unwrap();
         next().await.unwrap();
-        // With two of three it gets on.
+        // Publishing continues with two brokers of three.
         assert_told(&tail, &mut heard).await;
         let running = next();
         cluster.servers[victim].start().await.unwrap();
@@ -61,11 +61,11 @@ async fn one_after_the_other(flavor: Flavor) {
         until_in_sync(&tail).await;
     }
     heard.assert_table(&tail);
-    // One client of the topics, which never went back: no version did.
+    // The topics were written by one client without repetitions.
     assert_eq!(heard.duplicates, 0, "changes came again");
     assert!(tail.tailer().is_running() && tail.tailer().pid() == pid, "{}", log(tail.tailer()));
     assert!(tail.tailer().stop().await.unwrap().unwrap().success(), "{}", log(tail.tailer()));
-    // What it saved is in the checkpoint's topic, whoever of the three is asked.
+    // The checkpoint is readable from any of the three brokers.
     tail.lead().await;
     load(&tail, number + 1).await.unwrap();
     assert_told(&tail, &mut heard).await;

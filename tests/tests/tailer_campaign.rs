@@ -1,11 +1,10 @@
-//! The tailer's kill campaign in short; `./dev soak tailer` runs it for as long as wanted.
+//! A short kill campaign of the tailer; `./dev soak tailer` runs longer ones.
 
 use devstack::{Flavor, OwnBroker, TestServers};
 use pipeline_tests::tail_campaign;
 
 use crate::tailer_servers::start;
 
-/// Rounds of the test.
 const ROUNDS: u32 = 10;
 
 #[tokio::test]
@@ -26,7 +25,7 @@ async fn campaign(flavor: Flavor, rounds: u32) {
     scope.endpoints.database_url = own.url();
     let mut broker = OwnBroker::start(&format!("{name}-broker")).await.unwrap();
     scope.endpoints.kafka_brokers = broker.brokers();
-    // Another one each time; a round that fails says it.
+    // A random seed, which a failing round reports.
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let say = |line| println!("{line}");

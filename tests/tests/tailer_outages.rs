@@ -1,4 +1,4 @@
-//! The broker goes away under the tailer: it is killed, stalls, or forgets what it was given.
+//! Outages of the broker under the tailer: it is killed, stalls, or loses its data.
 
 use std::time::Duration;
 
@@ -12,27 +12,26 @@ use crate::tailer_servers::start;
 /// Rows of a wave.
 const ROWS: i64 = 200;
 
-/// How long a tailer may take to see that its topics are not there any more: the client looks for them
-/// for half a minute before it believes so.
+/// Longest wait until a tailer notices that its topics are gone: the Kafka client searches for half a minute first.
 const NOTICED_WITHIN: Duration = Duration::from_secs(90);
 
-/// Pause between two looks at it.
+/// Poll interval.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Rows that wait while the broker stalls, in the short form and in the long one: both are more than the
-/// tailer's queue, the client's and the connection's buffers hold together.
+/// Rows that wait while the broker stalls, in the short and the long form: more than the buffers of the tailer's
+/// queue, the client and the connection hold together.
 const WAITING: i64 = 300_000;
 const WAITING_LONG: i64 = 1_000_000;
 
-/// How long it stalls: in the short form a little longer than the 10 s in which a checkpoint must be
-/// written, or is given up and written again.
+/// Length of the stall. The short one is a little longer than the 10 s timeout of a checkpoint's write, after which
+/// it is written again.
 const STALL: Duration = Duration::from_secs(12);
 const STALL_LONG: Duration = Duration::from_secs(600);
 
-/// How long the rows that waited may take.
+/// Longest time to publish the waiting rows.
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(90);
 
-/// What a tailer may hold, MiB: 64, and the limits of its queues, before publishing and behind it.
+/// Limit of a tailer's memory in MiB: 64, plus the limits of its queues before and after publishing.
 const PEAK_MIB: f64 = 64.0 + 8.0 + 8.0;
 
 #[tokio::test]
@@ -92,7 +91,7 @@ async fn a_broker_that_is_emptied_under_a_running_tailer_gets_everything_by_a_sn
     tail.until_complete().await;
     broker.empty().await.unwrap();
     tail.insert(ROWS + 1..=2 * ROWS);
-    // It may end because of it; whoever runs it starts it again.
+    // The tailer may end because of this; a supervisor would restart it.
     let deadline = Instant::now() + NOTICED_WITHIN;
     while held(&tail).await < 2 * ROWS {
         assert!(Instant::now() < deadline, "{}", log(tail.tailer()));
@@ -152,7 +151,7 @@ async fn stalled(name: &str, flavor: Flavor, rows: i64, silence: Duration) {
     tail.end();
 }
 
-/// A tailer on that broker, and on the shared server unless another is given.
+/// Prepares a tailer on that broker, and on the given server or else the shared one.
 async fn tail_on(broker: &OwnBroker, database: Option<&OwnDatabase>) -> Tail {
     let mut scope = TestServers::shared().scope("outages");
     scope.endpoints.kafka_brokers = broker.brokers();
@@ -162,7 +161,7 @@ async fn tail_on(broker: &OwnBroker, database: Option<&OwnDatabase>) -> Tail {
     Tail::prepare(scope, |options| options).await
 }
 
-/// Everything that is there is told and in the checkpoint, and no tailer runs.
+/// Publishes rows until they are complete, without a snapshot, and stops the tailer in order.
 async fn told_and_stopped(tail: &mut Tail) {
     tail.lead().await;
     tail.insert(1..=ROWS);
@@ -171,22 +170,22 @@ async fn told_and_stopped(tail: &mut Tail) {
     assert_eq!(read_by_snapshots(tail).await, 0);
 }
 
-/// Messages that the coupons' topic holds; none while it is not there.
+/// Returns how many messages the coupons' topic holds; 0 while it does not exist.
 async fn held(tail: &Tail) -> i64 {
     let held = topic_offsets(tail.brokers(), &tail.names.user_coupon()).await.unwrap_or_default();
     held.iter().map(|partition| partition.end - partition.start).sum()
 }
 
-/// Rows that the topic has from snapshots.
+/// Returns how many rows in the topic come from snapshots.
 async fn read_by_snapshots(tail: &Tail) -> i64 {
     let messages = tail.coupon_messages().await;
     let read = messages.iter().filter(|message| told(message).0 == Op::Read);
     i64::try_from(read.count()).unwrap()
 }
 
-/// Whether the server has more for its replica than that takes.
+/// Whether the server has binlog events that the tailer does not take.
 fn is_held_back(tail: &Tail) -> bool {
-    // In MySQL it is `Binlog Dump GTID`.
+    // MySQL's command is `Binlog Dump GTID`.
     let states =
         "select state from information_schema.processlist where command like 'Binlog Dump%'";
     let states = tail.sql(states);

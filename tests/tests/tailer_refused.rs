@@ -1,4 +1,4 @@
-//! What a tailer cannot work with: it ends with exit code 1 and a sentence that says what to do.
+//! Settings and data that a tailer cannot work with: it exits with code 1 and a message that says what to do.
 
 use std::{
     fs::{self, File},
@@ -16,13 +16,13 @@ use topic::Op;
 
 use crate::tailer_servers::{start, tail_on};
 
-/// How long a refusal may take on a busy machine.
+/// Longest time for a refusal on a busy machine.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// How often an event is read that cannot be, as cdc-tailer/src/reader.rs has it.
+/// How often an unreadable event is tried, as in cdc-tailer/src/reader.rs.
 const STRIKES_MAX: usize = 3;
 
-/// In the row that is damaged.
+/// Text in the row that is damaged.
 const MARKED: &str = "marked for damage";
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn wrong_settings_and_grants_of_mysql_are_refused_with_the_statement_that_
 async fn wrong_until_mended(flavor: Flavor) {
     let Some(own) = start("settings", flavor, &[]).await else { return };
     let mut tail = tail_on(&own).await;
-    // What each logs of a table's columns by default.
+    // Each server's default of column metadata in the binlog.
     let metadata = match flavor {
         Flavor::Mariadb => "NO_LOG",
         Flavor::Mysql => "MINIMAL",
@@ -136,8 +136,8 @@ async fn an_event_of_mysql_that_cannot_be_read_stops_it_after_some_tries_and_is_
     damaged(Flavor::Mysql).await;
 }
 
-/// The server's own file is damaged: by default servers send what it holds, and leave it to the reader to
-/// notice.
+/// Damages the server's binlog file. By default servers send its bytes unchecked, and the reader has to notice the
+/// damage.
 async fn damaged(flavor: Flavor) {
     let Some(own) = start("damaged", flavor, &[]).await else { return };
     let mut tail = tail_on(&own).await;
@@ -148,7 +148,7 @@ async fn damaged(flavor: Flavor) {
 
     let file = tail.next_binlog_file();
     tail.insert(11..=20);
-    // The text is in the row, and in no statement that may be logged beside it.
+    // The text must be in the row, not in a statement that may be logged with it.
     let mark = MARKED.replace(' ', "', ' ', '");
     tail.sql(&format!(
         "update user_coupon set version = 2, order_ref = concat('{mark}') where id = 15"
@@ -173,7 +173,7 @@ async fn damaged(flavor: Flavor) {
     let told = tail.told().await;
     assert!(told.iter().all(|(_, id, version)| *id <= 20 && *version == 1), "told what is behind");
 
-    // Its checkpoint stayed before the event: once that can be read, nothing is missing.
+    // The checkpoint stayed before the event: once that is readable, nothing is missing.
     put(bytes[at]);
     tail.tailer().start().await.unwrap();
     tail.until_complete().await;
@@ -204,13 +204,13 @@ async fn two_tailers_with_one_server_id_do_not_throw_each_other_off_for_ever() {
     }
 }
 
-/// Started, it ends by itself.
+/// Starts the tailer; it must end by itself.
 async fn assert_refused(tailer: &mut Process, sentence: &str) {
     tailer.spawn().unwrap();
     assert_ended(tailer, sentence).await;
 }
 
-/// It ends by itself, with exit code 1, and says the sentence.
+/// Asserts that the tailer ends by itself with exit code 1, and logs the sentence.
 async fn assert_ended(tailer: &mut Process, sentence: &str) {
     let status = tailer.wait_exit(ENDS_WITHIN).await.unwrap();
     let log = log(tailer);

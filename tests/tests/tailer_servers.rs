@@ -1,5 +1,5 @@
-//! The server goes away under the tailer: it is killed, replaced by its replica, restored from a backup, or
-//! purges its binlog.
+//! The server changes under the tailer: it is killed, replaced by its replica, restored from a backup, or purges
+//! its binlog.
 
 use std::ops::RangeInclusive;
 
@@ -18,10 +18,10 @@ use topic::Op;
 /// A server's first binlog file.
 const FIRST_FILE: &str = "binlog.000001";
 
-/// Changes of a load that are told before something happens in the middle of it.
+/// Changes of a load that are published before an event in the middle of it.
 pub(crate) const SOME: usize = 500;
 
-/// How long a replica may take to have everything, in seconds.
+/// Longest time in seconds for a replica to catch up.
 const REPLICA_SECONDS: u32 = 60;
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn failover(flavor: Flavor) {
     tail.lead().await;
     let running = load(&tail, 1);
     until_saved_under_load(&tail, &mut heard).await;
-    // What comes now is told from the replica's binlog.
+    // Later changes are published from the replica's binlog.
     tail.tailer().kill().unwrap();
     running.await.unwrap();
     promote(flavor, &primary, &replica);
@@ -155,12 +155,13 @@ async fn moved(flavor: Flavor) {
     let mut heard = Heard::open(&tail).await;
     for (number, url) in (1..).zip(urls) {
         tail.tailer().set_env("DATABASE_URL", &url);
-        // Whatever it was told of last, the other one must have: a server that lacks it has another history.
+        // The next server must have the last transaction that was published: without it, it would have another
+        // history.
         until_has_all(flavor, &primary, &replica);
         tail.lead().await;
         let running = load(&tail, number);
         until_saved_under_load(&tail, &mut heard).await;
-        // Not in order: it goes on behind its last checkpoint.
+        // Killed, so it resumes from its last checkpoint.
         tail.tailer().kill().unwrap();
         running.await.unwrap();
     }
@@ -211,7 +212,7 @@ async fn a_position_of_mysql_whose_file_is_gone_is_found_by_its_gtid() {
     gone_on_by_gtid(Flavor::Mysql).await;
 }
 
-/// All that was purged is told: what the checkpoint says of file and offset means nothing any more.
+/// Everything that was purged had been published; only file and offset in the checkpoint are invalid.
 async fn gone_on_by_gtid(flavor: Flavor) {
     let Some(own) = start("told-server", flavor, &[]).await else { return };
     let mut tail = tail_on(&own).await;
@@ -231,15 +232,15 @@ async fn gone_on_by_gtid(flavor: Flavor) {
     tail.end();
 }
 
-/// Has the server begin a file, and remove all others.
+/// Makes the server begin a new file and remove all others.
 async fn purge_all_files_but_the_last(tail: &Tail) {
     let last = tail.next_binlog_file();
-    // A file that the server still reads for the tailer that is gone stays for a moment.
+    // A file that the server still reads for the ended tailer stays for a moment.
     let purge = format!("purge binary logs to '{last}'; show binary logs");
     until(async || tail.sql(&purge), |files| files.starts_with(&last)).await;
 }
 
-/// Rows of the coupons' topic that snapshots have read.
+/// Returns how many rows in the coupons' topic come from snapshots.
 pub(crate) async fn read_by_snapshots(tail: &Tail) -> usize {
     let messages = tail.coupon_messages().await;
     messages.iter().filter(|message| told(message).0 == Op::Read).count()
@@ -255,7 +256,7 @@ async fn a_mysql_restored_from_an_older_backup_is_not_taken_for_what_it_was() {
     restored(Flavor::Mysql).await;
 }
 
-/// The server is the same, and its GTIDs have passed the checkpoint's once more, with other transactions.
+/// The server has the same identity, and its GTIDs have passed the checkpoint's again, with other transactions.
 async fn restored(flavor: Flavor) {
     let Some(mut own) = start("restored-server", flavor, &[]).await else { return };
     let mut tail = tail_on(&own).await;
@@ -270,7 +271,7 @@ async fn restored(flavor: Flavor) {
     let published = last_number(&own, flavor);
 
     backup.restore(&mut own.server).await;
-    // More transactions than the backup lacks: what has the checkpoint's number is another one.
+    // More transactions than the backup lacks, so that another one has the checkpoint's number.
     insert_one_by_one(&tail, 201..=300);
     let written = last_number(&own, flavor);
     assert!(written > published, "{written} is not behind {published}");
@@ -283,27 +284,27 @@ async fn restored(flavor: Flavor) {
     tail.end();
 }
 
-/// Inserts coupons, each in a transaction of its own.
+/// Inserts coupons, each in its own transaction.
 fn insert_one_by_one(tail: &Tail, ids: RangeInclusive<i64>) {
     for id in ids {
         tail.insert(id..=id);
     }
 }
 
-/// The number of the last transaction that a server has written.
+/// Returns the number of the last transaction that a server has written.
 fn last_number(own: &OwnDatabase, flavor: Flavor) -> u64 {
     let position = sql(&own.url(), executed(flavor));
     let number = position.trim().rsplit(|c: char| !c.is_ascii_digit()).next();
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{position:?}"))
 }
 
-/// `None`: MySQL is not installed, which is said where it is seen.
+/// Starts a server; returns `None`, after reporting it, if MySQL is not installed.
 pub(crate) async fn start(name: &str, flavor: Flavor, settings: &[&str]) -> Option<OwnDatabase> {
     let name = format!("{name}-{}", flavor.name());
     if_installed(OwnDatabase::start(&name, flavor, settings).await, &name)
 }
 
-/// A tailer of that server, and the table of the load.
+/// Prepares a tailer of that server, and creates the load's table.
 pub(crate) async fn tail_on(own: &OwnDatabase) -> Tail {
     let mut scope = TestServers::shared().scope("servers");
     scope.endpoints.database_url = own.url();
@@ -312,31 +313,31 @@ pub(crate) async fn tail_on(own: &OwnDatabase) -> Tail {
     tail
 }
 
-/// Waits until some of a load is told and in the checkpoint: by the last transaction that this knows it recognises
+/// Waits until part of a load is published and in the checkpoint, whose last transaction lets the tailer recognise
 /// another server.
 async fn until_saved_under_load(tail: &Tail, heard: &mut Heard) {
     heard.until_more(SOME).await;
-    // The first may have been begun before the load, by a snapshot that was still under way.
+    // The first new checkpoint may have been started before the load, by a snapshot in progress.
     for _ in 0..2 {
         let saved = saved_at(tail).await;
         until(async || saved_at(tail).await, |at| *at > saved).await;
     }
 }
 
-/// When the tailer last wrote a checkpoint, seconds since 1970.
+/// Returns when the tailer last wrote a checkpoint, in seconds since 1970.
 async fn saved_at(tail: &Tail) -> f64 {
     let tailer = &tail.platform.cdc_tailer;
     tailer.metric("cdc_tailer_checkpoint_timestamp_seconds").await.unwrap_or(0.0)
 }
 
-/// Begins a load; ends with it, or with its server.
+/// Starts a load; it ends by itself, or when its server dies.
 pub(crate) fn load(tail: &Tail, number: i64) -> JoinHandle<()> {
     let database_url = tail.scope.endpoints.database_url.clone();
     let load = Load { database_url, seed: 1, number, deletes: false, large: number == 1 };
     tokio::task::spawn_blocking(move || load.run())
 }
 
-/// The topics tell what is in the server's binlog, and no table was read.
+/// Asserts that the topics match the server's binlog, and that no snapshot ran.
 pub(crate) async fn assert_told(tail: &Tail, heard: &mut Heard) {
     let mut binlog = ServerBinlog::of(tail);
     binlog.read_from(FIRST_FILE);
@@ -346,10 +347,10 @@ pub(crate) async fn assert_told(tail: &Tail, heard: &mut Heard) {
     assert!(binlog.count > SOME && binlog.count_of(Table::Movements) > 0);
 }
 
-/// Makes one server the other's replica, with all that it has.
+/// Makes one server the other's replica, with all its data.
 fn replicate(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
     let port = primary.server.address().port();
-    // What a server does to itself at its first start would be its own history.
+    // The reset removes a server's own first-start transactions, which would be another history.
     let statements = match flavor {
         Flavor::Mariadb => format!(
             "reset master; change master to master_host = '127.0.0.1', master_port = {port}, \
@@ -366,7 +367,7 @@ fn replicate(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
     sql(&replica.url(), &statements);
 }
 
-/// Waits until the replica has everything, and makes it a server of its own.
+/// Waits until the replica has everything, and makes it independent.
 fn promote(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
     until_has_all(flavor, primary, replica);
     let part = match flavor {
@@ -388,7 +389,7 @@ fn until_has_all(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
     assert_eq!(waited.trim(), "0", "the replica has everything");
 }
 
-/// Asks a server for all that it has executed.
+/// Returns the query for all transactions that a server has executed.
 fn executed(flavor: Flavor) -> &'static str {
     match flavor {
         Flavor::Mariadb => "select @@gtid_binlog_pos",

@@ -1,7 +1,7 @@
-//! A snapshot of many chunks: killed in the middle while rows change, it goes on where it was.
+//! A snapshot of many chunks that is killed in the middle while rows change resumes where it was.
 //!
-//! The reader of a table is let through chunk by chunk, by a session that holds the table's lock: so the
-//! middle is a state that can be waited for, however quick the machine.
+//! A session holds the table's lock and lets the snapshot's reader through chunk by chunk, so a test can wait for
+//! the middle, however fast the machine is.
 
 use std::{
     collections::HashMap,
@@ -18,17 +18,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use topic::{Event, Message, Op, StockMovementRow, UserCouponRow, decode};
 
-/// Rows of a chunk, as cdc-tailer/src/snapshot.rs has it.
+/// Rows of a chunk, as in cdc-tailer/src/snapshot.rs.
 const CHUNK: i64 = 2_000;
 
-/// Coupons that are there before the first tailer: ten chunks and a part of one. Ids below are free.
+/// Coupons that exist before the first tailer: ten chunks and part of another. Lower ids are free.
 const FIRST: i64 = 1_001;
 const LAST: i64 = FIRST + 10 * CHUNK + 500;
 
-/// Movements of two templates: chunks end in the middle of the second one's.
+/// Movements of two templates: a chunk ends in the middle of the second template's.
 const MOVEMENTS: [i64; 2] = [1_500, 3_000];
 
-/// One coupon of so many changes at a time.
+/// Each change affects one of this many coupons.
 const CHANGED: i64 = 50;
 
 /// Changes while the rest is read.
@@ -43,10 +43,10 @@ async fn a_snapshot_killed_in_the_middle_goes_on_behind_its_last_chunk_while_row
     let mut gate = Gate::close(&tail);
     tail.tailer().spawn().unwrap();
     until_held(&tail).await;
-    // All of them are read after this, and none before.
+    // All coupons are read after this change, none before.
     gate.session.run(&change(0));
     gate.let_through(&tail, 3 * CHUNK).await;
-    // Rows that were read, rows that were not, new ones before and behind the place where it is.
+    // Rows already read, rows not yet read, and new rows before and after the current position.
     gate.session.run(&change(1));
     gate.session.run(&insert(1..=100));
     gate.session.run(&insert(LAST + 1..=LAST + 100));
@@ -72,8 +72,8 @@ async fn a_snapshot_killed_in_the_middle_goes_on_behind_its_last_chunk_while_row
     tail.end();
 }
 
-/// What the checkpoint has is not read again, what it does not have is read, and new coupons behind its back
-/// come as changes.
+/// Asserts that coupons in the checkpoint were read once, the others at least once, and new coupons below the range
+/// only came as changes.
 fn assert_coupons_read(coupons: &[Event<UserCouponRow>], saved: i64) {
     let mut read: HashMap<i64, usize> = HashMap::new();
     for event in coupons.iter().filter(|event| event.op == Op::Read) {
@@ -90,7 +90,7 @@ fn assert_coupons_read(coupons: &[Event<UserCouponRow>], saved: i64) {
     }
 }
 
-/// The newest version of each coupon that the topic tells of is what the table holds.
+/// Asserts that the newest published version of each coupon is the one in the table.
 fn assert_as_in_table(tail: &Tail, coupons: Vec<Event<UserCouponRow>>) {
     let mut newest: HashMap<i64, UserCouponRow> = HashMap::new();
     for row in coupons.into_iter().filter_map(|event| event.after) {
@@ -108,14 +108,14 @@ fn assert_as_in_table(tail: &Tail, coupons: Vec<Event<UserCouponRow>>) {
     }
 }
 
-/// They were read before the kill, and the checkpoint said so.
+/// Asserts that movements were read once: they were in the checkpoint before the kill.
 async fn assert_movements_read_once(tail: &Tail) {
     let messages = tail.messages(&tail.names.stock_movement()).await;
     let movements: Vec<Event<StockMovementRow>> = events(&messages);
     assert!(movements.iter().all(|event| event.op == Op::Read));
     let read = movements.into_iter().filter_map(|event| event.after);
     let read: Vec<_> = read.map(|row| (row.template_id, row.seq)).collect();
-    // One key after the other may come out of order, since they lie in different partitions.
+    // Different keys may be out of order, since they are in different partitions.
     for (template, count) in (1..).zip(MOVEMENTS) {
         let of_one: Vec<i64> = read.iter().filter(|(of, _)| *of == template).map(|r| r.1).collect();
         assert_eq!(of_one, (1..=count).collect::<Vec<_>>(), "movements of template {template}");
@@ -126,7 +126,7 @@ fn events<R: DeserializeOwned>(messages: &[Message]) -> Vec<Event<R>> {
     messages.iter().map(|message| decode(message.payload.as_ref().unwrap()).unwrap()).collect()
 }
 
-/// The last coupon that the checkpoint says to be in the topic; 0: it is not that far.
+/// Returns the last coupon that the checkpoint records as published; 0 if the snapshot is not that far.
 async fn saved(tail: &Tail) -> i64 {
     let checkpoints = tail.messages(&tail.names.checkpoint()).await;
     let last = checkpoints.last().and_then(|message| message.payload.as_deref());
@@ -145,7 +145,7 @@ async fn until_held(tail: &Tail) {
     until(async || tail.sql(waiting), |waiting| waiting.trim() != "0").await;
 }
 
-/// Changes one coupon of fifty, each time others.
+/// A statement that changes one coupon in fifty, different ones for each `rest`.
 fn change(rest: i64) -> String {
     format!(
         "update user_coupon set version = version + 1, order_ref = 'change {rest}' \
@@ -170,7 +170,7 @@ fn insert_movements(tail: &Tail) {
     ));
 }
 
-/// Holds the lock of `user_coupon`: who reads it waits.
+/// Holds a lock on `user_coupon`, so that readers wait.
 struct Gate {
     session: Session,
 }
@@ -182,11 +182,11 @@ impl Gate {
         Self { session }
     }
 
-    /// Lets the reader go on, a chunk at a time, until the topic holds `rows`; then it waits again.
+    /// Lets the reader continue, a chunk at a time, until the topic holds `rows`; then it waits again.
     async fn let_through(&mut self, tail: &Tail, rows: i64) {
         while tail.count().await < rows {
             until_held(tail).await;
-            // Who waits comes before the one who asks for the lock after it.
+            // The waiting reader gets the lock before the session that requests it afterwards.
             self.session.run("unlock tables; lock tables user_coupon write");
         }
         until_held(tail).await;
@@ -197,7 +197,7 @@ impl Gate {
     }
 }
 
-/// A session that goes on from statement to statement.
+/// A session that runs statement after statement.
 struct Session {
     client: Child,
     input: ChildStdin,
@@ -206,7 +206,7 @@ struct Session {
 
 impl Session {
     fn open(tail: &Tail) -> Self {
-        // Unbuffered: its answer is seen when it is given.
+        // Unbuffered, so that each answer is visible at once.
         let mut client = client(&tail.scope.endpoints.database_url)
             .arg("--unbuffered")
             .stderr(Stdio::inherit())
@@ -217,7 +217,7 @@ impl Session {
         Self { client, input, output }
     }
 
-    /// Returns once the statements are done.
+    /// Runs statements, and waits until they are done.
     fn run(&mut self, statements: &str) {
         writeln!(self.input, "{statements}; select 'done';").unwrap();
         let answer = self.output.next().expect("no statement failed").unwrap();

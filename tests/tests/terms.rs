@@ -1,5 +1,5 @@
-//! What a campaign promises: each kind of discount and of validity comes back as it was sent, to the operator,
-//! on the shop's page and with the claim, and decides when a coupon can be used.
+//! The terms of a campaign: each kind of discount and validity is returned as it was sent, to the operator, on the
+//! shop page and with the claim, and decides when a coupon can be used.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use coupon::{CouponId, UserId};
@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 use shopper::{NewTemplate, Shopper};
 
-/// What whoever claims is promised, as every answer that shows a template calls it.
+/// Names of the terms in every answer that shows a template.
 const TERMS: [&str; 8] = [
     "discount",
     "per_user_limit",
@@ -20,7 +20,7 @@ const TERMS: [&str; 8] = [
     "valid_for_ms",
 ];
 
-/// A time as answers have it.
+/// A time as answers format it.
 fn instant(at: DateTime<Utc>) -> Value {
     json!(at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
@@ -49,12 +49,12 @@ fn cases(now: DateTime<Utc>) -> [(Value, Value); 5] {
         (terms(&all, &between(-1, 24)), json!({ "cap": null, "minimum_spend": 0 })),
         (terms(&free, &for_an_hour), json!({ "cap": null, "value": 0 })),
         (terms(&amount, &between(-48, 1)), json!({ "cap": null })),
-        // Claimed today, used from tomorrow on.
+        // Claimed today, usable from tomorrow on.
         (terms(&free, &between(24, 48)), json!({ "cap": null, "value": 0 })),
     ]
 }
 
-/// The template that is sent: `terms` instead of the validity of every test's.
+/// Returns the template to send, with `terms` instead of the default validity.
 fn body(now: DateTime<Utc>, terms: &Value) -> Value {
     let new = NewTemplate::simple("A sale", 10, now, TimeDelta::hours(1));
     let mut body = serde_json::to_value(new).unwrap();
@@ -68,7 +68,7 @@ fn body(now: DateTime<Utc>, terms: &Value) -> Value {
     body
 }
 
-/// The terms within an answer; what it does not have is absent.
+/// Returns the terms in an answer, without those it lacks.
 fn terms_of(answer: &Value) -> Map<String, Value> {
     let field = |name: &str| Some((name.to_owned(), answer.get(name)?.clone()));
     TERMS.into_iter().filter_map(field).collect()
@@ -80,7 +80,7 @@ async fn get(world: &World, path: &str) -> Value {
     answer.json().unwrap()
 }
 
-/// A user claims one, and is told for when it is good: as the terms say, or for so long from the claim on.
+/// Claims a coupon and checks its validity: as in the terms, or counted from the claim.
 async fn claim(shopper: &Shopper, template: &str, terms: &Map<String, Value>) -> CouponId {
     let template = template.parse().unwrap();
     let answer = shopper.claim(template, None, 1).await.unwrap();
@@ -97,7 +97,7 @@ async fn claim(shopper: &Shopper, template: &str, terms: &Map<String, Value>) ->
     claimed["coupons"][0]["id"].as_str().unwrap().parse().unwrap()
 }
 
-/// Uses the coupon: at once, or not before it begins.
+/// Uses the coupon: successfully, or refused because it has not begun.
 async fn use_it(shopper: &Shopper, coupon: CouponId, begins: Option<&Value>) {
     let answer = shopper.use_coupon(coupon, "order").await.unwrap();
     let told: Value = answer.json().unwrap();

@@ -1,4 +1,4 @@
-//! The rules of the tree that a machine can check: who may depend on what, sizes, names, scripts.
+//! Machine-checked rules of the source tree: dependencies, sizes, names, scripts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,27 +9,26 @@ use std::{
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 use devstack::project_root;
 
-/// Longest Rust file without its tests, in lines.
+/// Most lines of a Rust file, without its tests.
 const LINES_MAX: usize = 400;
-/// Longest main.rs of a process, in lines: it wires and nothing else.
+/// A process's main.rs has fewer lines than this: it only wires parts together.
 const MAIN_LINES_MAX: usize = 60;
-/// The four processes.
 const PROCESSES: [&str; 4] = ["api", "cdc-tailer", "sync-consumer", "expiry-worker"];
-/// Packages that only developers build.
+/// Packages for development only.
 const DEV_ONLY: [&str; 7] =
     ["devstack", "shopper", "verifier", "model", "demo", "bench", "pipeline-tests"];
-/// Names that say nothing of what is inside.
+/// Names that say nothing about the content.
 const BUCKETS: [&str; 6] = ["utils", "util", "common", "types", "helpers", "misc"];
 
-/// A medium's client library, and the only packages that may use it.
+/// Each medium's client library, and the only packages that may use it.
 const MEDIA: [(&str, &[&str]); 7] = [
     ("sqlx", &["mysql-store"]),
-    // What a tailer is measured beside are the libraries below it.
+    // bench compares the tailer with the libraries below it.
     ("rdkafka", &["topic", "bench"]),
     ("redis", &["redis-address", "redis-gate", "redis-view"]),
     ("mysql_cdc", &["cdc-tailer", "bench"]),
     ("mysql_common", &["cdc-tailer"]),
-    // What an api is measured beside is a bare route.
+    // bench compares the api with a bare route.
     ("axum", &["api", "runtime", "bench"]),
     ("opentelemetry", &["runtime"]),
 ];
@@ -39,7 +38,7 @@ fn packages() -> Vec<Package> {
     MetadataCommand::new().manifest_path(manifest).no_deps().exec().unwrap().packages
 }
 
-/// What a package is built with; what only its tests use is left out.
+/// Returns a package's normal dependencies, without those of its tests.
 fn built_with(package: &Package) -> BTreeSet<&str> {
     let normal = package.dependencies.iter().filter(|on| on.kind == DependencyKind::Normal);
     normal.map(|on| on.name.as_str()).collect()
@@ -91,7 +90,7 @@ fn what_is_for_developers_is_in_no_process_and_no_process_is_in_another() {
     }
 }
 
-/// It has the api's rights, and reads one topic: whatever it could do beside the api, nobody would audit.
+/// The client has the api's rights and reads one topic; other accesses would not be audited.
 #[test]
 fn the_operators_client_reaches_the_platform_by_the_api_and_the_topic_only() {
     let packages = packages();
@@ -153,7 +152,7 @@ fn each_script_is_included_once_and_says_what_it_takes_and_returns() {
     }
 }
 
-/// What Rust does not check is in two places, each one call with its reason (docs/decisions/0016, 0035).
+/// Each use of unsafe code is a single call with its reason (docs/decisions/0016, 0035).
 #[test]
 fn two_files_have_unsafe_code() {
     let unsafe_code = concat!("unsafe", " {");
@@ -164,7 +163,7 @@ fn two_files_have_unsafe_code() {
     assert_eq!(with, known.map(|file| project_root().join(file)).into());
 }
 
-/// The crate's client loses changes, and of its decoders some (docs/decisions/0022).
+/// The client in `mysql_cdc` loses changes, and so do some of its decoders (docs/decisions/0022).
 #[test]
 fn the_tailer_uses_only_what_is_safe_of_mysql_cdc() {
     let safe = ["EventHeader", "RotateEvent", "XidEvent", "GtidEvent", "Error"];
@@ -189,7 +188,7 @@ fn is_code(line: &str) -> bool {
     !line.starts_with("--") && !line.starts_with("#!")
 }
 
-/// Every Rust file of the workspace's packages.
+/// Returns every Rust file of the workspace's packages.
 fn rust_files() -> Vec<PathBuf> {
     let folders = packages()
         .into_iter()

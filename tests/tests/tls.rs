@@ -1,4 +1,4 @@
-//! Every way to a server by TLS, and the gate by sentinels.
+//! Every connection to a server uses TLS, and the gate is found by sentinels.
 
 use coupon::UserId;
 use devstack::{
@@ -11,7 +11,7 @@ use shopper::{NewTemplate, Wish};
 /// Users of one wave: enough that the gate's master dies in the middle of it.
 const WAVE: i64 = 600;
 
-/// Servers that are reached by TLS; what a platform has of them are addresses only.
+/// Servers reachable by TLS; the platform gets only their addresses.
 struct ByTls {
     _database: OwnDatabase,
     gate: OwnPair,

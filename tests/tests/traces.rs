@@ -1,4 +1,4 @@
-//! A claim's trace: every hop hangs where it belongs, and nobody is told of a claim that is not sampled.
+//! A claim's trace: every hop has the right parent, and claims that are not sampled are not exported.
 
 use coupon::{TemplateId, UserId};
 use pipeline_tests::{World, until};
@@ -12,7 +12,7 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 const UNSAMPLED: &str = "0af7651916cd43dd8448eb211c80319c";
 
-/// How long a coupon is valid here: it is to end within the test.
+/// Validity of a coupon: short, so that it expires within the test.
 const BRIEF_MS: i64 = 1_000;
 
 /// Hops of a coupon that is claimed and expires.
@@ -31,7 +31,7 @@ async fn world(name: &str, collector: &str, share: &str) -> World {
     World::start_with(name, |options| {
         let options = options.with_env("OTEL_EXPORTER_OTLP_ENDPOINT", collector);
         let options = options.with_env("OTEL_TRACES_SAMPLER_ARG", share);
-        // Milliseconds between two reports; its own five seconds would only make the test slow.
+        // Export interval in milliseconds; the default of five seconds would slow the test down.
         options.with_env("OTEL_BSP_SCHEDULE_DELAY", "50")
     })
     .await
@@ -98,7 +98,7 @@ async fn a_claims_trace_shows_every_hop_from_the_request_to_the_expiry() {
     assert!(flip.began > request.ended && flip.ended >= flip.began);
 
     world.assert_sound(None).await;
-    // The last spans are told before the processes are gone.
+    // The last spans are exported before the processes end.
     world.end().await;
     let others = collector.all();
     assert!(others.iter().all(|told| told.trace == TRACE), "{others:?}");
@@ -110,7 +110,7 @@ async fn a_claim_without_a_trace_of_its_own_gets_one_by_the_configured_share() {
     let world = world("sampled", &collector.url, "1").await;
     let template = world.template(10, |new| new).await;
     assert_eq!(claim(&world, 1, template, None).await, 201);
-    // Every other request has one too, with itself as its only hop.
+    // Every other request has a trace too, with itself as the only hop.
     let hops =
         |told: &Vec<Told>| told.iter().filter(|told| HOPS.contains(&told.name.as_str())).count();
     let told = until(async || collector.all(), |told| hops(told) >= 5).await;
@@ -164,7 +164,7 @@ async fn every_other_request_is_a_hop_of_its_callers_trace_too() {
 
 #[tokio::test]
 async fn a_collector_that_is_not_there_costs_no_claim() {
-    // Port 9 is discard's, which nobody serves any more.
+    // Port 9 (discard) has no listener.
     let world = world("no_collector", "http://127.0.0.1:9", "1").await;
     let template = world.template(10, |new| new).await;
     assert_eq!(claim(&world, 1, template, None).await, 201);

@@ -1,5 +1,5 @@
-//! What is answered 503 while a server is away or a claim cannot be decided: the code that `docs/errors.md` names,
-//! when to come again, nothing done by halves; and the same request is answered once it can be.
+//! Answers with 503 while a server is unreachable or a claim cannot be decided: they have the code in
+//! `docs/errors.md` and a Retry-After, nothing is half done, and the same request succeeds later.
 
 use std::fs;
 
@@ -20,13 +20,13 @@ use tokio::{
 
 use crate::proxy::server_of;
 
-/// Every claim's key.
+/// Idempotency key of every claim.
 const KEY: &str = "the-key";
 
-/// Users whose lists have to come from MySQL at a time: three times as many as are read at a time.
+/// Users whose lists must come from MySQL concurrently: three times as many as are read at once.
 const READERS: i64 = 24;
 
-/// The code of an answer that says to come again.
+/// Returns the code of an answer that asks the client to retry.
 fn code(answer: &Answer) -> String {
     let problem: Value = answer.json().unwrap();
     assert_eq!((answer.status, &problem["retryable"]), (503, &Value::from(true)), "{answer:?}");
@@ -69,18 +69,18 @@ async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
     for answer in [made, used, one] {
         assert_eq!(code(&answer.unwrap()), "STORE_UNAVAILABLE");
     }
-    // Without a key it could be made twice.
+    // Without a key, a retry could create it twice.
     let keyless = keyless.unwrap();
     assert_eq!((keyless.status, keyless.retry_after), (503, None), "{keyless:?}");
     let problem: Value = keyless.json().unwrap();
     assert_eq!((&problem["code"], &problem["retryable"]), (&json!("STORE_UNAVAILABLE"), &json!(false)));
-    // Some lists wait for MySQL, the others for those; no more than that is begun.
+    // Lists that get a read slot fail with MySQL; the others are refused as overloaded.
     let codes: Vec<String> = lists.iter().map(code).collect();
     let of = |code: &str| codes.iter().filter(|told| *told == code).count();
     let (silent, shed) = (of("STORE_UNAVAILABLE"), of("OVERLOADED"));
     assert!(silent > 0 && shed > 0 && silent + shed == codes.len(), "{codes:?}");
 
-    // A gate that forgets now cannot be loaded: nobody is told that nothing is left.
+    // A gate that loses its data now cannot be reloaded; claims must not be answered "sold out".
     let gate = server_of(&servers.endpoints().gate_redis_url);
     let mut gate = TcpStream::connect(gate).await.unwrap();
     gate.write_all(b"FLUSHALL\r\n").await.unwrap();
@@ -132,14 +132,14 @@ async fn while_the_view_is_away_it_is_not_rebuilt_and_mysql_shows_the_list() {
         assert_eq!(rebuilt.status, 200, "{rebuilt:?}");
         assert_eq!(anna.all_coupons().await.unwrap(), shown);
     }
-    // Who asked is known, whatever became of it.
+    // The operator is recorded, whatever the outcome.
     let audit = api.operator(Method::GET, "/v1/audit?target=users/1&limit=100");
     let audit: Value = api.send(audit).await.unwrap().json().unwrap();
     let after: Vec<&Value> =
         audit["data"].as_array().unwrap().iter().map(|line| &line["after"]).collect();
     let done = json!({ "rebuilt": true });
     assert!(after.contains(&&Value::Null) && *after[0] == done, "{after:?}");
-    // The verifier's own connection broke too, and is made anew.
+    // The verifier's own connection broke too, and reconnects.
     until(async || world.sources.view.users().await.is_ok(), |there| *there).await;
     world.assert_sound(None).await;
     world.end().await;
@@ -166,7 +166,7 @@ async fn a_claim_that_was_fenced_under_way_is_given_up_and_its_key_claims_again(
         requests.find(|request| request.state == RequestState::Pending).map(|request| request.id)
     };
     let admission = until(pending, Option::is_some).await.unwrap();
-    // As the resolver of another process does that takes this one for dead.
+    // Fences like a resolver of another process that considers this one dead.
     let mut connection = world.mysql().await;
     let fence =
         claim::fence(&mut connection, template, UserId(1), admission, world.clock.now()).await;

@@ -1,5 +1,5 @@
-//! Templates that there are none of: whoever makes up their ids, MySQL is asked so many times a second and no
-//! more, and who asks for one that is there notices nothing. Counted by the server's own log of statements.
+//! Unknown template ids: however many are requested, lookups in MySQL are limited per second, and users of existing
+//! templates are not affected. Lookups are counted in the server's general log.
 
 use coupon::{TemplateId, UserId};
 use devstack::{Endpoints, Flavor, OwnDatabase, PlatformOptions, TestServers};
@@ -8,22 +8,22 @@ use pipeline_tests::{World, tail::sql, until};
 use shopper::{Answer, Api, NewTemplate};
 use tokio::time::Instant;
 
-/// Made-up ids that a process looks up within a second (`docs/api.md`).
+/// Unknown ids that a process looks up per second (`docs/api.md`).
 const PER_SECOND: i64 = 500;
 
-/// Claims of one user within a second, where that is what a test is about.
+/// Limit of one user's claims per second, in the test of that limit.
 const CLAIMS_PER_SECOND: i64 = 50;
 
-/// Templates that the platform itself looks at meanwhile, those that there are: far fewer than this.
+/// Upper bound of the platform's own lookups of existing templates meanwhile.
 const BESIDE: i64 = 100;
 
-/// Requests of a wave, of each kind.
+/// Requests of each kind in a wave.
 const WAVE: usize = 1_000;
 
-/// Requests at a time.
+/// Concurrent requests.
 const AT_A_TIME: usize = 64;
 
-/// A platform whose database is its own, and tells each statement.
+/// Starts a platform with its own database, which logs each statement.
 async fn ground(
     name: &str,
     change: impl FnOnce(PlatformOptions) -> PlatformOptions,
@@ -36,26 +36,26 @@ async fn ground(
     (own, world)
 }
 
-/// How many templates MySQL was asked for so far, by their ids.
+/// Counts the lookups of templates by id in MySQL so far.
 fn lookups(own: &OwnDatabase) -> i64 {
     let count = "select count(*) from mysql.general_log where command_type = 'Execute' \
                  and argument like 'select * from coupon_template where id = %'";
     sql(&own.url(), count).trim().parse().unwrap()
 }
 
-/// An id as good as any, which nothing has.
+/// Returns a valid id that does not exist.
 fn made_up() -> TemplateId {
     TemplateId(fastrand::i64(1 << 32..))
 }
 
-/// What a flood was answered.
+/// Answers to a flood, by kind.
 #[derive(Debug, Default, Clone, Copy)]
 struct Told {
-    /// There is no such template.
+    /// 404: there is no such template.
     absent: i64,
-    /// It cannot be said now.
+    /// 503: unknown for now.
     later: i64,
-    /// The user claims too often.
+    /// 429: the user claims too often.
     too_often: i64,
 }
 
@@ -70,7 +70,7 @@ impl Told {
     }
 }
 
-/// Opens pages of made-up templates, and lets as many users claim as many others.
+/// Opens pages of unknown templates, and makes as many users claim from others.
 async fn wave(api: &Api, told: &mut Told) {
     let pages = stream::iter(0..WAVE).map(async |_| api.shop(made_up(), None).await.unwrap());
     let claims = stream::iter(1..=WAVE).map(async |user| {
@@ -89,7 +89,7 @@ async fn made_up_ids_of_many_cost_mysql_a_bounded_number_of_statements_a_second(
     let two = |options| PlatformOptions { apis: 2, ..options };
     let (own, world) = ground("unknown-ids-of-many", two).await;
     let known = world.template(100, |new| new).await;
-    // Another process than the one that published it.
+    // Not the process that published it.
     let api = &world.apis[1];
     let status = async |template| api.shop(template, None).await.unwrap().status;
     until(async || status(known).await, |status| *status == 200).await;
@@ -101,7 +101,7 @@ async fn made_up_ids_of_many_cost_mysql_a_bounded_number_of_statements_a_second(
         told.later
     };
     until(waves, |later| *later > 0).await;
-    // What there is is served meanwhile, and what comes is known by its topic.
+    // An existing template is served meanwhile, and a new one becomes known by its topic.
     let shopper = api.shopper(UserId(1)).unwrap();
     let (claimed, ()) = tokio::join!(shopper.claim(known, None, 1), wave(api, &mut told));
     assert_eq!(claimed.unwrap().status, 201);
@@ -160,7 +160,7 @@ async fn one_unknown_id_is_one_statement_a_second_however_many_ask_for_it() {
     let mut told = Told::default();
     pages.collect::<Vec<_>>().await.iter().for_each(|answer| told.add(answer));
     assert_eq!(told.absent, i64::try_from(WAVE).unwrap(), "{told:?}");
-    // Four at a time may be at it when the first one has asked.
+    // Four requests may look it up before the first has its answer.
     let most = 4 * (i64::try_from(began.elapsed().as_secs()).unwrap() + 1);
     let asked = lookups(&own) - before;
     println!("{asked} statements");

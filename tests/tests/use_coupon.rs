@@ -1,4 +1,4 @@
-//! A coupon at checkout: used, given back, used again; and what meets what at the same moment.
+//! A coupon at checkout: used, given back, used again; and races between these.
 
 use chrono::TimeDelta;
 use coupon::{CouponId, UserId};
@@ -21,7 +21,7 @@ async fn claimed(world: &World, user: i64, valid_for: TimeDelta) -> (Shopper, Co
     (shopper, claimed.coupons[0].id)
 }
 
-/// The status and the order that an answer shows, or its code.
+/// The status and the order in an answer, or its code.
 fn told(answer: &Answer) -> (u16, String) {
     let body: Value = answer.json().unwrap();
     let order = body["order_ref"].as_str().unwrap_or("none");
@@ -59,7 +59,7 @@ async fn a_coupon_of_a_cancelled_order_is_listed_again_and_used_by_another() {
     world.end().await;
 }
 
-/// A key of the operator's own merchant with these scopes.
+/// Creates a key of the operator's own merchant with these scopes.
 async fn key_with(api: &Api, scopes: &[&str]) -> Api {
     let request = api.operator(Method::POST, "/v1/api-keys");
     let body = json!({ "name": "checkout", "scopes": scopes });
@@ -75,7 +75,7 @@ async fn a_shopper_gives_nothing_back_and_redeems_only_where_the_template_says_s
     let own = anna.redeem_myself(coupon, "use", "mine").await.unwrap();
     assert_eq!(told(&own), forbidden);
     assert_eq!(anna.coupon(coupon).await.unwrap().status, "unused");
-    // The shop redeems; its order stands on her list, and helps her to nothing.
+    // The shop redeems; knowing its order from her list does not let the shopper give it back.
     assert_eq!(anna.use_coupon(coupon, "A-1").await.unwrap().status, 200);
     let read = anna.coupon(coupon).await.unwrap().order_ref.unwrap();
     for verb in ["unuse", "unuse"] {
@@ -91,7 +91,7 @@ async fn a_shopper_gives_nothing_back_and_redeems_only_where_the_template_says_s
     let used = (200, "used till".to_owned());
     assert_eq!(told(&anna.redeem_myself(coupon, "use", "till").await.unwrap()), used);
     assert_eq!(told(&anna.redeem_myself(coupon, "unuse", "till").await.unwrap()), forbidden);
-    // Once it was done the same call is the same answer, whatever the template says by now.
+    // A repeated call gets the same answer, whatever the template's setting is by now.
     let edit = world.api().operator(Method::PATCH, &format!("/v1/templates/{at_a_till}"));
     let edit = edit.header("If-Match", "*").json(&json!({ "self_redeem": false }));
     assert_eq!(world.api().send(edit).await.unwrap().status, 200);
@@ -158,7 +158,7 @@ async fn a_key_redeems_its_own_merchants_coupons_only_and_each_change_is_recorde
         .collect();
     let line =
         |action: &str, before: &str, after: &str| (json!(action), json!(before), json!(after));
-    // The newest first: replays and refusals have none.
+    // Newest first; repeated and refused calls have no records.
     let expected = [line("coupon.unuse", "used", "unused"), line("coupon.use", "unused", "used")];
     assert_eq!(lines, expected, "{record}");
     assert_eq!(anna.coupon(coupon).await.unwrap().status, "unused");
@@ -185,8 +185,8 @@ async fn what_has_expired_or_is_anothers_is_not_given_back() {
     world.end().await;
 }
 
-/// One row decides: each use and each return that was answered 200 is a change of its own, and the last
-/// state is one that the answers allow, whoever came first.
+/// The row's guard decides: each use and each return answered 200 is a change of its own, and the final state is
+/// one that the answers allow, in any order.
 #[tokio::test]
 async fn uses_returns_and_the_deadline_race_by_the_rows_own_guard() {
     let world = World::start("give back races").await;
@@ -209,10 +209,10 @@ async fn uses_returns_and_the_deadline_race_by_the_rows_own_guard() {
                     shopper.unuse_coupon(coupon, &one),
                 );
                 let (one, other, back) = (one.unwrap(), other.unwrap(), back.unwrap());
-                // The return of an order that used it makes room; its own order cannot come back.
+                // Both uses can succeed only if `one` is given back before `other` uses the coupon.
                 let uses = [&one, &other].into_iter().filter(|used| used.status == 200).count();
                 assert!(uses < 2 || back.status == 200, "{one:?} {other:?} {back:?}");
-                // Whoever lost heard so because of another order, and of expiry only once it is over.
+                // A refusal comes from another order, or from expiry after the deadline only.
                 let expired = [&one, &other, &back]
                     .into_iter()
                     .any(|told| told.json::<Value>().unwrap()["code"] == "COUPON_EXPIRED");
@@ -240,7 +240,7 @@ async fn uses_returns_and_the_deadline_race_by_the_rows_own_guard() {
         "{} ended used, {} expired; {used} returns came too late",
         counts.used, counts.expired
     );
-    // I9, I10: nobody used it after the deadline, nothing went from used to expired or to another order.
+    // I9, I10: no use after the deadline, no change from used to expired or to another order.
     world.assert_sound(None).await;
     world.end().await;
 }

@@ -1,4 +1,4 @@
-//! A template's validity changes while it is claimed, and issued coupons follow where they are asked to.
+//! A template's validity changes during claims, and issued coupons follow if requested.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use verifier::Record;
 
 /// Coupons read at once.
 const ROWS: u32 = 10_000;
-/// How long a crowd's user tries.
+/// How long a crowd's user retries.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A life that is put off before it ends: longer than it takes to follow, many times over.
+/// Validity that is extended before it ends: many times longer than the move takes.
 const OLD_LIFE: TimeDelta = TimeDelta::seconds(10);
-/// And what it becomes.
+/// Validity after the extension.
 const NEW_LIFE: TimeDelta = TimeDelta::seconds(14);
 
 async fn patch(world: &World, template: TemplateId, body: &Value) -> Answer {
@@ -26,13 +26,13 @@ async fn patch(world: &World, template: TemplateId, body: &Value) -> Answer {
     world.api().send(request.json(body)).await.unwrap()
 }
 
-/// Why a change is refused.
+/// Returns the status and code of a refused change.
 async fn refusal(world: &World, template: TemplateId, body: &Value) -> (u16, String) {
     let answer = patch(world, template, body).await;
     (answer.status, answer.code().unwrap_or_default())
 }
 
-/// Changes the template as it is now; the answer.
+/// Changes the template's current version; returns the answer.
 async fn change(world: &World, template: TemplateId, mut body: Value) -> Value {
     body["version"] = json!(world.api().template(template).await.unwrap().version);
     let answer = patch(world, template, &body).await;
@@ -40,7 +40,7 @@ async fn change(world: &World, template: TemplateId, mut body: Value) -> Value {
     answer.json().unwrap()
 }
 
-/// Where an operator sees how far issued coupons have followed.
+/// Path of the progress report on issued coupons.
 fn move_path(template: TemplateId) -> String {
     format!("/v1/templates/{template}/validity-move")
 }
@@ -60,7 +60,7 @@ async fn until_followed(world: &World, template: TemplateId) -> Value {
     until(async || progress(world, template).await, |now| now["state"] == "finished").await
 }
 
-/// Every coupon of a template, as MySQL has it.
+/// Returns every coupon of a template from MySQL.
 async fn coupons(world: &World, template: TemplateId) -> Vec<UserCoupon> {
     let mut connection = world.mysql().await;
     let rows = snapshot::user_coupon_after(&mut connection, 0, ROWS).await.unwrap();
@@ -71,7 +71,7 @@ fn wave(template: TemplateId, users: std::ops::Range<i64>) -> Vec<Wish> {
     users.map(|user| Wish::one(template, UserId(user))).collect()
 }
 
-/// The end that a claim's answer promised.
+/// Returns the validity's end that a claim's answer promised.
 fn promised(record: &Record) -> DateTime<Utc> {
     let body: Value = serde_json::from_str(record.body.as_ref().unwrap()).unwrap();
     body["valid_until"].as_str().unwrap().parse().unwrap()
@@ -95,7 +95,7 @@ async fn claims_that_race_a_change_end_as_it_says_whichever_api_they_come_by() {
     assert_eq!((&issued["follow"], &issued["progress"]), (&json!(true), &path));
     let before = issued["count"].as_i64().unwrap();
     assert!(before >= 100, "{issued}");
-    // By the api that has perhaps not heard of it yet.
+    // At the api that may not know of the change yet.
     let crowd = Crowd::new(world.apis[1..].to_vec(), 64, PATIENCE);
     let after = crowd.run(wave(template, 2_001..2_201)).await.unwrap();
     let first = running.await.unwrap();
@@ -133,7 +133,7 @@ async fn workers_killed_in_the_middle_of_a_chunk_leave_it_to_the_next_and_move_e
     let week = TimeDelta::days(7);
     let body = json!({ "valid_for_ms": week.num_milliseconds(), "issued_coupons": "follow" });
     change(&world, template, body).await;
-    // The first worker moves a chunk and dies in the second, the next one after it.
+    // The first worker moves a chunk and dies in the second; the next one dies right after committing that one.
     for (point, looked_at) in [("before_commit=kill#2", 512), ("after_commit=kill", 1_024)] {
         let worker = &mut world.platform.expiry_worker;
         worker.set_env("FAIL_POINTS", &format!("validity_move.{point}"));
@@ -185,7 +185,7 @@ async fn coupons_keep_their_end_unless_asked_to_follow_and_a_shortened_one_ends_
     let id = used.all_coupons().await.unwrap()[0].id;
     assert_eq!(used.use_coupon(id, "order").await.unwrap().status, 200);
 
-    // All others end in the past now, and their owners see no more of them.
+    // All other coupons now end in the past, and their owners no longer see them.
     let body = json!({ "valid_for_ms": 1, "issued_coupons": "follow" });
     assert_eq!(change(&world, template, body).await["issued_coupons"]["count"], 30);
     world.until(template, |counts| (counts.expired, counts.used) == (29, 1)).await;
@@ -199,7 +199,7 @@ async fn coupons_keep_their_end_unless_asked_to_follow_and_a_shortened_one_ends_
     assert_eq!(sleeper.all_coupons().await.unwrap(), []);
     let query = CouponQuery { status: Some("expired"), ..CouponQuery::default() };
     assert_eq!(sleeper.coupons(&query).await.unwrap().data.len(), 1);
-    // What has ended stays so, however far the end is put off.
+    // Expired coupons stay expired, however far the end is extended.
     let body = json!({ "valid_for_ms": week.num_milliseconds(), "issued_coupons": "follow" });
     change(&world, template, body).await;
     let done = until_followed(&world, template).await;
@@ -231,7 +231,7 @@ async fn a_change_that_cannot_be_is_refused_and_the_same_change_again_is_the_sam
     let none = refusal(&world, TemplateId(1), &json!({ "version": 1, "valid_for_ms": 5 })).await;
     assert_eq!(none, (404, "TEMPLATE_NOT_FOUND".to_owned()));
 
-    // While coupons are moved nobody can change what they would not follow.
+    // While coupons are moved, the validity cannot be changed without them.
     world.platform.expiry_worker.stop().await.unwrap();
     let day = json!({ "version": 2, "valid_for_ms": 86_400_000, "issued_coupons": "follow" });
     let first = patch(&world, template, &day).await;
@@ -274,7 +274,7 @@ async fn coupons_whose_end_is_put_off_outlive_the_old_one_and_end_once_at_the_ne
     };
     assert!(rows.len() == 20 && rows.iter().all(follows), "before the old end: {rows:?}");
 
-    // The timers that were set for it go off, and find nothing.
+    // The timers of the old end fire, and find nothing.
     let old_end = rows.iter().map(|row| row.claimed_at + OLD_LIFE).max().unwrap();
     until(async || world.clock.now(), |now| *now > old_end + TimeDelta::milliseconds(500)).await;
     let counts = world.count(template).await;

@@ -1,5 +1,5 @@
-//! "My coupons" while its Redis loses keys: every answer holds what was committed before the coupon that
-//! it was asked `after`, and none shows a coupon that was used or had ended before.
+//! "My coupons" while its Redis loses keys: every answer contains all that was committed before the coupon given as
+//! `after`, and none shows a coupon that was used or had ended before.
 
 use std::collections::HashSet;
 
@@ -17,17 +17,17 @@ use crate::view_readers::{Progress, USERS, beside_readers};
 
 /// Losses, of six kinds in turn.
 const LOSSES: u64 = 18;
-/// Memory of the view's Redis: it fits all views, and not [`JUNK`] beside them.
+/// Memory of the view's Redis: enough for all views, but not with [`JUNK`] besides.
 const MEMORY: &str = "4mb";
-/// Values of 20,000 bytes that crowd the views out.
+/// Number of 20,000-byte values that make Redis evict the views.
 const JUNK: usize = 200;
-/// Views are rebuilt more often than this: some losses hit none.
+/// More view rebuilds than this are required; fewer than the losses, as some hit no view.
 const REBUILDS: f64 = 10.0;
-/// Redis tells of each key that it evicts (`e`), by what happened to it (`E`).
+/// Redis publishes keyspace events (`E`) of each evicted key (`e`).
 const TELL_EVICTIONS: [&str; 2] = ["--notify-keyspace-events", "Ee"];
-/// Where it tells, in its only database.
+/// Channel of these events, in the only database.
 const EVICTIONS: &str = "__keyevent@0__:evicted";
-/// No key: said on the same channel when all has been written that crowds out.
+/// Published on the same channel after all values are written; not a key.
 const WRITTEN: &str = "all-is-written";
 
 #[tokio::test]
@@ -48,25 +48,25 @@ async fn whatever_the_view_loses_each_answer_is_whole_and_shows_nothing_that_end
     let ((server, happened), answers) =
         beside_readers(&world, &progress, seed, REBUILDS, losses.lose()).await;
     println!("{answers}; {happened:?}");
-    // The verifier's own connection broke with the last restart, and is made anew.
+    // The verifier's own connection broke with the last restart, and reconnects.
     until(async || world.sources.view.users().await.is_ok(), |there| *there).await;
     world.assert_sound(None).await;
     world.end().await;
     drop(server);
 }
 
-/// What was lost, by kind.
+/// Losses by kind.
 #[derive(Debug, Default)]
 struct Lost {
     /// Keys deleted: the list alone, the coupons alone, both together.
     deleted: [i64; 3],
-    /// Keys evicted, those that crowd out among them, as `INFO` counts them.
+    /// Keys evicted, junk included, as `INFO` counts them.
     evicted: i64,
-    /// Keys of views evicted, as the server told of each.
+    /// Keys of views evicted, by the server's events.
     views_evicted: usize,
 }
 
-/// Everything that a view's Redis may lose.
+/// Generator of losses of a view's Redis.
 struct Losses<'a> {
     server: OwnView,
     prefix: String,
@@ -75,7 +75,7 @@ struct Losses<'a> {
 }
 
 impl Losses<'_> {
-    /// Loses them in turn; returns the server, and what happened.
+    /// Causes losses in turn; returns the server and what was lost.
     async fn lose(mut self) -> (OwnView, Lost) {
         let (mut lost, mut deletions) = (Lost::default(), 0);
         for turn in 0..LOSSES {
@@ -84,17 +84,18 @@ impl Losses<'_> {
                 0 | 2 => {
                     let user = UserId(self.rng.i64(1..=USERS));
                     let keys = self.keys_of(user);
-                    // One of them, the other, both: each as often.
+                    // The first, the second, or both, equally often.
                     let which = deletions % 3;
                     deletions += 1;
                     let keys = if which == 2 { keys.join(" ") } else { keys[which].clone() };
-                    // It may be cold just now, from the loss before.
+                    // The view may still be cold from the previous loss.
                     let delete = async || self.number(&format!("DEL {keys}")).await;
                     lost.deleted[which] += until(delete, |deleted| *deleted > 0).await;
                 }
                 1 | 3 => {
                     let before = self.evicted().await;
-                    // What lies there longest goes first, and views are read all the time.
+                    // The least recently used keys go first, and views are read all the time, so this may take
+                    // several tries.
                     let crowd_out = async || self.crowd_out().await;
                     lost.views_evicted += until(crowd_out, |views| *views > 0).await;
                     lost.evicted += self.evicted().await - before;
@@ -106,14 +107,14 @@ impl Losses<'_> {
                 }
             }
         }
-        // Nothing is proved by losses that hit nothing.
+        // Losses that hit nothing would prove nothing.
         let Lost { deleted, evicted, views_evicted } = &lost;
         assert!(deleted.iter().all(|keys| *keys > 0), "{lost:?}");
         assert!(*views_evicted > 0 && *evicted >= *views_evicted as i64, "{lost:?}");
         (self.server, lost)
     }
 
-    /// Fills the memory with what is new, and tells how many keys of views were evicted for it.
+    /// Fills the memory with new values; returns how many keys of views were evicted.
     async fn crowd_out(&self) -> usize {
         let old: Vec<_> = (0..JUNK).map(|number| format!("junk:{number}")).collect();
         self.send(&format!("DEL {}", old.join(" "))).await;
@@ -128,11 +129,11 @@ impl Losses<'_> {
         told.lines().filter(|line| views.contains(*line)).count()
     }
 
-    /// A connection on which the server tells of evictions from now on.
+    /// Opens a connection that receives eviction events from now on.
     async fn listen(&self) -> TcpStream {
         let mut redis = TcpStream::connect(self.server.server.address()).await.unwrap();
         redis.write_all(format!("SUBSCRIBE {EVICTIONS}\r\n").as_bytes()).await.unwrap();
-        // It ends with how many channels are listened to.
+        // The reply ends with the number of subscribed channels.
         read_until(&mut redis, ":1\r\n").await;
         redis
     }
@@ -151,7 +152,7 @@ impl Losses<'_> {
         self.send(command).await.trim_start_matches(':').trim().parse().unwrap()
     }
 
-    /// Sends a command as a plain line; its answer must fit one packet, and be none of an error.
+    /// Sends an inline command. Its reply must fit one read, and must not be an error.
     async fn send(&self, command: &str) -> String {
         let mut redis = TcpStream::connect(self.server.server.address()).await.unwrap();
         redis.write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
@@ -163,7 +164,7 @@ impl Losses<'_> {
     }
 }
 
-/// What comes on a connection, up to these words.
+/// Reads from a connection up to these words.
 async fn read_until(redis: &mut TcpStream, words: &str) -> String {
     let mut all = String::new();
     let mut some = vec![0; 64 * 1024];

@@ -1,9 +1,8 @@
-//! The campaign against views in short; `./dev soak views` runs it for as long as wanted.
+//! A short campaign against views; `./dev soak views` runs longer ones.
 
 use devstack::{Flavor, Options, Servers, if_installed, project_root};
 use pipeline_tests::view_campaign;
 
-/// Rounds of the test.
 const ROUNDS: u32 = 2;
 
 #[tokio::test]
@@ -24,7 +23,7 @@ async fn campaign(flavor: Flavor) {
     let Some(mut servers) = if_installed(Servers::start(&dir, &options).await, what) else {
         return;
     };
-    // Others each time; a round that fails says it.
+    // A random seed, which a failing round reports.
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let totals = view_campaign::run_on(&mut servers, ROUNDS, seed, |line| println!("{line}")).await;

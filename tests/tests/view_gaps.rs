@@ -1,5 +1,5 @@
-//! Changes that never reach the consumer: the topic forgets them unread, and no view that stood is believed
-//! any more. What only looks like that, the marks of the tailers' transactions, costs no view.
+//! Changes that never reach the consumer: the topic deletes them unread, and no earlier view is trusted any more.
+//! Control records of the tailers' transactions look like such gaps but drop no view.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,15 +15,15 @@ use crate::expiry::{broken, events};
 const USERS: i64 = 24;
 /// Coupons read from MySQL at once: all there are.
 const ROWS: u32 = 10_000;
-/// How often a tailer is killed: each start ends the transaction before it and begins others.
+/// How often a tailer is killed: each start ends the previous transaction and begins others.
 const KILLS: i64 = 3;
 
 /// What keeps the consumer from reading.
 #[derive(Clone, Copy)]
 enum Away {
-    /// It begins again at what its group has committed.
+    /// It resumes at its group's committed offset.
     Stopped,
-    /// It goes on at what it remembers.
+    /// It resumes at the offset in its memory.
     Paused,
 }
 
@@ -60,7 +60,7 @@ async fn forget_unread(name: &str, away: Away) {
     until_published(&world, &unheard).await;
     forget_messages(&world).await;
     away.come_back(&mut world).await;
-    // Something comes of everybody, in each partition.
+    // Every user gets a change, in each partition.
     let mut heard = BTreeSet::new();
     for user in 1..=USERS {
         heard.insert((claim(&world, template, user, "heard", 1).await, 1));
@@ -75,7 +75,7 @@ async fn forget_unread(name: &str, away: Away) {
         assert_eq!(broken(&world, world.clock.now(), invariant).await, [""; 0], "{invariant}");
     }
 
-    // Views that were made since are kept as ever.
+    // Views built since then are kept.
     let before = gaps(&world).await;
     for user in 1..=USERS {
         let used = unused_of(&world, user).await.pop_first().unwrap();
@@ -102,7 +102,7 @@ async fn the_marks_of_the_tailers_transactions_are_gaps_in_nothing_that_views_ar
         assert_eq!(wave.await.unwrap().given_up, 0);
     }
     world.assert_sound(None).await;
-    // The tailer's own topic has them: offsets that no message has.
+    // The tailer's own topic has control records: offsets without a message.
     let topics = &world.sources.topics;
     let marks = offsets_without_message(&world, &topics.checkpoint()).await;
     assert!(marks > 0, "nothing is proved where there were no transactions");
@@ -139,20 +139,20 @@ fn shopper(world: &World, user: i64) -> Shopper {
     world.api().shopper(UserId(user)).unwrap()
 }
 
-/// Claims coupons; the id of the first.
+/// Claims coupons; returns the id of the first.
 async fn claim(world: &World, template: TemplateId, user: i64, key: &str, quantity: u32) -> i64 {
     let answer = shopper(world, user).claim(template, Some(key), quantity).await.unwrap();
     assert_eq!(answer.status, 201, "{}", answer.body);
     answer.json::<Claimed>().unwrap().coupons[0].id.0
 }
 
-/// What the user is shown, on all pages.
+/// Returns the user's coupons as shown on all pages.
 async fn listed_for(world: &World, user: i64) -> BTreeSet<CouponId> {
     let listed = shopper(world, user).all_coupons().await.unwrap();
     listed.into_iter().map(|coupon| coupon.id).collect()
 }
 
-/// A user's unused coupons, as MySQL has them.
+/// Returns a user's unused coupons from MySQL.
 async fn unused_of(world: &World, user: i64) -> BTreeSet<CouponId> {
     let mut connection = world.mysql().await;
     let rows = snapshot::user_coupon_after(&mut connection, 0, ROWS).await.unwrap().into_iter();
@@ -160,7 +160,7 @@ async fn unused_of(world: &World, user: i64) -> BTreeSet<CouponId> {
     own.map(|row| row.id).collect()
 }
 
-/// How often the consumer has seen that messages were missing, since it was started.
+/// Returns how often the consumer has noticed missing messages since its start.
 async fn gaps(world: &World) -> i64 {
     let consumer = &world.platform.sync_consumer;
     consumer.metric("sync_consumer_gaps_total").await.unwrap() as i64
@@ -175,7 +175,7 @@ async fn until_published(world: &World, versions: &BTreeSet<(i64, i64)>) {
     until(held, |held| versions.is_subset(held)).await;
 }
 
-/// Waits until the consumer has done all that the topic holds.
+/// Waits until the consumer has processed all messages of the topic.
 async fn until_consumed(world: &World) {
     let (brokers, topics) = (&world.sources.brokers, &world.sources.topics);
     let (group, topic) = (format!("{}.sync-consumer", topics.prefix()), topics.user_coupon());
@@ -183,7 +183,7 @@ async fn until_consumed(world: &World) {
     until(lag, |lag| *lag == 0).await;
 }
 
-/// The broker forgets every change of a coupon that it holds by now.
+/// Makes the broker delete every coupon change that it holds by now.
 async fn forget_messages(world: &World) {
     let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
     topic::verify::forget_messages(brokers, &topic).await.unwrap();
@@ -191,12 +191,12 @@ async fn forget_messages(world: &World) {
     assert!(left.iter().all(|held| held.start == held.end), "{left:?}");
 }
 
-/// How many of a topic's offsets no message has.
+/// Counts a topic's offsets without a message.
 async fn offsets_without_message(world: &World, topic: &str) -> i64 {
     let brokers = &world.sources.brokers;
     let spans = topic_offsets(brokers, topic).await.unwrap();
     let messages = TableReader::open(brokers, topic).await.unwrap().read_to_end().await.unwrap();
-    // What has come since the first look does not count.
+    // Messages that came after the offsets were read do not count.
     let ends: HashMap<i32, i64> = spans.iter().map(|held| (held.partition, held.end)).collect();
     let counted = messages.iter().filter(|message| message.offset < ends[&message.partition]);
     let offsets: i64 = spans.iter().map(|held| held.end - held.start).sum();

@@ -1,4 +1,4 @@
-//! A generation that rises behind the back of an api whose own connection stands.
+//! The generation rises while an api's own connection stays open.
 
 use coupon::UserId;
 use mysql_store::verify;
@@ -7,8 +7,8 @@ use shopper::{Claimed, CouponQuery};
 
 const USER: UserId = UserId(1);
 
-/// Somebody was pointed at the wrong Redis for a moment, and whoever connected next has put that right. Lists that
-/// the api went on to build under the older generation would be dropped by each change, for weeks.
+/// A process was briefly pointed at the wrong Redis, and the next one to connect corrected that by raising the
+/// generation. If the api kept building lists under the older generation, each change would drop them, for weeks.
 #[tokio::test]
 async fn an_api_learns_of_a_generation_that_rose_while_its_connection_stood() {
     let mut world = World::start("generation").await;
@@ -21,11 +21,12 @@ async fn an_api_learns_of_a_generation_that_rose_while_its_connection_stood() {
     world.platform.sync_consumer.start().await.unwrap();
     let answer = shopper.claim(template, None, 1).await.unwrap();
     let claimed: Claimed = answer.json().unwrap();
-    // Trusted by whoever knows the generation of now.
+    // A new connection trusts views of the current generation.
     let now = verifier::Sources::connect(&world.settings()).await.unwrap();
     let own_claim = CouponQuery { after: Some(claimed.coupons[0].id), ..CouponQuery::default() };
     let is_built_anew = async || {
-        // Until the api's next look at the generation the list is that of before; who asks for his claim has it at once.
+        // Until the api next checks the generation it serves the old list; a read with `after` gets the own claim
+        // at once.
         let listed = shopper.coupons(&own_claim).await.unwrap();
         assert_eq!(listed.data.len(), 1, "from wherever it comes");
         shopper.all_coupons().await.unwrap();

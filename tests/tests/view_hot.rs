@@ -1,4 +1,4 @@
-//! Users with very long lists: nobody else notices them, their views are whole in the end, and until then MySQL's pages are
+//! Users with very long lists do not affect others, their views become whole, and until then MySQL's pages equal
 //! the view's.
 
 use std::{fs, time::Duration};
@@ -15,11 +15,11 @@ use tokio::time::timeout;
 
 use crate::faults::start_with;
 
-/// Coupons of one of the eight, and of a list that is long at all.
+/// Coupons of one of the eight hot lists, and of any list that counts as long.
 const HOT: i64 = 20_000;
 const LONG: i64 = 1_200;
 
-/// Where a rebuild of a long list is held or killed.
+/// Fail point where a rebuild of a long list is held or killed.
 const BEFORE_PIECE: &str = "view.before_piece";
 
 /// How long an impatient client waits: far less than a rebuild takes.
@@ -29,7 +29,7 @@ fn first(limit: u32) -> CouponQuery {
     CouponQuery { limit: Some(limit), ..CouponQuery::default() }
 }
 
-/// Gives coupons to each of the users behind the platform's back: no binlog tells of them.
+/// Gives coupons to each user directly in MySQL, without binlog events.
 async fn give(world: &World, users: std::ops::Range<i64>, coupons: i64) {
     let digits = "(select 0 d union all select 1 union all select 2 union all select 3 union all select 4 \
                   union all select 5 union all select 6 union all select 7 union all select 8 union all select 9)";
@@ -59,7 +59,7 @@ async fn is_trusted(world: &World, user: UserId) -> bool {
     matches!(world.sources.view.page(user, &request).await, Ok(PageAnswer::Page(_)))
 }
 
-/// Of eight cold lists each kept one of eight turns until it was whole, and 26 of 40 others were refused.
+/// Rebuilds of eight long lists must not occupy all eight read slots: then 26 of 40 other users were refused.
 #[tokio::test]
 async fn eight_cold_lists_of_twenty_thousand_refuse_nobody_and_are_whole_in_the_end() {
     let world = World::start("eight hot").await;
@@ -69,7 +69,7 @@ async fn eight_cold_lists_of_twenty_thousand_refuse_nobody_and_are_whole_in_the_
     let api = world.api();
     let page = |user: i64| async move {
         let shopper = api.shopper(UserId(user)).unwrap();
-        // What is refused is an error here.
+        // A refusal is an error here.
         (user, shopper.coupons(&first(5)).await.unwrap())
     };
     let of_hot = join_all(hot.clone().map(page));
@@ -88,7 +88,7 @@ async fn eight_cold_lists_of_twenty_thousand_refuse_nobody_and_are_whole_in_the_
     }
     let all = world.api().shopper(UserId(8)).unwrap().all_coupons().await.unwrap();
     assert_eq!(all.len() as i64, HOT);
-    // An impatient client asks again and again, and the list gets warm all the same, by one rebuild.
+    // An impatient client retries repeatedly; still a single rebuild makes the list warm.
     let hot = world.api().shopper(UserId(1)).unwrap();
     world.sources.view.drop_view(UserId(1)).await.unwrap();
     let trusted = async || {
@@ -102,7 +102,7 @@ async fn eight_cold_lists_of_twenty_thousand_refuse_nobody_and_are_whole_in_the_
     world.end().await;
 }
 
-/// Claims for a user, as many at once as one claim may ask for.
+/// Claims for a user, with the largest quantity per claim.
 async fn claim(world: &World, template: TemplateId, user: UserId, coupons: i64) {
     let wish = |number: i64| Wish {
         quantity: QUANTITY_MAX,
@@ -117,7 +117,7 @@ fn many(new: NewTemplate) -> NewTemplate {
     NewTemplate { per_user_limit: 0, max_per_claim: QUANTITY_MAX, ..new }
 }
 
-/// All pages of a list, each as the api wrote it.
+/// Returns all pages of a list, as the api sends them.
 async fn pages(shopper: &Shopper, status: &'static str, limit: u32) -> Vec<CouponPage> {
     let mut query = CouponQuery { status: Some(status), ..first(limit) };
     let mut pages = Vec::new();
@@ -135,7 +135,8 @@ fn ids(pages: &[CouponPage]) -> Vec<CouponId> {
     pages.iter().flat_map(|page| page.data.iter().map(|coupon| coupon.id)).collect()
 }
 
-/// In every list, wherever it is read from; a cursor of the one leads on in the other, also while coupons are flipped.
+/// True of every list, whatever source it is read from; a cursor from one source works in the other, even while
+/// coupons are flipped.
 #[tokio::test]
 async fn the_pages_of_mysql_are_the_pages_of_the_view() {
     let mut world = World::start("same pages").await;
@@ -146,7 +147,7 @@ async fn the_pages_of_mysql_are_the_pages_of_the_view() {
     let user = UserId(7);
     let (one, other) = (world.template(LONG, many).await, world.template(LONG, many).await);
     let brief = world.template(LONG, |new| many(NewTemplate { valid_for_ms: 500, ..new })).await;
-    // Nobody flips what has ended: more in a row than a page looks at.
+    // Ended coupons are not flipped: more in a row than a page reads.
     world.platform.expiry_worker.pause().unwrap();
     tokio::join!(claim(&world, one, user, LONG / 2), claim(&world, other, user, LONG / 2));
     claim(&world, brief, user, LONG / 2).await;
@@ -180,7 +181,7 @@ async fn the_pages_of_mysql_are_the_pages_of_the_view() {
         assert_eq!(&pages(&shopper, status, limit).await, of_mysql, "{status}, {limit} a page");
     }
     assert!(from_view().await > 2.0);
-    // Half of the walk before the flips, half behind them.
+    // Half of the pages are read before the flips, half after them.
     let expired = &of_mysql[3];
     let cursor = expired[2].next_cursor.clone();
     world.platform.expiry_worker.resume().unwrap();
@@ -191,7 +192,7 @@ async fn the_pages_of_mysql_are_the_pages_of_the_view() {
     world.end().await;
 }
 
-/// What it leaves is never trusted; the other process answers at once and makes the list whole.
+/// A partial rebuild is never trusted; the other process answers at once and makes the list whole.
 #[tokio::test]
 async fn an_api_killed_between_two_pieces_leaves_nothing_that_is_served_as_whole() {
     let two_apis = |options| PlatformOptions { apis: 2, ..options };
@@ -199,7 +200,7 @@ async fn an_api_killed_between_two_pieces_leaves_nothing_that_is_served_as_whole
     let user = UserId(7);
     let template = world.template(LONG, many).await;
     claim(&world, template, user, LONG).await;
-    // The first is before anything was begun in MySQL, the second before anything was loaded.
+    // The fail point's first hit is before anything is read from MySQL, the second before anything is loaded.
     start_with(&mut world.platform.apis[1], "FAIL_POINTS", &format!("{BEFORE_PIECE}=kill#4")).await;
     drop(world.apis[1].shopper(user).unwrap().coupons(&first(5)).await);
     world.platform.apis[1].wait_exit(STATE_MAX).await.unwrap();
@@ -219,7 +220,7 @@ async fn an_api_killed_between_two_pieces_leaves_nothing_that_is_served_as_whole
     world.end().await;
 }
 
-/// Claims, uses and flips land while the view is rebuilt in pieces, again and again.
+/// Claims, uses and flips land while the view is rebuilt in pieces, repeatedly.
 #[tokio::test]
 async fn what_changes_while_a_long_list_is_rebuilt_is_in_the_list_afterwards() {
     let world = World::start("changed while rebuilt").await;

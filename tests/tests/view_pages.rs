@@ -1,5 +1,5 @@
-//! A list as long as nobody's should be, and nothing forbids: it is paged whole, each coupon once and all
-//! in one order, while its view is lost again and again. (`./dev bench view` says how long a page takes.)
+//! An extremely long list is paged completely, each coupon once and in order, while its view is lost repeatedly.
+//! (`./dev bench view` measures how long a page takes.)
 
 use std::cmp::Reverse;
 
@@ -10,14 +10,14 @@ use shopper::{CouponQuery, NewTemplate, Wish};
 
 /// Coupons of one user.
 const COUPONS: i64 = 10_000;
-/// Coupons of a page: the most that may be asked for.
+/// Coupons of a page: the largest limit.
 const PAGE: u32 = 100;
-/// Pages from one loss of the view to the next: most are answered from it.
+/// Pages between losses of the view, so that most are served from it.
 const LOSE_EVERY: usize = 9;
 /// Coupons read from MySQL at once: all there are.
 const ROWS: u32 = 20_000;
 const USER: UserId = UserId(7);
-/// How many views were made whole.
+/// Metric of views rebuilt completely.
 const WHOLE: &str = "coupon_view_rebuilds_total{result=\"whole\"}";
 
 #[tokio::test]
@@ -42,10 +42,10 @@ async fn ten_thousand_coupons_of_one_user_are_paged_whole_while_their_view_is_lo
             world.sources.view.drop_view(USER).await.unwrap();
             losses += 1;
         }
-        // Also a page of a list that is cold is an answer, and no "try again".
+        // A cold list's page must be an answer too, not "try again".
         let page = shopper.coupons(&query).await.unwrap();
         listed.extend(page.data);
-        // The pages from here on are the view's.
+        // From here on, pages come from the view.
         until(async || api.metric(WHOLE).await.unwrap(), |whole| *whole >= f64::from(losses)).await;
         query.cursor = page.next_cursor;
         if query.cursor.is_none() {
@@ -54,7 +54,7 @@ async fn ten_thousand_coupons_of_one_user_are_paged_whole_while_their_view_is_lo
     }
     let mut connection = world.mysql().await;
     let mut rows = snapshot::user_coupon_after(&mut connection, 0, ROWS).await.unwrap();
-    // The list's order: the latest claim first, and those of one millisecond by their members' bytes.
+    // The list's order: latest claim first; within one millisecond by the bytes of the members.
     rows.sort_by_cached_key(|row| {
         Reverse((row.claimed_at, format!("{}_{}", row.template_id, row.id)))
     });
@@ -65,7 +65,7 @@ async fn ten_thousand_coupons_of_one_user_are_paged_whole_while_their_view_is_lo
 
     let from_mysql = api.metric("api_my_coupons_total{origin=\"truth\"}").await.unwrap();
     let from_view = api.metric("api_my_coupons_total{origin=\"view\"}").await.unwrap();
-    // Nothing is proved by pages of one kind.
+    // Pages of one kind only would prove nothing.
     assert!(from_mysql >= f64::from(losses) && from_view > from_mysql, "{from_mysql} {from_view}");
     drop(connection);
     world.assert_sound(Some(&run.history)).await;

@@ -1,4 +1,4 @@
-//! Users who claim, use and look at their lists all the time, and check every answer.
+//! Users who claim, use and read their lists all the time, and check every answer.
 
 use std::{
     collections::HashSet,
@@ -18,35 +18,36 @@ use shopper::{Coupon, CouponQuery, NewTemplate, Shopper, ShopperError};
 
 /// Users, each with a writer and a reader.
 pub(crate) const USERS: i64 = 5;
-/// Unused coupons of each, at most.
+/// Most unused coupons of each.
 const UNUSED_MAX: usize = 30;
-/// A page's length that makes several pages of them.
+/// A page length that splits them into several pages.
 const LIMIT: u32 = 7;
 /// Answers between two losses.
 const ANSWERS_BETWEEN: u64 = 25;
 
-/// How far all of them are.
+/// Progress of the readers and of the losses.
 #[derive(Default)]
 pub(crate) struct Progress {
     /// Lists that readers got.
     answers: AtomicU64,
-    /// Whether all is lost that shall be.
+    /// Whether all losses are done.
     over: AtomicBool,
 }
 
 impl Progress {
-    /// Waits until views were built and trusted again.
+    /// Waits until readers got enough answers for views to be rebuilt and trusted again.
     pub(crate) async fn until_more_answers(&self) {
         let enough = self.answers.load(Ordering::SeqCst) + ANSWERS_BETWEEN;
         until(async || self.answers.load(Ordering::SeqCst), |seen| *seen >= enough).await;
     }
 }
 
-/// Lets users claim, use and read their lists until `losses` is done; tells where the answers came from.
+/// Makes users claim, use and read their lists until `losses` is done; returns its result and the sources of the
+/// answers.
 ///
 /// # Panics
-/// An answer lacks a coupon or shows one that has ended; or no view was trusted, or not more than `rebuilds`
-/// were rebuilt.
+/// An answer lacks a coupon or shows one that has ended; or no view was trusted, or no more than `rebuilds` were
+/// rebuilt.
 pub(crate) async fn beside_readers<T>(
     world: &World,
     progress: &Progress,
@@ -78,14 +79,14 @@ pub(crate) async fn beside_readers<T>(
         let name = format!("api_my_coupons_total{{origin=\"{origin}\"}}");
         origins.push((origin, api.metric(&name).await.unwrap_or(0.0)));
     }
-    // Nothing is proved by views that were never trusted, or never lost.
+    // Views that were never trusted, or never lost, would prove nothing.
     let rebuilt = api.metric("coupon_view_rebuilds_total{result=\"whole\"}").await.unwrap_or(0.0);
     assert!(origins[0].1 > 0.0 && rebuilt > rebuilds, "{origins:?}, {rebuilt} rebuilt");
     let answers = progress.answers.load(Ordering::SeqCst);
     (lost, format!("{answers} answers by {origins:?}"))
 }
 
-/// What a user has done, in the order in which the answers came.
+/// A user's actions, in the order of their answers.
 #[derive(Default)]
 struct Diary {
     entries: Mutex<Vec<Did>>,
@@ -94,7 +95,7 @@ struct Diary {
 #[derive(Clone, Copy)]
 enum Did {
     Claimed(CouponId, DateTime<Utc>),
-    /// The request is on its way.
+    /// The request was sent, but not answered yet.
     Using(CouponId),
     Used(CouponId),
 }
@@ -151,7 +152,7 @@ async fn read(shopper: Shopper, world: &World, diary: &Diary, progress: &Progres
         let after = token.map(|at| match before[at] {
             Did::Claimed(id, _) | Did::Using(id) | Did::Used(id) => id,
         });
-        // Whole on one page, or on several that others' changes come between.
+        // On one page, or on several with changes by others in between.
         let limit = [LIMIT, UNUSED_MAX as u32 * 3][before.len() % 2];
         let Some(list) = list(&shopper, after, limit).await else { continue };
         let (answered_at, since) = (world.clock.now(), diary.so_far());
@@ -181,7 +182,7 @@ async fn read(shopper: Shopper, world: &World, diary: &Diary, progress: &Progres
     }
 }
 
-/// All pages of a list that knows of `after`; absent: too many lists are being read, which is an answer, too.
+/// Reads all pages of a list with `after`; returns `None` if the api is overloaded, which is a valid answer.
 async fn list(shopper: &Shopper, after: Option<CouponId>, limit: u32) -> Option<Vec<Coupon>> {
     let mut query = CouponQuery { after, limit: Some(limit), ..CouponQuery::default() };
     let mut all = Vec::new();
@@ -189,7 +190,7 @@ async fn list(shopper: &Shopper, after: Option<CouponId>, limit: u32) -> Option<
         match shopper.coupons(&query).await {
             Ok(page) => {
                 all.extend(page.data);
-                // Each page has to know of it: the next one may come from elsewhere.
+                // `after` is sent with each page: the next one may come from another source.
                 query.cursor = page.next_cursor;
             }
             Err(ShopperError::Refused { status: 503, body, .. }) if body.contains("OVERLOADED") => {

@@ -1,5 +1,5 @@
-//! `coupon template watch` as somebody at a terminal sees it, and as a pipe does. The terminal is one that
-//! util-linux's `script` makes, so the bytes are those that a screen would get.
+//! `coupon template watch` on a terminal, and in a pipe. The terminal is created by util-linux's `script`, so the
+//! bytes are those that a screen would get.
 
 use std::{env, path::PathBuf, process::Stdio};
 
@@ -14,28 +14,28 @@ use tokio::{
 
 use crate::operator_cli::Cli;
 
-/// What a look begins with on a terminal: back to the line's begin, clear it, do not go on in the next row.
+/// Start of a redraw: return to the line's start, clear the line, disable wrapping.
 const REDRAWN: &str = "\r\u{1b}[2K\u{1b}[?7l";
-/// What it ends with: lines may go on in the next row again.
+/// End of a redraw: enable wrapping.
 const DRAWN: &str = "\u{1b}[?7h";
-/// Bytes that are read at a time; a look has a hundred.
+/// Bytes read at a time; a redraw has about a hundred.
 const READ_BYTES: usize = 4096;
 /// Ctrl-C, as a terminal's keyboard sends it.
 const CTRL_C: &[u8] = b"\x03";
 
-/// A command before a terminal.
+/// A command on a terminal.
 struct Terminal {
     script: Child,
-    /// The keyboard. While it is open the command's input does not end.
+    /// The keyboard. While it is open, the command's input does not end.
     keys: ChildStdin,
     screen: ChildStdout,
-    /// All that was ever written to the screen.
+    /// Everything written to the screen so far.
     seen: String,
 }
 
 impl Terminal {
     fn run(world: &World, words: &str) -> Self {
-        // In the shell's place, which would hear of Ctrl-C too.
+        // Replaces the shell, which would receive Ctrl-C too.
         let command = format!("exec '{}' {words}", binary().display());
         let mut script = Command::new("script");
         script.args(["-qec", &command, "/dev/null"]).kill_on_drop(true);
@@ -47,7 +47,7 @@ impl Terminal {
         Self { script, keys, screen, seen: String::new() }
     }
 
-    /// Reads on; false at the end.
+    /// Reads more; returns false at the end.
     async fn read(&mut self) -> bool {
         let mut bytes = [0; READ_BYTES];
         let count = self.screen.read(&mut bytes).await.unwrap();
@@ -55,7 +55,7 @@ impl Terminal {
         count > 0
     }
 
-    /// Looks at the screen until this was on it.
+    /// Reads the screen until it has shown this.
     async fn until(&mut self, what: &str) {
         let looking = async {
             while !self.seen.contains(what) {
@@ -71,7 +71,7 @@ impl Terminal {
         self.keys.flush().await.unwrap();
     }
 
-    /// Looks until the command has ended; answers its exit code and all that was written.
+    /// Reads until the command has ended; returns its exit code and all its output.
     async fn finish(mut self) -> (i32, String) {
         let end = async {
             while self.read().await {}
@@ -84,13 +84,13 @@ impl Terminal {
     }
 }
 
-/// The binary beside this test's.
+/// Path of the binary beside this test's.
 fn binary() -> PathBuf {
     let own = env::current_exe().unwrap();
     own.ancestors().nth(2).unwrap().join("coupon")
 }
 
-/// The looks that were drawn over each other, and what stands below the last one.
+/// Returns the redraws of the line, and the text below the last one.
 fn looks(seen: &str) -> (Vec<&str>, &str) {
     let mut parts = seen.split(REDRAWN);
     assert_eq!(parts.next(), Some(""), "something stands before the first look: {seen:?}");
@@ -109,7 +109,7 @@ fn figures(look: &str) -> Vec<&str> {
     let (bar, figures) = look.strip_prefix('[').unwrap().split_once("] ").unwrap();
     assert!(bar.len() == 16 && bar.trim_start_matches('#').trim_start_matches('-').is_empty());
     let figures: Vec<&str> = figures.trim_start().split("  ").collect();
-    // Claims that land between its two halves make an account drift for that one look.
+    // Claims that land between the two reads for a line can make it show drift once.
     let [percent, landed, rate, left, lag, _, ..] = figures[..] else { panic!("{look:?}") };
     assert!(percent.ends_with('%') && landed.ends_with(" landed"), "{look:?}");
     let is_rest = left.ends_with(" left") || left.ends_with(" unclaimed");
@@ -167,7 +167,7 @@ async fn a_terminal_has_its_line_ended_when_the_template_is_when_nobody_wants_mo
     let last = figures(looks.last().unwrap());
     assert_eq!((last[3], last[5]), ("30 unclaimed", "ended"), "{seen:?}");
 
-    // What is not there is not drawn: no empty line before the sentence.
+    // Nothing is drawn for an unknown template: no empty line before the message.
     let (code, seen) = Terminal::run(&world, "template watch 1").finish().await;
     assert!(code == 1 && seen.starts_with("coupon: ") && seen.contains("(TEMPLATE_NOT_FOUND)"));
     assert!(!seen.contains('\u{1b}'), "{seen:?}");

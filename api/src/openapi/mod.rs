@@ -1,9 +1,9 @@
-//! The api described by itself: OpenAPI 3.1, built from the handlers and the structs they read and write.
+//! The OpenAPI 3.1 document of the api, built from the handlers and the structs they read and write.
 //!
-//! `#[utoipa::path]` stands on each handler, `ToSchema` on each struct, and [`Api`] lists the handlers. An
-//! error is named by its code in the handler's `x-problems`; its status and what to do come from
-//! `docs/errors.md`, and what is answered by every operation of a form (one with a body, one with a token)
-//! is added here: see [`problems`]. So the document has no text of its own that could grow old.
+//! Each handler has `#[utoipa::path]`, each struct `ToSchema`, and [`Api`] lists the handlers. A handler names its
+//! errors by code in `x-problems`; their status and advice come from `docs/errors.md`. Errors that follow from the form
+//! of an operation (one with a body, one with a token) are added here: see [`problems`]. So the document contains no
+//! text of its own that could become outdated.
 
 mod problems;
 mod schemas;
@@ -30,7 +30,7 @@ use crate::{
     templates, validity,
 };
 
-/// Every handler. A test compares this with the router.
+/// Lists every handler. A test compares this with the router.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -76,7 +76,7 @@ use crate::{
         api_keys::rotate,
         api_keys::revoke,
     ),
-    // What only parameters refer to is not found by itself.
+    // utoipa does not find schemas that only parameters refer to.
     components(schemas(Cursor, IfMatch, IfNoneMatch, RequestId, TemplateVerb)),
     tags(
         (name = "Shop", description = "For anybody: what a shop page shows."),
@@ -91,20 +91,20 @@ use crate::{
 )]
 struct Api;
 
-/// The document as it is sent, packed or not; what is sent differs, so their tags do too.
+/// The document as it is sent, plain and gzipped. Each form has an entity tag of its own.
 struct Document {
     json: (Bytes, HeaderValue),
     gzip: Option<(Bytes, HeaderValue)>,
 }
 
-/// Built at the first request; it does not change while the process runs.
+/// Built at the first request. It does not change while the process runs.
 static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
     let json = document().to_string();
     let gzip = packed::gzip(json.as_bytes()).ok();
     Document { json: tagged(json.into()), gzip: gzip.map(|gzip| tagged(gzip.into())) }
 });
 
-/// What is sent, with a tag that is its own.
+/// Returns the bytes with an entity tag made from their digest.
 fn tagged(bytes: Bytes) -> (Bytes, HeaderValue) {
     let digest = Sha256::digest(&bytes);
     let tag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
@@ -116,7 +116,7 @@ fn tagged(bytes: Bytes) -> (Bytes, HeaderValue) {
 pub(crate) async fn get(headers: HeaderMap) -> Response {
     let gzip = DOCUMENT.gzip.as_ref().filter(|_| packed::takes_gzip(&headers));
     let (bytes, etag) = gzip.unwrap_or(&DOCUMENT.json);
-    // A new release has another document: it is asked for each time, and seldom sent.
+    // A new release has another document: clients ask each time, and rarely need the body.
     let told = [
         (header::CACHE_CONTROL, HeaderValue::from_static("public, no-cache")),
         (header::ETAG, etag.clone()),
@@ -134,7 +134,6 @@ pub(crate) async fn get(headers: HeaderMap) -> Response {
     answer
 }
 
-/// The whole document.
 fn document() -> Value {
     let mut document = serde_json::to_value(Api::openapi()).unwrap_or_default();
     document["servers"] = json!([{ "url": "/" }]);
@@ -161,20 +160,19 @@ fn document() -> Value {
     document
 }
 
-/// The example of a page is one of the things that are on it.
+/// Makes the example of a page from the example of an item.
 fn show_page(schema: &mut Value) {
     if let Some(one) = schema.pointer("/properties/data/items/examples/0").cloned() {
         schema["examples"] = json!([{ "data": [one], "next_cursor": null, "has_more": false }]);
     }
 }
 
-/// The values of an object.
 fn entries(value: &mut Value) -> impl Iterator<Item = &mut Value> {
     value.as_object_mut().into_iter().flat_map(|object| object.values_mut())
 }
 
-/// What may be absent from a query, the headers or as a body is an `Option` to us, which utoipa takes for
-/// "may be null": there is no null there.
+/// Removes `null` from parameters and bodies. They are an `Option` if they may be absent, which utoipa describes as
+/// "may be null".
 fn without_null(operation: &mut Value) {
     let mut schemas: Vec<&mut Value> = Vec::new();
     for (name, part) in operation.as_object_mut().into_iter().flatten() {

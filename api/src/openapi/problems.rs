@@ -1,7 +1,7 @@
-//! What an operation may answer beside its success: every code that a client can meet there.
+//! Error responses of operations: every code that a client can receive there.
 //!
-//! A handler names its own codes in `x-problems`; the codes of the extractors and of `front.rs` follow from
-//! the operation's form. Status and advice are those of `docs/errors.md`, which people read too.
+//! A handler names its own codes in `x-problems`; the codes of the extractors and of `front.rs` follow from the
+//! operation's form. Status and advice come from `docs/errors.md`, which people read too.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,28 +10,27 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-/// The page of all codes.
 const PAGE: &str = include_str!("../../../docs/errors.md");
 
-/// Any request may be answered these, whatever it asks for.
+/// Codes that any request may be answered.
 const ANY: &str = "HOST_INVALID NOT_ACCEPTABLE URI_TOO_LONG HEADERS_TOO_LARGE BODY_TOO_LARGE TOO_MANY_AT_ONCE \
                    STORE_UNAVAILABLE TIMEOUT";
-/// One that must say who sends it.
+/// Codes of operations that require authentication.
 const WITH_AUTHENTICATION: &str = "UNAUTHENTICATED";
-/// One of an operator's, whose key has scopes.
+/// Codes of operations that require an operator's key, which has scopes.
 const WITH_KEY: &str = "SCOPE_LACKING";
-/// One with an id in its path.
+/// Codes of operations with an id in the path.
 const WITH_ID: &str = "NOT_FOUND";
-/// One with a query string.
+/// Codes of operations with a query string.
 const WITH_QUERY: &str = "MALFORMED_QUERY";
-/// One with a body.
+/// Codes of operations with a body.
 const WITH_BODY: &str =
     "MALFORMED_BODY BODY_UNREADABLE BODY_INCOMPLETE NOT_JSON BODY_ENCODED OVERLOADED";
 
-/// The code whose operations tell their rates in each answer of the handler's.
+/// The code whose operations send rate limit headers with each answer of the handler.
 const RATE_LIMITED: &str = "RATE_LIMITED";
 
-/// What `docs/errors.md` says of a code.
+/// The entry of a code in `docs/errors.md`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Advice {
     pub(super) status: u16,
@@ -39,13 +38,13 @@ pub(super) struct Advice {
     pub(super) retryable: bool,
 }
 
-/// Each code of `docs/errors.md`.
+/// Entries of `docs/errors.md` by code.
 pub(super) static ADVICE: LazyLock<BTreeMap<&'static str, Advice>> = LazyLock::new(|| {
     let rows = PAGE.lines().filter(|line| line.starts_with("| `")).filter_map(row);
     rows.flat_map(|(codes, advice)| codes.map(move |code| (code, advice.clone()))).collect()
 });
 
-/// The codes of a row of the page's table, and what it says of them.
+/// Parses a row of the page's table: its codes, and their entry.
 fn row(line: &'static str) -> Option<(impl Iterator<Item = &'static str>, Advice)> {
     let mut cells = line.trim_matches('|').splitn(3, '|').map(str::trim);
     let (codes, status, text) = (cells.next()?, cells.next()?.parse().ok()?, cells.next()?);
@@ -54,7 +53,7 @@ fn row(line: &'static str) -> Option<(impl Iterator<Item = &'static str>, Advice
     Some((codes, Advice { status, text, retryable }))
 }
 
-/// Adds to an operation what it may answer beside its success.
+/// Adds the error responses of an operation.
 pub(super) fn answer(operation: &mut Value) {
     let own = own_codes(operation);
     let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
@@ -69,8 +68,8 @@ pub(super) fn answer(operation: &mut Value) {
     }
 }
 
-/// Adds the headers of the rates where the handler answers: what is refused before it, by its form, is not
-/// counted, and has none.
+/// Adds the rate limit headers to the handler's responses. A request that is refused earlier, for its form, is not
+/// counted and has none.
 fn tell_rates(operation: &mut Value, own: &BTreeSet<&str>) {
     let refusals: BTreeSet<String> =
         own.iter().map(|code| ADVICE[code].status.to_string()).collect();
@@ -84,13 +83,13 @@ fn tell_rates(operation: &mut Value, own: &BTreeSet<&str>) {
     }
 }
 
-/// The codes that an operation names itself.
+/// Removes `x-problems` and returns its codes.
 fn own_codes(operation: &mut Value) -> BTreeSet<&'static str> {
     let own = operation.as_object_mut().and_then(|operation| operation.remove("x-problems"));
     known(own.as_ref().and_then(Value::as_str).unwrap_or_default()).collect()
 }
 
-/// The codes that follow from an operation's form.
+/// Returns the codes that follow from an operation's form.
 fn codes_of_form(operation: &Value) -> BTreeSet<&'static str> {
     let has_parameter = |place: &str| {
         let parameters = operation["parameters"].as_array();
@@ -110,7 +109,7 @@ fn codes_of_form(operation: &Value) -> BTreeSet<&'static str> {
     by_form.flat_map(|(_, codes)| known(codes)).collect()
 }
 
-/// Those of some words that are codes; a test finds the others.
+/// Returns the words that are codes. A test finds the others.
 fn known(words: &str) -> impl Iterator<Item = &'static str> {
     words.split_whitespace().filter_map(|word| Some(*ADVICE.get_key_value(word)?.0))
 }
@@ -148,7 +147,7 @@ fn response(status: u16, codes: &[&str]) -> Value {
     response
 }
 
-/// Adds what every response refers to.
+/// Adds the components that every response refers to.
 pub(super) fn describe(components: &mut Value) {
     components["schemas"]["Problem"] = json!({
         "type": "object",
@@ -188,7 +187,7 @@ pub(super) fn describe(components: &mut Value) {
     components["examples"] = Value::Object(examples.collect());
 }
 
-/// A text of capitals, or of a table's cell, as a sentence.
+/// Turns a text of capitals, or of a table's cell, into a sentence.
 fn sentence(text: &str) -> String {
     let text =
         if text.contains(char::is_lowercase) { text.to_owned() } else { text.to_lowercase() };
@@ -229,7 +228,7 @@ mod tests {
         assert_eq!(codes("404"), Value::Null, "it has no id");
         assert!(responses["429"]["headers"]["Retry-After"].is_object());
         assert!(responses["409"]["headers"]["Retry-After"].is_null());
-        // What the handler answers tells the rates; what is refused before it does not.
+        // The handler's answers have the headers; earlier refusals do not.
         for (status, tells) in
             [("201", true), ("409", true), ("429", true), ("401", false), ("415", false)]
         {

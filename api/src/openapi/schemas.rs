@@ -1,4 +1,4 @@
-//! Schemas of what has no struct of its own on the wire: ids, times, words, keys.
+//! Schemas of values that have no struct of their own: ids, times, words, keys.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use utoipa::{
     },
 };
 
-/// A schema that others refer to by its name.
+/// Defines a schema that others refer to by its name.
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident, $schema:expr) => {
         $(#[$doc])*
@@ -41,7 +41,6 @@ named!(
 );
 
 named!(
-    /// A time.
     Instant,
     text("RFC 3339. Answers are in UTC, to the millisecond; requests may have any offset.")
         .format(Some(SchemaFormat::Custom("date-time".to_owned())))
@@ -62,20 +61,20 @@ named!(
 );
 
 named!(
-    /// Where the next page begins.
+    /// The position of a page in a list.
     Cursor,
     text("The `next_cursor` of the page before, of the same collection and filter. Opaque.")
         .min_length(Some(1))
 );
 
 named!(
-    /// An `If-None-Match`.
+    /// The value of an `If-None-Match` header.
     IfNoneMatch,
     text("Entity tags, or `*` (RFC 9110, 13.1.2).").examples(["W/\"2.Open.873\""])
 );
 
 named!(
-    /// An `If-Match`.
+    /// The value of an `If-Match` header.
     IfMatch,
     text("Entity tags, or `*` (RFC 9110, 13.1.1). Weak ones match nothing.")
         .pattern(Some(r#"^(\*|(W/)?"[!#-~]*"( *, *(W/)?"[!#-~]*")*)$"#))
@@ -83,7 +82,6 @@ named!(
 );
 
 named!(
-    /// Where a template stands.
     TemplateState,
     words(&{
         use coupon::TemplateState::{Draft, Ended, Paused, Published};
@@ -92,19 +90,18 @@ named!(
 );
 
 named!(
-    /// What a template can be told to do.
+    /// A change of a template's state.
     TemplateVerb,
     words(&["publish", "pause", "resume", "end"])
 );
 
 named!(
-    /// A right of a key; the later ones include the earlier ones.
+    /// A right of a key. `operate` includes `read`, and `admin` both; `redeem` stands alone.
     Scope,
     words(&coupon::Scope::ALL.map(coupon::Scope::word))
 );
 
 named!(
-    /// What kind of discount.
     DiscountKind,
     words(&{
         use coupon::DiscountKind::{AmountOff, FreeShipping, PercentOff};
@@ -113,7 +110,6 @@ named!(
 );
 
 named!(
-    /// What became of a coupon.
     CouponStatus,
     words(&{
         use coupon::CouponStatus::{Expired, Unused, Used};
@@ -122,7 +118,7 @@ named!(
 );
 
 named!(
-    /// How far issued coupons have followed.
+    /// The state of moving issued coupons to a new validity.
     MoveState,
     words(&{
         use coupon::MoveState::{Finished, Superseded, UnderWay};

@@ -1,4 +1,4 @@
-//! The document beside the code that it describes.
+//! Compares the document with the code that it describes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use utoipa::OpenApi;
 
 use super::{Api, document, problems::ADVICE};
 
-/// What describes the others is not described.
+/// Paths of the documentation itself, which it does not describe.
 const OF_THE_DOCUMENT: [&str; 2] = ["/openapi.json", "/docs"];
 
-/// Codes of what is no operation: another path, another method.
+/// Codes of requests that reach no operation.
 const OF_NO_OPERATION: [&str; 1] = ["METHOD_NOT_ALLOWED"];
 
 type Operations = BTreeMap<String, Value>;
@@ -26,7 +26,7 @@ fn operations(document: &Value) -> Operations {
     operations.collect()
 }
 
-/// Each `method path` that the router's source names.
+/// Returns each `method path` that the router's source names.
 fn routes() -> BTreeSet<String> {
     let source = include_str!("../router.rs");
     let mut routes = BTreeSet::new();
@@ -100,7 +100,7 @@ fn every_operation_says_what_it_does_who_may_call_it_and_what_it_answers() {
             assert!(!parameter["schema"].is_null(), "{name}: parameter {place}");
         }
         let success = operation["responses"].as_object().unwrap().keys().next().unwrap();
-        // One route is there only to say who does this instead.
+        // One route exists only to say who does this instead.
         let refused = operation["x-always-refused"] == true;
         assert_eq!(success.starts_with('2'), !refused, "{name}");
     }
@@ -123,13 +123,13 @@ fn what_refers_to_a_component_finds_it() {
     assert!(references > 100, "{references}");
 }
 
-/// A schema, or the one that it refers to.
+/// Returns a schema, or the one that it refers to.
 fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     let target = schema["$ref"].as_str().and_then(|target| target.strip_prefix('#'));
     target.and_then(|pointer| document.pointer(pointer)).unwrap_or(schema)
 }
 
-/// The fields of an object: all, and those that are never absent.
+/// Returns the fields of an object: all, and those that are never absent.
 fn fields<'a>(document: &'a Value, schema: &'a Value) -> [BTreeSet<&'a str>; 2] {
     let schema = resolved(document, schema);
     let names = schema["properties"].as_object().into_iter().flatten();
@@ -144,7 +144,7 @@ fn fields<'a>(document: &'a Value, schema: &'a Value) -> [BTreeSet<&'a str>; 2] 
     [all, always]
 }
 
-/// Whether they are of the right types, `ops/schemathesis/check_examples.py` says.
+/// `ops/schemathesis/check_examples.py` checks the types of the fields.
 #[test]
 fn every_success_that_has_a_body_shows_one_with_the_fields_that_there_are() {
     let document = document();
@@ -167,7 +167,7 @@ fn every_success_that_has_a_body_shows_one_with_the_fields_that_there_are() {
     assert!(shown >= 25, "{shown}");
 }
 
-/// utoipa takes numbers only, no constants.
+/// The attributes of utoipa take only numbers, no constants.
 #[test]
 fn bounds_are_those_of_the_code() {
     let document = document();

@@ -1,6 +1,6 @@
 // A tailer as a competent user would write it by hand: go-mysql's canal reads the binlog, each row becomes
 // a JSON message keyed by its user, franz-go produces it, and the position is saved only when everything
-// before it was acknowledged. The bench measures ours beside it.
+// before it was acknowledged. The bench compares ours with it.
 package main
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// How often the position is saved: each time waits for all acknowledgements.
+// Interval for saving the position; each save waits for all acknowledgements.
 const saveEvery = time.Second
 
-// What the position file holds is replaced whole: a torn one would be worse than an old one.
+// Mode of the position file, which is replaced by a rename: a torn position is worse than an old one.
 const positionFileMode = 0o644
 
-// The JSON message of one row.
+// The JSON message of a row.
 type message struct {
 	Op     string         `json:"op"`
 	Before map[string]any `json:"before"`

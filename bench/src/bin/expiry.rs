@@ -1,5 +1,6 @@
-//! `expiry`: a million coupons that share one second, alone and beside claims; lone deadlines; millions
-//! that wait. Exit code 1: something failed, or a coupon ended wrongly.
+//! `expiry`: a million coupons that end in the same second, alone and next to claims; lone
+//! deadlines; millions of waiting coupons. Exit code 1: something failed, or a coupon ended
+//! wrongly.
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -19,44 +20,44 @@ use mysql_store::{connect, verify::bad_ends};
 use serde::Serialize;
 use shopper::{CouponQuery, Latency};
 
-/// How long claims alone are measured, before a storm beside them and once more after it: what else the
-/// machine does changes within minutes.
+/// How long claims alone are measured, once before the storm next to them and once after it: other
+/// load on the machine changes within minutes.
 const BASELINE: Duration = Duration::from_secs(30);
 
-/// The first user of the storms: beyond those of the warm-up.
+/// The first user of the storms; smaller ids belong to the warm-up.
 const FIRST: i64 = 10_000_000;
 
-/// Lists opened at a time.
+/// Lists read concurrently.
 const CONNECTIONS: usize = 64;
 
-/// The storm's flips a second beside the raw update, lateness, memory, start.
+/// Measures flips per second next to a raw update, lateness, memory and start.
 #[derive(Parser)]
 struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Coupons that share one second, rounded up to whole ten thousands.
+    /// Coupons that end in the same second, rounded up to a multiple of 10,000.
     #[arg(long, default_value_t = 1_000_000)]
     coupons: i64,
-    /// Of each storm, so many users have a view that the storm must clean.
+    /// Users with a view in each storm after the first.
     #[arg(long, default_value_t = 100_000)]
     views: i64,
-    /// Claims a second beside the second storm.
+    /// Claims per second next to the last storm.
     #[arg(long, default_value_t = 500.0)]
     claims_per_s: f64,
-    /// Coupons that wait for weeks, for memory and start; 0: not measured.
+    /// Coupons that wait for a month while memory and start are measured; 0 skips this.
     #[arg(long, default_value_t = 10_000_000)]
     pending: i64,
 }
 
-/// What was measured, and on what.
+/// The figures and the machine, as JSON.
 #[derive(Serialize)]
 struct Figures {
     #[serde(flatten)]
     machine: Machine,
     coupons: i64,
     ceiling_per_s: f64,
-    /// The worker and MySQL have the machine for themselves, as the ceiling has it.
+    /// Worker and MySQL have the machine for themselves, as for the ceiling.
     worker_flips_per_s: f64,
     worker_over_ceiling: f64,
     worker_clean_after_s: f64,
@@ -96,7 +97,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// MySQL's memory as ops/mysql.cnf has it: a million coupons with their indexes fit in.
+/// MySQL's memory as in ops/mysql.cnf: a million coupons with their indexes fit in.
 fn as_installed() -> Options {
     let memory = ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"];
     Options { database_arguments: memory.map(str::to_owned).to_vec(), ..Options::default() }
@@ -110,7 +111,7 @@ async fn run(cli: Cli) -> Result<()> {
     row("raw chunked updates", &format!("{ceiling_per_s:.0}/s, trigger and indexes included"));
 
     let mut stage = ground.platform().await?;
-    // The broker compiles what it runs in its first seconds.
+    // The broker's JVM compiles its code in its first seconds.
     hot::measure(&stage).await?;
     let lone = lone::measure(&stage).await?;
     row("a lone deadline, how late", &quantiles(&lone));
@@ -182,7 +183,7 @@ fn say_storm(name: &str, storm: &storm::Storm, ceiling_per_s: f64) {
     row(name, &figure);
 }
 
-/// Opens the lists of `views` users from `first` on, so that the view keeps them.
+/// Reads the lists of `views` users from `first` on, so that their views are warm.
 async fn open_lists(stage: &Stage, first: i64, views: i64) -> Result<()> {
     stream::iter(first..first + views)
         .map(async |user| {

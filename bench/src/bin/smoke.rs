@@ -1,5 +1,5 @@
-//! `smoke`: the figures that matter most, in a minute. Exit code 1: something failed, or an invariant is
-//! broken afterwards.
+//! `smoke`: the most important figures, in a minute. Exit code 1: something failed, or an invariant is broken
+//! afterwards.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
@@ -20,7 +20,7 @@ use verifier::{settled, verify};
 /// How long the platform may take to come to rest.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
-/// Claims landed a second beside thin transactions, commit to visible, and the tailer's rows a second.
+/// Measures landed claims per second next to thin transactions, commit to visible, and the tailer's rows per second.
 #[derive(Parser)]
 struct Cli {
     /// Also writes the figures to this file, as JSON.
@@ -28,7 +28,7 @@ struct Cli {
     json: Option<PathBuf>,
 }
 
-/// The keys of DESIGN §11, and what they were measured on.
+/// The figures and the machine, as JSON.
 #[derive(Serialize)]
 struct Figures {
     #[serde(flatten)]

@@ -1,5 +1,5 @@
-//! `tailer`: the tailer on a backlog of a million bulk rows, of single-row transactions and of mixed updates,
-//! and when idle, beside its peers and the libraries below it. Exit code 1: something failed.
+//! `tailer`: the tailer on backlogs of a million bulk rows, of single-row transactions and of mixed updates, and when
+//! idle, next to its peers and the libraries below it. Exit code 1: something failed.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
@@ -26,47 +26,47 @@ use runtime::Clock;
 use serde::Serialize;
 use shopper::Latency;
 
-/// Rows a second into Kafka, memory and delay, beside a hand-written tailer and Debezium Server.
+/// Measures rows per second into Kafka, memory and delay, next to a hand-written tailer and Debezium Server.
 #[derive(Parser)]
 struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Bulk rows, rounded up to whole ten thousands.
+    /// Bulk rows, rounded up to a multiple of 10,000.
     #[arg(long, default_value_t = 1_000_000)]
     rows: i64,
     /// Transactions of a single row.
     #[arg(long, default_value_t = 200_000)]
     transactions: i64,
-    /// Transactions of four updates, an insert, and a row of a table that nobody follows.
+    /// Transactions of four updates, an insert, and a row of a table that is not followed.
     #[arg(long, default_value_t = 60_000)]
     mixed: i64,
     /// Single changes when idle.
     #[arg(long, default_value_t = 1_000)]
     changes: usize,
-    /// How often ours and the quick peer work off each part, after two rounds by which the broker gets
-    /// warm; the run in the middle counts.
+    /// Measured runs of our tailer and the fast peer per part, after two rounds that warm up the broker; the median run
+    /// counts.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Without the peers.
+    /// Measure without the peers.
     #[arg(long)]
     alone: bool,
 }
 
-/// Rounds that do not count: Java runs what is new to it at half of its speed.
+/// Rounds that do not count: a JVM runs new code at half speed.
 const WARM_UP: usize = 2;
 
 /// Runs by contender and part.
 type Runs = BTreeMap<&'static str, BTreeMap<&'static str, Vec<Drained>>>;
 
-/// The keys of DESIGN §11, everything behind them, and what it was measured on.
+/// The main figures, all runs and the machine, as JSON.
 #[derive(Serialize)]
 struct Figures {
     #[serde(flatten)]
     machine: Machine,
     tailer_rows_per_s: f64,
     tailer_txn_per_s: f64,
-    /// The lower one of rows and transactions; absent: the peer was not to be had.
+    /// The lower ratio of rows and transactions; absent if the peer is not available.
     tailer_over_go_mysql: Option<f64>,
     tailer_over_debezium: Option<f64>,
     tailer_rss_mib: f64,
@@ -86,7 +86,7 @@ struct Quantiles {
     p999: f64,
 }
 
-// One thread: the children that it begins are tied to it.
+// One thread: child processes are tied to the thread that starts them.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match run(Cli::parse()).await {
@@ -98,7 +98,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What all parts are measured with.
+/// State shared by all parts.
 struct Field {
     lineup: Lineup,
     load: Load,
@@ -108,7 +108,7 @@ struct Field {
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    // For ten minutes the broker is at work, and a third of the machine is its own.
+    // The broker works for ten minutes and uses a third of the machine, so it runs optimised.
     let options = Options { kafka_optimised: true, ..Options::default() };
     let ground = Ground::start_with(&options).await?;
     let machine = report::machine(&ground)?;
@@ -175,7 +175,7 @@ fn decode(site: &Site, part: &Part) -> Result<f64> {
 }
 
 impl Field {
-    /// Lets each contender work off a part, round by round. A peer that fails is out.
+    /// Lets each contender drain a part, round by round. A peer that fails is removed.
     async fn drain(&mut self, part: &Part, runs: &mut Runs) -> Result<()> {
         for round in 0..self.rounds {
             let mut remaining = Vec::new();

@@ -1,5 +1,5 @@
-//! `view`: how soon a coupon shows, how many lists a second, how fast lost views come back, how long pages
-//! of a very long list take. Exit code 1: something failed, or an invariant is broken afterwards.
+//! `view`: how soon a coupon is visible, lists per second, how fast lost views are rebuilt, and page latency of a very
+//! long list. Exit code 1: something failed, or an invariant is broken afterwards.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
@@ -21,8 +21,8 @@ use verifier::{settled, verify};
 /// How long the platform may take to come to rest.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 
-/// Commit to visible at a quarter and half of capacity, lists beside a bare route, rebuilds a second, pages
-/// of ten thousand coupons beside those of ten.
+/// Measures commit to visible at a quarter and half of capacity, lists next to a bare route, rebuilds per second, and
+/// pages of ten thousand coupons next to those of ten.
 #[derive(Parser)]
 struct Cli {
     /// Also writes the figures to this file, as JSON.
@@ -34,12 +34,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Part {
-    /// The bare route, as a process of its own.
+    /// Run the bare route in this process.
     #[command(hide = true)]
     Bare(bare::Options),
 }
 
-/// The keys of DESIGN §11, and what they were measured on.
+/// The figures and the machine, as JSON.
 #[derive(Serialize)]
 struct Figures {
     #[serde(flatten)]
@@ -59,7 +59,7 @@ struct Figures {
     rebuilds_per_s: f64,
     /// Of a user with few coupons, and of one with ten thousand.
     pages: [ListFigures; 2],
-    /// The few coupons' first page while the ten thousand are rebuilt again and again.
+    /// The short list's first page while the long list is rebuilt repeatedly.
     page_beside_rebuilds_p50_ms: f64,
     page_beside_rebuilds_p99_ms: f64,
     api_peak_before_rebuilds_mib: f64,
@@ -141,7 +141,7 @@ fn say_pages(pages: &Pages) {
     row("  most memory of the api", &format!("{before:.1} MiB before them, {after:.1} after"));
 }
 
-/// From a quiet platform on, so that no backlog of the figure before is measured.
+/// Starts when the platform is at rest, so that no backlog of the previous figure is measured.
 async fn visible_at(stage: &Stage, share: &str, claims_per_s: f64) -> Result<Latency> {
     settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
     let visible = visible::measure(stage, claims_per_s).await?;

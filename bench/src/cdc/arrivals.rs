@@ -1,4 +1,4 @@
-//! Messages in a consumer's hands: which row, and when.
+//! Messages as a consumer receives them: which row, and when.
 
 use std::{
     collections::HashMap,
@@ -17,13 +17,13 @@ use tokio::time::{Instant, sleep};
 
 use super::broker::Broker;
 
-/// How long the consumer waits before it looks whether it shall end.
+/// How long a poll blocks before the stop flag is checked.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Pause between two looks at what has come.
+/// Polling interval for arrived rows.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A message of any contender, as far as it is looked at.
+/// The part of any contender's message that is needed here.
 #[derive(Deserialize)]
 struct Changed {
     after: Row,
@@ -34,7 +34,7 @@ struct Row {
     id: i64,
 }
 
-/// What has come into a topic since a moment. Dropped, it looks no more.
+/// Arrivals in a topic since this was created. Dropping it stops the reader.
 pub struct Arrivals {
     state: Arc<State>,
     reader: Option<JoinHandle<()>>,
@@ -48,13 +48,13 @@ struct State {
 
 #[derive(Default)]
 struct Came {
-    /// When the first message of a row came.
+    /// When the first message of each row arrived.
     at: HashMap<i64, Instant>,
     failed: Option<anyhow::Error>,
 }
 
 impl Arrivals {
-    /// Looks from now on.
+    /// Starts reading from the topic's current end.
     ///
     /// # Errors
     /// The broker does not answer.
@@ -71,15 +71,15 @@ impl Arrivals {
         Ok(Self { state, reader: Some(reader) })
     }
 
-    /// When a row's first message came.
+    /// When a row's first message arrived.
     pub fn at(&self, id: i64) -> Option<Instant> {
         self.state.came().at.get(&id).copied()
     }
 
-    /// Waits until all of these have come; `false`: some have not after so long.
+    /// Waits until all of these rows have arrived. Returns false if some have not after `within`.
     ///
     /// # Errors
-    /// What came could not be read.
+    /// A message could not be read.
     pub async fn all(&self, ids: &[i64], within: Duration) -> Result<bool> {
         let deadline = Instant::now() + within;
         loop {
@@ -104,7 +104,7 @@ impl Drop for Arrivals {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::Relaxed);
         if let Some(reader) = self.reader.take() {
-            // A panic has been seen as rows that did not come.
+            // After a panic, rows are missing, which was reported already.
             drop(reader.join());
         }
     }

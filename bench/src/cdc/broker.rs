@@ -1,4 +1,4 @@
-//! The broker as the bench sees it: topics for the peers, how much one holds, messages as they come.
+//! The bench's access to the broker: topics for the peers, their sizes and messages.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -18,10 +18,10 @@ pub const PARTITIONS: i32 = 8;
 /// How long one request may take.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 
-/// How long a message is waited for.
+/// How long to wait for a message.
 const MESSAGE_MAX: Duration = Duration::from_secs(10);
 
-/// One connection to the broker.
+/// A connection to the broker.
 #[derive(Clone)]
 pub struct Broker {
     address: String,
@@ -29,7 +29,7 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Connects.
+    /// Creates the client.
     ///
     /// # Errors
     /// The client does not start.
@@ -38,12 +38,12 @@ impl Broker {
         Ok(Self { address: address.to_owned(), reader })
     }
 
-    /// Where it is.
+    /// The broker's address.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Makes a topic with [`PARTITIONS`] partitions.
+    /// Creates a topic with [`PARTITIONS`] partitions.
     ///
     /// # Errors
     /// The broker refuses.
@@ -60,7 +60,7 @@ impl Broker {
         Ok(())
     }
 
-    /// How many messages a topic holds, over all partitions.
+    /// Number of messages in a topic, over all partitions.
     ///
     /// # Errors
     /// The broker does not answer.
@@ -69,7 +69,8 @@ impl Broker {
         spawn_blocking(move || Ok(ends(&reader, &topic)?.iter().map(|(_, end)| end).sum())).await?
     }
 
-    /// Bytes of a topic's segments in the broker's data folder: messages with keys, headers, framing.
+    /// Bytes of a topic's segments in the broker's data folder: messages with keys, headers and
+    /// framing.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -89,7 +90,7 @@ impl Broker {
         Ok(bytes)
     }
 
-    /// Reads what comes into a topic from now on.
+    /// Reads a topic from its current end on.
     ///
     /// # Errors
     /// The broker does not answer.
@@ -97,7 +98,7 @@ impl Broker {
         self.read(topic, |end| end)
     }
 
-    /// The first messages of a topic, at most `count`.
+    /// The first `count` messages of a topic.
     ///
     /// # Errors
     /// The broker does not answer, or the topic holds fewer.

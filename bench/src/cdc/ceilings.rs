@@ -1,4 +1,4 @@
-//! What the two libraries below a tailer do alone: decoding the binlog, and producing messages.
+//! Speed of the two libraries below a tailer alone: decoding the binlog, and producing messages.
 
 use std::time::Instant;
 
@@ -18,19 +18,19 @@ use rdkafka::{
 
 use super::{broker::Broker, load::Part, peers::Site};
 
-/// Our number among the server's replicas while decoding.
+/// Our server id among the replicas while decoding.
 const SERVER_ID: u32 = 184_200;
 
-/// Messages that are produced over and over: their bytes fit into memory, and no cache holds them all.
+/// Distinct messages that are produced repeatedly: few enough for memory, too many for a CPU cache.
 const DISTINCT: usize = 50_000;
 
-/// Messages between two looks at what was acknowledged.
+/// Messages between two polls for acknowledgements.
 const POLL_EVERY: usize = 1_000;
 
-/// Rows a second that the bare crate's iterator decodes, with the position unused and nothing sent.
+/// Rows per second that the bare crate's iterator decodes, ignoring positions and sending nothing.
 ///
 /// # Errors
-/// It fails, or ends before the part's last row.
+/// Decoding fails, or ends before the part's last row.
 pub fn decode_per_s(site: &Site, part: &Part) -> Result<f64> {
     let place = &part.from;
     let offset = u32::try_from(place.offset)?;
@@ -62,8 +62,8 @@ pub fn decode_per_s(site: &Site, part: &Part) -> Result<f64> {
     Err(anyhow!("mysql_cdc ended after {rows} of {wanted} rows"))
 }
 
-/// Messages a second that the bare client gets acknowledged: those of `from`, over and over, to a topic of
-/// their own, idempotent and by all replicas as the tailer does.
+/// Acknowledged messages per second of the bare client. It sends the messages of `from` repeatedly to a separate topic,
+/// idempotent and with `acks=all` like the tailer.
 ///
 /// # Errors
 /// The broker refuses.
@@ -73,7 +73,7 @@ pub async fn produce_per_s(broker: &Broker, from: &str, messages: usize) -> Resu
     let distinct = broker.first(from, DISTINCT.min(messages)).await?;
     let address = broker.address().to_owned();
     tokio::task::spawn_blocking(move || {
-        // Twice: the first time the broker compiles what it runs.
+        // Twice: in the first run the broker's JVM compiles its code.
         produce(&address, topic, &distinct, messages / 4)?;
         produce(&address, topic, &distinct, messages)
     })

@@ -1,4 +1,4 @@
-//! A peer as a child process: tied to this one, its output in a file.
+//! A peer as a child process: tied to this one, with its output in a file.
 
 use std::{
     fs::{self, File},
@@ -15,10 +15,10 @@ use nix::{
 };
 use tokio::time::{Instant, sleep};
 
-/// How often its end is looked for.
+/// Polling interval for the end of the process.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// How long it may take to end in order before it is killed.
+/// How long it may take to stop in order before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(20);
 
 /// Lines of its output that an error quotes.
@@ -34,10 +34,10 @@ impl Child {
     /// Runs `program` with its output in `log`.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// The program cannot be run.
     pub fn spawn(program: &Command, log: &Path) -> Result<Self> {
         let output = File::create(log).with_context(|| format!("create {}", log.display()))?;
-        // The kernel ends it when the thread that began it does: callers use the main thread.
+        // The kernel kills it when the thread that started it ends, so callers use the main thread.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(program.get_program());
         command.args(program.get_args()).stdin(Stdio::null());
@@ -49,23 +49,22 @@ impl Child {
         Ok(Self { process })
     }
 
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// How it ended, if it did.
+    /// Its exit status, if it has ended.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The status cannot be read.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.process.try_wait()?)
     }
 
-    /// SIGTERM, then waits for the end; SIGKILL after 20 s.
+    /// Sends SIGTERM and waits for the end; sends SIGKILL after 20 s.
     ///
     /// # Errors
-    /// It could not be signalled.
+    /// The process could not be signalled.
     pub async fn stop(mut self) -> Result<()> {
         kill(Pid::from_raw(i32::try_from(self.pid())?), Signal::SIGTERM)?;
         let deadline = Instant::now() + STOP_MAX;
@@ -78,7 +77,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // One that has ended is no error worth telling.
+        // Errors mean that it has ended already.
         drop(self.process.kill());
         drop(self.process.wait());
     }

@@ -1,4 +1,4 @@
-//! Who brings the binlog into a topic: our tailer, or a peer. Only one of them runs at a time.
+//! A contender brings the binlog into a topic: our tailer, or a peer. Only one runs at a time.
 
 use std::{
     fs,
@@ -17,22 +17,21 @@ use super::{
     peers::Site,
 };
 
-/// What a start is for.
+/// The purpose of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// To work off what waits, as fast as possible.
+    /// Drain a backlog as fast as possible.
     Backlog,
-    /// To bring single changes as soon as possible.
+    /// Deliver single changes as soon as possible.
     Idle,
 }
 
-/// One of those that are measured.
+/// A tailer to be measured.
 pub struct Contender {
-    /// Who.
     pub name: &'static str,
-    /// Where its messages go.
+    /// The topic of its messages.
     pub topic: String,
-    /// In which rounds it runs.
+    /// The rounds in which it runs.
     pub rounds: Range<usize>,
     engine: Engine,
     site: Site,
@@ -46,30 +45,31 @@ enum Engine {
 }
 
 impl Contender {
-    /// Our tailer for one round; it keeps a checkpoint of its own under its topic prefix.
+    /// Our tailer for one round; its own topic prefix gives it its own checkpoint.
     pub fn ours(platform: Platform, site: Site, round: usize) -> Self {
         let topic = format!("{}.user_coupon", platform.options.topic_prefix);
         let (rounds, engine) = (round..round + 1, Engine::Ours(Box::new(platform)));
         Self { name: TAILER, topic, rounds, engine, site, child: None }
     }
 
-    /// The one that is written by hand; it is told where to begin, so it can do so in each round.
+    /// The hand-written peer; it takes its start position as an option, so it can run in every
+    /// round.
     pub fn go_mysql(binary: PathBuf, site: Site, rounds: Range<usize>) -> Self {
         let (topic, engine) = ("go-mysql.user_coupon".to_owned(), Engine::GoMysql { binary });
         Self { name: GO_MYSQL, topic, rounds, engine, site, child: None }
     }
 
-    /// Debezium Server, in one round: it keeps its position, and takes long.
+    /// Debezium Server, in one round only: it keeps its own position, and is slow.
     pub fn debezium(java: PathBuf, server: PathBuf, site: Site, round: usize) -> Self {
         let topic = format!("debezium.{}.user_coupon", site.database);
         let engine = Engine::Debezium { java, server };
         Self { name: DEBEZIUM, topic, rounds: round..round + 1, engine, site, child: None }
     }
 
-    /// Starts it without waiting; one that keeps no position begins at `from`.
+    /// Starts the process without waiting; one that keeps no position starts at `from`.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// The process cannot be run.
     pub fn spawn(&mut self, from: &Place, mode: Mode) -> Result<()> {
         let command = match &mut self.engine {
             Engine::Ours(platform) => return Ok(platform.cdc_tailer.spawn()?),
@@ -80,10 +80,10 @@ impl Contender {
         Ok(())
     }
 
-    /// Waits until it says that it is ready, if it says so.
+    /// Waits until it reports readiness; returns at once for one that does not.
     ///
     /// # Errors
-    /// It ended.
+    /// The process ended.
     pub async fn ready(&mut self) -> Result<()> {
         match &mut self.engine {
             Engine::Ours(platform) => Ok(platform.cdc_tailer.ready().await?),
@@ -91,10 +91,10 @@ impl Contender {
         }
     }
 
-    /// Its process id.
+    /// The process id.
     ///
     /// # Errors
-    /// It does not run.
+    /// The process does not run.
     pub fn pid(&self) -> Result<u32> {
         match &self.engine {
             Engine::Ours(platform) => {
@@ -105,10 +105,10 @@ impl Contender {
         }
     }
 
-    /// Fails with the end of its log if it has ended by itself.
+    /// Checks that it still runs; the error quotes the end of its log.
     ///
     /// # Errors
-    /// It has.
+    /// The process has ended.
     pub fn check(&mut self) -> Result<()> {
         let (runs, log) = match &mut self.engine {
             Engine::Ours(platform) => (platform.cdc_tailer.is_running(), platform.cdc_tailer.log()),
@@ -121,10 +121,10 @@ impl Contender {
         Ok(())
     }
 
-    /// Ends it in order, so that it saves its position.
+    /// Stops it in order, so that it saves its position.
     ///
     /// # Errors
-    /// It cannot be signalled.
+    /// The process cannot be signalled.
     pub async fn stop(&mut self) -> Result<()> {
         if let Engine::Ours(platform) = &mut self.engine {
             platform.cdc_tailer.stop().await?;
@@ -142,7 +142,7 @@ impl Contender {
 
 impl Site {
     fn go_mysql(&self, binary: &Path, topic: &str, from: &Place, mode: Mode) -> Command {
-        // The client's default is the faster one under load.
+        // 10 ms is the client's default, and faster under load.
         let linger = if mode == Mode::Idle { "0" } else { "10ms" };
         let mut command = Command::new(binary);
         let Self { host, port, user, password, .. } = self;
@@ -168,9 +168,9 @@ impl Site {
         Ok(command)
     }
 
-    /// Debezium's settings with what stands in braces filled in.
+    /// Fills in the placeholders in Debezium's settings.
     fn filled(&self, properties: String, mode: Mode) -> String {
-        // Debezium's default, and what makes it quick when idle.
+        // 500 ms is Debezium's default; 10 ms makes it fast when idle.
         let poll_interval_ms = if mode == Mode::Idle { "10" } else { "500" };
         let values = [
             ("brokers", self.brokers.clone()),

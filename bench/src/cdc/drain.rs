@@ -13,33 +13,34 @@ use super::{
     usage::Usage,
 };
 
-/// Pause between two looks at the topic's end.
+/// Polling interval for the topic's end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a part may take: five times what the slowest peer needs for a million rows.
 const DRAINED_MAX: Duration = Duration::from_secs(180);
 
-/// What was measured of one contender with one part.
+/// Measurements of one contender with one part.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Drained {
-    /// From the first new message that was seen to the last; a start is not in it, warming up is.
+    /// Rows per second from the first new message seen to the last: without the start, but with the
+    /// warm-up.
     pub rows_per_s: f64,
-    /// The same in transactions.
+    /// Transactions per second over the same time.
     pub txn_per_s: f64,
-    /// From the start of the process to the last message.
+    /// Seconds from the start of the process to the last message.
     pub seconds_with_start: f64,
-    /// Time on a core, the start included.
+    /// CPU seconds, including the start.
     pub cpu_s: f64,
-    /// The most memory held.
+    /// Peak memory in MiB.
     pub peak_rss_mib: f64,
-    /// Of the topic, keys and framing included.
+    /// Bytes in the topic per row, with keys and framing.
     pub bytes_per_row: f64,
 }
 
 /// Starts the contender at the part's beginning, and stops it when the topic holds all of it.
 ///
 /// # Errors
-/// It ends, is too slow, or brings more than there is.
+/// The contender ends, is too slow, or produces too many messages.
 pub async fn measure(
     contender: &mut Contender,
     part: &Part,
@@ -68,13 +69,13 @@ pub async fn measure(
     })
 }
 
-/// What was there when something was seen for the first time.
+/// The first time that rows were seen, and their number.
 struct First {
     at: Instant,
     rows: i64,
 }
 
-/// Waits until all of the part is there: when something was first seen, and when all was.
+/// Waits for the whole part. Returns when rows were first seen, and when all were there.
 async fn watch(
     contender: &mut Contender,
     part: &Part,
@@ -88,7 +89,7 @@ async fn watch(
         let rows = broker.held(&contender.topic).await? - before;
         let at = Instant::now();
         if rows > 0 {
-            // All at one look: it took no longer than since the look before.
+            // If all rows appear at one poll, they took at most the time since the previous poll.
             let first = first.get_or_insert(First { at: looked, rows: 0 });
             if rows >= part.rows {
                 return Ok((First { ..*first }, at));
@@ -105,7 +106,7 @@ async fn watch(
     }
 }
 
-/// The run in the middle by its rate: one of several that was not lucky or unlucky.
+/// The median run by rate.
 pub fn median(mut runs: Vec<Drained>) -> Option<Drained> {
     runs.sort_by(|one, other| one.rows_per_s.total_cmp(&other.rows_per_s));
     runs.get(runs.len().checked_sub(1)? / 2).copied()

@@ -1,4 +1,4 @@
-//! Single changes with nothing else going on: from a commit's answer to its message in a consumer's hands.
+//! Single changes on an idle platform: time from a commit's answer until a consumer has its message.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use super::{
     load::Load,
 };
 
-/// Pause between two commits: nothing of the one before is under way any more.
+/// Pause between two commits: long enough for the previous change to be done.
 const APART: Duration = Duration::from_millis(20);
 
-/// Changes before the measured ones: connections and compilers warm up.
+/// Changes before the measured ones, to warm up connections and compilers.
 const WARM_UP: usize = 100;
 
-/// How long a change may take before another one is made, while a contender starts.
+/// How long to wait for a change before making another one, while a contender starts.
 const START_LOOK: Duration = Duration::from_millis(500);
 
-/// How long a contender may take to start, and the last message to come.
+/// How long a contender may take to start, and the last message to arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts the contender and measures so many changes.
+/// Starts the contender and measures `changes` changes.
 ///
 /// # Errors
-/// It ends, or a change does not come.
+/// The contender ends, or a change does not arrive.
 pub async fn measure(
     contender: &mut Contender,
     load: &mut Load,
@@ -43,17 +43,17 @@ pub async fn measure(
     Ok(latency)
 }
 
-/// Runs the contender until it has brought a change, so that its position is saved: all parts lie behind.
+/// Runs the contender until it has delivered a change and saved a position before all parts.
 ///
 /// # Errors
-/// It ends, or a change does not come.
+/// The contender ends, or a change does not arrive.
 pub async fn seed(contender: &mut Contender, load: &mut Load, broker: &Broker) -> Result<()> {
     let arrivals = Arrivals::follow(broker, &contender.topic)?;
     start(contender, load, &arrivals, Mode::Backlog).await?;
     contender.stop().await
 }
 
-/// Starts the contender and makes changes until one of them comes.
+/// Starts the contender and makes changes until one of them arrives.
 async fn start(
     contender: &mut Contender,
     load: &mut Load,
@@ -93,7 +93,7 @@ async fn run(
     ensure!(came, "changes did not come from {}", contender.name);
     let mut latency = Latency::default();
     for (id, at) in committed {
-        // One that came before the commit's own answer took no time.
+        // A message that arrived before the commit's answer counts as zero.
         let came = arrivals.at(id).unwrap_or(at);
         latency.record(came.saturating_duration_since(at));
     }

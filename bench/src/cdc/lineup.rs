@@ -1,4 +1,4 @@
-//! Who takes part: our tailer once for each round, and each peer that is to be had.
+//! The participants: our tailer once per round, and each available peer.
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
@@ -13,18 +13,18 @@ use super::{
     peers::{self, Site},
 };
 
-/// Names of the peers, as they are said.
+/// Names of the contenders in the output.
 pub const GO_MYSQL: &str = "go-mysql + franz-go";
 /// See [`GO_MYSQL`].
 pub const DEBEZIUM: &str = "Debezium Server";
-/// Ours.
+/// See [`GO_MYSQL`].
 pub const TAILER: &str = "cdc-tailer";
 
-/// Those that take part, and why others do not.
+/// The participants, and the missing peers.
 pub struct Lineup {
     /// In the order in which they run.
     pub contenders: Vec<Contender>,
-    /// Names and reasons.
+    /// Names of missing peers, and the reasons.
     pub missing: BTreeMap<&'static str, String>,
 }
 
@@ -32,7 +32,7 @@ impl Lineup {
     /// Our tailer alone.
     ///
     /// # Errors
-    /// It is not built.
+    /// The tailer is not built.
     pub fn ours(endpoints: &Endpoints, folder: &Path, rounds: usize) -> Result<Self> {
         let mut contenders = Vec::new();
         for round in 0..rounds {
@@ -47,11 +47,11 @@ impl Lineup {
         Ok(Self { contenders, missing: BTreeMap::new() })
     }
 
-    /// Brings the peers, the quick one for all `rounds`, the slow one for `one`; who is not to be had is
-    /// missing.
+    /// Adds the available peers: the fast one for all `rounds`, the slow one for round `one`. An unavailable peer is
+    /// recorded as missing.
     ///
     /// # Errors
-    /// A folder cannot be made.
+    /// A folder cannot be created.
     pub fn add_peers(
         &mut self,
         endpoints: &Endpoints,
@@ -74,11 +74,11 @@ impl Lineup {
         Ok(())
     }
 
-    /// Makes the peers' topics, and lets each that keeps its position find the binlog's end. Others than
-    /// ours come first: their first change would else be one that ours has still to bring.
+    /// Creates the peers' topics, and lets contenders that keep a position save the binlog's end. Peers come first:
+    /// otherwise the changes made for them would be part of our backlog.
     ///
     /// # Errors
-    /// Ours does not start. A peer that does not is missing from then on.
+    /// Our tailer does not start. A peer that does not start is missing from then on.
     pub async fn seed(&mut self, load: &mut Load, broker: &Broker) -> Result<()> {
         let mut seeded = Vec::new();
         for mut contender in std::mem::take(&mut self.contenders).into_iter().rev() {
@@ -92,10 +92,10 @@ impl Lineup {
         Ok(())
     }
 
-    /// What was measured; `None`: a peer failed, and is missing from now on.
+    /// Returns the measurement, or `None` for a failed peer, which is missing from now on.
     ///
     /// # Errors
-    /// Ours failed.
+    /// Our tailer failed.
     pub fn unless_out<T>(&mut self, contender: &Contender, run: Result<T>) -> Result<Option<T>> {
         match run {
             Ok(measured) => Ok(Some(measured)),

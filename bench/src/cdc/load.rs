@@ -1,4 +1,4 @@
-//! What is written into the binlog: a part each of bulk rows, single-row transactions, and mixed updates.
+//! Writes the binlog: one part each of bulk rows, single-row transactions, and mixed updates.
 
 use std::time::Instant;
 
@@ -12,45 +12,41 @@ use tokio::task::JoinSet;
 
 use super::procedures::{MIXED, MIXED_ROWS, SINGLES};
 
-/// Connections that write single-row and mixed transactions: with two cores more do not write faster.
+/// Connections that write single-row and mixed transactions; with two cores, more are not faster.
 const WRITERS: i64 = 4;
 
-/// A place in the binlog, as `file:offset`.
+/// A position in the binlog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// File.
     pub file: String,
-    /// Offset in it.
     pub offset: u64,
 }
 
 /// A part of the binlog.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// In a word.
     pub name: &'static str,
-    /// Where it begins.
+    /// Where the part begins.
     pub from: Place,
-    /// Changed rows of the followed table: as many messages.
+    /// Changed rows of the followed table, which is the number of messages.
     pub rows: i64,
-    /// Transactions.
     pub transactions: i64,
-    /// How long writing it took.
+    /// Seconds that writing it took.
     pub wrote_s: f64,
 }
 
-/// Writes parts, one behind the other; each coupon has an id above all before.
+/// Writes parts, one after another; each coupon's id is larger than all before.
 pub struct Load {
     url: String,
     connection: MySqlConnection,
     next_id: i64,
-    /// First id of the bulk part, and its rows.
+    /// First id of the bulk part, and its number of rows.
     bulk: (i64, i64),
     now: DateTime<Utc>,
 }
 
 impl Load {
-    /// Connects to a migrated database and makes what is called later.
+    /// Connects to a migrated database and creates the procedures.
     ///
     /// # Errors
     /// A statement fails.
@@ -62,7 +58,7 @@ impl Load {
         Ok(Self { url: url.to_owned(), connection, next_id: 1, bulk: (0, 0), now })
     }
 
-    /// Whether commits are durable. While a part is written they need not be: the binlog is the same.
+    /// Sets whether commits are durable. They need not be while a part is written: the binlog is the same.
     ///
     /// # Errors
     /// A statement fails.
@@ -75,7 +71,7 @@ impl Load {
         Ok(())
     }
 
-    /// Inserts one coupon and answers its id once it is committed.
+    /// Inserts one coupon and returns its id once it is committed.
     ///
     /// # Errors
     /// A statement fails.
@@ -85,7 +81,7 @@ impl Load {
         Ok(id)
     }
 
-    /// At least `rows` rows, ten thousand a transaction.
+    /// Writes at least `rows` rows, ten thousand per transaction.
     ///
     /// # Errors
     /// A statement fails.
@@ -101,7 +97,7 @@ impl Load {
         Ok(part("bulk", from, rows, transactions, began))
     }
 
-    /// At least so many transactions of one row.
+    /// Writes at least `transactions` transactions of one row.
     ///
     /// # Errors
     /// A statement fails.
@@ -111,8 +107,8 @@ impl Load {
         Ok(part("singles", from, all, all, began))
     }
 
-    /// At least so many transactions that update some coupons of [`Load::bulk`], insert one, and write a
-    /// row of a table that nobody follows.
+    /// Writes at least `transactions` transactions that update some coupons of [`Load::bulk`], insert one, and write a
+    /// row of a table that is not followed.
     ///
     /// # Errors
     /// A statement fails.
@@ -148,13 +144,13 @@ impl Load {
         self.next_id - ids
     }
 
-    /// Begins a file, so that a part is a place and all behind it.
+    /// Starts a new binlog file, so that a part is everything from a position on.
     async fn begin(&mut self) -> Result<Place> {
         execute(&mut self.connection, "flush binary logs").await?;
         self.place().await
     }
 
-    /// Where the binlog ends.
+    /// The end of the binlog.
     ///
     /// # Errors
     /// A statement fails.

@@ -1,7 +1,7 @@
-//! The tailer beside its peers: the same binlog into the same broker, one contender at a time.
+//! The tailer next to its peers: the same binlog into the same broker, one contender at a time.
 //!
-//! [`load`] writes parts of a binlog, [`lineup`] brings who takes part, [`contender`] runs one of them, [`drain`] and [`idle`]
-//! measure that; [`ceilings`] are what the libraries below do alone.
+//! [`load`] writes parts of a binlog, [`lineup`] selects the participants, [`contender`] runs one of them, [`drain`]
+//! and [`idle`] measure it; [`ceilings`] measures the underlying libraries alone.
 
 pub mod arrivals;
 pub mod broker;

@@ -1,4 +1,4 @@
-//! The peers: where they come from, and where each of them runs.
+//! Fetches the peers, and describes where contenders run.
 
 use std::{
     fs,
@@ -10,34 +10,33 @@ use anyhow::{Context as _, Result, anyhow};
 use devstack::{Endpoints, project_root};
 use reqwest::Url;
 
-/// What a contender needs to know of the servers, and a folder of its own.
+/// A contender's access to the servers, and its own folder.
 #[derive(Debug, Clone)]
 pub struct Site {
     /// MariaDB's host.
     pub host: String,
     /// MariaDB's port.
     pub port: u16,
-    /// Its user.
+    /// MariaDB's user.
     pub user: String,
-    /// The user's password.
     pub password: String,
-    /// The database that is followed.
+    /// The followed database.
     pub database: String,
-    /// Kafka.
+    /// Kafka's addresses.
     pub brokers: String,
-    /// Where it runs and leaves its log and its position.
+    /// Its working folder, which gets its log and its position.
     pub folder: PathBuf,
-    /// Debezium's settings, to be filled in.
+    /// The template of Debezium's settings.
     pub debezium_properties: PathBuf,
-    /// A port for a peer's own status page, which it insists on.
+    /// A port for a peer's status page, which cannot be disabled.
     pub http_port: u16,
 }
 
 impl Site {
-    /// Makes the folder `name` under `folder`.
+    /// Creates the folder `name` under `folder`.
     ///
     /// # Errors
-    /// The URL is not one, no port is free, or the folder cannot be made.
+    /// The URL is invalid, no port is free, or the folder cannot be created.
     pub fn new(endpoints: &Endpoints, folder: &Path, name: &str) -> Result<Self> {
         let url = Url::parse(&endpoints.database_url)?;
         let folder = folder.join(name);
@@ -57,25 +56,25 @@ impl Site {
     }
 }
 
-/// Builds the hand-written tailer: its binary.
+/// Builds the hand-written tailer and returns its binary.
 ///
 /// # Errors
-/// Why it is not to be had, in a sentence.
+/// The reason why it is not available, in a sentence.
 pub fn fetch_go_mysql() -> Result<PathBuf> {
     let lines = fetch("go-mysql.sh")?;
     lines.into_iter().next().context("go-mysql.sh names no binary")
 }
 
-/// Fetches Debezium Server: a java that runs it, and its folder.
+/// Fetches Debezium Server. Returns a Java binary to run it, and its folder.
 ///
 /// # Errors
-/// Why it is not to be had, in a sentence.
+/// The reason why it is not available, in a sentence.
 pub fn fetch_debezium() -> Result<(PathBuf, PathBuf)> {
     let mut lines = fetch("debezium.sh")?.into_iter();
     lines.next().zip(lines.next()).context("debezium.sh names no java and folder")
 }
 
-/// Runs a script of `bench/peers`; the paths that it prints, or its last word as the error.
+/// Runs a script of `bench/peers` and returns the paths that it prints; the error is its last line.
 fn fetch(name: &str) -> Result<Vec<PathBuf>> {
     let script = script(name);
     let output = Command::new(&script)
@@ -94,7 +93,7 @@ fn script(name: &str) -> PathBuf {
     project_root().join("bench/peers").join(name)
 }
 
-/// A port that nobody had a moment ago.
+/// A port that was free a moment ago.
 fn free_port() -> Result<u16> {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
     Ok(listener.local_addr()?.port())

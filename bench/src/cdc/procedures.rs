@@ -1,9 +1,9 @@
-//! What the server runs by itself, so that its round trips do not limit how fast the binlog grows.
+//! Stored procedures: they run on the server, so that round trips do not limit how fast the binlog grows.
 
 /// Rows of the followed table that a transaction of [`MIXED`] changes: four updates and an insert.
 pub(super) const MIXED_ROWS: i64 = 5;
 
-/// `call bench_singles(first id, transactions)`: a coupon each, as a claim leaves it.
+/// `call bench_singles(first id, transactions)`: each transaction inserts a coupon, as a claim does.
 pub(super) const SINGLES: &str = "
 create procedure bench_singles(first bigint, transactions bigint)
 begin
@@ -18,8 +18,8 @@ begin
   end while;
 end";
 
-/// `call bench_mixed(first id, transactions, first id to update, how many of them)`: each updates the next four
-/// of those coupons, inserts one, and writes a fence.
+/// `call bench_mixed(first id, transactions, first id to update, how many of them)`: each transaction updates the next
+/// four of those coupons, inserts one, and writes a fence.
 pub(super) const MIXED: &str = "
 create procedure bench_mixed(first bigint, transactions bigint, oldest bigint, old bigint)
 begin

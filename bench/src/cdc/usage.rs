@@ -1,30 +1,30 @@
-//! What a process took of the machine, as the kernel counts it.
+//! Resource usage of a process, as counted by the kernel.
 
 use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result};
 
-/// Clock ticks a second in `/proc`: fixed by the kernel for all programs.
+/// Clock ticks per second in `/proc`: a constant of the kernel's interface.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Fields of `/proc/<pid>/stat` behind the name that hold the time in user and in kernel mode.
+/// Fields of `/proc/<pid>/stat`, counted after the name, with the time in user and in kernel mode.
 const USER_TICKS: usize = 11;
 const KERNEL_TICKS: usize = 12;
 
-/// What a process took since it began.
+/// Usage since the process started.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
-    /// Time of all its threads on a core.
+    /// CPU time of all its threads.
     pub cpu: Duration,
-    /// The most memory it ever held, in MiB.
+    /// Peak memory in MiB.
     pub peak_mib: f64,
 }
 
 impl Usage {
-    /// Of a process that runs.
+    /// Reads the usage of a running process.
     ///
     /// # Errors
-    /// It does not run.
+    /// The process does not run.
     pub fn of(pid: u32) -> Result<Self> {
         let read = |file: &str| {
             let path = format!("/proc/{pid}/{file}");
@@ -36,7 +36,7 @@ impl Usage {
     }
 }
 
-/// The name may hold anything, so fields are counted behind it.
+/// The name may contain any character, so fields are counted after it.
 fn cpu(stat: &str) -> Option<Duration> {
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let ticks = |field: usize| fields.get(field)?.parse::<f64>().ok();

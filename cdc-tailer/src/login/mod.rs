@@ -1,9 +1,9 @@
-//! Logging in: a socket of our own, which stays ours.
+//! Logs in over a socket of our own.
 //!
-//! The server speaks first: what it can and a challenge. Where the address asks for TLS the same socket is
-//! encrypted then; the password is proven, and from there on the server speaks only when it is asked. Packets
-//! and digests are those of `mysql_common`. Nothing here trusts a server: whatever it sends or leaves out, a
-//! login ends with a sentence, and in time.
+//! The server first sends its capabilities and a challenge. If the address requires TLS, the same socket is then
+//! encrypted. Then the password is proven, and from then on the server only answers. Packets and digests are those of
+//! `mysql_common`. Nothing here trusts the server: whatever it sends or omits, a login ends in time and with a clear
+//! error.
 
 mod password;
 mod socket;
@@ -34,38 +34,37 @@ use password::Proof;
 pub(crate) use socket::Line;
 use socket::Socket;
 
-/// How long each address of the server may take to answer: the system asks again after one second and after
-/// three. By itself it would go on for two minutes, in which nobody tries the next address or notices that
-/// the tailer shall stop.
+/// Timeout per address of the server: the system retries after one second and after three. Without it the system would
+/// try for two minutes, during which no other address is tried and a stop is not noticed.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// How long a login may take as a whole, behind that. It is a handful of turns; a server that is busy starts
-/// a thread for it and checks a signature.
+/// Timeout of a login after the connect. It takes a handful of round trips; a busy server starts a thread for it and
+/// checks a signature.
 const LOGIN_MAX: Duration = Duration::from_secs(10);
 
-/// Longest packet of a login: the longest that a server sends is its public key or an error, below one KiB.
+/// Maximum packet of a login. The longest that a server sends is its public key or an error, below 1 KiB.
 const PACKET_BYTES_MAX: usize = 16 * 1024;
 
-/// The version of the protocol that all servers have had for twenty years.
+/// Protocol version of all servers of the last twenty years.
 const PROTOCOL: u8 = 10;
 
-/// Where the length of the challenge stands behind the server's version in its greeting.
+/// Offset of the challenge length, counted from the end of the server version in the greeting.
 const CHALLENGE_LENGTH_AT: usize = 21;
 
-/// What the server is told that we take: its own limit for a packet.
+/// Maximum packet size that we announce: the server's own limit.
 const CLIENT_PACKET_BYTES_MAX: u32 = 1024 * 1024 * 1024;
 
-/// `utf8mb4_general_ci`, in which both families of servers read what we send.
+/// `utf8mb4_general_ci`, known to both families of servers.
 const COLLATION: u8 = 45;
 
-/// The version by which the library takes that collation too; the server's own says nothing else to it.
+/// Server version given to the library, so that it uses the same collation. It has no other effect.
 const ANY_VERSION: (u16, u16, u16) = (8, 0, 0);
 
-/// First bytes of packets in which the server asks on.
+/// First bytes of packets in which the server continues the exchange.
 const MORE: u8 = 0x01;
 const SWITCH: u8 = 0xfe;
 
-/// Connects and logs in. Reading from what is returned fails once the server is silent for `silence`.
+/// Connects and logs in. Reads from the returned line fail once the server is silent for `silence`.
 pub(crate) fn log_in(address: &Address, silence: Duration) -> Result<Line, TailError> {
     log_in_within(address, silence, LOGIN_MAX)
 }
@@ -79,7 +78,7 @@ fn log_in_within(address: &Address, silence: Duration, limit: Duration) -> Resul
     Ok(line)
 }
 
-/// Connects to the first of the addresses that answers within `limit`.
+/// Connects to the first address that answers within `limit`.
 fn reach(places: impl Iterator<Item = SocketAddr>, limit: Duration) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "its host has no address");
     for place in places {
@@ -99,7 +98,7 @@ fn introduce(socket: Socket, address: &Address) -> Result<Line, TailError> {
         turns.prove(&greeting, user, password, false)?;
         return Ok(Line::Plain(turns.server));
     }
-    // Nothing was read ahead: what somebody on the way adds behind the greeting is not taken for the server's.
+    // Nothing was read ahead: bytes injected after the greeting are not taken for the server's.
     let capabilities = greeting.wanted() | CapabilityFlags::CLIENT_SSL;
     turns.write(&written(&SslRequest::new(capabilities, CLIENT_PACKET_BYTES_MAX, COLLATION)))?;
     let server = Line::Tls(tls::upgrade(turns.server, address)?);
@@ -108,7 +107,7 @@ fn introduce(socket: Socket, address: &Address) -> Result<Line, TailError> {
     Ok(turns.server)
 }
 
-/// Whether the connection shall be encrypted.
+/// Returns whether to encrypt the connection.
 fn is_encrypted(mode: SslMode, greeting: &Greeting) -> Result<bool, TailError> {
     let is_offered = greeting.capabilities.contains(CapabilityFlags::CLIENT_SSL);
     match mode {
@@ -123,7 +122,7 @@ fn is_encrypted(mode: SslMode, greeting: &Greeting) -> Result<bool, TailError> {
     }
 }
 
-/// What the server says first.
+/// The server's first packet.
 #[derive(Debug)]
 struct Greeting {
     capabilities: CapabilityFlags,
@@ -136,20 +135,20 @@ impl Greeting {
         let wrong = || malformed("greeting");
         let (&protocol, behind) = packet.split_first().ok_or_else(wrong)?;
         let version = behind.iter().position(|byte| *byte == 0).ok_or_else(wrong)?;
-        // The library computes with it as a signed number, which may overflow.
+        // The library treats it as a signed number, which may overflow.
         let length = behind.get(version + CHALLENGE_LENGTH_AT).copied().unwrap_or_default();
         if protocol != PROTOCOL || length > i8::MAX.unsigned_abs() {
             return Err(wrong());
         }
         let packet: HandshakePacket<'_> = ParseBuf(packet).parse(()).map_err(|_| wrong())?;
         let plugin = packet.auth_plugin().unwrap_or(AuthPlugin::MysqlNativePassword).into_owned();
-        // Longer ones belong to ways that are not ours, for which the server asks once more.
+        // Longer challenges belong to methods we do not support; the server then switches the method.
         let mut nonce = packet.nonce();
         nonce.truncate(SCRAMBLE_LENGTH);
         Ok(Self { capabilities: packet.capabilities(), nonce, plugin })
     }
 
-    /// What we make use of, as far as the server has it. Its rows end with a packet that says so.
+    /// Returns the capabilities we use and the server has. Without `CLIENT_DEPRECATE_EOF`: rows end with an EOF packet.
     fn wanted(&self) -> CapabilityFlags {
         let ours = CapabilityFlags::CLIENT_LONG_PASSWORD
             | CapabilityFlags::CLIENT_LONG_FLAG
@@ -163,15 +162,15 @@ impl Greeting {
     }
 }
 
-/// The packets of a login, which both sides count.
+/// The exchange of login packets, which both sides number.
 struct Turns<S> {
     server: S,
-    /// Of the next packet.
+    /// Number of the next packet.
     number: u8,
 }
 
 impl<S: Read + Write> Turns<S> {
-    /// Says who we are, and proves it in the server's way.
+    /// Sends the user and proves the password with the method the server requests.
     fn prove(
         &mut self,
         greeting: &Greeting,
@@ -179,7 +178,7 @@ impl<S: Read + Write> Turns<S> {
         password: &str,
         is_private: bool,
     ) -> Result<(), TailError> {
-        // The server proposes a way before it knows the user, and asks for the user's own then.
+        // The server proposes a method before it knows the user, and then switches to the user's own.
         let of =
             |plugin: &AuthPlugin<'_>| Proof::new(plugin, &greeting.nonce, password, is_private);
         let mut proof = of(&greeting.plugin).or_else(|_| of(&AuthPlugin::MysqlNativePassword))?;
@@ -217,7 +216,7 @@ impl<S: Read + Write> Turns<S> {
         }
     }
 
-    /// Reads a packet that is no error.
+    /// Reads a packet; an error packet becomes an error.
     fn read(&mut self) -> Result<Vec<u8>, TailError> {
         let mut header = [0; 4];
         self.server.read_exact(&mut header).map_err(broken)?;
@@ -235,7 +234,7 @@ impl<S: Read + Write> Turns<S> {
         }
     }
 
-    /// Sends a packet in one piece.
+    /// Sends a packet in one write.
     fn write(&mut self, packet: &[u8]) -> Result<(), TailError> {
         let length = u32::try_from(packet.len()).unwrap_or(u32::MAX).to_le_bytes();
         let packet = [&length[..3], &[self.number], packet].concat();
@@ -244,7 +243,7 @@ impl<S: Read + Write> Turns<S> {
     }
 }
 
-/// What becomes of a login by what a server sends, for `fuzz.rs`.
+/// Runs a login against the bytes of a server, for `fuzz.rs`.
 pub(crate) fn rehearse(
     server: impl Read + Write,
     password: &str,
@@ -271,7 +270,7 @@ fn late() -> TailError {
     TailError::Connect { reason: "the server did not end the login in time".to_owned() }
 }
 
-/// A connection that ended in the middle of a login.
+/// Maps an I/O error in the middle of a login.
 fn broken(error: io::Error) -> TailError {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => late(),

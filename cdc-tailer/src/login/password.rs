@@ -1,6 +1,6 @@
-//! Ways to prove a password, as far as the driver of the queries has them too: a user that it cannot log in
-//! would be of no use here. The digests are the library's; what is encrypted for the server is OpenSSL's work,
-//! since the library takes any key of a server for well formed.
+//! Password authentication methods, the same as the driver's, because a user that the driver cannot log in would be
+//! useless here. The digests are the library's. Encryption for the server uses OpenSSL, since the library assumes that
+//! any server key is well-formed.
 
 use mysql_common::{
     auth::plugins::{
@@ -16,12 +16,11 @@ use openssl::{
 
 use crate::error::TailError;
 
-/// What a server says of a password's digest by `caching_sha2_password`: it knows it, or it must have the
-/// password itself.
+/// Answers of a server to a `caching_sha2_password` digest: accepted, or the password itself is needed.
 const IS_KNOWN: &[u8] = &[3];
 const WANTS_PASSWORD: &[u8] = &[4];
 
-/// How a server is asked for its public key.
+/// Requests for the server's public key.
 const CACHING_SHA2_KEY: u8 = 2;
 const SHA256_KEY: u8 = 1;
 
@@ -32,17 +31,17 @@ enum Scheme {
     Sha256,
 }
 
-/// A proof that is under way.
+/// An authentication in progress.
 pub(super) struct Proof<'a> {
     scheme: Scheme,
     nonce: [u8; SCRAMBLE_LENGTH],
     password: &'a [u8],
-    /// Whether nobody on the way reads along.
+    /// Whether the connection is protected from eavesdropping.
     is_private: bool,
 }
 
 impl<'a> Proof<'a> {
-    /// By the server's wish. Fails if that is no way of ours.
+    /// Starts the method requested by the server. Fails if we do not support it.
     pub(super) fn new(
         plugin: &AuthPlugin<'_>,
         nonce: &[u8],
@@ -53,7 +52,7 @@ impl<'a> Proof<'a> {
             AuthPlugin::MysqlNativePassword => Scheme::Native,
             AuthPlugin::CachingSha2Password => Scheme::CachingSha2,
             AuthPlugin::Sha256Password => Scheme::Sha256,
-            // In clear text it would be anybody's, and nobody else asks for it.
+            // Clear text would reveal the password, and only unsupported methods ask for it.
             other => {
                 let name = String::from_utf8_lossy(other.as_bytes()).into_owned();
                 return Err(TailError::Login {
@@ -68,7 +67,7 @@ impl<'a> Proof<'a> {
         Ok(Self { scheme, nonce, password: password.as_bytes(), is_private })
     }
 
-    /// The way's name.
+    /// Returns the method's name.
     pub(super) fn plugin(&self) -> AuthPlugin<'static> {
         match self.scheme {
             Scheme::Native => AuthPlugin::MysqlNativePassword,
@@ -77,7 +76,7 @@ impl<'a> Proof<'a> {
         }
     }
 
-    /// What is said first.
+    /// Returns the first answer.
     pub(super) fn begin(&self) -> Vec<u8> {
         let digest = match self.scheme {
             _ if self.password.is_empty() => None,
@@ -93,7 +92,7 @@ impl<'a> Proof<'a> {
         digest.unwrap_or_default()
     }
 
-    /// What is said next; `None`: it is the server's turn.
+    /// Returns the next answer; `None` if the server must send first.
     pub(super) fn go_on(&self, said: &[u8]) -> Result<Option<Vec<u8>>, TailError> {
         match (self.scheme, said) {
             (Scheme::CachingSha2, IS_KNOWN) => Ok(None),
@@ -110,7 +109,7 @@ impl<'a> Proof<'a> {
         [self.password, &[0]].concat()
     }
 
-    /// The password for whoever has the other half of `key`, in PEM.
+    /// Encrypts the password with the server's public `key`, in PEM.
     fn sealed(&self, key: &[u8]) -> Result<Vec<u8>, ErrorStack> {
         let key = Rsa::public_key_from_pem(key)?;
         let clear = self.terminated();

@@ -1,8 +1,7 @@
 //! Our end of the connection to the server: blocking, plain or encrypted.
 //!
-//! Whoever reads from it does so in large pieces and keeps what is left over. Under TLS the encrypted bytes
-//! are read ahead as well: OpenSSL asks for five bytes and then for the rest of each record, and a server that
-//! sends an event at a time makes a record of each.
+//! Readers read large pieces and buffer the rest. With TLS the encrypted bytes are buffered as well: OpenSSL reads five
+//! bytes and then the rest of each record, and a server that sends events one by one makes a record of each.
 
 use std::{
     io::{self, BufReader, Read, Write},
@@ -12,18 +11,18 @@ use std::{
 
 use openssl::ssl::SslStream;
 
-/// Encrypted bytes that are read ahead: several records by one system call.
+/// Encrypted bytes to read ahead: several records per system call.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
-/// A socket that ends a login which takes too long, however busy the server keeps us.
+/// A socket that ends a login after a time limit, however many bytes the server sends.
 #[derive(Debug)]
 pub(crate) struct Socket {
     server: TcpStream,
-    /// When reading ends; `None`: the read timeout alone says so.
+    /// End of the time limit; `None`: only the read timeout applies.
     until: Option<Instant>,
 }
 
-/// The encrypted bytes of a TLS connection.
+/// The encrypted bytes of a TLS connection, buffered.
 #[derive(Debug)]
 pub(crate) struct Ahead(BufReader<Socket>);
 
@@ -35,7 +34,7 @@ pub(crate) enum Line {
 }
 
 impl Socket {
-    /// Nothing is read or written any more once `limit` is over.
+    /// Creates a socket on which reads and writes fail after `limit`.
     pub(crate) fn new(server: TcpStream, limit: Duration) -> io::Result<Self> {
         server.set_nodelay(true)?;
         server.set_write_timeout(Some(limit))?;
@@ -54,7 +53,7 @@ impl Read for Socket {
                 self.server.set_read_timeout(Some(left))?;
             }
             match self.server.read(bytes) {
-                // A signal; OpenSSL would take it for the end.
+                // Interrupted by a signal; OpenSSL would treat it as the end of the stream.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => return read,
             }
@@ -95,7 +94,7 @@ impl Write for Ahead {
 }
 
 impl Line {
-    /// From now on each wait for the server ends after `silence`, and there is no other limit.
+    /// Replaces the time limit: from now on each read ends after `silence`.
     pub(crate) fn wait_at_most(&mut self, silence: Duration) -> io::Result<()> {
         let socket = match self {
             Self::Plain(socket) => socket,
@@ -105,7 +104,7 @@ impl Line {
         socket.server.set_read_timeout(Some(silence))
     }
 
-    /// Whether more has been read ahead, or has begun to.
+    /// Returns whether more bytes are buffered, even if only a part of a record.
     pub(crate) fn has_more(&self) -> bool {
         match self {
             Self::Plain(_) => false,

@@ -1,4 +1,4 @@
-//! Servers that are none, or bad ones. Real ones are in `src/tests/logins.rs`.
+//! Tests with fake and broken servers. `src/tests/logins.rs` tests real ones.
 
 use std::{
     net::{Ipv4Addr, Shutdown, TcpListener},
@@ -10,15 +10,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::Directive;
 
-/// More than any listener of the standard library lets wait.
+/// More than the backlog of any listener of the standard library.
 const CALLERS_MAX: usize = 5_000;
 
-/// How long a login may take that nothing comes of.
+/// Time limit of a login that must fail.
 const SOON: Duration = Duration::from_millis(300);
 
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Capabilities of a server: protocol, challenge, ways to prove a password; and TLS.
+/// Capabilities of a server: protocol, challenge, authentication plugins; and TLS.
 const PLAIN: u32 = 0x0028_8201;
 const WITH_TLS: u32 = PLAIN | 0x800;
 
@@ -26,13 +26,13 @@ fn address(at: SocketAddr, options: &str) -> Address {
     Address::parse(&format!("mysql://u:p@{at}/db{options}")).unwrap()
 }
 
-/// A packet with its length and number.
+/// Returns a packet with its length and number.
 fn packet(number: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).unwrap().to_le_bytes();
     [&length[..3], &[number], bytes].concat()
 }
 
-/// What a server says first.
+/// Returns a server's greeting.
 fn greeting(plugin: &str, capabilities: u32, challenge_length: u8) -> Vec<u8> {
     let [one, two, three, four] = capabilities.to_le_bytes();
     let parts = [
@@ -47,7 +47,7 @@ fn greeting(plugin: &str, capabilities: u32, challenge_length: u8) -> Vec<u8> {
     packet(0, &parts.concat())
 }
 
-/// What becomes of a login at a server that says `said` to every caller and then does `then`.
+/// Logs in to a server that sends `said` and then runs `then`; returns the error.
 fn at_one_that(
     options: &str,
     said: Vec<u8>,
@@ -74,7 +74,7 @@ fn within(
     ended
 }
 
-/// Until the caller has gone.
+/// Reads until the client disconnects.
 fn listen(mut caller: TcpStream) {
     while !matches!(caller.read(&mut [0; 1024]), Ok(0) | Err(_)) {}
 }
@@ -89,7 +89,7 @@ fn a_server_that_hangs_up_or_talks_nonsense_is_one_that_cannot_be_reached() {
         vec![0; 4],
         vec![0xff; 64],
         b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
-        // The length of its challenge is none.
+        // Invalid length of the challenge.
         greeting("mysql_native_password", PLAIN, 0x80),
         [native(), packet(2, b"")].concat(),
         [native(), packet(2, b"\x05")].concat(),
@@ -100,7 +100,7 @@ fn a_server_that_hangs_up_or_talks_nonsense_is_one_that_cannot_be_reached() {
         [greeting("caching_sha2_password", PLAIN, 21), packet(2, b"\x01no key")].concat(),
     ] {
         let ended = at_one_that("", said.clone(), |mut caller| {
-            // Whoever closes with bytes unread takes back what it has said.
+            // Closing with unread bytes resets the connection and discards what was sent.
             drop(caller.shutdown(Shutdown::Write));
             let _rest = caller.read_to_end(&mut Vec::new());
         });
@@ -118,7 +118,7 @@ fn a_server_that_says_nothing_or_hardly_anything_is_given_up_in_time() {
     late(within(SOON, "", greeting("mysql_native_password", PLAIN, 21), listen));
     let by_tls = "?ssl-mode=REQUIRED";
     late(within(SOON, by_tls, greeting("mysql_native_password", WITH_TLS, 21), listen));
-    // A byte now and then would keep each single wait short.
+    // One byte now and then keeps each single read short.
     late(within(SOON, "", vec![0xff, 0, 0, 0], |mut caller| {
         while caller.write_all(&[0]).is_ok() {
             thread::sleep(SOON / 20);
@@ -140,7 +140,7 @@ fn a_server_that_refuses_the_user_is_told_from_one_that_is_away() {
 fn a_password_that_is_asked_for_in_another_way_than_ours_stays_here() {
     for plugin in ["client_ed25519", "mysql_clear_password", "dialog"] {
         let switch = [b"\xfe", plugin.as_bytes(), b"\0", &[7; 32]].concat();
-        // Proposed to everybody, or asked of this user alone.
+        // Proposed to every user, or requested for this user alone.
         for proposed in [plugin, "mysql_native_password"] {
             let said = [greeting(proposed, PLAIN, 21), packet(2, &switch)].concat();
             let ended = at_one_that("", said, listen);
@@ -198,7 +198,7 @@ fn an_address_that_does_not_answer_is_given_up_in_time() {
     let limit = Duration::from_millis(200);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let silent = listener.local_addr().unwrap();
-    // Nobody accepts: once its queue is full, it leaves callers without an answer.
+    // Nothing accepts: once the queue is full, connection attempts get no answer.
     let mut waiting = Vec::new();
     while let Ok(caller) = TcpStream::connect_timeout(&silent, limit) {
         waiting.push(caller);
@@ -241,7 +241,7 @@ proptest! {
     }
 }
 
-/// Says what it has to say, whatever it hears.
+/// Sends prepared bytes and ignores what it receives.
 struct Both<'a> {
     said: &'a mut io::Cursor<Vec<u8>>,
 }

@@ -1,5 +1,4 @@
-//! TLS on a socket that is connected already, as the driver of the queries has it: the same library, the same
-//! meaning of each `ssl-mode`.
+//! TLS on a connected socket, with the driver's library and the driver's meaning of each `ssl-mode`.
 
 use std::{fmt::Display, fs, io, path::Path};
 
@@ -16,10 +15,10 @@ use crate::{
     error::TailError,
 };
 
-/// OpenSSL's numbers for a certificate that is right and another server's: by name, by IP address.
+/// OpenSSL's error numbers for a valid certificate of another server: by name, by IP address.
 const OTHER_NAME: [i32; 2] = [62, 64];
 
-/// Encrypts what follows on `socket`.
+/// Upgrades `socket` to TLS.
 pub(super) fn upgrade(
     socket: Socket,
     address: &Address,
@@ -64,7 +63,7 @@ fn connector(tls: &Tls) -> Result<SslConnector, TailError> {
     Ok(builder.build())
 }
 
-/// A handshake that failed: what was found to be wrong with the certificate somebody must mend, the rest may pass.
+/// Maps a failed handshake: an invalid certificate requires an operator, other errors are transient.
 fn refused(error: &HandshakeError<Ahead>, host: &str, is_checked: bool) -> TailError {
     let failed = match error {
         HandshakeError::SetupFailure(error) => return unusable(error),

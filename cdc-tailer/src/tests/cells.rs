@@ -1,4 +1,4 @@
-//! Every type that can be followed: what comes out of the binlog is what SELECT says.
+//! Every supported type: compares values from the binlog with those of SELECT.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::{
 };
 use crate::error::Directive;
 
-/// How a column's text in the test is compared with what SELECT prints.
+/// Comparison of a column's text in the test with the output of SELECT.
 #[derive(Clone, Copy)]
 enum How {
     AsItIs,
-    /// SELECT prints the text's bytes as hexadecimal digits: it may hold ends of lines.
+    /// SELECT prints the bytes in hexadecimal, because the text may contain line breaks.
     Hex,
     /// Key order and spaces may differ.
     Json,
@@ -22,10 +22,10 @@ enum How {
 use How::{AsItIs, Hex, Json};
 
 struct Case {
-    /// The column, and its name.
+    /// Name of the column.
     name: &'static str,
     kind: &'static str,
-    /// What to select; `{}` is the column.
+    /// Expression to select; `{}` is the column.
     shown: &'static str,
     how: How,
     values: &'static [&'static str],
@@ -240,10 +240,10 @@ fn each_type_comes_out_as_select_says_inserted_updated_and_deleted() {
     }
 }
 
-/// What SELECT says of each row's own column, by the row's id.
+/// Output of SELECT for the column that each row sets, by row id.
 type Expected<'a> = BTreeMap<String, (&'a Case, Option<String>)>;
 
-/// Inserts each value in a row of its own, all values of a case by one statement.
+/// Inserts each value in its own row, all values of a case by one statement.
 fn fill<'a>(tap: &Tap, cases: &[&'a Case]) -> Expected<'a> {
     let mut expected = BTreeMap::new();
     let mut inserts = "set sql_mode = '';".to_owned();
@@ -268,7 +268,7 @@ fn fill<'a>(tap: &Tap, cases: &[&'a Case]) -> Expected<'a> {
     expected
 }
 
-/// Compares a row's own column with what SELECT said of it, and the others with NULL.
+/// Compares the column that a row sets with the output of SELECT, and the others with NULL.
 fn compare(expected: &Expected<'_>, image: &Image, id: &str) {
     let (case, shown) = &expected[id];
     for (column, found) in image {
@@ -294,8 +294,8 @@ fn compare(expected: &Expected<'_>, image: &Image, id: &str) {
     }
 }
 
-/// Character sets are listed for the columns that have one, and a server's idea of which those are is
-/// its own: a mistake gives a column its neighbour's.
+/// Character sets are listed only for the columns that have one, and servers differ in which these are. A mistake gives
+/// a column its neighbour's character set.
 #[test]
 fn each_column_has_its_own_character_set_beside_columns_of_every_type() {
     let plain: Vec<_> = ON_BOTH.iter().map(|case| case.kind).collect();
@@ -303,7 +303,7 @@ fn each_column_has_its_own_character_set_beside_columns_of_every_type() {
         let mut tap = Tap::on(&server);
         let own = if server.is_mariadb { vec![] } else { vec!["vector(3)"] };
         let kinds: Vec<_> = plain.iter().chain(&own).collect();
-        // Mostly text, then mostly bytes: the list is written in two ways.
+        // Mostly text, then mostly bytes: the server writes the list in two formats.
         for (table, often, rarely) in
             [("t", "varchar(9)", "varbinary(9)"), ("u", "varbinary(9)", "varchar(9)")]
         {
@@ -372,7 +372,7 @@ fn differences_of_json_stop_it_in_followed_tables_only() {
     }
 }
 
-/// A DATETIME is what was written, a TIMESTAMP the moment that was meant.
+/// A DATETIME keeps the text that was written, a TIMESTAMP the moment that it denotes.
 #[test]
 fn a_session_in_another_time_zone_moves_timestamps_and_nothing_else() {
     let written = "2026-11-21 02:03:04.567891";
@@ -398,7 +398,7 @@ fn a_session_in_another_time_zone_moves_timestamps_and_nothing_else() {
             rows
         };
         told(&mut tap);
-        // Nor does it matter where the one sits who changes it.
+        // The time zone of a session that updates the row does not matter either.
         tap.sql("set time_zone = '+13:00'; update t set id = id + 10 order by id");
         for (row, (_, moment)) in told(&mut tap).iter().zip(zones) {
             let before = row.before.as_ref().unwrap();

@@ -1,13 +1,13 @@
-//! Where clocks are changed twice a year: a DATETIME is what was written, a TIMESTAMP the moment that was
-//! committed, in the hour that does not exist and in the one that comes twice.
+//! Daylight saving time: a DATETIME keeps the text that was written, a TIMESTAMP the moment that was committed, in the
+//! hour that does not exist and in the hour that occurs twice.
 
 use super::{servers::Database, tap::Tap};
 
-/// When clocks go forward and back, seconds since 1970: at 01:00 UTC of 2026-03-29 and of 2026-10-25.
+/// When clocks go forward and back, seconds since 1970: at 01:00 UTC on 2026-03-29 and 2026-10-25.
 const FORWARD: u32 = 1_774_746_000;
 const BACK: u32 = 1_792_890_000;
 
-/// What is written there, and the moment in UTC; `None`: the server's to choose.
+/// Text that is written, and the moment in UTC; `None` if the server chooses it.
 const WRITTEN: [(&str, Option<&str>); 6] = [
     ("2026-03-29 01:59:59.999999", Some("2026-03-29 00:59:59.999999")),
     ("2026-03-29 02:30:00.000000", None),
@@ -17,13 +17,13 @@ const WRITTEN: [(&str, Option<&str>); 6] = [
     ("2026-10-25 03:00:00.000000", Some("2026-10-25 02:00:00.000000")),
 ];
 
-/// The hour that comes twice, by the clock and in UTC.
+/// The hour that occurs twice, in local time and in UTC.
 const TWICE: [(&str, &str); 2] = [
     ("2026-10-25 02:30:00.250000", "2026-10-25 00:30:00.250000"),
     ("2026-10-25 02:30:00.250000", "2026-10-25 01:30:00.250000"),
 ];
 
-/// Makes a time zone like that of Berlin, as `mysql_tzinfo_to_sql` would: private servers have none.
+/// Creates a time zone like Berlin's, as `mysql_tzinfo_to_sql` would: private servers have none.
 fn make_zone(tap: &Tap) -> &str {
     let (_, zone) = tap.database.url.rsplit_once('/').unwrap();
     tap.sql(&format!(
@@ -51,7 +51,7 @@ fn around_a_change_of_clocks_each_moment_is_the_one_that_was_committed() {
         for (id, (written, _)) in (1..).zip(WRITTEN) {
             inserts += &format!("insert into t values ({id}, '{written}', '{written}');");
         }
-        // Both are told apart by the moment alone.
+        // Only the moment distinguishes the two.
         for (id, moment) in [(7, BACK - 1800), (8, BACK + 1800)] {
             inserts += &format!("set timestamp = {moment}.25; insert into t (id) values ({id});");
         }
@@ -60,13 +60,13 @@ fn around_a_change_of_clocks_each_moment_is_the_one_that_was_committed() {
         let shown: Vec<_> = shown.lines().map(|line| line.split_once('\t').unwrap()).collect();
         assert_eq!(shown[WRITTEN.len()..], TWICE, "as SELECT says");
         assert_told(&mut tap, &shown);
-        // A change there of rows that are there already moves neither.
+        // Updating existing rows changes neither.
         tap.sql(&format!("set time_zone = '{zone}'; update t set id = id + 10 order by id"));
         assert_told(&mut tap, &shown);
     }
 }
 
-/// The next rows hold what SELECT says, which is what was written.
+/// Asserts that the next rows contain what SELECT prints, which is what was written.
 fn assert_told(tap: &mut Tap, shown: &[(&str, &str)]) {
     let rows = tap.rows();
     let told: Vec<_> = rows.iter().map(|row| (row.after("d"), row.after("s"))).collect();

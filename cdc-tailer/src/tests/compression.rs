@@ -1,11 +1,11 @@
-//! Compressed binlogs: the rows are the same as without.
+//! Compressed binlogs give the same rows as uncompressed ones.
 
 use super::{servers::Database, tap::Tap};
 
 const TABLES: &str = "create table t (id bigint primary key, text varchar(2000));
     create table elsewhere (id bigint primary key, text varchar(2000), place geometry);";
 
-/// Events of every kind, short and long, of a followed table and of a foreign one.
+/// Events of every kind, short and long, of a followed and of a foreign table.
 const LOAD: &str = "
     insert into t values (1, repeat('a', 2000)), (2, repeat('b', 1500)), (3, 'short');
     insert into elsewhere values (1, repeat('x', 2000), point(1, 1));
@@ -20,7 +20,7 @@ const LOAD: &str = "
     delete from t where id < 3;
     insert into t values (6, '');";
 
-/// Table, old id, new id, length of the new text.
+/// Returns table, old id, new id, length of the new text.
 fn shapes(tap: &mut Tap) -> Vec<(Option<String>, Option<String>, usize)> {
     let rows = tap.rows();
     let id = |image: &Option<super::row::Image>| image.as_ref().map(|i| i["id"].clone().unwrap());
@@ -60,7 +60,7 @@ fn what_mariadb_compresses_comes_out_the_same() {
     {
         assert!(events.contains(kind), "the server wrote {kind}");
     }
-    // Statements are compressed too, and may be what must not be overlooked.
+    // Statements are compressed too, and may be among those that must stop the tailer.
     tap.sql(&format!("set binlog_format = 'statement'; update t set text = '{}'", "x".repeat(300)));
     let text = tap.try_transactions().unwrap_err().to_string();
     assert!(text.contains("binlog_format"), "{text}");
@@ -77,7 +77,7 @@ fn what_mysql_compresses_comes_out_the_same() {
         let file = file.lines().last().unwrap().split('\t').next().unwrap();
         let events = tap.sql(&format!("show binlog events in '{file}'"));
         assert!(events.contains("Transaction_payload"), "the server compressed");
-        // Several blocks of zstd, and rows events in the middle of them.
+        // Several zstd blocks, with rows events that cross their borders.
         tap.sql(
             "set binlog_transaction_compression = on; set cte_max_recursion_depth = 100000;
              insert into t with recursive n (i) as (select 100 union all select i + 1 from n where i < 20099)

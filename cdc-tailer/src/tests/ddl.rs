@@ -1,4 +1,4 @@
-//! Changes of a followed table's columns while its rows are read, and tables that come with rows.
+//! Changes of a followed table's columns while its rows are read, and tables created with rows.
 
 use std::collections::BTreeSet;
 
@@ -112,12 +112,12 @@ fn a_table_that_takes_the_place_of_a_followed_one_stops() {
     }
 }
 
-/// The statement that makes the table looks like the end of a transaction, and its rows come behind it.
+/// The statement that creates the table looks like the end of a transaction, and its rows follow it.
 #[test]
 fn a_table_made_of_a_select_comes_whole_and_everything_behind_it_once() {
     for server in Database::all() {
         let mut tap = Tap::on(&server);
-        // A table without transactions is logged otherwise, and it is nobody's here.
+        // A table without transactions is logged differently; it is not followed here.
         let own = if server.is_mariadb {
             "create table kept_apart engine = aria select id from t;"
         } else {
@@ -141,8 +141,8 @@ fn a_table_made_of_a_select_comes_whole_and_everything_behind_it_once() {
             if !rows.is_empty() {
                 let ids = rows.iter().map(|row| format!("{} {}", row.table, row.after("id")));
                 told.push(ids.collect());
-                // Each time anew from the position behind it: one that was taken too early would lose the
-                // next rows here, one that was taken too late would bring these again.
+                // Resume from the position after each transaction: advancing it before the transaction's end would lose
+                // the rest of its rows, advancing it too late would repeat them.
                 assert!(transaction.resumable);
                 tap.disconnect();
             }

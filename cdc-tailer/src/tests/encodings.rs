@@ -1,4 +1,4 @@
-//! How each column type is written in an event, on both servers: `docs/events.md` in bytes.
+//! Encoding of each column type in events, on both servers: `docs/events.md` in bytes.
 
 use devstack::golden;
 

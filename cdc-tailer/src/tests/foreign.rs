@@ -1,4 +1,4 @@
-//! Tables that nobody follows: whatever they hold, they are in nobody's way.
+//! Tables that are not followed must not disturb the tailer, whatever they contain.
 
 use super::{servers::Database, tap::Tap};
 

@@ -1,4 +1,4 @@
-//! Logging in to real servers: by every `ssl-mode`, by every way to prove a password, and in vain.
+//! Logs in to real servers: with every `ssl-mode`, every authentication method, and in vain.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn server(url: &str) -> Server {
     Server { address, flavor: Flavor::MariaDb, server_id: 1, packet_bytes_max: MEGABYTE }
 }
 
-/// Logs in; the server's own word for how the connection is encrypted, empty: not at all.
+/// Logs in; returns the cipher that the server reports, empty if not encrypted.
 fn cipher(url: &str) -> Result<String, TailError> {
     let mut connection = Connection::beside(&server(url))?;
     let rows = connection.rows("show session status like 'Ssl_cipher'")?;
@@ -35,7 +35,7 @@ fn refused(url: &str) -> TailError {
     Connection::beside(&server(url)).map(drop).unwrap_err()
 }
 
-/// The same as another user, whose password is [`PASSWORD`] percent-encoded.
+/// Returns the URL for another user, with the password percent-encoded.
 fn as_user(url: &str, user: &str, password: &str) -> String {
     let password: String = password.bytes().map(|byte| format!("%{byte:02x}")).collect();
     url.replacen("coupon:coupon@", &format!("{user}:{password}@"), 1)
@@ -57,7 +57,7 @@ fn each_mode_gives_what_the_driver_of_the_queries_makes_of_it() {
             assert_eq!(!cipher.is_empty(), is_encrypted, "{options}: {cipher:?}");
         }
     }
-    // One that has no TLS; MySQL makes itself a certificate.
+    // A server without TLS. MySQL creates a certificate for itself.
     let plain = Database::compressing_mariadb();
     assert_eq!(cipher(&format!("{}?ssl-mode=PREFERRED", plain.url)).unwrap(), "");
     let error = refused(&format!("{}?ssl-mode=REQUIRED", plain.url));
@@ -87,7 +87,7 @@ fn who_is_not_trusted_hears_no_password_and_the_sentence_says_why() {
             assert!(error.to_string().contains(sentence), "{url}: {error}");
             assert_eq!(error.directive(), Directive::Stop, "{error}");
         }
-        // Whose name does not matter.
+        // `VERIFY_CA` ignores the host name.
         assert!(
             !cipher(&format!("{elsewhere}?ssl-mode=VERIFY_CA&ssl-ca={own}")).unwrap().is_empty()
         );
@@ -131,7 +131,7 @@ fn a_password_is_proven_in_each_way_that_a_server_asks_for_with_tls_and_without(
                  where plugin_name = '{plugin}' and plugin_status = 'ACTIVE'"
             );
             if database.sql(&is_there).trim() != "1" {
-                // The old one of MySQL's two may go with any version.
+                // The older of MySQL's two methods may be removed in any version.
                 assert_eq!(*plugin, "sha256_password");
                 continue;
             }
@@ -143,8 +143,8 @@ fn a_password_is_proven_in_each_way_that_a_server_asks_for_with_tls_and_without(
             for options in ["", "?ssl-mode=REQUIRED"] {
                 database.sql(&format!("create user {user}@'%' {of}"));
                 let url = as_user(&format!("{}{options}", database.url), &user, PASSWORD);
-                // MySQL remembers a password's digest from the first login until its privileges are read anew,
-                // and from then on wants nothing more than a proof.
+                // After the first login MySQL caches a password's digest until the privileges are reloaded, and
+                // requires only a proof.
                 for _ in 0..2 {
                     for _ in 0..2 {
                         assert_eq!(cipher(&url).unwrap().is_empty(), options.is_empty());

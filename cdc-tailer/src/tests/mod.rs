@@ -1,5 +1,5 @@
-//! The way from the binlog to cells against real servers: MariaDB and, where it is installed, MySQL.
-//! What a server says in a SELECT is what must come out of its binlog.
+//! Tests from binlog to cells with real servers: MariaDB and, if installed, MySQL. Rows from the binlog must equal the
+//! output of SELECT.
 
 mod cells;
 mod clocks;

@@ -1,4 +1,4 @@
-//! Long events, damaged ones, and transactions that do not fit into memory.
+//! Long events, damaged events, and transactions larger than memory.
 
 use std::{
     io::{Read as _, Write as _},
@@ -19,7 +19,7 @@ use crate::{
 
 const MEGABYTE: usize = 1 << 20;
 
-/// Bytes of a packet that is continued in the next one.
+/// Length of a packet that continues in the next one.
 const FULL_PACKET: usize = 0xff_ffff;
 
 #[test]
@@ -27,7 +27,7 @@ fn events_longer_than_a_packet_come_out_whole_and_those_over_the_limit_stop() {
     for server in Database::all() {
         let mut tap = Tap::with_limit(&server, 40 * MEGABYTE);
         tap.sql("create table t (id int primary key, a longblob, b longblob, c longblob)");
-        // 1 of status, 19 of header, 8 or 10 and 2 before the image, 1 of NULLs, id, three lengths.
+        // 1 byte of status, 19 of header, 8 or 10 and 2 before the image, 1 of NULLs, id, three lengths.
         let overhead =
             if server.is_mariadb { 1 + 19 + 8 } else { 1 + 19 + 10 } + 2 + 1 + 4 + 12 + 4;
         for (id, total) in (0..).zip([
@@ -39,7 +39,7 @@ fn events_longer_than_a_packet_come_out_whole_and_those_over_the_limit_stop() {
         ]) {
             let each = (total - overhead) / 3;
             let last = total - overhead - 2 * each;
-            // Bytes that look like the ends and errors of the protocol.
+            // Bytes that look like the protocol's EOF and error packets.
             tap.sql(&format!(
                 "insert into t values ({id}, repeat(x'fe', {each}), repeat(x'ff', {each}), \
                  repeat(x'00', {last}))"
@@ -61,8 +61,8 @@ fn events_longer_than_a_packet_come_out_whole_and_those_over_the_limit_stop() {
     }
 }
 
-/// A server's address with a proxy before it that turns over one bit of the `marked` text on its
-/// way to the client, so often as `times` says.
+/// Returns the address of a proxy before the server. It flips one bit of the `marked` text on its way to the client, up
+/// to `times` times.
 fn damaging_proxy(origin: &Origin, marked: &'static [u8], times: u32) -> Origin {
     let address = &origin.server.address;
     let server = format!("{}:{}", address.host, address.port);

@@ -1,5 +1,5 @@
-//! A decoded row as a SELECT would print it: written anew here, so that what comes out of the binlog
-//! is compared with the server and not with our own encoder.
+//! A decoded row as SELECT prints it. Written independently of our encoder, so that the binlog is compared with the
+//! server.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     table::{Column, Table},
 };
 
-/// Column names and what SELECT prints; `None`: NULL.
+/// Column names and SELECT's output; `None` is NULL.
 pub(super) type Image = BTreeMap<String, Option<String>>;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +35,7 @@ impl Row {
         }
     }
 
-    /// What the row holds after the change, in one column.
+    /// Returns a column's value after the change.
     pub(super) fn after(&self, column: &str) -> &str {
         self.after.as_ref().unwrap()[column].as_deref().unwrap_or("NULL")
     }

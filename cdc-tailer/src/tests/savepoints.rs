@@ -1,9 +1,8 @@
-//! What ROLLBACK TO undoes does not come out, also where the server logs it: because a table without
-//! transactions was involved.
+//! ROLLBACK TO undoes rows even if the server logs them, because a non-transactional table was involved.
 
 use super::{servers::Database, tap::Tap};
 
-/// `{}`: something that makes the server log all of it, or nothing.
+/// `{}`: a statement that makes the server log all of it, or nothing.
 const LOAD: &str = "
     begin;
         insert into t values (1);
@@ -27,7 +26,7 @@ fn savepoints_are_those_of_the_server_whatever_their_names_case() {
         tap.sql(
             "create table t (id int primary key); create table elsewhere (id int) engine = myisam;",
         );
-        // MySQL refuses the mixture as long as it has GTIDs.
+        // MySQL rejects the mixture if GTIDs are enabled.
         let involved = if server.is_mariadb { "insert into elsewhere values (1);" } else { "" };
         tap.sql(&LOAD.replace("{}", involved));
         let held = tap.sql("select id from t order by id");

@@ -1,4 +1,4 @@
-//! The servers of these tests.
+//! Database servers of these tests.
 
 use std::{
     io::Write as _,
@@ -8,7 +8,7 @@ use std::{
 
 use devstack::{Certificates, Flavor, OwnDatabase, TestServers, if_installed};
 
-/// A database server and what its family is.
+/// A database server and its family.
 #[derive(Debug, Clone)]
 pub(super) struct Database {
     pub(super) url: String,
@@ -16,7 +16,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Every server that tests run on: that of this test run, and MySQL where it is installed.
+    /// Returns every server that tests run on: the shared one, and MySQL if it is installed.
     pub(super) fn all() -> Vec<Self> {
         let shared = Self::at(&TestServers::shared().endpoints().database_url);
         let mysql = if shared.is_mariadb { Self::mysql() } else { None };
@@ -28,14 +28,15 @@ impl Database {
         Self { url: url.to_owned(), is_mariadb: version.contains("MariaDB") }
     }
 
-    /// A MySQL that all tests of this process share.
+    /// Returns a MySQL shared by all tests of this process.
     fn mysql() -> Option<Self> {
         static MYSQL: OnceLock<Option<OwnDatabase>> = OnceLock::new();
         let server = MYSQL.get_or_init(|| start("tailer-mysql", Flavor::Mysql, &[]));
         server.as_ref().map(|server| Self { url: server.url(), is_mariadb: false })
     }
 
-    /// Servers with certificates, at 127.0.0.1 and at 127.0.0.2, which these do not name; shared likewise.
+    /// Returns servers with TLS certificates, listening on 127.0.0.1 and on 127.0.0.2, which the certificates do not
+    /// name. Shared by all tests of this process.
     pub(super) fn with_tls() -> Vec<Self> {
         static SERVERS: OnceLock<Vec<(OwnDatabase, bool)>> = OnceLock::new();
         let servers = SERVERS.get_or_init(|| {
@@ -59,7 +60,7 @@ impl Database {
         servers.iter().map(of).collect()
     }
 
-    /// A MariaDB that compresses whatever it can, shared likewise.
+    /// Returns a MariaDB that compresses everything it can. Shared by all tests of this process.
     pub(super) fn compressing_mariadb() -> Self {
         static MARIADB: OnceLock<Option<OwnDatabase>> = OnceLock::new();
         let settings = ["--log-bin-compress=ON", "--log-bin-compress-min-len=10"];
@@ -67,35 +68,35 @@ impl Database {
         Self { url: server.as_ref().unwrap().url(), is_mariadb: true }
     }
 
-    /// The same server, with a database of its own for one test.
+    /// Creates a database for one test on the same server.
     pub(super) fn with(&self, database: &str) -> Self {
         run(&self.url, &format!("create database {database} character set utf8mb4"));
         let (server, _) = self.url.rsplit_once('/').unwrap();
         Self { url: format!("{server}/{database}"), ..self.clone() }
     }
 
-    /// Runs statements in one session; returns what they print.
+    /// Runs statements in one session; returns their output.
     pub(super) fn sql(&self, text: &str) -> String {
         run(&self.url, text)
     }
 }
 
-/// Those of the servers with TLS.
+/// Returns the certificates of the servers with TLS.
 pub(super) fn certificates() -> &'static Certificates {
     static OWN: OnceLock<Certificates> = OnceLock::new();
     OWN.get_or_init(|| Certificates::make("tailer-tls-ca").unwrap())
 }
 
-/// Those of nobody.
+/// Returns certificates that no server uses.
 pub(super) fn foreign_certificates() -> &'static Certificates {
     static OTHER: OnceLock<Certificates> = OnceLock::new();
     OTHER.get_or_init(|| Certificates::make("tailer-tls-other-ca").unwrap())
 }
 
-/// `None`: MySQL is not installed, which is said where it is seen.
+/// Starts a server; `None` if MySQL is not installed, which `if_installed` reports.
 fn start(name: &'static str, flavor: Flavor, settings: &[&str]) -> Option<OwnDatabase> {
     let settings: Vec<_> = settings.iter().map(|setting| (*setting).to_owned()).collect();
-    // Its own runtime: the server outlives that of the test that asks first.
+    // In its own runtime: the server outlives the runtime of the first test that uses it.
     let started = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! A test's own database, and its binlog from the moment it was made.
+//! A test's own database, and its binlog from the creation of the database.
 
 use std::sync::{
     Arc, PoisonError, RwLock, RwLockWriteGuard,
@@ -18,36 +18,36 @@ use crate::{
     tables::Followed,
 };
 
-/// What taps follow; `tap_end` tells them that they have seen everything before.
+/// Tables that taps follow. A row in `tap_end` marks the end of what a tap must read.
 const TABLES: &[&str] = &["t", "u", "stock_movement", "tap_end"];
 
-/// Longest event that a tap accepts unless told otherwise.
+/// Default maximum size of an event.
 const PACKET_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Random characters of a database's name.
+/// Random characters in a database name.
 const RANDOM_CHARACTERS: usize = 10;
 
-/// Distinguishes the replicas of this process, and ends of taps.
+/// Makes the replicas of this process, and the ends of taps, unique.
 static NUMBER: AtomicU32 = AtomicU32::new(1);
 
-/// Held by the test that prepares XA transactions: a tap that began between one's PREPARE and its COMMIT
-/// would rightly find its position lost, whichever database they are of.
+/// Held while a test prepares XA transactions: a tap that starts between a PREPARE and its COMMIT would correctly
+/// report its position as lost, whatever their databases.
 static PREPARED: RwLock<()> = RwLock::new(());
 
-/// As long as it is held no tap begins, and nobody else prepares XA transactions.
+/// While the guard is held, no tap starts and no other test prepares XA transactions.
 pub(super) fn alone_with_xa() -> RwLockWriteGuard<'static, ()> {
     PREPARED.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) struct Tap {
     pub(super) database: Database,
-    /// The next connection begins behind this.
+    /// The next connection starts after this.
     pub(super) origin: Origin,
     pub(super) assembler: Assembler,
     connection: Option<Connection>,
 }
 
-/// One committed transaction's rows.
+/// Rows of one committed transaction.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Committed {
     pub(super) gtid: String,
@@ -56,7 +56,7 @@ pub(super) struct Committed {
 }
 
 impl Tap {
-    /// A tap on a new database of that server.
+    /// Creates a tap on a new database of that server.
     pub(super) fn on(server: &Database) -> Self {
         Self::with_limit(server, PACKET_BYTES_MAX)
     }
@@ -90,17 +90,17 @@ impl Tap {
         self.database.sql(text)
     }
 
-    /// Leaves the connection and what it was in the middle of.
+    /// Drops the connection and its unfinished events.
     pub(super) fn disconnect(&mut self) {
         self.connection = None;
     }
 
-    /// Every transaction with followed rows, and each end of an XA phase, since the last call.
+    /// Returns every transaction with followed rows, and each end of an XA phase, since the last call.
     pub(super) fn transactions(&mut self) -> Vec<Committed> {
         self.try_transactions().unwrap()
     }
 
-    /// The rows alone.
+    /// Returns only the rows.
     pub(super) fn rows(&mut self) -> Vec<Row> {
         self.transactions().into_iter().flat_map(|committed| committed.rows).collect()
     }
@@ -125,7 +125,7 @@ impl Tap {
         }
     }
 
-    /// The next transaction, followed or not.
+    /// Returns the next transaction, even without followed rows.
     pub(super) fn next_transaction(&mut self) -> Result<Transaction, TailError> {
         let connection = match &mut self.connection {
             Some(connection) => connection,

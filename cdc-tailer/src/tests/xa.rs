@@ -1,4 +1,4 @@
-//! XA transactions: their rows come out at XA COMMIT, wherever the tailer was in between.
+//! XA transactions: their rows come at XA COMMIT, wherever the tailer was in between.
 
 use std::sync::RwLockWriteGuard;
 
@@ -19,7 +19,7 @@ fn tap(server: &Database) -> (Tap, RwLockWriteGuard<'static, ()>) {
     (tap, alone)
 }
 
-/// The names are the server's, not the database's.
+/// XA ids are shared by all databases of a server.
 fn names(tap: &Tap) -> [String; 3] {
     let (_, database) = tap.database.url.rsplit_once('/').unwrap();
     [1, 2, 3].map(|number| format!("'{database}{number}','branch',{number}"))
@@ -45,7 +45,7 @@ fn rows_of_an_xa_transaction_come_out_when_it_is_committed_and_not_before() {
         assert_eq!(before.len(), 1, "only the last is committed");
         assert!(!before[0].resumable, "the rows of two others wait");
 
-        // Nothing of that is lost with the connection.
+        // The prepared rows survive a reconnect.
         tap.disconnect();
         tap.sql(&format!("xa rollback {two}; insert into t values (7); xa commit {one}"));
         tap.sql(&format!("xa commit {three}; insert into t values (8)"));
@@ -84,7 +84,7 @@ fn a_tailer_that_starts_again_before_the_prepare_has_the_rows() {
             "xa start {name}; insert into t values (1); xa end {name}; xa prepare {name}"
         ));
         assert_eq!(ids(&mut tap), [] as [&str; 0]);
-        // Another process: nothing is remembered, and its checkpoint is the last resumable position.
+        // Another process: it has no state, and its checkpoint is the last resumable position.
         tap.disconnect();
         tap.assembler = fresh(&tap);
         tap.origin.after = start;

@@ -1,4 +1,4 @@
-//! Rows by the file and by the partition: LOAD DATA, partitioned tables, partitions that are exchanged.
+//! Bulk changes: LOAD DATA, partitioned tables, exchanged partitions.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use std::{env, fs, path::PathBuf};
@@ -7,13 +7,13 @@ use topic::{Op, StockMovementRow};
 
 use crate::harness::{Harness, coupon};
 
-/// Clients may load their own files.
+/// Lets clients load their own files.
 const LOCAL: &str = "--local-infile=ON";
 
-/// Rows of a file.
+/// Rows in a file.
 const ROWS: i64 = 1_000;
 
-/// A file of coupons, with that mark in each.
+/// Writes a file of coupons, with `mark` in each.
 fn file_of(test: &Harness, ids: impl Iterator<Item = i64>, version: i64, mark: &str) -> PathBuf {
     let row = |id: i64| {
         format!(
@@ -38,7 +38,7 @@ async fn rows_that_are_loaded_from_files_of_server_and_client_are_told_and_those
         };
         test.sql(&format!("begin; {} rollback;", load(&first, "")));
         test.sql(&format!("load data infile '{}' into table user_coupon", first.display()));
-        // Those that are there stay as they are, which is nothing to tell of.
+        // Existing rows stay unchanged, so no event follows.
         test.sql(&load(&first, "ignore"));
         test.sql(&load(&second, "replace"));
         test.sql(&coupon(ROWS + 1, 1));

@@ -1,4 +1,4 @@
-//! What an operator starts by hand: a look at the position, a table once more, changes as lines.
+//! Operations that an operator runs by hand: print the position, publish a table again, print changes.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use std::{
@@ -16,10 +16,10 @@ use crate::{
     harness::{Harness, coupon},
 };
 
-/// How long a line may take to come.
+/// Time to wait for a line.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The program itself, on the test's servers.
+/// Returns a command that runs the program on the test's servers.
 fn program(test: &Harness) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cdc-tailer"));
     command
@@ -95,7 +95,7 @@ async fn a_dry_run_prints_changes_as_lines_and_needs_no_broker() {
     thread::spawn(move || {
         output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
     });
-    // From now on: the first change that it sees is one of these.
+    // It prints changes from now on: its first line is one of these.
     let (began, mut id) = (Instant::now(), 0);
     let line = loop {
         id += 1;

@@ -1,5 +1,5 @@
-//! What the topics hold, byte for byte: each followed table, each kind of change. Only what a server or
-//! a clock chooses is masked, by its name.
+//! Compares the messages of each followed table and each kind of change with golden files, byte for byte. Only values
+//! chosen by a server or a clock are replaced by their names.
 
 use devstack::golden;
 use serde_json::Value;
@@ -19,7 +19,7 @@ const COUPON: &str = "insert into user_coupon values \
      '2026-01-02 03:04:05.678', '2026-01-02 03:04:05.678', '2026-01-03 03:04:05.678', null, null, \
      '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01')";
 
-/// One change of each kind, of a row that is there already.
+/// One change of each kind, of an existing row.
 const CHANGES: &str = "
     update coupon_template set state = 2, version = 2, valid_for_ms = null,
         valid_from = '2026-02-01', valid_until = '2026-03-01', discount_cap = null where id = 7;
@@ -37,7 +37,7 @@ async fn every_message_of_every_followed_table_is_as_its_golden_file_says() {
     let names = &test.names;
     let topics = [names.template(), names.stock_movement(), names.user_coupon()];
     for topic in &topics {
-        // The stream's rows come behind the snapshot's.
+        // The stream's rows follow the snapshot's.
         test.messages_until(topic, |messages| !messages.is_empty()).await;
     }
     test.sql(&format!("{CHANGES} {all}"));
@@ -78,7 +78,7 @@ fn what_other_processes_send_is_as_its_golden_file_says() {
     golden("expiring.json", &(serde_json::to_string(&soon).unwrap() + "\n"));
 }
 
-/// A message as a golden file has it: JSON, with the value's bytes on a line of their own.
+/// Formats a message for a golden file: JSON, with the value's bytes on their own line.
 fn text(message: &Message, prefix: &str) -> String {
     let payload =
         String::from_utf8(message.payload.clone().unwrap_or_default()).expect("a payload is text");
@@ -106,7 +106,7 @@ fn header(name: &str, bytes: &[u8], gtid: Option<&str>) -> Value {
     let text = String::from_utf8_lossy(bytes);
     match (name, gtid) {
         ("position", Some(gtid)) => text.replace(gtid, "<gtid>").into(),
-        // A dead letter's event is not there to tell its GTID; the number of the row stays.
+        // A dead letter has no event with the GTID; the row number stays.
         ("position", None) => {
             format!("<gtid>/{}", text.rsplit('/').next().expect("a split has a part")).into()
         }
@@ -115,12 +115,12 @@ fn header(name: &str, bytes: &[u8], gtid: Option<&str>) -> Value {
     }
 }
 
-/// The same bytes but for what a server or a clock has chosen.
+/// Masks the values that a server or a clock has chosen.
 fn masked(payload: String, value: &Value) -> String {
     let source = &value["source"];
     let chosen = ["db", "gtid", "file", "pos", "ts_ms"].map(|name| (name, &source[name]));
     let chosen = chosen.into_iter().chain([("ts_ms", &value["ts_ms"])]);
-    // What a snapshot leaves empty is not masked: that it is empty is part of the format.
+    // Empty values of a snapshot are part of the format and are not masked.
     let chosen =
         chosen.filter(|(_, value)| !matches!(value.to_string().as_str(), "null" | "0" | "\"\""));
     chosen.fold(payload, |text, (name, value)| {

@@ -1,4 +1,4 @@
-//! GTIDs that do not follow each other: those of MySQL with tags, and those of MariaDB behind a hole.
+//! GTIDs that are not consecutive: MySQL's with tags, and MariaDB's after a gap.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use devstack::Flavor;
@@ -6,18 +6,18 @@ use topic::Op;
 
 use crate::harness::{Harness, coupon};
 
-/// What clients of MySQL add to the GTIDs of one transaction after the other; empty: nothing.
+/// Tags that MySQL clients add to consecutive transactions; empty for none.
 const TAGS: [&str; 5] = ["", "blue", "", "red_2", "blue"];
 
-/// How far each hole in MariaDB's numbers reaches.
+/// Size of each gap in MariaDB's sequence numbers.
 const HOLE: u64 = 1_000_000;
 
-/// The tag of a coupon's transaction.
+/// Returns the tag of a coupon's transaction.
 fn tag(id: i64) -> &'static str {
     TAGS[usize::try_from(id).unwrap() % TAGS.len()]
 }
 
-/// Inserts coupons behind the `last` one, a transaction for each of the tags; `last` is the last one then.
+/// Inserts coupons after `last`, one transaction for each tag, and updates `last`.
 fn insert_with_tags(test: &Harness, last: &mut i64) {
     let mut statements = String::new();
     for _ in TAGS {
@@ -35,11 +35,11 @@ fn insert_with_tags(test: &Harness, last: &mut i64) {
 async fn transactions_with_tags_among_others_are_told_once_each_and_resumed_behind() {
     let Some(test) = Harness::on_own("tags", Flavor::Mysql, &[]).await else { return };
     let mut last = 0;
-    // The position of the snapshot has tags already.
+    // The snapshot's position already has tags.
     insert_with_tags(&test, &mut last);
     for _ in 0..3 {
         let tailer = test.start().await;
-        // While it follows, and while nobody does.
+        // While the tailer runs, and while it does not.
         insert_with_tags(&test, &mut last);
         test.coupon_ids_until(last).await;
         tailer.stop().await.unwrap();
@@ -59,7 +59,7 @@ async fn transactions_with_tags_among_others_are_told_once_each_and_resumed_behi
         assert_eq!(told, tag(event.after.as_ref().unwrap().id), "{gtid}");
     }
 
-    // One that is killed tells some again, and misses none.
+    // After a kill some events repeat, and none is missing.
     insert_with_tags(&test, &mut last);
     tailer.kill();
     insert_with_tags(&test, &mut last);
@@ -91,12 +91,12 @@ async fn holes(strict: &str) {
     };
     for id in [1, 3, 5] {
         let tailer = test.start().await;
-        // Followed over one hole, stopped right behind it, and right before the next.
+        // The tailer follows across one gap, and stops right after it and right before the next.
         insert_behind_hole(id);
         assert_eq!(test.coupon_ids_until(id).await, (1..=id).collect::<Vec<_>>());
         tailer.stop().await.unwrap();
         if id == 3 {
-            // That one lies between two files.
+            // This gap is between two files.
             test.sql("flush binary logs");
         }
         insert_behind_hole(id + 1);
@@ -110,7 +110,7 @@ async fn holes(strict: &str) {
     }
     tailer.stop().await.unwrap();
 
-    // Nobody was ever there: whoever says so has seen another server's binlog.
+    // A position inside the gap never existed here: such a checkpoint is from another server's binlog.
     let inside = format!("-{}\",\"file\"", number(6) - 1);
     test.overwrite_checkpoint(&format!("-{}\",\"file\"", number(6)), &inside).await;
     let tailer = test.start().await;

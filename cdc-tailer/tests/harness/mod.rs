@@ -1,4 +1,4 @@
-//! One test's database and topics, and tailers to start and end in it.
+//! A test's own database and topics, and tailers to start and stop.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use std::{
@@ -21,13 +21,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use topic::{Event, FencedWriter, Message, TableReader, TopicNames, UserCouponRow};
 
-/// How long anything may take before the test fails.
+/// Time after which a test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Distinguishes the replicas of this test run.
+/// Makes the server ids of this test run unique.
 static SERVER_ID: AtomicU32 = AtomicU32::new(1);
 
-/// The counters of all tailers of this process.
+/// The counters of all tailers in this process.
 static METRICS: LazyLock<PrometheusHandle> =
     LazyLock::new(|| PrometheusBuilder::new().install_recorder().unwrap());
 
@@ -35,18 +35,18 @@ pub(crate) struct Harness {
     pub(crate) names: TopicNames,
     pub(crate) config: Config,
     scope: Scope,
-    /// Its server, where that is nobody else's.
+    /// Its server, if it is not shared.
     _own: Option<OwnDatabase>,
 }
 
-/// A tailer that runs in this process.
+/// A tailer running in this process.
 pub(crate) struct Running {
     task: JoinHandle<anyhow::Result<()>>,
     stop: CancellationToken,
     health: Health,
 }
 
-/// A statement that inserts a coupon.
+/// Returns a statement that inserts a coupon.
 pub(crate) fn coupon(id: i64, user: i64) -> String {
     format!(
         "insert into user_coupon values ({id}, 7, {user}, {id}, 9, 1, 0, 1, 200, '2026-01-02', \
@@ -59,7 +59,7 @@ impl Harness {
         Self::in_scope(TestServers::shared().scope(name), None).await
     }
 
-    /// On every server that tests run on: that of this test run, and MySQL where it is installed.
+    /// Creates a harness on every server that tests run on: the shared one, and MySQL if it is installed.
     pub(crate) async fn on_all(name: &str) -> Vec<Self> {
         let shared = Self::new(name).await;
         let mysql = match shared.is_mariadb() {
@@ -69,7 +69,7 @@ impl Harness {
         [shared].into_iter().chain(mysql).collect()
     }
 
-    /// On a server of its own. `None`: MySQL is not installed, which is said where it is seen.
+    /// Creates a harness on its own server; `None` if MySQL is not installed, which `if_installed` reports.
     pub(crate) async fn on_own(name: &str, flavor: Flavor, settings: &[&str]) -> Option<Self> {
         let folder = format!("tailer-{name}-{}", flavor.name()).replace(' ', "-");
         let own = if_installed(OwnDatabase::start(&folder, flavor, settings).await, &folder)?;
@@ -79,7 +79,7 @@ impl Harness {
         Some(Self::in_scope(scope, Some(own)).await)
     }
 
-    /// On a MariaDB and a MySQL of this test alone.
+    /// Creates a harness on its own MariaDB and one on its own MySQL.
     pub(crate) async fn on_own_of_each(name: &str, settings: &[&str]) -> Vec<Self> {
         let mut all = Vec::new();
         for flavor in [Flavor::Mariadb, Flavor::Mysql] {
@@ -109,14 +109,14 @@ impl Harness {
         Self { names: TopicNames::new(&scope.topic_prefix), config, scope, _own: own }
     }
 
-    /// What a counter stands at.
+    /// Returns the value of a counter.
     pub(crate) fn counted(name: &str) -> u64 {
         let text = METRICS.render();
         let value = |line: &str| line.strip_prefix(name)?.trim().parse::<u64>().ok();
         text.lines().filter_map(value).sum()
     }
 
-    /// From now on the database is reached with these options, `ssl-mode=…`, by the tailer and by [`Harness::sql`].
+    /// From now on the tailer and [`Harness::sql`] connect with these options, `ssl-mode=…`.
     pub(crate) fn reach_by(&mut self, options: &str) {
         let url = format!("{}?{options}", self.scope.endpoints.database_url);
         self.config.database_url = url.parse().unwrap();
@@ -143,7 +143,7 @@ impl Harness {
         Running { task, stop, health }
     }
 
-    /// Runs statements in one session; returns what they print.
+    /// Runs statements in one session; returns their output.
     pub(crate) fn sql(&self, text: &str) -> String {
         let url = &self.scope.endpoints.database_url;
         let rest = url.strip_prefix("mysql://").unwrap();
@@ -170,7 +170,7 @@ impl Harness {
         self.sql("select version()").contains("MariaDB")
     }
 
-    /// The first `count` events of a topic.
+    /// Returns the events of a topic, at least `count`.
     pub(crate) async fn events<R: DeserializeOwned>(
         &self,
         topic: &str,
@@ -187,12 +187,12 @@ impl Harness {
         self.events(&self.names.user_coupon(), count).await
     }
 
-    /// Coupon ids in the order of their events.
+    /// Returns coupon ids in the order of their events.
     pub(crate) async fn coupon_ids(&self, count: usize) -> Vec<i64> {
         self.coupons(count).await.into_iter().map(|event| event.after.unwrap().id).collect()
     }
 
-    /// The same, until the event of coupon `last` is there.
+    /// The same, until the last event is of coupon `last`.
     pub(crate) async fn coupon_ids_until(&self, last: i64) -> Vec<i64> {
         let id = |message: &Message| {
             let payload = message.payload.as_ref().unwrap();
@@ -206,7 +206,7 @@ impl Harness {
         messages.iter().map(id).collect()
     }
 
-    /// The same, until an event of coupon `wanted` is there.
+    /// The same, until there is an event of coupon `wanted`.
     pub(crate) async fn coupon_ids_containing(&self, wanted: i64) -> Vec<i64> {
         let id = |message: &Message| {
             let payload = message.payload.as_ref().unwrap();
@@ -220,7 +220,7 @@ impl Harness {
         messages.iter().map(id).collect()
     }
 
-    /// The last checkpoint's text.
+    /// Returns the last checkpoint's text.
     pub(crate) async fn checkpoint(&self) -> String {
         let messages = self.messages_until(&self.names.checkpoint(), |all| !all.is_empty()).await;
         text(messages.last().unwrap())
@@ -232,7 +232,7 @@ impl Harness {
         self.messages_until(&self.names.checkpoint(), other).await;
     }
 
-    /// Puts another checkpoint in the place of the last one.
+    /// Writes a modified copy of the last checkpoint.
     pub(crate) async fn overwrite_checkpoint(&self, from: &str, to: &str) {
         let checkpoint = self.checkpoint().await;
         let changed = checkpoint.replace(from, to);
@@ -244,7 +244,7 @@ impl Harness {
         writer.write(&topic, key, changed.as_bytes()).await.unwrap();
     }
 
-    /// A topic's messages, as soon as they are enough.
+    /// Returns a topic's messages once `enough` accepts them.
     pub(crate) async fn messages_until(
         &self,
         topic: &str,
@@ -283,7 +283,7 @@ impl Running {
         self
     }
 
-    /// Waits until it says that it is not ready for a reason of these words; returns the reason.
+    /// Waits until it is not ready for a reason that contains `words`; returns the reason.
     pub(crate) async fn until_unready(&self, words: &str) -> String {
         let unready = async {
             loop {
@@ -297,7 +297,7 @@ impl Running {
         tokio::time::timeout(PATIENCE, unready).await.expect("it is not ready for that")
     }
 
-    /// Asks it to stop and waits for its end.
+    /// Stops it and waits for its end.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
         self.ended().await
@@ -308,13 +308,13 @@ impl Running {
         tokio::time::timeout(PATIENCE, self.task).await.expect("the tailer ends").unwrap()
     }
 
-    /// Waits for its end, which `cause` brings.
+    /// Waits for its end, which `cause` must bring about.
     pub(crate) async fn ended_by(self, cause: &str) -> anyhow::Result<()> {
         let ended = tokio::time::timeout(PATIENCE, self.task).await;
         ended.unwrap_or_else(|_| panic!("the tailer goes on behind: {cause}")).unwrap()
     }
 
-    /// Ends it wherever it is.
+    /// Aborts it wherever it is.
     pub(crate) fn kill(self) {
         self.task.abort();
     }

@@ -1,5 +1,5 @@
-//! The server's history becomes another one under the same names: it is noticed, whoever looks, and nothing
-//! that was committed is left out. What is the same history is not read anew.
+//! The server's history is replaced by another one with the same GTIDs. Every tailer detects it and no committed change
+//! is lost. An unchanged history is not read again.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use std::{collections::BTreeSet, ops::RangeInclusive};
@@ -20,8 +20,8 @@ async fn a_mysql_whose_binlog_was_reset_is_read_anew_whatever_has_the_old_names(
     reset_while_nobody_looks(Flavor::Mysql).await;
 }
 
-/// Both histories begin in the same file, and their transactions are as long as each other: the one that has
-/// the checkpoint's name lies at its very place.
+/// Both histories begin in the same file with transactions of equal length, so the transaction with the checkpoint's
+/// GTID is at exactly the same offset.
 async fn reset_while_nobody_looks(flavor: Flavor) {
     let Some(test) = Harness::on_own("reset", flavor, &[]).await else { return };
     reset(&test, flavor);
@@ -51,8 +51,8 @@ async fn a_mysql_whose_binlog_is_reset_under_a_running_tailer_is_read_anew() {
     reset_under_it(Flavor::Mysql).await;
 }
 
-/// In one breath with each reset comes more than had been written, or less: the server notices the one by
-/// itself and not the other.
+/// Right after each reset, more or less is written than before. The server itself detects the one case and not the
+/// other.
 async fn reset_under_it(flavor: Flavor) {
     let Some(test) = Harness::on_own("reset under it", flavor, &[]).await else { return };
     let tailer = test.start().await;
@@ -97,7 +97,7 @@ async fn a_tailer_that_starts_again_on_a_quiet_mysql_reads_nothing_anew() {
     quiet(Flavor::Mysql).await;
 }
 
-/// Behind a transaction, at the beginning of a file, and where all files before were removed.
+/// After a transaction, at the start of a file, and after all earlier files were purged.
 async fn quiet(flavor: Flavor) {
     let Some(test) = Harness::on_own("quiet", flavor, &[]).await else { return };
     insert(&test, 1..=10);
@@ -117,7 +117,7 @@ async fn quiet(flavor: Flavor) {
     assert_eq!(read(&test).await, 20);
 }
 
-/// Rows that snapshots have read.
+/// Returns the number of rows read by snapshots.
 async fn read(test: &Harness) -> usize {
     let events = test.coupons(0).await;
     events.iter().filter(|event| event.op == Op::Read).count()
@@ -128,7 +128,7 @@ fn next_file(test: &Harness) -> String {
     files.lines().last().unwrap().split('\t').next().unwrap().to_owned()
 }
 
-/// Has the server forget its binlog, and begin to count anew.
+/// Makes the server discard its binlog and restart its numbering.
 fn reset(test: &Harness, flavor: Flavor) {
     test.sql(match flavor {
         Flavor::Mariadb => "reset master",
@@ -136,7 +136,7 @@ fn reset(test: &Harness, flavor: Flavor) {
     });
 }
 
-/// Inserts coupons, each in a transaction of its own, in one session.
+/// Inserts coupons in one session, each in its own transaction.
 fn insert(test: &Harness, ids: RangeInclusive<i64>) {
     let inserts: Vec<String> = ids.map(|id| coupon(id, id)).collect();
     test.sql(&inserts.join(";\n"));

@@ -7,7 +7,7 @@ use devstack::{Flavor, not_checked};
 
 use crate::harness::{Harness, coupon};
 
-/// Where the server listens, and how it is called.
+/// Addresses of the server: where it listens, and in the URL.
 const LISTENS: &str = "--bind-address=127.0.0.1,::1";
 const BY_FOUR: &str = "127.0.0.1:";
 const BY_SIX: &str = "[::1]:";

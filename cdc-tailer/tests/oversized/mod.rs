@@ -1,12 +1,11 @@
-//! A row that no broker would take as a message: it becomes a dead letter, and everything goes on.
+//! A row too large for a message becomes a dead letter, and later rows are published.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use topic::{Event, Message, StockMovementRow};
 
 use crate::harness::Harness;
 
-/// Between the messages of a movement with a short reason, about 500 bytes, and with the longest one, which
-/// takes 600 bytes more.
+/// A limit between a movement with a short reason, about 500 bytes, and one with the longest, 600 bytes more.
 const BETWEEN_SHORT_AND_LONG: usize = 800;
 
 fn movement(seq: i64, reason: &str) -> String {
@@ -16,7 +15,7 @@ fn movement(seq: i64, reason: &str) -> String {
     )
 }
 
-/// The numbers of the movements in the topic, once that of `last` is there.
+/// Returns the movement numbers in the topic, once `last` is there.
 async fn movements_until(test: &Harness, last: i64) -> Vec<i64> {
     let seq = |message: &Message| {
         let payload = message.payload.as_ref().unwrap();
@@ -44,7 +43,7 @@ async fn what_is_too_long_for_a_message_is_in_nobodys_way_and_told_of_once() {
     assert_eq!(movements_until(&test, 3).await, [1, 3]);
     assert_eq!(letters(&test).await, 1);
 
-    // The checkpoint counts on the letter as on any message, and the next one lies behind it.
+    // The checkpoint covers the dead letter like any message, and the next checkpoint is after it.
     let topic = test.names.dead_letter();
     let counts_on_it = |all: &[Message]| {
         let last = all.last().and_then(|message| message.payload.as_deref());
@@ -56,7 +55,7 @@ async fn what_is_too_long_for_a_message_is_in_nobodys_way_and_told_of_once() {
     assert_eq!(movements_until(&test, 4).await, [1, 3, 4]);
     test.checkpoint_other_than(&saved).await;
 
-    // Neither after one that could not help it nor after one that was asked to end the letter comes again.
+    // The dead letter does not come again, neither after a kill nor after a regular stop.
     tailer.kill();
     let tailer = test.start_with(config.clone());
     test.sql(&movement(5, "d"));

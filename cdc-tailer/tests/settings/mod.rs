@@ -1,4 +1,4 @@
-//! The server's settings and tables change under a tailer, or are other ones than ours from the start.
+//! The server's settings and tables change while a tailer runs, or differ from the start.
 
 use devstack::Flavor;
 use serde_json::Value;
@@ -27,7 +27,7 @@ async fn checksums_that_are_switched_off_and_on_are_followed_by_who_runs_and_by_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_whose_name_the_server_writes_otherwise_is_followed() {
-    // MySQL takes this setting only where its data folder was made with it.
+    // MySQL accepts this setting only if its data directory was created with it.
     let settings = ["--lower-case-table-names=1"];
     let test = Harness::on_own("small letters", Flavor::Mariadb, &settings).await;
     let mut test = test.unwrap();
@@ -124,8 +124,7 @@ async fn an_update_that_leaves_the_version_is_told_and_counted() {
     }
 }
 
-/// Columns that were added, of the types that are written in ways of their own, and a status of a later
-/// version.
+/// Added columns of types with special encodings, and a status of a later version.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_tells_the_same_columns_in_the_same_words_as_changes_do() {
     for test in Harness::on_all("same columns").await {

@@ -1,4 +1,4 @@
-//! A server that answers, but for its binlog: so it does for as long as a disk is slow to take a new binlog file.
+//! A server that answers everything except requests for its binlog, as while a slow disk delays a new binlog file.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use std::{
@@ -13,13 +13,13 @@ use std::{
 
 use crate::harness::{Harness, coupon};
 
-/// Connections that are lost when they ask for the binlog.
+/// Number of connections lost when they request the binlog.
 const LOST: usize = 4;
 
-/// Commands of the protocol: dump the binlog from a place, or behind a set of GTIDs.
+/// Protocol commands: dump the binlog from an offset, or after a set of GTIDs.
 const DUMPS: [u8; 2] = [0x12, 0x1e];
 
-/// A way to the server that breaks when somebody asks for its binlog, the first [`LOST`] times.
+/// A proxy before the server that disconnects the first [`LOST`] clients that request the binlog.
 struct Way {
     address: SocketAddr,
     broken: Arc<AtomicUsize>,
@@ -51,7 +51,7 @@ impl Way {
     }
 }
 
-/// Passes bytes on until one side ends, or `may_pass` says no.
+/// Forwards bytes until one side closes, or `may_pass` returns false.
 fn pass(mut from: TcpStream, mut to: TcpStream, mut may_pass: impl FnMut(&[u8]) -> bool) {
     let mut bytes = [0; 4_096];
     while let Ok(count) = from.read(&mut bytes) {
@@ -60,7 +60,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mut may_pass: impl FnMut(&[u8]) 
             break;
         }
     }
-    // Whoever is gone already needs no more.
+    // Errors mean that a side is closed already.
     drop((from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both)));
 }
 
@@ -71,7 +71,7 @@ async fn a_first_start_outlasts_a_server_that_gives_nobody_its_binlog() {
     let url = test.config.database_url.expose().to_owned();
     let server = url.split(['@', '/']).find_map(|part| part.parse().ok()).unwrap();
     let way = Way::to(server);
-    // What it asks for must be seen on the way.
+    // The proxy must be able to read the commands.
     let url = url.replace(&server.to_string(), &way.address.to_string());
     test.config.database_url = format!("{url}?ssl-mode=DISABLED").parse().unwrap();
     let running = test.start().await;

@@ -1,5 +1,5 @@
-//! What stops a tailer, and the way out that its sentence names, walked to its end: nothing is skipped before,
-//! and nothing is missing behind.
+//! Errors that stop a tailer, and the remedies that their messages name: nothing is skipped before the remedy, and
+//! nothing is missing after it.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use cdc_tailer::Config;
@@ -9,11 +9,11 @@ use crate::harness::{Harness, coupon};
 
 /// Something that a tailer cannot follow.
 struct Stop {
-    /// What is done, beside others' changes.
+    /// Statements that stop it, among other changes.
     done: &'static str,
-    /// What its sentence says of it.
+    /// Part of the error message.
     says: &'static str,
-    /// What the sentence tells to do before `--resnapshot`; may be nothing.
+    /// Statements that the message requires before `--resnapshot`; may do nothing.
     mend: &'static str,
 }
 
@@ -24,7 +24,6 @@ const fn stop(done: &'static str, says: &'static str, mend: &'static str) -> Sto
 const STATEMENT: &str = "set binlog_format = 'ROW'";
 const DEFINED: &str = "emptied, exchanged or defined anew";
 
-/// On both servers.
 const ON_BOTH: &[Stop] = &[
     stop("truncate stock_movement", DEFINED, "do 0"),
     stop("rename table stock_movement to away, away to stock_movement", DEFINED, "do 0"),
@@ -167,7 +166,7 @@ async fn walked(flavor: Flavor, more: &[Stop]) {
         assert!(said.contains(stop.says), "{}: {said}", stop.done);
         assert!(said.contains("--resnapshot"), "no way out: {said}");
         test.sql(stop.mend);
-        // Mended alone it is not skipped.
+        // The remedy alone, without `--resnapshot`, does not skip the event.
         let again = test.start_with(test.config.clone()).ended().await;
         let again = format!("{:#}", again.unwrap_err());
         assert!(again.contains(stop.says), "{}: {again}", stop.done);
@@ -198,7 +197,7 @@ async fn a_folder_for_long_transactions_that_is_not_there_is_mended_by_a_start_w
     }
 }
 
-/// It says so of a snapshot under way: whoever starts then meets the event again before anything is read.
+/// The checkpoint has a snapshot in progress: a normal start reaches the event again before it reads a table.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_under_way_before_an_event_that_stops_is_begun_anew_when_that_is_asked_for() {
     for test in Harness::on_all("stopped snapshot").await {

@@ -1,4 +1,4 @@
-//! A server that takes encrypted connections only.
+//! A server that accepts only encrypted connections.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use devstack::{Certificates, Flavor};
@@ -27,7 +27,7 @@ async fn demanded(flavor: Flavor) {
     let running = test.start().await;
     test.sql(&coupon(1, 1));
     assert_eq!(test.coupon_ids_until(1).await, [1]);
-    // Whoever runs without goes on as long as its connection lasts, and is told what to do when it is gone.
+    // A tailer without TLS runs until its connection ends, and then stops with a message that names the option.
     let kill = "select concat('kill ', id, ';') from information_schema.processlist \
                 where command like 'binlog dump%'";
     let kill = test.sql(kill);
@@ -38,7 +38,7 @@ async fn demanded(flavor: Flavor) {
     let ended = format!("{:#}", running.ended_by("a server that demands TLS").await.unwrap_err());
     assert!(ended.contains("ssl-mode=VERIFY_IDENTITY"), "{ended}");
     let ended = format!("{:#}", test.start_with(plain).ended().await.unwrap_err());
-    // MariaDB tells nobody what it lacks.
+    // MariaDB does not say what is missing.
     let refused = match flavor {
         Flavor::Mariadb => "Access denied",
         Flavor::Mysql => "insecure transport",

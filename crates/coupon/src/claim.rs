@@ -12,7 +12,7 @@ use crate::{ClaimId, CouponId, Epoch, TemplateId, UnknownCode, UserId, limit};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(String);
 
-/// Why a text cannot be a request id; the text says what would.
+/// Error for a text that cannot be a request id; its message says what is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "use 1 to 64 printable ASCII characters without spaces (0x21 to 0x7E), not starting with ~ and not only *"
@@ -20,16 +20,16 @@ pub struct RequestId(String);
 pub struct RequestIdError;
 
 impl RequestId {
-    /// The id of a claim sent without one, where the limit is 1 and the template itself is the key.
+    /// The id of a claim sent without one. It is allowed only where the limit is 1 and the template itself is the key.
     pub fn absent() -> Self {
         Self("*".to_owned())
     }
 
-    /// A client's key.
+    /// Checks a client's key.
     ///
     /// # Errors
-    /// Empty, too long, a character outside 0x21–0x7E (a text column would ignore trailing spaces,
-    /// Redis would not), or a reserved form: `*` and a leading `~`.
+    /// The text is empty, too long, holds a character outside 0x21–0x7E (a text column would ignore trailing spaces,
+    /// Redis would not), or is a reserved form: `*` or a leading `~`.
     pub fn from_client(text: &str) -> Result<Self, RequestIdError> {
         let length = (1..=limit::REQUEST_ID_BYTES_MAX).contains(&text.len());
         let printable = text.bytes().all(|byte| (0x21..=0x7e).contains(&byte));
@@ -40,22 +40,21 @@ impl RequestId {
         }
     }
 
-    /// A key as stored; the store's rows were checked when they were written.
+    /// Reads a stored key. It was checked when it was written.
     pub fn from_stored(bytes: &[u8]) -> Self {
         Self(String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// The key under which an admission's fence stands; no client's key begins with `~`.
+    /// The key of an admission's fence. No client's key begins with `~`.
     pub fn fence(id: ClaimId) -> Self {
         Self(format!("~{id}"))
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Sixteen bytes that stand for the key in the gate, where every byte is paid in memory.
+    /// Sixteen bytes that stand for the key in the gate, where each byte costs memory.
     pub fn digest(&self) -> [u8; 16] {
         digest_16(self.0.as_bytes())
     }
@@ -67,12 +66,12 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// What a claim asks for, as sixteen bytes: the same key with another hash is a reused key.
+/// Hash of the payload of a claim. The same key with another hash is a reused key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PayloadHash(pub [u8; 16]);
 
 impl PayloadHash {
-    /// The hash of the canonical payload; it never depends on the bytes of the request's body.
+    /// Hashes the canonical payload. It does not depend on the bytes of the request's body.
     pub fn of_quantity(quantity: u32) -> Self {
         Self(digest_16(format!("claim/1 quantity={quantity}").as_bytes()))
     }
@@ -85,22 +84,19 @@ fn digest_16(bytes: &[u8]) -> [u8; 16] {
     half
 }
 
-/// A claim as the api hands it over, before the gate has seen it.
+/// A claim as the api hands it over, before the gate sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Made at the entry; the admission keeps it for ever.
+    /// Assigned when the request arrives; the admission keeps it.
     pub id: ClaimId,
-    /// Of which template.
     pub template_id: TemplateId,
-    /// By whom.
     pub user_id: UserId,
     /// The client's key.
     pub request_id: RequestId,
-    /// What it asks for, hashed.
     pub payload_hash: PayloadHash,
-    /// How many coupons, 1 to the template's `max_per_claim`.
+    /// Number of coupons: 1 to the template's `max_per_claim`.
     pub quantity: u32,
-    /// When it arrived, by the api's clock.
+    /// Time of arrival, by the api's clock.
     pub claimed_at: DateTime<Utc>,
     /// W3C traceparent of the request, if it had one.
     pub trace_parent: Option<String>,
@@ -112,22 +108,21 @@ pub type Numbers = Vec<u8>;
 /// A claim that the gate let through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
-    /// The claim.
     pub claim: Claim,
-    /// The gate's epoch: the landing is void under any other.
+    /// The gate's epoch. The admission cannot land under another one.
     pub epoch: Epoch,
-    /// Which of the user's numbers it took, `claim.quantity` of them, or none without a limit.
+    /// The user's numbers it took: `claim.quantity` of them, or none if the template has no limit.
     pub numbers: Numbers,
 }
 
-/// What a claim row says of its claim.
+/// State of a claim row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClaimState {
-    /// It landed: its coupons exist.
+    /// The claim landed: its coupons exist.
     Landed,
-    /// It was fenced: this admission never lands.
+    /// The claim was fenced: this admission never lands.
     Void,
-    /// It ended without coupons, and its answer is kept (queued mode).
+    /// The claim ended without coupons, and its answer is stored (queued mode).
     Rejected,
 }
 
@@ -141,10 +136,10 @@ impl ClaimState {
         }
     }
 
-    /// The state of a stored code.
+    /// Converts a stored code.
     ///
     /// # Errors
-    /// A code that this version does not know.
+    /// This version does not know the code.
     pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
         match code {
             1 => Ok(Self::Landed),
@@ -155,33 +150,27 @@ impl ClaimState {
     }
 }
 
-/// A landed claim, as issued: everything its answer is made of, and nothing that ever changes.
+/// A landed claim, as issued: everything its answer consists of. None of it ever changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LandedClaim {
-    /// Its id.
     pub id: ClaimId,
-    /// Of which template.
     pub template_id: TemplateId,
-    /// By whom.
     pub user_id: UserId,
-    /// What it asked for, hashed.
     pub payload_hash: PayloadHash,
-    /// When it was claimed.
     pub claimed_at: DateTime<Utc>,
-    /// From when its coupons are valid, as issued.
+    /// Start of the coupons' validity, as issued.
     pub valid_from: DateTime<Utc>,
-    /// Until when, exclusive, as issued.
+    /// End of the coupons' validity, exclusive, as issued.
     pub valid_until: DateTime<Utc>,
-    /// Its coupons, by number.
+    /// Ordered by number.
     pub coupons: Vec<LandedCoupon>,
 }
 
 /// One coupon of a landed claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LandedCoupon {
-    /// Its id.
     pub id: CouponId,
-    /// Which of the user's numbers it took; its own id where the template has no limit.
+    /// The user's number it took; the coupon's own id if the template has no limit.
     pub claim_no: i64,
 }
 

@@ -1,9 +1,8 @@
-//! What of a template may be changed in which state.
+//! Which fields of a template may be changed in which state.
 //!
-//! Whoever holds a coupon, or waits for the opening, keeps what was promised: the discount, how many there
-//! are for each, and when it opens. The end of the window and the validity of coupons to come are the
-//! operator's to move as long as there are claims. Its name, and who redeems its coupons, may change as long as
-//! there are coupons.
+//! Users who hold a coupon, or wait for the opening, keep what was promised: the discount, the limit per user, and the
+//! opening time. Operators may move the end of the window and the validity of future coupons until the template ends.
+//! The name, and who redeems the coupons, may always change.
 
 use chrono::{DateTime, Utc};
 use thiserror::Error;
@@ -17,36 +16,30 @@ const STATES: [TemplateState; 4] =
 /// A part of a template that an operator may want to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TemplateField {
-    /// What people call it.
     Name,
-    /// What its coupons give, the minimum spend included.
+    /// Includes the minimum spend.
     Discount,
-    /// How many coupons one user may hold.
     PerUserLimit,
-    /// How many coupons one claim may ask for.
     MaxPerClaim,
-    /// When the window opens.
+    /// Start of the claim window.
     ClaimStartsAt,
-    /// When the window ends.
+    /// End of the claim window.
     ClaimEndsAt,
-    /// When the coupons can be used.
+    /// Period in which coupons can be used.
     Validity,
     /// Whether users may redeem the coupons themselves.
     SelfRedeem,
 }
 
-/// A field that cannot be changed in the template's state.
+/// A field cannot be changed in the template's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{} of a template that is {} cannot be changed", field.word(), state.word())]
 pub struct NotEditable {
-    /// Which field.
     pub field: TemplateField,
-    /// The state.
     pub state: TemplateState,
 }
 
 impl TemplateField {
-    /// Every field.
     pub const ALL: [Self; 8] = [
         Self::Name,
         Self::Discount,
@@ -58,7 +51,7 @@ impl TemplateField {
         Self::SelfRedeem,
     ];
 
-    /// The word of the API.
+    /// Name in the API.
     pub fn word(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -72,7 +65,7 @@ impl TemplateField {
         }
     }
 
-    /// Whether it may be changed while the template is in this state.
+    /// Returns whether the field may be changed in this state.
     pub fn may_change_in(self, state: TemplateState) -> bool {
         match self {
             Self::Name | Self::SelfRedeem => true,
@@ -83,14 +76,14 @@ impl TemplateField {
         }
     }
 
-    /// The states in which it may be changed.
+    /// States in which the field may be changed.
     pub fn states(self) -> impl Iterator<Item = TemplateState> {
         STATES.into_iter().filter(move |state| self.may_change_in(*state))
     }
 }
 
 impl Template {
-    /// The fields in which `other` differs.
+    /// Returns the fields in which `other` differs.
     pub fn differences(&self, other: &Self) -> Vec<TemplateField> {
         let differs = |field: &TemplateField| match field {
             TemplateField::Name => self.name != other.name,
@@ -105,10 +98,10 @@ impl Template {
         TemplateField::ALL.into_iter().filter(differs).collect()
     }
 
-    /// Checks that this template may be edited to be `edited` in its state.
+    /// Checks that this template, in its current state, may be edited to become `edited`.
     ///
     /// # Errors
-    /// The first field that may not be changed.
+    /// Returns the first field that may not be changed.
     pub fn may_be_edited_to(&self, edited: &Self) -> Result<(), NotEditable> {
         let state = self.state;
         let refused = |field: &TemplateField| !field.may_change_in(state);
@@ -116,10 +109,10 @@ impl Template {
         field.map_or(Ok(()), |field| Err(NotEditable { field, state }))
     }
 
-    /// Checks that a window which others see does not end before it can be known that it does.
+    /// Checks that the end of a claim window that users can see is not moved to the past.
     ///
     /// # Errors
-    /// Its end is moved to before `now`.
+    /// The template is no draft and its end moves to before `now`.
     pub fn check_end(&self, edited: &Self, now: DateTime<Utc>) -> Result<(), TemplateError> {
         let moved = self.window.ends_at != edited.window.ends_at;
         if self.state != TemplateState::Draft && moved && edited.window.ends_at < now {
@@ -160,7 +153,7 @@ mod tests {
         }
     }
 
-    /// The template with another value in one field.
+    /// Returns the template with another value in one field.
     fn with(field: TemplateField, of: &Template) -> Template {
         let mut edited = of.clone();
         match field {

@@ -1,32 +1,31 @@
-//! Shards of expiry: parts of the deadline index that workers share among themselves.
+//! Shards of expiry: the parts into which workers divide the deadline index.
 //!
-//! A coupon's shard is its user's place among [`EXPIRY_SHARDS`] by the hash that Kafka's clients deal keys out
-//! by. So ids whose low bits hardly differ, as those of many id generators, are spread evenly; and where a
-//! topic's number of partitions divides 64, all users of a shard are in one partition (the shard modulo their
-//! number): what ends together is told together, in few large batches.
+//! A coupon's shard is the hash of its user's id modulo [`EXPIRY_SHARDS`], with the hash that Kafka's clients use for
+//! keys. So ids whose low bits hardly differ, as many id generators make them, are spread evenly. Where a topic's
+//! number of partitions divides 64, all users of a shard are in one partition (the shard modulo the number of
+//! partitions), so changes for coupons that end together are published together, in few large batches.
 
 use crate::UserId;
 
-/// How many there are. It bounds how many workers can share expiry, and stands in the stored rows: it never
+/// Number of shards, and so the largest number of workers that can share expiry. Stored rows depend on it: it never
 /// changes.
 pub const EXPIRY_SHARDS: i64 = 64;
 
-/// Every shard.
 pub fn expiry_shards() -> impl Iterator<Item = u8> {
     (0..EXPIRY_SHARDS).filter_map(|shard| u8::try_from(shard).ok())
 }
 
-/// The shard of a user's coupons: of those that are given out from now on, as each row keeps its own.
+/// Returns the shard for a user's new coupons. Each stored row keeps its own.
 pub fn expiry_shard(user: UserId) -> u8 {
     u8::try_from(place(user) % EXPIRY_SHARDS).unwrap_or_default()
 }
 
-/// The partition in which a topic of so many has a user's changes; 0 where there are none.
+/// Returns the partition with a user's changes in a topic of `partitions` partitions; 0 if there are none.
 pub fn partition_of(user: UserId, partitions: i32) -> i32 {
     i32::try_from(place(user) % i64::from(partitions.max(1))).unwrap_or_default()
 }
 
-/// As Kafka's own: the sign bit is cut off, not negated.
+/// Like Kafka, clears the sign bit rather than negating.
 fn place(user: UserId) -> i64 {
     i64::from(murmur2(user.to_string().as_bytes()) & 0x7fff_ffff)
 }
@@ -70,7 +69,7 @@ mod tests {
         }
     }
 
-    /// Ids of one's own counter, and of generators that leave their low bits alone.
+    /// Ids of a plain counter, and of generators that leave the low bits unused.
     #[test]
     fn users_are_spread_evenly_whatever_their_ids_are_made_of() {
         const USERS: i64 = 64_000;

@@ -1,12 +1,12 @@
-//! Ids: 64-bit, k-sortable where we make them; strings on the wire, because JSON's numbers are not
-//! exact beyond 2^53.
+//! Ids: 64-bit, and k-sortable where we generate them. They are strings on the wire, because JSON
+//! numbers are not exact beyond 2^53.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A text is not an id: ids are decimal numbers from 0 to 2^63 - 1.
+/// The text is not an id: ids are decimal numbers from 0 to 2^63 - 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("an id is a decimal number from 0 to 9223372036854775807")]
 pub struct IdError;
@@ -60,7 +60,7 @@ id!(
     UserId
 );
 id!(
-    /// A claim, and the admission it became: one id for all of a claim's life.
+    /// A claim and the admission it became: one id for the whole life of a claim.
     ClaimId
 );
 id!(
@@ -76,16 +76,16 @@ id!(
     ApiKeyId
 );
 id!(
-    /// A line of the record of what operators did.
+    /// An entry of the audit log of operators' actions.
     AuditId
 );
 
-/// The generation of a template's gate; it only rises. 0: this process knows none yet.
+/// The generation of a template's gate; it only rises. 0 means unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Epoch(pub i64);
 
 impl Epoch {
-    /// What a process knows of a gate it has not heard from.
+    /// Epoch of a gate that this process has not heard from.
     pub const UNKNOWN: Self = Self(0);
 }
 

@@ -1,28 +1,25 @@
-//! What becomes of an admission whose landing was rolled back: the rules, as a pure function.
+//! Decides how an admission continues after its landing was rolled back, as a pure function.
 //!
-//! The lander rolls back the whole transaction when a key was taken or the guard matched too little,
-//! rereads what stands in the database, decides, and runs the undecided admissions again.
+//! If a key was taken or the guard matched too few rows, the lander rolls back the whole transaction, rereads the rows,
+//! decides for each admission, and runs the undecided ones again.
 
 use crate::{Admission, ClaimId, ClaimState, Epoch};
 
-/// A `claim` row, as far as a decision needs it.
+/// The part of a `claim` row that a decision needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimRow {
-    /// The admission that wrote it.
+    /// The admission that wrote the row.
     pub id: ClaimId,
-    /// What it says.
     pub state: ClaimState,
 }
 
-/// A `template_stock` row, as far as a decision needs it. `stock` is what is left after the
-/// admissions of the same batch that were decided to land before this one.
+/// The part of a `template_stock` row that a decision needs. `stock` is what remains after the earlier admissions of
+/// the same batch that were decided to land.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StockRow {
-    /// The template's epoch.
     pub epoch: Epoch,
     /// Whether landings are allowed.
     pub open: bool,
-    /// What is left.
     pub stock: i64,
 }
 
@@ -31,25 +28,24 @@ pub struct StockRow {
 pub struct FoundRows {
     /// The row under the client's key.
     pub by_key: Option<ClaimRow>,
-    /// Whether the fence of this admission stands.
+    /// Whether this admission has a fence.
     pub fenced: bool,
-    /// Whether a coupon of the same user holds one of the admission's numbers.
+    /// Whether a coupon of the same user has one of the admission's numbers.
     pub number_taken: bool,
-    /// The template's stock row.
     pub stock: Option<StockRow>,
 }
 
-/// What becomes of the admission. The first rule that fits decides, in this order.
+/// Outcome for an admission. The first rule that applies decides, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// An earlier attempt of this very admission landed: success.
+    /// An earlier attempt of the same admission landed: success.
     Landed,
-    /// The request landed under another admission: release mine, answer the stored result, or
-    /// refuse the key if its payload differs.
+    /// The request landed under another admission: release this one, and answer the stored result, or refuse the key if
+    /// its payload differs.
     LandedElsewhere,
-    /// Somebody fenced this admission: it never lands.
+    /// The admission was fenced and never lands.
     Fenced,
-    /// The gate was rebuilt meanwhile: nothing of the old epoch can land.
+    /// The gate was rebuilt meanwhile: no admission of the old epoch can land.
     StaleEpoch {
         /// The database's epoch.
         now: Epoch,
@@ -58,16 +54,16 @@ pub enum Decision {
     NumberTaken,
     /// The template is paused or ended.
     NotOpen,
-    /// The gate promised more than there is.
+    /// The gate admitted more than the stock covers.
     Short {
-        /// What was left for this admission, less than it asks for.
+        /// Stock left for this admission, less than it asks for.
         left: i64,
     },
-    /// Nothing stands in the way: run it again.
+    /// No rule applies: run the admission again.
     Retry,
 }
 
-/// Decides for one admission by what was found.
+/// Decides for one admission.
 pub fn decide(admission: &Admission, found: &FoundRows) -> Decision {
     let landed = found.by_key.filter(|row| row.state == ClaimState::Landed);
     if let Some(row) = landed {
@@ -77,7 +73,7 @@ pub fn decide(admission: &Admission, found: &FoundRows) -> Decision {
     if found.fenced {
         return Decision::Fenced;
     }
-    // A template without a stock row does not exist: nothing of it can be open.
+    // A template without a stock row does not exist, so it is not open.
     let Some(stock) = found.stock else { return Decision::NotOpen };
     if stock.epoch != admission.epoch {
         Decision::StaleEpoch { now: stock.epoch }

@@ -1,33 +1,33 @@
-//! What an operator's key may do.
+//! Rights of an operator's API key.
 
 use crate::UnknownCode;
 
-/// A right of a key. `Admin` includes `Operate`, which includes `Read`. `Redeem` stands alone: a checkout needs no look
-/// at campaigns, and who runs campaigns needs no right to use up a user's coupon.
+/// A right of a key. `Admin` includes `Operate`, which includes `Read`. `Redeem` stands alone: a checkout need not read
+/// campaigns, and operators of campaigns need no right to use up a user's coupon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Look at what the merchant has.
+    /// Read the merchant's data.
     Read,
-    /// Change templates and what hangs on them.
+    /// Change templates and everything that belongs to them.
     Operate,
-    /// Make and withdraw keys.
+    /// Create and revoke keys.
     Admin,
     /// Redeem users' coupons of the merchant, and give them back.
     Redeem,
 }
 
-/// Every scope's bit.
+/// The bits of all scopes.
 const ALL_BITS: u8 = 15;
 
-/// The scopes that a key was given: one or more.
+/// The scopes granted to a key: one or more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Scopes(u8);
 
 impl Scope {
-    /// Every scope, in the order of their codes.
+    /// In the order of their codes.
     pub const ALL: [Self; 4] = [Self::Read, Self::Operate, Self::Admin, Self::Redeem];
 
-    /// The word of the API.
+    /// Name in the API.
     pub fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -37,7 +37,7 @@ impl Scope {
         }
     }
 
-    /// The scope of a word of the API.
+    /// Finds a scope by its name in the API.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.word() == word)
     }
@@ -51,7 +51,7 @@ impl Scope {
         }
     }
 
-    /// The scopes that it includes, as bits.
+    /// Bits of the scopes that this one includes, itself among them.
     fn includes(self) -> u8 {
         match self {
             Self::Read => 1,
@@ -63,26 +63,25 @@ impl Scope {
 }
 
 impl Scopes {
-    /// Every scope.
     pub fn all() -> Self {
         Self(ALL_BITS)
     }
 
-    /// These scopes; absent: there are none.
+    /// Collects scopes; `None` if there are none.
     pub fn of(scopes: impl IntoIterator<Item = Scope>) -> Option<Self> {
         let bits = scopes.into_iter().fold(0, |bits, scope| bits | scope.bit());
         (bits != 0).then_some(Self(bits))
     }
 
-    /// The stored code: a bit for each scope.
+    /// The stored code: one bit per scope.
     pub fn code(self) -> u8 {
         self.0
     }
 
-    /// The scopes of a stored code.
+    /// Converts a stored code.
     ///
     /// # Errors
-    /// A code that this version does not know.
+    /// This version does not know the code.
     pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
         if (1..=ALL_BITS).contains(&code) {
             Ok(Self(code))
@@ -91,12 +90,12 @@ impl Scopes {
         }
     }
 
-    /// The scopes as they were given, in the order of their codes.
+    /// The scopes as granted, in the order of their codes.
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL.into_iter().filter(move |scope| self.0 & scope.bit() != 0)
     }
 
-    /// Whether a key with these may do what needs `needed`.
+    /// Returns whether a key with these scopes may do what requires `needed`.
     pub fn allow(self, needed: Scope) -> bool {
         self.iter().any(|scope| scope.includes() & needed.bit() != 0)
     }

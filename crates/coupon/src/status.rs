@@ -1,17 +1,17 @@
-//! The life of a coupon.
+//! Status of a coupon.
 
 use chrono::{DateTime, Utc};
 
 use crate::UnknownCode;
 
-/// Where a coupon stands. Codes are what MySQL stores; words are what people read.
+/// Status of a coupon. MySQL stores the codes; the API shows the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CouponStatus {
     /// Can be used while it is valid.
     Unused,
     /// Was used at checkout.
     Used,
-    /// Its validity ended unused.
+    /// Its validity ended before it was used.
     Expired,
 }
 
@@ -25,10 +25,10 @@ impl CouponStatus {
         }
     }
 
-    /// The status of a stored code.
+    /// Converts a stored code.
     ///
     /// # Errors
-    /// A code that this version does not know.
+    /// This version does not know the code.
     pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
         match code {
             0 => Ok(Self::Unused),
@@ -38,7 +38,7 @@ impl CouponStatus {
         }
     }
 
-    /// The word of the API.
+    /// Name in the API.
     pub fn word(self) -> &'static str {
         match self {
             Self::Unused => "unused",
@@ -47,18 +47,18 @@ impl CouponStatus {
         }
     }
 
-    /// The status of a word of the API.
+    /// Finds a status by its name in the API.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Unused, Self::Used, Self::Expired].into_iter().find(|status| status.word() == word)
     }
 
-    /// The law of expiry: an unused coupon is expired when `now` has reached `valid_until`, whether
-    /// or not a worker has written so.
+    /// Status at `now`: an unused coupon is expired once `now` has reached `valid_until`, whether
+    /// or not a worker has recorded it.
     pub fn at(self, valid_until: DateTime<Utc>, now: DateTime<Utc>) -> Self {
         if self == Self::Unused && now >= valid_until { Self::Expired } else { self }
     }
 
-    /// Whether a coupon may go from this status to `next`.
+    /// Returns whether a coupon may change from this status to `next`.
     pub fn may_become(self, next: Self) -> bool {
         matches!((self, next), (Self::Unused, Self::Used | Self::Expired))
     }

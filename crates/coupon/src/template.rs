@@ -9,32 +9,31 @@ use crate::{MerchantId, TemplateId, limit, text};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("unknown {what} code {code}")]
 pub struct UnknownCode {
-    /// What the code should have been.
+    /// The kind of code.
     pub what: &'static str,
-    /// The code.
     pub code: u8,
 }
 
-/// Why a template is not acceptable; the text says what to change.
+/// Why a template is not acceptable. The message says what to change.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{field}: {problem}")]
 pub struct TemplateError {
-    /// The field, as the API names it.
+    /// Name of the field in the API.
     pub field: &'static str,
-    /// What is wrong with it, and what would be right.
+    /// What is wrong, and what is accepted.
     pub problem: String,
 }
 
-/// Where a campaign stands.
+/// State of a campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TemplateState {
-    /// Being prepared: nobody can claim.
+    /// In preparation: no claims.
     Draft,
-    /// Can be claimed inside its window.
+    /// Claims are possible within the window.
     Published,
-    /// Held by an operator; can be resumed.
+    /// Stopped by an operator; can be resumed.
     Paused,
-    /// Over for good.
+    /// Final.
     Ended,
 }
 
@@ -49,10 +48,10 @@ impl TemplateState {
         }
     }
 
-    /// The state of a stored code.
+    /// Converts a stored code.
     ///
     /// # Errors
-    /// A code that this version does not know.
+    /// This version does not know the code.
     pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
         match code {
             0 => Ok(Self::Draft),
@@ -63,7 +62,7 @@ impl TemplateState {
         }
     }
 
-    /// The word of the API.
+    /// Name in the API.
     pub fn word(self) -> &'static str {
         match self {
             Self::Draft => "draft",
@@ -73,7 +72,8 @@ impl TemplateState {
         }
     }
 
-    /// Whether a template may go from this state to `next`: draft → published ⇄ paused → ended.
+    /// Returns whether a template may change from this state to `next`: draft → published ⇄ paused,
+    /// and from published or paused to ended.
     pub fn may_become(self, next: Self) -> bool {
         matches!(
             (self, next),
@@ -84,39 +84,39 @@ impl TemplateState {
     }
 }
 
-/// When a template can be claimed: from `starts_at`, inclusive, to `ends_at`, exclusive.
+/// Claim window: from `starts_at`, inclusive, to `ends_at`, exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// First instant at which a claim is admitted.
+    /// First instant at which claims are admitted.
     pub starts_at: DateTime<Utc>,
-    /// First instant at which none is any more.
+    /// First instant at which they are not any more.
     pub ends_at: DateTime<Utc>,
 }
 
-/// When a coupon of the template can be used.
+/// Period in which a coupon can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
-    /// Between two instants, the same for all.
+    /// The same period for all coupons.
     Absolute {
-        /// First instant, inclusive.
+        /// Inclusive.
         from: DateTime<Utc>,
-        /// Last instant, exclusive.
+        /// Exclusive.
         until: DateTime<Utc>,
     },
-    /// For a time from the claim on.
+    /// A period that starts with the claim.
     Relative {
-        /// How long.
+        /// Length of the period.
         valid_for: TimeDelta,
     },
 }
 
 impl Validity {
-    /// Whether no coupon claimed at `now` or later could ever be used.
+    /// Returns whether no coupon claimed at `now` or later could ever be used.
     pub fn is_over(&self, now: DateTime<Utc>) -> bool {
         matches!(*self, Self::Absolute { until, .. } if until <= now)
     }
 
-    /// From when to when a coupon claimed at `claimed_at` is valid; fixed at the claim.
+    /// Validity of a coupon claimed at `claimed_at`: start and end. It is fixed at the claim.
     pub fn of_claim(&self, claimed_at: DateTime<Utc>) -> (DateTime<Utc>, DateTime<Utc>) {
         match *self {
             Self::Absolute { from, until } => (from, until),
@@ -125,14 +125,14 @@ impl Validity {
     }
 }
 
-/// Where the move of issued coupons to a template's new validity stands.
+/// State of the move of issued coupons to a template's new validity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MoveState {
-    /// Coupons are still to be looked at.
+    /// Some coupons are not processed yet.
     UnderWay,
-    /// Every coupon was looked at.
+    /// Every coupon was processed.
     Finished,
-    /// A later change's move took over before the end.
+    /// The move of a later change took over before the end.
     Superseded,
 }
 
@@ -146,10 +146,10 @@ impl MoveState {
         }
     }
 
-    /// The state of a stored code.
+    /// Converts a stored code.
     ///
     /// # Errors
-    /// A code that this version does not know.
+    /// This version does not know the code.
     pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
         match code {
             0 => Ok(Self::UnderWay),
@@ -159,7 +159,7 @@ impl MoveState {
         }
     }
 
-    /// The word of the API.
+    /// Name in the API.
     pub fn word(self) -> &'static str {
         match self {
             Self::UnderWay => "under_way",
@@ -169,7 +169,6 @@ impl MoveState {
     }
 }
 
-/// What kind of discount a coupon gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiscountKind {
     /// `value` minor units off.
@@ -190,10 +189,10 @@ impl DiscountKind {
         }
     }
 
-    /// The kind of a stored code.
+    /// Converts a stored code.
     ///
     /// # Errors
-    /// A code that this version does not know.
+    /// This version does not know the code.
     pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
         match code {
             0 => Ok(Self::AmountOff),
@@ -203,7 +202,7 @@ impl DiscountKind {
         }
     }
 
-    /// The word of the API.
+    /// Name in the API.
     pub fn word(self) -> &'static str {
         match self {
             Self::AmountOff => "amount_off",
@@ -212,7 +211,7 @@ impl DiscountKind {
         }
     }
 
-    /// The kind of a word of the API.
+    /// Finds a kind by its name in the API.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::AmountOff, Self::PercentOff, Self::FreeShipping]
             .into_iter()
@@ -223,50 +222,44 @@ impl DiscountKind {
 /// What a coupon takes off an order. Money is in minor units of `currency`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Discount {
-    /// What kind of discount.
     pub kind: DiscountKind,
     /// Minor units or hundredths of a percent, by kind; 0 for free shipping.
     pub value: i64,
-    /// The most that a percentage takes off; absent: no cap.
+    /// Largest amount that a percentage takes off; `None` if there is no cap.
     pub cap: Option<i64>,
-    /// The order value from which the coupon can be used.
+    /// Smallest order value for which the coupon can be used.
     pub minimum_spend: i64,
-    /// ISO 4217, three capital letters.
+    /// ISO 4217 code: three capital letters.
     pub currency: String,
 }
 
-/// A coupon campaign, without its stock: what people read and edit.
+/// A coupon campaign, without its stock: the part that people read and edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// Its id.
     pub id: TemplateId,
-    /// Whose it is.
     pub merchant_id: MerchantId,
-    /// What people call it.
     pub name: String,
-    /// What its coupons give.
     pub discount: Discount,
-    /// How many coupons one user may hold of it, ever; 0: no limit.
+    /// Largest number of coupons that one user may ever get; 0 if there is no limit.
     pub per_user_limit: u32,
-    /// How many coupons one claim may ask for.
+    /// Largest number of coupons in one claim.
     pub max_per_claim: u32,
-    /// When it can be claimed.
+    /// Claim window.
     pub window: Window,
-    /// When its coupons can be used.
+    /// Period in which coupons can be used.
     pub validity: Validity,
-    /// Whether users may redeem its coupons themselves; otherwise only the shop does, by a key.
+    /// Whether users may redeem the coupons themselves; otherwise only the shop does, with a key.
     pub self_redeem: bool,
-    /// Where it stands.
     pub state: TemplateState,
-    /// Rises by one with every change; derived copies apply what is newer.
+    /// Rises by one with each change. Derived copies apply only newer versions.
     pub version: i64,
 }
 
 impl Template {
-    /// Checks what a single field cannot say by its type.
+    /// Checks what the types of the fields cannot express.
     ///
     /// # Errors
-    /// The first field that is wrong.
+    /// Returns the first field that is wrong.
     pub fn validate(&self) -> Result<(), TemplateError> {
         let wrong = |field, problem: String| Err(TemplateError { field, problem });
         let chars = self.name.chars().count();
@@ -347,7 +340,7 @@ mod tests {
     fn a_template_goes_from_draft_over_published_and_paused_to_its_end_and_no_other_way() {
         use TemplateState::{Draft, Ended, Paused, Published};
         let states = [Draft, Published, Paused, Ended];
-        // One row for each state it is in, one column for each it is to be in.
+        // One row per current state, one column per next state.
         let allowed = [
             [false, true, false, false],
             [false, false, true, true],

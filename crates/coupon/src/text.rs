@@ -1,9 +1,9 @@
-//! Characters that have no place in what people write: those that steer a terminal or turn a line of text around, and,
-//! in what is compared byte by byte, those that nobody can see.
+//! Characters that are not allowed in text written by people: those that control a terminal or reverse the direction of
+//! text and, in text that is compared byte by byte, invisible ones.
 
 use std::fmt;
 
-/// A character that is refused; shown as `U+202E`, since itself it would do what it is refused for.
+/// A refused character. It is displayed as `U+202E`, because printing it would have the effect it is refused for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused(pub char);
 
@@ -13,14 +13,15 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The first character that no name and no reason may hold: a control character, a line or paragraph separator, or one
-/// that changes the direction of the text around it (Unicode's `Bidi_Control`).
+/// Returns the first character that is not allowed in names and reasons: a control character, a line or paragraph
+/// separator, or one that changes the direction of the surrounding text (Unicode's `Bidi_Control`).
 pub fn steering(text: &str) -> Option<Refused> {
     text.chars().find(|&one| steers(one)).map(Refused)
 }
 
-/// The first character that no reference may hold: two that look alike must be equal. Beside those of [`steering`] all
-/// that show nothing (Unicode's `Default_Ignorable_Code_Point`) and every space but U+0020.
+/// Returns the first character that is not allowed in references, because two references that look alike must be equal.
+/// Besides those of [`steering`], it refuses all invisible characters (Unicode's `Default_Ignorable_Code_Point`) and
+/// every space but U+0020.
 pub fn unseen(text: &str) -> Option<Refused> {
     text.chars().find(|&one| steers(one) || is_unseen(one)).map(Refused)
 }
@@ -47,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// What stands for every kind of refused character.
+    /// Samples of every kind of refused character.
     const STEERING: [char; 12] = [
         '\0', '\t', '\n', '\u{1b}', '\u{7f}', '\u{85}', '\u{61c}', '\u{200e}', '\u{2028}',
         '\u{202a}', '\u{202e}', '\u{2069}',
@@ -57,7 +58,7 @@ mod tests {
         '\u{3000}', '\u{3164}', '\u{fe0f}', '\u{feff}',
     ];
 
-    /// Text that people write, in many scripts, with signs and emoji that join.
+    /// Text as people write it, in many scripts, with symbols and joined emoji.
     const WRITTEN: [&str; 7] =
         ["A sale: 10 % off!", "Größe, naïve, ½", "春の割引", "תווית", "خصم", "छूट", "👩‍🚀 🏴‍☠️"];
 

@@ -1,4 +1,4 @@
-//! [`at_last`]: what fails while a server comes back, or another one takes its place.
+//! [`at_last`]: retries an operation that fails while a server restarts or fails over.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use tokio::time::{sleep, timeout};
 
 use crate::child::LOOK_EVERY;
 
-/// Longest wait: half a second of silence, an election and a promotion, on a machine that is busy.
+/// Longest wait: 0.5 s until the failure is detected, an election and a promotion, on a busy machine.
 const AT_LAST: Duration = Duration::from_secs(30);
 
-/// Tries again and again, as those who need a server do.
+/// Retries `attempt` until it succeeds, as real clients do.
 ///
 /// # Panics
-/// Nothing has succeeded within half a minute: with the last error.
+/// No attempt succeeded within 30 s. The message contains the last error.
 pub async fn at_last<T, E: Debug>(mut attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
     let mut last = None;
     let trying = async {

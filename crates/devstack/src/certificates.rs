@@ -1,4 +1,4 @@
-//! [`Certificates`]: a CA of one test alone, and a server's certificate by it.
+//! [`Certificates`]: a private CA for one test, and a server certificate that it signed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,21 +6,21 @@ use std::process::Command;
 
 use crate::{Error, Result, datadir, paths};
 
-/// Elliptic keys: made in milliseconds.
+/// Elliptic-curve keys are generated in milliseconds.
 const NEW: &[&str] = &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
 
-/// Files in PEM: of a CA that nobody trusts, and of a server at 127.0.0.1 or `localhost` that is certified by
-/// it. Dropped, they are gone.
+/// PEM files of a CA that no client trusts by default, and of a server at 127.0.0.1 or `localhost` that it
+/// certified. Dropping the value deletes them.
 #[derive(Debug)]
 pub struct Certificates {
     dir: PathBuf,
 }
 
 impl Certificates {
-    /// Makes them by openssl; their folder bears `name`, which no other running test may use.
+    /// Generates the files with openssl, in a folder called `name`. No other running test may use that name.
     ///
     /// # Errors
-    /// openssl is not installed, or fails: with the end of its output.
+    /// openssl is not installed, or fails; the error contains the end of its output.
     pub fn make(name: &str) -> Result<Self> {
         let dir = paths::own_folder(name)?;
         request(&dir, "ca", &["-subj", "/CN=a CA of a test"])?;
@@ -40,28 +40,28 @@ impl Certificates {
         Ok(certificates)
     }
 
-    /// The CA's certificate.
+    /// Path of the CA's certificate.
     pub fn ca(&self) -> String {
         self.file("ca.pem")
     }
 
-    /// The server's certificate.
+    /// Path of the server's certificate.
     pub fn certificate(&self) -> String {
         self.file("server.pem")
     }
 
-    /// The server's key.
+    /// Path of the server's key.
     pub fn key(&self) -> String {
         self.file("server.key")
     }
 
-    /// The server's key and certificate in one file, as Kafka wants them.
+    /// Path of a file with both the server's key and certificate, as Kafka requires.
     pub fn keystore(&self) -> String {
         self.file("keystore.pem")
     }
 
-    /// Arguments by which redis-server, or a sentinel, listens with TLS on a port beside its own, and speaks
-    /// TLS to others.
+    /// Arguments that make redis-server or a sentinel listen with TLS on an extra port, and use TLS for its own
+    /// connections.
     pub fn redis_settings(&self, port: u16) -> Vec<String> {
         let port = port.to_string();
         let settings = [
@@ -82,12 +82,12 @@ impl Certificates {
 
 impl Drop for Certificates {
     fn drop(&mut self) {
-        // Nobody is left to tell; what stays is overwritten by the next run.
+        // A destructor cannot report errors; the next run overwrites leftovers.
         drop(fs::remove_dir_all(&self.dir));
     }
 }
 
-/// A key and its certificate: `<name>.key` and `<name>.pem`.
+/// Generates a key and its certificate: `<name>.key` and `<name>.pem`.
 fn request(dir: &Path, name: &str, arguments: &[&str]) -> Result<()> {
     let (key, certificate) = (format!("{name}.key"), format!("{name}.pem"));
     let mut openssl = Command::new(paths::program("openssl")?);

@@ -1,10 +1,9 @@
-//! One operating system process of ours: spawned tied to its owner or detached from it, signalled,
-//! waited for.
+//! One operating system process of ours: spawned (tied to its owner or detached from it), signalled, waited for.
 //!
-//! Tied children must not outlive their owner, even one that dies by SIGKILL. `setpriv --pdeathsig KILL`
-//! arranges that in the kernel; since the kernel means the spawning *thread*, all of them are spawned by
-//! one thread that lives as long as the process. A detached child gets a session of its own and is known
-//! by pid and start time, so that a reused pid is never taken for it.
+//! Tied children must not outlive their owner, even if it dies by SIGKILL. `setpriv --pdeathsig KILL` makes the
+//! kernel ensure that. The kernel acts on the death of the spawning *thread*, so one thread that lives as long
+//! as the process spawns all of them. A detached child gets its own session and is identified by pid and start
+//! time, so that a reused pid is never mistaken for it.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,20 +17,20 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::time::{Instant, sleep};
 
-/// How often a state that has no notification (an exit, a port) is looked at.
+/// Poll interval for states without a notification (an exit, a port).
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What becomes of a child when its owner ends.
+/// What happens to a child when its owner ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tie {
-    /// It is killed with the owner.
+    /// The child is killed with its owner.
     #[default]
     Owner,
-    /// It goes on, until `devstack down`.
+    /// The child keeps running until `devstack down`.
     Detached,
 }
 
-/// A process known by pid and start time; with its handle if this process is the parent.
+/// A process identified by pid and start time; holds its handle if this process is the parent.
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: i32,
@@ -40,7 +39,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Spawns `command`, a program with its arguments and environment, writing to `log` (appended).
+    /// Spawns `command` (program, arguments and environment) and appends its output to `log`.
     pub(crate) fn spawn(command: &Command, tie: Tie, log: &Path) -> io::Result<Self> {
         let output = File::options().create(true).append(true).open(log)?;
         let mut wrapped = match tie {
@@ -63,8 +62,8 @@ impl Child {
         }
         wrapped.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         if tie == Tie::Owner {
-            // Ctrl-C is for the owner, which ends its children in its own order.
-            // (Detached: setsid would fork if it were already the leader of a group.)
+            // Ctrl-C is meant for the owner, which ends its children in order. (Not for detached children: setsid
+            // would fork if it were already a group leader.)
             use std::os::unix::process::CommandExt as _;
             wrapped.process_group(0);
         }
@@ -74,7 +73,7 @@ impl Child {
         Ok(Self { pid, start_time, handle: Some(handle) })
     }
 
-    /// A process spawned by somebody else, if it still runs.
+    /// Returns a process spawned by another process, if it still runs.
     pub(crate) fn find(pid: i32, start_time: u64) -> Option<Self> {
         let child = Self { pid, start_time, handle: None };
         child.runs_by_proc().then_some(child)
@@ -84,12 +83,12 @@ impl Child {
         self.pid
     }
 
-    /// Clock ticks since boot at which the process began; with the pid it names a process for ever.
+    /// Start time in clock ticks since boot. Together with the pid it identifies a process forever.
     pub(crate) fn start_time(&self) -> u64 {
         self.start_time
     }
 
-    /// `None` while it runs; else how it ended, as far as a parent can tell.
+    /// Returns `None` while it runs; otherwise its exit status, which only a parent can read.
     pub(crate) fn ended(&mut self) -> io::Result<Option<Option<ExitStatus>>> {
         match &mut self.handle {
             Some(handle) => Ok(handle.try_wait()?.map(Some)),
@@ -97,7 +96,7 @@ impl Child {
         }
     }
 
-    /// Sends a signal; a process that is gone already is no error.
+    /// Sends a signal. A process that has already ended is not an error.
     pub(crate) fn signal(&mut self, signal: Signal) -> io::Result<()> {
         if self.ended()?.is_some() {
             return Ok(());
@@ -105,7 +104,7 @@ impl Child {
         kill(Pid::from_raw(self.pid), signal).map_err(io::Error::from)
     }
 
-    /// Waits for the end: `Ok(None)` if it still runs after `within`.
+    /// Waits for the exit. Returns `Ok(None)` if it still runs after `within`.
     pub(crate) async fn wait(
         &mut self,
         within: Duration,
@@ -122,7 +121,7 @@ impl Child {
         }
     }
 
-    /// SIGKILL, and its end awaited (the kernel needs no grace).
+    /// Sends SIGKILL and waits for the exit (which the kernel does not delay).
     pub(crate) fn kill_now(&mut self) -> io::Result<()> {
         self.signal(Signal::SIGKILL)?;
         match &mut self.handle {
@@ -141,7 +140,8 @@ impl Child {
     }
 }
 
-/// Start time of a process that is no zombie: field 22 of its stat line, counted behind the name.
+/// Returns the start time of a process that is not a zombie: field 22 of its stat line, counted from behind the
+/// name.
 fn start_time(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');

@@ -1,5 +1,5 @@
-//! Data folders of MariaDB and MySQL: initialised once per version as a template in the cache (seconds),
-//! copied for each stack (instantly); and what both servers are told alike.
+//! Data folders of MariaDB and MySQL, initialised once per version as a template in the cache (seconds) and
+//! copied for each stack (instantly); and the settings that both servers share.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -9,15 +9,15 @@ use std::process::{self, Command, Stdio};
 use crate::process::tail;
 use crate::{Error, Result, paths};
 
-/// User of the platform; it may do everything, as a private server has nobody to protect.
+/// The platform's user. It has all privileges, as a private server holds nothing to protect.
 pub(crate) const USER: &str = "coupon";
-/// Its password. No secret: the server listens on 127.0.0.1 only.
+/// Not a secret: the server listens on 127.0.0.1 only.
 pub(crate) const PASSWORD: &str = "coupon";
-/// Database of the platform unless another is named.
+/// The platform's default database.
 pub(crate) const DATABASE: &str = "coupon";
 
-/// The data folder in `home`, copied from `template` in the cache if it is not there yet; a template that is
-/// not there either is made by `initialise`, which gets the folder to fill and a log file.
+/// Returns the data folder in `home`. A missing one is copied from `template` in the cache; a missing template
+/// is made by `initialise`, which gets the folder to fill and a log file.
 pub(crate) fn prepare(
     home: &Path,
     template: &str,
@@ -27,14 +27,15 @@ pub(crate) fn prepare(
     if !data.exists() {
         let fresh = home.join("data.new");
         copy_folder(&cached(template, initialise)?, &fresh)?;
-        // Else all stacks with MySQL would be one server to a replica. (MariaDB has no such file.)
+        // auto.cnf holds the server's UUID: copies would all be the same server to a replica. (MariaDB has no
+        // such file.)
         drop(fs::remove_file(fresh.join("auto.cnf")));
         fs::rename(&fresh, &data).map_err(Error::file("create", &data))?;
     }
     Ok(data)
 }
 
-/// Writes what the server runs at each start before it listens.
+/// Writes the SQL that the server runs at each start before it listens.
 pub(crate) fn write_init_sql(home: &Path) -> Result<PathBuf> {
     let file = home.join("init.sql");
     let sql = format!(
@@ -46,7 +47,8 @@ pub(crate) fn write_init_sql(home: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// No configuration of this machine, this data folder, and root only where we are root.
+/// Returns arguments that ignore this machine's configuration, set the data folder, and allow root if we are
+/// root.
 pub(crate) fn arguments(data: &Path) -> Result<Vec<String>> {
     let mut arguments = vec!["--no-defaults".to_owned(), format!("--datadir={}", data.display())];
     let own = fs::metadata("/proc/self").map_err(Error::file("read", "/proc/self"))?;
@@ -81,14 +83,14 @@ fn cached(template: &str, initialise: fn(&Path, &Path) -> Result<()>) -> Result<
     fs::create_dir_all(&cache).map_err(Error::file("create", &cache))?;
     let own = cache.join(format!(".{template}.{}", process::id()));
     initialise(&own, &cache.join(format!("{template}.log")))?;
-    // Another process may have been quicker: its template is as good.
+    // Another process may have finished first: its template is equivalent.
     if fs::rename(&own, &whole).is_err() {
         drop(fs::remove_dir_all(&own));
     }
     Ok(whole)
 }
 
-/// Copies a folder with all it holds; what `to` held is gone.
+/// Copies a folder recursively, replacing `to`.
 pub(crate) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to).map_err(Error::file("remove", to))?;

@@ -1,31 +1,31 @@
-//! Where the servers of a stack are.
+//! Addresses of a stack's servers.
 
 use clap::Parser;
 
-/// The addresses every process of the platform takes, by the names of its environment variables.
+/// The server addresses that every process of the platform takes, named by environment variables.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
 pub struct Endpoints {
-    /// MariaDB or MySQL with its database: `mysql://user:password@host:port/database`.
+    /// URL of the MariaDB or MySQL database: `mysql://user:password@host:port/database`.
     #[arg(long, env = "DATABASE_URL")]
     pub database_url: String,
-    /// Redis of the gate: `redis://host:port`.
+    /// URL of the gate's Redis: `redis://host:port`.
     #[arg(long, env = "GATE_REDIS_URL")]
     pub gate_redis_url: String,
-    /// Redis of the view.
+    /// URL of the view's Redis: `redis://host:port`.
     #[arg(long, env = "VIEW_REDIS_URL")]
     pub view_redis_url: String,
-    /// Kafka: `host:port`, more of them separated by commas.
+    /// Kafka brokers: `host:port`, separated by commas.
     #[arg(long, env = "KAFKA_BROKERS")]
     pub kafka_brokers: String,
 }
 
 impl Endpoints {
-    /// The same servers with another database.
+    /// Returns the same servers with another database.
     pub fn with_database(&self, database: &str) -> Self {
         Self { database_url: self.url_of_database(database), ..self.clone() }
     }
 
-    /// The URL of another database on the same server.
+    /// Returns the URL of another database on the same server.
     pub fn url_of_database(&self, database: &str) -> String {
         let (address, query) = match self.database_url.split_once('?') {
             Some((address, query)) => (address, format!("?{query}")),
@@ -39,13 +39,13 @@ impl Endpoints {
         format!("{server}/{database}{query}")
     }
 
-    /// The database that the URL names; empty if none.
+    /// Returns the database named in the URL, or an empty string.
     pub fn database(&self) -> &str {
         let address = self.database_url.split('?').next().unwrap_or_default();
         address.splitn(4, '/').nth(3).unwrap_or_default()
     }
 
-    /// As environment variables.
+    /// Returns the addresses as environment variables.
     pub fn variables(&self) -> [(&'static str, &str); 4] {
         [
             ("DATABASE_URL", &self.database_url),

@@ -1,4 +1,4 @@
-//! Files of `NAME=value` lines, as a shell reads them: how a stack tells others where it is.
+//! Files of `NAME=value` lines that a shell can read. A stack publishes its addresses in one.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Endpoints, Error, Result};
 
-/// Variables in order, and the file they came from or go to.
+/// Variables in order, and the path of their file.
 #[derive(Clone, Debug)]
 pub struct EnvFile {
     path: PathBuf,
@@ -15,15 +15,15 @@ pub struct EnvFile {
 }
 
 impl EnvFile {
-    /// An empty one, to be filled and written to `path`.
+    /// Returns an empty file, to be filled and written to `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), variables: Vec::new() }
     }
 
-    /// Reads a file; lines without `=` (comments, blanks) are passed over.
+    /// Reads a file; lines that start with `#` or have no `=` are skipped.
     ///
     /// # Errors
-    /// It could not be read.
+    /// The file could not be read.
     pub fn read(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
@@ -36,22 +36,21 @@ impl EnvFile {
         Ok(Self { path, variables })
     }
 
-    /// Adds a variable.
     pub fn set(&mut self, name: &str, value: &str) {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Adds the four addresses.
+    /// Adds the four server addresses.
     pub fn set_endpoints(&mut self, endpoints: &Endpoints) {
         for (name, value) in endpoints.variables() {
             self.set(name, value);
         }
     }
 
-    /// A variable's value.
+    /// Returns a variable's value.
     ///
     /// # Errors
-    /// The file does not hold it.
+    /// The file does not contain it.
     pub fn get(&self, variable: &str) -> Result<&str> {
         self.variables
             .iter()
@@ -62,10 +61,10 @@ impl EnvFile {
             })
     }
 
-    /// The four addresses.
+    /// Returns the four server addresses.
     ///
     /// # Errors
-    /// The file lacks one.
+    /// The file lacks one of them.
     pub fn endpoints(&self) -> Result<Endpoints> {
         let get = |variable| self.get(variable).map(str::to_owned);
         Ok(Endpoints {
@@ -76,15 +75,14 @@ impl EnvFile {
         })
     }
 
-    /// Where it lies.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes it, whole or not at all, readable by its owner only: it holds keys.
+    /// Writes the file atomically, readable by its owner only because it holds keys.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The file could not be written.
     pub fn write(&self) -> Result<()> {
         let fresh = self.path.with_extension("new");
         let mut file = File::options()

@@ -1,17 +1,17 @@
-//! [`FakeClock`]: a wrong clock for chosen processes, by libfaketime between them and the system's.
+//! [`FakeClock`]: a wrong system clock for chosen processes, by preloading libfaketime.
 //!
-//! Only the time of day is wrong. Monotonic time, by which timers run, stays as it is: so it is too
-//! where somebody sets a machine's clock.
+//! Only the time of day is wrong. Monotonic time, which drives timers, is unchanged, as when an administrator
+//! sets a machine's clock.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Process, Result, paths};
 
-/// Debian keeps the library in a folder of this name below that of the architecture.
+/// Debian keeps the library under this name below the architecture's folder.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
-/// A clock that is off by as much as its file says, at once for all processes that were given it.
+/// A clock whose offset is read from a file, so that it changes at once for all processes that use it.
 #[derive(Debug)]
 pub struct FakeClock {
     file: PathBuf,
@@ -19,7 +19,7 @@ pub struct FakeClock {
 }
 
 impl FakeClock {
-    /// A clock that is right for now; `file` says how far it is off, and lies in a folder that is there.
+    /// Creates a clock with offset 0. `file` stores the offset; its folder must exist.
     ///
     /// # Errors
     /// libfaketime is not installed, or the file cannot be written.
@@ -37,12 +37,12 @@ impl FakeClock {
         Ok(clock)
     }
 
-    /// Gives it to a process, from its next start on.
+    /// Makes a process use this clock from its next start on.
     pub fn give(&self, process: &mut Process) {
         let variables = [
             ("LD_PRELOAD", self.library.display().to_string()),
             ("FAKETIME_TIMESTAMP_FILE", self.file.display().to_string()),
-            // Each look at the clock reads the file: a jump is a jump, for all at one moment.
+            // Every clock read reads the file, so all processes see a jump at the same moment.
             ("FAKETIME_NO_CACHE", "1".to_owned()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
         ];
@@ -51,7 +51,7 @@ impl FakeClock {
         }
     }
 
-    /// Sets it ahead of the true time by so many seconds, or behind it; running processes see it jump.
+    /// Sets the offset from true time, in seconds; negative is behind. Running processes see the clock jump.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -59,14 +59,14 @@ impl FakeClock {
         self.set_millis(seconds * 1_000)
     }
 
-    /// [`FakeClock::set`] by milliseconds.
+    /// Like [`FakeClock::set`], in milliseconds.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn set_millis(&self, millis: i64) -> Result<()> {
         let sign = if millis < 0 { '-' } else { '+' };
         let (seconds, rest) = (millis.abs() / 1_000, millis.abs() % 1_000);
-        // By a rename, so that nobody reads half of it.
+        // Rename, so that no process reads a partial file.
         let fresh = self.file.with_extension("new");
         fs::write(&fresh, format!("{sign}{seconds}.{rest:03}\n"))
             .map_err(Error::file("write", &fresh))?;

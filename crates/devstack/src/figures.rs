@@ -1,4 +1,4 @@
-//! What a process says of itself, and what the system says of it: a metric, its memory.
+//! Figures of a process: its metrics, and its memory as the kernel reports it.
 
 use std::fs;
 
@@ -10,14 +10,14 @@ use tokio::{
 use crate::Process;
 
 impl Process {
-    /// What a metric says now, labels included in its name; absent: the process does not answer, or has
-    /// no such metric.
+    /// Returns the current value of a metric; `name` includes its labels. `None` if the process does not answer
+    /// or has no such metric.
     pub async fn metric(&self, name: &str) -> Option<f64> {
         let text = self.answer("/metrics").await?;
         text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     }
 
-    /// What the process answers on its admin address, head and body; absent: nothing.
+    /// Returns the response (head and body) from the process's admin address; `None` if there is none.
     pub async fn answer(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address()).await.ok()?;
         stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.ok()?;
@@ -26,12 +26,12 @@ impl Process {
         Some(text)
     }
 
-    /// The memory that it holds, in MiB; absent: it does not run.
+    /// Resident memory in MiB; `None` if the process does not run.
     pub fn resident_mib(&self) -> Option<f64> {
         self.memory_mib("VmRSS:")
     }
 
-    /// The most memory that it has held, in MiB; absent: it does not run.
+    /// Peak resident memory in MiB; `None` if the process does not run.
     pub fn peak_mib(&self) -> Option<f64> {
         self.memory_mib("VmHWM:")
     }

@@ -1,16 +1,16 @@
-//! Golden files: what a format is, byte for byte, in `tests/golden/`.
+//! Golden files in `tests/golden/`: formats fixed byte for byte.
 
 use std::{env, fs};
 
 use crate::project_root;
 
-/// Set (to anything) when the tests run, the files are written anew instead of compared.
+/// If this variable is set (to any value), tests rewrite the files instead of comparing them.
 const ACCEPT: &str = "ACCEPT_GOLDEN";
 
-/// Compares `text` with the golden file of that name.
+/// Compares `text` with the golden file `name`.
 ///
 /// # Panics
-/// They differ, with both and the way to accept the change.
+/// They differ. The message shows both and how to accept the change.
 pub fn golden(name: &str, text: &str) {
     let path = project_root().join("tests/golden").join(name);
     if env::var_os(ACCEPT).is_some() {

@@ -1,4 +1,4 @@
-//! Kafka nodes that are broker and controller in one (`KRaft`), run from the jars that ops/install.sh fetched.
+//! Kafka nodes that are broker and controller in one (`KRaft`), run from the jars that ops/install.sh fetches.
 
 use std::fs;
 use std::iter;
@@ -12,13 +12,14 @@ use crate::{Error, Options, Result, datadir, paths, ports};
 
 /// The version pinned in ops/kafka/pom.xml.
 const VERSION: &str = "4.3.1";
-/// Java's heap and collector: 370 MB resident carries all of our tests.
+/// Java's heap and collector. 370 MB resident is enough for all our tests.
 const JAVA: &[&str] = &["-Xms128m", "-Xmx384m", "-XX:+UseSerialGC"];
-/// The heap of each of several nodes, which carry one test; of two settings the later one holds.
+/// Heap of each node of a cluster, which serves one test only. The later of two settings wins.
 const SMALL_HEAP: &str = "-Xmx256m";
-/// A private node lives for minutes: the optimising compiler took 40 % of a core from what was being measured.
+/// A private node lives for minutes. Java's optimising compiler took 40 % of a core from the code under
+/// measurement.
 const COMPILED_LIGHTLY: &str = "-XX:TieredStopAtLevel=1";
-/// Log only what someone must act on; a start's INFO lines would bury it.
+/// Log only warnings and errors, which the INFO lines of a start would bury.
 const LOGGING: &str = "\
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
@@ -28,14 +29,14 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c{1}: %m%n
 ";
 
-/// The broker of the stack in `dir`, with its log folder formatted if it is not yet.
+/// Prepares the broker of the stack in `dir`; formats its log folder if needed.
 pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     let mut nodes = prepare_cluster(slice::from_ref(&dir.to_path_buf()), options)?;
     Ok(nodes.remove(0))
 }
 
-/// One cluster with a node in each of `dirs`, log folders formatted if they are not yet. Kafka's own topics have a
-/// copy on each node, and all but one of the nodes can go on writing them.
+/// Prepares a cluster with a node in each of `dirs`; formats log folders if needed. Kafka's internal topics
+/// have a replica on each node and stay writable while one node is down.
 pub(crate) fn prepare_cluster(dirs: &[PathBuf], options: &Options) -> Result<Vec<Process>> {
     let mut controllers = Vec::new();
     for dir in dirs {
@@ -48,10 +49,10 @@ pub(crate) fn prepare_cluster(dirs: &[PathBuf], options: &Options) -> Result<Vec
     nodes.map(|(number, dir)| prepare_node(dir, number, &cluster, options)).collect()
 }
 
-/// What the nodes of a cluster have in common.
+/// Settings that the nodes of a cluster share.
 struct Cluster {
     id: String,
-    /// Ports, by which the nodes talk about who leads; the first is node 1's.
+    /// Ports of the controller quorum; the first is node 1's.
     controllers: Vec<u16>,
 }
 
@@ -106,7 +107,7 @@ fn format(
     datadir::run("formatting Kafka's data folder", format, log)
 }
 
-/// 128 bits in base64, as 22 characters: the last carries two bits, so it is always `A`.
+/// Returns 128 bits in base64, 22 characters. The last character carries only two bits, so it is always `A`.
 fn cluster_id() -> String {
     iter::repeat_with(fastrand::alphanumeric).take(21).chain(['A']).collect()
 }

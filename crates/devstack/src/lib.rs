@@ -1,14 +1,14 @@
-//! Private servers and the four processes of the platform as child processes: for the demo, tests,
-//! benches and `./dev up`. Dev only; nothing of a running platform depends on it.
+//! Private servers and the four platform processes as child processes, for the demo, tests, benches and `./dev
+//! up`. Development only; no running platform depends on it.
 //!
 //! ```text
 //! Servers   MariaDB or MySQL, Redis (gate), Redis (view), one Kafka node: free ports of 127.0.0.1, data in one folder
 //! Platform  api (one or more), cdc-tailer, sync-consumer, expiry-worker on given [`Endpoints`]
 //! Process   one child of either: start, stop, kill, pause, resume, restart on the same port and data
 //! ```
-//! A child that is [`Tie::Owner`] ends with its owner, even when the owner is killed; one that is
-//! [`Tie::Detached`] stays, and is found again through its record in the folder (see [`records`]).
-//! Readiness is always an answer of the server itself, never elapsed time.
+//! A [`Tie::Owner`] child ends with its owner, even if the owner is killed. A [`Tie::Detached`] child keeps
+//! running and is found again through its record in the folder (see [`records`]). Readiness is always a
+//! response of the server itself, never elapsed time.
 
 mod at_last;
 mod certificates;

@@ -1,5 +1,5 @@
-//! MariaDB as the truth. Settings are those the platform demands of anybody's server (binlog of whole rows with names, durable
-//! commits) and the few a private one needs.
+//! MariaDB as the database. The settings are those that the platform requires of any server (binlog of whole
+//! rows with column names, durable commits) and a few for a private one.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,10 +8,10 @@ use crate::probe::Probe;
 use crate::process::Process;
 use crate::{Error, Flavor, Options, Result, datadir, paths, ports};
 
-/// Its process, record, log and folder.
+/// Name of its process, record, log and folder.
 const NAME: &str = Flavor::Mariadb.name();
 
-/// What the tailer and the trigger need, and what makes a commit durable.
+/// Settings that the tailer and the trigger need, and those that make a commit durable.
 const SETTINGS: &[&str] = &[
     "--server-id=1",
     "--log-bin=binlog",
@@ -24,7 +24,7 @@ const SETTINGS: &[&str] = &[
     "--log-bin-trust-function-creators=ON",
     "--character-set-server=utf8mb4",
     "--default-time-zone=+00:00",
-    // Several stacks of a test run share this server, each with pools and landers of its own.
+    // Several stacks of a test run share this server, each with its own pools and landers.
     "--max-connections=500",
     "--innodb-buffer-pool-size=256M",
     "--innodb-log-file-size=128M",
@@ -36,7 +36,7 @@ const SETTINGS: &[&str] = &[
     "--pid-file=mariadb.pid",
 ];
 
-/// The server of the stack in `dir`, with its data folder made if it is not there yet.
+/// Prepares the server of the stack in `dir`; creates its data folder if needed.
 pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     let program = paths::program("mariadbd")?;
     let home = dir.join(NAME);
@@ -52,12 +52,12 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     Ok(process)
 }
 
-/// The reader of binlogs that comes with the server.
+/// The server's own program for printing binlogs.
 pub(crate) fn binlog_reader() -> Result<Command> {
     Ok(Command::new(paths::program("mariadb-binlog")?))
 }
 
-/// `10.11.6-MariaDB-0+deb12u1`: data folders of two versions are not the same.
+/// Returns the version, such as `10.11.6-MariaDB-0+deb12u1`. Each version needs its own data folder.
 fn version(mariadbd: &Path) -> Result<String> {
     let output = Command::new(mariadbd)
         .arg("--version")
@@ -73,7 +73,7 @@ fn initialise(data: &Path, log: &Path) -> Result<()> {
     install
         .args(datadir::arguments(data)?)
         .args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"])
-        // A small log is a small template; the server makes a larger one at its first start.
+        // A small log makes a small template; the server enlarges it at its first start.
         .args(["--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M"])
         .args(["--innodb-flush-log-at-trx-commit=0"]);
     datadir::run("mariadb-install-db", install, log)

@@ -1,5 +1,5 @@
-//! MySQL as the truth, from the folder that ops/install-mysql.sh fills. It comes from a newer Debian than this
-//! system may be, so it is run by its own dynamic loader with its own libraries; no chroot, no root.
+//! MySQL as the database, from the folder that ops/install-mysql.sh fills. It may come from a newer Debian than
+//! this system, so it runs with its own dynamic loader and libraries, without chroot or root.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,19 +8,20 @@ use crate::probe::Probe;
 use crate::process::Process;
 use crate::{Error, Flavor, Options, Result, datadir, paths, ports};
 
-/// What fetches it.
+/// Script that installs it.
 pub(crate) const INSTALLER: &str = "ops/install-mysql.sh";
 
-/// The version that ops/install-mysql.sh fetches.
+/// The version that ops/install-mysql.sh installs.
 const VERSION: &str = "9.7";
 
-/// Its process, record, log and folder.
+/// Name of its process, record, log and folder.
 const NAME: &str = Flavor::Mysql.name();
 
-/// Where the server lies in that folder.
+/// Path of the server in that folder.
 const SERVER: &str = "usr/sbin/mysqld";
 
-/// What the tailer and the trigger need, and what makes a commit durable; rows are logged whole by default.
+/// Settings that the tailer and the trigger need, and those that make a commit durable. The row format is the
+/// default.
 const SETTINGS: &[&str] = &[
     "--server-id=1",
     "--log-bin=binlog",
@@ -41,13 +42,13 @@ const SETTINGS: &[&str] = &[
     "--bind-address=127.0.0.1",
     "--skip-name-resolve",
     "--mysqlx=OFF",
-    // By default a folder of the system that this one lacks.
+    // The default is a system folder that does not exist here.
     "--secure-file-priv=",
     "--socket=mysql.sock",
     "--pid-file=mysql.pid",
 ];
 
-/// The server of the stack in `dir`, with its data folder made if it is not there yet.
+/// Prepares the server of the stack in `dir`; creates its data folder if needed.
 pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     let (loader, program) = program(SERVER)?;
     let home = dir.join(NAME);
@@ -64,7 +65,7 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     Ok(process)
 }
 
-/// The reader of binlogs that comes with the server.
+/// The server's own program for printing binlogs.
 pub(crate) fn binlog_reader() -> Result<Command> {
     let (loader, program) = program("usr/bin/mysqlbinlog")?;
     let mut reader = Command::new(loader);
@@ -72,7 +73,7 @@ pub(crate) fn binlog_reader() -> Result<Command> {
     Ok(reader)
 }
 
-/// The loader, and its arguments up to the program.
+/// Returns the loader, and its arguments up to and including the program.
 fn program(program: &str) -> Result<(PathBuf, Vec<String>)> {
     let root = root()?;
     let libraries = root.join("usr/lib/x86_64-linux-gnu");
@@ -84,7 +85,7 @@ fn program(program: &str) -> Result<(PathBuf, Vec<String>)> {
     Ok((libraries.join("ld-linux-x86-64.so.2"), arguments))
 }
 
-/// Where mysqld finds its own files, which it otherwise looks for in the system's folders.
+/// Paths of mysqld's own files, which it otherwise looks for in the system's folders.
 fn installation() -> Result<[String; 4]> {
     let usr = root()?.join("usr");
     Ok([
@@ -102,7 +103,7 @@ fn initialise(data: &Path, log: &Path) -> Result<()> {
         .args(program)
         .args(datadir::arguments(data)?)
         .args(installation()?)
-        // A small redo log is a small template; the server enlarges it at its first start.
+        // A small redo log makes a small template; the server enlarges it at its first start.
         .args(["--initialize-insecure", "--innodb-redo-log-capacity=8M"]);
     datadir::run("mysqld --initialize", mysqld, log)
 }

@@ -1,4 +1,5 @@
-//! [`not_checked`] and [`if_installed`]: what a test leaves out on this machine, where nobody overlooks it.
+//! [`not_checked`] and [`if_installed`]: report tests that are skipped on this machine where they cannot be
+//! overlooked.
 
 use std::{
     fs::OpenOptions,
@@ -7,29 +8,29 @@ use std::{
 
 use crate::{Error, Result, mysql, paths};
 
-/// What `./dev test` reads once all tests have run.
+/// `./dev test` prints this file after all tests have run.
 const LIST: &str = ".dev/not-checked.log";
 
-/// Says what this machine lacks and what is not checked for that: past the capture of a test's output, and once
-/// more behind the sum of all tests.
+/// Reports what this machine lacks and what is therefore not checked: on standard error, past the test's output
+/// capture, and again after the test summary.
 ///
 /// # Panics
-/// It cannot be said.
+/// The report cannot be written.
 pub fn not_checked(what: &str) {
     let line = format!("NOT CHECKED: {what}\n");
     let mut list = OpenOptions::new();
     let list = list.create(true).append(true).open(paths::project_root().join(LIST));
-    // One write each, so that lines of many tests do not mix.
+    // One write each, so that lines of several tests do not mix.
     list.and_then(|mut list| list.write_all(line.as_bytes()))
         .and_then(|()| io::stderr().write_all(line.as_bytes()))
         .unwrap_or_else(|error| panic!("{LIST}: {error}"));
 }
 
-/// What was started. `None`: MySQL, which not every machine has, is not on this one, and it is said that
-/// `what` is not checked.
+/// Returns what was started. If MySQL, which is optional, is not installed, reports that `what` is not checked
+/// and returns `None`.
 ///
 /// # Panics
-/// It did not start for another reason, or that cannot be said.
+/// It did not start for another reason, or the report cannot be written.
 pub fn if_installed<T>(started: Result<T>, what: &str) -> Option<T> {
     match started {
         Ok(started) => Some(started),

@@ -1,4 +1,4 @@
-//! [`OwnBroker`]: a Kafka node of one test alone.
+//! [`OwnBroker`]: a Kafka node for a single test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,20 +6,19 @@ use std::path::{Path, PathBuf};
 use crate::datadir::copy_folder;
 use crate::{Certificates, Error, Options, Process, Result, kafka, paths, ports};
 
-/// Its data, and the same as they were before its first start.
+/// Its data folder, and a copy of it from before the first start.
 const DATA: &str = "kafka/data";
 const FORMATTED: &str = "kafka/formatted";
 
-/// A broker that a test may stop, pause or empty. Dropped, it is gone with its data.
+/// A broker that a test may stop, pause or empty. Dropping the value removes it and its data.
 #[derive(Debug)]
 pub struct OwnBroker {
-    /// The server.
     pub server: Process,
     dir: PathBuf,
 }
 
 impl OwnBroker {
-    /// Starts one without data; its folder bears `name`, which no other running test may use.
+    /// Starts a broker without data, in a folder called `name`. No other running test may use that name.
     ///
     /// # Errors
     /// As [`Process::start`].
@@ -27,7 +26,7 @@ impl OwnBroker {
         Self::begin(paths::own_folder(name)?, |_| Ok(())).await
     }
 
-    /// The same, and it listens with TLS too, on the second port given back.
+    /// Like [`OwnBroker::start`]; the broker also listens with TLS, on the returned port.
     ///
     /// # Errors
     /// As [`Process::start`].
@@ -40,7 +39,7 @@ impl OwnBroker {
                 fs::read_to_string(&file).map_err(Error::file("read", file))
             };
             let (plain, controller) = (read("port")?, read("controller-port")?);
-            // Of two lines for one setting the later one holds.
+            // The later of two lines for one setting wins.
             let properties = format!(
                 "{}\n\
                  listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},\
@@ -59,7 +58,7 @@ impl OwnBroker {
         Ok((broker.await?, port))
     }
 
-    /// The same without TLS, and it tells its clients to come to `port`, where somebody leads them to it.
+    /// Like [`OwnBroker::start`]; the broker advertises `port`, where a test's proxy forwards to it.
     ///
     /// # Errors
     /// As [`Process::start`].
@@ -81,7 +80,7 @@ impl OwnBroker {
         Ok(Self { server, dir })
     }
 
-    /// Ends it and starts it without any data: no topics, no groups.
+    /// Kills the broker and starts it without any data: no topics, no groups.
     ///
     /// # Errors
     /// As [`Process::start`].
@@ -91,7 +90,7 @@ impl OwnBroker {
         self.server.start().await
     }
 
-    /// Ends it and starts it without a topic's messages: the topic is there, and empty.
+    /// Kills the broker and starts it without a topic's messages: the topic exists and is empty.
     ///
     /// # Errors
     /// As [`Process::start`].
@@ -100,7 +99,7 @@ impl OwnBroker {
         let data = self.dir.join(DATA);
         for entry in fs::read_dir(&data).map_err(Error::file("read", &data))? {
             let path = entry.map_err(Error::file("read", &data))?.path();
-            // A folder for each partition: `<topic>-<number>`.
+            // Each partition has a folder `<topic>-<number>`.
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name.rsplit_once('-').is_some_and(|(of, _)| of == topic) {
                 fs::remove_dir_all(&path).map_err(Error::file("remove", &path))?;
@@ -109,7 +108,7 @@ impl OwnBroker {
         self.server.start().await
     }
 
-    /// Where it is.
+    /// The broker's address, as `KAFKA_BROKERS` takes it.
     pub fn brokers(&self) -> String {
         self.server.address().to_string()
     }
@@ -117,7 +116,7 @@ impl OwnBroker {
 
 impl Drop for OwnBroker {
     fn drop(&mut self) {
-        // Nobody is left to tell; what stays is removed by the next run.
+        // A destructor cannot report errors; the next run removes leftovers.
         drop(self.server.kill());
         drop(fs::remove_dir_all(&self.dir));
     }

@@ -1,4 +1,4 @@
-//! [`OwnBrokers`]: a Kafka cluster of one test alone.
+//! [`OwnBrokers`]: a Kafka cluster for a single test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,38 +6,37 @@ use std::path::PathBuf;
 use crate::probe::kafka_brokers;
 use crate::{Error, Options, Process, Result, at_last, kafka, paths};
 
-/// Nodes: as few as can lose one and still keep two copies of what is written.
+/// The fewest nodes that can lose one and still keep two copies of each write.
 const NODES: u32 = 3;
 
-/// Three brokers, each a controller too. Any of them may be killed and started again, one at a time. Dropped, they
-/// are gone with their data.
+/// Three brokers, each also a controller. Any one at a time may be killed and restarted. Dropping the value
+/// removes them and their data.
 #[derive(Debug)]
 pub struct OwnBrokers {
-    /// The servers.
     pub servers: Vec<Process>,
     dir: PathBuf,
 }
 
 impl OwnBrokers {
-    /// Starts them without data and waits until each knows all; their folder bears `name`, which no other running
-    /// test may use.
+    /// Starts them without data, in a folder called `name`, and waits until each lists all. No other running
+    /// test may use that name.
     ///
     /// # Errors
     /// As [`Process::start`].
     ///
     /// # Panics
-    /// They answer, and do not find each other in half a minute.
+    /// They answer, but do not all list each other within 30 s.
     pub async fn start(name: &str) -> Result<Self> {
         let dir = paths::own_folder(name)?;
         let dirs: Vec<PathBuf> = (1..=NODES).map(|number| dir.join(number.to_string())).collect();
         let servers = kafka::prepare_cluster(&dirs, &Options::default())?;
         let mut cluster = Self { servers, dir };
-        // Together: one alone is no majority, and answers nothing.
+        // Together: one alone is no majority and answers nothing.
         for server in &mut cluster.servers {
             server.spawn()?;
         }
         for server in &mut cluster.servers {
-            // They share the machine's cores, and may take as much longer as they are more than one.
+            // They share the machine's cores, so each may take longer in proportion to their number.
             for _ in 1..NODES {
                 match server.ready().await {
                     Err(Error::NotReady { .. }) => {}
@@ -55,7 +54,7 @@ impl OwnBrokers {
         Ok(cluster)
     }
 
-    /// Where they are.
+    /// The brokers' addresses, as `KAFKA_BROKERS` takes them.
     pub fn brokers(&self) -> String {
         let addresses = self.servers.iter().map(|server| server.address().to_string());
         addresses.collect::<Vec<_>>().join(",")
@@ -65,7 +64,7 @@ impl OwnBrokers {
 impl Drop for OwnBrokers {
     fn drop(&mut self) {
         for server in &mut self.servers {
-            // Nobody is left to tell; what stays is removed by the next run.
+            // A destructor cannot report errors; the next run removes leftovers.
             drop(server.kill());
         }
         drop(fs::remove_dir_all(&self.dir));

@@ -1,4 +1,4 @@
-//! [`OwnCluster`]: a Redis Cluster of one test alone.
+//! [`OwnCluster`]: a Redis Cluster for a single test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,29 +7,29 @@ use tokio::process::Command;
 
 use crate::{Error, OwnView, Result, paths, ports, redis};
 
-/// Masters: as few as a cluster can have.
+/// The fewest masters that a cluster can have.
 const MASTERS: usize = 3;
 
-/// Lines of what redis-cli said last, for an error.
+/// Lines of redis-cli's output that an error quotes.
 const TAIL: usize = 10;
 
-/// After how long a silent master's replica takes its place: a test waits for it.
+/// Time until the replica of an unresponsive master replaces it. Short, as tests wait for it.
 const NODE_TIMEOUT_MS: &str = "1000";
 
-/// Three masters with a replica each. Dropped, it is gone with its data.
+/// Three masters with a replica each. Dropping the value removes them and their data.
 #[derive(Debug)]
 pub struct OwnCluster {
-    /// The masters at the start, and then the replicas.
+    /// The initial masters, then their replicas.
     pub nodes: Vec<OwnView>,
     dir: PathBuf,
 }
 
 impl OwnCluster {
-    /// Starts it; its folders begin with `name`, which no other running test may use. `settings` are
-    /// arguments of every server that win over ours.
+    /// Starts the cluster, in folders whose names begin with `name`. No other running test may use that name.
+    /// `settings` are arguments of every server and override ours.
     ///
     /// # Errors
-    /// As [`Process::start`](crate::Process::start); `redis-cli` cannot make it a cluster.
+    /// As [`Process::start`](crate::Process::start); or `redis-cli` cannot create the cluster.
     pub async fn start(name: &str, settings: &[&str]) -> Result<Self> {
         let (dir, mut nodes) = (paths::own_folder(name)?, Vec::new());
         for number in 0..2 * MASTERS {
@@ -45,10 +45,10 @@ impl OwnCluster {
         Ok(cluster)
     }
 
-    /// Waits until every slot has a master, by the word of every node, and every replica its data.
+    /// Waits until every node reports that all slots have a master, and every replica has its data.
     ///
     /// # Errors
-    /// It does not come to that in a minute.
+    /// This takes longer than a minute.
     pub async fn until_whole(&self) -> Result<()> {
         let is_joined = |said: &str| {
             let copied = said.contains("role:master") || said.contains("master_link_status:up");
@@ -60,7 +60,7 @@ impl OwnCluster {
         Ok(())
     }
 
-    /// A master more, without slots; its folder bears `name` and its number.
+    /// Adds a master without slots; its folder is called `name` and a number.
     ///
     /// # Errors
     /// As [`OwnCluster::start`].
@@ -77,9 +77,9 @@ impl OwnCluster {
         Ok(())
     }
 
-    /// A server that can belong to a cluster, and does not yet.
+    /// Starts a server that can join a cluster but has not joined one yet.
     async fn node(name: &str, settings: &[&str]) -> Result<OwnView> {
-        // By default it would be ten thousand above the other, beyond the last port perhaps.
+        // The default, the server's port + 10000, may exceed the highest port.
         let port = ports::free()?.to_string();
         let ours = [
             "--cluster-enabled",
@@ -94,16 +94,17 @@ impl OwnCluster {
         OwnView::start(name, &[&ours, settings].concat()).await
     }
 
-    /// The address of the cluster: one node stands for all, the last.
+    /// The URL of the cluster. One node, the last, is enough to find the others.
     pub fn url(&self) -> String {
         let last = self.nodes.last().map(|node| node.server.address().to_string());
         format!("redis+cluster://{}", last.unwrap_or_default())
     }
 
-    /// Moves the first `slots` slots of a master to another one, keys included; both by their places.
+    /// Moves the first `slots` slots, keys included, from one master to another. `from` and `to` are indexes
+    /// into `nodes`.
     ///
     /// # Errors
-    /// One is not a master, or is not there.
+    /// One of them is not a master, or does not run.
     pub async fn reshard(&self, from: usize, to: usize, slots: u16) -> Result<()> {
         let [from, to] = [from, to].map(|place| self.nodes[place].server.address());
         let (member, slots) = (from.to_string(), slots.to_string());
@@ -132,7 +133,7 @@ impl OwnCluster {
 
 impl Drop for OwnCluster {
     fn drop(&mut self) {
-        // Nobody is left to tell; what stays is overwritten by the next run.
+        // A destructor cannot report errors; the next run overwrites leftovers.
         drop(fs::remove_dir_all(&self.dir));
     }
 }

@@ -1,4 +1,4 @@
-//! [`OwnDatabase`]: a MariaDB or MySQL of one test alone.
+//! [`OwnDatabase`]: a MariaDB or MySQL for a single test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,20 +6,19 @@ use std::path::PathBuf;
 use crate::datadir::{DATABASE, PASSWORD, USER};
 use crate::{Flavor, Options, Process, Result, mariadb, mysql, paths};
 
-/// A database server that a test may stop, set otherwise, or fill. Dropped, it is gone with its data.
+/// A database server that a test may stop, reconfigure or fill. Dropping the value removes it and its data.
 #[derive(Debug)]
 pub struct OwnDatabase {
-    /// The server.
     pub server: Process,
     dir: PathBuf,
 }
 
 impl OwnDatabase {
-    /// Starts one without data; its folder bears `name`, which no other running test may use. `settings`
-    /// are arguments of the server that win over ours.
+    /// Starts a server without data, in a folder called `name`. No other running test may use that name.
+    /// `settings` are arguments of the server and override ours.
     ///
     /// # Errors
-    /// As [`Process::start`]; [`Error::NotInstalled`](crate::Error::NotInstalled) where MySQL was not brought.
+    /// As [`Process::start`]; [`Error::NotInstalled`](crate::Error::NotInstalled) if MySQL is not installed.
     pub async fn start(name: &str, flavor: Flavor, settings: &[&str]) -> Result<Self> {
         let dir = paths::own_folder(name)?;
         let database_arguments = settings.iter().map(|setting| (*setting).to_owned()).collect();
@@ -32,7 +31,7 @@ impl OwnDatabase {
         Ok(Self { server, dir })
     }
 
-    /// Where it is, with a database that exists.
+    /// Its URL, with a database that exists.
     pub fn url(&self) -> String {
         format!("mysql://{USER}:{PASSWORD}@{}/{DATABASE}", self.server.address())
     }
@@ -40,7 +39,7 @@ impl OwnDatabase {
 
 impl Drop for OwnDatabase {
     fn drop(&mut self) {
-        // Nobody is left to tell; what stays is overwritten by the next run.
+        // A destructor cannot report errors; the next run overwrites leftovers.
         drop(self.server.kill());
         drop(fs::remove_dir_all(&self.dir));
     }

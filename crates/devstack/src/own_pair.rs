@@ -1,25 +1,25 @@
-//! [`OwnPair`]: a Redis master with its replica and a sentinel, of one test alone.
+//! [`OwnPair`]: a Redis master with a replica and a sentinel, for a single test.
 
 use crate::{OwnSentinel, OwnView, Result, redis};
 
-/// What the sentinel calls the master.
+/// The sentinel's name for the master.
 const NAME: &str = "pair";
 
-/// A master, a replica that holds what it holds, and a sentinel that promotes the replica once the master has
-/// been silent for half a second.
+/// A master, its replica, and a sentinel that promotes the replica once the master has been unresponsive for
+/// 0.5 s.
 #[derive(Debug)]
 pub struct OwnPair {
-    /// The master at the start.
+    /// The initial master.
     pub master: OwnView,
-    /// Its replica at the start.
+    /// The initial replica.
     pub replica: OwnView,
-    /// Who watches both.
+    /// Monitors both.
     pub sentinel: OwnSentinel,
 }
 
 impl OwnPair {
-    /// Starts them; their folders begin with `name`, which no other running test may use. `settings` are
-    /// arguments of both servers that win over ours.
+    /// Starts them, in folders whose names begin with `name`. No other running test may use that name.
+    /// `settings` are arguments of both servers and override ours.
     ///
     /// # Errors
     /// As [`Process::start`](crate::Process::start).
@@ -30,13 +30,13 @@ impl OwnPair {
         let replicaof = format!("{} {}", at.ip(), at.port());
         let of_replica = [settings, &["--replicaof", &replicaof]].concat();
         let replica = OwnView::start(&format!("{name}-replica"), &of_replica).await?;
-        // A sentinel asks a master for its replicas at once, and then every ten seconds.
+        // A sentinel asks a master for its replicas at once, and then only every ten seconds.
         redis::until(&replica.server, |info| info.contains("master_link_status:up")).await?;
         let sentinel = OwnSentinel::start(&format!("{name}-sentinel"), NAME, at, &[]).await?;
         Ok(Self { master, replica, sentinel })
     }
 
-    /// The address of the master, whoever it is.
+    /// The URL of the current master, whichever server that is.
     pub fn url(&self) -> String {
         format!("redis+sentinel://{}/{NAME}", self.sentinel.server.address())
     }

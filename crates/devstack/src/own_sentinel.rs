@@ -1,4 +1,4 @@
-//! [`OwnSentinel`]: a Redis Sentinel of one test alone.
+//! [`OwnSentinel`]: a Redis Sentinel for a single test.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -6,20 +6,19 @@ use std::path::PathBuf;
 
 use crate::{Error, Process, Result, paths, redis};
 
-/// After how long a silent master counts as down: a test waits for it.
+/// Time until an unresponsive master counts as down. Short, as tests wait for it.
 const DOWN_AFTER_MS: u32 = 500;
 
-/// A sentinel that decides alone. Dropped, it is gone with what it remembers.
+/// A sentinel with a quorum of one. Dropping the value removes it and its state.
 #[derive(Debug)]
 pub struct OwnSentinel {
-    /// The process.
     pub server: Process,
     dir: PathBuf,
 }
 
 impl OwnSentinel {
-    /// Starts one that watches the master at `address` under the name `called`; its folder bears `name`,
-    /// which no other running test may use. `settings` are further arguments of `redis-server`.
+    /// Starts a sentinel, in a folder called `name`, that monitors the master at `address` as `called`. No
+    /// other running test may use that folder name. `settings` are further arguments of `redis-server`.
     ///
     /// # Errors
     /// As [`Process::start`].
@@ -48,7 +47,7 @@ impl OwnSentinel {
 
 impl Drop for OwnSentinel {
     fn drop(&mut self) {
-        // Nobody is left to tell; what stays is overwritten by the next run.
+        // A destructor cannot report errors; the next run overwrites leftovers.
         drop(self.server.kill());
         drop(fs::remove_dir_all(&self.dir));
     }

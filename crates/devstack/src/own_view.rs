@@ -1,21 +1,20 @@
-//! [`OwnView`]: a view's Redis of one test alone.
+//! [`OwnView`]: a view's Redis for a single test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::{Options, Process, Result, paths, redis};
 
-/// A view's Redis that a test may stop, fill, flush or promote. Dropped, it is gone with its data.
+/// A view's Redis that a test may stop, fill, flush or promote. Dropping the value removes it and its data.
 #[derive(Debug)]
 pub struct OwnView {
-    /// The server.
     pub server: Process,
     dir: PathBuf,
 }
 
 impl OwnView {
-    /// Starts one; its folder bears `name`, which no other running test may use. `settings` are
-    /// arguments of `redis-server` that win over ours.
+    /// Starts a server, in a folder called `name`. No other running test may use that name. `settings` are
+    /// arguments of `redis-server` and override ours.
     ///
     /// # Errors
     /// As [`Process::start`].
@@ -27,7 +26,7 @@ impl OwnView {
         Ok(Self { server, dir })
     }
 
-    /// Starts one that is set by a configuration file, as a gate perhaps; only its port and folder are ours.
+    /// Starts a server configured by a file, for example as a gate; only its port and folder are set by us.
     ///
     /// # Errors
     /// As [`Process::start`].
@@ -38,7 +37,6 @@ impl OwnView {
         Ok(Self { server, dir })
     }
 
-    /// Where it is.
     pub fn url(&self) -> String {
         format!("redis://{}", self.server.address())
     }
@@ -46,7 +44,7 @@ impl OwnView {
 
 impl Drop for OwnView {
     fn drop(&mut self) {
-        // Nobody is left to tell; what stays is overwritten by the next run.
+        // A destructor cannot report errors; the next run overwrites leftovers.
         drop(self.server.kill());
         drop(fs::remove_dir_all(&self.dir));
     }

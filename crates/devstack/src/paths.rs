@@ -1,4 +1,4 @@
-//! Where things lie: the project, the cache of what was installed, our own binaries.
+//! Paths of the project, the cache of installed programs, and our own binaries.
 
 use std::env;
 use std::fs;
@@ -8,10 +8,10 @@ use clap::Parser;
 
 use crate::{Error, Result};
 
-/// Brings what the build and the servers need.
+/// Script that installs what the build and the servers need.
 pub(crate) const INSTALLER: &str = "ops/install.sh";
 
-/// The folder of the whole project: two above this crate.
+/// The project's root folder, two above this crate.
 pub fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -20,19 +20,19 @@ pub fn project_root() -> PathBuf {
         .to_path_buf()
 }
 
-/// An empty folder for a server of one test alone; it bears `name`, which no other running test may use.
+/// Creates an empty folder called `name` for a server of a single test. No other running test may use that name.
 pub(crate) fn own_folder(name: &str) -> Result<PathBuf> {
     let dir = project_root().join(".dev/test/own").join(name);
-    // What a run that was killed has left.
+    // Left by a run that was killed.
     drop(fs::remove_dir_all(&dir));
     fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
     Ok(dir)
 }
 
-/// Where ops/install.sh keeps Kafka's jars and devstack keeps an initialised MariaDB data folder.
+/// Cache of Kafka's jars (filled by ops/install.sh) and initialised database folders (filled by devstack).
 #[derive(Parser)]
 struct Cache {
-    /// Folder of fetched things, relative to the project.
+    /// Folder of fetched files, relative to the project.
     #[arg(long, env = "COUPON_CACHE", default_value = ".dev/cache")]
     cache: PathBuf,
 }
@@ -43,8 +43,8 @@ pub(crate) fn cache() -> PathBuf {
     project_root().join(cache)
 }
 
-/// The folder that holds `program`: the one of the running executable or the nearest above it
-/// (a test runs in `target/debug/deps`, the binaries lie in `target/debug`).
+/// Path of our binary `program`: beside the running executable, or in the nearest folder above it (tests run in
+/// `target/debug/deps`, binaries are in `target/debug`).
 pub(crate) fn binary(program: &str) -> Result<PathBuf> {
     let own = env::current_exe().map_err(Error::file("read", "/proc/self/exe"))?;
     own.ancestors()
@@ -54,7 +54,7 @@ pub(crate) fn binary(program: &str) -> Result<PathBuf> {
         .ok_or_else(|| Error::NotBuilt { program: program.to_owned() })
 }
 
-/// Where `program` lies: on the search path, or where Debian keeps servers (not on a user's path).
+/// Path of `program`: on the search path, or in the folders where Debian keeps servers (not on a user's path).
 pub(crate) fn program(program: &str) -> Result<PathBuf> {
     let search = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&search)
@@ -64,7 +64,7 @@ pub(crate) fn program(program: &str) -> Result<PathBuf> {
         .ok_or_else(|| Error::NotInstalled { program: program.to_owned(), by: INSTALLER })
 }
 
-/// An absolute form of `path`, which need not exist; relative to the current folder.
+/// Returns the absolute form of `path`, which need not exist. Relative paths start at the current folder.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(Error::file("resolve", path))
 }

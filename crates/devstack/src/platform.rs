@@ -1,4 +1,4 @@
-//! [`Platform`]: the four processes on given servers, as one stage after another in the flow.
+//! [`Platform`]: the four processes on given servers, in the order of the data flow.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,32 +9,32 @@ use crate::probe::Probe;
 use crate::process::{Process, tail};
 use crate::{Endpoints, Error, Result, Scope, Tie, paths, ports};
 
-/// What may differ between platforms.
+/// Settings of a platform.
 #[derive(Clone, Debug)]
 pub struct PlatformOptions {
     /// Folder of logs and records.
     pub dir: PathBuf,
     /// Whether the processes end with this one.
     pub tie: Tie,
-    /// Stands before every key in both Redis servers.
+    /// Prefix of every key in both Redis servers.
     pub key_prefix: String,
-    /// Stands before every topic.
+    /// Prefix of every topic.
     pub topic_prefix: String,
     /// Number of api processes.
     pub apis: usize,
     /// Signs users' tokens.
     pub jwt_secret: String,
-    /// The operator's key.
     pub operator_key: String,
-    /// Further environment variables of every process; they win over ours.
+    /// Extra environment variables of every process; they override ours.
     pub environment: BTreeMap<String, String>,
 }
 
-/// Longer than the worker takes for its second look at a shard that was woken, which is part of being told.
+/// Age at which a coupon without a wake-up counts as lost: longer than the worker takes to read a woken shard a
+/// second time, because that read counts.
 const LOST_AFTER_SECONDS: &str = "15";
 
 impl PlatformOptions {
-    /// One api, no prefix, the topics of the default prefix, secrets of its own; logs in `dir`.
+    /// One api, no key prefix, the default topic prefix, random secrets; logs in `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -48,8 +48,8 @@ impl PlatformOptions {
         }
     }
 
-    /// The names of one test; logs in `.dev/test/<database>`. The expiry worker sweeps when it is asked to
-    /// and at no other time: then, at rest, all must have been told that has not changed just now.
+    /// Options for one test's names; logs in `.dev/test/platforms/<database>`. The expiry worker sweeps only on
+    /// request: at rest, wake-ups must have covered every change that is not recent.
     pub fn of_test(scope: &Scope) -> Self {
         let options = Self {
             key_prefix: scope.key_prefix.clone(),
@@ -61,7 +61,7 @@ impl PlatformOptions {
             .with_env("LOST_AFTER_SECONDS", LOST_AFTER_SECONDS)
     }
 
-    /// Further variable of every process.
+    /// Adds a variable to the environment of every process.
     #[must_use]
     pub fn with_env(mut self, variable: &str, value: &str) -> Self {
         self.environment.insert(variable.to_owned(), value.to_owned());
@@ -69,27 +69,26 @@ impl PlatformOptions {
     }
 }
 
-/// The four processes. Dropped, they are killed.
+/// The four processes. Dropping the value kills them.
 #[derive(Debug)]
 pub struct Platform {
-    /// The api processes; each answers at the URL of the same place in [`Platform::api_urls`].
+    /// The api processes, in the order of [`Platform::api_urls`].
     pub apis: Vec<Process>,
-    /// MySQL's binlog to the topics.
+    /// Publishes the binlog to the topics.
     pub cdc_tailer: Process,
-    /// The topics to the view.
+    /// Applies the topics to the view.
     pub sync_consumer: Process,
-    /// Ends what is due.
+    /// Expires due coupons.
     pub expiry_worker: Process,
-    /// Where the servers are.
+    /// Addresses of the servers.
     pub endpoints: Endpoints,
-    /// How it was started.
+    /// Options that it was started with.
     pub options: PlatformOptions,
     api_urls: Vec<String>,
 }
 
 impl Platform {
-    /// Migrates the database of `endpoints`, then starts all processes at once and waits until each is
-    /// ready.
+    /// Migrates the database of `endpoints`, then starts all processes at once and waits until each is ready.
     ///
     /// # Errors
     /// A binary is not built, the migration failed, or a process ended or was not ready within a minute.
@@ -105,10 +104,10 @@ impl Platform {
         Ok(platform)
     }
 
-    /// Describes the processes, ports chosen; starts none and does not migrate.
+    /// Describes the processes and chooses their ports; starts none and does not migrate.
     ///
     /// # Errors
-    /// A binary is not built, or the folder cannot be made.
+    /// A binary is not built, or the folder cannot be created.
     pub fn prepare(endpoints: Endpoints, mut options: PlatformOptions) -> Result<Self> {
         options.dir = paths::absolute(&options.dir)?;
         fs::create_dir_all(&options.dir).map_err(Error::file("create", &options.dir))?;
@@ -135,7 +134,7 @@ impl Platform {
         })
     }
 
-    /// One more tailer, with everything as the first has it but its name; not started.
+    /// Describes another tailer, configured like the first except for its name; does not start it.
     ///
     /// # Errors
     /// The binary is not built.
@@ -143,12 +142,10 @@ impl Platform {
         process(name, "cdc-tailer", &self.options, &environment(&self.endpoints, &self.options))
     }
 
-    /// Base URL of the first api.
     pub fn api_url(&self) -> &str {
         self.api_urls.first().map_or("", String::as_str)
     }
 
-    /// Base URLs of all apis.
     pub fn api_urls(&self) -> &[String] {
         &self.api_urls
     }
@@ -162,10 +159,10 @@ impl Platform {
         ])
     }
 
-    /// Ends all processes side by side, each drained in its own order.
+    /// Stops all processes at the same time; each drains in its own order.
     ///
     /// # Errors
-    /// One could not be signalled.
+    /// A process could not be signalled.
     pub async fn stop(&mut self) -> Result<()> {
         for process in self.processes() {
             process.terminate().or_else(ignore_not_running)?;
@@ -176,7 +173,7 @@ impl Platform {
         Ok(())
     }
 
-    /// Leaves detached processes running when this value is gone.
+    /// Leaves detached processes running when this value is dropped.
     pub fn let_go(&mut self) {
         self.processes().for_each(Process::let_go);
     }
@@ -201,7 +198,7 @@ impl Platform {
     }
 }
 
-/// 256 bits, for a platform on a private address; `./dev up` takes its keys from the system.
+/// Returns 256 bits, good enough for a platform on a private address; `./dev up` takes its keys from the system.
 fn random_key() -> String {
     format!("{:032x}{:032x}", fastrand::u128(..), fastrand::u128(..))
 }
@@ -213,19 +210,19 @@ fn ignore_not_running(error: Error) -> Result<()> {
     }
 }
 
-/// Partitions of the keyed topics: enough for every process to have several, few enough for one broker
-/// on a small machine to create at once.
+/// Partitions of the keyed topics: enough that every process has several, few enough that one broker on a small
+/// machine creates them at once.
 const PARTITIONS: &str = "8";
 
-/// How long a killed tailer's place stays taken: the least that our own broker allows.
+/// How long a killed tailer keeps its leadership: the minimum that our broker allows.
 const LEADER_TIMEOUT_MS: &str = "1000";
 
-/// Claims a minute of one user, and reads. Crowds are few users who claim as fast as they can: nobody shall meet a
-/// limit that is meant for people, but each is counted.
+/// Rate limit of one user's claims and reads. Simulated crowds are few users who claim as fast as they can, so
+/// no limit meant for people may stop them; requests are still counted.
 const PER_USER: &str = "1000000";
 
 fn environment(endpoints: &Endpoints, options: &PlatformOptions) -> BTreeMap<String, String> {
-    // The tailer registers as a replica: two with one number throw each other off the server.
+    // The tailer registers as a replica: two with the same id disconnect each other.
     let server_id = fastrand::u32(1_000..=2_000_000_000).to_string();
     let ours = [
         ("KEY_PREFIX", options.key_prefix.as_str()),
@@ -264,7 +261,7 @@ fn process(
     Ok(process)
 }
 
-/// A stack that stays keeps its URLs from one `up` to the next; the ports of a short-lived one are its own.
+/// Detached stacks keep their ports from one `up` to the next; others choose new ones.
 fn port(options: &PlatformOptions, name: &str) -> Result<u16> {
     match options.tie {
         Tie::Owner => ports::free(),

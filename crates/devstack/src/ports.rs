@@ -1,5 +1,5 @@
-//! Free ports of 127.0.0.1, chosen below the range that the kernel hands out for outgoing connections:
-//! a client of a neighbour can then never sit on a server's port while that server restarts.
+//! Free ports of 127.0.0.1, chosen below the kernel's range for outgoing connections, so that no client of
+//! another process can occupy a server's port while that server restarts.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,16 +13,16 @@ use crate::{Error, Result};
 const LOWEST: u16 = 15_000;
 /// Highest port tried: below 32,768, where Linux's range for outgoing connections begins.
 const HIGHEST: u16 = 32_000;
-/// Ports tried before giving up; a machine with that many taken in a row has none to give.
+/// Ports tried before giving up.
 const TRIES: usize = 200;
 
 /// Ports handed out by this process, so that two servers starting at once do not get the same.
 static TAKEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
 
-/// A port nobody listens on.
+/// Returns a port on which no process listens.
 ///
 /// # Errors
-/// There is none.
+/// None was found.
 pub fn free() -> Result<u16> {
     (0..TRIES)
         .map(|_| fastrand::u16(LOWEST..=HIGHEST))
@@ -30,8 +30,8 @@ pub fn free() -> Result<u16> {
         .ok_or(Error::NoPort { low: LOWEST, high: HIGHEST })
 }
 
-/// The port that `file` remembers if nobody listens on it now, else a free one, remembered there:
-/// a stack that goes down and up again keeps its URLs.
+/// Returns the port stored in `file` if no process listens on it, otherwise a free one, which it stores there.
+/// A stack that goes down and up again keeps its URLs.
 pub(crate) fn remembered(file: &Path) -> Result<u16> {
     let before = fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
     let port = match before {

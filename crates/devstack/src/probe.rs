@@ -1,4 +1,4 @@
-//! Is it ready? One question per kind of server, in its own protocol, on a fresh connection.
+//! Readiness probes: one request per kind of server, in its own protocol, on a new connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,13 +8,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Longest wait for one answer. A server that is merely slow is asked again.
+/// Longest wait for one response. A server that is merely slow is asked again.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// Longest answer read; all of ours are far shorter.
+/// Longest response read; all of ours are far shorter.
 const LONGEST_ANSWER: u64 = 4_096;
 
-/// Kafka's Metadata request, version 1, correlation 7, no client id, no topics: a broker answers with the
-/// brokers that take part, so it lists itself only once the controller has let it in.
+/// Kafka's Metadata request, version 1, correlation id 7, no client id, no topics. A broker responds with the
+/// registered brokers, so it lists itself only once the controller has registered it.
 const KAFKA_METADATA: [u8; 18] = [
     0, 0, 0, 14, // length of what follows
     0, 3, 0, 1, // Metadata, version 1
@@ -37,7 +37,7 @@ pub(crate) enum Probe {
 }
 
 impl Probe {
-    /// Whether the server at `address` answers as it should, now.
+    /// Whether the server at `address` is ready now.
     pub(crate) async fn succeeds(self, address: SocketAddr) -> bool {
         matches!(timeout(ANSWER_WITHIN, self.ask(address)).await, Ok(Ok(true)))
     }
@@ -70,7 +70,8 @@ impl Probe {
     }
 }
 
-/// How many brokers the Kafka node at `address` lists, itself included; 0: it does not answer.
+/// Returns the number of brokers that the Kafka node at `address` lists, itself included; 0 if it does not
+/// answer.
 pub(crate) async fn kafka_brokers(address: SocketAddr) -> u32 {
     let ask = async { brokers_listed(&mut TcpStream::connect(address).await?).await };
     timeout(ANSWER_WITHIN, ask).await.map_or(0, |listed| listed.unwrap_or(0))

@@ -1,4 +1,4 @@
-//! [`Process`]: one server or one of our four programs, with everything a fault test does to it.
+//! [`Process`]: a server or one of our four programs, with all operations of fault tests.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,14 +18,14 @@ use crate::child::{Child, LOOK_EVERY};
 use crate::probe::Probe;
 use crate::{Error, Result, Tie, records};
 
-/// Longest wait for readiness: a loaded two-core machine starts the slowest (Kafka) in ten.
+/// Longest wait for readiness. The slowest server, Kafka, takes ten seconds on a loaded two-core machine.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// Longest wait for an orderly end before SIGKILL: above the 30 s that a process of ours may drain.
+/// Longest wait for an orderly end before SIGKILL: above the 30 s that our processes may drain.
 const STOP_WITHIN: Duration = Duration::from_secs(40);
-/// How much of a log an error quotes.
+/// Lines of a log that an error quotes.
 const TAIL_LINES: usize = 15;
 
-/// A program on one port of 127.0.0.1. Dropped, it is killed (unless it is detached); restarted, it keeps
+/// A program on one port of 127.0.0.1. Dropping the value kills it, unless `let_go` was called; a restart keeps
 /// its port, data and environment.
 #[derive(Debug)]
 pub struct Process {
@@ -41,7 +41,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Describes a program; nothing is started. Its log and record lie in `folder`.
+    /// Describes a program without starting it. Its log and record are in `folder`.
     pub(crate) fn new(
         name: &str,
         program: PathBuf,
@@ -76,17 +76,17 @@ impl Process {
         self
     }
 
-    /// Its name: of the log, the record and in errors.
+    /// Names the log and the record, and appears in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it answers: a server's port, or a program's admin address.
+    /// The address of its probe: a server's port, or a program's admin address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its log: standard output and standard error of all its runs.
+    /// The log: standard output and standard error of all its runs.
     pub fn log(&self) -> PathBuf {
         self.folder.join(format!("{}.log", self.name))
     }
@@ -96,7 +96,7 @@ impl Process {
         self.environment.insert(variable.to_owned(), value.to_owned());
     }
 
-    /// Gives it other arguments for its next start.
+    /// Replaces its arguments for its next start.
     pub fn set_arguments<const N: usize>(&mut self, arguments: [&str; N]) {
         self.arguments = arguments.map(OsString::from).into();
     }
@@ -106,10 +106,10 @@ impl Process {
         self.child.as_ref().map(Child::pid)
     }
 
-    /// Starts it and waits until it is ready; a running one is left alone.
+    /// Starts it and waits until it is ready; does not restart a running one.
     ///
     /// # Errors
-    /// It ended, or did not answer within a minute: with the end of its log.
+    /// It ended, or did not answer within a minute; the error contains the end of its log.
     pub async fn start(&mut self) -> Result<()> {
         self.spawn()?;
         self.ready().await
@@ -170,7 +170,8 @@ impl Process {
         self.probe.succeeds(self.address).await
     }
 
-    /// SIGTERM, then waits for the end; SIGKILL after 40 s. Says how it ended; `None` if it did not run.
+    /// Sends SIGTERM and waits for the end; sends SIGKILL after 40 s. Returns the exit status; `None` if it did
+    /// not run.
     ///
     /// # Errors
     /// It could not be signalled.
@@ -190,7 +191,7 @@ impl Process {
         Ok(end)
     }
 
-    /// SIGKILL: no warning, no clean-up.
+    /// Sends SIGKILL: no warning, no clean-up.
     ///
     /// # Errors
     /// It does not run.
@@ -202,7 +203,7 @@ impl Process {
         Ok(())
     }
 
-    /// SIGSTOP: it keeps its connections and answers nobody.
+    /// Sends SIGSTOP: it keeps its connections but does not respond.
     ///
     /// # Errors
     /// It does not run.
@@ -210,7 +211,7 @@ impl Process {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// SIGCONT: it goes on where it was paused.
+    /// Sends SIGCONT: it resumes where it was paused.
     ///
     /// # Errors
     /// It does not run.
@@ -218,7 +219,7 @@ impl Process {
         self.signal(Signal::SIGCONT)
     }
 
-    /// SIGUSR1: what that means is the process's to say.
+    /// Sends SIGUSR1, whose meaning depends on the process.
     ///
     /// # Errors
     /// It does not run.
@@ -229,7 +230,7 @@ impl Process {
             .map_err(|errno| Error::Signal { name: name(), source: errno.into() })
     }
 
-    /// SIGTERM without waiting, for a test that watches the drain.
+    /// Sends SIGTERM without waiting, for tests that watch the drain.
     ///
     /// # Errors
     /// It does not run.
@@ -237,7 +238,7 @@ impl Process {
         self.signal(Signal::SIGTERM)
     }
 
-    /// Stops it in order if it runs, and starts it on the same port and data.
+    /// Stops it if it runs, and starts it on the same port and data.
     ///
     /// # Errors
     /// As [`Process::stop`] and [`Process::start`].
@@ -249,7 +250,7 @@ impl Process {
     /// Waits for it to end by itself.
     ///
     /// # Errors
-    /// It does not run, or still does after `within`.
+    /// It does not run, or still runs after `within`.
     pub async fn wait_exit(&mut self, within: Duration) -> Result<ExitStatus> {
         let name = self.name.clone();
         let child = self.child.as_mut().ok_or_else(|| Error::NotRunning { name: name.clone() })?;
@@ -263,12 +264,12 @@ impl Process {
         Ok(status)
     }
 
-    /// Lets a detached process go on when this value is dropped; its record stays.
+    /// Lets a detached process keep running when this value is dropped; its record stays.
     pub(crate) fn let_go(&mut self) {
         self.child = None;
     }
 
-    /// It ended by itself: its record would be of nobody.
+    /// Removes the handle and record of a process that ended by itself.
     fn forget(&mut self) {
         self.child = None;
         records::forget(&self.folder, &self.name);
@@ -287,7 +288,7 @@ impl Process {
         Ok(end.flatten())
     }
 
-    /// The end of the log, and what to do where it names a cause we know.
+    /// Returns the end of the log, and what to do if it shows a known cause.
     fn last_words(&self) -> (String, String) {
         let tail = tail(&self.log());
         let folder = self.folder.display();
@@ -311,14 +312,14 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Nobody is left to tell; the kernel's own tie is the second net.
+            // A destructor cannot report errors; the kernel's parent-death signal is the second safeguard.
             drop(child.kill_now());
             records::forget(&self.folder, &self.name);
         }
     }
 }
 
-/// The last lines of a log, indented for an error; a sentence where there is none.
+/// Returns the last lines of a log, indented for an error, or a placeholder if it is empty.
 pub(crate) fn tail(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -1,4 +1,4 @@
-//! What detached processes leave in a stack's folder, so that another command finds and ends them:
+//! Records of detached processes in a stack's folder, so that another command can find and end them:
 //! `<name>.pid` holds pid and start time.
 
 use std::fs;
@@ -10,25 +10,25 @@ use nix::sys::signal::Signal;
 use crate::child::Child;
 use crate::{Error, Result};
 
-/// How many servers a stack has.
+/// Number of servers in a stack.
 pub const SERVERS: usize = 4;
-/// The servers by the names of their records. They end last: the platform's processes need them to drain.
+/// Record names of the servers. They end last, as the platform's processes need them to drain.
 const SERVER_NAMES: [&str; 5] = ["mariadb", "mysql", "redis-gate", "redis-view", "kafka"];
 /// Longest wait for the orderly end of one process.
 const STOP_WITHIN: Duration = Duration::from_secs(40);
 
-/// Names of the recorded processes under `folder` that still run, sorted.
+/// Returns the sorted names of the recorded processes under `folder` that still run.
 ///
 /// # Errors
-/// The folder could not be read (one that does not exist holds none).
+/// The folder could not be read (a missing one counts as empty).
 pub fn running(folder: &Path) -> Result<Vec<String>> {
     Ok(find(folder)?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Ends all recorded processes under `folder`, the platform's before the servers, and says which.
+/// Ends all recorded processes under `folder`, the platform's before the servers, and returns their names.
 ///
 /// # Errors
-/// One could not be signalled.
+/// A process could not be signalled.
 pub async fn end_all(folder: &Path) -> Result<Vec<String>> {
     let (servers, platform): (Vec<_>, Vec<_>) =
         find(folder)?.into_iter().partition(|(name, _)| SERVER_NAMES.contains(&name.as_str()));
@@ -48,7 +48,7 @@ pub(crate) fn write(folder: &Path, name: &str, child: &Child) -> Result<()> {
     fs::write(&file, record).map_err(Error::file("write", file))
 }
 
-/// Removes a record; one that is not there is as good.
+/// Removes a record, if it exists.
 pub(crate) fn forget(folder: &Path, name: &str) {
     drop(fs::remove_file(file(folder, name)));
 }
@@ -58,7 +58,7 @@ async fn end(mut group: Vec<(String, Child)>) -> Result<Vec<String>> {
         child
             .signal(Signal::SIGTERM)
             .map_err(|source| Error::Signal { name: name.clone(), source })?;
-        // A paused process hears SIGTERM only when it goes on.
+        // A paused process receives SIGTERM only when it resumes.
         child
             .signal(Signal::SIGCONT)
             .map_err(|source| Error::Signal { name: name.clone(), source })?;
@@ -74,13 +74,13 @@ async fn end(mut group: Vec<(String, Child)>) -> Result<Vec<String>> {
     Ok(ended)
 }
 
-/// The recorded processes that still run, by name.
+/// Returns the recorded processes that still run, by name.
 fn find(folder: &Path) -> Result<Vec<(String, Child)>> {
     let recorded = names(folder)?.into_iter();
     Ok(recorded.filter_map(|name| read(&file(folder, &name)).map(|child| (name, child))).collect())
 }
 
-/// The names of all records, sorted.
+/// Returns the names of all records, sorted.
 fn names(folder: &Path) -> Result<Vec<String>> {
     if !folder.exists() {
         return Ok(Vec::new());
@@ -100,7 +100,7 @@ fn file(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.pid"))
 }
 
-/// The process of a record, if the record is whole and the process still runs.
+/// Returns the process of a record, if the record is complete and the process still runs.
 fn read(path: &Path) -> Option<Child> {
     let text = fs::read_to_string(path).ok()?;
     let (pid, start_time) = text.trim().split_once(' ')?;

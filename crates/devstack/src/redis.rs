@@ -1,4 +1,4 @@
-//! The two Redis servers: the gate keeps what it is told, the view may forget anything.
+//! The two Redis servers: the gate keeps its data, the view may lose any of it.
 
 use std::fs;
 use std::io;
@@ -15,29 +15,29 @@ use crate::probe::Probe;
 use crate::process::Process;
 use crate::{Error, Options, Result, Tie, paths, ports};
 
-/// Memory of each: far above what demo and tests hold, far below a small machine's.
+/// Memory limit of each: far above the needs of demo and tests, far below a small machine's memory.
 const MAX_MEMORY: &str = "256mb";
 
-/// The gate: refuses writes when full, and appends each to a file that is synced every second.
+/// The gate refuses writes when full, and appends each write to a file that is synced every second.
 const GATE: &[&str] =
     &["--maxmemory-policy", "noeviction", "--appendonly", "yes", "--appendfsync", "everysec"];
-/// The view: a cache of what the truth knows.
+/// The view is a cache of the database.
 const VIEW: &[&str] = &["--maxmemory-policy", "allkeys-lru", "--appendonly", "no"];
 
-/// Longest wait for a replica's first copy of an empty master, or for nodes that get to know each other.
+/// Longest wait for a replica's first copy of an empty master, or for nodes to discover each other.
 const FOUND_WITHIN: Duration = Duration::from_secs(60);
 
-/// The gate of the stack in `dir`.
+/// Prepares the gate of the stack in `dir`.
 pub(crate) fn prepare_gate(dir: &Path, options: &Options) -> Result<Process> {
     prepare("redis-gate", GATE, dir, options)
 }
 
-/// The view of the stack in `dir`.
+/// Prepares the view of the stack in `dir`.
 pub(crate) fn prepare_view(dir: &Path, options: &Options) -> Result<Process> {
     prepare("redis-view", VIEW, dir, options)
 }
 
-/// A server that is set by a configuration file; only its port and folder are ours.
+/// Prepares a server configured by a file; only its port and folder are set by us.
 pub(crate) fn prepare_by_file(name: &str, file: &Path, dir: &Path) -> Result<Process> {
     let program = paths::program("redis-server")?;
     let home = dir.join(name);
@@ -50,7 +50,7 @@ pub(crate) fn prepare_by_file(name: &str, file: &Path, dir: &Path) -> Result<Pro
     Ok(process.arguments(arguments))
 }
 
-/// Waits until what a server says of its replication and its cluster is as wanted.
+/// Waits until a server's replication and cluster information satisfies `is_wanted`.
 pub(crate) async fn until(server: &Process, is_wanted: impl Fn(&str) -> bool) -> Result<()> {
     let deadline = Instant::now() + FOUND_WITHIN;
     loop {
@@ -72,10 +72,10 @@ pub(crate) async fn until(server: &Process, is_wanted: impl Fn(&str) -> bool) ->
     }
 }
 
-/// What a node is called in its cluster.
+/// Returns a node's id in its cluster.
 pub(crate) async fn node_id(node: SocketAddr) -> Result<String> {
     let said = said_by(node, "CLUSTER MYID").await.map_err(Error::file("ask", node.to_string()))?;
-    // The length comes first.
+    // The first line is the length.
     Ok(said.lines().nth(1).unwrap_or_default().to_owned())
 }
 

@@ -7,13 +7,13 @@ use std::{fmt, fs};
 use crate::datadir::{DATABASE, PASSWORD, USER};
 use crate::{Endpoints, Error, Process, Result, Tie, kafka, mariadb, mysql, paths, redis};
 
-/// Which server is the truth.
+/// The kind of database server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Flavor {
     /// MariaDB of this system.
     #[default]
     Mariadb,
-    /// MySQL 9.7, brought by ops/install-mysql.sh.
+    /// MySQL 9.7, installed by ops/install-mysql.sh.
     Mysql,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Flavor {
 }
 
 impl Flavor {
-    /// The name of its process, record and log.
+    /// Name of its process, record and log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mariadb => "mariadb",
@@ -35,8 +35,8 @@ impl Flavor {
         }
     }
 
-    /// The program by which the server's makers print a binlog as text (`mariadb-binlog`, `mysqlbinlog`),
-    /// without arguments.
+    /// The server's own program that prints a binlog as text (`mariadb-binlog`, `mysqlbinlog`), without
+    /// arguments.
     ///
     /// # Errors
     /// [`Error::NotInstalled`].
@@ -51,41 +51,41 @@ impl Flavor {
 /// How servers are started; the default suits tests, demo and benches.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whether they end with this process.
+    /// Whether the servers end with this process.
     pub tie: Tie,
-    /// Which server is the truth.
+    /// Which database server to run.
     pub flavor: Flavor,
-    /// Further arguments of that server, which win over ours: for tests of wrong settings.
+    /// Extra arguments of that server, which override ours, for tests of wrong settings.
     pub database_arguments: Vec<String>,
-    /// Whether the broker's Java optimises what it runs much, as an installed one does: it pays where load
-    /// lasts for minutes.
+    /// Whether the broker's Java compiles hot code with full optimisation, as in production. Worthwhile when
+    /// load lasts for minutes.
     pub kafka_optimised: bool,
 }
 
-/// The four servers of a stack. Dropped, they are killed and their data stays.
+/// The four servers of a stack. Dropping the value kills them and keeps their data.
 #[derive(Debug)]
 pub struct Servers {
-    /// The truth: MariaDB or MySQL.
+    /// MariaDB or MySQL.
     pub database: Process,
     /// Redis of the gate.
     pub gate: Process,
     /// Redis of the view.
     pub view: Process,
-    /// The log between them.
     pub kafka: Process,
     dir: PathBuf,
 }
 
 impl Servers {
-    /// Starts all four on free ports of 127.0.0.1 with their data in `dir`, at once, and waits until each
-    /// answers. A folder that was used before gives its data, and its ports if they are still free.
+    /// Starts all four at once on free ports of 127.0.0.1 with their data in `dir`, and waits until each
+    /// answers. A folder that was used before keeps its data, and its ports if they are still free.
     ///
     /// # Errors
-    /// One is not installed, ended, or did not answer within a minute: with the end of its log.
+    /// A server is not installed, ended, or did not answer within a minute; the error contains the end of its
+    /// log.
     pub async fn start(dir: &Path, options: &Options) -> Result<Self> {
         let dir = paths::absolute(dir)?;
         fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
-        // The two that prepare files first do so side by side, on threads that may block.
+        // Preparing files blocks, so each server is prepared on a blocking thread, side by side.
         let database = match options.flavor {
             Flavor::Mariadb => in_background(&dir, options, mariadb::prepare),
             Flavor::Mysql => in_background(&dir, options, mysql::prepare),
@@ -97,7 +97,6 @@ impl Servers {
         Ok(Self { database, gate, view, kafka, dir })
     }
 
-    /// Where they are.
     pub fn endpoints(&self) -> Endpoints {
         Endpoints {
             database_url: format!(
@@ -110,22 +109,21 @@ impl Servers {
         }
     }
 
-    /// Their folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Ends all four in order and keeps their data.
+    /// Stops all four at the same time and keeps their data.
     ///
     /// # Errors
-    /// One could not be signalled.
+    /// A server could not be signalled.
     pub async fn stop(&mut self) -> Result<()> {
         let Self { database, gate, view, kafka, .. } = self;
         tokio::try_join!(database.stop(), gate.stop(), view.stop(), kafka.stop())?;
         Ok(())
     }
 
-    /// Leaves detached servers running when this value is gone.
+    /// Leaves detached servers running when this value is dropped.
     pub fn let_go(&mut self) {
         for server in [&mut self.database, &mut self.gate, &mut self.view, &mut self.kafka] {
             server.let_go();

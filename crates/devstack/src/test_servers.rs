@@ -1,4 +1,4 @@
-//! The servers of a test run, shared by all its tests; each test works in names of its own.
+//! The servers of a test run, shared by all tests. Each test uses names of its own.
 
 use std::iter;
 
@@ -6,37 +6,36 @@ use clap::Parser as _;
 
 use crate::{Endpoints, EnvFile, Servers, project_root};
 
-/// Longest part of a test's name in its database's: MySQL allows 64 characters in all.
+/// Longest part of a database's name that comes from its test's name: MySQL allows 64 characters in all.
 const LONGEST_NAME: usize = 40;
-/// Random characters behind it: enough that no two runs meet on kept data.
+/// Random characters after it: enough that no two runs collide on kept data.
 const RANDOM_CHARACTERS: usize = 10;
 
-/// Servers that run already: of the environment, so that a suite can be pointed at MySQL or anybody's
-/// own servers, else of `.dev/test/env` (`./dev servers up`).
+/// Servers that already run: those named by the environment, so that a suite can run on MySQL or external
+/// servers; otherwise those of `.dev/test/env` (`./dev servers up`).
 #[derive(Clone, Debug)]
 pub struct TestServers {
     endpoints: Endpoints,
 }
 
-/// A test's own names on shared servers. Nothing of it exists yet: the test creates the database
-/// (`mysql_store` does that) and its topics.
+/// A test's own names on shared servers. Nothing exists yet: the test creates the database (with `mysql_store`)
+/// and its topics.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// The servers, with [`Scope::database`] in the database's URL.
+    /// The servers; the database's URL names [`Scope::database`].
     pub endpoints: Endpoints,
-    /// The database's name.
     pub database: String,
-    /// Stands before every key in both Redis servers.
+    /// Prefix of every key in both Redis servers.
     pub key_prefix: String,
-    /// Stands before every topic.
+    /// Prefix of every topic.
     pub topic_prefix: String,
 }
 
 impl TestServers {
-    /// The servers of this test run.
+    /// Returns the servers of this test run.
     ///
     /// # Panics
-    /// There are none, with the sentence that says how to get them: a test has nobody else to tell.
+    /// There are none. The message says how to start them.
     pub fn shared() -> Self {
         let file = project_root().join(".dev/test/env");
         let endpoints = Endpoints::try_parse_from(["test"])
@@ -50,7 +49,7 @@ impl TestServers {
         }
     }
 
-    /// Servers of one test alone, which may stop and kill them.
+    /// Servers of a single test, which may stop and kill them.
     pub fn private(servers: &Servers) -> Self {
         Self { endpoints: servers.endpoints() }
     }
@@ -60,19 +59,18 @@ impl TestServers {
         Self { endpoints }
     }
 
-    /// The same servers with another view's Redis.
+    /// Replaces the view's Redis.
     #[must_use]
     pub fn with_view(mut self, url: &str) -> Self {
         url.clone_into(&mut self.endpoints.view_redis_url);
         self
     }
 
-    /// Where they are.
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints
     }
 
-    /// Names for one test that nobody else has; `name` makes them readable.
+    /// Returns unique names for one test; `name` makes them readable.
     pub fn scope(&self, name: &str) -> Scope {
         let readable = name.chars().filter(char::is_ascii_alphanumeric).take(LONGEST_NAME);
         let random = iter::repeat_with(|| fastrand::char('a'..='z')).take(RANDOM_CHARACTERS);

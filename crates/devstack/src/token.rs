@@ -1,4 +1,4 @@
-//! Tokens of users, as the api accepts them (HS256).
+//! Users' tokens as the api accepts them (HS256).
 
 use jsonwebtoken::{EncodingKey, Header, encode};
 use serde::Serialize;
@@ -12,10 +12,10 @@ struct Claims {
     exp: i64,
 }
 
-/// A token of `user_id`, issued at `now_s` (seconds since 1970) and good for `ttl_s` seconds.
+/// Returns a token of `user_id`, issued at `now_s` (seconds since 1970) and valid for `ttl_s` seconds.
 ///
 /// # Errors
-/// The secret cannot sign.
+/// The secret cannot be used for signing.
 pub fn sign(secret: &str, user_id: i64, now_s: i64, ttl_s: i64) -> Result<String> {
     let claims = Claims { sub: user_id.to_string(), iat: now_s, exp: now_s.saturating_add(ttl_s) };
     encode(&Header::default(), &claims, &EncodingKey::from_secret(secret.as_bytes()))

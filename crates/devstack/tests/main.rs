@@ -1,4 +1,4 @@
-//! Real servers, started and ended for real: what every other test stands on.
+//! Starts and stops real servers, which all other tests depend on.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 use std::fs;
@@ -46,7 +46,7 @@ fn redis(port: u16, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Whether a process that is no zombie has this pid.
+/// Whether a process with this pid exists and is not a zombie.
 fn lives(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -111,7 +111,7 @@ async fn servers_die_with_an_owner_that_is_killed() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // One line, once all of them are ready: name=pid, separated by blanks.
+    // One line once all of them are ready: name=pid, separated by blanks.
     let mut line = String::new();
     BufReader::new(owner.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let pids: Vec<i32> =

@@ -1,8 +1,9 @@
-//! Lands what a lander has set aside: admissions of templates whose stock row somebody holds for long.
+//! Lands the admissions that a lander set aside: those of templates whose stock row another transaction locks for
+//! long.
 //!
-//! A template is aside from its first admission here to its last. What queues up meanwhile follows it, else the
-//! lander would wait for the held row with every batch. It is a matter of speed alone: whichever connection lands an
-//! admission, the transaction decides.
+//! A template is aside from its first admission here until its last one has landed. Admissions that arrive meanwhile
+//! follow it, otherwise the lander would wait for the locked row with every batch. This affects speed only: the
+//! transaction decides, whichever connection lands the admission.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,29 +21,29 @@ use crate::lander::{Job, Link, take_batch};
 /// Admissions that all landers of this process have set aside.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// How many admissions of each template are aside.
+/// Number of admissions of each template that are aside.
 type Counts = Arc<Mutex<HashMap<TemplateId, usize>>>;
 
-/// The lander's end: what it sets aside goes in here. Its queue is bounded by the claims that may be under way.
+/// The lander's end, which sets admissions aside. `CLAIMS_MAX` bounds its queue.
 pub(crate) struct Parked {
     counts: Counts,
     queue: mpsc::UnboundedSender<Job>,
 }
 
-/// The task that lands it.
+/// The task that lands them.
 pub(crate) struct Aside {
     counts: Counts,
     queue: mpsc::UnboundedReceiver<Job>,
     link: Link,
 }
 
-/// Admissions that wait aside in this process.
+/// Returns the number of admissions aside in this process.
 pub(crate) fn waiting() -> usize {
     WAITING.load(Ordering::Relaxed)
 }
 
 impl Parked {
-    /// Sets aside those of `jobs` whose template is aside; answers the others.
+    /// Sets aside those of `jobs` whose template is aside and returns the others.
     pub(crate) fn keep_apart(&self, jobs: Vec<Job>) -> Vec<Job> {
         let (aside, rest) = {
             let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,29 +56,29 @@ impl Parked {
         rest
     }
 
-    /// Sets jobs aside.
     pub(crate) fn set_aside(&self, jobs: Vec<Job>) {
         for job in jobs {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             *counts.entry(job.template()).or_default() += 1;
             drop(counts);
             WAITING.fetch_add(1, Ordering::Relaxed);
-            // The task ends after this end; if it was aborted, so is the lander.
+            // The task outlives this sender. If the task was aborted, the lander was too.
             drop(self.queue.send(job));
         }
     }
 }
 
 impl Aside {
-    /// Both ends.
+    /// Returns both ends.
     pub(crate) fn new(link: Link) -> (Parked, Self) {
         let (sender, queue) = mpsc::unbounded_channel();
         let counts = Counts::default();
         (Parked { counts: Arc::clone(&counts), queue: sender }, Self { counts, queue, link })
     }
 
-    /// Lands until the lander's end is gone and nothing waits. Templates take turns, since a held row costs each
-    /// attempt a wait. The connection lives as long as there is work: without a rest it needs no ping.
+    /// Lands until the lander's end is dropped and nothing waits. Templates take turns, since each attempt at a
+    /// locked row costs a lock wait. The connection lives as long as there is work; it is never idle, so it needs no
+    /// ping.
     pub(crate) async fn run(mut self) {
         while let Some(first) = self.queue.recv().await {
             let mut connection = self.link.connect().await;
@@ -113,7 +114,7 @@ impl Aside {
     }
 }
 
-/// Queues a job with those of its template, or last as a template of its own.
+/// Queues a job with the others of its template, or at the end if it is the first of its template.
 fn take_turn(turns: &mut VecDeque<Vec<Job>>, job: Job) {
     match turns.iter_mut().find(|jobs| jobs[0].template() == job.template()) {
         Some(jobs) => jobs.push(job),

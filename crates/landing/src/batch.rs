@@ -1,4 +1,4 @@
-//! Lands one batch: tries it whole, and where that fails rereads, decides, and runs the rest again.
+//! Lands one batch: tries it as a whole; if that fails, rereads the rows, decides, and runs the rest again.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,55 +17,52 @@ use tokio::time::{error::Elapsed, timeout};
 
 use crate::{ids::Ids, metric};
 
-/// How often one admission alone is tried when what stood in its way is gone at every reread: others
-/// commit and roll back around it. Then the caller fences it.
+/// Attempts at a single admission when each reread shows that the obstacle is gone, because others commit and roll
+/// back around it. After that the caller fences it.
 const ALONE_TRIES_MAX: u32 = 8;
 
-/// How often a group is tried whole against deadlocks and lock waits. Then it is halved, so that one
-/// claim's row which somebody holds for long keeps only its own admissions waiting. A stock row that is held
-/// sets all its template's admissions aside at once.
+/// Attempts at a whole group against deadlocks and lock waits. Then the group is halved, so that a locked claim row
+/// delays only its own admissions. A locked stock row sets all admissions of its template aside at once.
 const WHOLE_TRIES_MAX: u32 = 4;
 
-/// How long a batch waits after a deadlock or a lock wait; the other transaction needs a flush or two.
+/// Pause after a deadlock or a lock wait; the other transaction needs a flush or two.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 
-/// How long MySQL may be silent within one attempt: three times a lander's longest wait for a row. A
-/// connection whose other end is gone without a word would else hold its batch for many minutes; on
-/// another connection the same batch finds out what became of it.
+/// Longest silence of MySQL within one attempt; far longer than a lander's lock wait timeout. Otherwise a half-open
+/// connection would hold up its batch for many minutes. The same batch finds out over another connection whether it
+/// landed.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Why a landing is run again, as its metric's label.
+/// Label values of the metric for landings that are run again.
 pub(crate) const RETRIES: [&str; 5] = ["refused", "conflict", "set_aside", "coupon_id", "error"];
 
-/// What became of one admission.
+/// The outcome of one admission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It landed now.
     Landed(LandedClaim),
-    /// What stands in the database decided.
+    /// Existing rows in the database decided it.
     Decided(Decision),
-    /// It could not be landed, and nothing says why; it must be fenced before it is given up.
+    /// It could not be landed, for an unknown reason. It must be fenced before it is given up.
     Undecided,
 }
 
-/// A run ended before every admission had its outcome; the connection is of no more use.
+/// A run that ended before every admission had its outcome. The connection must not be used again.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// MySQL could not be used.
     #[error("a batch could not be landed")]
     Store(#[from] StoreError),
-    /// MySQL said nothing for ten seconds: `SILENCE_MAX`.
+    /// MySQL did not respond for ten seconds: `SILENCE_MAX`.
     #[error("MySQL is silent")]
     Silent(#[from] Elapsed),
-    /// A fail point was armed.
     #[error("a batch was interrupted")]
     FailPoint(#[from] io::Error),
 }
 
-/// Admissions to land, each with a tag of the caller's, and what became of those done with.
+/// Admissions to land, each with a tag of the caller, and the outcomes so far.
 pub struct Batch<T> {
     done: Vec<(T, Outcome)>,
-    /// Those of templates whose stock row somebody holds: to be landed apart from others.
+    /// Admissions of templates whose stock row is locked, to be landed apart from others.
     aside: Vec<(T, Landing)>,
     /// Groups still to be tried, each as one transaction.
     groups: Vec<Group<T>>,
@@ -74,9 +71,9 @@ pub struct Batch<T> {
 
 struct Group<T> {
     jobs: Vec<(T, Landing)>,
-    /// Since it last became smaller.
+    /// Attempts since the group last shrank.
     tries: u32,
-    /// Tries that a conflict ended.
+    /// Attempts that ended in a conflict.
     conflicts: u32,
 }
 
@@ -91,24 +88,25 @@ impl<T> Group<T> {
 }
 
 impl<T> Batch<T> {
-    /// A batch of `jobs`, at most 1,000 coupons.
+    /// Creates a batch of `jobs`, which together hold at most 1,000 coupons.
     pub fn new(jobs: Vec<(T, Landing)>) -> Self {
         let (done, aside) = (Vec::new(), Vec::new());
         Self { done, aside, groups: vec![Group::new(jobs)], points: FailPoints::default() }
     }
 
-    /// The batch with fail points `landing.before_begin`, those of [`landing::land_by_way_of`],
-    /// `landing.after_commit` (before the answer is heard of) and `landing.before_reread`.
+    /// Adds the fail points `landing.before_begin`, those of [`landing::land_by_way_of`], `landing.after_commit`
+    /// (before the outcome is recorded) and `landing.before_reread`.
     #[must_use]
     pub fn with_fail_points(self, points: FailPoints) -> Self {
         Self { points, ..self }
     }
 
-    /// Runs until every admission has its outcome, in the order in which they were decided, or is set aside.
+    /// Runs until every admission has its outcome or is set aside. Outcomes are in the order in which they were
+    /// decided.
     ///
     /// # Errors
-    /// The connection failed: call again with another one. Nothing is lost by it: landing is
-    /// idempotent by claim id.
+    /// The connection failed. Call again with another one; nothing is lost, because landing is idempotent by claim
+    /// id.
     pub async fn run(
         &mut self,
         connection: &mut MySqlConnection,
@@ -124,17 +122,17 @@ impl<T> Batch<T> {
         Ok(())
     }
 
-    /// The outcomes so far; empty afterwards.
+    /// Takes the outcomes so far.
     pub fn take_done(&mut self) -> Vec<(T, Outcome)> {
         std::mem::take(&mut self.done)
     }
 
-    /// The admissions that were set aside; empty afterwards.
+    /// Takes the admissions that were set aside.
     pub fn take_aside(&mut self) -> Vec<(T, Landing)> {
         std::mem::take(&mut self.aside)
     }
 
-    /// One attempt. What is decided leaves the group; what remains is to be tried again.
+    /// Makes one attempt. Decided admissions leave the group; the rest are to be tried again.
     async fn try_group(
         &mut self,
         group: &mut Group<T>,
@@ -155,7 +153,7 @@ impl<T> Batch<T> {
             Ok(Attempt::CouponIdTaken) => {
                 count_retry("coupon_id");
                 give_new_coupon_ids(&mut group.jobs, ids);
-                // Whether the admission itself had landed is asked first, as for any duplicate.
+                // As for any duplicate, first check whether the admission itself has landed.
                 self.decide(group, connection).await?;
             }
             Ok(Attempt::GuardRefused | Attempt::ClaimTaken | Attempt::NumberTaken) => {
@@ -173,7 +171,7 @@ impl<T> Batch<T> {
             }
             Err(error) if error.is_unavailable() => return Err(error.into()),
             Err(error) => {
-                // The statement itself is refused: alone, only the admission at fault fails.
+                // MySQL refuses the statement itself. Tried alone, only the admission at fault fails.
                 tracing::error!(error = %error, cause = ?error, "a landing was refused by MySQL");
                 count_retry("error");
             }
@@ -181,7 +179,7 @@ impl<T> Batch<T> {
         Ok(())
     }
 
-    /// Takes out of the group what is of templates whose stock row somebody holds still.
+    /// Takes out of the group the admissions of templates whose stock row is still locked.
     async fn set_aside(
         &mut self,
         group: &mut Group<T>,
@@ -202,7 +200,7 @@ impl<T> Batch<T> {
         Ok(())
     }
 
-    /// Rereads and decides; the admissions that nothing stands against any more stay in the group.
+    /// Rereads the rows and decides. Admissions without an obstacle stay in the group.
     async fn decide(
         &mut self,
         group: &mut Group<T>,
@@ -221,7 +219,7 @@ impl<T> Batch<T> {
         }
         let fewer = rest.len() < landings.len();
         group.jobs = rest;
-        // Perhaps the template's validity has changed: what lands from now on has the new one.
+        // The template's validity may have changed. Landings from now on take the new one.
         let again = group.jobs.iter_mut().map(|(_, landing)| landing);
         let renewed = timeout(SILENCE_MAX, landing::renew(connection, again)).await??;
         if fewer || renewed {
@@ -231,9 +229,8 @@ impl<T> Batch<T> {
         Ok(())
     }
 
-    /// Puts what remains of a group back: as it is if it has shrunk or only met conflicts, else split,
-    /// so that admissions that stand in each other's way (one key twice, one number twice) come to be
-    /// decided.
+    /// Queues the rest of a group: unchanged if it shrank or met only conflicts, otherwise split, so that admissions
+    /// that obstruct each other (the same key or number twice) get decided.
     fn queue_again(&mut self, mut group: Group<T>) {
         match group.jobs.len() {
             0 => {}
@@ -255,9 +252,9 @@ impl<T> Batch<T> {
     }
 }
 
-/// Decides in the order of the batch, as if each were landed alone: the stock runs down by what is to
-/// be run again, so only the tail of a batch that asks for too much is refused; and what has a key or
-/// a number in common with one ahead of it is decided once that one has landed.
+/// Decides in batch order, as if each admission were landed alone. Each admission to be run again reduces the stock
+/// left for those behind it, so only the tail of a batch that asks for too much is refused. An admission that shares
+/// a key or a number with one ahead of it is decided after that one has landed.
 fn decide_all(landings: &[Landing], found: Vec<FoundRows>) -> Vec<Decision> {
     let mut ahead = Ahead::default();
     landings
@@ -280,7 +277,7 @@ fn decide_all(landings: &[Landing], found: Vec<FoundRows>) -> Vec<Decision> {
         .collect()
 }
 
-/// What those admissions take that are to be run again ahead of the one in question.
+/// What the admissions ahead that are to be run again take.
 #[derive(Default)]
 struct Ahead<'a> {
     taken: HashMap<TemplateId, i64>,
@@ -314,7 +311,7 @@ fn give_new_coupon_ids<T>(jobs: &mut [(T, Landing)], ids: &Ids) {
     for (_, job) in jobs {
         let unlimited = job.admission.numbers.is_empty();
         for coupon in &mut job.landed.coupons {
-            // Without a lease the ids stay as they are, and the next try finds them taken again.
+            // Without a lease the ids stay as they are, and the next attempt finds them taken again.
             let Ok(id) = ids.coupon() else { return };
             coupon.id = id;
             if unlimited {

@@ -1,15 +1,16 @@
-//! Gates at which nothing happens: found right with nothing in flight, and MySQL's rows have stayed as they were
-//! since. Many templates are like that for hours, before the crowd and behind it.
+//! Calm gates: found correct with nothing in flight, and unchanged in MySQL since. Many templates are calm for hours,
+//! before and after their rush.
 //!
-//! What could have become wrong with such a gate without a change in MySQL?
+//! How can such a gate become wrong without a change in MySQL?
 //!
-//! - Its keys are gone (somebody's `DEL`, a Redis that lost its file): one command asks hundreds of gates for their keys.
-//! - It is of another run of Redis: then the connection is another, and all of them are looked at.
-//! - A claim was let through and has not landed: the resolver asks for such keys each second. When it lands, MySQL's
-//!   stock is another, and the gate is looked at.
-//! - A claim found something wrong: it asks for a look, and gets one.
-//! - Somebody wrote into its keys by hand: what MySQL would not let land it still does not. A share of the calm gates
-//!   is looked at in full at each look, in turns.
+//! - Its keys are gone (a manual `DEL`, a Redis that lost its file). One command checks the keys of hundreds of
+//!   gates.
+//! - It belongs to another run of Redis. Then the connection is another one, and all gates are checked.
+//! - A claim was admitted and has not landed. The resolver checks for the keys of such claims each second. When the
+//!   claim lands, MySQL's stock changes, and the gate is checked.
+//! - A claim found something wrong. It requests a check, and gets one.
+//! - Its keys were edited by hand. MySQL still refuses to land what it would not have landed before. A share of the
+//!   calm gates is checked in full each time, in turns.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,21 +18,21 @@ use coupon::TemplateId;
 use mysql_store::{stock::Stock, template::Watched};
 use redis_gate::{Gate, GateError, Meta, Run, Standing};
 
-/// Calm gates that are looked at in full at each look, three commands each. A platform of a few sales has no more, so
-/// that everything is noticed at the next look; of thousands each is looked at within minutes.
+/// Calm gates to check in full each time, at three commands each. A platform of a few sales has no more than this, so
+/// each check finds everything; with thousands, each gate is checked within minutes.
 pub(crate) const IN_FULL: usize = 16;
 
 /// The calm gates of a process.
 #[derive(Default)]
 pub(crate) struct Calm {
     gates: HashMap<TemplateId, Found>,
-    /// By which run of Redis.
+    /// The run of Redis in which they were found calm.
     run: Option<Run>,
-    /// Up to which template they were looked at in full.
+    /// Last template that was checked in full.
     turn: Option<TemplateId>,
 }
 
-/// What MySQL had of a template whose gate was right, and what the gate has.
+/// MySQL's version and stock of a template whose gate was correct, and the gate's keys.
 struct Found {
     version: i64,
     stock: Stock,
@@ -39,8 +40,8 @@ struct Found {
 }
 
 impl Calm {
-    /// Those of the watched templates whose gates need no look of their own this time. All others are forgotten,
-    /// until they are noted again.
+    /// Returns the watched templates whose gates need no individual check this time. All others are dropped until
+    /// they are noted again.
     ///
     /// # Errors
     /// Redis does not answer.
@@ -73,7 +74,7 @@ impl Calm {
         Ok(self.gates.keys().copied().collect())
     }
 
-    /// Notes a gate that was looked at, if it has all that MySQL has and nothing is in flight.
+    /// Records a checked gate as calm if it matches MySQL and nothing is in flight.
     pub(crate) fn note(&mut self, watched: &Watched, meta: &Meta, in_flight: u64) {
         let Watched { template, stock } = watched;
         let is_right = meta.is_open()
@@ -89,7 +90,7 @@ impl Calm {
         }
     }
 
-    /// The next ones to be looked at in full, round and round.
+    /// Picks the next gates to check in full, round robin.
     fn next_turn(&mut self) -> Vec<TemplateId> {
         let mut ids: Vec<TemplateId> = self.gates.keys().copied().collect();
         ids.sort_unstable();

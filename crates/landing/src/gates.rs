@@ -1,5 +1,5 @@
-//! The gates of a process: which epochs it knows, how it asks for a look at one, and how a change of a
-//! template reaches its gate. The task that looks is the [`crate::keeper`].
+//! The gates of a process: the epochs it knows, requests to check a gate, and how a template's changes reach its gate.
+//! The task that checks is the [`crate::keeper`].
 
 use std::{
     collections::HashMap,
@@ -22,27 +22,27 @@ use crate::{
     rebuild::{RebuildError, Rebuilt, rebuild},
 };
 
-/// How long before its window opens a template's gate is loaded, unless somebody says otherwise: a
-/// million users take seconds to load, and an outage right then takes minutes.
+/// Default time before its window opens at which a template's gate is loaded. A million users take seconds to load, and
+/// an outage just then takes minutes.
 pub const PRELOAD: Duration = Duration::from_mins(5);
 
-/// How long a change of a template waits for its gate, and how often it looks while another process
-/// loads it: a million users take seconds.
+/// Longest time a template's change waits for its gate, and interval between checks while another process loads the
+/// gate: a million users take seconds.
 pub const SHOW_MAX: Duration = Duration::from_secs(10);
 const SHOW_LOOK: Duration = Duration::from_millis(20);
 
-/// How long a claim waits for a gate that was wrong: a look and a rebuild of a small template. A larger
-/// one answers as being loaded.
+/// Longest time a claim waits for a wrong gate: a check and a rebuild of a small template. If a larger one takes
+/// longer, the claim is answered that the gate is loading.
 pub const MEND_MAX: Duration = Duration::from_secs(3);
 
-/// How long a gate whose rebuild failed is left alone, from the first failure to the many: each try raises the epoch and
-/// gives up what was admitted under the one before.
+/// First and longest wait before a failed rebuild is repeated. Each attempt raises the epoch and gives up what was
+/// admitted under the one before.
 const REBUILD_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// Requests that may wait; more are of no use, since one look covers all templates.
+/// Requests that may wait. More are of no use, since one check covers all templates.
 pub(crate) const REQUESTS_MAX: usize = 1024;
 
-/// The gates of a process: the epochs it knows, and the requests to look at one.
+/// The gates of a process: the epochs it knows, and the requests to check a gate.
 #[derive(Clone)]
 pub struct Gates {
     pool: MySqlPool,
@@ -52,27 +52,26 @@ pub struct Gates {
     points: FailPoints,
     epochs: Arc<Lock<HashMap<TemplateId, Epoch>>>,
     requests: mpsc::Sender<Request>,
-    /// Notified after every look.
+    /// Notified after every check.
     looked: Arc<Notify>,
-    /// Held while a gate is looked at and rebuilt: the keeper does not begin anew what a publish has
-    /// just loaded.
+    /// Held while a gate is checked and rebuilt, so that the keeper does not rebuild what a publish has just loaded.
     rebuilding: Arc<Mutex<()>>,
-    /// Gates whose rebuild failed here, and when they are tried again.
+    /// Gates whose rebuild failed in this process, and when the next attempt is due.
     failed: Arc<Lock<HashMap<TemplateId, (Backoff, Instant)>>>,
 }
 
-/// Why a gate is to be looked at.
+/// Why a gate is to be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) template: TemplateId,
-    /// This epoch was found to be wrong: rebuild it if it is still the gate's.
+    /// This epoch was found wrong: rebuild it if the gate still has it.
     pub(crate) wrong: Option<Epoch>,
 }
 
 impl Gates {
-    /// The gates, and the task that keeps them; `holder` names this process. The fail points are those of
-    /// [`rebuild`]. A gate is loaded `preload` before its window opens ([`PRELOAD`]), the same in all
-    /// processes: one with less unloads what another loads.
+    /// Creates the gates and the task that keeps them; `holder` names this process. The fail points are those of
+    /// [`rebuild`]. A gate is loaded `preload` before its window opens ([`PRELOAD`]). `preload` must be the same in all
+    /// processes: one with a smaller value unloads what another loads.
     pub fn new(
         pool: MySqlPool,
         gate: Gate,
@@ -96,18 +95,17 @@ impl Gates {
         (gates.clone(), Keeper::new(gates, queue))
     }
 
-    /// The gate's scripts.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// The newest epoch that this process has heard of.
+    /// Returns the newest epoch that this process knows.
     pub fn known(&self, template: TemplateId) -> Epoch {
         let epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
         epochs.get(&template).copied().unwrap_or(Epoch::UNKNOWN)
     }
 
-    /// Hears of an epoch; what is known only rises. Answers whether it is news.
+    /// Records an epoch; the known epoch only rises. Returns whether this one is newer.
     pub fn learn(&self, template: TemplateId, epoch: Epoch) -> bool {
         let mut epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
         let known = epochs.entry(template).or_default();
@@ -116,33 +114,33 @@ impl Gates {
         news
     }
 
-    /// Asks for a look at a gate: it did not answer as loaded, or promised more than MySQL had. After a
-    /// cut it may; one that is wrong is found by the look, and rebuilt.
+    /// Requests a check of a gate that was not loaded, or that promised more than MySQL had. The latter is normal after
+    /// a cut; if the check finds the gate wrong, it rebuilds it.
     pub fn ask_look(&self, template: TemplateId) {
         self.request(Request { template, wrong: None });
     }
 
-    /// Says that the gate of this epoch holds something that MySQL contradicts.
+    /// Reports that the gate of this epoch holds something that MySQL contradicts.
     pub fn report_wrong(&self, template: TemplateId, epoch: Epoch) {
         self.request(Request { template, wrong: Some(epoch) });
     }
 
-    /// Whether a template's gate should be loaded at `now`: published or paused, and its window near or
-    /// open. Whoever asks for anything else is answered from the template itself.
+    /// Returns whether a template's gate should be loaded at `now`: it is published or paused, and its window is near
+    /// or open. All other claims are answered from the template itself.
     pub fn wants(&self, template: &Template, now: DateTime<Utc>) -> bool {
         matches!(template.state, TemplateState::Published | TemplateState::Paused)
             && template.window.starts_at <= now + self.preload
             && now < template.window.ends_at
     }
 
-    /// Resolves after the next look at the gates.
+    /// Waits for the end of the next check of the gates.
     pub async fn next_look(&self) {
         self.looked.notified().await;
     }
 
-    /// Reports a wrong gate and waits for the next look at the gates, at most [`MEND_MAX`].
+    /// Reports a wrong gate and waits for the next check of the gates, at most [`MEND_MAX`].
     pub async fn mend(&self, template: TemplateId, epoch: Epoch) {
-        // Listening begins before the request: a look is not missed however fast it is.
+        // Start listening before the request, so that even a fast check is not missed.
         let mut looked = pin!(self.looked.notified());
         looked.as_mut().enable();
         self.report_wrong(template, epoch);
@@ -151,21 +149,21 @@ impl Gates {
         }
     }
 
-    /// Gives the gate the state that its template has since this version. Answers whether a loaded gate
-    /// knows it now; one that is not loaded reads it from MySQL.
+    /// Sends the template's state and version to its gate. Returns whether a loaded gate knows it now; a gate that is
+    /// not loaded will read it from MySQL.
     ///
     /// # Errors
     /// The gate failed; the keeper tries again.
     pub async fn tell(&self, template: &Template) -> Result<bool, RebuildError> {
         let Some(meta) = self.gate.meta(template.id).await? else { return Ok(false) };
         let Template { id, version, state, .. } = *template;
-        // Absent: a newer epoch began since, and whoever began it reads the template after that.
+        // Absent: a newer epoch has begun, and its rebuilder reads the template after that.
         let told = self.gate.set_state(id, meta.epoch, version, state).await?;
         Ok(told.is_some() && meta.phase == Phase::Open)
     }
 
-    /// Makes a loaded gate know this version of its template, whoever loads it. Answers whether one did
-    /// within [`SHOW_MAX`]; if not, the keeper goes on.
+    /// Ensures that a loaded gate knows this version of its template, whichever process loads the gate. Returns whether
+    /// one does within [`SHOW_MAX`]; if not, the keeper continues.
     ///
     /// # Errors
     /// MySQL or the gate failed; the keeper tries again.
@@ -189,8 +187,8 @@ impl Gates {
         }
     }
 
-    /// Makes the gate one of MySQL's epoch, whoever loads it, after an edit that has raised it. Answers
-    /// whether it was within [`SHOW_MAX`]; if not, the keeper goes on.
+    /// Brings the gate to MySQL's epoch after an edit that raised it, whichever process loads the gate. Returns whether
+    /// it is there within [`SHOW_MAX`]; if not, the keeper continues.
     ///
     /// # Errors
     /// MySQL or the gate failed; the keeper tries again.
@@ -211,7 +209,7 @@ impl Gates {
         }
     }
 
-    /// Whether the gate is open under MySQL's epoch, or a later one.
+    /// Returns whether the gate is open under MySQL's epoch or a later one.
     async fn is_up(&self, template: TemplateId) -> Result<bool, RebuildError> {
         let stock = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
@@ -223,7 +221,7 @@ impl Gates {
         Ok(meta.is_open() && meta.epoch >= epoch)
     }
 
-    /// Brings the gate's stock up to MySQL's movements.
+    /// Applies MySQL's movements to the gate's stock.
     ///
     /// # Errors
     /// MySQL or the gate failed; the consumer of the movements tries again, and so does the keeper.
@@ -232,7 +230,7 @@ impl Gates {
         movements::catch_up(&mut connection, &self.gate, template).await
     }
 
-    /// One rebuild or look of this process at a time.
+    /// Allows one rebuild or check at a time in this process.
     pub(crate) async fn alone(&self) -> MutexGuard<'_, ()> {
         self.rebuilding.lock().await
     }
@@ -245,12 +243,13 @@ impl Gates {
         &self.pool
     }
 
-    /// Wakes those who wait for a look.
+    /// Wakes the tasks that wait for a check.
     pub(crate) fn looked(&self) {
         self.looked.notify_waiters();
     }
 
-    /// Rebuilds the gate, unless another process is at it or it failed a moment ago, and learns its epoch.
+    /// Rebuilds the gate and learns its epoch, unless another process is rebuilding it or a rebuild failed a moment
+    /// ago.
     pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
         let resting = {
             let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -277,7 +276,7 @@ impl Gates {
     }
 
     fn request(&self, request: Request) {
-        // Full: a look is due anyway, and the next refused claim asks again.
+        // The queue is full: a check is due anyway, and the next refused claim requests another.
         if self.requests.try_send(request).is_err() {
             debug!(template.id = %request.template, "a look at the gates is due already");
         }

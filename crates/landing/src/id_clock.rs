@@ -1,4 +1,4 @@
-//! The clock that ids are made by: monotonic, and corrected forwards only.
+//! The clock for ids: monotonic, and corrected forwards only.
 
 use std::sync::{
     Arc,
@@ -7,12 +7,12 @@ use std::sync::{
 
 use ferroid::time::{MonotonicClock, TWITTER_EPOCH, TimeSource};
 
-/// Milliseconds by a process's monotonic clock, which began at the wall clock of its start, and what that was behind.
-/// Clones share the correction.
+/// Milliseconds of the process's monotonic clock, which started at the wall clock, plus a correction for how far that
+/// was behind. Clones share the correction.
 #[derive(Debug, Clone)]
 pub(crate) struct IdClock {
     monotonic: MonotonicClock<1>,
-    /// What the wall clock at the start was behind, as far as it is known: it only rises.
+    /// How far the wall clock was behind at the start, as far as known. Only rises.
     behind_ms: Arc<AtomicU64>,
 }
 
@@ -21,14 +21,14 @@ impl IdClock {
         Self { monotonic: MonotonicClock::default(), behind_ms: Arc::default() }
     }
 
-    /// Milliseconds since 1970.
+    /// Returns milliseconds since 1970.
     pub(crate) fn ms(&self) -> i64 {
         let ms = TimeSource::<u64>::current_millis(&self.monotonic);
         let ms = ms + self.behind_ms.load(Ordering::Relaxed);
         ms.cast_signed()
     }
 
-    /// Goes on from `ms` milliseconds since 1970, if that is ahead.
+    /// Continues from `ms` milliseconds since 1970, if that is ahead.
     pub(crate) fn go_on_from(&self, ms: i64) {
         let ahead = (ms - self.ms()).max(0).unsigned_abs();
         self.behind_ms.fetch_add(ahead, Ordering::Relaxed);
@@ -36,7 +36,7 @@ impl IdClock {
 }
 
 impl TimeSource<u64> for IdClock {
-    /// Milliseconds since the epoch of the ids' layout.
+    /// Returns milliseconds since the epoch of the id layout.
     fn current_millis(&self) -> u64 {
         let epoch = u64::try_from(TWITTER_EPOCH.as_millis()).unwrap_or_default();
         self.ms().unsigned_abs().saturating_sub(epoch)

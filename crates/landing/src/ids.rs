@@ -1,8 +1,8 @@
 //! Ids: 64-bit snowflakes made under a worker number that is leased in MySQL.
 //!
-//! Before each id the lease's end is compared with the monotonic clock, so a process that was stopped
-//! and continued makes none under a number that another may hold by now. A process that started by a clock which is
-//! corrected later goes on from the corrected time.
+//! Before each id the end of the lease is compared with the monotonic clock. A process that was stopped and continued
+//! therefore makes no ids under a number that another process may hold by now. If the clock at the start was wrong and
+//! is corrected later, ids continue from the corrected time.
 
 use std::{
     sync::{PoisonError, RwLock},
@@ -23,41 +23,40 @@ use tracing::{error, info, warn};
 
 use crate::id_clock::IdClock;
 
-/// How long a worker number is leased: several renewals may fail before ids stop.
+/// Duration of a worker number's lease. Several renewals may fail before id generation stops.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How often the lease is renewed.
+/// Interval between renewals of the lease.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 
-/// By how much a lease counts as shorter here than in MySQL: the two clocks' rates differ by far less.
+/// How much earlier a lease ends here than in MySQL. The rates of the two clocks differ by far less.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
 
-/// How far the ids of a number's earlier holder may lie ahead for this process to wait for its own clock.
+/// How far ahead the ids of a number's previous holder may be for this process to wait until its own clock catches up.
 /// Half of a lease, so that time is left to use it.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// How far the ids' clock may be behind before it is corrected: clocks kept by NTP are within milliseconds.
+/// How far the id clock may be behind before it is corrected. NTP keeps clocks within milliseconds.
 const BEHIND_MAX: Duration = Duration::from_secs(1);
 
 /// No id can be made now.
 #[derive(Debug, Error)]
 pub enum IdError {
-    /// All worker numbers are leased, or were used by clocks that are ahead of this one.
+    /// All worker numbers are leased, or their last ids are ahead of this process's clock.
     #[error(
         "all {} worker numbers are leased, or were used by a clock ahead of this one: compare `last_ms` \
          in the table worker_lease with this machine's time",
         worker_lease::WORKERS
     )]
     NoWorker,
-    /// The lease was lost; another is being asked for.
+    /// The lease was lost; the process tries to take another.
     #[error("the worker number's lease is lost")]
     LeaseLost,
-    /// The lease could not be taken.
     #[error("no worker number could be leased")]
     Store(#[from] StoreError),
 }
 
-/// Makes ids while its lease holds.
+/// Makes ids while its lease is valid.
 pub struct Ids {
     pool: MySqlPool,
     holder: String,
@@ -75,7 +74,7 @@ impl Ids {
     /// Leases a worker number for `holder`, a name that no other process has.
     ///
     /// # Errors
-    /// MySQL cannot be reached, or all numbers are taken: then the process must not start.
+    /// MySQL cannot be reached, or all numbers are taken. The process must not start then.
     pub async fn lease(pool: MySqlPool, holder: &str) -> Result<Self, IdError> {
         let clock = IdClock::new();
         let leased = take(&pool, holder, &clock).await?;
@@ -83,7 +82,7 @@ impl Ids {
         Ok(Self { pool, holder: holder.to_owned(), clock, leased: RwLock::new(leased) })
     }
 
-    /// A claim's id.
+    /// Makes a claim id.
     ///
     /// # Errors
     /// The lease is lost.
@@ -91,7 +90,7 @@ impl Ids {
         self.next().map(ClaimId)
     }
 
-    /// A coupon's id.
+    /// Makes a coupon id.
     ///
     /// # Errors
     /// The lease is lost.
@@ -99,7 +98,7 @@ impl Ids {
         self.next().map(CouponId)
     }
 
-    /// A template's id.
+    /// Makes a template id.
     ///
     /// # Errors
     /// The lease is lost.
@@ -107,7 +106,7 @@ impl Ids {
         self.next().map(TemplateId)
     }
 
-    /// A merchant's id.
+    /// Makes a merchant id.
     ///
     /// # Errors
     /// The lease is lost.
@@ -115,7 +114,7 @@ impl Ids {
         self.next().map(MerchantId)
     }
 
-    /// An operator key's id.
+    /// Makes an API key id.
     ///
     /// # Errors
     /// The lease is lost.
@@ -123,7 +122,7 @@ impl Ids {
         self.next().map(ApiKeyId)
     }
 
-    /// The id of a line in the record of what operators did.
+    /// Makes an id for an audit record.
     ///
     /// # Errors
     /// The lease is lost.
@@ -140,13 +139,13 @@ impl Ids {
             match leased.generator.poll_id() {
                 // The layout's top bit is never set before the year 2080.
                 Poll::Ready { id } => return Ok(id.to_raw().cast_signed()),
-                // 4,096 ids of this millisecond are made: the next one is near.
+                // All 4,096 ids of this millisecond are used, and the next millisecond is near.
                 Poll::Pending { .. } => std::thread::yield_now(),
             }
         }
     }
 
-    /// Renews the lease until `stop`, then gives it back; takes another number when it is lost. `now` is the
+    /// Renews the lease until `stop`, then releases it. Takes another number if the lease is lost. `now` is the
     /// process's wall clock, which may be corrected while it runs.
     pub async fn keep(&self, now: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(RENEW_EVERY)).await.is_some() {
@@ -163,7 +162,7 @@ impl Ids {
         }
     }
 
-    /// Renews the lease, and corrects the ids' clock if it is behind `now`.
+    /// Renews the lease, and corrects the id clock if it is behind `now`.
     ///
     /// # Errors
     /// MySQL failed, or no worker number is free.
@@ -191,8 +190,8 @@ impl Ids {
         Ok(())
     }
 
-    /// How far ids are behind the time on which this machine and MySQL agree; zero: not worth a correction. A clock
-    /// that is alone ahead moves nothing: an id from the future could not be taken back.
+    /// Returns how far ids are behind the time on which this machine and MySQL agree; zero if no correction is due. A
+    /// clock that alone is ahead changes nothing, because an id from the future could not be taken back.
     async fn behind(
         &self,
         connection: &mut MySqlConnection,
@@ -220,15 +219,15 @@ async fn take(pool: &MySqlPool, holder: &str, clock: &IdClock) -> Result<Leased,
     let reach_ms = clock.ms() + millis(WAIT_MAX);
     let lease = connect::within(worker_lease::take(&mut connection, holder, LEASE, reach_ms));
     let lease = lease.await?.ok_or(IdError::NoWorker)?;
-    // An earlier holder that crashed may have made ids up to the end of its lease; one that ended in
-    // order, up to its end. A clock behind that waits.
+    // A previous holder that crashed may have made ids up to the end of its lease; one that stopped cleanly, up to its
+    // stop. If this clock is behind that, wait.
     while clock.ms() <= lease.last_ms {
         tokio::time::sleep(Duration::from_millis(1)).await;
         if asked.elapsed() >= LEASE - LEASE_MARGIN {
             return Err(IdError::LeaseLost);
         }
     }
-    // Before the first id: this process may end before it ever renews.
+    // Record before the first id, because this process may end before its first renewal.
     if !record(&mut connection, lease.worker, holder, clock.ms()).await? {
         return Err(IdError::LeaseLost);
     }
@@ -239,8 +238,8 @@ async fn take(pool: &MySqlPool, holder: &str, clock: &IdClock) -> Result<Leased,
     })
 }
 
-/// Renews the lease, and records that ids of its whole time from `from_ms` on may be made. Answers whether `holder`
-/// has it still.
+/// Renews the lease, and records that ids may be made from `from_ms` until its end. Returns whether `holder` still has
+/// the lease.
 async fn record(
     connection: &mut MySqlConnection,
     worker: u16,
@@ -251,9 +250,9 @@ async fn record(
     connect::within(worker_lease::renew(connection, worker, holder, LEASE, last_ms)).await
 }
 
-/// When an id was made, by the clock of the process that made it.
+/// Returns when an id was made, by the clock of the process that made it.
 pub(crate) fn made_at(id: i64) -> DateTime<Utc> {
-    // The layout: 41 bits of milliseconds above 22 of worker and sequence.
+    // The layout: 41 bits of milliseconds above 22 bits of worker and sequence.
     let ms = (id.cast_unsigned() >> 22) + u64::try_from(TWITTER_EPOCH.as_millis()).unwrap_or(0);
     DateTime::from_timestamp_millis(ms.cast_signed()).unwrap_or_default()
 }
@@ -266,7 +265,8 @@ fn millis(time: Duration) -> i64 {
 mod tests {
     use super::made_at;
 
-    /// Views order coupons by the digits of their ids, MySQL by the numbers.
+    /// Views order coupons by the digits of their ids, MySQL by their numeric values. Both orders agree if all ids have
+    /// the same length.
     #[test]
     fn every_id_that_is_made_has_nineteen_digits() {
         let first_of_nineteen = made_at(1_000_000_000_000_000_000);

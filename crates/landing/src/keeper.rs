@@ -1,7 +1,6 @@
-//! The task that keeps the gates as they should be: at each look it rebuilds what is lost, behind MySQL,
-//! wrong or of another run of Redis, repairs state and stock where whoever changed them died before
-//! the gate was told, and unloads what gives nothing any more. Gates at which nothing happens are looked at together
-//! ([`crate::calm`]).
+//! The task that keeps the gates in order. Each check rebuilds gates that are lost, behind MySQL, wrong or of another
+//! run of Redis; repairs state and stock if a process changed them in MySQL and died before it updated the gate; and
+//! unloads gates that are no longer needed. Calm gates are checked together ([`crate::calm`]).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,46 +29,46 @@ use crate::{
     resolver::{GRACE, Resolver},
 };
 
-/// How often every watched gate is looked at, besides when a claim asks. A rebuilder that died after
-/// its first step is found by this.
+/// Interval between checks of every watched gate; a claim may request one earlier. A check finds, for example, a gate
+/// whose rebuilder died after its first step.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// How long a gate stays that is not wanted any more. Until then it answers, and meanwhile every
-/// process hears from the template's topic that it ended.
+/// How long a gate stays loaded when it is not wanted any more. It answers claims meanwhile, until the template's topic
+/// has announced the end to every process.
 pub const UNLOAD_AFTER: Duration = Duration::from_mins(1);
 
-/// How long after its window a template is remembered by MySQL's list; far longer than
-/// [`UNLOAD_AFTER`]. What was left behind by a longer outage is found in Redis itself ([`STRAYS_EVERY`]).
+/// How long after its window MySQL's list still contains a template; far longer than [`UNLOAD_AFTER`]. Gates left
+/// behind by a longer outage are found in Redis itself ([`STRAYS_EVERY`]).
 const TAIL: Duration = Duration::from_hours(24);
 
-/// How often Redis is walked through for gates that the list has forgotten; also at the first look. Nobody waits
-/// for their memory to the hour.
+/// Interval between scans of Redis for gates that are no longer on the list; the first check scans too. Their memory is
+/// not urgent.
 const STRAYS_EVERY: Duration = Duration::from_hours(1);
 
 /// Keeps the gates of one process; [`Keeper::run`] is its loop.
 pub struct Keeper {
-    /// How long a gate stays that is not wanted any more.
+    /// How long a gate stays loaded when it is not wanted any more.
     pub unload_after: Duration,
     gates: Gates,
     queue: mpsc::Receiver<Request>,
-    /// Taken from the queue, for the next look.
+    /// Requests from the queue, for the next check.
     requests: Vec<Request>,
     unwanted: HashMap<TemplateId, Unwanted>,
-    /// When Redis was last walked through.
+    /// When Redis was last scanned.
     walked: Option<Instant>,
-    /// What the open gates had at the look before.
+    /// The accounts of the open gates at the previous check.
     accounts: HashMap<TemplateId, Account>,
-    /// Coupons that the gates lack for certain, as of this look.
+    /// Coupons that the gates certainly lack, as of this check.
     missing: i64,
-    /// Gates that were found right with nothing in flight.
+    /// Gates that were found correct with nothing in flight.
     calm: Calm,
 }
 
-/// A gate's side of the conservation identity, at one moment.
+/// A gate's side of the conservation identity at one moment.
 struct Account {
     epoch: Epoch,
     movement: i64,
-    /// What it had left.
+    /// Stock left in the gate.
     stock: i64,
     /// The most that its admissions in flight may still take from MySQL.
     in_flight: i64,
@@ -97,7 +96,7 @@ impl Keeper {
         }
     }
 
-    /// Looks until `stop`.
+    /// Checks the gates until `stop`.
     pub async fn run(mut self, clock: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
         loop {
             if let Err(error) = self.look(clock()).await {
@@ -114,15 +113,16 @@ impl Keeper {
         }
     }
 
-    /// Coupons of MySQL's stock that the open gates lacked for certain at the last look.
+    /// Returns the coupons of MySQL's stock that the open gates certainly lacked at the last check.
     pub fn missing(&self) -> i64 {
         self.missing
     }
 
-    /// Looks at every gate once.
+    /// Checks every gate once.
     ///
     /// # Errors
-    /// MySQL failed. A gate that fails is logged and keeps no other from being looked at.
+    /// MySQL failed, or Redis failed for a step that concerns all gates. An error at one gate is logged and does not
+    /// keep the others from being checked.
     pub async fn look(&mut self, now: DateTime<Utc>) -> Result<(), RebuildError> {
         let near = now + self.gates.preload();
         let watched = connect::within(async {
@@ -167,8 +167,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Removes gates that the list has forgotten loaded: every api, or Redis, was away for longer than [`TAIL`],
-    /// or whoever was loading one woke after the others had removed it.
+    /// Removes loaded gates that are not on the list any more: every api, or Redis, was down for longer than [`TAIL`],
+    /// or a process resumed loading one after the others had removed it.
     async fn unload_strays(
         &self,
         watched: &HashSet<TemplateId>,
@@ -180,7 +180,8 @@ impl Keeper {
                 let mut connection = connect::acquire(self.gates.pool()).await?;
                 template::get(&mut connection, id).await
             });
-            // Others may load theirs earlier than we do; and what MySQL does not know is not ours to judge.
+            // Other processes may load their gates earlier than this one, and a gate unknown to MySQL must be left
+            // alone.
             let over = |template: &Template| template.window.ends_at <= now - TAIL;
             if !template.await?.as_ref().is_some_and(over) {
                 continue;
@@ -203,7 +204,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Keeps a gate; one whose keys are not a gate's begins anew.
+    /// Keeps a gate; rebuilds it if its keys are unreadable.
     async fn keep_readable(&self, watched: &Watched) -> Result<(), RebuildError> {
         match self.keep(watched).await {
             Err(RebuildError::Gate(error)) if error.is_of_keys() => {
@@ -220,11 +221,11 @@ impl Keeper {
     async fn keep(&self, watched: &Watched) -> Result<(), RebuildError> {
         let _alone = self.gates.alone().await;
         let (template, stock) = (&watched.template, &watched.stock);
-        // Read after MySQL: `promises_too_much` rests on it.
+        // Read after MySQL: `promises_too_much` relies on this order.
         let meta = self.gates.gate().meta(template.id).await?;
         let open = |meta: &Meta| meta.is_open() && meta.epoch >= stock.epoch;
-        // A gate that is being loaded, or left so: whoever is at it holds the lease, and then this
-        // rebuild is skipped.
+        // The gate is loading, or was left loading. In the first case the rebuilder holds the lease, and this rebuild
+        // is skipped.
         let Some(meta) = meta.filter(open) else { return self.gates.rebuild(template.id).await };
         self.gates.learn(template.id, meta.epoch);
         if let Some(what) = &meta.unreadable {
@@ -245,9 +246,10 @@ impl Keeper {
         Ok(())
     }
 
-    /// The slow audit of the conservation identity, for a gate that holds too little: what it lacks is never sold. Its
-    /// account at the look before is compared with MySQL's stock now. In between MySQL's stock only falls, except by
-    /// movements, so where it is still above all that the gate had left or in flight, the rest is missing for certain.
+    /// Slow audit of the conservation identity, for gates that hold too little: what they lack is never sold. Compares
+    /// the gate's account at the previous check with MySQL's stock now. In between, MySQL's stock only falls, except by
+    /// movements. If it still exceeds everything that the gate had left or in flight, the difference is certainly
+    /// missing.
     async fn audit(&mut self, watched: &Watched) -> Result<(), RebuildError> {
         let (template, stock) = (&watched.template, &watched.stock);
         if let Some(before) = self.accounts.remove(&template.id)
@@ -263,7 +265,7 @@ impl Keeper {
         if let Some((meta, in_flight)) = &account {
             self.calm.note(watched, meta, *in_flight);
         }
-        // With as much as MySQL has it lacks nothing.
+        // A gate with at least MySQL's stock lacks nothing.
         if let Some((meta, in_flight)) = account.filter(|(meta, _)| meta.stock < stock.stock) {
             let most = i64::try_from(in_flight).unwrap_or(i64::MAX);
             let in_flight = most.saturating_mul(template.max_per_claim.into());
@@ -273,7 +275,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether entries are lost, or the gate's epoch was reported to be wrong.
+    /// Returns whether entries are lost, or the gate's epoch was reported wrong.
     async fn is_wrong(&self, template: TemplateId, meta: &Meta) -> Result<bool, RebuildError> {
         let reported = self.requests.iter().filter(|request| request.template == template);
         let wrong = reported.filter_map(|request| request.wrong).max();
@@ -308,9 +310,9 @@ impl Keeper {
     }
 }
 
-/// Whether the gate has more to give than MySQL had before: then it lets claims through that cannot
-/// land. A right gate never has. It holds MySQL's stock less what is in flight, and between the two
-/// reads MySQL's stock only falls, except by movements, and both contain the same ones.
+/// Returns whether the gate has more to give than MySQL had before, so that it admits claims that cannot land. A
+/// correct gate never has: it holds MySQL's stock less what is in flight. Between the two reads MySQL's stock only
+/// falls, except by movements, and both reads contain the same ones.
 fn promises_too_much(meta: &Meta, before: &Stock) -> bool {
     meta.movement == before.movement && meta.stock > before.stock
 }

@@ -1,9 +1,9 @@
 //! The landers: each owns a share of the templates, one connection, and one queue.
 //!
-//! While one transaction is in flight the next admissions queue up and go together, so batches grow
-//! with the load and add no delay without it. A lander that loses MySQL keeps its batch and tries on;
-//! its queue is bounded by the claims that may be under way. A template whose stock row somebody holds is
-//! landed aside, on a connection of its own, so that the lander's other templates go on.
+//! While one transaction is in flight, the next admissions queue up and go together. Batches therefore grow with the
+//! load, and cause no delay without it. A lander that loses MySQL keeps its batch and retries; the number of claims
+//! under way bounds its queue. A template whose stock row is locked is landed aside, on a separate connection, so that
+//! the lander's other templates continue.
 
 use std::{
     sync::Arc,
@@ -27,31 +27,31 @@ use crate::{
     metric,
 };
 
-/// Lander workers of one process. Two transactions taking turns keep the disk busy (65,000 claims/s
-/// against 42,000 for one, measured); templates are shared out among them by a hash of their ids.
+/// Lander workers of one process. Two alternating transactions keep the disk busy (measured: 65,000 claims/s, against
+/// 42,000 with one). Templates are distributed among the landers by a hash of their ids.
 pub const LANDERS: usize = 2;
 
-/// Coupons in one transaction: ten times what is needed to be limited by something else than the
-/// flush, and far below MySQL's 65,535 placeholders.
+/// Most coupons in one transaction: ten times what it takes for the flush not to be the bottleneck, and far below
+/// MySQL's 65,535 placeholders.
 const BATCH_COUPONS_MAX: usize = 1000;
 
-/// How often an idle connection is pinged: well within its `wait_timeout`.
+/// Interval between pings of an idle connection; well within its `wait_timeout`.
 const PING_EVERY: Duration = Duration::from_secs(2);
 
-/// How long connecting or a ping may take; the server may be gone without a word.
+/// Time limit for connecting and for a ping, since the server may be gone without closing the connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// First and longest wait before a lander connects again.
+/// First and longest wait before a lander reconnects.
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// The landers of a process, as the claims see them.
+/// The landers of a process, as claims use them.
 #[derive(Clone)]
 pub struct Landers {
     queues: Vec<mpsc::Sender<Job>>,
     ids: Arc<Ids>,
 }
 
-/// An admission to land, and where its outcome is waited for.
+/// An admission to land, and the channel for its outcome.
 pub(crate) struct Job {
     pub(crate) landing: Landing,
     answer: oneshot::Sender<Outcome>,
@@ -67,23 +67,23 @@ impl Job {
     }
 }
 
-/// One lander: [`Lander::run`] is its loop.
+/// One lander; [`Lander::run`] is its loop.
 pub struct Lander {
     queue: mpsc::Receiver<Job>,
     link: Link,
 }
 
-/// How a lander reaches MySQL. A clone has a schedule of waits of its own.
+/// A lander's access to MySQL. A clone has its own backoff.
 #[derive(Clone)]
 pub(crate) struct Link {
     database_url: String,
     ids: Arc<Ids>,
     points: FailPoints,
-    /// Between attempts at a server that cannot be reached or takes no writes.
+    /// Between attempts while the server is unreachable or takes no writes.
     backoff: Backoff,
 }
 
-/// Makes `count` landers whose queues hold `queued_max` admissions each.
+/// Creates `count` landers whose queues hold `queued_max` admissions each.
 pub fn landers(
     count: usize,
     queued_max: usize,
@@ -104,11 +104,11 @@ pub fn landers(
 }
 
 impl Landers {
-    /// Lands an admission and answers what became of it. Absent: the landers have stopped, and
-    /// whether it landed is unknown; the resolver will find out.
+    /// Lands an admission and returns its outcome. Absent: the landers have stopped, and whether the admission landed
+    /// is unknown; the resolver will find out.
     ///
     /// # Errors
-    /// No coupon id can be made: the admission did not begin to land.
+    /// No coupon id can be made; the admission did not begin to land.
     pub async fn land(
         &self,
         template: &Template,
@@ -125,7 +125,7 @@ impl Landers {
         Ok(outcome.await.ok())
     }
 
-    /// Admissions that wait for the next transaction.
+    /// Returns the number of admissions that wait to land.
     pub(crate) fn queued(&self) -> usize {
         let queued = self.queues.iter().map(|queue| queue.max_capacity() - queue.capacity());
         queued.sum::<usize>() + aside::waiting()
@@ -159,11 +159,11 @@ impl Landers {
 }
 
 impl Lander {
-    /// Lands what is queued until the queue's senders are gone and everything has its outcome. What is cut off is ended
-    /// by the resolver.
+    /// Lands what is queued until all senders are dropped and everything has its outcome. The resolver ends what is cut
+    /// off.
     pub async fn run(mut self) {
         let (parked, aside) = Aside::new(self.link.clone());
-        // Ends when the last of what was set aside has landed.
+        // Ends when the last admission that was set aside has landed.
         let landing_aside = AbortOnDropHandle::new(tokio::spawn(aside.run()));
         let mut connection = self.link.connect().await;
         let mut jobs = Vec::new();
@@ -193,7 +193,7 @@ impl Lander {
 }
 
 impl Link {
-    /// Lands a batch, however long MySQL is away. Answers what must be landed apart from others.
+    /// Lands a batch, however long MySQL is unreachable. Returns the jobs to be landed aside.
     pub(crate) async fn land(
         &mut self,
         jobs: Vec<Job>,
@@ -207,7 +207,7 @@ impl Link {
         loop {
             let ran = batch.run(connection, &self.ids).await;
             for (answer, outcome) in batch.take_done() {
-                // The claim may have stopped waiting: its task was ended at shutdown.
+                // The claim may have stopped waiting, if its task was ended at shutdown.
                 drop(answer.send(outcome));
             }
             match ran {
@@ -215,8 +215,8 @@ impl Link {
                 Err(error) => {
                     let error = runtime::report(&error);
                     warn!(error, "a lander lost MySQL; it keeps its batch");
-                    // Also where connecting succeeds: a server that takes no writes would else be asked as fast as it
-                    // answers, and another one may be the primary by now.
+                    // Wait even if connecting succeeds. Otherwise a server that takes no writes would be called as fast
+                    // as it answers; also, another server may be the primary by now.
                     self.backoff.wait().await;
                     *connection = self.connect().await;
                 }
@@ -249,8 +249,8 @@ async fn answers(connection: &mut MySqlConnection) -> bool {
     matches!(timeout(CONNECT_MAX, connect::ping(connection)).await, Ok(Ok(())))
 }
 
-/// Which of `shares` a template is landed by. The low bits of ids are a count within their millisecond and nearly
-/// always 0, so ids are mixed first: a multiplication by 2^64 divided by the golden ratio carries every bit upwards.
+/// Returns which of `shares` lands a template. The low bits of an id count within its millisecond and are nearly always
+/// 0, so the id is mixed first: multiplying by 2^64 divided by the golden ratio carries every bit upwards.
 fn share_of(template: TemplateId, shares: usize) -> usize {
     let mixed = template.0.cast_unsigned().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     usize::try_from(mixed).unwrap_or(0) % shares

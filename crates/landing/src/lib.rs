@@ -1,10 +1,10 @@
-//! Makes admissions true: one code for every mode.
+//! Lands admissions: turns the claims that the gate admitted into rows in MySQL.
 //!
-//! Read in this order: [`claims`] is the walk of one claim; [`lander`] batches landings, and sets aside
-//! (`aside`) those of a template whose row is held; [`batch`]
-//! lands one batch and decides what became of each; [`settler`] tells the gate; [`gates`] is what a
-//! process knows of them, [`keeper`] the task that keeps them, by [`rebuild`] and [`movements`];
-//! [`resolver`] ends admissions whose process died. [`ids`] makes ids under a leased worker number.
+//! Read in this order: [`claims`] takes one claim from the gate to its answer. [`lander`] batches landings and sets
+//! aside (`aside`) those of a template whose stock row is locked. [`batch`] lands one batch and decides the outcome
+//! of each admission. [`settler`] reports landed admissions to the gate. [`gates`] holds what a process knows about
+//! its gates, and [`keeper`] is the task that maintains them, by means of [`rebuild`] and [`movements`]. [`resolver`]
+//! ends admissions whose process died. [`ids`] generates ids under a leased worker number.
 
 mod aside;
 pub mod batch;

@@ -1,8 +1,8 @@
-//! Brings a gate's stock up to MySQL's movements: those that it does not contain, in order.
+//! Applies to a gate's stock the movements in MySQL that it does not contain yet, in order.
 //!
-//! Whoever makes a movement does this at once, the consumer of their topic does it again, and so do
-//! the keeper, by its look, and a rebuild, for what came while it was loading. Each movement has its
-//! effect once, however many of them meet.
+//! The process that makes a movement does this at once. The consumer of the movements' topic does it again, and so do
+//! the keeper's checks and each rebuild, for movements made while it was loading. Each movement takes effect once,
+//! however often it is applied.
 
 use coupon::TemplateId;
 use mysql_store::{MySqlConnection, connect, stock};
@@ -11,15 +11,15 @@ use tracing::info;
 
 use crate::rebuild::RebuildError;
 
-/// How often the gate is read anew because its epoch changed meanwhile; rebuilds do not follow each
-/// other faster, and each contains all movements before it.
+/// How often the gate is reread because its epoch changed meanwhile. Rebuilds do not follow each other faster, and each
+/// contains all earlier movements.
 const EPOCHS_MAX: u32 = 4;
 
-/// Applies the movements that the gate of `template` does not contain. Where there is no open gate
-/// there is nothing to do: it will read the stock when it is loaded.
+/// Applies the movements that the gate of `template` does not contain. Without an open gate there is nothing to do: the
+/// gate reads the stock when it is loaded.
 ///
 /// # Errors
-/// MySQL or the gate failed; the keeper goes on.
+/// MySQL or the gate failed; the keeper tries again.
 pub async fn catch_up(
     connection: &mut MySqlConnection,
     gate: &Gate,

@@ -1,14 +1,14 @@
-//! The rebuild of a gate: one primitive, a new epoch, for a gate that is lost, wrong or in doubt.
+//! Rebuilds a gate that is lost, wrong or doubtful. There is one primitive: a new epoch.
 //!
-//! 1. MySQL's epoch rises: no older admission can land any more.
-//! 2. `begin.lua` makes the gate loading(E), unless it knows E or a later one. From then on nobody reads an older
-//!    epoch, and its keys go at once: the memory of a gate holds it once, not twice.
-//! 3. Stock, last movement and taken numbers are read, unless MySQL's epoch is no longer E; `load.lua`
-//!    writes only while the gate is exactly loading(E).
-//! 4. `open.lua` opens only from exactly loading(E); a state that came meanwhile stays if it is newer,
-//!    and movements that came meanwhile are applied then.
+//! 1. MySQL's epoch rises. No older admission can land any more.
+//! 2. `begin.lua` makes the gate loading(E), unless it knows E or a later epoch. From then on older epochs are not read
+//!    any more, and their keys are removed at once, so that the gate takes its memory once, not twice.
+//! 3. Stock, last movement and taken numbers are read, unless MySQL's epoch is no longer E. `load.lua` writes only
+//!    while the gate is exactly loading(E).
+//! 4. `open.lua` opens only from exactly loading(E). A state set meanwhile stays if it is newer, and movements made
+//!    meanwhile are applied afterwards.
 //!
-//! Each step alone keeps a rebuilder that was paused from replacing a newer gate by an older snapshot.
+//! Each step alone prevents a paused rebuilder from replacing a newer gate with an older snapshot.
 
 use std::{
     io,
@@ -24,15 +24,15 @@ use tracing::info;
 
 use crate::{metric, movements};
 
-/// How long the lease lasts that keeps others from the same rebuild; renewed with every chunk.
+/// Duration of the lease that keeps other processes from the same rebuild; renewed after every page.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// How long a load waits for memory that Redis is still freeing of the older epoch, and its pauses. Freeing a million
-/// entries takes Redis about a second.
+/// Longest wait of a load for memory of the older epoch that Redis is still freeing, and the pauses between attempts.
+/// Freeing a million entries takes Redis about a second.
 const MEMORY_MAX: Duration = Duration::from_secs(5);
 const MEMORY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// How a rebuild ended, as its metric's label.
+/// Label values of the metric for ended rebuilds.
 pub(crate) const RESULTS: [&str; 3] = ["open", "left", "failed"];
 
 /// How a rebuild ended.
@@ -40,31 +40,28 @@ pub(crate) const RESULTS: [&str; 3] = ["open", "left", "failed"];
 pub enum Rebuilt {
     /// The gate is open in this epoch.
     Open(Epoch),
-    /// Another process is at it.
+    /// Another process is rebuilding it.
     Elsewhere,
-    /// A newer epoch began meanwhile; whoever began it opens the gate.
+    /// A newer epoch has begun; its rebuilder opens the gate.
     Overtaken,
-    /// There is no such template.
     NoTemplate,
 }
 
-/// A gate could not be brought to what MySQL says. One that was being rebuilt stays closed until
-/// another rebuild is finished.
+/// A gate could not be brought in line with MySQL. A gate that was being rebuilt stays closed until another rebuild
+/// succeeds.
 #[derive(Debug, Error)]
 pub enum RebuildError {
-    /// MySQL failed.
     #[error("a gate could not be brought to what MySQL says: MySQL failed")]
     Store(#[from] StoreError),
-    /// The gate failed.
     #[error("a gate could not be brought to what MySQL says: the gate failed")]
     Gate(#[from] GateError),
-    /// A fail point was armed.
     #[error("a gate could not be brought to what MySQL says: interrupted")]
     FailPoint(#[from] io::Error),
 }
 
-/// Rebuilds the gate of `template` on behalf of `holder`, unless another process is at it. The fail points
-/// are `rebuild.before_epoch` (inside the transaction), `rebuild.before_begin`, `rebuild.before_read` and `rebuild.before_open`.
+/// Rebuilds the gate of `template` on behalf of `holder`, unless another process is rebuilding it. The fail points are
+/// `rebuild.before_epoch` (inside the transaction), `rebuild.before_begin`, `rebuild.before_read` and
+/// `rebuild.before_open`.
 ///
 /// # Errors
 /// MySQL or the gate failed.
@@ -88,7 +85,7 @@ pub async fn rebuild(
         Ok(None) => Ok(Rebuilt::NoTemplate),
         Err(error) => Err(error),
     };
-    // A connection that failed is used no more; the lease lapses.
+    // A failed connection is not used again; the lease expires.
     if !matches!(rebuilt, Err(RebuildError::Store(_))) {
         connect::within(lease::release(&mut connection, &name, holder)).await?;
     }
@@ -106,7 +103,7 @@ pub async fn rebuild(
     rebuilt
 }
 
-/// Raises MySQL's epoch; absent: there is no such template.
+/// Raises MySQL's epoch. Returns `None` if there is no such template.
 async fn raise_epoch(
     pool: &MySqlPool,
     template: TemplateId,
@@ -134,20 +131,21 @@ async fn run(
         return Ok(Rebuilt::Overtaken);
     }
     points.reach("rebuild.before_read").await?;
-    // After `begin`: a change of the template's state from here on reaches the gate by its version.
+    // Read after `begin`: from here on, changes of the template's state reach the gate by their version.
     let template = connect::within(template::get(connection, template_id)).await?;
     let stock = connect::within(stock::get(connection, template_id)).await?;
     let (Some(template), Some(stock)) = (template, stock) else { return Ok(Rebuilt::NoTemplate) };
     if stock.epoch != epoch {
         return Ok(Rebuilt::Overtaken);
     }
-    // Without a limit there are no numbers to load: every refusal looks in MySQL instead.
+    // Without a limit there are no numbers to load; every refusal checks MySQL instead.
     if template.per_user_limit > 0 {
         match load(connection, gate, template_id, epoch, lease).await {
             Ok(true) => {}
             Ok(false) => return Ok(Rebuilt::Overtaken),
             Err(error) => {
-                // What cannot be finished must not stay in the way of the next try. If Redis is away, that one removes it.
+                // Remove the unfinished load, so that it does not obstruct the next attempt. If Redis is unreachable,
+                // that attempt removes it.
                 drop(gate.discard(template_id, epoch).await);
                 return Err(error);
             }
@@ -170,8 +168,7 @@ async fn run(
     Ok(Rebuilt::Open(epoch))
 }
 
-/// Copies the taken numbers into the gate, chunk by chunk. Answers whether the gate was still loading
-/// this epoch to the end.
+/// Copies the taken numbers into the gate, page by page. Returns whether the gate was loading this epoch until the end.
 async fn load(
     connection: &mut MySqlConnection,
     gate: &Gate,
@@ -182,7 +179,7 @@ async fn load(
     let first = stock::taken_numbers_after(connection, template, UserId(-1));
     let mut users = connect::within(first).await?;
     while let Some((last, _)) = users.last() {
-        // The next page is read meanwhile: each takes about as long as the other.
+        // Reads the next page while this one loads; both take about as long.
         let (loading, next) = tokio::join!(
             load_page(gate, template, epoch, &users),
             connect::within(stock::taken_numbers_after(connection, template, *last)),

@@ -1,13 +1,12 @@
 //! Ends the admissions whose process died or hangs between gate and landing.
 //!
-//! For each admission that has been in flight longer than a grace it places the fence row. UNIQUE(id)
-//! makes that wait for an open insert of the same admission, and then it either loses (it landed:
-//! settle) or stands (it never will: release). Right with a grace of 0: the grace only saves fencing
-//! claims that are about to land.
+//! For each admission that has been in flight longer than a grace it inserts the fence row. UNIQUE(id) makes the insert
+//! wait for a concurrent insert of the same admission. Then the fence either loses (the admission landed: settle) or
+//! stands (it never will: release). This is correct even with a grace of 0; the grace only avoids fencing claims that
+//! are about to land.
 //!
-//! A gate without admissions in flight has no key of them, and one command asks for the keys of hundreds of such
-//! gates: what a look costs Redis follows from the sales that are under way, not from the templates there are
-//! (docs/decisions/0038).
+//! A gate without admissions in flight has no in-flight key, and one command checks hundreds of gates for the key. The
+//! cost of a scan for Redis thus depends on the sales under way, not on the number of templates (docs/decisions/0038).
 
 use std::{collections::HashMap, io, time::Duration};
 
@@ -22,33 +21,34 @@ use tracing::{debug, warn};
 
 use crate::{gates::PRELOAD, metric};
 
-/// How long an admission may be in flight before it is looked at: a landing takes milliseconds, and a
-/// lander that lost MySQL keeps its batch, so this is the time of a short outage.
+/// Time in flight before an admission is examined. A landing takes milliseconds, and a lander that lost MySQL keeps its
+/// batch, so this is the length of a short outage.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// How often the resolver looks.
+/// Interval between scans.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Admissions of one template read at a time; the next look takes the next.
+/// Admissions of one template read at a time. The next scan reads the rest, unless some of these fail; then the ones
+/// behind them are read in this scan.
 const LOOK_MAX: usize = 1000;
 
-/// How many admissions that fail at one look are passed over for those behind them.
+/// Failing admissions of one template that a scan skips to reach those behind them.
 const PASSED_MAX: usize = 16 * LOOK_MAX;
 
-/// In flight longer than this is reported as stuck.
+/// Time in flight after which an admission is reported as stuck.
 const STUCK_AFTER: Duration = Duration::from_mins(1);
 
-/// How long after a template's window ended its gate is still looked at.
+/// How long after the end of a template's window its gate is still scanned.
 const TAIL: Duration = Duration::from_hours(24);
 
-/// What the resolver does, as its metric's label.
+/// Label values of the metric for the resolver's actions.
 pub(crate) const ACTIONS: [&str; 3] = ["settled", "released", "busy"];
 
-/// The task that resolves.
+/// The task that resolves admissions.
 pub struct Resolver {
-    /// Where the fences are placed.
+    /// The database for the fences.
     pub pool: MySqlPool,
-    /// Whose in-flight entries are looked at.
+    /// The gates whose in-flight entries are scanned.
     pub gate: Gate,
     /// How long an admission is left alone.
     pub grace: Duration,
@@ -56,44 +56,41 @@ pub struct Resolver {
     pub points: FailPoints,
 }
 
-/// What is remembered from look to look.
+/// State kept between scans.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// What MySQL told of last: templates that may have admissions in flight, and their gates' epochs. While it is away
-    /// what is stuck in their gates is still counted.
+    /// MySQL's last list of templates that may have admissions in flight, and the epochs of their gates. With it stuck
+    /// admissions are still counted while MySQL is unreachable.
     templates: Vec<(TemplateId, Epoch)>,
-    /// Gates at which nothing was in flight, as they were then. Until their key of admissions is there they are asked
-    /// for together, and not each by itself.
+    /// Gates that had nothing in flight, as they were then. Until their in-flight key appears they are checked
+    /// together, not one by one.
     still: HashMap<TemplateId, Still>,
 }
 
-/// What one look did.
+/// What one scan did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resolved {
-    /// Admissions found to have landed.
+    /// Admissions found landed.
     pub settled: usize,
-    /// Admissions that never will.
+    /// Admissions that will never land.
     pub released: usize,
     /// Admissions that had been in flight for more than a minute.
     pub stuck: usize,
 }
 
-/// A look could not be finished; the next one goes on.
+/// A scan that could not finish; the next one continues.
 #[derive(Debug, Error)]
 pub enum ResolveError {
-    /// MySQL failed.
     #[error("the resolver could not use MySQL")]
     Store(#[from] StoreError),
-    /// The gate failed.
     #[error("the resolver could not use the gate")]
     Gate(#[from] GateError),
-    /// A fail point was armed.
     #[error("the resolver was interrupted")]
     FailPoint(#[from] io::Error),
 }
 
 impl Resolver {
-    /// Looks until `stop`.
+    /// Scans until `stop`.
     pub async fn run(self, clock: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
         let mut watch = Watch::default();
         while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
@@ -104,7 +101,7 @@ impl Resolver {
         }
     }
 
-    /// Ends every admission that has been in flight since before `now` less the grace.
+    /// Ends every admission that has been in flight since before `now` minus the grace.
     ///
     /// # Errors
     /// MySQL or the gate failed; what was done stays done.
@@ -112,7 +109,8 @@ impl Resolver {
         self.look_again(&mut Watch::default(), now).await
     }
 
-    /// The same for who looks again and again.
+    /// Like [`Resolver::look`], for a loop. `watch` caches the last list from MySQL, so that stuck admissions are
+    /// counted while MySQL is unreachable.
     ///
     /// # Errors
     /// As of [`Resolver::look`].
@@ -131,7 +129,7 @@ impl Resolver {
                     watch.note(template, epoch, flight.as_ref());
                     flights.extend(flight);
                 }
-                // One template that fails keeps no other from being looked at.
+                // An error at one template does not stop the scan of the others.
                 Err(error) => note(&mut first_error, template, error.into()),
             }
         }
@@ -153,7 +151,7 @@ impl Resolver {
         first_error.map_or(Ok(resolved), Err)
     }
 
-    /// Ends what is in flight at the gate of a template that MySQL's list names no more.
+    /// Ends what is in flight at the gate of a template that is no longer on MySQL's list.
     ///
     /// # Errors
     /// As of [`Resolver::look`].
@@ -167,10 +165,10 @@ impl Resolver {
         failed.map_or(Ok(()), Err)
     }
 
-    /// The watched templates but those at whose gates nothing was in flight, and nothing is.
+    /// Returns the watched templates, except those whose gates had nothing in flight and still have nothing.
     async fn stirred(&self, watch: &mut Watch) -> Result<Vec<(TemplateId, Epoch)>, GateError> {
         let epochs: HashMap<TemplateId, Epoch> = watch.templates.iter().copied().collect();
-        // Of another epoch it is another gate.
+        // A gate of another epoch is another gate.
         watch.still.retain(|id, still| {
             epochs.get(id).is_some_and(|epoch| still.epoch.is_none_or(|own| own == *epoch))
         });
@@ -182,7 +180,7 @@ impl Resolver {
         Ok(templates.filter(|(id, _)| !watch.still.contains_key(id)).collect())
     }
 
-    /// The templates that may have admissions in flight, and the epochs of their gates.
+    /// Reads the templates that may have admissions in flight, and the epochs of their gates.
     async fn watched(&self, now: DateTime<Utc>) -> Result<Vec<(TemplateId, Epoch)>, StoreError> {
         let watched = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
@@ -201,16 +199,16 @@ impl Resolver {
         let before = now - self.grace;
         let flights = self.gate.in_flight(template, meta.epoch, before, 0, LOOK_MAX).await?;
         if flights.unreadable > 0 {
-            // Whose request it stands for, nobody can tell. The new epoch asks MySQL.
+            // It is unknown whose request this is. The new epoch reads everything from MySQL.
             self.gate.mark_unreadable(template, meta.epoch, "in flight").await?;
         }
         Ok(Some(Flight { template, epoch: meta.epoch, flights }))
     }
 
-    /// Ends what it can of a flight, and passes over what fails by itself; answers the first such failure.
+    /// Ends what it can of a flight, and skips admissions that fail individually. Returns the first such error.
     ///
     /// # Errors
-    /// MySQL or the gate is away, or the resolver was interrupted.
+    /// MySQL is unreachable, the gate cannot be read further, or the resolver was interrupted.
     async fn resolve_all(
         &self,
         mut flight: Flight,
@@ -270,7 +268,7 @@ impl Resolver {
                 resolved.released += 1;
                 "released"
             }
-            // Somebody is landing it just now: the next look sees how that ended.
+            // A landing of it is under way; the next scan sees how that ended.
             Err(error) if error.is_conflict() => "busy",
             Err(error) => return Err(error.into()),
         };
@@ -281,7 +279,7 @@ impl Resolver {
 }
 
 impl Watch {
-    /// Remembers a gate at which nothing was in flight. `epoch` is MySQL's: one of another is about to be another gate.
+    /// Records a gate that had nothing in flight. `epoch` is MySQL's; a gate of another epoch is about to be replaced.
     fn note(&mut self, template: TemplateId, epoch: Epoch, flight: Option<&Flight>) {
         let still = match flight {
             None => Some(Still { template, epoch: None }),
@@ -294,7 +292,7 @@ impl Watch {
     }
 }
 
-/// The admissions of one gate that have been in flight for longer than the grace.
+/// The admissions of one gate that have been in flight longer than the grace.
 struct Flight {
     template: TemplateId,
     epoch: Epoch,

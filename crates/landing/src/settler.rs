@@ -1,5 +1,5 @@
-//! Tells the gates which admissions landed: batched, and after the answer, so that no claim waits for
-//! it. What is lost here is found by the resolver.
+//! Settles landed admissions at the gates: in batches, and after the answer, so that no claim waits for it. The
+//! resolver finds what is lost here.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,17 +9,17 @@ use runtime::FailPoints;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-/// Admissions in one call of `settle.lua`: about a millisecond of the gate's time.
+/// Most admissions in one call of `settle.lua`: about a millisecond of the gate's time.
 const SETTLE_MAX: usize = 256;
 
-/// Admissions that may wait to be settled. Beyond it they are left to the resolver.
+/// Most admissions that may wait to be settled. The rest is left to the resolver.
 const QUEUED_MAX: usize = 65_536;
 
-/// How often a call that got no answer is made again, and the wait before each.
+/// Calls in total when no answer comes, and the pause before each repetition.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Where landed admissions are reported.
+/// The sending end: landed admissions are reported here.
 #[derive(Clone)]
 pub struct Settler {
     queue: mpsc::Sender<Landed>,
@@ -33,14 +33,14 @@ struct Landed {
 }
 
 impl Settler {
-    /// The reporting end, and the task that settles until every reporting end is gone.
-    /// Its fail point is `settler.before_settle`.
+    /// Creates the reporting end, and the task that settles until every reporting end is dropped. Its fail point is
+    /// `settler.before_settle`.
     pub fn new(gate: Gate, points: FailPoints) -> (Self, impl Future<Output = ()>) {
         let (queue, landed) = mpsc::channel(QUEUED_MAX);
         (Self { queue }, settle_all(gate, landed, points))
     }
 
-    /// Admissions that wait to be settled.
+    /// Returns the number of admissions that wait to be settled.
     pub(crate) fn queued(&self) -> usize {
         self.queue.max_capacity() - self.queue.capacity()
     }

@@ -1,4 +1,4 @@
-//! One batch on a real database: each admission decided rightly, and exactly the fresh ones landed.
+//! One batch on a real database: each admission is decided correctly, and exactly the fresh ones land.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,10 +23,10 @@ use crate::harness::{
     TEMPLATE, USER, World, again, claim, execute, now, number, template, waits_for_a_row,
 };
 
-/// The epoch of a template that was just created.
+/// Epoch of a newly created template.
 const EPOCH: Epoch = Epoch(1);
 
-/// The version of a template that was just published.
+/// Version of a newly published template.
 const TERMS: i64 = 2;
 
 const CLOSED: TemplateId = TemplateId(11);
@@ -66,12 +66,11 @@ impl Bench {
         Landing { admission, merchant_id: MerchantId(1), terms: TERMS, landed }
     }
 
-    /// A fresh admission of `user`.
     fn fresh(&self, user: i64) -> Landing {
         self.landing(claim(UserId(user), "fresh", 1), &[1])
     }
 
-    /// One that has landed already.
+    /// Lands `landing` beforehand.
     async fn landed(&self, landing: Landing) -> Landing {
         let attempt =
             store::land(&mut self.world.connection().await, std::slice::from_ref(&landing)).await;
@@ -79,7 +78,7 @@ impl Bench {
         landing
     }
 
-    /// Runs a batch to its end and answers what became of each, by tag.
+    /// Runs a batch to its end and returns the outcomes by tag.
     async fn run(&self, jobs: Vec<(&'static str, Landing)>) -> BTreeMap<&'static str, Outcome> {
         let mut batch = Batch::new(jobs);
         let mut lander = connect::lander(&self.world.url).await.unwrap();
@@ -87,8 +86,8 @@ impl Bench {
         batch.take_done().into_iter().collect()
     }
 
-    /// Claims, coupons and what was taken from the stock of a thousand: all the same number if each
-    /// claim is for one coupon.
+    /// Counts of claims and coupons, and what was taken from a stock of 1,000. All three are equal if each claim is for
+    /// one coupon.
     async fn landed_counts(&self) -> (i64, i64, i64) {
         let claims = self.world.number("select count(*) from claim where state = 1").await;
         let coupons = self.world.number("select count(*) from user_coupon").await;
@@ -166,7 +165,7 @@ async fn a_mixed_batch_decides_each_and_lands_exactly_the_fresh_ones() {
             .map_or(Outcome::Landed(job.landed), |decision| Outcome::Decided(*decision));
         assert_eq!(outcomes[tag], expected, "{tag}");
     }
-    // Two landed before; fresh 1 to 3, twice and one number now.
+    // Two landed before; fresh 1 to 3, "twice" and "one number" land now.
     let here = "select count(*) from user_coupon where template_id = 10";
     assert_eq!((bench.world.number(here).await, bench.world.left().await), (7, 993));
     let mut connection = bench.world.connection().await;
@@ -256,7 +255,7 @@ async fn an_admission_that_no_statement_takes_is_undecided_and_hurts_no_other() 
 async fn a_deadlocked_batch_is_run_again_whole() {
     let bench = Bench::new("deadlock", 1_000).await;
     let world = &bench.world;
-    // Every committed change of the stock row leaves a row.
+    // Logs every committed change of the stock row.
     let log = "create table guard_log (id bigint auto_increment primary key) engine = innodb; \
                create trigger guard_log after update on template_stock for each row \
                insert into guard_log () values ()";
@@ -264,7 +263,7 @@ async fn a_deadlocked_batch_is_run_again_whole() {
     let jobs: Vec<_> = (1..=4).map(|user| ("", bench.fresh(user))).collect();
     let contested = jobs[0].1.clone();
 
-    // A transaction that has done far more, so that the batch is the one to give way.
+    // A transaction that has done far more, so that the batch becomes the deadlock victim.
     let mut holder = world.connection().await;
     let mut holding = holder.begin().await.unwrap();
     let heavy: Vec<String> = (0..500).map(|n| format!("('{n}', '', now())")).collect();

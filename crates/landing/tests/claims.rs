@@ -114,7 +114,7 @@ async fn a_client_that_hangs_up_cancels_nothing() {
     let process = Process::start(&world, "a").await;
     let first = claim(USER, "a", 1);
     let waiting = process.claims.claim(Arc::clone(&process.template), first.clone());
-    // Polled once, then dropped, as a handler whose client is gone.
+    // Poll once and drop, like a handler whose client has disconnected.
     tokio::select! {
         biased;
         _ = waiting => panic!("answered at once"),
@@ -153,7 +153,7 @@ async fn a_gate_that_promised_too_much_is_mended() {
     world.execute("update template_stock set stock = 0, total = 0").await;
     let answer = process.claim(&claim(USER, "a", 1)).await;
     assert_eq!(answer, Answer::Refused(Refusal::SoldOut));
-    // The refused one asked for a new epoch; then the gate itself refuses.
+    // The refused claim requested a new epoch. After that the gate itself refuses.
     until(async || world.meta().await.stock == 0).await;
     assert_eq!(process.retry(&claim(USER, "a", 1)).await, Answer::Refused(Refusal::SoldOut));
     assert_eq!(world.number("select count(*) from user_coupon").await, 0);
@@ -165,7 +165,7 @@ async fn a_number_that_mysql_knows_better_brings_a_new_epoch_and_the_next_number
     let process = Process::start(&world, "a").await;
     let first = process.land(&claim(USER, "a", 1)).await;
     world.settled().await;
-    // A gate that has forgotten the user, and does not know that it has.
+    // A gate that has lost the user's entry, unnoticed.
     let epoch = world.meta().await.epoch;
     let wrong = gate_without_users(&world, epoch).await;
     let second = process.land(&claim(USER, "b", 1)).await;
@@ -175,7 +175,7 @@ async fn a_number_that_mysql_knows_better_brings_a_new_epoch_and_the_next_number
     world.assert_gate_equals_mysql().await;
 }
 
-/// Opens the gate as if the user had nothing, under the epoch that MySQL knows.
+/// Opens the gate under a new epoch of MySQL, as if the user had nothing.
 async fn gate_without_users(world: &World, epoch: Epoch) -> Epoch {
     let mut connection = world.connection().await;
     let next = stock::next_epoch(&mut connection, TEMPLATE).await.unwrap().unwrap();
@@ -201,7 +201,7 @@ async fn after_a_rebuild_a_landed_key_is_answered_and_its_stock_stays() {
     let first = claim(USER, "a", 2);
     let landed = process.land(&first).await;
     world.settled().await;
-    // The new gate knows the numbers, not the key, and lets the request through.
+    // The new gate knows the numbers, not the key, and admits the request.
     world.rebuild().await;
     let replay = Answer::Landed { claim: landed, replayed: true };
     assert_eq!(process.retry(&first).await, replay);
@@ -215,7 +215,7 @@ async fn an_admission_whose_epoch_has_passed_is_admitted_once_more() {
     let world = World::open("stale epoch", 10, 2).await;
     let process = Process::start(&world, "a").await;
     process.gates.next_look().await;
-    // A rebuilder dies after its first step: nothing can land under the gate's epoch.
+    // A rebuilder dies after its first step, so nothing can land under the gate's epoch.
     let mut connection = world.connection().await;
     let begun = stock::next_epoch(&mut connection, TEMPLATE).await.unwrap().unwrap();
     let first = claim(USER, "a", 1);
@@ -239,7 +239,7 @@ async fn a_lost_gate_says_loading_comes_back_by_itself_and_knows_its_winner() {
     world.lose_gate().await;
     let loading = process.claim(&again(&winner)).await;
     assert_eq!(loading, Answer::Unavailable(Unavailable::GateLoading));
-    // Sold out, and yet the winner who asks again gets the coupon.
+    // Sold out, but the winner who retries gets the coupon.
     let replay = Answer::Landed { claim: landed, replayed: true };
     assert_eq!(process.retry(&winner).await, replay);
     let loser = claim(UserId(71), "a", 1);

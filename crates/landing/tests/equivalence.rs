@@ -1,4 +1,4 @@
-//! Coalesced or one by one: any batch has the same outcomes and leaves the same rows.
+//! Any batch has the same outcomes and leaves the same rows as its claims landed one by one.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use sqlx::Row;
 
 use crate::harness::{World, now};
 
-/// Batches tried; each is some fifty transactions.
+/// Batches to try; each is some fifty transactions.
 const CASES: u64 = 40;
 
-/// Templates of a case; the last one has no limit.
+/// Templates of a case. The last one has no limit.
 const TEMPLATES: i64 = 3;
 
-/// One claim of a case, before it has ids.
+/// One claim of a case, without ids.
 #[derive(Debug, Clone)]
 struct Wish {
     template: i64,
@@ -36,16 +36,16 @@ struct Wish {
     fenced: bool,
 }
 
-/// What both sides do.
+/// The steps for both sides.
 #[derive(Debug)]
 struct Case {
     stocks: Vec<i64>,
     paused: Vec<bool>,
     rebuilt: Vec<bool>,
-    /// Landed or not before the batch, one by one on both sides.
+    /// Claims that precede the batch, run one by one on both sides.
     before: Vec<Wish>,
     batch: Vec<Wish>,
-    /// Which admissions from before run once more with the batch, at its end.
+    /// Which admissions from `before` run once more, at the end of the batch.
     again: Vec<usize>,
     interrupted: bool,
 }
@@ -82,7 +82,7 @@ impl Wish {
     }
 }
 
-/// One of the two that are compared: its templates begin at an id of their own.
+/// One of the two sides; its template ids begin at `base`.
 struct Side<'a> {
     world: &'a World,
     ids: &'a Arc<Ids>,
@@ -97,7 +97,7 @@ impl Side<'_> {
         }
     }
 
-    /// What comes between what was before and the batch.
+    /// Changes the templates between the claims in `before` and the batch.
     async fn change(&self, case: &Case) {
         let mut connection = self.world.connection().await;
         for at in 0..case.stocks.len() {
@@ -161,7 +161,7 @@ impl Side<'_> {
         landings
     }
 
-    /// Runs them as one batch; what became of each, in their order.
+    /// Runs `landings` as one batch and returns their outcomes in order.
     async fn run(&self, landings: Vec<Landing>, interrupted: bool) -> Vec<String> {
         let points = FailPoints::default();
         if interrupted {
@@ -178,14 +178,14 @@ impl Side<'_> {
         done.sort_by_key(|(at, _)| *at);
         done.into_iter()
             .map(|(_, outcome)| match outcome {
-                // Now, or by the run that was interrupted: it landed.
+                // Landed now, or by the interrupted run.
                 Outcome::Landed(_) | Outcome::Decided(Decision::Landed) => "Landed".to_owned(),
                 other => format!("{other:?}"),
             })
             .collect()
     }
 
-    /// Every row, without what must differ: ids.
+    /// All rows of this side, without the ids, which must differ.
     async fn rows(&self) -> Vec<String> {
         let Self { base, .. } = self;
         let own = format!("template_id between {base} and {base} + 9");

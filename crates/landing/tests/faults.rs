@@ -1,5 +1,5 @@
-//! Every row of the two failure tables: the fault at a named point, then the answer, the rows, the
-//! gate, the user's entry, and the key once more.
+//! Every row of the two failure tables: injects the fault at a named point, then checks the answer, the rows, the gate,
+//! the user's entry, and a repetition of the key.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,23 +25,23 @@ use crate::{
 /// Coupons of a test's template.
 const TOTAL: i64 = 10;
 
-/// How the guard looks on its way to MySQL when a connection uses it for the first time.
+/// Beginning of the guard's statement as sent when a connection first uses it.
 const GUARD: &[u8] = b"update template_stock";
 
-/// Where a claim waits between the gate's answer and the lander.
+/// Between the gate's answer and the lander.
 const AFTER_GATE: &str = "claims.after_gate";
-/// Where a batch waits before its transaction.
+/// Before a batch's transaction.
 const BEFORE_BEGIN: &str = "landing.before_begin";
 
-/// A process whose landers find MySQL through the proxy.
+/// A process whose landers connect to MySQL through the proxy.
 async fn behind_proxy(world: &World) -> (Process, Proxy) {
     let proxy = Proxy::start(server_of(&world.url)).await;
     let url = proxy.instead_of(&world.url);
     (Process::start_with(world, |setup| setup.database_url = url).await, proxy)
 }
 
-/// The claim of [`USER`] holds number 1 and nobody else anything; gate and MySQL agree; the key once
-/// more brings the same answer and changes nothing.
+/// The claim of [`USER`] holds number 1, and there are no other coupons; gate and MySQL agree. Repeating the key brings
+/// the same answer and changes nothing.
 async fn assert_landed_once(world: &World, process: &Process, claim: &Claim, fences: i64) {
     let rows = Rows { landed: 1, fences, coupons: 1 };
     for _ in 0..2 {
@@ -58,7 +58,7 @@ async fn assert_landed_once(world: &World, process: &Process, claim: &Claim, fen
     }
 }
 
-/// Nothing landed, nothing is in flight, the user holds nothing, the whole stock is there.
+/// Nothing landed, nothing is in flight, the user holds nothing, and the whole stock is left.
 async fn assert_nothing_landed(world: &World, fences: i64) {
     world.settled().await;
     assert_eq!(world.rows().await, Rows { landed: 0, fences, coupons: 0 });
@@ -123,7 +123,7 @@ async fn an_error_at_any_point_inside_the_transaction_leaves_nothing_and_the_bat
         process.points.fail(point);
         let mut held = process.points.hold(point);
         let answer = process.begin(&first);
-        // The second time, on another connection; what the first one had written is gone.
+        // The second attempt, over another connection. The first attempt's rows are gone.
         held.reached(1).await;
         assert_eq!(world.rows().await, Rows::default());
         held.let_go();
@@ -142,7 +142,7 @@ async fn a_connection_killed_after_commit_was_sent_leaves_everything() {
     held.reached().await;
     kill_all_connections(&world).await;
     assert_eq!(world.rows().await.landed, 1);
-    // What the client hears is that the connection is gone.
+    // The lander sees only a lost connection.
     held.cut();
     assert_eq!(landed(answer.await.unwrap()).id, first.id);
     assert_landed_once(&world, &process, &first, 0).await;
@@ -153,7 +153,7 @@ async fn a_connection_gone_without_a_word_is_given_up_and_the_batch_lands() {
     let world = World::open("gone silent", TOTAL, 2).await;
     let (process, proxy) = behind_proxy(&world).await;
     let first = claim(USER, "a", 1);
-    // Never let go: nobody ever says that the other end is no more.
+    // Never released: the connection stays half-open.
     let mut held = proxy.hold_request(COMMIT);
     let answer = process.begin(&first);
     held.reached().await;
@@ -163,7 +163,7 @@ async fn a_connection_gone_without_a_word_is_given_up_and_the_batch_lands() {
     assert_landed_once(&world, &process, &first, 0).await;
 }
 
-/// Kills every connection to this database, the lander's among them.
+/// Kills every connection to this database, including the lander's.
 async fn kill_all_connections(world: &World) {
     let mut connection = world.connection().await;
     let sql = "select id from information_schema.processlist \
@@ -171,7 +171,7 @@ async fn kill_all_connections(world: &World) {
     let rows = sqlx::raw_sql(sql).fetch_all(&mut connection).await.unwrap();
     for row in rows {
         let id: i64 = row.try_get_unchecked(0).unwrap();
-        // One that ended by itself meanwhile is no error.
+        // A connection that has ended by itself is not an error.
         let kill = format!("kill {id}");
         drop(sqlx::raw_sql(sqlx::AssertSqlSafe(kill)).execute(&mut connection).await);
     }
@@ -186,7 +186,7 @@ async fn a_key_that_landed_elsewhere_meanwhile_is_answered_by_what_is_stored() {
         let mut held = a.points.hold(AFTER_GATE);
         let answer = a.begin(&first);
         held.reached(1).await;
-        // The new epoch's gate has not heard of the key.
+        // The new epoch's gate does not know the key.
         world.rebuild().await;
         let Answer::Landed { claim: stored, .. } = b.retry(&claim(USER, "a", there)).await else {
             panic!("not landed elsewhere")
@@ -323,14 +323,14 @@ async fn a_change_of_validity_in_flight_lands_with_the_new_one_or_is_waited_for(
             assert_eq!(change.await.unwrap().unwrap(), Edited::Done);
             held.let_go();
         } else {
-            // The landing has the stock row: the change comes after it.
+            // The landing locks the stock row, so the change comes after it.
             waits_for_a_row(&world, changer).await;
             held.let_go();
             assert_eq!(change.await.unwrap().unwrap(), Edited::Done);
         }
         assert_eq!(landed(answer.await.unwrap()).valid_until, expected, "{point}");
         assert_landed_once(&world, &process, &first, 0).await;
-        // A process that has not heard of the change.
+        // A process that does not know about the change.
         assert_eq!(process.land(&claim(UserId(71), "b", 1)).await.valid_until, until);
         assert_eq!(world.meta().await.epoch, epoch, "no gate was loaded for it");
     }
@@ -348,7 +348,7 @@ async fn a_gate_that_lies_about_the_stock_is_refused_fenced_and_mended() {
         world.settled().await;
         assert_eq!(world.rows().await, Rows { landed: 0, fences: 1, coupons: 0 });
         world.assert_gate_equals_mysql().await;
-        // The same key may ask for less, if there is anything.
+        // The same key may request less, if there is anything left.
         let less = process.retry(&claim(USER, "a", 1)).await;
         match left {
             0 => assert_eq!(less, Answer::Refused(Refusal::SoldOut)),
@@ -378,7 +378,7 @@ async fn a_refusal_tells_what_the_decision_saw_although_the_stock_was_topped_up_
     decided.reached(1).await;
     move_by("top-up", TOTAL).await;
     decided.let_go();
-    // One is asked for, and ten are there by now: less than one is not what it is told.
+    // The claim requests one, and ten are left by now: `Insufficient` would be wrong.
     assert_eq!(answer.await.unwrap(), Answer::Refused(Refusal::SoldOut));
     until(async || world.meta().await.stock == TOTAL).await;
     assert_eq!(landed(process.retry(&claim(USER, "a", 1)).await).coupons.len(), 1);
@@ -454,7 +454,7 @@ async fn a_landed_admission_that_nobody_settled_is_settled_by_the_resolver() {
     let answer = process.land(&first).await;
     held.reached(1).await;
     assert_eq!(world.entry(USER).await.requests[0].state, RequestState::Pending);
-    // MySQL is asked before a pending key counts as still under way.
+    // MySQL is read before a pending key counts as under way.
     let replay = Answer::Landed { claim: answer, replayed: true };
     assert_eq!(process.claim(&again(&first)).await, replay);
     assert_eq!(world.resolve().await.settled, 1);
@@ -462,7 +462,7 @@ async fn a_landed_admission_that_nobody_settled_is_settled_by_the_resolver() {
     assert_landed_once(&world, &process, &first, 0).await;
 }
 
-/// A process whose calls of the gate go by a proxy, once it has looked at the gates.
+/// A process that reaches the gate through a proxy, after its first check of the gates.
 async fn behind_gate_proxy(world: &World) -> (Process, Proxy) {
     behind_gate_proxy_with(world, |_| {}).await
 }
@@ -479,7 +479,7 @@ async fn behind_gate_proxy_with(
     };
     let process = Process::start_with(world, change).await;
     process.gates.next_look().await;
-    // A server that has not seen the script yet asks for it first: no such answer shall be held.
+    // Load the script first: a server without it answers that it needs loading, and no such answer must be held back.
     let elsewhere = Claim { template_id: TemplateId(99), ..claim(USER, "warm", 1) };
     let verdict = world.gate.claim(&elsewhere, Epoch(1), now()).await.unwrap();
     assert_eq!(verdict, Verdict::NotLoaded);
@@ -566,7 +566,7 @@ async fn a_row_that_somebody_holds_too_long_is_waited_for_aside() {
     let first = claim(USER, "a", 1);
     let answer = process.begin(&first);
     let lander = lander_at_the_guard(&world).await;
-    // Its wait ended (1205): all was rolled back, and another connection waits for the row.
+    // Its lock wait timed out (1205): all was rolled back, and another connection waits for the row.
     until(async || lander_at_the_guard(&world).await != lander).await;
     holding.rollback().await.unwrap();
     assert_eq!(landed(answer.await.unwrap()).id, first.id);
@@ -578,7 +578,7 @@ async fn a_deadlock_with_a_resolver_ends_and_the_claim_with_it() {
     let world = World::open("deadlock", TOTAL, 2).await;
     let process = Process::start(&world, "a").await;
     let first = claim(USER, "a", 1);
-    // The rival has done far more, so the batch is the one to give way.
+    // The rival has done far more, so the batch becomes the deadlock victim.
     let mut rival = world.connection().await;
     let mut holding = rival.begin().await.unwrap();
     let heavy: Vec<String> = (0..500).map(|n| format!("('{n}', '', now())")).collect();
@@ -594,13 +594,13 @@ async fn a_deadlock_with_a_resolver_ends_and_the_claim_with_it() {
     assert_landed_once(&world, &process, &first, 0).await;
 }
 
-/// The connection that waits to take stock.
+/// Returns the connection that waits to take stock.
 async fn lander_at_the_guard(world: &World) -> i64 {
     let sql = "select cast(coalesce(max(id), 0) as signed) from information_schema.processlist \
                where db = database() and info like 'update template_stock%'";
     let (mut connection, mut lander) = (world.connection().await, 0);
     until(async || {
-        // MySQL cannot list the statements while anybody's holds bytes that are no text.
+        // MySQL cannot list statements while any connection's statement holds bytes that are not text.
         let row = sqlx::raw_sql(sql).fetch_one(&mut connection).await;
         lander = row.map_or(0, |row| row.try_get_unchecked(0).unwrap());
         lander != 0
@@ -623,7 +623,7 @@ async fn a_batch_that_meets_every_fault_at_once_answers_each_rightly() {
     let (process, proxy) = behind_proxy(&world).await;
     let taken = process.land(&claim(UserId(5), "taken", 1)).await;
     world.settled().await;
-    // The lander is kept busy by one claim; all others queue up behind it and go together.
+    // One claim keeps the lander busy; all others queue up behind it and form one batch.
     let mut busy = process.points.hold(BEFORE_BEGIN);
     let opener = process.begin(&claim(UserId(1), "opener", 1));
     busy.reached(1).await;
@@ -647,7 +647,7 @@ async fn a_batch_that_meets_every_fault_at_once_answers_each_rightly() {
     fence.await.unwrap();
     world.change_state(PAUSED, TemplateState::Paused).await;
     world.execute("update template_stock set stock = 1, total = 1 where template_id = 14").await;
-    // And the connection is lost after the first commit that the whole of it reaches.
+    // The connection is also lost after the first commit of the batch.
     let mut commit = proxy.hold_answer(COMMIT);
     admitted.let_go();
     busy.let_go();

@@ -1,4 +1,4 @@
-//! The keeper: which gates it loads, and when it does so again.
+//! The keeper: which gates it loads, and when it reloads them.
 
 use chrono::TimeDelta;
 use coupon::{Epoch, TemplateState};
@@ -26,7 +26,7 @@ async fn a_keeper_loads_what_is_not_loaded_and_rebuilds_what_is_reported_wrong()
 async fn a_gate_left_loading_or_behind_mysql_is_found_without_any_claim() {
     let world = World::open("left loading", 10, 1).await;
     let left = world.meta().await.epoch;
-    // A rebuilder that died in its midst.
+    // A rebuilder that died halfway.
     let mut connection = world.connection().await;
     let epoch = mysql_store::stock::next_epoch(&mut connection, TEMPLATE).await.unwrap().unwrap();
     assert!(world.gate.begin(TEMPLATE, epoch).await.unwrap());

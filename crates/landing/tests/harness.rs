@@ -1,4 +1,4 @@
-//! A database and a gate of its own for each test, processes on them, and hands to damage both.
+//! A separate database and gate for each test, processes on them, and helpers to damage both.
 
 use std::{
     sync::{
@@ -32,13 +32,12 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
 pub(crate) const USER: UserId = UserId(70);
 
-/// Longest wait for what others are about to do: a few of the keeper's looks.
+/// Longest wait for an expected state: several of the keeper's checks.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Between two looks at what others do.
+/// Interval between polls.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Connections of each pool.
 const CONNECTIONS: u32 = 8;
 
 pub(crate) struct World {
@@ -49,19 +48,17 @@ pub(crate) struct World {
     pub(crate) prefix: String,
 }
 
-/// What MySQL holds.
+/// Row counts in MySQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Rows {
-    /// Landed claims.
     pub(crate) landed: i64,
-    /// Admissions that never will.
+    /// Fenced admissions.
     pub(crate) fences: i64,
-    /// Coupons.
     pub(crate) coupons: i64,
 }
 
 impl World {
-    /// [`TEMPLATE`] published with `stock` coupons and this limit per user, and its gate open.
+    /// [`TEMPLATE`], published with `stock` coupons and this limit per user, its gate open.
     pub(crate) async fn open(name: &str, stock: i64, limit: u32) -> Self {
         let world = Self::without_gate(name, stock, limit).await;
         world.rebuild().await;
@@ -73,7 +70,7 @@ impl World {
         Self::on(scope.endpoints, &scope.key_prefix, stock, limit).await
     }
 
-    /// The same on given servers, its gate absent.
+    /// The same on the given servers, without a gate.
     pub(crate) async fn on(servers: Endpoints, prefix: &str, stock: i64, limit: u32) -> Self {
         let (url, gate_url) = (servers.database_url, servers.gate_redis_url);
         migrate::run(&url).await.unwrap();
@@ -91,7 +88,7 @@ impl World {
         self.change_state(id, TemplateState::Published).await;
     }
 
-    /// In MySQL only.
+    /// Changes the state in MySQL only.
     pub(crate) async fn change_state(&self, id: TemplateId, state: TemplateState) {
         let mut connection = self.connection().await;
         let current = template::get(&mut connection, id).await.unwrap().unwrap();
@@ -110,7 +107,7 @@ impl World {
         number(&mut self.connection().await, sql).await
     }
 
-    /// What MySQL says is left.
+    /// Stock left in MySQL.
     pub(crate) async fn left(&self) -> i64 {
         stock::get(&mut self.connection().await, TEMPLATE).await.unwrap().unwrap().stock
     }
@@ -130,7 +127,7 @@ impl World {
         }
     }
 
-    /// Removes every key of this gate, as a Redis that starts without its file would.
+    /// Removes every key of this gate, like a Redis that starts without its file.
     pub(crate) async fn lose_gate(&self) {
         let client = redis::Client::open(self.gate_url.as_str()).unwrap();
         let mut redis = client.get_multiplexed_async_connection().await.unwrap();
@@ -141,12 +138,12 @@ impl World {
         let _: i64 = redis::cmd("DEL").arg(keys).query_async(&mut redis).await.unwrap();
     }
 
-    /// Writes something into the place of a user's entry that no script would.
+    /// Overwrites a user's entry with garbage.
     pub(crate) async fn damage_entry(&self, user: UserId) {
         self.damage("HSET", "users", &[&user.0.to_string(), "garbage"]).await;
     }
 
-    /// A member that is the oldest in flight.
+    /// Adds a member that is the oldest in flight.
     pub(crate) async fn damage_in_flight(&self, member: &str) {
         self.damage("ZADD", "inflight", &["1", member]).await;
     }
@@ -173,7 +170,7 @@ impl World {
         self.gate.entry(TEMPLATE, epoch, user).await.unwrap().unwrap_or_default()
     }
 
-    /// One look of a resolver that leaves nobody any time.
+    /// Runs one scan of a resolver without grace.
     pub(crate) async fn resolve(&self) -> Resolved {
         self.resolver().look(now()).await.unwrap()
     }
@@ -187,12 +184,11 @@ impl World {
         }
     }
 
-    /// The same gate through another address.
+    /// The same gate at another address.
     pub(crate) async fn gate_at(&self, url: &str) -> Gate {
         Gate::new(GateRedis::connect(url).await.unwrap(), &self.prefix)
     }
 
-    /// Waits until nothing is in flight.
     pub(crate) async fn settled(&self) {
         let settled = async || {
             let epoch = self.meta().await.epoch;
@@ -201,7 +197,7 @@ impl World {
         until(settled).await;
     }
 
-    /// Asserts that the open gate says what MySQL says, with nothing in flight.
+    /// Asserts that the open gate agrees with MySQL and that nothing is in flight.
     pub(crate) async fn assert_gate_equals_mysql(&self) {
         let meta = self.meta().await;
         assert!(meta.of_this_run);
@@ -230,39 +226,38 @@ impl World {
     }
 }
 
-/// What one api process has of this crate, running.
+/// The parts of one api process that belong to this crate, running.
 pub(crate) struct Process {
     pub(crate) claims: Claims,
     pub(crate) gates: Gates,
     pub(crate) template: Arc<Template>,
-    /// Where it can be held and failed.
+    /// For holding and failing the process.
     pub(crate) points: FailPoints,
-    /// By which it stamps and decides.
+    /// The clock for timestamps and decisions.
     pub(crate) clock: Clock,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// What may differ between processes.
+/// Settings that may differ between processes.
 pub(crate) struct Setup {
     /// Its name in leases.
     pub(crate) holder: &'static str,
-    /// Whether it keeps gates loaded.
+    /// Whether it runs a keeper.
     pub(crate) keeps: bool,
-    /// Where its landers find MySQL.
+    /// The database address of its landers.
     pub(crate) database_url: String,
-    /// Its way to the gate.
     pub(crate) gate: Gate,
-    /// How long a gate that may have admitted a claim is asked again.
+    /// How long to keep calling a gate that may have admitted a claim.
     pub(crate) ask_for: Duration,
 }
 
 impl Process {
-    /// A process that keeps gates loaded.
+    /// Starts a process with a keeper.
     pub(crate) async fn start(world: &World, holder: &'static str) -> Self {
         Self::start_with(world, |setup| setup.holder = holder).await
     }
 
-    /// A process that has heard of no gate and looks at none.
+    /// Starts a process that knows no gate and checks none.
     pub(crate) async fn without_keeper(world: &World, holder: &'static str) -> Self {
         let change = |setup: &mut Setup| (setup.holder, setup.keeps) = (holder, false);
         Self::start_with(world, change).await
@@ -299,7 +294,7 @@ impl Process {
         Self { claims, gates, template: Arc::new(template), points, clock, _tasks: tasks }
     }
 
-    /// Sends a claim and does not wait for its answer.
+    /// Sends a claim without waiting for its answer.
     pub(crate) fn begin(&self, claim: &Claim) -> AbortOnDropHandle<Answer> {
         let (claims, template) = (self.claims.clone(), Arc::clone(&self.template));
         let claim = claim.clone();
@@ -311,7 +306,7 @@ impl Process {
         self.claims.claim(Arc::clone(&self.template), claim.clone()).await
     }
 
-    /// The answer to a claim that must land, now or earlier.
+    /// Claims, and returns the claim, which must have landed, now or earlier.
     pub(crate) async fn land(&self, claim: &Claim) -> LandedClaim {
         match self.claim(claim).await {
             Answer::Landed { claim, .. } => claim,
@@ -319,7 +314,7 @@ impl Process {
         }
     }
 
-    /// Sends the same request, each time as another admission, until it is answered definitely.
+    /// Repeats a request, each time as another admission, until the answer is definite.
     pub(crate) async fn retry(&self, claim: &Claim) -> Answer {
         let answer = async {
             loop {
@@ -336,7 +331,7 @@ impl Process {
     }
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 pub(crate) async fn until(mut so: impl AsyncFnMut() -> bool) {
     let waits = async {
         while !so().await {
@@ -350,13 +345,13 @@ pub(crate) async fn execute(connection: &mut MySqlConnection, sql: &str) {
     sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(connection).await.unwrap();
 }
 
-/// The number that a statement selects.
+/// Returns the number that a statement selects.
 pub(crate) async fn number(connection: &mut MySqlConnection, sql: &str) -> i64 {
     let row = sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).fetch_one(connection).await.unwrap();
     row.try_get_unchecked(0).unwrap()
 }
 
-/// Waits until the connection of this number waits for a row that another one holds.
+/// Waits until the connection with this id waits for a row lock.
 pub(crate) async fn waits_for_a_row(world: &World, id: i64) {
     let mut connection = world.connection().await;
     let thread = format!("thread id {id},");
@@ -370,7 +365,7 @@ pub(crate) async fn waits_for_a_row(world: &World, id: i64) {
     .await;
 }
 
-/// Waits until somebody waits for a table of this database that another one has locked.
+/// Waits until a connection waits for a locked table of this database.
 pub(crate) async fn somebody_waits_for_a_table(world: &World) {
     let mut connection = world.connection().await;
     let sql = "select count(*) from information_schema.processlist \
@@ -378,12 +373,12 @@ pub(crate) async fn somebody_waits_for_a_table(world: &World) {
     until(async || number(&mut connection, sql).await == 1).await;
 }
 
-/// When all tests happen.
+/// The time at which all tests run.
 pub(crate) fn now() -> DateTime<Utc> {
     DateTime::from_timestamp_millis(4_000_000_000_123).unwrap()
 }
 
-/// A published template, claimable for an hour before and after [`now`].
+/// A published template, claimable from an hour before [`now`] to an hour after.
 pub(crate) fn template(id: TemplateId, limit: u32) -> Template {
     Template {
         id,
@@ -409,7 +404,7 @@ pub(crate) fn template(id: TemplateId, limit: u32) -> Template {
     }
 }
 
-/// A claim of `user` under `key`, with an id that no other has.
+/// A claim of `user` under `key`, with a unique id.
 pub(crate) fn claim(user: UserId, key: &str, quantity: u32) -> Claim {
     static NEXT: AtomicI64 = AtomicI64::new(1);
     Claim {

@@ -1,4 +1,4 @@
-//! What one template's held row, or a server that takes no writes, costs the others.
+//! How a locked row of one template, or a server that takes no writes, affects other claims.
 
 use std::{sync::Arc, time::Instant};
 
@@ -12,7 +12,7 @@ use crate::{
     private,
 };
 
-/// Templates besides [`TEMPLATE`]: of so many, some are landed by the same lander.
+/// Number of templates besides [`TEMPLATE`]: enough that the same lander lands some of them.
 const OTHERS: i64 = 8;
 
 async fn template(world: &World, id: TemplateId) -> Arc<Template> {
@@ -41,7 +41,8 @@ async fn a_held_stock_row_keeps_no_other_template_waiting_and_lands_when_it_is_f
 
     let waiting: Vec<_> =
         (1..=3).map(|user| process.begin(&claim(UserId(user), "held", 1))).collect();
-    // Three waves, so that some come while the held one is aside already. All land while the row is held.
+    // Three waves, so that some claims come while the locked template is aside already. All land while the row is
+    // locked.
     for wave in ["one", "two", "three"] {
         let claims = others.iter().map(|template| {
             let claim = Claim { template_id: template.id, ..claim(USER, wave, 1) };
@@ -57,7 +58,7 @@ async fn a_held_stock_row_keeps_no_other_template_waiting_and_lands_when_it_is_f
         let answer = answer.await.unwrap();
         assert!(is_landed(&answer), "{answer:?}");
     }
-    // The template is landed with the others again, and every stock row says what landed.
+    // The template lands with the others again, and the stock rows match what landed.
     process.land(&claim(UserId(4), "after", 1)).await;
     let landed = 4 + 3 * OTHERS;
     assert_eq!(world.rows().await, Rows { landed, fences: 0, coupons: landed });
@@ -68,7 +69,7 @@ async fn a_held_stock_row_keeps_no_other_template_waiting_and_lands_when_it_is_f
 async fn a_server_that_takes_no_writes_is_asked_with_pauses_and_the_batch_lands_when_it_does() {
     let servers = private::servers().await;
     let world = private::world(&servers, "takes_no_writes", 10, 2).await;
-    // The test's own user may write whatever the server says.
+    // The test's own user may write even if the server is read-only.
     world.execute("drop user if exists lander").await;
     world.execute("create user lander identified by 'lander-secret'").await;
     world.execute("grant select, insert, update on takes_no_writes.* to lander").await;
@@ -97,7 +98,7 @@ async fn a_server_that_takes_no_writes_is_asked_with_pauses_and_the_batch_lands_
     assert!(world.number(asked).await >= 1);
     let (before, began) = (status(&world, connections).await, Instant::now());
     let answer = process.begin(&claim(USER, "while", 1));
-    // Whoever looks connects too: once for each look.
+    // Each poll connects too: once.
     let mut looks = 0;
     until(async || {
         looks += 1;

@@ -1,5 +1,5 @@
-//! Templates at which nothing happens cost the gate's Redis a few commands, however many they are; and what happens at
-//! one of them is noticed.
+//! Idle templates cost the gate's Redis a few commands, however many there are, and a change at any one of them is
+//! noticed.
 
 use coupon::{Claim, TemplateId, UserId};
 use landing::{
@@ -15,16 +15,17 @@ use crate::{
     private,
 };
 
-/// Open templates of which nobody claims.
+/// Open templates without claims.
 const IDLE: i64 = 300;
 
-/// Looks that are counted.
+/// Checks to count.
 const LOOKS: u64 = 20;
 
-/// Commands of a look of the keeper and one of the resolver. Each alone takes hundreds where every gate is asked.
+/// Limit of commands for one check of the keeper plus one scan of the resolver. Each alone takes hundreds if it checks
+/// every gate individually.
 const COMMANDS_MAX: u64 = 150;
 
-/// Commands that this Redis has run since it started, those of scripts included.
+/// Commands that this Redis has run since it started, including those of scripts.
 async fn commands(world: &World) -> u64 {
     let client = redis::Client::open(world.gate_url.as_str()).unwrap();
     let mut redis = client.get_multiplexed_async_connection().await.unwrap();
@@ -34,7 +35,7 @@ async fn commands(world: &World) -> u64 {
     calls.map(|calls| calls.parse::<u64>().unwrap()).sum()
 }
 
-/// Sends one command of somebody who writes to the gate by hand.
+/// Sends one command, as a person who edits the gate by hand.
 async fn by_hand(world: &World, words: &[&str]) {
     let client = redis::Client::open(world.gate_url.as_str()).unwrap();
     let mut redis = client.get_multiplexed_async_connection().await.unwrap();
@@ -67,7 +68,7 @@ async fn idle_templates_cost_the_gate_a_few_commands_and_whatever_happens_at_one
     let (_gates, mut keeper) =
         Gates::new(world.pool.clone(), world.gate.clone(), "keeper", PRELOAD, points);
     let mut watch = Watch::default();
-    // The first look asks each gate by itself.
+    // The first check reads each gate individually.
     look(&world, &mut keeper, &mut watch).await;
     let before = commands(&world).await;
     for _ in 0..LOOKS {
@@ -77,7 +78,7 @@ async fn idle_templates_cost_the_gate_a_few_commands_and_whatever_happens_at_one
     assert!(each <= COMMANDS_MAX, "{each} commands a look");
     assert!(each > 0);
 
-    // An admission whose process died is given back by the next look of the resolver.
+    // An admission whose process died is released by the next scan of the resolver.
     let [admitted, deleted, emptied, written] = [7, 77, 177, 277].map(|at| ids[at]);
     let lost = Claim { template_id: admitted, ..claim(UserId(5), "a", 1) };
     let epoch = meta(&world, admitted).await.epoch;
@@ -87,14 +88,14 @@ async fn idle_templates_cost_the_gate_a_few_commands_and_whatever_happens_at_one
     let resolved = world.resolver().look_again(&mut watch, now()).await.unwrap();
     assert_eq!((resolved.released, meta(&world, admitted).await.stock), (1, 10));
 
-    // Keys that are gone, and entries, are there again after the keeper's.
+    // A deleted gate is back after the keeper's next check.
     by_hand(&world, &["DEL", &meta_key(&world, deleted)]).await;
     let epoch = meta(&world, emptied).await.epoch;
     by_hand(&world, &["HSET", &meta_key(&world, emptied), "users", "3"]).await;
     by_hand(&world, &["HSET", &meta_key(&world, written), "stock", "11"]).await;
     keeper.look(now()).await.unwrap();
     assert!(meta(&world, deleted).await.is_open());
-    // What somebody has written into a gate is found when its turn comes.
+    // A manual edit is found when the gate's turn comes.
     let turns = IDLE.unsigned_abs().div_ceil(16) + 1;
     for _ in 0..turns {
         keeper.look(now()).await.unwrap();

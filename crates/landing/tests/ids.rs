@@ -26,7 +26,7 @@ async fn processes_make_distinct_and_rising_ids() {
 async fn what_a_process_may_have_made_is_recorded_before_it_makes_any() {
     let world = World::without_gate("ids recorded", 1, 1).await;
     let _ids = Ids::lease(world.pool.clone(), "a").await.unwrap();
-    // It may crash before it ever renews.
+    // The process may crash before its first renewal.
     let ahead = "select cast(last_ms / 1000 - unix_timestamp() as signed) from worker_lease";
     assert!(world.number(ahead).await > 0);
 }

@@ -1,4 +1,4 @@
-//! One look of the keeper at a time: what it repairs in place, what it rebuilds, what it unloads.
+//! Single checks of the keeper: what it repairs in place, rebuilds and unloads.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::harness::{
     Process, TEMPLATE, USER, World, claim, execute, now, somebody_waits_for_a_table, template,
 };
 
-/// A keeper that unloads at once; it looks when it is told to.
+/// A keeper that unloads at once and checks only when called.
 fn keeper(world: &World) -> (Gates, Keeper) {
     let (gates, mut keeper) = Gates::new(
         world.pool.clone(),
@@ -70,7 +70,7 @@ async fn movements_that_the_gate_has_not_heard_of_are_applied_in_place() {
     world.assert_gate_equals_mysql().await;
 }
 
-/// Its user is told to come back; a new epoch reads the entry from MySQL.
+/// The user is asked to retry; a new epoch reads the entry from MySQL.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_that_cannot_be_read_stops_nobody_else_and_is_read_anew_at_the_next_look() {
     let world = World::open("unreadable entry", 10, 2).await;
@@ -261,10 +261,10 @@ async fn a_window_that_is_moved_lets_nothing_land_by_the_old_one_and_loads_the_g
     after.window.ends_at = now();
     let edited = template_edit::edit(&mut connection, &before, &after, false, now()).await.unwrap();
     assert_eq!(edited, Edited::Done);
-    // The gate has not heard of it, and admits; MySQL has.
+    // The gate does not know of the change and admits; MySQL refuses.
     let late = claim(UserId(71), "a", 1);
     assert_eq!(process.claim(&late).await, Answer::Unavailable(Unavailable::GateLoading));
-    // Nor does a process that died after the edit tell it: a keeper finds it.
+    // A process that dies after the edit does not update the gate either; a keeper finds that.
     let (gates, mut keeper) = keeper(&world);
     look(&mut keeper, now() - TimeDelta::seconds(1)).await;
     assert!(world.meta().await.epoch > epoch);
@@ -351,9 +351,9 @@ async fn a_gate_that_was_forgotten_loaded_is_found_in_redis_and_goes_with_what_w
     let epoch = world.meta().await.epoch;
     world.gate.claim(&claim(USER, "a", 1), epoch, now()).await.unwrap();
     let ends_at = template(TEMPLATE, 1).window.ends_at;
-    // A day after its end MySQL's list names it no more; nobody was there to remove it.
+    // A day after its end the template leaves MySQL's list; no process was running to unload it.
     for (days, loaded, fences) in [(1, true, 0), (2, false, 1)] {
-        // A keeper that was just started walks through Redis.
+        // A newly started keeper scans Redis.
         let (_gates, mut keeper) = keeper(&world);
         look(&mut keeper, ends_at + TimeDelta::days(days) - TimeDelta::milliseconds(1)).await;
         assert_eq!(
@@ -411,7 +411,7 @@ async fn a_gate_that_holds_too_little_is_noticed_once_it_is_certain_and_a_busy_o
     let world = World::open("too little", 20, 5).await;
     let process = Process::without_keeper(&world, "a").await;
     let (_gates, mut keeper) = keeper(&world);
-    // Admitted and not landed: the gate has less than MySQL, and lacks nothing.
+    // Admitted and not landed: the gate has less stock than MySQL, but lacks nothing.
     let mut held = process.points.hold("claims.after_gate");
     let answer = process.begin(&claim(USER, "a", 5));
     held.reached(1).await;
@@ -455,14 +455,14 @@ async fn a_window_that_was_prolonged_is_not_called_closed_by_an_old_template_or_
     let mut connection = world.connection().await;
     let edited = template_edit::edit(&mut connection, &before, &after, false, now()).await.unwrap();
     assert_eq!(edited, Edited::Done);
-    // This process has the template of before, and the gate the window of before.
+    // This process has the old template, and the gate the old window.
     process.clock.set(before.window.ends_at + TimeDelta::minutes(1));
     let (_gates, mut keeper) = keeper(&world);
     let late = claim(USER, "a", 1);
     assert_eq!(process.claim(&late).await, Answer::Unavailable(Unavailable::GateLoading));
     look(&mut keeper, before.window.ends_at + TimeDelta::minutes(1)).await;
     process.land(&late).await;
-    // Over is over where MySQL says so.
+    // A window is over when MySQL says so.
     process.clock.set(after.window.ends_at);
     let refused = Answer::Refused(Refusal::Closed);
     assert_eq!(process.claim(&claim(UserId(71), "a", 1)).await, refused);

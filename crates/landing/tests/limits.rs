@@ -1,4 +1,4 @@
-//! Limits and keys: numbers are used again, keys are told apart, and every refusal looks the key up.
+//! Limits and keys: numbers are reused, keys are kept apart, and every refusal checks MySQL for the key first.
 
 use chrono::TimeDelta;
 use coupon::{Claim, TemplateId, TemplateState, UserId};
@@ -38,7 +38,7 @@ async fn a_limit_counts_coupons_over_all_keys_and_refuses_whole_claims() {
     assert_eq!(numbers(&process.land(&claim(USER, "a", 3)).await), [1, 2, 3]);
     let limit = Answer::Refused(Refusal::Limit { taken: 3 });
     assert_eq!(process.claim(&claim(USER, "b", 3)).await, limit);
-    // A refused key has not been used.
+    // A refused key counts as unused.
     assert_eq!(numbers(&process.land(&claim(USER, "b", 2)).await), [4, 5]);
     let limit = Answer::Refused(Refusal::Limit { taken: 5 });
     assert_eq!(process.claim(&claim(USER, "c", 1)).await, limit);
@@ -65,7 +65,7 @@ async fn no_limit_gives_to_every_key_until_nothing_is_left() {
     let world = World::open("no limit", 100, 0).await;
     let process = Process::start(&world, "a").await;
     let first = process.land(&claim(USER, "0", 2)).await;
-    // More keys than the gate remembers of one user.
+    // More keys than the gate keeps per user.
     for key in 1..50 {
         process.land(&claim(USER, &key.to_string(), 2)).await;
         world.settled().await;
@@ -89,7 +89,7 @@ async fn a_key_that_the_gate_dropped_lands_once_while_there_is_stock() {
         process.land(&claim(USER, &key.to_string(), 1)).await;
         world.settled().await;
     }
-    // Let through once more, found landed under its first id, and given back.
+    // Admitted once more, found landed under its first id, and released.
     let replay = Answer::Landed { claim: first, replayed: true };
     assert_eq!(process.claim(&claim(USER, "0", 1)).await, replay);
     world.settled().await;
@@ -121,13 +121,12 @@ async fn the_same_key_on_another_template_is_another_claim() {
     let there = landed(process.claims.claim(template(other, 5).into(), there).await);
     assert_ne!(here.id, there.id);
     assert_eq!(world.rows().await, Rows { landed: 2, fences: 0, coupons: 3 });
-    // And another user's is too.
+    // The same key of another user is another claim, too.
     let third = process.land(&claim(UserId(71), "a", 2)).await;
     assert_eq!(numbers(&third), [1, 2]);
 }
 
-/// A world where [`USER`] has landed `quantity` under the key `a` and the gate has forgotten the key,
-/// and what a key of nobody is then answered.
+/// A world where [`USER`] has landed under the key `a`, for tests in which the gate loses the key.
 struct AfterRebuild {
     world: World,
     process: Process,
@@ -143,7 +142,7 @@ impl AfterRebuild {
         Self { world, process, landed }
     }
 
-    /// Others are refused so; the key is answered what is stored, and for another payload refused.
+    /// Others are refused with `refusal`. The key replays its stored answer, and is refused for another payload.
     async fn assert_winner(&self, refusal: Refusal, stranger: UserId) {
         let quantity = u32::try_from(self.landed.coupons.len()).unwrap();
         let refused = self.process.retry(&claim(stranger, "b", quantity)).await;
@@ -159,7 +158,7 @@ impl AfterRebuild {
     }
 }
 
-/// Somebody who holds nothing.
+/// A user without coupons.
 const STRANGER: UserId = UserId(71);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,8 +198,8 @@ async fn ended_after_a_rebuild_looks_the_key_up_first() {
     after.assert_winner(Refusal::Ended, STRANGER).await;
 }
 
-/// Without a limit the gate forgets old requests. A packet of one of them that arrives only then, under an
-/// id that has landed, is let through no more: nobody would give its coupon back.
+/// Without a limit the gate drops old requests. A packet that arrives only after that, under an id that has landed, is
+/// not admitted any more: its coupon would never be given back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_so_late_that_the_gate_dropped_it_is_answered_by_mysql_and_costs_no_coupon() {
     let world = World::open("too late", 100, 0).await;
@@ -222,14 +221,14 @@ async fn a_claim_so_late_that_the_gate_dropped_it_is_answered_by_mysql_and_costs
     assert_eq!(process.claim(&unsent).await, given_up, "older than what was dropped");
     process.land(&again(&unsent)).await;
     world.settled().await;
-    // Without numbers: the stock is all that the gate could have wrong.
+    // Without numbers, only the stock could be wrong in the gate.
     assert_eq!(world.meta().await.stock, world.left().await);
 }
 
 /// A version of the template that the gate has not seen.
 const NEWEST: i64 = 100;
 
-/// Its gate is unloaded soon after the end, so the answer cannot come from there.
+/// The gate is unloaded soon after the end, so the answer cannot come from there.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ended_template_without_a_gate_is_ended_and_looks_the_key_up_first() {
     let AfterRebuild { world, landed, .. } = AfterRebuild::new("ended, no gate", 10, 1).await;
@@ -253,7 +252,7 @@ async fn closed_after_a_rebuild_looks_the_key_up_first() {
     after.assert_winner(Refusal::Closed, STRANGER).await;
 }
 
-/// A process whose clock is behind the one that let the claim in.
+/// A process whose clock is behind the clock of the process that admitted the claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn not_open_after_a_rebuild_looks_the_key_up_first() {
     let starts_at = template(TEMPLATE, 2).window.starts_at;

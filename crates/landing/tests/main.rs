@@ -1,4 +1,4 @@
-//! Landing against a real database and a real gate.
+//! Landing on a real database and a real gate.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod batch;
@@ -15,7 +15,7 @@ mod limits;
 mod memory;
 mod outages;
 mod private;
-// The pipeline tests stand on it too.
+// Shared with the pipeline tests.
 #[path = "../../../tests/tests/proxy.rs"]
 mod proxy;
 mod rebuild;

@@ -22,7 +22,7 @@ async fn redis(world: &World) -> redis::aio::MultiplexedConnection {
     client.get_multiplexed_async_connection().await.unwrap()
 }
 
-/// Bytes that Redis uses, once what was unlinked is freed.
+/// Bytes that Redis uses once unlinked keys are freed.
 async fn used(world: &World) -> u64 {
     let mut redis = redis(world).await;
     let field = |info: &str, name: &str| -> u64 {
@@ -43,7 +43,7 @@ async fn allow(world: &World, bytes: u64) {
     let _: () = set.query_async(&mut redis).await.unwrap();
 }
 
-/// A world in which [`USERS`] users have landed one coupon each, its gate open; and the bytes that it takes.
+/// A world in which [`USERS`] users have landed one coupon each, its gate open; and the gate's size in bytes.
 async fn full_world(servers: &devstack::Servers, name: &str) -> (World, u64) {
     let world = private::world(servers, name, USERS + 10, 1).await;
     allow(&world, 0).await;
@@ -93,7 +93,7 @@ async fn a_gate_without_room_leaves_nothing_behind_is_left_alone_for_a_while_and
     assert_eq!(world.gate.user_count(TEMPLATE, meta.epoch).await.unwrap(), 0);
     assert!(used(&world).await < full - gate * 3 / 4, "what was loaded is freed");
 
-    // A keeper tries, fails, and does not raise the epoch with every look from then on.
+    // A keeper tries, fails, and does not raise the epoch with every later check.
     let points = FailPoints::default();
     let (gates, mut keeper) =
         Gates::new(world.pool.clone(), world.gate.clone(), "keeper", PRELOAD, points);
@@ -138,7 +138,7 @@ async fn what_older_epochs_left_behind_is_found_and_the_gate_that_is_open_stays(
         .await
         .unwrap();
     let [users] = &found[..] else { panic!("{found:?}") };
-    // Of an epoch long ago, and of a template whose gate is gone.
+    // Keys of an old epoch, and of a template whose gate is gone.
     for (from, to) in [
         (format!(":users:{epoch}"), ":users:-99".to_owned()),
         ("{10:".to_owned(), "{11:".to_owned()),

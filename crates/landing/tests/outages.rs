@@ -1,4 +1,4 @@
-//! Servers that die, hang and come back while claims are on their way.
+//! Servers that die, hang and come back while claims are under way.
 
 use std::{
     collections::HashMap,
@@ -28,7 +28,6 @@ use crate::{
     private,
 };
 
-/// Waits until the gate is open again and has nothing in flight.
 async fn gate_is_back(world: &World) {
     until(async || {
         let Ok(Some(meta)) = world.gate.meta(TEMPLATE).await else { return false };
@@ -48,7 +47,7 @@ async fn a_redis_that_dies_between_gate_and_landing_costs_no_claim() {
     held.reached(1).await;
     servers.gate.kill().unwrap();
     held.let_go();
-    // MySQL alone makes it true; the gate will hear of it by its rebuild.
+    // MySQL alone decides; the gate learns of the claim by its rebuild.
     let Answer::Landed { claim: landed, .. } = answer.await.unwrap() else { panic!("not landed") };
     let unknown = process.claim(&again(&first)).await;
     assert_eq!(unknown, Answer::Unavailable(Unavailable::Gate));
@@ -65,7 +64,7 @@ async fn a_redis_that_dies_between_gate_and_landing_costs_no_claim() {
 async fn a_redis_that_hangs_is_unknown_and_what_it_admits_late_is_ended() {
     let mut servers = private::servers().await;
     let world = private::world(&servers, "redis_hangs", 10, 2).await;
-    // A client is sent to poll long before the task gives up.
+    // The api sends a client to poll long before the task gives up.
     let short = |setup: &mut Setup| setup.ask_for = Duration::from_millis(1_500);
     let process = Process::start_with(&world, short).await;
     process.gates.next_look().await;
@@ -73,7 +72,7 @@ async fn a_redis_that_hangs_is_unknown_and_what_it_admits_late_is_ended() {
     servers.gate.pause().unwrap();
     assert_eq!(process.claim(&first).await, Answer::Unavailable(Unavailable::Gate));
     servers.gate.resume().unwrap();
-    // The script that nobody waits for any more runs now.
+    // The script whose caller has given up runs now.
     until(async || match world.gate.meta(TEMPLATE).await {
         Ok(Some(meta)) => world.gate.in_flight_count(TEMPLATE, meta.epoch).await.unwrap() == 1,
         _ => false,
@@ -129,8 +128,8 @@ async fn a_mysql_that_dies_or_hangs_gets_the_same_batch_when_it_is_back() {
     }
 }
 
-/// Everything that asks MySQL gives up within [`connect::ANSWER_MAX`], if it is silent from the moment on
-/// when the connection had just been found to answer.
+/// Everything that reads MySQL gives up within [`connect::ANSWER_MAX`] if the server stops responding just after the
+/// connection was found alive.
 #[tokio::test]
 async fn a_mysql_that_falls_silent_keeps_nobody_waiting_and_what_is_stuck_is_counted() {
     let mut servers = private::servers().await;
@@ -155,7 +154,7 @@ async fn a_mysql_that_falls_silent_keeps_nobody_waiting_and_what_is_stuck_is_cou
         let error = asked.unwrap_err();
         assert!(error.is_unavailable() && matches!(error, StoreError::Silent), "{error:?}");
         drop(checked_out);
-        // Closed, though the server says nothing to that either.
+        // Closed, although the server does not answer to that either.
         until(async || pool.size() == 0).await;
     };
     let points = FailPoints::default();
@@ -176,7 +175,7 @@ async fn a_mysql_that_falls_silent_keeps_nobody_waiting_and_what_is_stuck_is_cou
     world.assert_gate_equals_mysql().await;
 }
 
-/// The gauges that were set under this recorder.
+/// The gauges set under this recorder.
 #[derive(Default)]
 struct Gauges(Mutex<HashMap<String, Arc<AtomicU64>>>);
 
@@ -217,7 +216,7 @@ async fn while_mysql_is_down_claims_queue_up_to_a_bound_and_more_are_shed() {
     let users = 1_000..1_000 + ALL;
     let waiting: Vec<_> = users.map(|user| process.begin(&claim(UserId(user), "a", 1))).collect();
     let epoch = world.meta().await.epoch;
-    // Ten thousand claims begin in this process: an answer may come too late, and is asked for again.
+    // More than 16,000 claims begin in this process, so an answer may come too late, and the call is repeated.
     let in_flight = async || world.gate.in_flight_count(TEMPLATE, epoch).await.ok();
     until(async || in_flight().await == Some(CLAIMS_MAX as u64)).await;
     let shed = process.claim(&claim(UserId(1), "a", 1)).await;

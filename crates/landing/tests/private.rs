@@ -1,4 +1,4 @@
-//! Servers for the tests that stop them: one set for this binary, one test at a time.
+//! Servers for the tests that stop them: one set for this binary, used by one test at a time.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::harness::World;
 
 static SERVERS: Mutex<Option<Servers>> = Mutex::const_new(None);
 
-/// The servers, all answering, until the guard is dropped. They end with this process.
+/// Returns the servers, all answering, for as long as the guard lives. They end with this process.
 pub(crate) async fn servers() -> MappedMutexGuard<'static, Servers> {
     let mut guard = SERVERS.lock().await;
     if guard.is_none() {
@@ -18,7 +18,7 @@ pub(crate) async fn servers() -> MappedMutexGuard<'static, Servers> {
         *guard = Some(Servers::start(&folder, &Options::default()).await.unwrap());
     }
     let mut servers = MutexGuard::map(guard, |servers| servers.as_mut().unwrap());
-    // A test that failed may have left them as they were in its middle.
+    // A failed test may have left them paused or stopped.
     drop(servers.database.resume());
     drop(servers.gate.resume());
     servers.database.start().await.unwrap();
@@ -26,7 +26,7 @@ pub(crate) async fn servers() -> MappedMutexGuard<'static, Servers> {
     servers
 }
 
-/// A world of its own on them, its gate open.
+/// A separate world on them, its gate open.
 pub(crate) async fn world(servers: &Servers, name: &str, stock: i64, limit: u32) -> World {
     let endpoints = servers.endpoints().with_database(name);
     let world = World::on(endpoints, &format!("{name}:"), stock, limit).await;

@@ -1,4 +1,4 @@
-//! The rebuild: what it makes equals MySQL, and none that was overtaken opens a gate.
+//! The rebuild: its result equals MySQL, and an overtaken rebuild opens no gate.
 
 use coupon::{Epoch, TemplateId, UserId};
 use landing::rebuild::{Rebuilt, rebuild};
@@ -28,10 +28,10 @@ async fn rebuilds_at_the_same_time_end_with_one_open_gate_that_equals_mysql() {
     let world = World::open("at the same time", 100, 5).await;
     let process = Process::start(&world, "a").await;
     process.land(&claim(USER, "a", 2)).await;
-    // Its keeper would find a gate that is loading, and might overtake all three.
+    // Its keeper would find a loading gate, and might overtake all three rebuilds.
     drop(process);
     for _ in 0..5 {
-        // One name passes the lease any number of times, so that they really meet.
+        // The same holder may take the lease any number of times, so the rebuilds really run concurrently.
         let points = FailPoints::default();
         let one = || rebuild(&world.pool, &world.gate, TEMPLATE, "same", &points);
         let (a, b, c) = tokio::join!(one(), one(), one());
@@ -79,7 +79,7 @@ async fn a_rebuild_whose_gate_knows_a_later_epoch_does_not_begin() {
     assert_eq!((meta.epoch, meta.phase), (later, Phase::Loading));
 }
 
-/// Pauses a rebuild where it first reads `table`, does `meanwhile` with the next epoch, and lets it go.
+/// Pauses a rebuild where it first reads `table`, runs `meanwhile` with the next epoch, and lets it continue.
 async fn overtaken_at(world: &World, table: &str, meanwhile: impl AsyncFnOnce(Epoch)) -> Rebuilt {
     let mut locker = world.connection().await;
     execute(&mut locker, &format!("lock tables {table} write")).await;

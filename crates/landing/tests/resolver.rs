@@ -1,4 +1,4 @@
-//! The resolver: every admission left in flight ends, rightly even without any grace.
+//! The resolver: every admission left in flight ends, correctly even without grace.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -27,7 +27,7 @@ async fn look(world: &World) -> Resolved {
     world.resolve().await
 }
 
-/// Lets a claim through the gate, as a process that then dies.
+/// Passes a claim through the gate, as a process that then dies.
 async fn admit(world: &World, claim: &Claim) -> Epoch {
     let epoch = world.meta().await.epoch;
     let verdict = world.gate.claim(claim, epoch, now()).await.unwrap();
@@ -35,7 +35,7 @@ async fn admit(world: &World, claim: &Claim) -> Epoch {
     epoch
 }
 
-/// The rows of a landing of one coupon, without an end of its transaction.
+/// Statements of a landing of one coupon, without the end of its transaction.
 fn rows_of(claim: &Claim, epoch: Epoch) -> String {
     let Claim { id, user_id, request_id, .. } = claim;
     format!(
@@ -61,7 +61,7 @@ async fn an_admission_that_never_landed_is_fenced_and_released() {
     assert_eq!(state, Some(ClaimState::Void));
     world.assert_gate_equals_mysql().await;
     assert_eq!(look(&world).await, Resolved::default(), "nothing is left");
-    // The client's key is free, the admission's id is not.
+    // The client's key is free, but the admission's id is not.
     assert_eq!(admit(&world, &again(&lost)).await, epoch);
     let key = RequestId::from_client("a").unwrap();
     let landed = claims::landed_under_key(&mut connection, TEMPLATE, USER, &key).await.unwrap();
@@ -182,7 +182,7 @@ async fn a_template_that_cannot_be_looked_at_keeps_no_other_from_being_resolved(
     world.gate.claim(&left, epoch, now()).await.unwrap();
     admit(&world, &claim(USER, "a", 1)).await;
     let resolver = world.resolver();
-    // The first template's.
+    // Fails for the first template.
     resolver.points.fail("resolver.before_fence");
     resolver.look(now()).await.unwrap_err();
     assert_eq!(world.gate.in_flight_count(other, epoch).await.unwrap(), 0);
@@ -191,8 +191,8 @@ async fn a_template_that_cannot_be_looked_at_keeps_no_other_from_being_resolved(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resolvers_without_any_grace_that_race_every_landing_double_and_lose_nothing() {
-    // Claims one after another, side by side with the other lanes: many batches, many looks. Chance alone
-    // fences none on some machines, so one process is held at its first landing until one stands.
+    // Each lane claims sequentially, in parallel with the other lanes, which makes many batches and many scans. On some
+    // machines chance alone causes no fence, so one process is held at its first landing until there is one.
     const LANES: i64 = 16;
     const LENGTH: i64 = 50;
     const USERS: i64 = LANES * LENGTH;
@@ -279,7 +279,7 @@ async fn who_asks_for_a_claim_of_somebody_else_does_not_end_it() {
         let fate = fate(&world.pool, &world.gate, asked(user), later, || true).await.unwrap();
         assert!(matches!(fate, Fate::Processing { user: Some(USER), .. }), "{fate:?}");
     }
-    // Nor is it called lost by whose clock is wrong.
+    // A wrong clock does not make it count as lost either.
     for minutes in [-20, -2, 2, 20] {
         let now = now() + TimeDelta::minutes(minutes);
         for user in [Some(USER), None] {

@@ -1,89 +1,89 @@
-//! Wordings of the protocols that break: each was once proposed, or is one line away from what is
-//! written. A search that does not find them proves nothing, so each has a test that it is caught.
+//! Incorrect variants of the protocols: each was once proposed, or differs from the code by one line. A search that
+//! does not find them proves nothing, so each has a test that it is caught.
 
 /// A planted mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bug {
-    /// The fence stands on the client's key instead of a key of its own: it can be taken over.
+    /// The fence uses the client's key instead of a separate key, so it can be taken over.
     FenceOnClientsKey,
-    /// A refusal is final though the user's entry was loaded from MySQL: the winner is refused.
+    /// A refusal is final although the user's entry was loaded from MySQL, so the winner is refused.
     RefusalWithoutLook,
-    /// The same without a limit, where a loaded gate knows of no request at all.
+    /// The same without a limit, where a newly loaded gate knows no requests at all.
     LimitlessRefusalWithoutLook,
-    /// A rebuild goes on though MySQL's epoch is no longer its own.
+    /// A rebuild continues although MySQL's epoch is no longer its own.
     RebuildWithoutEpochCheck,
-    /// No `begin.lua`: a rebuild replaces whatever gate is absent or older.
+    /// No `begin.lua`: a rebuild replaces any gate that is absent or older.
     RebuildWithoutBegin,
-    /// `open.lua` opens any gate that is being loaded.
+    /// `open.lua` opens any loading gate.
     OpenFromAnyLoading,
-    /// The keeper lets a gate be whose epoch is behind MySQL's.
+    /// The keeper accepts a gate whose epoch is behind MySQL's.
     KeeperIgnoresEpoch,
     /// `claim.lua` does not compare the caller's epoch.
     ClaimWithoutEpoch,
-    /// `open.lua` writes the state that the rebuilder read over a newer one.
+    /// `open.lua` overwrites a newer state with the one that the rebuilder read.
     OpenOverwritesState,
-    /// `set_state.lua` writes an older version over a newer one.
+    /// `set_state.lua` overwrites a newer version with an older one.
     StateWithoutVersion,
-    /// `set_state.lua` has no effect while the gate is being loaded.
+    /// `set_state.lua` has no effect while the gate is loading.
     StateLostWhileLoading,
-    /// The keeper lets a gate be whose template version is behind MySQL's.
+    /// The keeper accepts a gate whose template version is behind MySQL's.
     KeeperIgnoresVersion,
-    /// Scripts do not compare the run of Redis: a rewind goes unnoticed.
+    /// Scripts do not compare the run of Redis, so a rewind goes unnoticed.
     RunNotCompared,
-    /// The reread begins with the claim rows instead of ending with them.
+    /// The reread reads the claim rows first instead of last.
     ClaimRowsReadFirst,
-    /// A landing is sent whole, COMMIT included, and a refusal releases without a fence.
+    /// A landing is sent whole, including COMMIT, and a refusal releases without a fence.
     PipelinedCommit,
-    /// The resolver looks for the claim's row instead of placing a fence.
+    /// The resolver selects the claim's row instead of inserting a fence.
     ResolverDecidesBySelect,
     /// The guard does not compare the epoch.
     GuardWithoutEpoch,
-    /// The guard does not ask whether the validity has changed since the coupons were made.
+    /// The guard does not check whether the validity has changed since the coupons were made.
     GuardWithoutTerms,
-    /// A landing that was rolled back runs again with the validity it had.
+    /// A landing that was rolled back is repeated with its old validity.
     NotRenewed,
-    /// The gate counts instead of handing out numbers.
+    /// The gate counts coupons instead of assigning numbers.
     CountInsteadOfNumbers,
     /// `release.lua` gives a coupon back whether or not it finds the request.
     ReleaseNotIdempotent,
-    /// `claim.lua` refuses before it looks for the request.
+    /// `claim.lua` refuses before it checks for an earlier request.
     RefusalBeforeReplay,
-    /// `settle.lua` drops the oldest requests, pending ones too.
+    /// `settle.lua` drops the oldest requests, including pending ones.
     PendingDropped,
-    /// `claim.lua` admits again what the entry has dropped.
+    /// `claim.lua` admits requests again that the entry has dropped.
     DroppedAdmittedAgain,
-    /// A claim whose ended template has no gate any more is told to wait for the gate.
+    /// A claim to an ended template without a gate is answered that the gate is loading.
     EndedWithoutGateUnanswered,
     /// `move.lua` does not compare the movement's number.
     MovementTwice,
-    /// `move.lua` applies a movement though an earlier one is missing.
+    /// `move.lua` applies a movement although an earlier one is missing.
     MovementGapIgnored,
-    /// A rebuild does not ask for the movements that came while it was loading.
+    /// A rebuild does not apply the movements that were made while it was loading.
     MovementLostWhileLoading,
-    /// The keeper lets a gate be whose last movement is behind MySQL's.
+    /// The keeper accepts a gate whose last movement is behind MySQL's.
     KeeperIgnoresMovement,
-    /// The keeper compares stocks without asking whether they contain the same movements.
+    /// The keeper compares stocks without checking that they contain the same movements.
     KeeperIgnoresMovementsInStock,
     /// A rebuild reads the stock and the last movement in two statements.
     StockAndMovementApart,
-    /// `move.lua` does not let the stock fall below zero.
+    /// `move.lua` does not let the stock become negative.
     CutClampedAtZero,
-    /// A short stock always means a new epoch, also where only a cut has not reached the gate.
+    /// A short stock always causes a new epoch, even if only a cut has not reached the gate.
     CutTakenForDrift,
     /// A view's rebuild reads only the unused coupons.
     RebuildReadsUnusedOnly,
-    /// A view's rebuild reads each row as of the moment at which it loads it.
+    /// A view's rebuild reads each row at the moment it loads it.
     PiecesOfDifferentMoments,
-    /// A member missing after its write is written again whatever has happened since.
+    /// A member missing after its write is written again, whatever has happened since.
     WriteAgainUnconditional,
     /// Only the hash carries the rebuild's nonce.
     NonceInHashOnly,
-    /// `view_begin.lua` keeps what is there.
+    /// `view_begin.lua` keeps existing keys.
     BeginKeepsKeys,
-    /// A coupon that leaves the list leaves the hash too.
+    /// A coupon that leaves the list is also removed from the hash.
     NoTombstone,
     /// `view_complete.lua` does not compare the nonce.
     CompleteWithoutNonce,
-    /// The consumer skips a view that is being loaded.
+    /// The consumer skips a loading view.
     LoadingSkipped,
 }

@@ -1,9 +1,9 @@
-//! A short list held in place: states are copied and hashed by the million, so they own no memory.
+//! A short inline list. States are copied and hashed by the million, so they own no heap memory.
 
 /// At most `N` items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Few<T, const N: usize> {
-    /// Behind `count` all are defaults, so that equal lists are equal bytes.
+    /// Items beyond `count` are defaults, so that equal lists have equal bytes.
     items: [T; N],
     count: u8,
 }
@@ -15,29 +15,29 @@ impl<T: Copy + Default, const N: usize> Default for Few<T, N> {
 }
 
 impl<T: Copy + Default, const N: usize> Few<T, N> {
-    /// The items, the oldest first.
+    /// Returns the items, oldest first.
     pub fn as_slice(&self) -> &[T] {
         &self.items[..usize::from(self.count)]
     }
 
-    /// The items, to be changed.
+    /// Returns the items, mutable.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         &mut self.items[..usize::from(self.count)]
     }
 
-    /// Adds an item behind the others.
+    /// Appends an item.
     ///
     /// # Panics
-    /// The list is full: the capacity is too small for the bounds that are explored.
+    /// The list is full: the capacity is too small for the explored bounds.
     pub fn push(&mut self, item: T) {
         self.items[usize::from(self.count)] = item;
         self.count += 1;
     }
 
-    /// Takes an item out.
+    /// Removes an item.
     ///
     /// # Panics
-    /// There is none at `index`.
+    /// There is no item at `index`.
     pub fn remove(&mut self, index: usize) {
         let count = usize::from(self.count);
         self.items[index..count].rotate_left(1);

@@ -1,12 +1,10 @@
-//! The protocols of the gate and of the view as executable specifications, explored exhaustively in
-//! small bounds.
+//! The protocols of the gate and of the view as executable specifications, explored exhaustively within small bounds.
 //!
-//! [`gate`] is the gate of a template as a pure state machine, command by command as the scripts have
-//! it; [`claim`] is everything around it; [`view`] is a user's view, with its commands, its consumer and
-//! its readers. [`search`] visits every state that can be reached. [`Bug`] lists what was once worded
-//! wrongly: a search that does not find those proves nothing.
+//! [`gate`] is a template's gate as a pure state machine, with one method per script. [`claim`] is everything around
+//! it. [`view`] is a user's view, with its commands, its consumer and its readers. [`search`] visits every reachable
+//! state. [`Bug`] lists planted mistakes: a search that does not find them proves nothing.
 //!
-//! Read `docs/model.md` for what is covered and what is not.
+//! `docs/model.md` says what is covered and what is not.
 
 mod bug;
 pub mod claim;

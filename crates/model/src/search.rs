@@ -1,8 +1,8 @@
-//! Breadth-first search: every state that can be reached, each once, the nearest first, so that the
-//! trace to a broken promise is a shortest one.
+//! Breadth-first search: visits every reachable state once, nearest first, so the trace to a broken promise is a
+//! shortest one.
 //!
-//! Of a state seen only a 64-bit fingerprint is kept, with that of the state it was reached from. With
-//! 10⁷ states the chance that two share one is 3 · 10⁻⁶; a shared one could hide a state, never make a
+//! For each visited state it keeps only a 64-bit fingerprint, and the fingerprint of the state it was reached from.
+//! With 10⁷ states the probability that two share one is 3 · 10⁻⁶. A collision could hide a state, but never cause a
 //! false alarm, since a trace is run again step by step.
 
 use std::{
@@ -11,35 +11,35 @@ use std::{
     hash::{BuildHasherDefault, Hash, Hasher},
 };
 
-/// A protocol: its states, and what can happen in each.
+/// A protocol: its states, and the possible steps from each.
 pub trait Model {
     /// A state, small enough to be copied by the million.
     type State: Copy + Hash + fmt::Display;
-    /// What happened, for a trace.
+    /// A description of a step, for a trace.
     type Step: fmt::Display;
-    /// A promise that a state breaks.
+    /// A promise that a state may break.
     type Promise: Copy + PartialEq + fmt::Debug + fmt::Display;
 
-    /// Where it begins.
+    /// Returns the initial state.
     fn initial(&self) -> Self::State;
 
-    /// Everything that can happen next.
+    /// Appends every possible step and the state after it.
     fn steps(&self, state: &Self::State, next: &mut Vec<(Self::Step, Self::State)>);
 
-    /// The promise that the state breaks, if any.
+    /// Returns the promise that the state breaks, if any.
     fn broken(&self, state: &Self::State) -> Option<Self::Promise>;
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explored<P> {
-    /// Different states.
+    /// Number of distinct states.
     pub states: usize,
-    /// Steps between them.
+    /// Number of steps between them.
     pub steps: u64,
-    /// How far the farthest state is from the first.
+    /// Distance of the farthest state from the first.
     pub depth: usize,
-    /// The most memory that states took at a time, in bytes, as computed.
+    /// Most memory that the states took at any time, in bytes; computed, not measured.
     pub bytes: usize,
     /// How it ended.
     pub end: End<P>,
@@ -48,21 +48,20 @@ pub struct Explored<P> {
 /// How a search ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End<P> {
-    /// Every state was seen, and none breaks a promise.
+    /// Every state was visited, and none breaks a promise.
     Holds,
     /// A promise is broken.
     Broken {
-        /// Which.
         promise: P,
-        /// A shortest way there, one step a line, and the last state.
+        /// A shortest path there, one step per line, and the last state.
         trace: String,
     },
-    /// The limit was reached before the end.
+    /// The memory limit was reached before the end.
     TooLarge,
 }
 
 impl<P: Copy> Explored<P> {
-    /// The broken promise.
+    /// Returns the broken promise.
     pub fn promise(&self) -> Option<P> {
         match &self.end {
             End::Broken { promise, .. } => Some(*promise),
@@ -73,8 +72,8 @@ impl<P: Copy> Explored<P> {
 
 type Seen = HashMap<u64, u64, BuildHasherDefault<Fingerprint>>;
 
-/// Explores `model` until a promise is broken, every state is seen, or states take `bytes_max` of
-/// memory. `progress` hears of each depth: how many states are known, and how many of them are new.
+/// Explores `model` until a promise is broken, every state is visited, or the states take more than `bytes_max` bytes.
+/// Calls `progress` after each depth with the number of known states and the number of new ones.
 pub fn explore<M: Model>(
     model: &M,
     bytes_max: usize,
@@ -123,13 +122,13 @@ pub fn explore<M: Model>(
     explored
 }
 
-/// One byte of the table's own for each of its pairs.
+/// Estimates the memory: the table adds one control byte to each pair.
 fn bytes_of<M: Model>(seen: &Seen, lists: &[&Vec<M::State>]) -> usize {
     let listed: usize = lists.iter().map(|list| list.capacity()).sum();
     seen.capacity() * (size_of::<(u64, u64)>() + 1) + listed * size_of::<M::State>()
 }
 
-/// The steps from the first state to the one with this fingerprint, run again.
+/// Runs the steps from the first state to the one with this fingerprint again.
 fn trace<M: Model>(model: &M, seen: &Seen, last: u64) -> String {
     let mut prints = vec![last];
     let mut print = last;
@@ -151,14 +150,14 @@ fn trace<M: Model>(model: &M, seen: &Seen, last: u64) -> String {
     lines
 }
 
-/// Never 0, which stands for "from nowhere".
+/// Never 0, which marks the initial state.
 fn fingerprint<S: Hash>(state: &S) -> u64 {
     let mut hasher = Fingerprint::default();
     state.hash(&mut hasher);
     hasher.finish().max(1)
 }
 
-/// A multiply and a shift for each word: states are made of few and small ones.
+/// One multiplication and one shift per word: states consist of few small words.
 #[derive(Clone, Copy)]
 struct Fingerprint(u64);
 

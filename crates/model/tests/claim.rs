@@ -1,4 +1,4 @@
-//! The claim protocol.
+//! Tests of the claim protocol.
 
 use model::{
     Bug,
@@ -6,7 +6,7 @@ use model::{
     search::{End, Explored, explore},
 };
 
-/// Memory of one search: two run at a time.
+/// Memory limit of one search; two run at a time.
 const BYTES_MAX: usize = 512 << 20;
 
 fn explored(bounds: Bounds) -> Explored<Promise> {
@@ -23,7 +23,7 @@ fn holds(name: &str) {
     }
 }
 
-/// The mistake breaks its promise, and without it the same bounds hold.
+/// Asserts that the mistake breaks its promise, and that without it the same bounds hold.
 fn is_caught(bug: Bug) {
     let (_, promise, bounds) = PLANTED.iter().find(|(planted, ..)| *planted == bug).unwrap();
     let broken = explored(Bounds { bug: Some(bug), ..*bounds });
@@ -31,7 +31,7 @@ fn is_caught(bug: Bug) {
     assert_eq!(explored(*bounds).end, End::Holds, "{bug:?}");
 }
 
-/// One test for each configuration, so that they share the machine.
+/// One test per configuration, so that they run in parallel.
 macro_rules! holds {
     ($($test:ident: $name:literal)*) => {
         $(#[test] fn $test() { holds($name); })*

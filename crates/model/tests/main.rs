@@ -1,8 +1,8 @@
-//! The protocols hold within bounds, and the search finds what breaks them.
+//! The protocols hold within bounds, and the search finds planted mistakes.
 
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
-/// One test for each planted mistake, by the module's own `is_caught` and `PLANTED`.
+/// One test per planted mistake, using `is_caught` and `PLANTED` of the calling module.
 macro_rules! is_caught {
     ($($test:ident: $bug:ident)*) => {
         $(#[test] fn $test() { is_caught(Bug::$bug); })*

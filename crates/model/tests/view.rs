@@ -1,4 +1,4 @@
-//! The view of a user.
+//! Tests of a user's view.
 
 use model::{
     Bug,
@@ -6,7 +6,7 @@ use model::{
     view::{Bounds, PLANTED, Promise, SMALL, View},
 };
 
-/// Memory of one search: two run at a time.
+/// Memory limit of one search; two run at a time.
 const BYTES_MAX: usize = 512 << 20;
 
 fn explored(bounds: Bounds) -> Explored<Promise> {
@@ -24,7 +24,7 @@ fn the_view_keeps_its_promises_in_every_small_configuration() {
     }
 }
 
-/// The mistake breaks its promise, and without it the same bounds hold.
+/// Asserts that the mistake breaks its promise, and that without it the same bounds hold.
 fn is_caught(bug: Bug) {
     let (_, promise, bounds) = PLANTED.iter().find(|(planted, ..)| *planted == bug).unwrap();
     let broken = explored(Bounds { bug: Some(bug), ..*bounds });

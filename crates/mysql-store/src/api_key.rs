@@ -1,4 +1,4 @@
-//! `api_key`: the keys of operators, without their secrets.
+//! `api_key`: operators' keys, without their secrets.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ApiKeyId, MerchantId, Scopes};
@@ -6,57 +6,53 @@ use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{StoreError, datetime::datetime, merchant, template::code_of};
 
-/// Uses of keys that one statement writes.
+/// Number of keys in one statement of [`note_uses`].
 const USES_MAX: usize = 500;
 
 /// SHA-256 of a whole key.
 pub type Digest = [u8; 32];
 
-/// A key as it is told of, without its secret.
+/// A key without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Its id.
     pub id: ApiKeyId,
-    /// Whose it is.
     pub merchant_id: MerchantId,
-    /// What people call it.
     pub name: String,
-    /// What it may do.
     pub scopes: Scopes,
-    /// When it was made.
     pub created_at: DateTime<Utc>,
-    /// From when on it is not accepted; absent: it does not end by itself.
+    /// First instant at which it is not accepted; `None` if it does not expire.
     pub expires_at: Option<DateTime<Utc>>,
-    /// From when on it is not accepted because an operator said so; in the future while it is replaced.
+    /// First instant at which it is not accepted because an operator revoked it. In the future while the key is being
+    /// replaced.
     pub revoked_at: Option<DateTime<Utc>>,
-    /// When it was last accepted, as far as it was written down; absent: never.
+    /// When it was last accepted, as far as recorded; `None` if never.
     pub last_used_at: Option<DateTime<Utc>>,
 }
 
-/// What became of a new key.
+/// Result of creating a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Created {
-    /// It stands.
+    /// The key was created.
     Done,
     /// There is no such merchant.
     NoMerchant,
-    /// The merchant has as many keys as it may.
+    /// The merchant already has the largest allowed number of keys.
     TooMany,
 }
 
 impl ApiKey {
-    /// From when on it is not accepted, for whichever reason; absent: it does not end by itself.
+    /// First instant at which it is not accepted, for whichever reason; `None` if it has no end.
     pub fn ends_at(&self) -> Option<DateTime<Utc>> {
         self.expires_at.into_iter().chain(self.revoked_at).min()
     }
 
-    /// Whether it is accepted at `now`.
+    /// Returns whether it is accepted at `now`.
     pub fn is_live(&self, now: DateTime<Utc>) -> bool {
         self.ends_at().is_none_or(|end| now < end)
     }
 }
 
-/// Creates a key, unless its merchant has `most` that are accepted; 0: any number. To be called in a transaction: the
+/// Creates a key, unless its merchant already has `most` accepted ones; 0 means no limit. Call it in a transaction: the
 /// merchant's row is locked while its keys are counted.
 ///
 /// # Errors
@@ -108,7 +104,7 @@ async fn live(
     .map_err(StoreError::query("count the merchant's keys"))
 }
 
-/// The key and the digest of what a client has to send, whoever owns it.
+/// Returns a key of any merchant, with the digest of the whole key that clients send.
 ///
 /// # Errors
 /// The statement fails.
@@ -124,7 +120,7 @@ pub async fn get(
     row.map(|row| Ok((from_row(&row)?, digest_of(&row)?))).transpose()
 }
 
-/// A merchant's key, locked until the transaction ends.
+/// Returns a key, locked until the transaction ends.
 ///
 /// # Errors
 /// The statement fails.
@@ -140,7 +136,7 @@ pub async fn lock(
     row.map(|row| from_row(&row)).transpose()
 }
 
-/// A merchant's keys, the newest first, those that are accepted no more included.
+/// Returns a merchant's keys, the newest first, including those that are no longer accepted.
 ///
 /// # Errors
 /// The statement fails.
@@ -158,7 +154,7 @@ pub async fn list(
     rows.iter().map(from_row).collect()
 }
 
-/// Ends a key at `at`, unless it was to end earlier. Answers whether that is news.
+/// Ends a key at `at`, unless it ends earlier anyway. Returns whether that changed anything.
 ///
 /// # Errors
 /// The statement fails.
@@ -179,7 +175,7 @@ pub async fn revoke(
     Ok(done.rows_affected() == 1)
 }
 
-/// Writes that these keys were accepted at `now`, each at most once in `pause`, whoever writes it.
+/// Records that these keys were accepted at `now`, for each key at most once per `pause` over all processes.
 ///
 /// # Errors
 /// A statement fails.

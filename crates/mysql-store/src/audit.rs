@@ -1,5 +1,5 @@
-//! `audit_entry`: what operators did. A row is written in the transaction of the action itself, so it is
-//! there exactly if the action stands; that of an action outside MySQL is written before it.
+//! `audit_entry`: operators' actions. The row is written in the transaction of the action itself, so it exists exactly
+//! if the action took effect. The row of an action outside MySQL is written before the action.
 
 use chrono::{DateTime, Utc};
 use coupon::{ApiKeyId, AuditId, MerchantId};
@@ -10,27 +10,27 @@ use crate::{StoreError, datetime::datetime};
 /// One action of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its id; rises with time.
+    /// Rises with time.
     pub id: AuditId,
-    /// Whose thing was changed.
+    /// Owner of the changed object.
     pub merchant_id: MerchantId,
-    /// By which key; absent: the platform's own.
+    /// The key used; `None` for the platform's own.
     pub key_id: Option<ApiKeyId>,
-    /// What was done, e.g. `template.publish`.
+    /// Name of the action, e.g. `template.publish`.
     pub action: String,
-    /// To what: the path below `/v1`.
+    /// The changed object: the path below `/v1`.
     pub target: String,
-    /// What there was before, as JSON; absent: nothing.
+    /// State before, as JSON; `None` if there was none.
     pub before: Option<String>,
-    /// What there is after, as JSON; absent: nothing, or an action outside MySQL was not seen to its end.
+    /// State after, as JSON; `None` if there is none, or if the end of an action outside MySQL was not recorded.
     pub after: Option<String>,
-    /// The trace of the request, 32 hexadecimal digits, if it had one.
+    /// Trace of the request, 32 hexadecimal digits, if it had one.
     pub trace_id: Option<String>,
-    /// When, by the api's clock.
+    /// Time by the api's clock.
     pub at: DateTime<Utc>,
 }
 
-/// Records an action; to be called in the transaction of the action.
+/// Records an action. Call it in the transaction of the action.
 ///
 /// # Errors
 /// The statement fails.
@@ -54,7 +54,7 @@ pub async fn record(transaction: &mut MySqlConnection, entry: &Entry) -> Result<
     Ok(())
 }
 
-/// An action outside MySQL, recorded before it began, has come to its end.
+/// Records the end of an action outside MySQL, whose entry was written before it began.
 ///
 /// # Errors
 /// The statement fails.
@@ -72,7 +72,7 @@ pub async fn complete(
     Ok(())
 }
 
-/// One entry, whoever's it is.
+/// Returns one entry of any merchant.
 ///
 /// # Errors
 /// The statement fails.
@@ -88,7 +88,7 @@ pub async fn get(
     row.map(|row| from_row(&row)).transpose()
 }
 
-/// The entries of a merchant with ids below `before`, the newest first; of one target, if it is named.
+/// Returns a merchant's entries with ids below `before`, the newest first, optionally for one target.
 ///
 /// # Errors
 /// The statement fails.

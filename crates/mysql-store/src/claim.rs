@@ -9,12 +9,13 @@ use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{StoreError, datetime::datetime, template::code_of};
 
-/// How far the ids of a claim's coupons may lie below its own, as a difference of ids: ten seconds by a clock that is behind
-/// the one that named the claim. They are made when it lands, as a rule some milliseconds later. Where no limit is set, a
-/// coupon's id is its number too, so what a user was given before need not be read; whoever finds too few reads all.
+/// How far the ids of a claim's coupons may be below its own id, as a difference of ids: ten seconds, for a clock that
+/// is behind the one that assigned the claim's id. Coupon ids are assigned at the landing, usually some milliseconds
+/// after the claim's. Without a limit per user, a coupon's id is also its number, so the user's older coupons need not
+/// be read. If too few are found, all are read.
 const LANDED_BEFORE: i64 = 10_000 << 22;
 
-/// The claim that landed under a client's key, with its coupons.
+/// Returns the claim that landed under a client's key, with its coupons.
 ///
 /// # Errors
 /// A statement fails.
@@ -37,7 +38,7 @@ pub async fn landed_under_key(
     with_coupons(connection, row).await
 }
 
-/// What stands under an admission's id.
+/// Returns the state of the claim row with an admission's id.
 ///
 /// # Errors
 /// The statement fails.
@@ -53,21 +54,21 @@ pub async fn state_of(
     row.map(|row| claim_state(&row)).transpose()
 }
 
-/// How an attempt to fence an admission ended.
+/// Result of fencing an admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fence {
-    /// The fence stands, placed now or earlier: the admission can never land.
+    /// The fence exists, from now or earlier: the admission can never land.
     Stands,
     /// The admission had landed.
     Landed,
 }
 
-/// Makes a later landing of an admission impossible, or finds that it landed.
+/// Makes a later landing of an admission impossible, or finds that it has landed.
 ///
 /// One row, autocommit. UNIQUE(id) makes it wait for an open insert of the same admission.
 ///
 /// # Errors
-/// A statement fails; after a conflict (1205, 1213) the caller tries again.
+/// A statement fails. After a conflict (1205, 1213) the caller tries again.
 pub async fn fence(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -95,7 +96,8 @@ pub async fn fence(
         Err(error) if error.duplicate_key().is_some() => match state_of(connection, id).await? {
             Some(ClaimState::Landed) => Ok(Fence::Landed),
             Some(ClaimState::Void | ClaimState::Rejected) => Ok(Fence::Stands),
-            // Nothing is deleted, so a reader that does not see the row is not the server that has it.
+            // Claims are never deleted, so a connection that does not see the row leads to another server than the
+            // insert.
             None => Err(StoreError::Settings(
                 "the row of a claim's id that is taken cannot be read: DATABASE_URL must lead to one \
                  server, for reads and writes"
@@ -120,7 +122,7 @@ fn payload_hash(bytes: &[u8]) -> Result<PayloadHash, StoreError> {
     bytes.try_into().map(PayloadHash).map_err(|_| StoreError::unreadable("claim.payload_hash"))
 }
 
-/// The claim's coupons are found by (template, user): an index of their own would cost every landing.
+/// Reads a claim with its coupons. They are found by (template, user); a separate index would cost every landing.
 pub(crate) async fn with_coupons(
     connection: &mut MySqlConnection,
     row: Option<MySqlRow>,
@@ -152,8 +154,8 @@ pub(crate) async fn with_coupons(
     Ok(Some(claim))
 }
 
-/// The coupons of a claim among those that are numbered, or numbered by their ids from `from` on; the reading ends with the
-/// last of them.
+/// Reads a claim's coupons among those whose number is within a limit or, as an id, at least `from`. Stops at the last
+/// of them.
 async fn coupons(
     connection: &mut MySqlConnection,
     claim: &LandedClaim,

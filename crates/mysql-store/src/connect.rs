@@ -1,8 +1,8 @@
 //! Connections: pools for reads and operators, single ones for landers.
 //!
-//! Nobody waits for ever for a MySQL that is stopped or gone without a word: a pool gives up soon, a row
-//! that is held is given up by the server, and [`within`] gives up the answer to a statement. What it
-//! gave up is unknown, as after any lost connection.
+//! Every wait for an unresponsive MySQL is bounded: acquiring a pooled connection times out soon, the server ends a
+//! wait for a locked row, and [`within`] bounds the wait for an answer. After such a timeout the outcome is unknown, as
+//! after any lost connection.
 
 use std::{io, str::FromStr, time::Duration};
 
@@ -18,70 +18,71 @@ use crate::StoreError;
 /// Whether and how a connection is encrypted: `ssl-mode` of a URL.
 pub use sqlx::mysql::MySqlSslMode as SslMode;
 
-/// How long a caller waits for a pooled connection: longer than a checkpoint stall, shorter than a
-/// handler's deadline.
+/// Longest wait for a pooled connection: longer than a checkpoint stall, shorter than a handler's deadline.
 const ACQUIRE_MAX: Duration = Duration::from_secs(3);
 
-/// How long a caller waits for what it asks of MySQL by a pooled connection: longer than for any row.
+/// Longest wait for an answer on a pooled connection: longer than any wait for a locked row.
 pub const ANSWER_MAX: Duration = Duration::from_secs(8);
 
-/// What a pooled connection is like between transactions. A statement waits for a row longer than a stopped process can
-/// hold one ([`IDLE_SECONDS`]), so that it hears how that ended.
+/// Session of a pooled connection outside transactions. A statement waits for a row longer than a stopped process can
+/// lock one ([`IDLE_SECONDS`]), so that it sees the outcome.
 const POOL_SESSION: &str =
     "set session innodb_lock_wait_timeout = 6, session wait_timeout = default";
 
-/// The same for a connection that was used, and an error on a server that takes no writes by now: such a connection is
-/// closed, and the next one may lead to the new primary. There the selection has two rows, which no value can be.
+/// The same for a connection that comes back to the pool. On a server that has become read-only it fails: there the
+/// subquery returns two rows, which is an error. Such a connection is closed, and the next one may lead to the new
+/// primary.
 const POOL_SESSION_AGAIN: &str = "set session innodb_lock_wait_timeout = \
      (select 6 union select if(@@global.read_only, 7, 6)), session wait_timeout = default";
 
-/// What a transaction's connection is like: the server ends it if it says nothing for [`IDLE_SECONDS`]. What waits for
-/// a row in a process that is stopped gives up before the row's holder is ended, so it never gets the row itself.
+/// Session of a transaction. The server ends the connection after [`IDLE_SECONDS`] without a statement. If a process
+/// stops while it waits for a row, its wait ends before the row's holder is ended, so a stopped process never gets the
+/// row.
 const TRANSACTION_SESSION: &str =
     "set session innodb_lock_wait_timeout = 3, session wait_timeout = 5";
 
-/// What a lander's connection is like: as a transaction's, but it waits less for a row, since all the templates of its
-/// batch wait with it. One second is the least that the server knows besides none.
+/// Session of a lander: like a transaction's, with a shorter lock wait, since all templates of its batch wait with it.
+/// One second is the server's smallest wait other than none.
 const LANDER_SESSION: &str = "set session innodb_lock_wait_timeout = 1, session wait_timeout = 5";
 
-/// Begins a read-only transaction that sees everything as of one moment: the session reads what is committed, so this
-/// transaction is told otherwise before it begins.
+/// Begins a read-only transaction that sees everything as of one moment. Sessions are READ COMMITTED, so this sets
+/// another level for the next transaction only.
 const SNAPSHOT: &str = "set transaction isolation level repeatable read; \
      start transaction with consistent snapshot, read only";
 
-/// How often a transaction is run that others stand in the way of: three waits of 3 s are longer than a stopped
-/// process can hold a row ([`IDLE_SECONDS`]).
+/// Attempts to run a transaction that conflicts with others. Three waits of 3 s are longer than a stopped process can
+/// lock a row ([`IDLE_SECONDS`]).
 const TRANSACTION_TRIES: u32 = 3;
 
-/// How long a connection that comes back to the pool may take to end what was left undone by it, a
-/// rollback or the answer to a statement that its caller gave up.
+/// Time that a connection returned to the pool has to finish what its caller left open: a rollback, or the answer to an
+/// abandoned statement.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
 
-/// The options of a URL that say how a connection is encrypted, by both of the names that the driver takes.
+/// The URL options for encryption, with both spellings that the driver accepts.
 const SSL_OPTIONS: [&str; 8] =
     ["ssl-mode", "sslmode", "ssl-ca", "sslca", "ssl-cert", "sslcert", "ssl-key", "sslkey"];
 
-/// Distinct statements of one connection: every fixed one, and the sizes of the batched ones.
+/// Distinct statements of one connection: all fixed ones, and the sizes of the batched ones.
 const STATEMENTS_CACHED: usize = 200;
 
-/// The server ends the connection of a lander or a transaction that says nothing for this long, so that a process
-/// stopped inside frees its rows, the hot one above all. Landers ping more often than this.
+/// The server ends the connection of a lander or a transaction after this many seconds without a statement, so that a
+/// stopped process releases its rows, the hot one above all. Landers ping more often.
 pub const IDLE_SECONDS: u32 = 5;
 
-/// Parses a `mysql://` URL. TLS is what its `ssl-mode` says, and none where it says nothing: the driver's
-/// own default would take whatever certificate a server shows, which costs and protects nobody.
+/// Parses a `mysql://` URL. Without `ssl-mode` there is no TLS: the driver's own default accepts any certificate, which
+/// costs time and protects nothing.
 ///
 /// # Errors
-/// It is not one, has certificates and no `ssl-mode`, or hides or misspells the name of an option.
+/// It is no such URL, names certificates but no `ssl-mode`, or hides or misspells the name of an option.
 pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
-    // The driver itself takes any scheme and would try host and port of another server's URL.
+    // The driver accepts any scheme, and would try host and port of another server's URL.
     let parsed = if url.starts_with("mysql://") {
         MySqlConnectOptions::from_str(url)
     } else {
         Err(sqlx::Error::Configuration("the scheme is not mysql".into()))
     };
     let options = parsed.map_err(|source| StoreError::Url { what: "DATABASE_URL", source })?;
-    // The driver looks the host up with the brackets that an IPv6 address has in a URL.
+    // The driver resolves the host with the brackets around an IPv6 address in the URL.
     let in_brackets = options.get_host().strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let bare = in_brackets.map(str::to_owned);
     let options = match bare {
@@ -95,13 +96,13 @@ pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let names: Vec<&str> =
         query.split('&').map(|option| option.split('=').next().unwrap_or_default()).collect();
-    // The driver would read it, and whoever looks for `ssl-mode` here would not find it.
+    // The driver would decode it, and the search for `ssl-mode` below would miss it.
     if let Some(hidden) = names.iter().find(|name| name.contains('%')) {
         return Err(StoreError::Settings(format!(
             "DATABASE_URL has an option {hidden}: spell it out"
         )));
     }
-    // It would leave out what looks like one.
+    // The driver would ignore an unknown option.
     let is_like = |name: &&&str| {
         let name = name.to_ascii_lowercase();
         name.starts_with("ssl") || name.starts_with("tls")
@@ -124,10 +125,10 @@ pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     }
 }
 
-/// The database that a URL names.
+/// Returns the database that a URL names.
 ///
 /// # Errors
-/// It is not a `mysql://` URL, or names none.
+/// It is not a `mysql://` URL, or names no database.
 pub fn database_of(url: &str) -> Result<String, StoreError> {
     let options = options(url)?;
     options.get_database().map(str::to_owned).ok_or_else(|| {
@@ -135,10 +136,10 @@ pub fn database_of(url: &str) -> Result<String, StoreError> {
     })
 }
 
-/// A pool of at most `connections` for reads and single statements, READ COMMITTED.
+/// Opens a pool of at most `connections` for reads and single statements, READ COMMITTED.
 ///
 /// # Errors
-/// The URL is not one, or the server cannot be reached.
+/// The URL is invalid, or the server cannot be reached.
 pub async fn pool(url: &str, connections: u32) -> Result<MySqlPool, StoreError> {
     MySqlPoolOptions::new()
         .max_connections(connections)
@@ -156,9 +157,9 @@ async fn prepare(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Whether a connection that comes back can be used again; it is as it was before a transaction then. The driver reads
-/// the rest of what was asked before this statement; a connection that stays silent is closed, and so is one to a server
-/// that was demoted.
+/// Returns whether a returned connection can be used again, and resets its session from that of a transaction. The
+/// driver first reads the rest of earlier answers. A connection that does not answer is closed, and so is one to a
+/// demoted server.
 async fn is_fit(connection: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
     match timeout(RELEASE_MAX, connection.execute(POOL_SESSION_AGAIN)).await {
         Ok(answered) => answered.map(|_| true),
@@ -166,20 +167,20 @@ async fn is_fit(connection: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
     }
 }
 
-/// Waits for what is asked of MySQL by a pooled connection, at most [`ANSWER_MAX`]. A connection on which
-/// it gave up must not be used again; dropped, it is closed unless the answer comes soon.
+/// Bounds the wait for work on a pooled connection by [`ANSWER_MAX`]. After a timeout, do not use the connection again.
+/// When dropped, it is closed unless the answer comes soon.
 ///
 /// # Errors
-/// No answer came, and what it would have been is unknown; else whatever `work` says.
+/// There was no answer and the outcome is unknown, or the error of `work`.
 pub fn within<T, E: From<StoreError>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> impl Future<Output = Result<T, E>> {
-    // What asks MySQL is kilobytes, and would be part of every claim's task, which seldom asks.
+    // The future of the MySQL work is kilobytes, and would enlarge every claim's task, which seldom runs it.
     let work = Box::pin(work);
     async { timeout(ANSWER_MAX, work).await.unwrap_or_else(|_| Err(StoreError::Silent.into())) }
 }
 
-/// A connection of the pool.
+/// Takes a connection from the pool.
 ///
 /// # Errors
 /// None was free in time, or the server cannot be reached.
@@ -187,12 +188,12 @@ pub async fn acquire(pool: &MySqlPool) -> Result<PoolConnection<MySql>, StoreErr
     pool.acquire().await.map_err(StoreError::query("get a connection"))
 }
 
-/// A transaction on one of a pool's connections; rolled back if it is dropped. What begins one of its own
-/// inside, as functions of this crate do, is a part of it.
+/// A transaction on one of a pool's connections, rolled back when dropped. A transaction begun inside, as some
+/// functions of this crate do, is part of it.
 pub type Transaction = sqlx::Transaction<'static, MySql>;
 
-/// Begins a transaction on a connection of the pool. If the process falls silent inside, the server rolls it back after
-/// [`IDLE_SECONDS`]: every transaction but a landing begins here.
+/// Begins a transaction on a connection of the pool. If the process stops inside, the server rolls it back after
+/// [`IDLE_SECONDS`]. Use it for every transaction but a landing.
 ///
 /// # Errors
 /// No connection was free in time, or the server cannot be reached.
@@ -203,7 +204,8 @@ pub async fn begin(pool: &MySqlPool) -> Result<Transaction, StoreError> {
     Ok(transaction)
 }
 
-/// The same on a connection that the caller has; between transactions it must not stay silent for so long any more.
+/// Like [`begin`], on the caller's own connection. From then on the limit on its idle time also holds between
+/// transactions.
 pub(crate) async fn begin_on(
     connection: &mut MySqlConnection,
 ) -> Result<sqlx::Transaction<'_, MySql>, StoreError> {
@@ -212,8 +214,8 @@ pub(crate) async fn begin_on(
     connection.begin().await.map_err(StoreError::query("begin"))
 }
 
-/// Begins a read-only transaction on a connection of the pool: whatever it reads, and whenever, is as of now. If the
-/// process falls silent inside, the server ends it as every other.
+/// Begins a read-only transaction on a connection of the pool. All its reads see the state as of now. If the process
+/// stops inside, the server ends it like any other.
 ///
 /// # Errors
 /// No connection was free in time, or the server cannot be reached.
@@ -225,10 +227,10 @@ pub async fn begin_snapshot(pool: &MySqlPool) -> Result<Transaction, StoreError>
     Ok(transaction)
 }
 
-/// Runs `work`, a transaction from its begin to its end, again where others stood in its way.
+/// Runs `work`, a whole transaction, and repeats it after conflicts with other transactions.
 ///
 /// # Errors
-/// Whatever `work` says at last; `conflicts` tells which of its errors are others' doing.
+/// The last error of `work`. `conflicts` returns whether an error is such a conflict.
 pub async fn retried<T, E, F: Future<Output = Result<T, E>>>(
     mut work: impl FnMut() -> F,
     conflicts: impl Fn(&E) -> bool,
@@ -245,15 +247,15 @@ pub async fn retried<T, E, F: Future<Output = Result<T, E>>>(
 /// Commits a transaction.
 ///
 /// # Errors
-/// The connection is lost; whether it was committed is unknown.
+/// The connection is lost. Whether the transaction was committed is unknown.
 pub async fn commit(transaction: Transaction) -> Result<(), StoreError> {
     transaction.commit().await.map_err(StoreError::query("commit"))
 }
 
-/// One connection for one-off work, READ COMMITTED.
+/// Opens one connection for one-off work, READ COMMITTED.
 ///
 /// # Errors
-/// The URL is not one, or the server cannot be reached.
+/// The URL is invalid, or the server cannot be reached.
 pub async fn single(url: &str) -> Result<MySqlConnection, StoreError> {
     let mut connection = MySqlConnection::connect_with(&options(url)?)
         .await
@@ -265,10 +267,10 @@ pub async fn single(url: &str) -> Result<MySqlConnection, StoreError> {
     Ok(connection)
 }
 
-/// A lander's own connection: it waits shortly for locks, and loses its own soon if it falls silent.
+/// Opens a lander's own connection: it waits briefly for locks, and the server ends it soon if the process stops.
 ///
 /// # Errors
-/// The URL is not one, or the server cannot be reached.
+/// The URL is invalid, or the server cannot be reached.
 pub async fn lander(url: &str) -> Result<MySqlConnection, StoreError> {
     let mut connection = single(url).await?;
     let limited = connection.execute(LANDER_SESSION).await;

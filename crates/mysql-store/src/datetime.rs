@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 
-/// A time as the `datetime(3)` that the columns are.
+/// Converts a time for a column of type `datetime(3)`.
 ///
-/// sqlx would send `DateTime<Utc>` as a `timestamp`, whose years end in 2038: MariaDB makes NULL of
-/// what comes later, and a condition with it is never true.
+/// sqlx would send `DateTime<Utc>` as a `timestamp`, which ends in 2038. MariaDB turns later times
+/// into NULL, and a condition with NULL is never true.
 pub(crate) fn datetime(time: DateTime<Utc>) -> NaiveDateTime {
     time.naive_utc()
 }

@@ -1,4 +1,4 @@
-//! One error for every statement: what was being done, and what kind of failure it was.
+//! The error of every statement: the operation and the kind of failure.
 
 use thiserror::Error;
 
@@ -7,42 +7,40 @@ use crate::connect::ANSWER_MAX;
 /// A statement or connection failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The database answered with an error, or did not answer.
+    /// The database answered with an error, or the connection failed.
     #[error("mysql could not {operation}")]
     Query {
         /// What was being done.
         operation: &'static str,
-        /// The driver's error.
         #[source]
         source: sqlx::Error,
     },
-    /// The database said nothing for as long as a caller waits.
+    /// The database did not answer within [`ANSWER_MAX`].
     #[error("mysql said nothing for {} s", ANSWER_MAX.as_secs())]
     Silent,
-    /// Others changed the same row again and again: nothing was decided, and the same call can be tried again.
+    /// Others changed the same row at every attempt. Nothing was decided, and the same call can be tried again.
     #[error("others changed the row at every try")]
     Contended,
     /// A stored value is not one that this version writes.
     #[error("mysql holds an unreadable value: {what}")]
     Unreadable {
-        /// Which value.
+        /// The value, or the column that holds it.
         what: String,
     },
-    /// The server is not set up as the platform needs; the text holds the statement that mends it.
+    /// The server's settings do not fit the platform. The message names the remedy.
     #[error("{0}")]
     Settings(String),
-    /// A connection address cannot be understood.
+    /// A connection URL cannot be parsed.
     #[error("{what} is not a mysql://user:password@host:port/database URL")]
     Url {
         /// The setting that holds it.
         what: &'static str,
-        /// The driver's error.
         #[source]
         source: sqlx::Error,
     },
 }
 
-/// Which unique key a row collided with.
+/// The unique key that a row collided with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DuplicateKey {
     /// The table's primary key.
@@ -66,35 +64,35 @@ impl StoreError {
         Some(error.downcast_ref::<sqlx::mysql::MySqlDatabaseError>().number())
     }
 
-    /// The unique key that was already taken (1062), if that is what happened.
+    /// Returns the unique key that was taken, if that was the error (1062).
     pub fn duplicate_key(&self) -> Option<DuplicateKey> {
         const ER_DUP_ENTRY: u16 = 1062;
         let Self::Query { source: sqlx::Error::Database(error), .. } = self else { return None };
         (self.number() == Some(ER_DUP_ENTRY)).then(|| {
-            // MariaDB says 'PRIMARY', MySQL 'table.PRIMARY'.
+            // MariaDB reports 'PRIMARY', MySQL 'table.PRIMARY'.
             let primary = error.message().trim_end_matches('\'').ends_with("PRIMARY");
             if primary { DuplicateKey::Primary } else { DuplicateKey::Other }
         })
     }
 
-    /// Whether another transaction was in the way: deadlock (1213) or lock wait timeout (1205).
-    /// The same work can be done again as a whole.
+    /// Returns whether another transaction interfered: deadlock (1213) or lock wait timeout (1205). The whole work can
+    /// be repeated.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Contended) || matches!(self.number(), Some(1213 | 1205))
     }
 
-    /// Whether a row that another transaction holds was waited for in vain (1205).
+    /// Returns whether a wait for a row locked by another transaction timed out (1205).
     pub fn is_lock_wait(&self) -> bool {
         self.number() == Some(1205)
     }
 
-    /// Whether it is the connection or the server that failed rather than the statement: nothing is
-    /// known of its effect, and the same work can be tried on a new connection.
+    /// Returns whether the connection or the server failed rather than the statement. The effect is unknown, and the
+    /// same work can be tried on a new connection.
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Query { source, .. } => match source {
                 sqlx::Error::Database(_) => {
-                    // Connection limits, shutdown, read-only, killed and silent connections.
+                    // Connection limits, shutdown, read-only, killed and unresponsive connections.
                     matches!(
                         self.number(),
                         Some(1040 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1203 | 1290)

@@ -1,4 +1,4 @@
-//! Which coupons end soon and are not announced yet: a cursor over the deadline index.
+//! Coupons that end soon and are not announced yet: a cursor over the deadline index.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
@@ -6,31 +6,26 @@ use sqlx::{MySqlConnection, Row};
 
 use crate::{StoreError, datetime::datetime};
 
-/// A place in a shard's part of the deadline index: all up to it is announced.
+/// A position in a shard's part of the deadline index. Everything up to it is announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
-    /// The deadline.
+    /// Deadline of the last announced coupon.
     pub valid_until: DateTime<Utc>,
-    /// The last coupon of that deadline.
+    /// Last announced coupon of that deadline.
     pub id: CouponId,
 }
 
 /// A coupon that ends soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiring {
-    /// Which.
     pub id: CouponId,
-    /// Of which template.
     pub template_id: TemplateId,
-    /// Whose.
     pub user_id: UserId,
-    /// When it was claimed.
     pub claimed_at: DateTime<Utc>,
-    /// When it ends.
     pub valid_until: DateTime<Utc>,
 }
 
-/// Where the announcements of a shard and lead time are; absent: nothing was announced yet.
+/// Returns the announcement cursor of a shard and lead time, or `None` if nothing was announced yet.
 ///
 /// # Errors
 /// The statement fails.
@@ -50,17 +45,17 @@ pub async fn cursor(
     Ok(row.map(|(valid_until, id)| Cursor { valid_until, id: CouponId(id) }))
 }
 
-/// Moves a cursor forward; one that is further stays.
+/// Moves a cursor forward, never back.
 ///
 /// # Errors
-/// The statement fails; what was announced is then announced again.
+/// The statement fails. Announced coupons are then announced again.
 pub async fn advance(
     connection: &mut MySqlConnection,
     shard: u8,
     lead_seconds: u32,
     to: Cursor,
 ) -> Result<(), StoreError> {
-    // The id first: it goes by the deadline as it was.
+    // The id is set first, because its condition needs the old deadline.
     sqlx::query(
         "insert into expiring_cursor (shard, lead_seconds, valid_until, id) values (?, ?, ?, ?) \
          on duplicate key update \
@@ -77,7 +72,7 @@ pub async fn advance(
     Ok(())
 }
 
-/// A shard's unused coupons behind `after` that end by `until`, at most `limit`, in the index's order.
+/// Returns a shard's unused coupons after the cursor that end by `until`, at most `limit`, in index order.
 ///
 /// # Errors
 /// The statement fails.

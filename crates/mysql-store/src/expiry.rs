@@ -1,8 +1,8 @@
-//! The deadline index: which coupons are due, and their flip to `expired`.
+//! The deadline index: due coupons, and their flip to `expired`.
 //!
-//! `ix_deadline (expiry_shard, status, valid_until, id)` is the durable timer. Flipped rows leave
-//! its `unused` part, so a shard's next deadline is its first entry. A flip binds by two clocks, the
-//! caller's and the server's: a clock that runs ahead can never end a coupon early.
+//! `ix_deadline (expiry_shard, status, valid_until, id)` is the durable timer. Flipped rows leave its `unused` part, so
+//! a shard's next deadline is its first entry. A flip requires that both the caller's clock and the server's have
+//! reached the deadline, so a clock that is ahead cannot end a coupon early.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus};
@@ -10,21 +10,20 @@ use sqlx::{MySqlConnection, Row};
 
 use crate::{StoreError, datetime::datetime, rows};
 
-/// Coupons of one flipping statement, at most. Its flush to disk then counts for little, and its row
-/// locks are gone before a use of one of them notices. Below the 1,000 from which MariaDB turns a
-/// list into a subquery.
+/// Largest number of coupons in one flipping statement: enough that its flush to disk hardly matters, and few enough
+/// that a use of one of them does not notice the row locks. Below 1,000, from which on MariaDB turns a list into a
+/// subquery.
 pub const FLIP_MAX: usize = 512;
 
-/// A coupon whose deadline has come.
+/// A coupon whose deadline has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
-    /// Its id.
     pub id: CouponId,
     /// Its deadline.
     pub valid_until: DateTime<Utc>,
 }
 
-/// The earliest deadline of a shard's unused coupons: one seek.
+/// Returns the earliest deadline of a shard's unused coupons, with one index seek.
 ///
 /// # Errors
 /// The statement fails.
@@ -42,7 +41,7 @@ pub async fn next_deadline(
     .map_err(StoreError::query("read a shard's next deadline"))
 }
 
-/// A shard's coupons that are due by both clocks, at most `limit`, the earliest first.
+/// Returns a shard's coupons that are due by both clocks, at most `limit`, the earliest first.
 ///
 /// # Errors
 /// The statement fails.
@@ -72,21 +71,21 @@ pub async fn due(
         .map_err(StoreError::query("read the coupons that are due"))
 }
 
-/// Turns those of `ids` that are unused and due by both clocks to `expired`; returns how many. A
-/// coupon used meanwhile stays used, one flipped meanwhile stays as it is.
+/// Flips those of `ids` that are unused and due by both clocks to `expired`, and returns how many. A coupon used or
+/// flipped meanwhile stays as it is.
 ///
-/// Each [`FLIP_MAX`] of them are one statement and a transaction of its own: a caller that is stopped
-/// between two statements holds no lock that a use would wait for.
+/// Each [`FLIP_MAX`] of them form one statement and a transaction of its own, so a caller that is stopped between two
+/// statements holds no lock for which a use would wait.
 ///
 /// # Errors
-/// A statement fails; then it is unknown whether they were flipped, and the same call finds out.
+/// A statement fails. Then it is unknown whether they were flipped; the same call may be repeated.
 pub async fn flip(
     connection: &mut MySqlConnection,
     ids: &[CouponId],
     now: DateTime<Utc>,
 ) -> Result<u64, StoreError> {
     let mut ids = ids.to_vec();
-    // Every writer locks in the order of the primary key, so that flips and uses cannot deadlock.
+    // Every writer locks in primary key order, so that flips and uses cannot deadlock.
     ids.sort_unstable();
     let mut flipped = 0;
     for chunk in ids.chunks(FLIP_MAX) {
@@ -112,7 +111,7 @@ pub async fn flip(
     Ok(flipped)
 }
 
-/// The traceparents of those of `ids` that were flipped at `now`, where their claims had one. At most
+/// Returns the traceparents of those of `ids` that were flipped at `now`, as far as their claims had one. At most
 /// [`FLIP_MAX`] ids.
 ///
 /// # Errors
@@ -141,9 +140,9 @@ pub async fn trace_parents(
         .map_err(StoreError::query("read the traces of flipped coupons"))
 }
 
-/// How many unused coupons of a shard end before `ends_before` (absent: whenever) although their rows
-/// are as old as `changed_by` or older; counts to `most` only. For a shard whose earliest known
-/// deadline is `ends_before`, these are the ones that nobody was told of.
+/// Counts a shard's unused coupons that end before `ends_before` (`None`: at any time) although their rows last changed
+/// at `changed_by` or earlier; stops at `most`. If `ends_before` is the shard's earliest known deadline, no wake-up led
+/// to these coupons.
 ///
 /// # Errors
 /// The statement fails.
@@ -171,7 +170,7 @@ pub async fn untold(
     Ok(count.unsigned_abs())
 }
 
-/// How many unused coupons of a shard had their deadline at or before `at`; counts to `most` only.
+/// Counts a shard's unused coupons with a deadline at or before `at`; stops at `most`.
 ///
 /// # Errors
 /// The statement fails.

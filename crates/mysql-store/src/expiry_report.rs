@@ -1,4 +1,4 @@
-//! What operators ask about expiry: bounded reads of the deadline index, all shards together.
+//! Reports on expiry for operators: bounded reads of the deadline index over all shards.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponStatus, expiry_shards};
@@ -6,16 +6,16 @@ use sqlx::MySqlConnection;
 
 use crate::{StoreError, datetime::datetime, expiry, rows};
 
-/// What is counted is counted to this only: index entries read for one count.
+/// Largest count: the number of index entries read for one count is bounded.
 pub const COUNT_MAX: u64 = 100_000;
 
-/// The latest flips of each shard whose lateness is told.
+/// Number of a shard's latest flips whose lateness is reported.
 const FLIPS_PER_SHARD: u32 = 100;
 
-/// How old the deadline of such a flip may be.
+/// Oldest deadline of a reported flip, relative to now.
 const FLIPS_OF: TimeDelta = TimeDelta::hours(24);
 
-/// The earliest deadline of all unused coupons, overdue ones included.
+/// Returns the earliest deadline of all unused coupons, overdue ones included.
 ///
 /// # Errors
 /// A statement fails.
@@ -30,7 +30,8 @@ pub async fn earliest_deadline(
     Ok(earliest)
 }
 
-/// How many unused coupons end at or after `from` and before `until`; [`COUNT_MAX`] + 1: more.
+/// Counts the unused coupons that end at or after `from` and before `until`; [`COUNT_MAX`] + 1
+/// means more than [`COUNT_MAX`].
 ///
 /// # Errors
 /// The statement fails.
@@ -39,7 +40,7 @@ pub async fn ending_between(
     from: DateTime<Utc>,
     until: DateTime<Utc>,
 ) -> Result<u64, StoreError> {
-    // Each shard by name: then the deadlines are ranges of the index and nothing else is read.
+    // With every shard listed, the deadlines are ranges of the index and nothing else is read.
     let sql = rows::repeat(
         "select count(*) from (select 1 from user_coupon where expiry_shard in (",
         "?",
@@ -60,8 +61,8 @@ pub async fn ending_between(
     Ok(count.unsigned_abs())
 }
 
-/// How late the latest flips of each shard were, by their deadlines: those of the last day, at most
-/// a hundred of each shard; the least late first.
+/// Returns the lateness of each shard's latest flips by deadline: those of the last day, at most
+/// 100 per shard, in ascending order.
 ///
 /// # Errors
 /// A statement fails.

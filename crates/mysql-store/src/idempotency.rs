@@ -1,8 +1,8 @@
-//! `idempotent_request`: what operators asked for under a key of theirs, and what they were answered.
+//! `idempotent_request`: operators' requests by idempotency key, with their answers.
 //!
-//! [`begin`] is the first statement of the transaction that does what is asked for: the row's primary key lets one of
-//! two equal requests wait for the other, and then find its answer. [`end`] writes the answer in the same transaction. So
-//! an answer stands exactly if what it tells of does, and what failed leaves nothing.
+//! [`begin`] is the first statement of the transaction that carries out the request. The row's primary key makes one of
+//! two equal requests wait for the other, and then find its answer. [`end`] writes the answer in the same transaction.
+//! So the answer is stored exactly if its request took effect, and a failed request leaves nothing.
 
 use chrono::{DateTime, Utc};
 use coupon::{AuditId, MerchantId, RequestId};
@@ -10,50 +10,47 @@ use sqlx::{MySqlConnection, Row};
 
 use crate::{DuplicateKey, StoreError, datetime::datetime};
 
-/// SHA-256 of what is asked for and by whom.
+/// SHA-256 of the request and its sender.
 pub type Digest = [u8; 32];
 
-/// A request, by its key.
+/// A request, identified by its key.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Who asks.
+    /// The sender's merchant.
     pub merchant_id: MerchantId,
-    /// Where: the first half of SHA-256 of method and path. Another route's key is another key.
+    /// First half of the SHA-256 of method and path. The same key on another route is a different one.
     pub route: [u8; 16],
-    /// Under which key.
     pub key: &'a RequestId,
-    /// For what.
     pub digest: Digest,
 }
 
-/// An answer as it was given.
+/// A stored answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// Its HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// Its own headers, one in a line.
+    /// The answer's own headers, one per line.
     pub head: String,
-    /// Its body.
     pub body: String,
 }
 
-/// What is known of a request that is about to be done.
+/// Result of [`begin`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begun {
-    /// Nothing: it is to be done now.
+    /// The request is new: carry it out.
     New,
-    /// It was done, and answered so.
+    /// The request was carried out, with this answer.
     Answered(Answer),
-    /// It was begun outside MySQL, under this line of the record, and nobody saw its end.
+    /// The request was begun outside MySQL, under this audit entry, and its end was not recorded.
     UnderWay(AuditId),
-    /// The key stands for another request.
+    /// The key belongs to another request.
     Other,
 }
 
-/// Begins a request; to be called first in its transaction. Waits for an equal one that is being done.
+/// Begins a request; call it first in the transaction. Waits for an equal request in progress.
 ///
 /// # Errors
-/// A statement fails, or the other one took too long ([`StoreError::is_conflict`]).
+/// A statement fails, or the other request took too long ([`StoreError::is_conflict`]).
 pub async fn begin(
     transaction: &mut MySqlConnection,
     request: Request<'_>,
@@ -84,7 +81,7 @@ async fn known(
     transaction: &mut MySqlConnection,
     request: Request<'_>,
 ) -> Result<Begun, StoreError> {
-    // Not locked: all who waited for the insert share the row's lock by now, and would stand in each other's way.
+    // Not a locking read: all who waited for the insert share the row's lock by now, and would block each other.
     let row = sqlx::query(
         "select digest, status, head, body, audit_id from idempotent_request \
          where merchant_id = ? and route = ? and request_key = ?",
@@ -95,7 +92,7 @@ async fn known(
     .fetch_optional(transaction)
     .await
     .map_err(StoreError::query("read a request by its key"))?;
-    // Swept in this moment: the same call again begins it.
+    // The row was deleted just now. Repeating the call begins the request.
     let row = row.ok_or(StoreError::Contended)?;
     let read = || -> Result<_, sqlx::Error> {
         if row.try_get::<Vec<u8>, _>("digest")? != request.digest {
@@ -115,7 +112,7 @@ async fn known(
     })
 }
 
-/// Writes a request's answer.
+/// Stores a request's answer.
 ///
 /// # Errors
 /// The statement fails.
@@ -141,7 +138,7 @@ pub async fn end(
     Ok(())
 }
 
-/// Says that a request is done outside MySQL, under a line of the record.
+/// Records that a request is carried out outside MySQL, under an audit entry.
 ///
 /// # Errors
 /// The statement fails.
@@ -163,7 +160,7 @@ pub async fn is_under_way(
     Ok(())
 }
 
-/// Removes at most `limit` requests made before `before`, the oldest first; answers how many.
+/// Deletes at most `limit` requests created before `before`, the oldest first, and returns how many.
 ///
 /// # Errors
 /// The statement fails.

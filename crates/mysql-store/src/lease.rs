@@ -1,4 +1,5 @@
-//! Named leases: they save two processes from doing the same work. Correctness never rests on them.
+//! Named leases: they keep two processes from doing the same work. Correctness never depends on
+//! them.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use sqlx::MySqlConnection;
 
 use crate::StoreError;
 
-/// Takes or renews a lease for `time`; answers whether `holder` has it now.
+/// Takes or renews a lease for `time`. Returns whether `holder` has it now.
 ///
 /// # Errors
 /// The statement fails.
@@ -37,10 +38,10 @@ pub async fn take(
     Ok(taken.rows_affected() == 1)
 }
 
-/// Gives a lease back, if `holder` still has it.
+/// Releases a lease, if `holder` still has it.
 ///
 /// # Errors
-/// The statement fails; the lease then ends by its time.
+/// The statement fails. The lease then expires by itself.
 pub async fn release(
     connection: &mut MySqlConnection,
     name: &str,

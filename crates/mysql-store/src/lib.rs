@@ -1,7 +1,7 @@
-//! The truth: SQL as free functions, one file per table or job.
+//! MySQL access: SQL as free functions, one file per table or job.
 //!
-//! Functions take a connection and time as arguments and return what they found; `Option` is
-//! absence. Retrying, spawning and answering people is for the callers.
+//! Functions take a connection, and the time as an argument, and return what they found; `None`
+//! means absent. Callers retry, spawn tasks and answer requests.
 //!
 //! Architecture invariant: the only crate with sqlx.
 

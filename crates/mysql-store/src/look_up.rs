@@ -1,4 +1,4 @@
-//! What an operator looks up for somebody: a user's coupons of one merchant, a claim by its id alone.
+//! Lookups for operators: a user's coupons of one merchant, and a claim by its id alone.
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, ClaimState, CouponId, LandedClaim, MerchantId, TemplateId, UserId};
@@ -9,8 +9,8 @@ use crate::{
     user_coupon::{self, UserCoupon},
 };
 
-/// A page of a user's coupons of one merchant, whatever became of them: ids below `before`, at most
-/// `limit`, the newest first.
+/// Returns a page of a user's coupons of one merchant, in any status: ids below `before`, at most `limit`, the newest
+/// first.
 ///
 /// # Errors
 /// The statement fails.
@@ -21,8 +21,8 @@ pub async fn coupons_of(
     before: Option<CouponId>,
     limit: u32,
 ) -> Result<Vec<UserCoupon>, StoreError> {
-    // One user's rows are few, the table's are not: the order must not lead to a read of the whole table
-    // by its primary key.
+    // A user has few rows, the table has many. Without the hint, the order could lead to a scan of the whole table by
+    // its primary key.
     let rows = sqlx::query(
         "select * from user_coupon force index (ix_user) \
          where user_id = ? and merchant_id = ? and id < ? order by id desc limit ?",
@@ -37,18 +37,18 @@ pub async fn coupons_of(
     rows.iter().map(user_coupon::from_row).collect()
 }
 
-/// What has become of an admission, as MySQL knows it: neither changes any more.
+/// Final outcome of an admission according to MySQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimFate {
-    /// Its user has the coupons.
+    /// The user has the coupons.
     Landed(LandedClaim),
-    /// Its row says so, a fence as a rule: it can never land.
+    /// The admission has a fence, or a rejection: it can never land.
     GivenUp {
-        /// The admission.
+        /// Id of the claim.
         id: ClaimId,
-        /// Of what.
+        /// Template of the claim.
         template_id: TemplateId,
-        /// Whose.
+        /// The user that claimed.
         user_id: UserId,
         /// When the row was written.
         at: DateTime<Utc>,
@@ -56,7 +56,6 @@ pub enum ClaimFate {
 }
 
 impl ClaimFate {
-    /// Of which template the claim is.
     pub fn template_id(&self) -> TemplateId {
         match self {
             Self::Landed(claim) => claim.template_id,
@@ -65,8 +64,8 @@ impl ClaimFate {
     }
 }
 
-/// What has become of a claim, by its id; whose template it is of is for the caller to ask. Absent: it never
-/// was, or nothing is decided yet.
+/// Returns the outcome of a claim by its id, or `None` if it does not exist or is not decided yet. The caller checks
+/// who owns the template.
 ///
 /// # Errors
 /// A statement fails.

@@ -1,4 +1,4 @@
-//! `merchant`: who owns templates and keys.
+//! `merchant`: the owners of templates and keys.
 
 use chrono::{DateTime, Utc};
 use coupon::MerchantId;
@@ -9,14 +9,10 @@ use crate::{StoreError, datetime::datetime};
 /// The platform's own merchant, which the migration creates.
 pub const PLATFORM: MerchantId = MerchantId(1);
 
-/// A merchant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merchant {
-    /// Its id.
     pub id: MerchantId,
-    /// What people call it.
     pub name: String,
-    /// Since when it is there.
     pub created_at: DateTime<Utc>,
 }
 
@@ -38,7 +34,7 @@ pub async fn create(
     Ok(())
 }
 
-/// The merchants with ids below `before`, the newest first.
+/// Returns the merchants with ids below `before`, the newest first.
 ///
 /// # Errors
 /// The statement fails.
@@ -56,8 +52,8 @@ pub async fn page(
     rows.iter().map(from_row).collect()
 }
 
-/// Locks the merchant's row until the transaction ends: changes of its keys come one after another.
-/// Answers whether there is such a merchant.
+/// Locks the merchant's row until the transaction ends, which serializes changes of its keys.
+/// Returns whether the merchant exists.
 pub(crate) async fn lock(
     connection: &mut MySqlConnection,
     id: MerchantId,

@@ -10,17 +10,17 @@ use crate::{StoreError, connect, settings};
 /// Every migration, compiled in.
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
-/// How long a process waits for another one that migrates: far longer than creating every table takes.
+/// How long a process waits for another one's migration: far longer than creating every table takes.
 const LOCK_WAIT_SECONDS: i32 = 60;
 
-/// What is said of a schema that a later version has migrated.
+/// Message for a schema that a later version has migrated.
 const NEWER: &str = "the schema is newer than this program: run the version that migrated it";
 
-/// Creates the database if it is not there and applies the migrations that are missing.
+/// Creates the database if it is absent, and applies the missing migrations.
 ///
 /// # Errors
-/// The server cannot be reached, does not let this user create triggers, the schema is newer than this
-/// program, or a migration fails.
+/// The server cannot be reached, does not let this user create triggers, the schema is newer than this program, or a
+/// migration fails.
 pub async fn run(url: &str) -> Result<(), StoreError> {
     create_database(url, &connect::database_of(url)?).await?;
     let mut connection = connect::single(url).await?;
@@ -30,8 +30,8 @@ pub async fn run(url: &str) -> Result<(), StoreError> {
     connection.close().await.map_err(StoreError::query("close the connection"))
 }
 
-/// Waits until no other process migrates this database; the lock ends with the connection. The
-/// driver's own lock waits for "-1 seconds", which MariaDB takes as an error, and goes on without.
+/// Waits until no other process migrates this database. The lock ends with the connection. The driver's own lock waits
+/// for "-1 seconds", which MariaDB takes as an error, and continues without a lock.
 async fn lock(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreError> {
     let got: Option<i64> = sqlx::query_scalar("select get_lock(concat(database(), '.migrate'), ?)")
         .bind(LOCK_WAIT_SECONDS)
@@ -48,7 +48,7 @@ async fn lock(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreError> 
 /// Checks that the database's schema is the one this program was built with.
 ///
 /// # Errors
-/// A migration is missing, or the schema is newer; the sentence says what to do.
+/// A migration is missing, or the schema is newer. The message names the remedy.
 pub async fn check(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreError> {
     let applied: Vec<i64> =
         sqlx::query_scalar("select version from _sqlx_migrations where success")
@@ -67,7 +67,7 @@ pub async fn check(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreEr
     Ok(())
 }
 
-/// The same over one of a pool's connections.
+/// Like [`check`], on one of a pool's connections.
 ///
 /// # Errors
 /// As [`check`]; or MySQL cannot be reached.
@@ -75,7 +75,7 @@ pub async fn check_over(pool: &MySqlPool) -> Result<(), StoreError> {
     check(&mut *connect::acquire(pool).await?).await
 }
 
-/// Creates a database if it is not there.
+/// Creates a database if it is absent.
 ///
 /// # Errors
 /// The name has characters outside `a-z0-9_`, or the server refuses.

@@ -1,5 +1,5 @@
-//! Quotas of merchants. What is given by the hour is counted in `merchant_quota`; what there may be at a time is
-//! counted where it stands, behind the lock of the merchant's row ([`merchant::lock`]).
+//! Merchants' quotas. Hourly quotas are counted in `merchant_quota`. Limits on existing objects are checked by counting
+//! the objects behind the lock of the merchant's row ([`merchant::lock`]).
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use coupon::{MerchantId, TemplateState};
@@ -7,11 +7,11 @@ use sqlx::MySqlConnection;
 
 use crate::{StoreError, datetime::datetime, merchant};
 
-/// How long what is given by the hour is counted.
+/// Period of an hourly quota.
 const HOUR: TimeDelta = TimeDelta::hours(1);
 
-/// Takes one of what a merchant is given by the hour; answers how many it has had in this hour, this one
-/// included. To be called in the transaction of what it is for, near its end: the row is held until then.
+/// Uses one unit of a merchant's hourly quota. Returns the number used in this hour, this one included. Call it near
+/// the end of the transaction that uses the quota, because the row stays locked until then.
 ///
 /// # Errors
 /// A statement fails.
@@ -22,7 +22,7 @@ pub async fn take(
     now: DateTime<Utc>,
 ) -> Result<u64, StoreError> {
     let hour = datetime(hour_of(now));
-    // Columns are set from left to right: the hour is still the old one where it is compared.
+    // Columns are set from left to right: the comparison still sees the old hour.
     sqlx::query(
         "insert into merchant_quota (merchant_id, quota, began_at, used) values (?, ?, ?, 1) \
          on duplicate key update used = if(began_at = ?, used + 1, 1), began_at = ?",
@@ -45,7 +45,7 @@ pub async fn take(
     Ok(used.unsigned_abs())
 }
 
-/// How long it is from `now` until the next hour begins.
+/// Time from `now` until the next hour begins.
 pub fn until_next_hour(now: DateTime<Utc>) -> TimeDelta {
     hour_of(now) + HOUR - now
 }
@@ -54,8 +54,8 @@ fn hour_of(now: DateTime<Utc>) -> DateTime<Utc> {
     now.duration_trunc(HOUR).unwrap_or(now)
 }
 
-/// A merchant's templates that have not ended and can be claimed now or later, drafts included. Nobody makes
-/// another one for it until the transaction ends.
+/// Counts a merchant's templates that have not ended and can be claimed now or later, drafts included. Until the
+/// transaction ends, other callers wait, so none can create another template.
 ///
 /// # Errors
 /// A statement fails.

@@ -1,10 +1,10 @@
-//! Statements over many rows, in a few fixed sizes: a server keeps every prepared statement, so one
-//! for each possible count would fill it.
+//! Statements over many rows, in a few fixed sizes. The server keeps every prepared statement, so one per possible
+//! count would use up its memory.
 
 use coupon::CouponId;
 
-/// Rows of the largest multi-row statement. With sixteen columns it has 4,096 placeholders, well
-/// below MySQL's 65,535.
+/// Rows of the largest multi-row statement. With sixteen columns it has 4,096 placeholders, well below MySQL's limit of
+/// 65,535.
 const ROWS_MAX: usize = 256;
 
 /// Splits `rows` into runs whose lengths are powers of two, the longest first.
@@ -17,7 +17,7 @@ pub(crate) fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
     })
 }
 
-/// `head`, then `row` `count` times, separated by `separator`, then `tail`.
+/// Builds `head`, then `row` `count` times with `separator` in between, then `tail`.
 pub(crate) fn repeat(head: &str, row: &str, separator: &str, count: usize, tail: &str) -> String {
     let mut sql = String::with_capacity(head.len() + tail.len() + count * (row.len() + 1));
     sql.push_str(head);
@@ -31,8 +31,7 @@ pub(crate) fn repeat(head: &str, row: &str, separator: &str, count: usize, tail:
     sql
 }
 
-/// `ids`, filled up with the last one to the next power of two: a statement that names one twice does the
-/// same.
+/// Pads `ids` with the last one to the next power of two. Naming an id twice does not change a statement's effect.
 pub(crate) fn filled(ids: &[CouponId]) -> Vec<CouponId> {
     let mut filled = ids.to_vec();
     if let Some(last) = ids.last() {

@@ -1,4 +1,4 @@
-//! What the server must be set to, and the statement that mends what is not.
+//! Required server settings, and the statements that correct them.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,13 +7,13 @@ use sqlx::{Executor, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::StoreError;
 
-/// How often it is looked whether a position can be read: it takes as long as a commit.
+/// Interval between checks whether a position is readable. That takes about as long as a commit.
 const SNAPSHOT_LOOK: Duration = Duration::from_millis(5);
 
-/// How long that may take.
+/// Longest wait for a position to become readable.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(10);
 
-/// Which family of servers; their GTIDs and some variables differ.
+/// Family of servers. Their GTIDs and some variables differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavor {
     /// MariaDB 10.11 and later.
@@ -22,16 +22,14 @@ pub enum Flavor {
     MySql,
 }
 
-/// The server's binlog settings and where its binlog stands.
+/// The server's identity and binlog settings.
 #[derive(Debug, Clone)]
 pub struct BinlogSettings {
-    /// Which family.
     pub flavor: Flavor,
-    /// Its version text.
     pub version: String,
-    /// Its replication id.
+    /// Replication id of the server.
     pub server_id: u64,
-    /// What tells this server from another: its uuid, or what stands for one.
+    /// Distinguishes this server from others: its server id and uuid (MariaDB: `server_uid`).
     pub server_identity: String,
     /// `log_bin`.
     pub log_bin: bool,
@@ -41,7 +39,7 @@ pub struct BinlogSettings {
     pub row_image: String,
     /// `binlog_row_metadata`, e.g. `FULL`.
     pub row_metadata: String,
-    /// `gtid_mode`, e.g. `ON`; empty in MariaDB, where every transaction has a GTID.
+    /// `gtid_mode`, e.g. `ON`; empty for MariaDB, where every transaction has a GTID.
     pub gtid_mode: String,
     /// Whether events or transactions are compressed.
     pub compressed: bool,
@@ -53,7 +51,7 @@ pub struct BinlogSettings {
 /// The server does not answer.
 pub async fn binlog(connection: &mut MySqlConnection) -> Result<BinlogSettings, StoreError> {
     let variables = variables(connection).await?;
-    // A variable that this server does not have reads as empty.
+    // Empty for a variable that this server does not have.
     let text = |name: &str| variables.get(name).cloned().unwrap_or_default();
     let on = |name: &str| matches!(text(name).to_ascii_uppercase().as_str(), "ON" | "1");
     let mariadb = text("version").to_ascii_lowercase().contains("mariadb");
@@ -73,7 +71,7 @@ pub async fn binlog(connection: &mut MySqlConnection) -> Result<BinlogSettings, 
     })
 }
 
-/// The database of a connection as the server writes its name: it may have made the letters of it small.
+/// Returns the connection's database as the server spells it, which may be in lower case.
 ///
 /// # Errors
 /// The server does not answer.
@@ -87,15 +85,14 @@ pub async fn database(connection: &mut MySqlConnection) -> Result<String, StoreE
 /// A table of a connection's database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableFacts {
-    /// Its name.
     pub name: String,
-    /// Whether it keeps the history of its rows itself (MariaDB's system versioning).
+    /// Whether it keeps the history of its rows (MariaDB's system versioning).
     pub is_versioned: bool,
-    /// A foreign key of it by which changes of another table change its rows.
+    /// A foreign key that lets changes of another table change this table's rows.
     pub cascading: Option<String>,
 }
 
-/// The tables of a connection's database.
+/// Returns the tables of a connection's database.
 ///
 /// # Errors
 /// A statement fails.
@@ -125,16 +122,16 @@ pub async fn tables(connection: &mut MySqlConnection) -> Result<Vec<TableFacts>,
     Ok(facts.collect())
 }
 
-/// The binlog as the server holds it.
+/// The binlog files on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BinlogFiles {
-    /// Names and bytes of the files, the oldest first.
+    /// Names and sizes in bytes, the oldest first.
     pub files: Vec<(String, u64)>,
-    /// How long a file is kept after its last event; absent: for ever.
+    /// How long a file is kept after its last event; `None` for ever.
     pub expiry: Option<Duration>,
 }
 
-/// Lists the binlog files. Needs REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
+/// Lists the binlog files. Requires REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
 ///
 /// # Errors
 /// A statement fails.
@@ -142,7 +139,7 @@ pub async fn binlog_files(connection: &mut MySqlConnection) -> Result<BinlogFile
     let failed = || StoreError::query("list the binlog files");
     let variables = variables(connection).await?;
     let number = |name: &str| variables.get(name).and_then(|text| text.parse::<f64>().ok());
-    // The first is of both families, the second an older one of MariaDB's, in days.
+    // Both families have the first variable; older MariaDB versions have the second, in days.
     let seconds = number("binlog_expire_logs_seconds").filter(|seconds| *seconds > 0.0);
     let days = number("expire_logs_days").filter(|days| *days > 0.0);
     let expiry = seconds.or(days.map(|days| days * 86_400.0)).map(Duration::from_secs_f64);
@@ -152,18 +149,19 @@ pub async fn binlog_files(connection: &mut MySqlConnection) -> Result<BinlogFile
     Ok(BinlogFiles { files: files.map_err(failed())?, expiry })
 }
 
-/// MySQL sends sizes as signed numbers, MariaDB as unsigned ones.
+/// Reads a size: MySQL sends it signed, MariaDB unsigned.
 fn bytes(row: &MySqlRow) -> Result<u64, sqlx::Error> {
     row.try_get::<u64, _>(1).or_else(|_| Ok(row.try_get::<i64, _>(1)?.unsigned_abs()))
 }
 
-/// Whether this user may read the binlog, as far as its grants tell: a role may say more.
+/// Returns whether this user may read the binlog, according to its grants. A granted role counts as enough, since its
+/// privileges are not examined.
 ///
 /// # Errors
 /// The server does not answer.
 pub async fn may_replicate(connection: &mut MySqlConnection) -> Result<bool, StoreError> {
     let grants = grants(connection).await?;
-    // Privileges stand between `grant` and `on *.*`; a role is granted without `on`.
+    // Privileges are between `grant` and `on *.*`; a role is granted without `on`.
     let enough = |grant: &String| match grant.to_ascii_uppercase().split_once(" ON *.* ") {
         Some((privileges, _)) => ["ALL PRIVILEGES", "REPLICATION SLAVE", "REPLICA"]
             .iter()
@@ -180,15 +178,15 @@ async fn grants(connection: &mut MySqlConnection) -> Result<Vec<String>, StoreEr
         .map_err(StoreError::query("read the grants"))
 }
 
-/// A GTID position whose every transaction can be read: what is read after this call sees them all.
+/// Returns a GTID position whose transactions are all visible to reads after this call.
 ///
-/// MariaDB's `gtid_binlog_pos` may be ahead of what can be read, since a transaction is in the binlog
-/// before it is in the tables; so the position is waited for, until a consistent snapshot (which belongs
-/// to REPEATABLE READ) has reached it. `binlog_gtid_pos` would tell a snapshot's position at once, but
-/// gives nothing once a file holds an event above `max_allowed_packet`.
+/// MariaDB's `gtid_binlog_pos` may be ahead of what is visible, since a transaction is in the binlog before it is in
+/// the tables. So this waits until a consistent snapshot (which requires REPEATABLE READ) has reached the position.
+/// `binlog_gtid_pos` would return a snapshot's position at once, but returns nothing once a file holds an event above
+/// `max_allowed_packet`.
 ///
 /// # Errors
-/// A statement fails, or snapshots do not get there within 10 s.
+/// A statement fails, or snapshots do not reach the position within 10 s.
 pub async fn readable_position(
     connection: &mut MySqlConnection,
     flavor: Flavor,
@@ -214,10 +212,10 @@ pub async fn readable_position(
     Ok(position.split_whitespace().collect())
 }
 
-/// A place in the binlog; places of one server are in order.
+/// A binlog position: file number and offset. Positions of one server are ordered.
 type BinlogPlace = (u64, u64);
 
-/// Where the binlog ends.
+/// Returns the end of the binlog.
 async fn binlog_end(connection: &mut MySqlConnection) -> Result<BinlogPlace, StoreError> {
     let failed = || StoreError::query("read the end of the binlog");
     let row = connection.fetch_one("show master status").await.map_err(failed())?;
@@ -225,10 +223,10 @@ async fn binlog_end(connection: &mut MySqlConnection) -> Result<BinlogPlace, Sto
     Ok((file_number(&file), bytes(&row).map_err(failed())?))
 }
 
-/// Where the binlog ends as far as a transaction that begins now can read.
+/// Returns the end of the binlog that a transaction beginning now can see.
 async fn snapshot_end(connection: &mut MySqlConnection) -> Result<BinlogPlace, StoreError> {
     let failed = || StoreError::query("read a snapshot's position");
-    // Text protocol: MariaDB does not prepare the first two.
+    // Text protocol, because MariaDB does not prepare the first two statements.
     let begin = [
         "set transaction isolation level repeatable read",
         "start transaction with consistent snapshot",
@@ -248,7 +246,7 @@ async fn snapshot_end(connection: &mut MySqlConnection) -> Result<BinlogPlace, S
     Ok((file_number(value("binlog_snapshot_file")), offset))
 }
 
-/// The number of `binlog.000042`.
+/// Returns the number of a file name such as `binlog.000042`.
 fn file_number(file: &str) -> u64 {
     file.rsplit('.').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
@@ -256,7 +254,7 @@ fn file_number(file: &str) -> u64 {
 /// Checks that this user may create the version trigger.
 ///
 /// # Errors
-/// The binlog is on and the server does not trust function creators; the sentence mends it.
+/// The binlog is on and the server does not trust function creators. The message names the remedy.
 pub async fn check_triggers_allowed(connection: &mut MySqlConnection) -> Result<(), StoreError> {
     let variables = variables(connection).await?;
     let on =
@@ -279,7 +277,7 @@ pub async fn check_triggers_allowed(connection: &mut MySqlConnection) -> Result<
     ))
 }
 
-/// The server's clock.
+/// Returns the server's time.
 ///
 /// # Errors
 /// The server does not answer.
@@ -290,7 +288,8 @@ pub async fn server_time(connection: &mut MySqlConnection) -> Result<DateTime<Ut
         .map_err(StoreError::query("read the server's clock"))
 }
 
-/// How far a clock is ahead of the server's; zero if the question's round trip covers the difference.
+/// Returns how far a clock is ahead of the server's, negative if it is behind; zero if the round trip explains the
+/// difference.
 ///
 /// # Errors
 /// The server does not answer.
@@ -310,8 +309,8 @@ pub async fn skew(
     })
 }
 
-/// How many statements have inserted or updated rows since the server started, by anybody: the pulse
-/// of what else it does.
+/// Returns the number of statements of all clients that have inserted or updated rows since the server started, as a
+/// measure of its other work.
 ///
 /// # Errors
 /// The server does not answer.

@@ -1,5 +1,5 @@
-//! Chunked reads of the followed tables by primary key: for the tailer's snapshot every column as the server has
-//! it, known to us or not.
+//! Chunked reads of the followed tables by primary key. The tailer's snapshot gets every column as the server has it,
+//! including columns that this version does not know.
 
 use std::fmt::Write as _;
 
@@ -10,21 +10,19 @@ use crate::{
     user_coupon::{self, UserCoupon},
 };
 
-/// A column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableColumn {
-    /// Its name.
     pub name: String,
-    /// Its type without lengths, in small letters: `bigint`, `varchar`.
+    /// Type without lengths, in lower case: `bigint`, `varchar`.
     pub data_type: String,
-    /// Digits of a second; 0 for what is no time.
+    /// Fractional digits of a second; 0 for other types.
     pub fraction: u8,
 }
 
-/// One row: the text of each column, in the table's order. Bytes and geometries are hexadecimal, times are UTC.
+/// One row: the text of each column in table order. Bytes and geometries are hexadecimal, times are UTC.
 pub type TextRow = Vec<Option<String>>;
 
-/// About how many rows a table of this connection's database holds, by the server's estimate.
+/// Returns the server's estimate of the number of rows in a table of this connection's database.
 ///
 /// # Errors
 /// The statement fails.
@@ -44,10 +42,10 @@ pub async fn estimated_rows(
     Ok(rows.unwrap_or(0))
 }
 
-/// Coupons with ids above `after`, at most `limit`, by id.
+/// Returns coupons with ids above `after`, at most `limit`, by id.
 ///
 /// # Errors
-/// The statement fails, or a row is none of this version's.
+/// The statement fails, or a row does not have the format of this version.
 pub async fn user_coupon_after(
     connection: &mut MySqlConnection,
     after: i64,
@@ -62,7 +60,7 @@ pub async fn user_coupon_after(
     rows.iter().map(user_coupon::from_row).collect()
 }
 
-/// The columns of a table of this connection's database, in their order.
+/// Returns the columns of a table of this connection's database, in table order.
 ///
 /// # Errors
 /// The statement fails.
@@ -88,8 +86,8 @@ pub async fn columns(
     rows.iter().map(column).collect::<Result<_, sqlx::Error>>().map_err(failed())
 }
 
-/// Rows whose key is above `after`, at most `limit`, by key. `key` names the primary key's columns, of which
-/// each holds a number; `after` has one for each.
+/// Returns rows whose key is above `after`, at most `limit`, by key. `key` names the primary key's columns, which all
+/// hold numbers; `after` has one value for each.
 ///
 /// # Errors
 /// A statement fails.
@@ -117,7 +115,7 @@ pub async fn rows_after(
     rows.iter().map(row).collect::<Result<_, _>>().map_err(failed())
 }
 
-/// `a > 1 or (a = 1 and b > 2)`: an index finds its beginning by that.
+/// Builds a condition such as `a > 1 or (a = 1 and b > 2)`, whose start can be found in an index.
 fn above(key: &[&str], after: &[i64]) -> String {
     let mut text = String::new();
     let mut equal = String::new();
@@ -130,11 +128,11 @@ fn above(key: &[&str], after: &[i64]) -> String {
     text
 }
 
-/// What makes a text of a column without loss.
+/// Returns the SQL that converts a column to text without loss.
 fn text_of(column: &TableColumn) -> String {
     let name = quoted(&column.name);
     match column.data_type.as_str() {
-        // As text a float has six digits.
+        // Converted directly to text, a float has only six digits.
         "float" => format!("cast(cast({name} as double) as char)"),
         "bit" => format!("cast({name} + 0 as char)"),
         kind if holds_bytes(kind) => format!("cast(hex({name}) as char)"),
@@ -142,7 +140,7 @@ fn text_of(column: &TableColumn) -> String {
     }
 }
 
-/// Whether a type's values are bytes, which are read as hexadecimal text.
+/// Returns whether a type's values are bytes, which are read as hexadecimal text.
 pub fn holds_bytes(data_type: &str) -> bool {
     const GEOMETRIES: [&str; 9] = [
         "geometry",

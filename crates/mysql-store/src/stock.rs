@@ -1,4 +1,4 @@
-//! `template_stock` and `stock_movement`: how many coupons there are, and the epoch of the gate.
+//! `template_stock` and `stock_movement`: a template's coupons, and the epoch of its gate.
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, RequestId, StockRow, TemplateId, UserId, limit};
@@ -6,18 +6,17 @@ use sqlx::{Connection, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{StoreError, connect, datetime::datetime};
 
-/// The stock row in full.
+/// The whole stock row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stock {
     /// Sum of all movements.
     pub total: i64,
-    /// Total less what has landed.
+    /// Total minus landed coupons.
     pub stock: i64,
-    /// The gate's epoch.
     pub epoch: Epoch,
     /// Whether landings are allowed.
     pub open: bool,
-    /// The last movement's number.
+    /// Number of the last movement.
     pub movement: i64,
 }
 
@@ -26,55 +25,49 @@ pub struct Stock {
 pub struct Movement {
     /// 1 for the first; no gaps.
     pub seq: i64,
-    /// By how much the total changed.
+    /// Change of the total.
     pub delta: i64,
-    /// Why, in the operator's words.
+    /// In the operator's words.
     pub reason: String,
-    /// Who.
     pub actor: String,
 }
 
-/// A change of a template's total, as somebody asks for it.
+/// A requested change of a template's total.
 #[derive(Debug, Clone, Copy)]
 pub struct NewMovement<'a> {
-    /// The request's key: under one key of a template there is one movement.
+    /// The request's key. A template has one movement per key.
     pub request_id: &'a RequestId,
-    /// By how much the total changes.
+    /// Change of the total.
     pub delta: i64,
-    /// Why.
     pub reason: &'a str,
-    /// Who asks.
     pub actor: &'a str,
 }
 
-/// A movement that stands, and what there was after it.
+/// A recorded movement and the state after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its number.
     pub seq: i64,
-    /// The total after it.
     pub total: i64,
-    /// What was left after it.
     pub stock: i64,
 }
 
-/// What became of a new movement.
+/// Result of a requested movement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {
-    /// It stands.
+    /// The movement was recorded.
     Recorded(Recorded),
-    /// It stood already: an earlier request with the same key had made it.
+    /// An earlier request with the same key had already made it.
     Replayed(Recorded),
     /// Another movement has the key.
     KeyReused,
     /// The cut would take more than is left.
     TooLittleLeft {
-        /// What is left.
+        /// Stock left.
         stock: i64,
     },
-    /// The total would be more than [`limit::STOCK_MAX`].
+    /// The total would exceed [`limit::STOCK_MAX`].
     TooMuch {
-        /// The total as it is.
+        /// Current total.
         total: i64,
     },
     /// The template has no stock row.
@@ -113,7 +106,7 @@ pub(crate) async fn set_open(
     Ok(())
 }
 
-/// The stock row and the last movement, in one statement.
+/// Returns the stock row and the last movement, from one statement.
 ///
 /// # Errors
 /// The statement fails.
@@ -148,11 +141,11 @@ pub(crate) fn from_row(row: &MySqlRow) -> Result<Stock, StoreError> {
     read().map_err(StoreError::query("read the stock"))
 }
 
-/// Begins a new epoch and answers it, read inside the same transaction: the row lock orders it after
-/// every landing, so no older admission can land any more. Absent: no such template.
+/// Begins a new epoch and returns it, read inside the same transaction. The row lock orders it after every landing, so
+/// no older admission can land any more. Returns `None` if there is no such template.
 ///
 /// # Errors
-/// A statement fails; then nothing is known of the epoch.
+/// A statement fails. Then the epoch is unknown.
 pub async fn next_epoch(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -172,14 +165,14 @@ pub async fn next_epoch(
     Ok(epoch.map(Epoch))
 }
 
-/// Rows of one chunk of taken numbers: well above the 100 that one user may hold, so that every chunk
-/// has at least one whole user.
+/// Rows in one chunk of taken numbers: well above the 100 that one user may hold, so that every chunk has at least one
+/// whole user.
 const NUMBER_ROWS_MAX: usize = 10_000;
 
-/// The taken numbers of the users after `after`, a chunk at a time and in their order; empty: no more.
+/// Returns the taken numbers of some users after `after`, ordered; empty at the end.
 ///
-/// Chunks are read one after another. That is right for a gate's rebuild: under its epoch nothing can
-/// land before the gate is open.
+/// Chunks are read one after another. That is enough for a gate's rebuild, because under its epoch nothing can land
+/// before the gate is open.
 ///
 /// # Errors
 /// The statement fails.
@@ -209,19 +202,19 @@ pub async fn taken_numbers_after(
         }
     }
     if cut {
-        // The last user may go on beyond the chunk.
+        // The last user may have more numbers in the next chunk.
         users.pop();
     }
     Ok(users)
 }
 
-/// Changes a template's total and stock, and records the movement, once for each key.
+/// Changes a template's total and stock, and records the movement, once per key.
 ///
-/// The stock row's lock puts the movements of a template one after another. A cut takes no more than
-/// is left, and an admission that has not landed is no part of what has gone: it then lands short.
+/// The stock row's lock serializes the movements of a template. A cut takes at most what is left. Admissions that have
+/// not landed do not count as taken; if a cut takes their stock, they land short.
 ///
 /// # Errors
-/// A statement fails; whether the movement stands is unknown, and the same key again finds out.
+/// A statement fails. Whether the movement was recorded is unknown; a repeated call with the same key finds out.
 pub async fn add_movement(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -257,7 +250,7 @@ async fn try_move(
     .execute(&mut *transaction)
     .await
     .map_err(StoreError::query("move the stock"))?;
-    // After the update: who waited for the row sees what its holder recorded.
+    // After the update, so that a call that waited for the row sees what its holder recorded.
     if let Some((delta, reason, earlier)) =
         by_request(transaction, template, new.request_id).await?
     {
@@ -278,7 +271,7 @@ async fn try_move(
     Ok(Moved::Recorded(recorded))
 }
 
-/// The movement under a key: its delta, its reason, and what there was after it.
+/// Returns the movement under a key: its delta, its reason, and the state after it.
 async fn by_request(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -297,7 +290,7 @@ async fn by_request(
         .map(|(delta, reason, seq, total, stock)| (delta, reason, Recorded { seq, total, stock })))
 }
 
-/// The movements after `seq`, in order.
+/// Returns the movements after `seq`, in order.
 ///
 /// # Errors
 /// The statement fails.

@@ -1,4 +1,4 @@
-//! `coupon_template`: what people read and edit. Its stock lives in [`crate::stock`].
+//! `coupon_template`: the part of a template that people read and edit. Its stock is in [`crate::stock`].
 
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use coupon::{
@@ -16,7 +16,7 @@ use crate::{
     stock::{self, Stock},
 };
 
-/// Creates a template as a draft, with its stock row and the movement that gives it its total.
+/// Creates a template as a draft, with its stock row and the movement for its initial total.
 ///
 /// # Errors
 /// The statement fails.
@@ -57,7 +57,7 @@ async fn insert(
     Ok(())
 }
 
-/// Binds the columns that people write: `name` to `valid_for_ms` in the table's order, and `self_redeem`.
+/// Binds the editable columns: `name` to `valid_for_ms` in table order, and `self_redeem`.
 pub(crate) fn bind_edited<'a>(
     statement: Query<'a, MySql, MySqlArguments>,
     template: &'a Template,
@@ -80,7 +80,7 @@ pub(crate) fn bind_edited<'a>(
         .bind(template.self_redeem)
 }
 
-/// The template, whoever owns it.
+/// Returns a template of any merchant.
 ///
 /// # Errors
 /// The statement fails.
@@ -96,7 +96,7 @@ pub async fn get(
     row.map(|row| from_row(&row)).transpose()
 }
 
-/// The template with the lowest id; ids rise with time.
+/// Returns the template with the lowest id; ids rise with time.
 ///
 /// # Errors
 /// The statement fails.
@@ -108,7 +108,7 @@ pub async fn oldest(connection: &mut MySqlConnection) -> Result<Option<TemplateI
     Ok(id.map(TemplateId))
 }
 
-/// The template's version, which nobody changes until the transaction ends; absent: no such template.
+/// Locks the template until the transaction ends and returns its version, or `None` if there is no such template.
 ///
 /// # Errors
 /// The statement fails.
@@ -123,7 +123,7 @@ pub async fn hold_version(
         .map_err(StoreError::query("hold the template"))
 }
 
-/// A merchant's templates with ids below `before`, the newest first.
+/// Returns a merchant's templates with ids below `before`, the newest first.
 ///
 /// # Errors
 /// The statement fails.
@@ -145,16 +145,14 @@ pub async fn page(
     rows.iter().map(from_row).collect()
 }
 
-/// A template whose gate matters now, and its stock at the same moment.
+/// A template whose gate is needed now, and its stock at the same moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
-    /// The template.
     pub template: Template,
-    /// Its stock.
     pub stock: Stock,
 }
 
-/// Templates beyond draft whose window opens before `opening_before` and ends after `ending_after`.
+/// Returns templates beyond draft whose window opens at `opening_before` or earlier and ends after `ending_after`.
 ///
 /// # Errors
 /// The statement fails.
@@ -185,8 +183,8 @@ pub async fn watched(
         .collect()
 }
 
-/// Moves a template of the given version to another state, and opens or closes its guard row in the
-/// same transaction. Answers whether it was still that version.
+/// Changes the state of a template of the given version, and opens or closes its guard row in the same transaction.
+/// Returns false if the version has changed.
 ///
 /// # Errors
 /// A statement fails.
@@ -251,7 +249,7 @@ pub(crate) fn from_row(row: &MySqlRow) -> Result<Template, StoreError> {
     Ok(template)
 }
 
-/// The columns `valid_from`, `valid_until` and `valid_for_ms` of a validity.
+/// Returns the columns `valid_from`, `valid_until` and `valid_for_ms` for a validity.
 pub(crate) fn validity_columns(
     validity: &Validity,
 ) -> (Option<NaiveDateTime>, Option<NaiveDateTime>, Option<i64>) {
@@ -261,7 +259,7 @@ pub(crate) fn validity_columns(
     }
 }
 
-/// The validity in a row's columns `valid_from`, `valid_until` and `valid_for_ms`.
+/// Reads the validity from a row's columns `valid_from`, `valid_until` and `valid_for_ms`.
 pub(crate) fn validity_of(row: &MySqlRow) -> Result<Validity, sqlx::Error> {
     let valid_for_ms: Option<i64> = row.try_get("valid_for_ms")?;
     Ok(match valid_for_ms {
@@ -273,7 +271,7 @@ pub(crate) fn validity_of(row: &MySqlRow) -> Result<Validity, sqlx::Error> {
     })
 }
 
-/// A code column: a `tinyint` from 0 to 127.
+/// Reads a code column: a `tinyint` from 0 to 127.
 pub(crate) fn code_of(row: &MySqlRow, column: &'static str) -> Result<u8, StoreError> {
     let code: i8 = row.try_get(column).map_err(StoreError::query("read a code column"))?;
     u8::try_from(code).map_err(|_| StoreError::unreadable(format!("{column} = {code}")))

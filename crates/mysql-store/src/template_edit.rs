@@ -1,13 +1,11 @@
-//! The edit of a template: exact for claims, and where it is asked for the beginning of
-//! [`crate::validity_move`] for the coupons that were issued before.
+//! Edits of a template. They take effect exactly between two claims, and on request begin a [`crate::validity_move`] of
+//! the coupons issued before.
 //!
-//! Two numbers of the guard row, under the lock that every landing takes, rise in the transaction of the
-//! edit:
-//! - `terms` is the version of the template at which its validity last changed. A landing of an older
-//!   version fails. So whatever lands later has the new validity, and whatever has the old one landed
-//!   before the move was there to be found.
-//! - `epoch`, if the end of a window that shoppers see is moved: nothing that was admitted by the old window
-//!   can land any more, and whoever looks at the gate finds it behind MySQL and loads it anew.
+//! Two numbers of the guard row rise in the transaction of the edit, under the lock that every landing takes:
+//! - `terms` is the template's version at the last change of its validity. A landing of an older version fails. So all
+//!   later landings have the new validity, and all coupons with the old one landed before the move begins.
+//! - `epoch` rises if the window of a template beyond draft changes. Nothing admitted under the old window can land any
+//!   more, and the next check of the gate finds it behind MySQL and reloads it.
 
 use chrono::{DateTime, Utc};
 use coupon::{MoveState, Template, TemplateId, TemplateState, Validity};
@@ -19,25 +17,24 @@ use crate::{
     template::{bind_edited, validity_columns},
 };
 
-/// How an edit ended.
+/// Result of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edited {
-    /// It stands.
+    /// The edit was made.
     Done,
-    /// The template is no longer of that version.
+    /// The template's version has changed meanwhile.
     Meanwhile,
-    /// Issued coupons are on their way to the validity of an earlier change; a change that they do not
-    /// follow has to wait.
+    /// Issued coupons are being moved to the validity of an earlier change. A change that they do not follow has to
+    /// wait.
     MoveUnderWay,
 }
 
-/// Makes a template of `before`'s version what `after` says; id, merchant, state and version are `before`'s.
-/// With `follow`, the coupons issued so far are moved to its validity; a move that is under way then ends
-/// where it is, as the new one moves all of them. What may be edited in which state is for
-/// [`Template::may_be_edited_to`] to say.
+/// Changes a template of `before`'s version to `after`; id, merchant, state and version stay those of `before`. With
+/// `follow`, the coupons issued so far are moved to the new validity; a move under way then stops, since the new one
+/// moves all coupons. [`Template::may_be_edited_to`] checks what may be edited in which state.
 ///
 /// # Errors
-/// A statement fails; whether the edit stands is unknown, and the template's version tells.
+/// A statement fails. Whether the edit was made is unknown; the template's version shows it.
 pub async fn edit(
     connection: &mut MySqlConnection,
     before: &Template,
@@ -55,8 +52,7 @@ pub async fn edit(
     Ok(edited)
 }
 
-/// Rows are locked in the order of move, template, stock: the hot one last, and not while a chunk of the
-/// move is waited for.
+/// Locks rows in the order move, template, stock: the hot row last, and not while waiting for a chunk of the move.
 async fn try_edit(
     transaction: &mut MySqlConnection,
     before: &Template,
@@ -92,7 +88,7 @@ async fn try_edit(
     Ok(Edited::Done)
 }
 
-/// Ends the template's move that is under way; answers whether there was one.
+/// Ends the template's move under way. Returns whether there was one.
 async fn supersede(
     transaction: &mut MySqlConnection,
     template: TemplateId,
@@ -135,7 +131,8 @@ async fn write(
     Ok(done.rows_affected() == 1)
 }
 
-/// The stock row is locked by now, so what it says was issued is exactly what has the old validity.
+/// The stock row is locked by now, so the number of issued coupons in it is exactly that of the coupons with the old
+/// validity.
 async fn begin_move(
     transaction: &mut MySqlConnection,
     template: TemplateId,

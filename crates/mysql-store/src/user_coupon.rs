@@ -9,50 +9,44 @@ use crate::{StoreError, datetime::datetime, template::code_of};
 /// A coupon's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserCoupon {
-    /// Its id.
     pub id: CouponId,
-    /// Of which template.
     pub template_id: TemplateId,
-    /// Whose.
     pub user_id: UserId,
-    /// Which of the user's numbers; its own id where the template has no limit.
+    /// The user's number for it; the coupon's own id if the template has no limit.
     pub claim_no: i64,
-    /// The claim that made it.
+    /// The claim that created it.
     pub claim_id: ClaimId,
     /// The template's owner.
     pub merchant_id: MerchantId,
-    /// As written; [`CouponStatus::at`] says what it is now.
+    /// As stored; [`CouponStatus::at`] returns the current status.
     pub status: CouponStatus,
-    /// Rises by one with every change.
+    /// Rises by one with each change.
     pub version: i64,
-    /// Its user's id modulo 64.
+    /// Shard of the user ([`coupon::expiry_shard()`]), fixed when the coupon was issued.
     pub expiry_shard: u8,
-    /// When it was claimed.
     pub claimed_at: DateTime<Utc>,
-    /// When its row last changed.
+    /// When the row last changed.
     pub changed_at: DateTime<Utc>,
-    /// From when it is valid.
     pub valid_from: DateTime<Utc>,
-    /// Until when, exclusive.
+    /// Exclusive.
     pub valid_until: DateTime<Utc>,
-    /// When it was used.
     pub used_at: Option<DateTime<Utc>>,
-    /// The order it was used for; of one that is not used, the last order that gave it back.
+    /// The order it was used for; for a coupon that is not used, the last order that gave it back.
     pub order_ref: Option<String>,
     /// W3C traceparent of its claim.
     pub trace_parent: Option<String>,
 }
 
-/// How an attempt to use a coupon ended.
+/// Result of using a coupon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Use {
-    /// It is used for this order now.
+    /// It is now used for this order.
     Used(UserCoupon),
-    /// An earlier identical call had used it for this order.
+    /// An earlier identical call used it for this order.
     Replayed(UserCoupon),
-    /// It was used for another order.
+    /// It is used for another order.
     UsedElsewhere(UserCoupon),
-    /// This order gave it back: a use that comes late must not take it again.
+    /// This order gave it back: a late use must not take it again.
     GivenBack(UserCoupon),
     /// Its validity has ended.
     Expired(UserCoupon),
@@ -62,14 +56,14 @@ pub enum Use {
     NotFound,
 }
 
-/// How an attempt to give a coupon back ended.
+/// Result of giving a coupon back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unuse {
-    /// This order does not use it now, and cannot any more.
+    /// This order does not use it now, and cannot use it any more.
     GivenBack(UserCoupon),
-    /// The same since an earlier identical call.
+    /// An earlier identical call had the same effect.
     Replayed(UserCoupon),
-    /// It was used for another order.
+    /// It is used for another order.
     UsedElsewhere(UserCoupon),
     /// Its validity has ended: it stays as it is.
     Expired(UserCoupon),
@@ -77,11 +71,11 @@ pub enum Unuse {
     NotFound,
 }
 
-/// How often a change of a coupon is tried against others that undo each other's reason to refuse it. Each try that
-/// is refused and then finds nothing in its way has seen two more changes of one coupon.
+/// Attempts to change a coupon against concurrent changes. A further attempt is needed only when the update found the
+/// coupon unfit and the read after it found it fit, that is, after two more changes of the same coupon.
 const TRIES_MAX: u32 = 16;
 
-/// A user's coupon.
+/// Returns a user's coupon.
 ///
 /// # Errors
 /// The statement fails.
@@ -95,7 +89,7 @@ pub async fn get(
     row.map(|row| from_row(&row)).transpose()
 }
 
-/// A user's coupon, which nobody else changes until the transaction ends.
+/// Returns a user's coupon, locked until the transaction ends.
 ///
 /// # Errors
 /// The statement fails.
@@ -119,7 +113,7 @@ async fn find(
     query.fetch_optional(connection).await.map_err(StoreError::query("read the coupon"))
 }
 
-/// A user's coupon and the server's clock, of one moment.
+/// Returns a user's coupon and the server's time at the same moment.
 async fn get_by_clock(
     connection: &mut MySqlConnection,
     user: UserId,
@@ -132,13 +126,13 @@ async fn get_by_clock(
     Ok(Some((from_row(&row)?, now)))
 }
 
-/// Uses a coupon for an order; the same order again is the same answer.
+/// Uses a coupon for an order. Idempotent for the same order.
 ///
-/// The law of expiry binds by both clocks: the caller's and the server's. A refusal is made of one reading of the row:
-/// where that shows nothing in the way any more, the coupon is tried again.
+/// The validity must not have ended by the caller's clock nor by the server's. A refusal is based on a single read of
+/// the row. If that shows no reason to refuse any more, the use is tried again.
 ///
 /// # Errors
-/// A statement fails; then it is unknown whether the coupon is used, and the same call finds out.
+/// A statement fails. Whether the coupon was used is unknown; the same call may be repeated.
 pub async fn use_for_order(
     connection: &mut MySqlConnection,
     user: UserId,
@@ -160,7 +154,7 @@ pub async fn use_for_order(
     Err(StoreError::Contended)
 }
 
-/// By the primary key, as every writer locks: by an index of the user's coupons it could deadlock with another.
+/// Locks by the primary key, like every writer: locking by an index of the user's coupons could deadlock.
 async fn try_use(
     connection: &mut MySqlConnection,
     user: UserId,
@@ -190,7 +184,7 @@ async fn try_use(
     Ok(used.rows_affected() == 1)
 }
 
-/// Why a coupon in this state cannot be used for this order; absent: nothing stands in the way.
+/// Returns why a coupon in this state cannot be used for this order, or `None` if it can.
 fn refused_use(
     coupon: UserCoupon,
     order_ref: &str,
@@ -209,14 +203,14 @@ fn refused_use(
     }
 }
 
-/// Gives a coupon back that was used for an order which is cancelled; the same order again is the same
-/// answer. By both clocks it must still be valid: what has expired stays used.
+/// Gives back a coupon that was used for a cancelled order. Idempotent for the same order. The coupon must still be
+/// valid by both clocks; after its end it stays used.
 ///
-/// The order is remembered in the row, also where it has not used the coupon: its use may still be on
-/// the way, and must not come true after its cancellation. A later order that does the same replaces it.
+/// The row records the order even if it has not used the coupon: its use may still be on the way, and must not take
+/// effect after the cancellation. A later order that is cancelled replaces it.
 ///
 /// # Errors
-/// A statement fails; then it is unknown whether it is given back, and the same call finds out.
+/// A statement fails. Whether the coupon was given back is unknown; the same call may be repeated.
 pub async fn unuse_for_order(
     connection: &mut MySqlConnection,
     user: UserId,
@@ -245,7 +239,7 @@ async fn try_unuse(
     order_ref: &str,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
-    // Bytes are compared: the column's collation takes upper for lower case.
+    // Compared as bytes, because the column's collation ignores case.
     let given_back = sqlx::query(
         "update user_coupon force index (primary) set status = ?, version = version + 1, changed_at = ?, used_at = null, \
          order_ref = ? where id = ? and user_id = ? and ( \
@@ -269,8 +263,8 @@ async fn try_unuse(
     Ok(given_back.rows_affected() == 1)
 }
 
-/// Why a coupon in this state is not given back by this order, at the later of both clocks; absent: nothing stands
-/// in the way.
+/// Returns why a coupon in this state is not given back by this order, or `None` if it can be. `now` is the later of
+/// both clocks.
 fn refused_unuse(coupon: UserCoupon, order_ref: &str, now: DateTime<Utc>) -> Option<Unuse> {
     let same_order = coupon.order_ref.as_deref() == Some(order_ref);
     let over = coupon.valid_until <= now;
@@ -284,7 +278,8 @@ fn refused_unuse(coupon: UserCoupon, order_ref: &str, now: DateTime<Utc>) -> Opt
     }
 }
 
-/// Whether the template of a user's coupon lets users redeem it themselves, and the coupon; absent: the user has none.
+/// Returns a user's coupon, and whether its template lets users redeem it themselves, or `None` if the user has no such
+/// coupon.
 ///
 /// # Errors
 /// A statement fails.

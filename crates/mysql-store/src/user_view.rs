@@ -1,8 +1,8 @@
-//! What "my coupons" needs of the truth: pages in the list's order, and the rows of a view's rebuild.
+//! Reads for "my coupons": pages in list order, and the rows for a view's rebuild.
 //!
-//! Every read is bounded by what it was asked for, however many coupons the user has: `ix_user (user_id, status,
-//! claimed_at, template_id, id)` has each status in the list's order, `ix_ends (user_id, status, valid_until, id)` in
-//! that of the ends.
+//! Each read is bounded by its request, however many coupons the user has: `ix_user (user_id, status, claimed_at,
+//! template_id, id)` has each status in list order, `ix_ends (user_id, status, valid_until, id)` in the order of the
+//! ends.
 
 use std::collections::HashMap;
 
@@ -20,33 +20,30 @@ use crate::{
 const STATUSES: [CouponStatus; 3] =
     [CouponStatus::Unused, CouponStatus::Used, CouponStatus::Expired];
 
-/// The latest time that the server can be asked about: the end of the year 9999.
+/// Latest time that the server accepts: the end of the year 9999.
 const LATEST_MS: i64 = 253_402_300_799_999;
 
-/// A place in the list of a user's coupons: the latest claim is the first, and of one millisecond the coupon with the
-/// highest template and id. A view orders the digits of ids where this orders the numbers: ids have 19 digits, so both are one
-/// order.
+/// A position in the list of a user's coupons: the latest claim first and, within a millisecond, the highest template
+/// and id. A view orders ids by their digits, this list by their numbers. Both orders are the same, because ids have 19
+/// digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// When the coupon there was claimed.
+    /// Time of the claim of the coupon at this position.
     pub claimed_at: DateTime<Utc>,
-    /// Its template.
     pub template_id: TemplateId,
-    /// The coupon.
     pub id: CouponId,
 }
 
-/// A place in the list of what has ended: the latest end is the first, and of one millisecond the highest id.
+/// A position in the list of ended coupons: the latest end first and, within a millisecond, the highest id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
-    /// When the coupon there ended.
+    /// End of the coupon at this position.
     pub valid_until: DateTime<Utc>,
-    /// The coupon.
     pub id: CouponId,
 }
 
 impl Place {
-    /// Where the coupon is.
+    /// Position of the coupon.
     pub fn of(coupon: &UserCoupon) -> Self {
         let UserCoupon { claimed_at, template_id, id, .. } = *coupon;
         Self { claimed_at, template_id, id }
@@ -54,16 +51,16 @@ impl Place {
 }
 
 impl End {
-    /// Where the coupon is.
+    /// Position of the coupon.
     pub fn of(coupon: &UserCoupon) -> Self {
         Self { valid_until: coupon.valid_until, id: coupon.id }
     }
 }
 
-/// Coupons of the user in this status behind a place of the list, at most `limit`, in the list's order; `behind` absent:
-/// from its beginning.
+/// Returns the user's coupons of this status after a position in the list, at most `limit`, in list order. Without
+/// `behind`, starts at the beginning.
 ///
-/// An unused coupon comes back whether or not it has ended meanwhile; see [`CouponStatus::at`].
+/// Unused coupons are included even if they have ended meanwhile; see [`CouponStatus::at`].
 ///
 /// # Errors
 /// The statement fails.
@@ -89,8 +86,8 @@ pub async fn page(
         }
         Some(Place { claimed_at, template_id, id }) => {
             let claimed_at = datetime(claimed_at.min(latest()));
-            // Each part is a bounded backward read of the index, which a comparison of all three columns at once is not;
-            // only their merge is sorted.
+            // Each part is a bounded backward read of the index; one comparison of all three columns would not be. Only
+            // the merged parts are sorted.
             sqlx::query(
                 "(select * from user_coupon force index (ix_user) where user_id = ? and status = ? \
                   and claimed_at = ? and template_id = ? and id < ? order by id desc limit ?) union all \
@@ -124,10 +121,10 @@ pub async fn page(
     rows.iter().map(user_coupon::from_row).collect()
 }
 
-/// Coupons of the user whose validity has ended unused, flipped or not, behind an end, at most `limit`, the latest end first;
-/// `behind` absent: from the latest.
+/// Returns the user's coupons whose validity ended unused, flipped or not, after a position, at most `limit`, the
+/// latest end first. Without `behind`, starts at the latest.
 ///
-/// A row that is due but not flipped yet comes back as it is written; see [`CouponStatus::at`].
+/// A row that is due but not flipped yet has its stored status; see [`CouponStatus::at`].
 ///
 /// # Errors
 /// The statement fails.
@@ -151,7 +148,7 @@ pub async fn expired_page(
           and valid_until < ? and valid_until <= ? order by valid_until desc, id desc limit ?) \
          order by valid_until desc, id desc limit ?",
     );
-    // What was flipped has ended, whatever our clock says.
+    // Flipped coupons have ended, whatever the caller's clock says.
     for (status, ended_by) in [(CouponStatus::Expired, latest()), (CouponStatus::Unused, now)] {
         let (status, ended_by) = (status.code(), datetime(ended_by));
         query = query.bind(user.0).bind(status).bind(until).bind(behind.id.0);
@@ -163,11 +160,12 @@ pub async fn expired_page(
     rows.iter().map(user_coupon::from_row).collect()
 }
 
-/// The rows of a view's rebuild, as of one moment: the user's unused coupons, and every one changed since `changed_since`,
-/// whatever its status. Absent: the user has more than `most` of one status; see [`Walk`].
+/// Returns the rows for a view's rebuild, as of one moment: the user's unused coupons, and all coupons changed since
+/// `changed_since`, whatever their status. Returns `None` if the user has more than `most` of one status; then use
+/// [`Walk`].
 ///
-/// Without what changed a consumer that lags would bring a used coupon back: it applies the old insert, and the rebuild
-/// knows of no newer version.
+/// Without the changed coupons, a lagging consumer could bring a used coupon back: it would apply the old insert to a
+/// rebuilt view that knows no newer version.
 ///
 /// # Errors
 /// The statement fails.
@@ -179,7 +177,7 @@ pub async fn rows_of_few(
 ) -> Result<Option<Vec<UserCoupon>>, StoreError> {
     let part = "(select * from user_coupon force index (ix_user) \
                 where user_id = ? and status = ? limit ?)";
-    // One statement, so all of it is of one moment.
+    // One statement, so that all rows are of one moment.
     let mut query = sqlx::query(sqlx::AssertSqlSafe([part; STATUSES.len()].join(" union all ")));
     for status in STATUSES {
         query = query.bind(user.0).bind(status.code()).bind(most.saturating_add(1));
@@ -198,23 +196,23 @@ pub async fn rows_of_few(
     Ok(Some(wanted(rows, changed_since)))
 }
 
-/// The same rows of a user who has more, piece by piece, all as of the moment at which it began: a read-only transaction
-/// with a snapshot, on a connection of its own.
+/// Reads the rows for a rebuild in pieces, for users with more coupons. All rows are as of the moment at which it
+/// began: it is a read-only transaction with a snapshot, on a connection of its own.
 ///
-/// Pieces that are each read as of their own moment would not do: a coupon claimed after another was used could be among
-/// them, and the other still as unused, so that a view would know the later change and not the earlier.
+/// Pieces of different moments would be wrong: they could include a coupon claimed after the use of another one, and
+/// show that other one as unused. The view would know the later change without the earlier one.
 #[derive(Debug)]
 pub struct Walk {
     transaction: connect::Transaction,
     user: UserId,
     changed_since: DateTime<Utc>,
-    /// The statuses that are not read to their end, and where the first of them is.
+    /// The statuses that are not read completely; the position is in the first of them.
     statuses: &'static [CouponStatus],
     behind: Option<Place>,
 }
 
 impl Walk {
-    /// Begins one.
+    /// Begins a walk.
     ///
     /// # Errors
     /// No connection was free in time, or a statement fails.
@@ -227,10 +225,10 @@ impl Walk {
         Ok(Self { transaction, user, changed_since, statuses: &STATUSES, behind: None })
     }
 
-    /// What is wanted of the next `limit` rows; it may be nothing. Absent: all are read.
+    /// Reads the next `limit` rows and returns those that a rebuild needs, perhaps none; `None` at the end.
     ///
     /// # Errors
-    /// The statement fails; the walk cannot go on.
+    /// The statement fails. The walk cannot continue.
     pub async fn next(&mut self, limit: u32) -> Result<Option<Vec<UserCoupon>>, StoreError> {
         let Some((&status, rest)) = self.statuses.split_first() else { return Ok(None) };
         let rows = page(&mut self.transaction, self.user, status, self.behind, limit).await?;
@@ -242,7 +240,7 @@ impl Walk {
     }
 }
 
-/// Without what has left the list so long ago that nothing can bring it back.
+/// Removes coupons that left the list so long ago that nothing can bring them back.
 fn wanted(mut rows: Vec<UserCoupon>, changed_since: DateTime<Utc>) -> Vec<UserCoupon> {
     rows.retain(|row| row.status == CouponStatus::Unused || row.changed_at >= changed_since);
     rows

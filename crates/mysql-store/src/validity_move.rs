@@ -1,10 +1,9 @@
-//! `validity_move`: issued coupons follow their template to a new validity, a chunk at a time.
+//! `validity_move`: moves issued coupons to their template's new validity, in chunks.
 //!
-//! A chunk is one transaction: the move's row is locked, the next coupons in the order of `uq_number` are
-//! looked at, those that still can be used are moved, and the row says how far this has come. So a move
-//! can be left at any moment and gone on with by anybody, each coupon is moved once, and a later change
-//! waits for the chunk under way at most. What is used or over is left as it is, and a coupon that has the
-//! new validity already, because it was claimed after the change, too.
+//! A chunk is one transaction. It locks the move's row, reads the next coupons in the order of `uq_number`, moves those
+//! that can still be used, and records the progress in the row. So a move can stop at any moment and any process can
+//! continue it, each coupon is moved once, and a later change waits for one chunk at most. Used and ended coupons stay
+//! as they are, and so do coupons that already have the new validity because they were claimed after the change.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, MoveState, TemplateId, Validity};
@@ -18,44 +17,41 @@ use crate::{
     template::{code_of, validity_columns, validity_of},
 };
 
-/// Coupons of one chunk: as many as of a flip, and for the same reasons.
+/// Coupons in one chunk: as many as in a flip, for the same reasons.
 pub const CHUNK: usize = FLIP_MAX;
 
-/// A move and how far it has come.
+/// A move and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidityMove {
-    /// Whose coupons.
     pub template_id: TemplateId,
-    /// The template's version since the change.
+    /// The template's version after the change.
     pub version: i64,
-    /// Where to.
+    /// The new validity.
     pub validity: Validity,
-    /// Where it stands.
     pub state: MoveState,
-    /// How many coupons had been issued before the change.
+    /// Number of coupons issued before the change.
     pub total: i64,
-    /// How many have been looked at, those claimed after the change included.
+    /// Number of coupons processed, including those claimed after the change.
     pub looked_at: i64,
     /// How many of them were moved.
     pub moved: i64,
-    /// When the first chunk was moved.
+    /// When the first chunk was committed.
     pub started_at: Option<DateTime<Utc>>,
-    /// When the last one was, or a later move took over.
+    /// When the last chunk was committed or a later move took over.
     pub ended_at: Option<DateTime<Utc>>,
-    /// The last coupon looked at, by user and number.
+    /// Last processed coupon, by user and number.
     after: (i64, i64),
 }
 
-/// What one step did.
+/// Result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// For which template.
     pub template_id: TemplateId,
-    /// How many coupons it looked at.
+    /// Number of coupons processed.
     pub looked_at: usize,
-    /// How many of them it moved.
+    /// How many of them were moved.
     pub moved: u64,
-    /// Whether that was the end.
+    /// Whether the move is complete.
     pub finished: bool,
 }
 
@@ -68,7 +64,7 @@ struct Place {
     unused: bool,
 }
 
-/// The last move of a template; absent: no change was followed yet.
+/// Returns the last move of a template, or `None` if issued coupons never had to follow a change.
 ///
 /// # Errors
 /// The statement fails.
@@ -86,7 +82,7 @@ pub async fn last(
     row.map(|row| from_row(&row)).transpose()
 }
 
-/// How many moves are under way.
+/// Returns the number of moves under way.
 ///
 /// # Errors
 /// The statement fails.
@@ -98,12 +94,12 @@ pub async fn under_way(connection: &mut MySqlConnection) -> Result<i64, StoreErr
         .map_err(StoreError::query("count the moves under way"))
 }
 
-/// Moves the next chunk of some move that is under way and that nobody else is at; absent: there is none.
-/// `reach` is waited for before the commit: there a test lets the process end.
+/// Moves the next chunk of a move that is under way and that no other process is working on. Returns `None` if there is
+/// none. Awaits `reach` before the commit, where a test can end the process.
 ///
 /// # Errors
-/// A statement or `reach` fails. After a conflict the chunk is as it was; after a lost connection it is
-/// moved or not, and the next step goes on rightly either way.
+/// A statement or `reach` fails. After a conflict the chunk is unchanged. After a lost connection it is moved or not,
+/// and the next step continues correctly either way.
 pub async fn step<F: Future<Output = std::io::Result<()>>>(
     connection: &mut MySqlConnection,
     now: DateTime<Utc>,
@@ -117,7 +113,8 @@ pub async fn step<F: Future<Output = std::io::Result<()>>>(
             return Ok(None);
         }
         Err(error) => {
-            // Now: left to the connection's next use, it would hold rows that uses wait for.
+            // Roll back now: left to the connection's next use, the transaction would keep rows locked that uses wait
+            // for.
             drop(transaction.rollback().await);
             return Err(error);
         }
@@ -169,8 +166,8 @@ async fn try_step(
     Ok(Some(Step { template_id, looked_at: chunk.len(), moved, finished }))
 }
 
-/// The next coupons of a move, in the order of `uq_number`: first the rest of the last user's, who may have
-/// any number of them, then those of the users after.
+/// Returns the next coupons of a move, in the order of `uq_number`: first the rest of the last user's, who may have any
+/// number of them, then those of the following users.
 async fn chunk(
     connection: &mut MySqlConnection,
     job: &ValidityMove,
@@ -197,13 +194,13 @@ async fn chunk(
         };
         chunk.push(read().map_err(StoreError::query("read a chunk of coupons"))?);
     }
-    // A union promises no order.
+    // A union guarantees no order.
     chunk.sort_unstable();
     chunk.truncate(CHUNK);
     Ok(chunk)
 }
 
-/// The statement of a chunk; its plan is tested.
+/// The statement of a chunk. A test checks its plan.
 pub const CHUNK_SQL: &str = "\
     (select id, user_id, claim_no, status from user_coupon force index (uq_number) \
      where template_id = ? and user_id = ? and claim_no > ? order by claim_no limit ?) \
@@ -211,14 +208,14 @@ pub const CHUNK_SQL: &str = "\
     (select id, user_id, claim_no, status from user_coupon force index (uq_number) \
      where template_id = ? and user_id > ? order by user_id, claim_no limit ?)";
 
-/// Moves those of `ids` that can still be used, by both clocks, and have another validity.
+/// Moves those of `ids` that can still be used by both clocks and have another validity.
 async fn move_all(
     connection: &mut MySqlConnection,
     mut ids: Vec<CouponId>,
     validity: &Validity,
     now: DateTime<Utc>,
 ) -> Result<u64, StoreError> {
-    // In the order of the primary key, as every writer locks.
+    // In primary key order, as every writer locks.
     ids.sort_unstable();
     if ids.is_empty() {
         return Ok(0);

@@ -1,12 +1,12 @@
-//! `view_generation`: which server's writes the views go back to, slot by slot.
+//! `view_generation`: the generations of the views, slot by slot, and the servers they belong to.
 //!
-//! A server that failed over or restarted may have lost writes, so views carry the generation of the server
-//! that made them, and another server of the same slots has a higher one. The table has one row:
+//! A server that failed over or restarted may have lost writes. So views carry the generation of the server that made
+//! them, and another server of the same slots gets a higher one. The table has one row:
 //!
-//! - `generation`: the highest that was ever given,
+//! - `generation`: the highest generation so far,
 //! - `run_id`: the server that has all slots, with this generation; empty in a cluster,
-//! - `servers`: in a cluster, as JSON, every master and `[last slot, master, generation]` for each range of
-//!   slots in their order.
+//! - `servers`: in a cluster, as JSON, all masters, and `[last slot, master, generation]` for each range of slots in
+//!   order.
 
 use std::ops::RangeInclusive;
 
@@ -15,32 +15,32 @@ use sqlx::{MySqlConnection, Row};
 
 use crate::StoreError;
 
-/// Attempts at raising it. Each failure means that another process has just moved it, and processes do so
-/// once per connection.
+/// Attempts at raising the generation. Each failure means that another process has just changed it, and a process does
+/// so once per connection.
 const RAISES_MAX: u32 = 32;
 
-/// The last slot of any cluster, and of a server that has all.
+/// Last slot of a cluster, and of a single server, which has all slots.
 const SLOT_MAX: u16 = 16_383;
 
-/// Slots of one server, and the server's run and replication id.
+/// A slot range of one server, and the server's run and replication id.
 pub type Served = (RangeInclusive<u16>, String);
 
-/// Slots and the generation of their views.
+/// A slot range and the generation of its views.
 pub type Generation = (RangeInclusive<u16>, i64);
 
-/// As the row has it.
+/// Contents of the row.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Servers {
     masters: Vec<String>,
     slots: Vec<(u16, usize, i64)>,
 }
 
-/// The generations of the views on these servers, for all their slots in order. A slot that was another
-/// server's until now gets one higher than any before: writes may be lost, and every view built under
-/// an older one is cold at once.
+/// Returns the generations of the views on these servers, for all their slots in order. A slot that has moved from
+/// another server gets a generation above all earlier ones: writes may be lost, and every view built under an older
+/// generation becomes cold at once.
 ///
 /// # Errors
-/// A statement fails, or the row is not one of this version.
+/// A statement fails, or the row does not have the format of this version.
 pub async fn generations_of(
     connection: &mut MySqlConnection,
     served: &[Served],
@@ -65,11 +65,12 @@ pub async fn generations_of(
     Err(StoreError::unreadable("view_generation: other processes kept changing it"))
 }
 
-/// The generations of the views on these servers, if they are the ones that MySQL knows; it changes nothing. Where no
-/// server was ever met it is 0, which no view bears. Absent: another one was met in the place of one of these.
+/// Returns the generations of the views on these servers if they are the servers known to MySQL; changes nothing. The
+/// generation is 0, which no view has, if no server was ever recorded. Returns `None` if MySQL knows other servers for
+/// some slots.
 ///
 /// # Errors
-/// The statement fails, or the row is not one of this version.
+/// The statement fails, or the row does not have the format of this version.
 pub async fn known_generations(
     connection: &mut MySqlConnection,
     served: &[Served],
@@ -82,7 +83,7 @@ pub async fn known_generations(
 }
 
 impl Servers {
-    /// What is stored once these were met; `next` is the generation of slots that have a new server.
+    /// Returns the new contents for these servers. `next` is the generation of slots that have a new server.
     fn meet(&self, served: &[Served], next: i64) -> Self {
         let mut met = Self::default();
         for (slot, run) in
@@ -94,7 +95,7 @@ impl Servers {
         met
     }
 
-    /// The server of a slot and the generation of its views.
+    /// Returns the server of a slot and the generation of its views.
     fn of(&self, slot: u16) -> Option<(&str, i64)> {
         let range = self.slots.partition_point(|(last, ..)| *last < slot);
         let (_, master, generation) = self.slots.get(range)?;
@@ -122,10 +123,10 @@ impl Servers {
         self.slots.iter().map(range).collect()
     }
 
-    /// `run_id` and `servers`.
+    /// Values of the columns `run_id` and `servers`.
     fn columns(&self) -> Result<(&str, Option<String>), StoreError> {
         match (&*self.masters, &*self.slots) {
-            // All slots were given the same at once, so it was the highest.
+            // One range: all slots got their generation at once, so it is the highest, which has its own column.
             ([run], [_]) => Ok((run, None)),
             _ => {
                 let servers = serde_json::to_string(self).map_err(|error| broken(&error))?;
@@ -156,7 +157,7 @@ fn broken(error: &serde_json::Error) -> StoreError {
     StoreError::unreadable(format!("view_generation: {error}"))
 }
 
-/// Compare and set: false if another process was faster.
+/// Compare-and-set; returns false if another process was faster.
 async fn raise(
     connection: &mut MySqlConnection,
     servers: &Servers,
@@ -176,7 +177,7 @@ async fn raise(
     .map_err(StoreError::query("raise the view generation"))
 }
 
-/// The first process of a new platform; false if another one was faster.
+/// Inserts the row, as the first process of a new platform; returns false if another process was faster.
 async fn insert_first(
     connection: &mut MySqlConnection,
     servers: &Servers,
@@ -207,12 +208,12 @@ mod tests {
             one.meet(&served(&[(0, 89, "a"), (90, 91, "b"), (92, 99, "a"), (100, 199, "b")]), 2);
         let expected = [(0..=89, 1), (90..=91, 2), (92..=99, 1), (100..=199, 1)];
         assert_eq!(moved.generations(), expected);
-        // A failover of `b`, under whichever slots it is by now.
+        // `b` failed over; its slots have changed since the first call.
         let over =
             moved.meet(&served(&[(0, 89, "a"), (90, 91, "c"), (92, 99, "a"), (100, 199, "c")]), 3);
         let expected = [(0..=89, 1), (90..=91, 3), (92..=99, 1), (100..=199, 3)];
         assert_eq!(over.generations(), expected);
-        // Back where they were: what `a` still has of them is older than what the others wrote.
+        // The slots are back on `a`, whose views of them are older than what the others wrote.
         let back = over.meet(&served(&[(0, 99, "a"), (100, 199, "c")]), 4);
         let expected = [(0..=89, 1), (90..=91, 4), (92..=99, 1), (100..=199, 3)];
         assert_eq!(back.generations(), expected);

@@ -1,4 +1,4 @@
-//! `worker_lease`: which process makes ids under which worker number.
+//! `worker_lease`: the worker numbers under which processes generate ids.
 
 use std::time::Duration;
 
@@ -6,23 +6,22 @@ use sqlx::{MySqlConnection, Row};
 
 use crate::{StoreError, connect};
 
-/// Worker numbers that a snowflake id has room for: ten bits.
+/// Worker numbers that fit a snowflake id: ten bits.
 pub const WORKERS: u16 = 1024;
 
 /// A worker number that this process may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerLease {
-    /// The number.
     pub worker: u16,
-    /// No id may be made for a time at or before this, in milliseconds since 1970: an earlier holder
-    /// may have made it.
+    /// No id may be generated for this time or earlier, in milliseconds since 1970, because an earlier holder may have
+    /// done so.
     pub last_ms: i64,
 }
 
-/// Takes the lowest free worker number for `time`. Absent: all are taken.
+/// Takes the lowest free worker number for `time`. Returns `None` if all are taken.
 ///
-/// Numbers under which ids may have been made for a time after `reach_ms` (milliseconds since 1970) are
-/// passed over: their holder's clock was ahead, and the caller would wait until its own has come so far.
+/// Skips numbers under which ids may exist for a time after `reach_ms` (milliseconds since 1970): the clock of their
+/// last holder was ahead, and the caller would have to wait until its own clock reaches that time.
 ///
 /// # Errors
 /// A statement fails.
@@ -32,8 +31,8 @@ pub async fn take(
     time: Duration,
     reach_ms: i64,
 ) -> Result<Option<WorkerLease>, StoreError> {
-    // Processes that start at once add the same next number, and one of them gets it; each further
-    // round means that another one has just got a number.
+    // Processes that start together add the same next number, and one of them gets it. Each further round means that
+    // another process has just got a number.
     for _ in 0..WORKERS {
         match take_once(connection, holder, time, reach_ms).await {
             Ok(Some(lease)) => return Ok(Some(lease)),
@@ -96,11 +95,11 @@ async fn take_once(
     Ok(Some(WorkerLease { worker: worker.unsigned_abs(), last_ms }))
 }
 
-/// Renews a lease for `time` and records that ids up to `last_ms` may have been made by the time it
-/// ends. Answers whether `holder` still has it.
+/// Renews a lease for `time`, and records that ids up to `last_ms` may be generated before it ends. Returns whether
+/// `holder` still has it.
 ///
 /// # Errors
-/// The statement fails; then nothing is known, and the old lease's end stands.
+/// The statement fails. The outcome is unknown, and the old end of the lease applies.
 pub async fn renew(
     connection: &mut MySqlConnection,
     worker: u16,
@@ -122,10 +121,10 @@ pub async fn renew(
     Ok(renewed.rows_affected() == 1)
 }
 
-/// Gives the number back after the last id was made, at `last_ms` or before.
+/// Releases the number after the last id, which was generated for `last_ms` or earlier.
 ///
 /// # Errors
-/// The statement fails; the lease then ends by its time.
+/// The statement fails. The lease then expires by itself.
 pub async fn release(
     connection: &mut MySqlConnection,
     worker: u16,

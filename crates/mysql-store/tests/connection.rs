@@ -1,4 +1,4 @@
-//! What a connection promises: its isolation, its failures told apart, and that silence frees rows.
+//! Guarantees of connections: their isolation, the kinds of failures, and that an idle connection's rows are released.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::harness::{
     Store, TEMPLATE, USER, execute, id_of, landing, now, number, try_execute, waits_for_a_row,
 };
 
-/// Longest time for which a process stopped inside a landing may hold the hot row.
+/// Longest time for which a process stopped inside a landing may lock the hot row.
 const FREED_WITHIN: Duration = Duration::from_secs(8);
 
 const TAKE_ONE: &str = "update template_stock set stock = stock - 1 where template_id = 10";
@@ -30,7 +30,7 @@ async fn every_connection_reads_what_is_committed_now() {
     }
 }
 
-/// Why no statement may read "0 affected" as "nothing changed": sqlx asks for found rows.
+/// sqlx requests found rows, so no statement may take "0 affected" for "nothing changed".
 #[tokio::test]
 async fn a_matched_row_counts_as_affected_even_if_it_stays_as_it_was() {
     let mut store = Store::with_template("found rows", 10).await;
@@ -101,7 +101,7 @@ async fn a_pooled_connection_is_used_again_after_a_transaction_or_a_statement_wa
     let mut pooled = connect::acquire(&pool).await.unwrap();
     assert_eq!(stock::get(&mut pooled, TEMPLATE).await.unwrap().unwrap().stock, 10);
     assert_eq!(id_of(&mut pooled).await, id);
-    // Given up as soon as it waits for the server; the answer is nobody else's.
+    // The caller gives up as soon as the statement waits for the server. The late answer must not reach another caller.
     tokio::select! {
         biased;
         _ = try_execute(&mut pooled, "do sleep(0.2)") => panic!("answered at once"),
@@ -113,7 +113,7 @@ async fn a_pooled_connection_is_used_again_after_a_transaction_or_a_statement_wa
     assert_eq!(stock::get(&mut pooled, TEMPLATE).await.unwrap().unwrap().stock, 10);
 }
 
-/// A process that was stopped inside a transaction: every one that an api begins.
+/// A process that stopped inside a transaction, as any transaction of the api could.
 #[tokio::test]
 async fn the_silent_transaction_of_a_pool_is_ended_and_frees_the_hot_row() {
     let store = Store::with_template("silent transaction", 10).await;
@@ -124,7 +124,7 @@ async fn the_silent_transaction_of_a_pool_is_ended_and_frees_the_hot_row() {
     };
     let usual = before(&mut connect::acquire(&pool).await.unwrap()).await;
     let mut transaction = connect::begin(&pool).await.unwrap();
-    // What waits for a row gives up before the row's holder is ended: it never gets it while its process is stopped.
+    // A wait for a row ends before the row's holder is ended, so a stopped process never gets the row.
     assert_eq!(before(&mut transaction).await, (i64::from(connect::IDLE_SECONDS), 3));
     connect::commit(transaction).await.unwrap();
     assert_eq!(before(&mut connect::acquire(&pool).await.unwrap()).await, usual);
@@ -146,7 +146,7 @@ async fn the_silent_transaction_of_a_pool_is_ended_and_frees_the_hot_row() {
 async fn a_fence_whose_row_is_taken_and_cannot_be_read_is_an_error_and_not_one_that_stands() {
     let mut store = Store::with_template("read elsewhere", 10).await;
     let claimed = landing("a", &[1]);
-    // As behind a proxy that sends reads to a replica which is behind: this reader sees an older moment.
+    // Like a proxy that sends reads to a lagging replica: this reader sees an older moment.
     let mut behind = store.another().await;
     execute(&mut behind, "set session transaction isolation level repeatable read").await;
     execute(&mut behind, "start transaction with consistent snapshot").await;

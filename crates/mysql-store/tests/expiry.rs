@@ -1,4 +1,4 @@
-//! The deadline index: what is due, the flip, and that both go by the index.
+//! The deadline index: due coupons, their flip, and that both use the index.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::CouponId;
@@ -11,10 +11,10 @@ use sqlx::Row;
 
 use crate::harness::{Store, execute, id_of, number, waits_for_a_row};
 
-/// Shard of every coupon here.
+/// Shard of every coupon in these tests.
 const SHARD: u8 = 6;
 
-/// Coupons of [`SHARD`] with ids from `first` and these deadlines.
+/// Inserts coupons of [`SHARD`] with ids from `first` and these deadlines.
 async fn insert(connection: &mut MySqlConnection, first: i64, deadlines: &[DateTime<Utc>]) {
     let rows: Vec<String> = (first..)
         .zip(deadlines)
@@ -66,7 +66,8 @@ async fn neither_clock_alone_can_end_a_coupon() {
     let hour = TimeDelta::hours(1);
     insert(connection, 1, &[now + hour, now - hour]).await;
     let (ahead, behind) = (now + hour * 2, now - hour * 2);
-    // Ours is ahead: the server's holds coupon 1. Ours is behind: it holds coupon 2 itself.
+    // With our clock ahead, the server's keeps coupon 1. With our clock behind, it keeps coupon 2
+    // by itself.
     assert_eq!(ids(&expiry::due(connection, SHARD, ahead, 10).await.unwrap()), [2]);
     assert_eq!(ids(&expiry::due(connection, SHARD, behind, 10).await.unwrap()), [0; 0]);
     let both = [CouponId(1), CouponId(2)];
@@ -123,7 +124,7 @@ async fn a_flip_that_waits_for_one_coupon_holds_none_of_the_statements_before() 
     let ids: Vec<_> = (1..=count).map(CouponId).collect();
     let flip = tokio::spawn(async move { expiry::flip(&mut worker, &ids, now).await.unwrap() });
     waits_for_a_row(&mut store.connection, worker_id).await;
-    // Whoever uses a coupon of the first statement waits for nobody.
+    // A use of a coupon from the first statement does not wait.
     let flipped = format!("select count(*) from user_coupon where status = 2 and id <= {FLIP_MAX}");
     assert_eq!(number(&mut store.connection, &flipped).await, count / 2);
     let lock = format!("select id from user_coupon where id < {FLIP_MAX} for update nowait");
@@ -154,7 +155,7 @@ async fn untold_are_those_that_end_before_all_that_is_known_and_changed_long_ago
     assert_eq!(expiry::untold(connection, SHARD + 1, None, now, 2).await.unwrap(), 0);
 }
 
-/// The plans of the statements as [`expiry`] words them.
+/// Checks the plans of copies of the statements in [`expiry`].
 #[tokio::test]
 async fn looking_goes_by_the_deadline_index_and_flipping_by_the_primary_key() {
     let mut store = Store::new("plans").await;

@@ -1,11 +1,11 @@
-//! What operators are told about expiry.
+//! Reports on expiry for operators.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use mysql_store::{MySqlConnection, expiry_report as report};
 
 use crate::harness::{Store, execute, now};
 
-/// A coupon whose row says what a flip or a claim would have left.
+/// Inserts a coupon in the state after a flip or a claim.
 async fn insert(
     connection: &mut MySqlConnection,
     id: i64,
@@ -52,7 +52,7 @@ async fn lateness_is_that_of_the_latest_hundred_flips_of_each_shard_of_a_day() {
     let connection = &mut store.connection;
     let (now, ms) = (now(), TimeDelta::milliseconds);
     assert!(report::lateness(connection, now).await.unwrap().is_empty());
-    // One shard: its 101st is not told; the earlier its deadline, the later it was.
+    // One shard. Its 101st flip is not reported; the earlier the deadline, the later the flip.
     for number in 0..=100 {
         let until = now - ms(number);
         insert(connection, 64 * (number + 1), 2, until, until + ms(number)).await;

@@ -1,4 +1,4 @@
-//! The fence: it stands, or it finds that the admission landed; never neither.
+//! The fence: either it exists, or the admission has landed; never neither.
 
 use coupon::{ClaimId, ClaimState};
 use mysql_store::claim::{self, Fence};

@@ -1,4 +1,4 @@
-//! A migrated database of its own for each test, and rows to fill it with.
+//! A separate migrated database for each test, and rows to fill it with.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -23,16 +23,16 @@ pub(crate) const MERCHANT: MerchantId = MerchantId(1);
 pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
 pub(crate) const USER: UserId = UserId(70);
 
-/// The epoch of a template that was just created.
+/// The epoch of a new template.
 pub(crate) const EPOCH: Epoch = Epoch(1);
 
-/// Longest wait for what another connection is about to do.
+/// Longest wait for another connection's next step.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Between two looks at what another connection does.
+/// Interval between checks of another connection.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Ids beyond those that a test names itself.
+/// Source of ids that a test does not choose itself.
 static NEXT_ID: AtomicI64 = AtomicI64::new(1_000_000);
 
 pub(crate) struct Store {
@@ -48,7 +48,7 @@ impl Store {
         Self { url, connection }
     }
 
-    /// A database with [`TEMPLATE`] published and `stock` coupons of it.
+    /// Creates a database with [`TEMPLATE`] published and a stock of `stock` coupons.
     pub(crate) async fn with_template(name: &str, stock: i64) -> Self {
         let mut store = Self::new(name).await;
         store.publish(TEMPLATE, stock).await;
@@ -72,7 +72,7 @@ impl Store {
         landing::land(&mut self.connection, landings).await.unwrap()
     }
 
-    /// What the template's stock row says is left.
+    /// Returns the stock left in the template's stock row.
     pub(crate) async fn left(&mut self, template: TemplateId) -> i64 {
         number(
             &mut self.connection,
@@ -81,14 +81,13 @@ impl Store {
         .await
     }
 
-    /// How many claims and coupons there are.
+    /// Returns the number of claims and of coupons.
     pub(crate) async fn counts(&mut self) -> (i64, i64) {
         let claims = number(&mut self.connection, "select count(*) from claim").await;
         (claims, number(&mut self.connection, "select count(*) from user_coupon").await)
     }
 }
 
-/// Runs any statements.
 pub(crate) async fn execute(connection: &mut MySqlConnection, sql: &str) {
     try_execute(connection, sql).await.unwrap();
 }
@@ -101,20 +100,20 @@ pub(crate) async fn try_execute(
     Ok(done.rows_affected())
 }
 
-/// The number that a statement selects.
+/// Returns the number that a statement selects.
 pub(crate) async fn number(connection: &mut MySqlConnection, sql: &str) -> i64 {
     let row = sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).fetch_one(connection).await.unwrap();
     row.try_get_unchecked(0).unwrap()
 }
 
-/// The server's number for a connection.
+/// Returns the server's id of a connection.
 pub(crate) async fn id_of(connection: &mut MySqlConnection) -> i64 {
     number(connection, "select connection_id()").await
 }
 
-/// Waits until the connection of this number waits for a row that another one holds.
+/// Waits until the connection with this id waits for a locked row.
 pub(crate) async fn waits_for_a_row(connection: &mut MySqlConnection, id: i64) {
-    // Not `innodb_trx`: whoever asks it again within 100 ms is told the same as before.
+    // Not `innodb_trx`: it repeats an answer for 100 ms.
     let thread = format!("thread id {id},");
     let waits = async {
         loop {
@@ -131,7 +130,7 @@ pub(crate) async fn waits_for_a_row(connection: &mut MySqlConnection, id: i64) {
     tokio::time::timeout(SOON, waits).await.unwrap();
 }
 
-/// Waits until the connection of this number waits for a table that another one has locked.
+/// Waits until the connection with this id waits for a locked table.
 pub(crate) async fn waits_for_a_table(connection: &mut MySqlConnection, id: i64) {
     let sql = format!(
         "select count(*) from information_schema.processlist \
@@ -145,7 +144,7 @@ pub(crate) async fn waits_for_a_table(connection: &mut MySqlConnection, id: i64)
     tokio::time::timeout(SOON, waits).await.unwrap();
 }
 
-/// When all tests happen: in the servers' future, since some rules bind by both clocks.
+/// The tests' current time: in the servers' future, since some rules depend on both clocks.
 pub(crate) fn now() -> DateTime<Utc> {
     DateTime::from_timestamp_millis(4_000_000_000_123).unwrap()
 }
@@ -176,7 +175,7 @@ pub(crate) fn draft(id: TemplateId) -> Template {
     }
 }
 
-/// An admission of [`USER`] for [`TEMPLATE`] with rows of its own; tests change what they are about.
+/// An admission of [`USER`] for [`TEMPLATE`] with its own rows, for tests to modify.
 pub(crate) fn landing(key: &str, numbers: &[u8]) -> Landing {
     landing_of(TEMPLATE, USER, key, numbers)
 }
@@ -214,7 +213,7 @@ pub(crate) fn landing_of(
     Landing { admission, merchant_id: MERCHANT, terms: 1, landed }
 }
 
-/// The same admission under another id.
+/// Gives the admission another id.
 pub(crate) fn set_id(landing: &mut Landing, id: ClaimId) {
     landing.admission.claim.id = id;
     landing.landed.id = id;

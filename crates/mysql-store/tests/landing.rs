@@ -1,4 +1,4 @@
-//! The landing transaction: everything, or nothing with the reason.
+//! The landing transaction: everything lands, or nothing does and the reason is returned.
 
 use coupon::{
     ClaimId, CouponId, Epoch, RequestId, TemplateId, TemplateState, UserId, expiry_shard,
@@ -36,7 +36,7 @@ async fn a_landing_writes_claims_coupons_and_stock_together() {
 
 #[tokio::test]
 async fn a_claim_is_read_without_what_its_user_was_given_before() {
-    /// Coupons of one user, of a template without a limit: their ids are their numbers.
+    /// Coupons that one user already has of a template without a limit; their ids are their numbers.
     const BEFORE: i64 = 3_000;
     let mut store = Store::with_template("many before", 10).await;
     let id = 1 << 50;
@@ -56,7 +56,7 @@ async fn a_claim_is_read_without_what_its_user_was_given_before() {
     for (coupon, claim_no) in landing.landed.coupons.iter_mut().zip([id + 1, id + 2]) {
         (coupon.id, coupon.claim_no) = (CouponId(claim_no), claim_no);
     }
-    // A process whose clock is far behind gives ids that lie far below: they are found too.
+    // Ids from a process whose clock is far behind are much lower. Their coupons are found too.
     let mut late = landing_of(TEMPLATE, USER, "b", &[1]);
     set_id(&mut late, ClaimId(id + 3));
     let behind = id / 2;
@@ -74,7 +74,7 @@ async fn a_claim_is_read_without_what_its_user_was_given_before() {
     .await
     .unwrap();
     assert_eq!(stored.as_ref(), Some(landed));
-    // The questions about it are among them.
+    // Includes the reads of the counter itself.
     let read = rows_read(&mut store.connection).await - before;
     assert!(read < 50, "{read} rows were read");
     let late = &landings[1].landed;
@@ -89,7 +89,7 @@ async fn a_claim_is_read_without_what_its_user_was_given_before() {
     assert_eq!(stored.as_ref(), Some(late));
 }
 
-/// Rows that this connection's statements have looked at by an index so far.
+/// Returns the number of rows that this connection's statements have read by an index so far.
 async fn rows_read(connection: &mut MySqlConnection) -> u64 {
     let rows = sqlx::raw_sql("show session status like 'Handler_read_%'");
     let rows = rows.fetch_all(connection).await.unwrap();
@@ -230,7 +230,7 @@ async fn a_connection_can_land_on_after_an_attempt_that_failed_midway() {
     unfit.admission.claim.trace_parent = Some("x".repeat(56));
     let error = landing::land(&mut store.connection, &[unfit]).await.unwrap_err();
     assert!(!error.is_conflict() && !error.is_unavailable() && error.duplicate_key().is_none());
-    // Under the same connection and, at the same time, under another one.
+    // On the same connection and, at the same time, on another one.
     let mut other = connect::lander(&store.url).await.unwrap();
     let attempt = landing::land(&mut other, &[landing("a", &[1])]).await.unwrap();
     assert_eq!(attempt, Attempt::Landed);

@@ -1,4 +1,4 @@
-//! What operators look up: one merchant's coupons of a user, and a claim by its id.
+//! Lookups for operators: a user's coupons of one merchant, and a claim by its id.
 
 use chrono::DateTime;
 use coupon::{ClaimId, CouponId, MerchantId, UserId};

@@ -1,4 +1,4 @@
-//! The truth's SQL against a real server.
+//! Tests of the SQL on a real server.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod connection;

@@ -1,4 +1,4 @@
-//! Merchants, their keys, and the record of what was done with them.
+//! Merchants, their keys, and the audit log.
 
 use chrono::TimeDelta;
 use coupon::{ApiKeyId, AuditId, MerchantId, Scope, Scopes, TemplateState};
@@ -15,7 +15,7 @@ use crate::harness::{MERCHANT, Store, TEMPLATE, draft, next_id, now};
 
 const SHOP: MerchantId = MerchantId(7);
 
-/// Keys that its merchant may have.
+/// Largest number of keys per merchant.
 const LIVE_MAX: u32 = 20;
 
 async fn with_shop(name: &str) -> Store {
@@ -73,7 +73,8 @@ async fn a_key_ends_at_the_earliest_of_its_ends() {
     let (hour, tick) = (TimeDelta::hours(1), TimeDelta::milliseconds(1));
     let day = made.expires_at.unwrap();
     assert!(made.is_live(day - tick) && !made.is_live(day));
-    // To be replaced within an hour; then at once; a later end does not bring it back.
+    // First to be replaced within an hour, then to end at once; a later end does not bring the key
+    // back.
     for (at, news) in [(now() + hour, true), (now(), true), (now(), false), (now() + hour, false)] {
         assert_eq!(api_key::revoke(connection, made.id, at).await.unwrap(), news);
         let stored = api_key::lock(connection, made.id).await.unwrap().unwrap();
@@ -183,7 +184,7 @@ async fn an_action_that_cannot_be_recorded_is_not_done() {
     let sent = draft(TEMPLATE);
     template::create(&mut store.connection, &sent, 5, "test", now()).await.unwrap();
     let pool = connect::pool(&store.url, 2).await.unwrap();
-    // The second time, the record has a line of this id.
+    // In the second round, the audit log already has an entry with this id.
     for (version, state) in [(1, TemplateState::Published), (2, TemplateState::Paused)] {
         let before = template::get(&mut store.connection, TEMPLATE).await.unwrap().unwrap();
         assert_eq!(before.version, version);

@@ -1,4 +1,4 @@
-//! What the reread after a rollback finds.
+//! The reread after a rollback.
 
 use coupon::{ClaimRow, ClaimState, Epoch, FoundRows, StockRow, TemplateId, UserId};
 use mysql_store::{claim, connect, landing};
@@ -56,7 +56,7 @@ async fn a_claim_that_lands_during_the_reread_is_seen() {
     let reading =
         tokio::spawn(async move { landing::reread(&mut reader, &[asked]).await.unwrap() });
     waits_for_a_table(&mut store.connection, reader_id).await;
-    // A landing waits for the same lock, so only its claim row is written.
+    // A whole landing would wait for the same lock, so only its claim row is written.
     let claim = &mine.admission.claim;
     let insert = format!(
         "insert into claim (template_id, user_id, request_id, id, quantity, state, payload_hash, \

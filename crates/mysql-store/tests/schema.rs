@@ -1,4 +1,4 @@
-//! Migrations, the check of them, and what the schema itself refuses.
+//! Migrations, their check, and constraints of the schema itself.
 
 use devstack::TestServers;
 use mysql_store::{connect, migrate};

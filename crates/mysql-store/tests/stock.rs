@@ -85,7 +85,7 @@ async fn taken_numbers_come_user_by_user() {
 
 #[tokio::test]
 async fn no_user_is_cut_in_two_where_a_chunk_of_taken_numbers_ends() {
-    /// Rows of one chunk, a constant of the store; users hold 97 numbers, so that it ends within one.
+    /// Rows in one chunk, a constant of the store. Users hold 97 numbers, so the chunk ends within a user.
     const CHUNK: i64 = 10_000;
     const NUMBERS: u8 = 97;
     let mut store = Store::with_template("chunks of numbers", 0).await;
@@ -119,7 +119,7 @@ async fn no_user_is_cut_in_two_where_a_chunk_of_taken_numbers_ends() {
     assert!(chunks > 1);
 }
 
-/// Asks for a movement of [`TEMPLATE`].
+/// Requests a movement of [`TEMPLATE`].
 async fn add(connection: &mut MySqlConnection, key: &str, delta: i64) -> Moved {
     add_to(connection, TEMPLATE, key, delta).await
 }
@@ -147,7 +147,7 @@ async fn movements_change_total_and_stock_and_are_numbered_without_gaps() {
     assert_eq!(found, Stock { total: 1, stock: 0, epoch: EPOCH, open: true, movement: 3 });
     let too_much = add(&mut store.connection, "too-much", -1).await;
     assert_eq!(too_much, Moved::TooLittleLeft { stock: 0 });
-    // A refused one holds nothing that another connection waits for, and its key is free.
+    // A refused movement leaves no lock, and its key is free.
     let mut other = store.another().await;
     let recorded = Recorded { seq: 4, total: 3, stock: 2 };
     assert_eq!(add(&mut other, "too-much", 2).await, Moved::Recorded(recorded));
@@ -169,7 +169,7 @@ async fn a_key_moves_the_stock_once_and_answers_alike_ever_after() {
         Moved::Recorded(Recorded { seq: 3, total: 4, stock: 4 })
     });
     store.land(&[landing("a", &[1, 2, 3])]).await;
-    // Too little is left for it by now, and it is no other movement for that.
+    // Too little is left for it by now; the answer stays the same.
     assert_eq!(add(&mut store.connection, "cut", -7).await, Moved::Replayed(first));
     assert_eq!(add(&mut store.connection, "cut", -6).await, Moved::KeyReused);
     assert_eq!(add(&mut store.connection, "CUT", -1).await, {

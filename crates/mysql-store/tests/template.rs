@@ -1,4 +1,4 @@
-//! Templates: they come back as they were sent, and change by version.
+//! Templates: they are stored as sent, and change by version.
 
 use chrono::TimeDelta;
 use coupon::{Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity};
@@ -72,7 +72,7 @@ async fn an_edit_writes_every_field_and_moves_the_guards_numbers_only_for_what_t
     longer.window.ends_at += TimeDelta::hours(1);
     let other = Validity::Absolute { from: now(), until: now() + TimeDelta::hours(3) };
     let valid = Template { validity: other, per_user_limit: 6, max_per_claim: 6, ..longer.clone() };
-    // Epoch and terms of the guard row after each.
+    // Epoch and terms of the guard row after each edit.
     for (edited, epoch, terms) in [(renamed, 1, 1), (longer, 2, 1), (valid, 2, 5)] {
         let before = template::get(connection, TEMPLATE).await.unwrap().unwrap();
         let done = template_edit::edit(connection, &before, &edited, false, now()).await.unwrap();
@@ -84,7 +84,7 @@ async fn an_edit_writes_every_field_and_moves_the_guards_numbers_only_for_what_t
         let stale = template_edit::edit(connection, &before, &edited, false, now()).await.unwrap();
         assert_eq!(stale, Edited::Meanwhile);
     }
-    // Of a draft nobody has seen the window.
+    // No shopper has seen the window of a draft.
     let id = TemplateId(11);
     template::create(connection, &draft(id), 5, "test", now()).await.unwrap();
     let mut later = draft(id);

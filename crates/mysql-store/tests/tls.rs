@@ -1,16 +1,16 @@
-//! TLS is what the address says, and never less.
+//! TLS is used exactly as the address demands.
 
 use devstack::{Certificates, Flavor, OwnDatabase};
 use mysql_store::{MySqlConnection, StoreError, connect};
 use sqlx::Row;
 
-/// The server's own word for how a connection is encrypted; empty: not at all.
+/// Returns the server's name for the connection's cipher; empty without encryption.
 async fn cipher(connection: &mut MySqlConnection) -> String {
     let row = sqlx::raw_sql("show session status like 'Ssl_cipher'").fetch_one(connection).await;
     row.unwrap().try_get_unchecked(1).unwrap()
 }
 
-/// The whole chain of an error.
+/// Formats an error with its source.
 fn said(error: &StoreError) -> String {
     let source = std::error::Error::source(error).map(ToString::to_string);
     format!("{error}: {}", source.unwrap_or_default())
@@ -38,10 +38,10 @@ async fn every_connection_is_encrypted_to_a_server_of_the_named_ca_and_to_no_oth
         let error = connect::single(&with(mode, &other)).await.unwrap_err();
         assert!(said(&error).contains("certificate verify failed"), "{}", said(&error));
     }
-    // By another name than its certificate has.
+    // Another name than in the certificate.
     let elsewhere = with("VERIFY_IDENTITY", &certificates).replacen("127.0.0.1", "127.0.0.2", 1);
     assert!(connect::single(&elsewhere).await.is_err());
-    // Who does not ask for TLS does not pay for it.
+    // Without TLS in the address there is no encryption.
     let mut plain = connect::single(&server.url()).await.unwrap();
     assert_eq!(cipher(&mut plain).await, "");
 }

@@ -1,4 +1,4 @@
-//! Using a coupon: once, for one order, while it is valid by both clocks; and giving it back.
+//! Using a coupon once, for one order, while it is valid by both clocks; and giving it back.
 
 use chrono::TimeDelta;
 use coupon::{CouponId, CouponStatus, UserId};
@@ -10,7 +10,7 @@ use mysql_store::{
 
 use crate::harness::{Store, USER, landing, now};
 
-/// Lands `landing` and answers its only coupon's id.
+/// Lands `landing` and returns the id of its only coupon.
 async fn landed(store: &mut Store, landing: Landing) -> CouponId {
     let id = landing.landed.coupons[0].id;
     store.land(&[landing]).await;
@@ -170,8 +170,8 @@ async fn what_has_expired_is_not_given_back_by_either_clock() {
     assert!(matches!(back.unwrap(), Unuse::Expired(_)));
 }
 
-/// How often a return and a use of another order meet. Before the refusals were made of one reading of the row, about
-/// two in a thousand said that a valid coupon had expired.
+/// Number of times that a return meets a use by another order. Enough to detect refusals based on more than one read of
+/// the row: about two in a thousand of them call a valid coupon expired.
 const MEETINGS: usize = 3_000;
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What "my coupons" reads of the truth.
+//! Reads for "my coupons".
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use sqlx::Row;
 
 use crate::harness::{Store, TEMPLATE, USER, execute, landing, landing_of, now};
 
-/// A long list's owner.
+/// Owner of a long list.
 const HOT: UserId = UserId(700);
 
-/// Coupons of each status that it has.
+/// Number of [`HOT`]'s coupons of each status.
 const OF_EACH: i64 = 4_000;
 
 /// Five coupons of the user, by number; the second and third used, the fourth flipped to expired.
@@ -39,7 +39,7 @@ async fn five(name: &str) -> (Store, Vec<CouponId>) {
     (store, ids)
 }
 
-/// Rows of [`HOT`], [`OF_EACH`] of each status and as many unused that are due: ten of each a millisecond.
+/// Inserts coupons of [`HOT`]: [`OF_EACH`] of each status and as many unused ones that are due, ten per millisecond.
 async fn hot(name: &str) -> Store {
     let mut store = Store::new(name).await;
     let digits = "(select 0 d union all select 1 union all select 2 union all select 3 union all select 4 \
@@ -62,7 +62,7 @@ async fn hot(name: &str) -> Store {
     store
 }
 
-/// Rows, and entries of indexes, that the server has read for this connection.
+/// Returns the number of rows and index entries that the server has read for this connection.
 async fn rows_read(connection: &mut MySqlConnection) -> i64 {
     let rows = sqlx::raw_sql("show session status like 'handler_read%'");
     let rows = rows.fetch_all(connection).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_rebuild_reads_what_is_unused_and_whatever_changed_lately() {
     }
 }
 
-/// A coupon that is claimed behind the place of the walk, and one that is used behind it, are one moment.
+/// A coupon claimed after the walk has passed its position and one used after that both look as at the beginning.
 #[tokio::test]
 async fn all_pieces_of_a_walk_are_of_the_moment_at_which_it_began() {
     let (mut store, ids) = five("one moment").await;
@@ -124,13 +124,13 @@ async fn all_pieces_of_a_walk_are_of_the_moment_at_which_it_began() {
     walked.sort_by_key(key);
     assert_eq!(walked, before);
     drop(walk);
-    // The connection goes back without the transaction: it sees what there is now.
+    // The connection returns without the transaction, and sees the current state.
     let mut connection = connect::acquire(&pool).await.unwrap();
     let rows = user_view::rows_of_few(&mut connection, USER, since, 10).await.unwrap().unwrap();
     assert_eq!(rows.len(), before.len() + 1);
 }
 
-/// A page's ids.
+/// A page of the user's used coupons.
 async fn used_page(
     connection: &mut MySqlConnection,
     behind: Option<Place>,
@@ -162,7 +162,7 @@ async fn ended_coupons_are_paged_the_newest_first() {
     let behind = Some(Place::of(&used[0]));
     assert_eq!(ids_of(&used_page(connection, behind, 10).await), [ids[1]]);
     assert_eq!(ids_of(&expired_page(connection, None, 10, now()).await), [ids[3]]);
-    // Due, though no worker has flipped them.
+    // Due, but not flipped yet.
     let due = now() + TimeDelta::days(1);
     let expired = expired_page(connection, None, 2, due).await;
     assert_eq!(ids_of(&expired), [ids[4], ids[3]]);
@@ -170,7 +170,7 @@ async fn ended_coupons_are_paged_the_newest_first() {
     assert_eq!(ids_of(&expired_page(connection, behind, 10, due).await), [ids[0]]);
 }
 
-/// Places of a client's making, at the ends of time.
+/// Positions that a client made up, at the ends of time.
 #[tokio::test]
 async fn a_place_that_no_coupon_can_be_at_is_an_end_of_the_list() {
     let (mut store, ids) = five("places").await;
@@ -185,7 +185,7 @@ async fn a_place_that_no_coupon_can_be_at_is_an_end_of_the_list() {
     }
 }
 
-/// Coupons are used, and due ones flipped, while somebody walks over the pages.
+/// Coupons are used, and due ones flipped, while the pages are read.
 #[tokio::test]
 async fn a_walk_over_ended_coupons_sees_each_that_was_there_throughout_exactly_once() {
     let mut store = Store::with_template("ended walks", 100).await;
@@ -233,7 +233,7 @@ async fn a_walk_over_ended_coupons_sees_each_that_was_there_throughout_exactly_o
         }
         let distinct: BTreeSet<CouponId> = seen.iter().copied().collect();
         assert_eq!(distinct.len(), seen.len(), "seed {seed}: {seen:?}");
-        // Used meanwhile, it is not among the expired any more.
+        // Coupons used meanwhile are no longer among the expired.
         let still: BTreeSet<_> = all(connection).await.into_iter().collect();
         let missing: Vec<_> =
             throughout.iter().filter(|id| still.contains(id) && !distinct.contains(id)).collect();
@@ -241,12 +241,12 @@ async fn a_walk_over_ended_coupons_sees_each_that_was_there_throughout_exactly_o
     }
 }
 
-/// Counted at the server: a page of sixteen thousand coupons costs what one of a hundred costs, in every list and wherever
-/// it begins; before, the expired ones were looked for among all the unused.
+/// Counted at the server: a page of sixteen thousand coupons costs as much as one of a hundred, in every list and at
+/// every position. A search for expired coupons among all unused ones would cost more.
 #[tokio::test]
 async fn a_page_reads_a_page_however_long_the_list_is() {
     const LIMIT: u32 = 20;
-    /// Rows of each part of a statement, of their merge, and of its sorted form; each page is of at most four parts.
+    /// Rows of each part of a statement, of their merge, and of the sort; a page has at most four parts.
     const READS_MAX: i64 = 12 * LIMIT as i64;
     let mut store = hot("bounded reads").await;
     let connection = &mut store.connection;
@@ -284,7 +284,7 @@ async fn a_page_reads_a_page_however_long_the_list_is() {
     assert_eq!(walked.len() as i64, 2 * OF_EACH, "flipped or not");
     assert!(walked.is_sorted_by(|left, right| left > right));
 
-    // A rebuild sees at once that the list is long, and reads a piece for a piece.
+    // A rebuild notices at once that the list is long, and reads no more than a piece for each piece.
     let before = rows_read(connection).await;
     let few = user_view::rows_of_few(connection, HOT, now(), 100).await.unwrap();
     let read = rows_read(connection).await - before - own;

@@ -1,4 +1,5 @@
-//! A template's validity changes: nothing lands with the old one, and issued coupons follow once.
+//! Changes of a template's validity: nothing lands with the old one, and issued coupons follow
+//! once.
 
 use std::{future::ready, io};
 
@@ -23,7 +24,7 @@ async fn current(connection: &mut MySqlConnection) -> Template {
     template::get(connection, TEMPLATE).await.unwrap().unwrap()
 }
 
-/// Changes the template as it is now.
+/// Edits the current version of the template.
 async fn change(connection: &mut MySqlConnection, to: &Validity, follow: bool) -> Edited {
     let template = current(connection).await;
     change_of(connection, &template, to, follow).await
@@ -43,7 +44,7 @@ async fn step(connection: &mut MySqlConnection) -> Option<Step> {
     validity_move::step(connection, now(), || ready(Ok(()))).await.unwrap()
 }
 
-/// Steps to the end; how many coupons were looked at, and moved.
+/// Runs all steps and returns the number of coupons processed and moved.
 async fn move_all(connection: &mut MySqlConnection) -> (usize, u64) {
     let (mut looked_at, mut moved) = (0, 0);
     while let Some(step) = step(connection).await {
@@ -52,7 +53,7 @@ async fn move_all(connection: &mut MySqlConnection) -> (usize, u64) {
     (looked_at, moved)
 }
 
-/// How many coupons of this version end so many hours from now.
+/// Counts the coupons of this version that end in so many hours.
 async fn ending(connection: &mut MySqlConnection, hours: i64, version: i64) -> i64 {
     let until = (now() + TimeDelta::hours(hours)).format("%Y-%m-%d %H:%M:%S%.3f");
     let sql = format!(
@@ -64,7 +65,7 @@ async fn ending(connection: &mut MySqlConnection, hours: i64, version: i64) -> i
 #[tokio::test]
 async fn after_a_change_nothing_lands_with_the_old_validity_and_all_with_the_new() {
     let mut store = Store::with_template("new terms", 10).await;
-    // Read when the template had just been published.
+    // The version right after the template was published.
     let version = current(&mut store.connection).await.version;
     let old = |key: &str| Landing { terms: version, ..landing(key, &[1]) };
     assert_eq!(store.land(&[old("a")]).await, Attempt::Landed);
@@ -88,14 +89,14 @@ async fn after_a_change_nothing_lands_with_the_old_validity_and_all_with_the_new
     let third = Landing { terms: template.version, ..landing("c", &[3]) };
     assert_eq!(store.land(&[third]).await, Attempt::Landed);
     let ends = &mut store.connection;
-    // The landings of newer terms were made up with a day, and are written as they say.
+    // The harness gives landings of newer terms a day; they are stored as given.
     assert_eq!((ending(ends, 24, 1).await, ending(ends, 2, 1).await), (3, 1));
 }
 
 #[tokio::test]
 async fn coupons_that_can_be_used_are_moved_once_and_no_others() {
     let mut store = Store::with_template("move", 2_000).await;
-    // One user has more than a chunk; the chunks end in the middle of them.
+    // One user has more than a chunk, so that chunks end within a user.
     let many: Vec<Landing> = (0..CHUNK as i64 + 100).map(|_| unlimited(UserId(5))).collect();
     for some in many.chunks(250) {
         assert_eq!(store.land(some).await, Attempt::Landed);
@@ -126,10 +127,10 @@ async fn coupons_that_can_be_used_are_moved_once_and_no_others() {
         (MoveState::Finished, others + 4, others + 1)
     );
     assert_eq!((done.started_at, done.ended_at), (Some(now()), Some(now())));
-    // To the same end once more: there is nothing to do.
+    // The same end once more: nothing is left to do.
     assert_eq!(change(connection, &until(2), true).await, Edited::Done);
     assert_eq!(move_all(connection).await, (others as usize + 4, 0));
-    // Counted from each claim.
+    // A period counted from each claim.
     let week = Validity::Relative { valid_for: TimeDelta::days(7) };
     assert_eq!(change(connection, &week, true).await, Edited::Done);
     assert_eq!(move_all(connection).await.1, others as u64 + 1);
@@ -200,7 +201,7 @@ async fn a_chunk_is_read_by_the_numbers_index_in_its_order() {
     }
 }
 
-/// A coupon of a user who may have any number of them.
+/// A coupon of a user without a limit.
 fn unlimited(user: UserId) -> Landing {
     let mut landing = landing_of(TEMPLATE, user, "x", &[1]);
     let id = landing.landed.id;

@@ -1,10 +1,10 @@
-//! Which generation the views on a server are of.
+//! The generations of the views on servers.
 
 use mysql_store::{MySqlConnection, view_generation::generations_of};
 
 use crate::harness::Store;
 
-/// The generation of a server that has every slot.
+/// Returns the generation of a server that has every slot.
 async fn generation(connection: &mut MySqlConnection, run: &str) -> i64 {
     let served = [(0..=16_383, run.to_owned())];
     let found = generations_of(connection, &served).await.unwrap();

@@ -1,4 +1,4 @@
-//! Worker numbers: never two holders of one, and no id of an earlier holder again.
+//! Worker numbers: never two holders of one, and never the same id from a later holder.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -6,7 +6,7 @@ use mysql_store::worker_lease::{self, WORKERS};
 
 use crate::harness::{Store, execute, number};
 
-/// No id was made for a time after this.
+/// A reach that accepts every worker number.
 const NEVER: i64 = i64::MAX;
 
 /// Longer than any test.
@@ -40,7 +40,7 @@ async fn the_lowest_free_number_is_taken_with_what_its_last_holder_left() {
     assert!(worker_lease::renew(connection, 1, "b", LONG, 900).await.unwrap());
     assert!(worker_lease::renew(connection, 1, "b", LONG, 800).await.unwrap(), "never falls");
     assert_eq!(number(connection, "select last_ms from worker_lease where worker = 1").await, 900);
-    // An end in order knows the last id exactly.
+    // A holder that stops in order knows its last id exactly.
     worker_lease::release(connection, 1, "b", 850).await.unwrap();
     let lease = worker_lease::take(connection, "d", LONG, NEVER).await.unwrap().unwrap();
     assert_eq!((lease.worker, lease.last_ms), (1, 850));
@@ -54,7 +54,7 @@ async fn a_lease_that_ran_out_is_free_and_its_holder_hears_of_it() {
     let mut store = Store::new("worker lost").await;
     let connection = &mut store.connection;
     worker_lease::take(connection, "a", Duration::ZERO, NEVER).await.unwrap().unwrap();
-    // Nobody took it: it can still be renewed.
+    // No other holder took it, so it can still be renewed.
     assert!(worker_lease::renew(connection, 0, "a", Duration::ZERO, 5).await.unwrap());
     let lease = worker_lease::take(connection, "b", LONG, NEVER).await.unwrap().unwrap();
     assert_eq!((lease.worker, lease.last_ms), (0, 5));

@@ -1,4 +1,4 @@
-//! [`RedisAddress`]: taking it apart, and connecting.
+//! [`RedisAddress`]: parsing and connecting.
 
 use redis::{
     AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult,
@@ -10,7 +10,7 @@ use crate::{
     transport::Transport,
 };
 
-/// Which server, and how to reach it.
+/// Address of a server, of the master behind sentinels, or of a cluster.
 #[derive(Debug)]
 pub struct RedisAddress {
     route: Route,
@@ -25,7 +25,7 @@ enum Route {
 }
 
 impl RedisAddress {
-    /// Takes an address apart and reads the files that it names.
+    /// Parses an address and reads the files that it names.
     ///
     /// # Errors
     /// See [`AddressError`].
@@ -35,7 +35,7 @@ impl RedisAddress {
         if !["redis", "rediss"].contains(&kind) {
             return Err(AddressError::Scheme);
         }
-        // The driver's own `#insecure` would be TLS that protects from nobody.
+        // The driver's own `#insecure` would give TLS without protection.
         if rest.contains('#') {
             return Err(AddressError::Malformed);
         }
@@ -55,7 +55,7 @@ impl RedisAddress {
         Ok(Self { route, transport })
     }
 
-    /// The same, for those whose keys must be on one server.
+    /// Like [`RedisAddress::parse`], but refuses a cluster, for callers whose keys must be on one server.
     ///
     /// # Errors
     /// See [`AddressError`].
@@ -66,13 +66,13 @@ impl RedisAddress {
         }
     }
 
-    /// Connects: to the server itself, to the one that the sentinels name as the master now, if it says the
-    /// same of itself, or to every master of the cluster. `config` bounds the wait for each; sentinels
-    /// and nodes that are only asked where to go are waited for half a second.
+    /// Connects to the server itself, to the current master according to the sentinels, or to every master of the
+    /// cluster. A server named by a sentinel or a node must confirm that it is a master. `config` bounds the wait for
+    /// each server; sentinels and nodes get half a second to answer.
     ///
     /// # Errors
-    /// One cannot be reached, or the next attempt may find what this one did not: sentinels that know a
-    /// newer master, or a failover that has ended.
+    /// A server cannot be reached, or is no master. The next attempt may succeed: it asks other sentinels, or the
+    /// failover has ended.
     pub async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<Masters> {
         match &self.route {
             Route::Server(server) => {
@@ -87,11 +87,11 @@ impl RedisAddress {
 }
 
 impl RedisAddress {
-    /// The master that the one at `place` has named in an `ASK`, for keys of a slot that is on its way there.
-    /// It may have joined since `masters` were connected to.
+    /// Returns a connection to the master that the one at `place` named in an `ASK`, for keys of a slot that is moving
+    /// there. It may have joined after `masters` were connected.
     ///
     /// # Errors
-    /// It cannot be reached, or the error is no `ASK` of a cluster.
+    /// The master cannot be reached, or the error is no `ASK` of a cluster.
     pub async fn follow(
         &self,
         masters: &Masters,
@@ -120,7 +120,7 @@ impl Route {
     }
 }
 
-/// One server's parts; the driver resolves what is escaped.
+/// Parses the address of one server. The driver resolves escapes.
 pub(crate) fn server(url: &str) -> Result<ConnectionInfo, AddressError> {
     url.into_connection_info().map_err(|_| AddressError::Malformed)
 }

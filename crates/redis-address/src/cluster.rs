@@ -1,4 +1,4 @@
-//! A cluster: its masters, and which of them has which slots.
+//! A cluster: its masters and their slots.
 
 use futures::future::try_join_all;
 use redis::{
@@ -13,25 +13,26 @@ use crate::{
     transport::Transport,
 };
 
-/// Where a node listens if the address does not say.
+/// Port of a node if the address names none.
 const NODE_PORT: u16 = 6_379;
 
-/// Some nodes of a cluster, which know the others.
+/// Some nodes of a cluster; each knows the others.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) hosts: Hosts,
-    /// Who we are to each.
+    /// Login for every node.
     login: RedisConnectionInfo,
 }
 
-/// A range of slots and its master, as another node knows it.
+/// A range of slots and its master, as reported by some node.
 type Range = (u16, u16, Place);
 
-/// Host, absent where it is that of the node that was asked, and port of the kind that was asked.
+/// Host and port. The host is `None` if it is that of the node that was asked; the port is for TLS
+/// if the question came over TLS.
 type Place = (Option<String>, u16);
 
 impl Cluster {
-    /// `kind` is the scheme without what says that this is a cluster.
+    /// Parses the address. `kind` is the scheme without `+cluster`.
     pub(crate) fn parse(kind: &str, authority: &str, path: &str) -> Result<Self, AddressError> {
         if !path.is_empty() {
             return Err(AddressError::Malformed);
@@ -48,7 +49,7 @@ impl Cluster {
     ) -> RedisResult<Masters> {
         let problem = "no node says who belongs to the cluster";
         let found = self.hosts.ask(transport, problem, ranges).await?;
-        // What it said may be out of date, though all connect.
+        // The answer may be out of date even if every connection succeeds.
         self.hosts.ask_another_than(found.by);
         let asked = host_of(self.hosts.each[found.by].addr());
         let opened = masters(found.answer).into_iter().map(async |((host, port), slots)| {
@@ -59,7 +60,7 @@ impl Cluster {
         Masters::of_cluster(try_join_all(opened).await?)
     }
 
-    /// Connects to a node that another one has named, if it says itself that it is a master.
+    /// Connects to a node that another node named, and checks that it is a master.
     pub(crate) async fn open(
         &self,
         transport: &Transport,
@@ -79,7 +80,7 @@ fn host_of(address: &ConnectionAddr) -> String {
     }
 }
 
-/// Every range of slots with its master, from a node that the others have not lost.
+/// Returns every range of slots with its master, from a node that is not cut off from the others.
 async fn ranges(mut node: MultiplexedConnection) -> RedisResult<Vec<Range>> {
     let (state, ranges): (String, Vec<Vec<Value>>) = redis::pipe()
         .cmd("CLUSTER")
@@ -94,11 +95,11 @@ async fn ranges(mut node: MultiplexedConnection) -> RedisResult<Vec<Range>> {
     ranges.into_iter().map(range).collect()
 }
 
-/// Behind the first and the last slot stands the master, and then its replicas.
+/// Reads one range of `CLUSTER SLOTS`: first slot, last slot, the master, then its replicas.
 pub(crate) fn range(parts: Vec<Value>) -> RedisResult<Range> {
     let unreadable = || RedisError::from((ErrorKind::Parse, "CLUSTER SLOTS cannot be read"));
     let number = |value: Option<Value>| -> RedisResult<u16> {
-        // The driver itself would cut what is too large for 16 bits.
+        // The driver would truncate a number that is too large for 16 bits.
         let number: i64 = from_redis_value(value.ok_or_else(unreadable)?)?;
         u16::try_from(number).map_err(|_| unreadable())
     };
@@ -116,7 +117,7 @@ pub(crate) fn range(parts: Vec<Value>) -> RedisResult<Range> {
     Ok((first, last, (host.filter(|host| !host.is_empty()), port)))
 }
 
-/// Each master with its ranges.
+/// Groups the ranges by master.
 pub(crate) fn masters(ranges: Vec<Range>) -> Vec<(Place, Vec<(u16, u16)>)> {
     let mut masters: Vec<(Place, Vec<(u16, u16)>)> = Vec::new();
     for (first, last, place) in ranges {

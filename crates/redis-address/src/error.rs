@@ -1,17 +1,17 @@
-//! What is wrong with an address. None of it holds a password.
+//! Errors in an address. None of them contains a password.
 
 use thiserror::Error;
 
-/// An address cannot be used; the text goes on after the name of the setting.
+/// The address cannot be used. The message is meant to follow the name of the setting.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AddressError {
-    /// Another kind of server, or none.
+    /// The scheme is missing or is not one of ours.
     #[error(
         "must begin with redis://, redis+sentinel:// or redis+cluster://, with rediss for redis where \
          it is TLS"
     )]
     Scheme,
-    /// It cannot be taken apart.
+    /// The address cannot be parsed.
     #[error(
         "is not of the form redis://user:password@host:port/db, \
          redis+sentinel://user:password@host:port,host:port/NAME or \
@@ -19,33 +19,33 @@ pub enum AddressError {
          %23 %3F %2F %40"
     )]
     Malformed,
-    /// Sentinels watch many masters.
+    /// Sentinels watch many masters; the address must name one.
     #[error("names sentinels and no master: end it with /NAME, as the sentinels call it")]
     NoName,
-    /// It is a cluster's.
+    /// The address is a cluster's, where one server is needed.
     #[error("is that of a cluster; the gate is one server, or the one that sentinels name")]
     Cluster,
-    /// An option that nobody knows, or whose place is another address.
+    /// An unknown option, or one that belongs to another kind of address.
     #[error("has the option {name}, which an address of this kind does not have")]
     Option {
-        /// Its name.
+        /// Name of the option.
         name: String,
     },
-    /// One of two that belong together.
+    /// `ssl-cert` and `ssl-key` belong together.
     #[error("has only one of ssl-cert and ssl-key")]
     Incomplete,
     /// A file cannot be read.
     #[error("names the file {path}, which cannot be read: {reason}")]
     File {
-        /// Which.
+        /// Path as written in the address.
         path: String,
-        /// The system's words.
+        /// Message of the operating system.
         reason: String,
     },
-    /// What the files hold is not what they should.
+    /// The files hold no usable certificates or key.
     #[error("names certificates that cannot be used: {reason}")]
     Certificates {
-        /// The library's words.
+        /// Message of the TLS library.
         reason: String,
     },
 }

@@ -1,12 +1,12 @@
-//! What a cluster's nodes say of it, for `fuzz/` and the test that runs its corpus; nobody else may call it.
+//! Entry point for `fuzz/` and for the test that runs its corpus: parsing what cluster nodes report. Not for other use.
 
 use redis::Value;
 
 use crate::{cluster, masters};
 
-/// A node's answer to CLUSTER SLOTS: a line for each range, of words with spaces between them. They are its first and
-/// last slot, and host and port of its master; digits are a number, `nil` is nothing, and all else is text. What is
-/// read is what stands there, and of the whole each slot has its master.
+/// Checks an answer to `CLUSTER SLOTS`. Each line is a range, of words separated by spaces: first slot, last slot, host
+/// and port of the master. Digits are a number, `nil` is null, all else is text. A range must be read as written, and
+/// in a complete set of ranges each slot must lead to its master.
 pub fn cluster_slots(data: &[u8]) {
     let mut ranges = Vec::new();
     for line in data.split(|byte| *byte == b'\n') {

@@ -1,4 +1,4 @@
-//! Several servers that know the same, sentinels or the nodes of a cluster: one after the other is asked.
+//! Several servers with the same knowledge, sentinels or cluster nodes, which are asked in turn.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -13,30 +13,29 @@ use tokio::time::timeout;
 
 use crate::{AddressError, address::server, transport::Transport};
 
-/// How long one of them may take to connect and answer, before the next is asked: they have little else to
-/// do, and while we wait nobody is served.
+/// Time that one server has to connect and answer before the next is asked. They have little else to do, and no request
+/// is served while we wait.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
-/// At least one.
+/// A list of at least one server.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     pub(crate) each: Vec<ConnectionInfo>,
-    /// Who is asked first.
+    /// Index of the server that is asked first.
     first: AtomicUsize,
 }
 
-/// What one of them answered.
 pub(crate) struct Answer<T> {
     pub(crate) answer: T,
-    /// Its place.
+    /// Index of the server that answered.
     pub(crate) by: usize,
 }
 
-/// Takes `user:password@hosts` apart.
+/// Splits `user:password@hosts`.
 pub(crate) fn login_of(authority: &str) -> Result<(RedisConnectionInfo, &str), AddressError> {
     match authority.rsplit_once('@') {
         Some((login, hosts)) => {
-            // The host does not matter: the driver shall resolve what is escaped.
+            // A made-up host, so that the driver resolves the escapes in the login.
             let login = server(&format!("redis://{login}@hosts"))?;
             Ok((login.redis_settings().clone(), hosts))
         }
@@ -45,8 +44,8 @@ pub(crate) fn login_of(authority: &str) -> Result<(RedisConnectionInfo, &str), A
 }
 
 impl Hosts {
-    /// Takes `host:port,host` apart; `port` where none stands, `kind` the scheme of one server, `login` who
-    /// we are to each.
+    /// Parses `host:port,host`. `port` is the default, `kind` the scheme of a single server, `login` the login for
+    /// each.
     pub(crate) fn parse(
         kind: &str,
         hosts: &str,
@@ -54,7 +53,7 @@ impl Hosts {
         login: &RedisConnectionInfo,
     ) -> Result<Self, AddressError> {
         let each = hosts.split(',').map(|host| {
-            // Behind a `]` begins the port; before it are the colons of an IPv6 address.
+            // The port follows a `]`; the colons before it belong to an IPv6 address.
             let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
             let port = if has_port { String::new() } else { format!(":{port}") };
             Ok(server(&format!("{kind}://{host}{port}"))?.set_redis_settings(login.clone()))
@@ -62,7 +61,8 @@ impl Hosts {
         Ok(Self { each: each.collect::<Result<_, _>>()?, first: AtomicUsize::new(0) })
     }
 
-    /// Asks one after the other until one has an answer; what each said if none has, headed by `problem`.
+    /// Asks one server after the other until one answers. If none does, the error starts with `problem` and lists the
+    /// failure of each.
     pub(crate) async fn ask<T, F: Future<Output = RedisResult<T>>>(
         &self,
         transport: &Transport,
@@ -71,7 +71,7 @@ impl Hosts {
     ) -> RedisResult<Answer<T>> {
         let mut failures = Vec::new();
         let first = self.first.load(Ordering::Relaxed);
-        // The wait for all of it is bounded already.
+        // The timeout below already covers connecting.
         let config = AsyncConnectionConfig::new().set_connection_timeout(None);
         for turn in 0..self.each.len() {
             let by = (first + turn) % self.each.len();
@@ -93,7 +93,7 @@ impl Hosts {
         Err(RedisError::from((ErrorKind::Io, problem, failures.join("; "))))
     }
 
-    /// What `by` said may be out of date: the next time another one is asked first.
+    /// Makes the next question go to another server first, because the answer of `by` may be out of date.
     pub(crate) fn ask_another_than(&self, by: usize) {
         self.first.store(by + 1, Ordering::Relaxed);
     }

@@ -1,24 +1,24 @@
-//! Which Redis server, or servers, and how to reach them.
+//! Parsing Redis addresses, and connecting to the servers that they name.
 //!
 //! ```text
 //! redis://[user:password@]host[:6379][/db]
 //! redis+sentinel://[user:password@]host[:26379],host…/NAME
 //! redis+cluster://[user:password@]host[:6379],host…
 //! ```
-//! Of a cluster, some nodes are enough: they know the others.
+//! For a cluster, some of its nodes are enough: each knows the others.
 //!
-//! With `rediss` for `redis` all of it is TLS: the certificate must be of a CA that is trusted, and for the
-//! host that the address (or a sentinel) names. Options behind `?`, with `&` between them:
+//! With `rediss` instead of `redis`, all connections use TLS. The certificate must come from a trusted CA and match the
+//! host that the address, or a sentinel, names. Options follow `?`, separated by `&`:
 //!
-//! - `ssl-ca`: file of the CA, PEM; without it the system's CAs are trusted, with it only this one.
-//! - `ssl-cert`, `ssl-key`: files of our own certificate and its key (PKCS #8), where servers ask for one.
-//! - `sentinel-user`, `sentinel-password`: for sentinels that ask for them; user and password of the
-//!   address are the server's.
+//! - `ssl-ca`: PEM file of the CA. Without it, the system's CAs are trusted; with it, only this one.
+//! - `ssl-cert`, `ssl-key`: files of our own certificate and its key (PKCS #8), for servers that require one.
+//! - `sentinel-user`, `sentinel-password`: login for sentinels that require one. User and password of the address are
+//!   for the server.
 //!
-//! What stands in MySQL's and Kafka's addresses has the same names.
+//! The options have the same names in MySQL and Kafka addresses.
 //!
-//! Architecture invariant: no word of what the server is for; that a server is fit, and which run of it
-//! one speaks to, is found out by those who connect.
+//! Architecture invariant: this crate does not know what the server is used for. Its callers check whether a server is
+//! suitable, and which run of it they are connected to.
 
 mod address;
 mod cluster;

@@ -1,64 +1,63 @@
-//! [`Masters`]: connections to all of them, and which has a key.
+//! [`Masters`]: connections to all masters, and the lookup of the master for a key.
 
 use std::{ops::RangeInclusive, sync::Arc};
 
 use crc::{CRC_16_XMODEM, Crc};
 use redis::{ErrorKind, RedisError, RedisResult, aio::MultiplexedConnection};
 
-/// Slots of every cluster (Redis Cluster specification, "Key distribution model").
+/// Number of slots of every cluster (Redis Cluster specification, "Key distribution model").
 const SLOTS: u16 = 16_384;
 
-/// The hash that leads from a key to its slot (the same).
+/// Hash that maps a key to its slot (same source).
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 /// Connections to a server, or to all masters of a cluster. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Masters {
     each: Arc<[Master]>,
-    /// The last slot of each range and whose it is, in their order; together all slots.
+    /// Last slot of each range and the index of its master, ordered. Together the ranges cover all slots.
     ranges: Arc<[(u16, usize)]>,
     is_cluster: bool,
 }
 
-/// One of them.
 #[derive(Debug)]
 pub(crate) struct Master {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// First and last of each range.
+    /// First and last slot of each range.
     pub(crate) slots: Vec<(u16, u16)>,
     pub(crate) connection: MultiplexedConnection,
 }
 
 impl Masters {
-    /// A server that has every key.
+    /// A single server, which has every key.
     pub(crate) fn one(connection: MultiplexedConnection) -> Self {
         let (host, port, slots) = (String::new(), 0, Vec::new());
         let all = Master { host, port, slots, connection };
         Self { each: [all].into(), ranges: [(SLOTS - 1, 0)].into(), is_cluster: false }
     }
 
-    /// Those of a cluster.
+    /// The masters of a cluster. Fails unless each slot has exactly one.
     pub(crate) fn of_cluster(each: Vec<Master>) -> RedisResult<Self> {
         let slots: Vec<_> = each.iter().map(|master| &*master.slots).collect();
         let ranges = ranges(&slots)?.into();
         Ok(Self { each: each.into(), ranges, is_cluster: true })
     }
 
-    /// Which of them has the slot, see [`slot_of`].
+    /// Returns the index of the master that has the slot, see [`slot_of`].
     pub fn place_of(&self, slot: u16) -> usize {
         let range = self.ranges.partition_point(|(last, _)| *last < slot);
         self.ranges[range].1
     }
 
-    /// Each range of slots and the place of its master, in their order; a single server has all.
+    /// Returns each range of slots with the index of its master, ordered. A single server has all slots.
     pub fn slots(&self) -> impl Iterator<Item = (RangeInclusive<u16>, usize)> {
         let firsts = self.ranges.iter().map(|(last, _)| last + 1);
         let ranges = std::iter::once(0).chain(firsts).zip(&*self.ranges);
         ranges.map(|(first, &(last, place))| (first..=last, place))
     }
 
-    /// Whom the master at `place` has named in an `ASK`: host and port.
+    /// Returns host and port of the master that the one at `place` named in an `ASK`.
     pub(crate) fn named_by<'a>(
         &'a self,
         place: usize,
@@ -69,43 +68,45 @@ impl Masters {
         Some((host, port.parse().ok()?))
     }
 
-    /// The connection to the master there, if it has slots.
+    /// Returns the connection to the master at this address, if it has slots.
     pub(crate) fn find(&self, host: &str, port: u16) -> Option<MultiplexedConnection> {
         let found = self.each.iter().find(|master| master.host == host && master.port == port)?;
         Some(found.connection.clone())
     }
 
-    /// The connection to the one at `place`, which came from here.
+    /// Returns the connection to the master at `place`, an index that [`Masters::place_of`] or [`Masters::slots`]
+    /// returned.
     ///
     /// # Panics
-    /// There are fewer.
+    /// The index is out of range.
     pub fn at(&self, place: usize) -> MultiplexedConnection {
         self.each[place].connection.clone()
     }
 
-    /// Whether keys may move, and masters join.
+    /// Returns whether keys may move and masters may join.
     pub fn is_cluster(&self) -> bool {
         self.is_cluster
     }
 
-    /// The connections to all.
+    /// Connections to all masters.
     pub fn all(&self) -> impl Iterator<Item = MultiplexedConnection> {
         self.each.iter().map(|master| master.connection.clone())
     }
 }
 
-/// The slot that a key is in.
+/// Returns the slot of a key.
 pub fn slot_of(key: &str) -> u16 {
     CRC.checksum(hashed(key).as_bytes()) % SLOTS
 }
 
-/// What of a key leads to its slot: what stands between its first `{` and the next `}`, if anything does.
+/// Returns the part of a key that is hashed: the text between its first `{` and the next `}`, or the whole key if there
+/// is no such text.
 fn hashed(key: &str) -> &str {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// The last slot of each range and whose it is, in their order.
+/// Returns the last slot of each range and the index of its master, ordered.
 pub(crate) fn ranges(slots_of_each: &[&[(u16, u16)]]) -> RedisResult<Vec<(u16, usize)>> {
     let mut ranges: Vec<_> = slots_of_each
         .iter()
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_keys_slot_is_the_specifications() {
-        // The check value of CRC-16/XMODEM, and what `CLUSTER KEYSLOT` says.
+        // The check value of CRC-16/XMODEM, and an answer of `CLUSTER KEYSLOT`.
         assert_eq!(CRC.checksum(b"123456789"), 0x31C3);
         assert_eq!(slot_of("foo"), 12_182);
         for (key, part) in [

@@ -1,4 +1,4 @@
-//! The part of an address behind its question mark.
+//! The options of an address: the part after the question mark.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use redis::{ClientTlsConfig, TlsCertificates};
 
 use crate::AddressError;
 
-/// Every option; where each may stand is decided by who takes it.
+/// All options of all kinds of addresses.
 #[derive(Default)]
 pub(crate) struct Options {
     ca: Option<String>,
@@ -17,7 +17,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Takes those that an address with or without TLS, with or without sentinels, may have.
+    /// Parses the options, and refuses those that need TLS or sentinels if the address has none.
     pub(crate) fn parse(query: &str, tls: bool, sentinels: bool) -> Result<Self, AddressError> {
         let mut options = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -34,7 +34,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Reads the files.
+    /// Reads the files of the certificates.
     pub(crate) fn certificates(&self) -> Result<TlsCertificates, AddressError> {
         let client_tls = match (&self.certificate, &self.key) {
             (None, None) => None,

@@ -1,4 +1,4 @@
-//! Sentinels: whom they name as the master.
+//! Sentinels: asking for the current master.
 
 use redis::{
     AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError, RedisResult,
@@ -12,21 +12,21 @@ use crate::{
     transport::Transport,
 };
 
-/// Where a sentinel listens if the address does not say.
+/// Port of a sentinel if the address names none.
 const SENTINEL_PORT: u16 = 26_379;
 
 /// The sentinels of one master.
 #[derive(Debug)]
 pub(crate) struct Sentinels {
-    /// What they call the master.
+    /// The sentinels' name for the master.
     name: String,
     pub(crate) hosts: Hosts,
-    /// Who we are to the master.
+    /// Login for the master.
     login: RedisConnectionInfo,
 }
 
 impl Sentinels {
-    /// `kind` is the scheme without what says that these are sentinels.
+    /// Parses the address. `kind` is the scheme without `+sentinel`.
     pub(crate) fn parse(
         kind: &str,
         authority: &str,
@@ -48,7 +48,7 @@ impl Sentinels {
         Ok(Self { name: name.to_owned(), hosts, login })
     }
 
-    /// Connects to the server that they name, if it says itself that it is the master.
+    /// Connects to the server that the sentinels name, and checks that it is the master.
     pub(crate) async fn connect(
         &self,
         transport: &Transport,
@@ -59,7 +59,7 @@ impl Sentinels {
         let found = self.hosts.ask(transport, problem, named).await?;
         let (host, port) = found.answer;
         let server = transport.server_at(host, port, &self.login)?;
-        // A sentinel that was left behind may name a server that is a replica by now.
+        // A sentinel with outdated knowledge may name a server that has become a replica.
         let reached = transport.open_master(server, config).await;
         if reached.is_err() {
             self.hosts.ask_another_than(found.by);

@@ -1,4 +1,4 @@
-//! [`Transport`]: from a server's parts to a connection, with TLS or without.
+//! [`Transport`]: opens connections to single servers, with or without TLS.
 
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
@@ -8,15 +8,16 @@ use redis::{
 
 use crate::{AddressError, options::Options};
 
-/// What holds for every server of an address.
+/// The TLS settings of all servers of an address.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    /// Absent: no TLS.
+    /// `None` without TLS.
     tls: Option<TlsCertificates>,
 }
 
 impl Transport {
-    /// Reads the files that `options` name and tries them on `any` server of the address.
+    /// Reads the files that `options` name, and checks that a client for `any` server of the address can be built with
+    /// them.
     pub(crate) fn new(
         tls: bool,
         options: &Options,
@@ -29,7 +30,7 @@ impl Transport {
         Ok(transport)
     }
 
-    /// A server that another one has named.
+    /// Connection settings for a server that another server named.
     pub(crate) fn server_at(
         &self,
         host: String,
@@ -62,7 +63,7 @@ impl Transport {
         })
     }
 
-    /// The same for a server that was said to be a master, if it says so itself.
+    /// Like [`Transport::open`], but checks that the server is a master.
     pub(crate) async fn open_master(
         &self,
         server: ConnectionInfo,
@@ -83,7 +84,7 @@ impl Transport {
     }
 
     fn client(&self, server: ConnectionInfo) -> RedisResult<Client> {
-        // A claim is one small command that somebody waits for.
+        // A claim is one small command whose answer a client waits for.
         let server = server.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         match &self.tls {
             Some(certificates) => Client::build_with_tls(server, certificates.clone()),

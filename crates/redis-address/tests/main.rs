@@ -1,4 +1,4 @@
-//! On real servers: Redis and sentinels, with TLS and without.
+//! Tests on real servers: Redis, sentinels and clusters, with and without TLS.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use devstack::{Certificates, OwnCluster, OwnPair, OwnSentinel, OwnView, at_last,
 use redis::{AsyncConnectionConfig, RedisResult, aio::MultiplexedConnection};
 use redis_address::{RedisAddress, slot_of};
 
-/// An address where nobody listens.
+/// An address on which nothing listens.
 const NOBODY: &str = "127.0.0.1:1";
 
 async fn connect(address: &RedisAddress) -> RedisResult<MultiplexedConnection> {
@@ -27,7 +27,7 @@ async fn text(connection: &mut MultiplexedConnection, words: &[&str]) -> String 
     redis::from_redis_value(send(connection, words).await).unwrap()
 }
 
-/// The port that a server says it listens on.
+/// Returns the port that the server listens on, from its configuration.
 async fn port_of(connection: &mut MultiplexedConnection) -> u16 {
     let (_, port): (String, u16) =
         redis::cmd("CONFIG").arg("GET").arg("port").query_async(connection).await.unwrap();
@@ -38,7 +38,7 @@ fn strs(settings: &[String]) -> Vec<&str> {
     settings.iter().map(String::as_str).collect()
 }
 
-/// A server that listens with TLS too, and its address by that.
+/// Starts a server that also listens with TLS; returns its TLS address.
 async fn with_tls(name: &str, certificates: &Certificates) -> (OwnView, SocketAddr) {
     let port = free_port().unwrap();
     let settings = certificates.redis_settings(port);
@@ -90,7 +90,7 @@ async fn sentinels_lead_to_the_replica_that_took_a_dead_masters_place() {
     let mut pair = OwnPair::start("address", &[]).await.unwrap();
     let (old, new) = (pair.master.server.address(), pair.replica.server.address());
     let sentinel = pair.sentinel.server.address();
-    // Who is silent is passed over.
+    // An unreachable sentinel is skipped.
     let url = format!("redis+sentinel://{NOBODY},{sentinel}/pair");
     let address = RedisAddress::parse(&url).unwrap();
     assert_eq!(port_of(&mut connect(&address).await.unwrap()).await, old.port());
@@ -155,7 +155,7 @@ async fn sentinels_and_master_may_both_want_tls_and_a_login_of_their_own() {
 async fn one_node_leads_to_all_masters_of_a_cluster_and_each_key_to_its_own() {
     let mut cluster = OwnCluster::start("address-cluster", &[]).await.unwrap();
     let addresses: Vec<_> = cluster.nodes.iter().map(|node| node.server.address()).collect();
-    // Who is silent is passed over, and a replica knows as much as a master.
+    // An unreachable node is skipped, and a replica knows as much as a master.
     let url = format!("redis+cluster://{NOBODY},{}", addresses[5]);
     let address = RedisAddress::parse(&url).unwrap();
     let masters = address.connect(&AsyncConnectionConfig::new()).await.unwrap();
@@ -202,7 +202,7 @@ async fn a_cluster_may_want_tls_and_a_login() {
     let error = reach(&url("")).await.err().unwrap();
     assert!(error.is_io_error() && error.to_string().contains("not whole"), "{error}");
     send(&mut plain, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
-    // It takes a moment until it is whole to itself.
+    // It takes a moment until the node considers its cluster complete.
     let without_tls = server.url().replace("redis://", "redis+cluster://");
     let mut reached = at_last(async || reach(&without_tls).await).await;
     assert_eq!(port_of(&mut reached).await, server.server.address().port());

@@ -1,8 +1,8 @@
-//! One connection to the gate's Redis that knows which run of the server it speaks to.
+//! A connection to the gate's Redis that knows the run of its server.
 //!
-//! A Redis that restarts from an old file has silently forgotten admissions. So every new connection
-//! asks for the run and replication ids before its first command and keeps them with it; every
-//! script compares them with the gate's, and a gate of another run counts as not loaded.
+//! A Redis that restarts from an old file has lost admissions without an error. Therefore each new connection reads the
+//! run id and the replication id before its first command. Every script compares them with the gate's, and a gate of
+//! another run counts as not loaded.
 
 use std::{
     fmt,
@@ -17,17 +17,17 @@ use tracing::{info, warn};
 
 use crate::GateError;
 
-/// How long a connection may take: a local network's connect and one INFO, many times over.
+/// Time limit for connecting: many times that of a connect and one INFO in a local network.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
-/// How long an answer may take. A gate script runs microseconds; a second is a server that hangs, and
-/// the caller treats it as unknown.
+/// Time limit for an answer. A gate script runs for microseconds; after a second the server hangs, and the caller
+/// treats the result as unknown.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// How long after a failed connect the next one waits; callers in between fail at once.
+/// Pause after a failed connect. Calls in between fail at once.
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// One run of one Redis server: its run id and its replication id.
+/// One run of a Redis server: its run id and its replication id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run(String);
 
@@ -54,11 +54,11 @@ pub struct GateRedis {
 struct State {
     live: Option<Live>,
     failed_at: Option<Instant>,
-    /// Rises with every connection, so that only the first failure on one drops it.
+    /// Rises with every connection, so that only the first failure on a connection drops it.
     generation: u64,
 }
 
-/// A connection, and the run it speaks to.
+/// A connection and the server's run.
 #[derive(Clone)]
 pub(crate) struct Live {
     pub(crate) connection: MultiplexedConnection,
@@ -67,10 +67,10 @@ pub(crate) struct Live {
 }
 
 impl GateRedis {
-    /// Connects and checks that the server is fit to be a gate: a master that never evicts.
+    /// Connects and checks that the server is fit for a gate: a master that never evicts.
     ///
     /// # Errors
-    /// The address is not one of a Redis, the server does not answer, or it is not fit.
+    /// The address is not a Redis address, the server does not answer, or it is not fit.
     pub async fn connect(url: &str) -> Result<Self, GateError> {
         let address = RedisAddress::parse_one(url)
             .map_err(|error| GateError::Unfit(format!("GATE_REDIS_URL {error}")))?;
@@ -79,7 +79,7 @@ impl GateRedis {
         Ok(redis)
     }
 
-    /// The run that the current connection speaks to; connects if there is none.
+    /// Returns the server's run; connects if there is no connection.
     ///
     /// # Errors
     /// The server cannot be reached or is not fit.
@@ -112,8 +112,8 @@ impl GateRedis {
         }
     }
 
-    /// Drops the connection after a call on it got no answer; the next call connects anew and learns
-    /// whether it is still the same run.
+    /// Drops the connection after a call without an answer. The next call connects again and learns whether the run is
+    /// still the same.
     pub(crate) async fn forget(&self, failed: &Live) {
         let mut state = self.state.lock().await;
         if state.live.as_ref().is_some_and(|live| live.generation == failed.generation) {
@@ -127,7 +127,7 @@ impl GateRedis {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_MAX))
             .set_response_timeout(Some(ANSWER_MAX));
-        // The address is one server's.
+        // The address names one server.
         let mut connection = self.address.connect(&config).await.map_err(unreachable)?.at(0);
         let info: String =
             redis::cmd("INFO").query_async(&mut connection).await.map_err(unreachable)?;
@@ -135,7 +135,7 @@ impl GateRedis {
     }
 }
 
-/// Reads the run from INFO's text, if the server is fit to be a gate.
+/// Reads the run from the text of INFO, if the server is fit for a gate.
 fn fit_run(info: &str) -> Result<Run, GateError> {
     let field = |name: &str| {
         info.lines()

@@ -1,26 +1,25 @@
-//! A user's entry, as `lua/includes/entry.lua` lays it out: written here when a gate is loaded from
-//! MySQL, read here by the verifier.
+//! A user's entry in the layout of `lua/includes/entry.lua`: written here when a gate is loaded from MySQL, read here
+//! by the verifier.
 
 use coupon::{ClaimId, PayloadHash};
 use thiserror::Error;
 
-/// The layouts: of an entry that holds all its requests, and of one that has dropped some.
+/// Layouts of an entry with all its requests, and of one that has dropped some.
 const FORMAT: u8 = 1;
 const FORMAT_WITH_FLOOR: u8 = 2;
 
-/// The flag of an entry that does not hold every request of its user.
+/// Flag of an entry that does not hold every request of its user.
 const LOOK_IN_MYSQL: u8 = 1;
 
-/// A user's entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
-    /// Whether MySQL must be asked for a key before a refusal is final.
+    /// Whether MySQL must be checked for a key before a refusal is final.
     pub look_in_mysql: bool,
-    /// The numbers that the user holds, pending ones included, ascending.
+    /// The numbers that the user holds, including pending ones, ascending.
     pub taken: Vec<u8>,
-    /// The highest admission that was dropped; none up to it is admitted any more.
+    /// The highest admission id that was dropped. No id up to it is admitted any more.
     pub floor: Option<ClaimId>,
-    /// The requests that the gate remembers, the oldest first.
+    /// The requests that the gate remembers, oldest first.
     pub requests: Vec<Request>,
 }
 
@@ -29,28 +28,25 @@ pub struct Entry {
 pub struct Request {
     /// The key's digest.
     pub key: [u8; 16],
-    /// What it asked for.
     pub payload_hash: PayloadHash,
-    /// Whether its landing is known.
+    /// Whether it is known to have landed.
     pub state: RequestState,
-    /// How many coupons.
     pub quantity: u8,
-    /// Its admission.
+    /// Id of its admission.
     pub id: ClaimId,
     /// The numbers it holds.
     pub numbers: Vec<u8>,
 }
 
-/// What the gate knows of a request's landing.
+/// What the gate knows about a request's landing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestState {
-    /// Admitted; whether it has landed only MySQL knows.
+    /// Admitted; only MySQL knows whether it has landed.
     Pending,
-    /// Landed.
     Landed,
 }
 
-/// The bytes are not an entry of this layout.
+/// The bytes are not an entry in a known layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a gate entry that this version cannot read")]
 pub struct EntryError;
@@ -66,17 +62,17 @@ impl RequestState {
 }
 
 impl Entry {
-    /// The entry of a user whose numbers were read from MySQL.
+    /// Encodes the entry of a user whose numbers were read from MySQL.
     pub(crate) fn loaded(taken: &[u8]) -> Vec<u8> {
         let length = taken.iter().copied().max().unwrap_or(0);
         let marks = (1..=length).map(|number| if taken.contains(&number) { b'1' } else { b'0' });
         [FORMAT, LOOK_IN_MYSQL, length].into_iter().chain(marks).collect()
     }
 
-    /// Reads an entry.
+    /// Decodes an entry.
     ///
     /// # Errors
-    /// The bytes are not an entry of this layout.
+    /// The bytes are not an entry in a known layout.
     pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
         let mut rest = bytes;
         let [format, flags] = take(&mut rest)?;
@@ -129,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Found by the fuzzer: an open range of bytes counts one further than there are marks.
+    /// Found by the fuzzer: an open range of bytes counts one beyond the last mark.
     #[test]
     fn a_user_may_hold_every_number_there_is() {
         let all: Vec<u8> = (1..=u8::MAX).collect();

@@ -1,15 +1,15 @@
-//! What the gate's scripts answer and its keys hold, for `fuzz/` and the test that runs its corpus; nobody else
-//! may call it. A user's entry is read by [`crate::Entry`].
+//! Parsers of script answers and gate keys, for `fuzz/` and the test that runs its corpus; not to be called elsewhere.
+//! [`crate::Entry`] decodes users' entries.
 
 use redis::Value;
 
 use crate::{InFlight, Refusal, Verdict, gate, keys::Keys, operator};
 
-/// Most values of one answer that are read.
+/// Most values to read of one answer.
 const VALUES_MAX: usize = 100;
 
-/// The answer of `claim.lua` or `move.lua`: a line for each value, of which digits are a number and all else is text.
-/// What a refusal says is what stands there.
+/// Parses an answer of `claim.lua` or `move.lua`, one line for each value; digits are a number, all else is text. The
+/// details of a refusal must equal the value sent.
 pub fn gate_answer(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n').take(VALUES_MAX);
     let answer: Vec<Value> = lines.map(value).collect();
@@ -25,7 +25,8 @@ pub fn gate_answer(data: &[u8]) {
     }
 }
 
-/// A prefix, the end of the line, a key: whose gate it is of, the same for a key as we write it.
+/// Parses a prefix, a line break and a key. A key written for the template that was read must be read as the same
+/// template.
 pub fn gate_key(data: &[u8]) {
     let text = str::from_utf8(data).ok();
     let Some((prefix, key)) = text.and_then(|text| text.split_once('\n')) else { return };
@@ -35,7 +36,7 @@ pub fn gate_key(data: &[u8]) {
     }
 }
 
-/// An admission in flight: a member, a space, and its score. One that is read means the same when it is written.
+/// Parses an admission in flight: a member, a space, and its score. What was read must survive being written again.
 pub fn in_flight(data: &[u8]) {
     let text = str::from_utf8(data).ok();
     let Some((member, score)) = text.and_then(|text| text.rsplit_once(' ')) else { return };

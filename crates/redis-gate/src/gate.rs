@@ -16,39 +16,37 @@ pub struct Gate {
     prefix: Arc<str>,
 }
 
-/// What the gate says to a claim.
+/// The gate's answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Let through; it must now be landed.
+    /// Admitted; it must now be landed.
     Admitted {
-        /// The numbers it took; empty without a limit.
+        /// Its claim numbers; empty without a limit.
         numbers: Numbers,
-        /// What is left for others.
+        /// Stock left.
         left: i64,
     },
     /// The gate remembers this request.
     Replay {
-        /// Its admission, whoever made it.
+        /// Id of the admission that used the key.
         id: ClaimId,
         /// Whether it is known to have landed.
         state: RequestState,
-        /// The numbers it took.
+        /// Its claim numbers.
         numbers: Numbers,
     },
-    /// The key was used for another payload.
+    /// The key was used with another payload.
     KeyReused,
-    /// The gate is absent, being loaded, or of another run: nothing can be said.
+    /// The gate is absent, loading, or of another run; nothing is known.
     NotLoaded,
-    /// The caller knows another epoch than the gate: nothing was done.
+    /// The gate has another epoch than the caller sent; nothing was done.
     OtherEpoch(Epoch),
-    /// This admission, or a later one of the user, was dropped from the entry: it may have landed, and
-    /// nothing was done. Only MySQL knows; a claim made now has a later id.
+    /// This admission, or a later one of the user, was dropped from the entry. It may have landed, which only MySQL
+    /// knows; nothing was done. A new claim has a later id.
     TooOld,
-    /// Refused.
     Refused {
-        /// Why.
         refusal: Refusal,
-        /// Whether MySQL must be asked for the key before the refusal is final.
+        /// Whether MySQL must be checked for the key before the refusal is final.
         look_in_mysql: bool,
     },
 }
@@ -58,10 +56,10 @@ pub enum Verdict {
 pub enum Refusal {
     /// The window has not opened.
     NotOpen {
-        /// When it will.
+        /// Start of the window.
         starts_at: DateTime<Utc>,
     },
-    /// An operator holds the template.
+    /// The template is paused.
     Paused,
     /// The window is over.
     Closed,
@@ -69,25 +67,25 @@ pub enum Refusal {
     Ended,
     /// The user would hold more than the limit.
     Limit {
-        /// How many the user holds.
+        /// Number of coupons that the user holds.
         taken: u32,
     },
-    /// Nothing is left.
+    /// No stock is left.
     SoldOut,
-    /// Less is left than asked for.
+    /// Less stock is left than requested.
     Insufficient {
-        /// What is left.
+        /// Stock left.
         left: i64,
     },
 }
 
 impl Gate {
-    /// The gates on `redis`, their keys beginning with `prefix`.
+    /// Creates the gates on `redis`, with keys that begin with `prefix`.
     pub fn new(redis: GateRedis, prefix: &str) -> Self {
         Self { redis, scripts: Arc::new(Scripts::new()), prefix: prefix.into() }
     }
 
-    /// The Redis behind the gates.
+    /// Returns the Redis of the gates.
     pub fn redis(&self) -> &GateRedis {
         &self.redis
     }
@@ -100,7 +98,7 @@ impl Gate {
         Keys::new(&self.prefix, template)
     }
 
-    /// Asks for admission of `claim`, knowing `epoch`.
+    /// Requests admission of `claim`; `epoch` is the gate's epoch as the caller knows it.
     ///
     /// # Errors
     /// [`GateError::Unknown`]: call again with the same claim; an admission is then replayed.
@@ -127,11 +125,10 @@ impl Gate {
         verdict(&answer).ok_or(GateError::Unreadable { call: "claim" })
     }
 
-    /// Tells the gate of `template` in `epoch` that these admissions landed. Answers how many were
-    /// pending; absent under another epoch or run.
+    /// Settles admissions that landed in `epoch`. Returns how many were pending; `None` under another epoch or run.
     ///
     /// # Errors
-    /// [`GateError::Unknown`]: call again; each is effective once.
+    /// [`GateError::Unknown`]: call again; each takes effect once.
     pub async fn settle(
         &self,
         template: TemplateId,
@@ -149,11 +146,11 @@ impl Gate {
         Ok(u32::try_from(settled).ok())
     }
 
-    /// Tells the gate that an admission will never land; only behind a fence. Answers whether
-    /// anything was given back; absent under another epoch or run.
+    /// Releases an admission that will never land; allowed only behind a fence. Returns whether anything was given
+    /// back; `None` under another epoch or run.
     ///
     /// # Errors
-    /// [`GateError::Unknown`]: call again; it is effective once.
+    /// [`GateError::Unknown`]: call again; it takes effect once.
     pub async fn release(
         &self,
         template: TemplateId,
@@ -178,10 +175,10 @@ impl Gate {
         })
     }
 
-    /// Leaves word that something in the gate of this epoch cannot be read: the keeper begins it anew.
+    /// Marks the gate of this epoch as partly unreadable, so that the keeper rebuilds it.
     ///
     /// # Errors
-    /// No answer: whoever meets it again says so again.
+    /// No answer; the next caller to find the damage marks it again.
     pub async fn mark_unreadable(
         &self,
         template: TemplateId,
@@ -202,14 +199,14 @@ impl Gate {
         invocation: &ScriptInvocation<'_>,
     ) -> Result<T, GateError> {
         let mut result = invocation.invoke_async(&mut live.connection.clone()).await;
-        // Flushed between the driver's loading of the script and its call: it did not run.
+        // The scripts were flushed after the driver loaded this one and before its call, so it did not run.
         if matches!(&result, Err(error) if error.code() == Some("NOSCRIPT")) {
             result = invocation.invoke_async(&mut live.connection.clone()).await;
         }
         self.checked(call, &live, result).await
     }
 
-    /// Tells an error that Redis answered with from an answer that never came.
+    /// Distinguishes an error answered by Redis from a missing answer.
     pub(crate) async fn checked<T>(
         &self,
         call: &'static str,
@@ -223,7 +220,7 @@ impl Gate {
                 Err(GateError::Unknown { call, source })
             }
             Err(source) => {
-                // No master any more, or not yet: whoever is, is found by the next connection.
+                // The server is no master, or not yet. The next connection finds the master.
                 if let ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) =
                     source.kind()
                 {
@@ -235,7 +232,7 @@ impl Gate {
     }
 }
 
-/// Reads the answer of `claim.lua`; its header lists the codes.
+/// Decodes the answer of `claim.lua`; its header lists the codes.
 pub(crate) fn verdict(answer: &[Value]) -> Option<Verdict> {
     let int = |at: usize| answer.get(at).and_then(|value| i64::from_redis_value_ref(value).ok());
     let bytes =

@@ -1,4 +1,4 @@
-//! Looking at a gate without changing it: for the resolver, the stock report and the verifier.
+//! Reads gates without changing them: for the resolver, the keeper, the stock report and the verifier.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,81 +7,75 @@ use coupon::{ClaimId, Epoch, TemplateId, UserId};
 
 use crate::{Entry, Gate, GateError, Run, keys::Keys};
 
-/// Keys or members that one step of a walk through Redis looks at: a fraction of a millisecond, so that claims hardly wait.
+/// Keys or members per SCAN step: a fraction of a millisecond, so that claims hardly wait.
 const SCAN_KEYS: usize = 1000;
 
-/// The numbers that an open gate has.
+/// The numeric fields of an open gate.
 const NUMBERS: [&str; 8] =
     ["epoch", "users", "version", "starts", "ends", "limit", "stock", "movement"];
 
-/// What a gate knows of its template.
+/// What a gate knows about its template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
-    /// Whether it is being loaded or open.
     pub phase: Phase,
-    /// Its epoch.
     pub epoch: Epoch,
-    /// Whether it was loaded by the run of Redis that answers now.
+    /// Whether the current run of Redis loaded it.
     pub of_this_run: bool,
-    /// How many entries there must be.
+    /// Number of entries that there must be.
     pub users: u64,
-    /// What is left; 0 while loading.
+    /// Stock left; 0 while loading.
     pub stock: i64,
-    /// The last movement that the stock contains.
+    /// Number of the last movement that the stock contains.
     pub movement: i64,
-    /// The template's version.
+    /// Version of the template.
     pub version: i64,
-    /// The template's state, by its word.
+    /// The template's state, as a word.
     pub state: String,
-    /// The claim window, from and until, in milliseconds since 1970.
+    /// Start and end of the claim window, in milliseconds since 1970.
     pub window_ms: (i64, i64),
-    /// How many coupons a user may hold; 0: no limit.
+    /// Most coupons per user; 0: no limit.
     pub limit: i64,
-    /// What cannot be read there, a user's entry by the user: only a new epoch mends it.
+    /// What cannot be read in the gate; for an entry, its user. Only a new epoch repairs it.
     pub unreadable: Option<String>,
 }
 
-/// Whether a gate can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Being rebuilt.
     Loading,
-    /// Open for claims, in whatever state its template is.
+    /// Open for claims, whatever the template's state.
     Open,
 }
 
 impl Meta {
-    /// Whether claims are decided by it: open, and loaded by the run of Redis that answers now.
+    /// Returns whether the gate decides claims: it is open, and the current run of Redis loaded it.
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open && self.of_this_run
     }
 }
 
-/// A field of the users' hash as it stands there, and what it says if it can be read.
+/// A raw field name of the users hash, and its user and entry if they can be read.
 pub type ReadEntry = (String, Option<(UserId, Entry)>);
 
-/// An admission whose landing the gate has not heard of.
+/// An admission whose landing is not settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlight {
-    /// The admission.
     pub id: ClaimId,
-    /// Whose.
     pub user: UserId,
-    /// When it was admitted.
+    /// Time of the admission.
     pub admitted_at: DateTime<Utc>,
 }
 
-/// Admissions in flight, the oldest first.
+/// Admissions in flight, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Flights {
-    /// Those that can be read.
+    /// Readable admissions.
     pub admissions: Vec<InFlight>,
-    /// How many members beside them no script of ours wrote.
+    /// Number of members in a format that no script writes.
     pub unreadable: usize,
 }
 
 impl InFlight {
-    /// A member `id:user` with its time in milliseconds, as `claim.lua` writes it.
+    /// Parses a member `id:user` and its time in milliseconds, as written by `claim.lua`.
     pub(crate) fn read(member: &str, score: i64) -> Option<Self> {
         let (id, user) = member.split_once(':')?;
         Some(Self {
@@ -93,7 +87,7 @@ impl InFlight {
 }
 
 impl Gate {
-    /// What the gate of `template` knows; absent: there is none.
+    /// Reads what the gate of `template` knows; `None` if there is no gate.
     ///
     /// # Errors
     /// No answer, or a key of another type ([`GateError::is_of_keys`]).
@@ -110,8 +104,8 @@ impl Gate {
         Ok(Some(read_meta(&fields, &live.run)))
     }
 
-    /// The templates that have a gate here, in whatever phase and of whatever run. It walks through all keys of
-    /// Redis: three for each gate, however many users it has.
+    /// Lists the templates that have a gate here, in any phase and of any run. Scans all keys of Redis: three for each
+    /// gate, however many users it has.
     ///
     /// # Errors
     /// No answer.
@@ -119,7 +113,7 @@ impl Gate {
         self.scan("meta", |key| Keys::of_meta(self.prefix(), key)).await
     }
 
-    /// Every epoch of every template that has users or in-flight entries here.
+    /// Lists every epoch of every template that has users or in-flight entries here.
     pub(crate) async fn epochs(&self) -> Result<BTreeSet<(TemplateId, Epoch)>, GateError> {
         self.scan("*", |key| Keys::of_epoch(self.prefix(), key)).await
     }
@@ -150,8 +144,8 @@ impl Gate {
         }
     }
 
-    /// What the gate of `template` has left, and how many admissions are in flight, at one moment; absent: it is not
-    /// open in this epoch.
+    /// Reads the state of the gate of `template` and the number of admissions in flight, atomically; `None` if the gate
+    /// is not open in this epoch.
     ///
     /// # Errors
     /// No answer.
@@ -176,7 +170,7 @@ impl Gate {
         Ok((meta.is_open() && meta.epoch == epoch).then_some((meta, in_flight)))
     }
 
-    /// At most `limit` admissions in flight since `before` or earlier, without the `passed` oldest.
+    /// Reads at most `limit` admissions in flight since `before` or earlier, oldest first, skipping the first `passed`.
     ///
     /// # Errors
     /// No answer.
@@ -206,7 +200,7 @@ impl Gate {
         Ok(Flights { unreadable: members.len() - admissions.len(), admissions })
     }
 
-    /// One admission, if it is in flight. It walks through all that are: for somebody who asks by hand.
+    /// Finds an admission in flight. Scans all of them, so it is only for requests made by hand.
     ///
     /// # Errors
     /// No answer.
@@ -241,7 +235,7 @@ impl Gate {
         }
     }
 
-    /// How many admissions are in flight.
+    /// Counts the admissions in flight.
     ///
     /// # Errors
     /// No answer.
@@ -258,7 +252,7 @@ impl Gate {
         self.checked("in_flight_count", &live, result).await
     }
 
-    /// How many users have an entry; fewer than [`Meta::users`]: some are lost.
+    /// Counts the users with an entry. Fewer than [`Meta::users`] means that some are lost.
     ///
     /// # Errors
     /// No answer.
@@ -271,10 +265,10 @@ impl Gate {
         self.checked("user_count", &live, result).await
     }
 
-    /// A user's entry.
+    /// Reads a user's entry.
     ///
     /// # Errors
-    /// No answer, or an entry of an unknown layout.
+    /// No answer, or an entry in an unknown layout.
     pub async fn entry(
         &self,
         template: TemplateId,
@@ -294,7 +288,8 @@ impl Gate {
             .map_err(|_| GateError::Unreadable { call: "entry" })
     }
 
-    /// Some users' entries, and where to go on; 0: from the beginning, and at the end. Some may come twice.
+    /// Reads some users' entries and returns the next cursor. Cursor 0 starts, and a returned 0 ends. Some entries may
+    /// come twice.
     ///
     /// # Errors
     /// No answer.
@@ -321,7 +316,7 @@ impl Gate {
         Ok((next, fields.into_iter().map(read).collect()))
     }
 
-    /// Which of these users have no entry.
+    /// Returns those of `users` that have no entry.
     ///
     /// # Errors
     /// No answer.
@@ -344,10 +339,10 @@ impl Gate {
         Ok(users.iter().zip(there).filter(|(_, there)| !there).map(|(user, _)| *user).collect())
     }
 
-    /// Every user's entry. For the verifier: it reads the whole hash in steps.
+    /// Reads every user's entry, in steps; for the verifier.
     ///
     /// # Errors
-    /// No answer, or an entry of an unknown layout.
+    /// No answer, or an entry in an unknown layout.
     pub async fn entries(
         &self,
         template: TemplateId,
@@ -371,7 +366,7 @@ fn read_meta(fields: &HashMap<String, String>, run: &Run) -> Meta {
     let read = |name: &str| fields.get(name).and_then(|text| text.parse::<i64>().ok());
     let number = |name: &str| read(name).unwrap_or(0);
     let text = |name: &str| fields.get(name).map_or("", String::as_str);
-    // One that cannot be read answers nobody, like one that is being loaded, until it is begun anew.
+    // An unreadable gate answers no claims, like a loading one, until it is rebuilt.
     let is_readable = NUMBERS.iter().all(|name| read(name).is_some());
     Meta {
         phase: if is_readable && text("phase") == "open" { Phase::Open } else { Phase::Loading },

@@ -1,9 +1,9 @@
-//! Every key of the gate. One hash tag per template and bucket keeps a script's keys in one slot; the
-//! prefix of a test stands outside it. The number after `gate:` is the version of the layout.
+//! The gate's keys. One hash tag per template and bucket keeps a script's keys in one slot; a test's prefix is outside
+//! it. The number after `gate:` is the version of the layout.
 
 use coupon::{Epoch, TemplateId};
 
-/// The names of one template's keys.
+/// The key names of one template's gate.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
     base: String,
@@ -15,11 +15,11 @@ impl Keys {
         Self { base: format!("{prefix}gate:1:{{{template}:0}}") }
     }
 
-    /// What every key of a gate under a prefix looks like, as `SCAN` takes it; `part` is `meta`, or `*` for any.
+    /// Returns the pattern, for `SCAN`, of all gate keys under a prefix; `part` is `meta`, or `*` for any.
     pub(crate) fn pattern(prefix: &str, part: &str) -> String {
         let mut pattern = String::new();
         for letter in prefix.chars() {
-            // In a pattern they stand for something else.
+            // Escape characters with a special meaning in patterns.
             if "*?[]^\\".contains(letter) {
                 pattern.push('\\');
             }
@@ -28,12 +28,12 @@ impl Keys {
         format!("{pattern}gate:1:{{*:0}}:{part}")
     }
 
-    /// Whose meta a key is; absent: it is none of this prefix.
+    /// Returns the template of a meta key; `None` if it is no such key of this prefix.
     pub(crate) fn of_meta(prefix: &str, key: &str) -> Option<TemplateId> {
         key.strip_prefix(prefix)?.strip_prefix("gate:1:{")?.strip_suffix(":0}:meta")?.parse().ok()
     }
 
-    /// Whose users or in-flight entries a key holds, and of which epoch; absent: it is no such key.
+    /// Returns the template and epoch of a key of users or in-flight entries; `None` for any other key.
     pub(crate) fn of_epoch(prefix: &str, key: &str) -> Option<(TemplateId, Epoch)> {
         let (template, part) =
             key.strip_prefix(prefix)?.strip_prefix("gate:1:{")?.split_once(":0}:")?;
@@ -41,17 +41,17 @@ impl Keys {
         Some((template.parse().ok()?, Epoch(epoch.parse().ok()?)))
     }
 
-    /// What the gate knows of the template.
+    /// What the gate knows about the template.
     pub(crate) fn meta(&self) -> String {
         format!("{}:meta", self.base)
     }
 
-    /// User → entry, of one epoch.
+    /// Users' entries of one epoch.
     pub(crate) fn users(&self, epoch: Epoch) -> String {
         format!("{}:users:{epoch}", self.base)
     }
 
-    /// Admissions by time, of one epoch.
+    /// Admissions in flight by time, of one epoch.
     pub(crate) fn inflight(&self, epoch: Epoch) -> String {
         format!("{}:inflight:{epoch}", self.base)
     }

@@ -1,11 +1,10 @@
-//! The gate: admission in one Redis script per claim.
+//! The gate: admits each claim in one Redis script.
 //!
-//! All keys of a template's gate carry one hash tag. Every script names the epoch its caller knows and
-//! the run of the Redis it speaks to, so neither a late packet nor a rewound Redis can do harm.
-//! `lua/README.md` lists keys and scripts.
+//! All keys of a template's gate carry one hash tag. Every script receives the epoch that its caller knows and the run
+//! of the Redis that it is connected to, so neither a late packet nor a rewound Redis does harm. `lua/README.md` lists
+//! keys and scripts.
 //!
-//! Architecture invariant: a script and its typed wrapper, no policy. What to do about an answer is
-//! `landing`'s.
+//! Architecture invariant: scripts and their typed wrappers, no policy. `landing` decides how to act on an answer.
 
 mod connection;
 mod entry;

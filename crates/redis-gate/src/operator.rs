@@ -1,4 +1,4 @@
-//! Movements, states, unloading: what an operator changes at a gate that lives on under its epoch.
+//! Movements, states, unloading: changes to a gate that keeps its epoch.
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, TemplateId, TemplateState};
@@ -6,32 +6,32 @@ use redis::{FromRedisValue, Value};
 
 use crate::{Gate, GateError};
 
-/// What became of a movement at the gate.
+/// Result of applying a movement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {
-    /// The stock changed to this; a cut may leave it below zero.
+    /// The new stock; a cut may make it negative.
     Applied(i64),
-    /// The stock contained it.
+    /// The stock already contained it.
     Already,
-    /// Movements between this one, the last that the stock contains, and the one sent are missing:
-    /// send them first.
+    /// Movements are missing between the last one that the stock contains, given here, and the one sent. Send them
+    /// first.
     Gap(i64),
-    /// The gate is absent, being loaded, or of another run. Its rebuild reads the stock from MySQL.
+    /// The gate is absent, loading, or of another run. Its rebuild reads the stock from MySQL.
     NotLoaded,
-    /// The caller knows another epoch than the gate: nothing was done.
+    /// The gate has another epoch than the caller sent; nothing was done.
     OtherEpoch(Epoch),
 }
 
-/// What became of a gate that should go.
+/// Result of unloading a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unloaded {
-    /// It is gone.
+    /// It is removed.
     Gone,
-    /// Admissions are in flight: nothing was done.
+    /// Admissions are in flight; nothing was done.
     InFlight,
-    /// Its template has not ended and its window is not over: nothing was done.
+    /// The template has not ended and its window is not over; nothing was done.
     Open,
-    /// It is absent, or its epoch is another: nothing was done.
+    /// It is absent or has another epoch; nothing was done.
     OtherEpoch,
 }
 
@@ -39,7 +39,7 @@ impl Gate {
     /// Applies the movement `seq` of `delta` coupons, unless the stock contains it.
     ///
     /// # Errors
-    /// [`GateError::Unknown`]: call again; it is effective once.
+    /// [`GateError::Unknown`]: call again; it takes effect once.
     pub async fn apply_movement(
         &self,
         template: TemplateId,
@@ -54,11 +54,11 @@ impl Gate {
         moved(&answer).ok_or(GateError::Unreadable { call: "apply_movement" })
     }
 
-    /// Gives the gate the state that its template has since `version`, also while it is being loaded.
-    /// Answers whether that was news; absent: there is no gate, or it is of another epoch or run.
+    /// Sets the template's state as of `version`, also while the gate is loading. Returns whether the version was
+    /// newer; `None` if the gate is absent or of another epoch or run.
     ///
     /// # Errors
-    /// [`GateError::Unknown`]: call again; it is effective once.
+    /// [`GateError::Unknown`]: call again; it takes effect once.
     pub async fn set_state(
         &self,
         template: TemplateId,
@@ -77,10 +77,10 @@ impl Gate {
         })
     }
 
-    /// Removes the gate of a template that gives nothing any more at `now`.
+    /// Removes the gate of a template that gives out no coupons any more at `now`.
     ///
     /// # Errors
-    /// [`GateError::Unknown`]: call again; it is effective once.
+    /// [`GateError::Unknown`]: call again; it takes effect once.
     pub async fn unload(
         &self,
         template: TemplateId,
@@ -97,7 +97,7 @@ impl Gate {
             .arg(now.timestamp_millis());
         let unloaded: i64 = self.invoke("unload", live.clone(), &call).await?;
         if unloaded == 1 {
-            // Of a rebuild that was begun and never finished the gate before is there still.
+            // An unfinished rebuild may have left keys of the previous gate.
             self.remove_older(template, epoch, &live).await?;
         }
         Ok(match unloaded {
@@ -109,7 +109,7 @@ impl Gate {
     }
 }
 
-/// Reads the answer of `move.lua`; its header lists the codes.
+/// Decodes the answer of `move.lua`; its header lists the codes.
 pub(crate) fn moved(answer: &[Value]) -> Option<Moved> {
     let int = |at: usize| answer.get(at).and_then(|value| i64::from_redis_value_ref(value).ok());
     match int(0)? {

@@ -1,35 +1,32 @@
-//! Many gates at one look: which of them lack a key that they had, and which have one that they had not. One command
-//! asks for the keys of hundreds, so what nothing happens at costs next to nothing.
+//! Checks many gates at once for keys that are missing or new. One command covers hundreds of gates, so idle gates cost
+//! next to nothing.
 
 use coupon::{Epoch, TemplateId};
 
 use crate::{Gate, GateError};
 
-/// Gates that one command asks for: some tens of microseconds of Redis' time.
+/// Gates per command; takes Redis some tens of microseconds.
 const GATES_AT_ONCE: usize = 250;
 
-/// A gate as it was when it was last looked at.
+/// A gate as of its last check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// Whose.
     pub template: TemplateId,
-    /// Of which epoch.
     pub epoch: Epoch,
-    /// Whether it had entries of users.
+    /// Whether it had users' entries.
     pub has_users: bool,
 }
 
-/// A gate that had nothing in flight when it was last looked at.
+/// A gate that had nothing in flight at its last check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Still {
-    /// Whose.
     pub template: TemplateId,
-    /// Of which epoch; absent: there was no gate.
+    /// Absent: there was no gate.
     pub epoch: Option<Epoch>,
 }
 
 impl Gate {
-    /// Those of some gates that have lost a key since. What a key holds is not looked at.
+    /// Returns those of `gates` that have lost a key since. The contents of keys are not checked.
     ///
     /// # Errors
     /// No answer.
@@ -42,7 +39,7 @@ impl Gate {
         self.differing(&gates.iter().map(keys).collect::<Vec<_>>(), true).await
     }
 
-    /// Those of some gates that have admissions in flight by now, or are there and were not.
+    /// Returns those of `gates` that have admissions in flight now, or that exist now and did not before.
     ///
     /// # Errors
     /// No answer.
@@ -55,8 +52,8 @@ impl Gate {
         self.differing(&gates.iter().map(keys).collect::<Vec<_>>(), false).await
     }
 
-    /// Those whose keys are not all there, or that have one although none should be: found by halves, so that it costs a
-    /// few commands for each that differs and one for all the others.
+    /// Returns the gates that lack a key, if `should_be`; otherwise those that have one. It searches by bisection, so the
+    /// cost is a few commands for each such gate and one for all the others.
     async fn differing(
         &self,
         gates: &[(TemplateId, Vec<String>)],

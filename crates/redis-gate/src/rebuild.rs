@@ -1,40 +1,38 @@
-//! Begin, load, open: a gate is rebuilt under a new epoch, never mended in place.
+//! Begin, load, open: rebuilds a gate under a new epoch; a gate is never repaired in place.
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, TemplateId, TemplateState, UserId};
 
 use crate::{Entry, Gate, GateError, connection::Live};
 
-/// Users in one call of `load.lua`: a call of about a millisecond, so that claims on other templates
-/// hardly wait. Lua's `unpack` takes at most 8,000 values.
+/// Users per call of `load.lua`: about a millisecond, so that claims on other templates hardly wait. Lua's `unpack`
+/// takes at most 8,000 values.
 pub const LOAD_USERS_MAX: usize = 1000;
 
-/// How many older epochs' keys a rebuild removes: those of the gate before, and of rebuilders that died or failed, each
-/// of which left at most one. What is older still is found by a walk ([`Gate::remove_stale`]).
+/// Number of older epochs whose keys a rebuild removes: the previous gate's, and those of rebuilders that died or
+/// failed, each of which left at most one. A scan finds still older ones ([`Gate::remove_stale`]).
 const OLDER_EPOCHS: i64 = 16;
 
-/// What a gate is opened with, read from MySQL after its epoch began.
+/// The facts to open a gate with, read from MySQL after its epoch began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFacts {
-    /// The template's version.
+    /// Version of the template.
     pub version: i64,
-    /// Its state.
     pub state: TemplateState,
-    /// When its window opens.
+    /// Start of the claim window.
     pub starts_at: DateTime<Utc>,
-    /// When its window ends.
+    /// End of the claim window.
     pub ends_at: DateTime<Utc>,
-    /// Its limit per user; 0: none.
+    /// Limit per user; 0: no limit.
     pub limit: u32,
-    /// Its stock.
     pub stock: i64,
-    /// The last movement that the stock contains.
+    /// Number of the last movement that the stock contains.
     pub movement: i64,
 }
 
 impl Gate {
-    /// Makes the gate loading(`epoch`), and removes the keys of older epochs: a gate near its memory's end has no
-    /// room for both. Answers whether it was; not so if the gate knows this epoch or a later one.
+    /// Makes the gate loading(`epoch`), and removes the keys of older epochs, since a gate near the memory limit has no
+    /// room for both. Returns `false` if the gate knows this epoch or a later one.
     ///
     /// # Errors
     /// No answer, or an error of Redis.
@@ -51,8 +49,8 @@ impl Gate {
         Ok(true)
     }
 
-    /// Removes what was loaded of `epoch` by a rebuild that failed; the gate stays as it is, loading. Only by whoever
-    /// began this epoch.
+    /// Removes what a failed rebuild has loaded of `epoch`; the gate stays loading. Only the rebuilder that began this
+    /// epoch may call it.
     ///
     /// # Errors
     /// No answer, or an error of Redis.
@@ -61,8 +59,8 @@ impl Gate {
         self.unlink(template, std::iter::once(epoch), &live).await
     }
 
-    /// Loads users' taken numbers, at most [`LOAD_USERS_MAX`] of them. Answers whether the gate was
-    /// still loading(`epoch`).
+    /// Loads users' taken numbers, at most [`LOAD_USERS_MAX`] users. Returns whether the gate was still
+    /// loading(`epoch`).
     ///
     /// # Errors
     /// No answer, or an error of Redis. Loading the same users again does no harm.
@@ -86,7 +84,7 @@ impl Gate {
         Ok(loaded == 1)
     }
 
-    /// Opens the loaded gate. Answers whether it was still loading(`epoch`).
+    /// Opens the loaded gate. Returns whether it was still loading(`epoch`).
     ///
     /// # Errors
     /// No answer, or an error of Redis.
@@ -112,8 +110,8 @@ impl Gate {
         Ok(opened == 1)
     }
 
-    /// Removes what older epochs have left behind anywhere under this prefix, and answers how many keys that were. It
-    /// walks through all keys of Redis.
+    /// Removes leftovers of older epochs of all gates under this prefix, and returns the number of keys. Scans all keys
+    /// of Redis.
     ///
     /// # Errors
     /// No answer, or an error of Redis.
@@ -129,7 +127,7 @@ impl Gate {
         Ok(removed)
     }
 
-    /// Removes the keys of epochs before this one: nobody reads them again.
+    /// Removes the keys of epochs before this one, which are never read again.
     pub(crate) async fn remove_older(
         &self,
         template: TemplateId,

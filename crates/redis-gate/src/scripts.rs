@@ -1,11 +1,10 @@
-//! The gate's scripts, compiled in, with their includes put in place.
+//! The gate's scripts, compiled in, with their includes inserted.
 
 use redis::Script;
 
-/// The entry's layout, shared by the scripts that read or write one.
+/// The layout of an entry, shared by the scripts that read or write one.
 const ENTRY: &str = include_str!("../../../lua/includes/entry.lua");
 
-/// Every script of the gate.
 pub(crate) struct Scripts {
     pub(crate) claim: Script,
     pub(crate) settle: Script,
@@ -38,7 +37,7 @@ impl Scripts {
     }
 }
 
-/// Puts the include where its line stands; the shebang stays the first line.
+/// Replaces the include line by the included text; the shebang stays the first line.
 fn script(text: &str) -> Script {
     Script::new(&text.replace("-- include entry\n", ENTRY))
 }

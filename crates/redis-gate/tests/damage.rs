@@ -1,11 +1,11 @@
-//! Text in the gate that no script of ours wrote: it stops its user or its template, and nobody else.
+//! Text in the gate that no script wrote: it stops its user or its template, and no others.
 
 use coupon::{Epoch, TemplateState, UserId};
 use redis_gate::{Moved, Unloaded, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now};
 
-/// The next one.
+/// The epoch after [`EPOCH`].
 const NEXT: Epoch = Epoch(EPOCH.0 + 1);
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn a_number_that_cannot_be_read_is_a_lost_gate_which_the_next_epoch_replac
     for field in ["epoch", "users", "starts", "ends", "limit", "stock", "movement", "version"] {
         gate.set_meta(field, "x").await;
         assert!(!gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open(), "{field}");
-        // Those that a claim needs.
+        // Claims need all fields but these.
         if !["movement", "version", "epoch"].contains(&field) {
             assert_eq!(gate.claim(&claim(USER, "a", 1)).await, Verdict::NotLoaded, "{field}");
         }

@@ -1,4 +1,4 @@
-//! A gate of its own for each test, and hands to look at its keys and to damage them.
+//! A separate gate for each test, and helpers to read its keys and to damage them.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +19,11 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// The template of most tests; each test has its keys to itself.
+/// The template of most tests; each test has separate keys.
 pub(crate) const TEMPLATE: TemplateId = TemplateId(1);
 
-/// The epoch of an open gate.
 pub(crate) const EPOCH: Epoch = Epoch(7);
 
-/// The user of most tests.
 pub(crate) const USER: UserId = UserId(70);
 
 pub(crate) struct TestGate {
@@ -36,7 +34,7 @@ pub(crate) struct TestGate {
 }
 
 impl TestGate {
-    /// A gate on the shared Redis that knows nothing yet.
+    /// An absent gate on the shared Redis.
     pub(crate) async fn absent(name: &str) -> Self {
         let scope = TestServers::shared().scope(name);
         Self::on(scope.endpoints.gate_redis_url, scope.key_prefix).await
@@ -49,14 +47,14 @@ impl TestGate {
         gate
     }
 
-    /// A gate on any Redis.
+    /// An absent gate on any Redis.
     pub(crate) async fn on(url: String, prefix: String) -> Self {
         let gate = Gate::new(GateRedis::connect(&url).await.unwrap(), &prefix);
         let redis = raw(&url).await;
         Self { gate, url, redis, prefix }
     }
 
-    /// Another process with the same gate.
+    /// The same gate, as another process sees it.
     pub(crate) async fn another(&self) -> Gate {
         Gate::new(GateRedis::connect(&self.url).await.unwrap(), &self.prefix)
     }
@@ -70,7 +68,7 @@ impl TestGate {
         self.gate.claim(claim, EPOCH, now()).await.unwrap()
     }
 
-    /// The numbers of a claim that must be admitted.
+    /// Claims, and returns the numbers of the claim, which must be admitted.
     pub(crate) async fn admit(&self, claim: &Claim) -> Numbers {
         match self.claim(claim).await {
             Verdict::Admitted { numbers, .. } => numbers,
@@ -107,17 +105,16 @@ impl TestGate {
         format!("{}gate:1:{{{TEMPLATE}:0}}:users:{epoch}", self.prefix)
     }
 
-    /// Changes a field of meta as no script would.
+    /// Changes a field of meta, as no script would.
     pub(crate) async fn set_meta(&self, field: &str, value: &str) {
         self.send(&["HSET", &self.meta(), field, value]).await;
     }
 
-    /// Sends any command.
     pub(crate) async fn send(&self, words: &[&str]) {
         send(&mut self.redis.clone(), words).await;
     }
 
-    /// Every key of this gate with all that it holds.
+    /// Reads every key of this gate with all its contents.
     pub(crate) async fn memory(&self) -> Memory {
         let mut redis = self.redis.clone();
         let pattern = format!("{}*", self.prefix);
@@ -143,15 +140,14 @@ impl TestGate {
 /// Key → field or member → value or score.
 type Memory = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// A connection of the test's own.
+/// A separate connection for the test.
 pub(crate) async fn raw(url: &str) -> MultiplexedConnection {
-    // Under the load of other builds a look may take its time.
+    // Under load an answer may take long.
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let client = redis::Client::open(url).unwrap();
     client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
-/// Sends any command.
 pub(crate) async fn send(redis: &mut MultiplexedConnection, words: &[&str]) -> redis::Value {
     redis::cmd(words[0]).arg(&words[1..]).query_async(redis).await.unwrap()
 }
@@ -178,7 +174,7 @@ impl OwnRedis {
         Self { url, port, server, folder }
     }
 
-    /// Ends it at once and starts it again on the same port with what its file holds.
+    /// Kills the server and restarts it on the same port, with the contents of its file.
     pub(crate) async fn crash_and_start(&mut self, settings: &[&str]) {
         self.server.kill().await.unwrap();
         self.server = spawn(self.port, &self.folder, settings).await;
@@ -203,7 +199,7 @@ async fn spawn(port: u16, folder: &std::path::Path, settings: &[&str]) -> Child 
     let mut log = BufReader::new(server.stdout.take().unwrap()).lines();
     while let Some(line) = log.next_line().await.unwrap() {
         if line.contains("Ready to accept connections") {
-            // Its pipe stays read, else the server would end at its next line.
+            // Keep reading the pipe; otherwise the server would end at its next line.
             tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
             return server;
         }
@@ -211,12 +207,12 @@ async fn spawn(port: u16, folder: &std::path::Path, settings: &[&str]) -> Child 
     panic!("redis-server did not start");
 }
 
-/// When all tests happen.
+/// The time at which all tests run.
 pub(crate) fn now() -> DateTime<Utc> {
     DateTime::from_timestamp_millis(1_800_000_000_000).unwrap()
 }
 
-/// A published template: ten coupons, two per user, claimable for a second before and after [`now`].
+/// A published template: ten coupons, two per user, claimable from a second before [`now`] to a second after.
 pub(crate) fn facts() -> OpenFacts {
     OpenFacts {
         version: 1,
@@ -229,9 +225,9 @@ pub(crate) fn facts() -> OpenFacts {
     }
 }
 
-/// A claim of `user` under `key`, with an id that no other has.
+/// A claim of `user` under `key`, with a unique id.
 pub(crate) fn claim(user: UserId, key: &str, quantity: u32) -> Claim {
-    /// The first is beyond 2^53, where Lua's numbers are no longer exact.
+    /// The first id is beyond 2^53, where Lua's numbers are no longer exact.
     static NEXT: AtomicI64 = AtomicI64::new((1 << 53) + 1);
     Claim {
         id: ClaimId(NEXT.fetch_add(1, Ordering::Relaxed)),
@@ -245,7 +241,7 @@ pub(crate) fn claim(user: UserId, key: &str, quantity: u32) -> Claim {
     }
 }
 
-/// The same request again, as another admission.
+/// The same request as another admission.
 pub(crate) fn again(first: &Claim) -> Claim {
     claim(first.user_id, first.request_id.as_str(), first.quantity)
 }

@@ -1,4 +1,4 @@
-//! What becomes of an admission at the gate: settled or released, once.
+//! The end of an admission at the gate: settled or released, once.
 
 use coupon::{Claim, ClaimId, Epoch, UserId};
 use redis_gate::{OpenFacts, Refusal, RequestState, Verdict};
@@ -42,7 +42,7 @@ async fn releasing_gives_back_exactly_what_was_taken_and_only_once() {
     let released = gate.memory().await;
     assert_eq!(gate.release(&two).await, Some(false));
     assert_eq!(gate.memory().await, released);
-    // The released numbers are the lowest free ones; the key may come back for another quantity.
+    // The released numbers are the lowest free ones. The key may come back with another quantity.
     assert_eq!(gate.admit(&claim(USER, "b", 3)).await, [2, 3, 5]);
     assert_eq!(gate.release(&two).await, Some(false), "the id is spent, though its key is not");
     assert_eq!(gate.stock().await, 5);
@@ -126,7 +126,7 @@ async fn without_a_limit_the_newest_requests_are_kept_and_a_pending_one_always()
     assert_eq!(kept, newest);
     assert!(entry.look_in_mysql, "older requests are known to MySQL only");
 
-    // A packet of a claim that was dropped meanwhile, and of one still older: neither is admitted.
+    // Late packets of a claim that was dropped meanwhile, and of an older one: neither is admitted.
     let dropped = &landed[landed.len() - kept.len() - 1];
     assert_eq!(entry.floor, Some(dropped.id));
     let stock = gate.gate.meta(TEMPLATE).await.unwrap().unwrap().stock;
@@ -136,7 +136,7 @@ async fn without_a_limit_the_newest_requests_are_kept_and_a_pending_one_always()
     assert_eq!(gate.entry(USER).await, entry);
     assert_eq!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().stock, stock);
     assert_eq!(gate.gate.in_flight_count(TEMPLATE, EPOCH).await.unwrap(), 1, "the pending one");
-    // The key itself may be used again; MySQL's row decides about it.
+    // The key itself may be reused; MySQL's row decides about it.
     assert!(matches!(gate.claim(&again(dropped)).await, Verdict::Admitted { .. }));
 }
 
@@ -203,7 +203,7 @@ async fn one_admission_is_found_among_thousands_in_flight_until_it_is_settled() 
         gate.settle(wanted).await;
         assert_eq!(find(wanted.id).await.unwrap(), None);
     }
-    // An id that others begin with is another.
+    // An id that is a prefix of another one must not match it.
     let shorter = claims[7].id.0 / 10;
     assert_eq!(find(ClaimId(shorter)).await.unwrap(), None);
 }

@@ -1,4 +1,4 @@
-//! The gate's scripts against a real Redis.
+//! The gate's scripts on a real Redis.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod damage;

@@ -1,5 +1,5 @@
-//! Random commands to a gate on a real Redis and to the model's gate beside it: same answers, same keys.
-//! So what is explored with the model holds for the scripts.
+//! Sends random commands to a gate on a real Redis and to the model's gate; answers and keys must be the same.
+//! Therefore what is explored with the model also holds for the scripts.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +14,7 @@ use redis_gate::{Entry, Moved, OpenFacts, Phase, Refusal, RequestState, Unloaded
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, claim, facts, now};
 
-/// Lives tried; each is some dozens of commands.
+/// Gates to try; each receives some dozens of commands.
 const LIVES: u32 = 200;
 
 /// How many requests an entry without a limit keeps; a constant of `settle.lua`.
@@ -28,7 +28,7 @@ const FIRST_ID: i64 = (1 << 53) + 1;
 
 const RULES: Rules = Rules { requests_kept: REQUESTS_KEPT, bug: None };
 
-/// The keys by their digests.
+/// Keys of requests by their digests.
 static KEYS: LazyLock<HashMap<[u8; 16], u8>> = LazyLock::new(|| {
     let digest = |key| RequestId::from_client(&format!("key-{key}")).unwrap().digest();
     (0..=u8::MAX).map(|key| (digest(key), key)).collect()
@@ -36,8 +36,8 @@ static KEYS: LazyLock<HashMap<[u8; 16], u8>> = LazyLock::new(|| {
 
 type Model = model::Gate<3, { CLAIMS_MAX + 1 }>;
 
-/// Any command of the gate, with what a late or lost caller might send. Epochs count from the newest one
-/// begun, claims round those sent so far.
+/// Any command of the gate, including those of late callers and those that damage it. Epochs are relative to the newest
+/// one begun; claims are indexes into those sent so far, modulo their number.
 #[derive(Debug, Clone)]
 enum Command {
     Claim { user: u8, key: u8, quantity: u8, when: u8, epoch: i8 },
@@ -119,7 +119,7 @@ fn any_command() -> impl Strategy<Value = Command> {
     prop_oneof![24 => life_of_admissions(4), 9 => rebuild, 6 => operator, 1 => loss]
 }
 
-/// A gate, its model, and what was sent to both.
+/// A gate, its model, and the claims sent to both.
 struct Pair {
     gate: TestGate,
     model: Model,
@@ -129,7 +129,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Open in the harness's epoch.
+    /// Opens both in the harness's epoch.
     async fn open(limit: u8, stock: i16) -> Self {
         let gate = TestGate::absent("model").await;
         let newest = u8::try_from(EPOCH.0).unwrap();
@@ -205,7 +205,7 @@ impl Pair {
         }
     }
 
-    /// What no script does.
+    /// Damages both as no script does.
     async fn damage(&mut self, command: &Command) {
         let Some(meta) = &mut self.model.meta else { return };
         let users = self.gate.users(real(meta.epoch));
@@ -290,7 +290,7 @@ impl Pair {
         assert_eq!(opened, self.model.open(RULES, epoch, here));
     }
 
-    /// Everything that the gate remembers is what the model remembers.
+    /// Compares everything that the gate remembers with the model.
     async fn compare(&self) {
         let there = self.gate.gate.meta(TEMPLATE).await.unwrap();
         let Some(here) = self.model.meta else { return assert_eq!(there, None) };
@@ -397,7 +397,7 @@ fn real_unloaded(unloaded: model::Unloaded) -> Unloaded {
     }
 }
 
-/// A user's entry as the model has it.
+/// Converts a user's entry to the model's.
 fn remembered(entry: &Entry) -> model::Entry<{ CLAIMS_MAX + 1 }> {
     let mut requests = ::model::Few::default();
     for request in &entry.requests {

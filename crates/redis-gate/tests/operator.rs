@@ -1,4 +1,4 @@
-//! Movements, states, unloading: each call has its effect once, whatever comes late or twice.
+//! Movements, states, unloading: each call takes effect once, even if it comes late or twice.
 
 use chrono::TimeDelta;
 use coupon::{Epoch, TemplateState, UserId};
@@ -68,7 +68,7 @@ async fn a_movement_has_no_effect_on_a_gate_that_is_absent_loading_or_another() 
 
 #[tokio::test]
 async fn a_movement_is_applied_in_the_gates_own_numbers() {
-    // Beyond 2^31 in one step, and far from where Lua's numbers end.
+    // Beyond 2^31 in one step, and far below the limit of Lua's exact numbers.
     let gate = TestGate::open("large", OpenFacts { stock: 900_000_000, ..facts() }).await;
     assert_eq!(apply(&gate, 2, 1_000_000_000).await, Moved::Applied(1_900_000_000));
     assert_eq!(apply(&gate, 3, 1_000_000_000).await, Moved::Applied(2_900_000_000));
@@ -87,7 +87,7 @@ async fn a_state_is_taken_if_its_version_is_newer_and_refuses_or_admits_at_once(
         assert_eq!(set(version, TemplateState::Published).await, Some(false));
     }
     assert_eq!(gate.memory().await, before);
-    // A call that overtook another: the later version stays.
+    // A call that overtook another one: the later version stays.
     assert_eq!(set(5, TemplateState::Published).await, Some(true));
     assert_eq!(set(4, TemplateState::Ended).await, Some(false));
     gate.admit(&claim(USER, "a", 1)).await;
@@ -122,11 +122,11 @@ async fn a_pause_while_the_gate_loads_outlives_its_opening() {
     assert!(gate.gate.begin(TEMPLATE, EPOCH).await.unwrap());
     let paused = TemplateState::Paused;
     assert_eq!(gate.gate.set_state(TEMPLATE, EPOCH, 3, paused).await.unwrap(), Some(true));
-    // Read from MySQL before the pause.
+    // Facts read from MySQL before the pause.
     assert!(gate.gate.open(TEMPLATE, EPOCH, &OpenFacts { version: 2, ..facts() }).await.unwrap());
     assert_eq!(gate.claim(&claim(USER, "a", 1)).await, refused(Refusal::Paused));
     assert_eq!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().version, 3);
-    // Read after it.
+    // Facts read after the pause.
     assert!(gate.gate.begin(TEMPLATE, NEWER).await.unwrap());
     let resumed = OpenFacts { version: 4, ..facts() };
     assert_eq!(gate.gate.set_state(TEMPLATE, NEWER, 3, paused).await.unwrap(), Some(true));
@@ -152,7 +152,7 @@ async fn an_ended_gate_goes_once_nothing_is_in_flight_and_leaves_nothing() {
     assert_eq!(unload(&gate).await, Unloaded::Gone);
     assert!(gate.memory().await.is_empty());
     assert_eq!(unload(&gate).await, Unloaded::OtherEpoch);
-    // What comes late finds nothing and makes nothing.
+    // Late calls find nothing and create nothing.
     assert_eq!(gate.claim(&claim(USER, "b", 1)).await, Verdict::NotLoaded);
     assert_eq!((gate.settle(&admitted).await, gate.release(&admitted).await), (None, None));
     assert_eq!(apply(&gate, 2, 1).await, Moved::NotLoaded);

@@ -1,4 +1,4 @@
-//! Begin, load, open: each refuses what an overtaken rebuilder might still send.
+//! Begin, load, open: each refuses the late calls of an overtaken rebuilder.
 
 use coupon::{Epoch, TemplateState, UserId};
 use redis_gate::{LOAD_USERS_MAX, OpenFacts, Phase, Refusal, Verdict};
@@ -100,7 +100,7 @@ async fn an_opened_gate_has_forgotten_its_older_epochs() {
     let gate = TestGate::open("older epochs", facts()).await;
     gate.admit(&claim(USER, "a", 1)).await;
     assert_eq!(gate.memory().await.len(), 3);
-    // Two rebuilders die after their load, the third one opens. None keeps two epochs in memory.
+    // Two rebuilders die after loading, the third one opens. Two epochs are never in memory together.
     for epoch in [8, 9, 10].map(Epoch) {
         assert!(gate.gate.begin(TEMPLATE, epoch).await.unwrap());
         assert!(gate.gate.load(TEMPLATE, epoch, &[(USER, vec![1])]).await.unwrap());

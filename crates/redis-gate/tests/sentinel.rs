@@ -1,4 +1,4 @@
-//! A gate whose address is that of sentinels.
+//! A gate whose address names sentinels.
 
 use coupon::Epoch;
 use devstack::{OwnPair, TestServers, at_last};
@@ -6,7 +6,7 @@ use redis_gate::{Gate, GateError, GateRedis, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, USER, again, claim, facts, now, raw, send};
 
-/// What a gate's servers are set to.
+/// Server settings that a gate requires.
 const FIT: &[&str] = &["--maxmemory-policy", "noeviction"];
 
 async fn pair(name: &str) -> (OwnPair, Gate) {
@@ -17,7 +17,7 @@ async fn pair(name: &str) -> (OwnPair, Gate) {
     (pair, gate)
 }
 
-/// Asks until somebody answers.
+/// Repeats the claim until there is a verdict.
 async fn verdict(gate: &Gate, claim: &coupon::Claim, epoch: Epoch) -> Verdict {
     at_last(async || gate.claim(claim, epoch, now()).await).await
 }
@@ -44,14 +44,14 @@ async fn a_master_that_was_made_a_replica_loses_its_connection_and_the_new_one_i
     let (pair, gate) = pair("gate demoted").await;
     let first = claim(USER, "a", 1);
     verdict(&gate, &first, EPOCH).await;
-    // By hand, so that nobody ends the clients' connections, as sentinels do.
+    // By hand, because sentinels would also close the clients' connections.
     let new = pair.replica.server.address();
     send(&mut raw(&pair.replica.url()).await, &["REPLICAOF", "NO", "ONE"]).await;
     let (host, port) = (new.ip().to_string(), new.port().to_string());
     send(&mut raw(&pair.master.url()).await, &["REPLICAOF", &host, &port]).await;
     let refused = gate.claim(&claim(USER, "b", 1), EPOCH, now()).await;
     assert!(matches!(refused, Err(GateError::Refused { .. })), "{refused:?}");
-    // The sentinel still names the old one: no master, so it is nobody's gate.
+    // The sentinel still names the old master. That one is a replica now, so it is not fit for a gate.
     let refused = gate.claim(&claim(USER, "b", 1), EPOCH, now()).await;
     assert!(matches!(refused, Err(GateError::Unreachable { .. })), "{refused:?}");
 }

@@ -1,4 +1,4 @@
-//! What the Redis behind the gate may do to it.
+//! Effects of the Redis server on the gate.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use redis_gate::{GateError, GateRedis, RequestState, Verdict};
 
 use crate::harness::{EPOCH, OwnRedis, TEMPLATE, TestGate, USER, again, claim, facts, now};
 
-/// What a gate of the product is set to.
+/// Server settings of a production gate.
 const KEPT: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
-/// Longest wait for a server that is there.
+/// Longest wait for a server that is running.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn scripts_that_the_server_forgot_are_sent_again() {
-    // On the shared server it would hit a neighbour between its script's load and its call.
+    // On the shared server the flush could hit another test between loading a script and calling it.
     let server = OwnRedis::start("script flush", &[]).await;
     let gate = TestGate::on(server.url.clone(), String::new()).await;
     gate.rebuild(EPOCH, facts()).await;
@@ -58,7 +58,7 @@ async fn a_server_that_started_again_is_not_loaded_even_with_all_its_data() {
     let claim = claim(USER, "a", 1);
     gate.admit(&claim).await;
     server.crash_and_start(KEPT).await;
-    // The old connection's end is unknown to the caller, who asks again on a new one.
+    // The caller has not noticed that the old connection ended; it repeats the call on a new one.
     let verdict = tokio::time::timeout(AT_ONCE, async {
         loop {
             if let Ok(verdict) = gate.gate.claim(&claim, EPOCH, now()).await {

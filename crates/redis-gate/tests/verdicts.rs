@@ -99,7 +99,7 @@ async fn a_gate_that_lost_one_user_all_users_or_its_run_says_nothing() {
 async fn of_several_refusals_the_first_in_order_is_given_and_none_leaves_a_trace() {
     let gate = TestGate::open("order of refusals", OpenFacts { stock: 1, ..facts() }).await;
     gate.admit(&claim(USER, "a", 1)).await;
-    // Everything stands in the way; then one obstacle after the other goes.
+    // First every obstacle applies; then one after the other is removed.
     let (early, late) = (now() - TimeDelta::seconds(2), now() + TimeDelta::seconds(2));
     let starts_at = facts().starts_at;
     let steps = [
@@ -126,7 +126,7 @@ async fn of_several_refusals_the_first_in_order_is_given_and_none_leaves_a_trace
     let verdict = gate.claim(&claim(UserId(71), "b", 2)).await;
     assert_eq!(verdict, refused(Refusal::Insufficient { left: 1 }));
     assert_eq!(gate.memory().await, before);
-    // A cut may leave less than nothing.
+    // A cut may make the stock negative.
     gate.set_meta("stock", "-3").await;
     assert_eq!(gate.claim(&claim(UserId(71), "b", 1)).await, refused(Refusal::SoldOut));
 }
@@ -164,7 +164,7 @@ async fn a_user_loaded_from_mysql_is_refused_only_after_a_look_there() {
     let look = |refusal| Verdict::Refused { refusal, look_in_mysql: true };
     let verdict = gate.claim(&claim(USER, "a", 1)).await;
     assert_eq!(verdict, look(Refusal::Limit { taken: 2 }));
-    // A limit may be raised; what was claimed since does not make the entry whole.
+    // The limit may be raised. Claims made since then do not make the entry complete.
     gate.set_meta("limit", "4").await;
     assert_eq!(gate.admit(&claim(USER, "b", 1)).await, [3]);
     let stranger = claim(UserId(71), "a", 1);

@@ -1,15 +1,16 @@
-//! Connections that come back, and that know which servers they speak to.
+//! Connections that reconnect, and that know which servers they are connected to.
 //!
-//! A Redis that failed over or restarted may have lost writes without anybody noticing. So every
-//! new connection asks for the run and replication id before its first command, finds out the view
-//! generation that belongs to them, and hands that generation to every script for as long as the
-//! connection lives. A command never runs on a connection whose generation is not known.
+//! A Redis that failed over or restarted may have lost writes unnoticed. So each new connection reads the run and
+//! replication id before its first command, determines the view generation that belongs to them, and passes that
+//! generation to every script while the connection lasts. No command runs on a connection whose generation is not
+//! known.
 //!
-//! In a cluster each slot's views have a generation of their own, that of their master. A dead master breaks
-//! its connection, and one that has lost a slot says so: then the connections to all are given up.
+//! In a cluster, the views of each slot have a generation of their own, according to their master. A dead master breaks
+//! its connection, and a master that has lost a slot answers so. Either way, the connections to all masters are given
+//! up.
 //!
-//! Others may learn of a generation sooner or later than we do, so a change that finds a view of another one
-//! than ours drops it: whoever still trusted it, or trusts it by now, would miss that change.
+//! Processes learn of a new generation at different times. So a change that finds a view of another generation drops
+//! it: a process that trusts that view, now or earlier, would miss the change.
 
 use std::{
     error::Error,
@@ -29,52 +30,51 @@ use tracing::{info, warn};
 
 use crate::ViewError;
 
-/// How long connecting may take: far above a round trip, short enough for a reader to wait.
+/// Connect timeout: far above a round trip, short enough for a reader to wait.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
-/// After how long an unanswered command counts as unknown. A page takes well under a millisecond;
-/// this covers a fork or a failover's start, and a reader can still turn to MySQL.
+/// Response timeout, after which a command's outcome is unknown. A page takes well under a millisecond; this covers a
+/// fork or the start of a failover, and a reader can still turn to MySQL.
 const RESPONSE_MAX: Duration = Duration::from_secs(1);
 
-/// The first wait after a failed connect; it doubles up to [`RECONNECT_WAIT_MAX`]. Calls in between
-/// fail at once instead of queueing up for a dead server.
+/// First wait after a failed connect. It doubles up to [`RECONNECT_WAIT_MAX`]. Calls in between fail at once instead of
+/// queueing for a dead server.
 const RECONNECT_WAIT_MIN: Duration = Duration::from_millis(50);
 
-/// The longest wait between attempts: how late a server that is back is noticed, at most.
+/// Longest wait between attempts, and so the longest delay until a recovered server is noticed.
 const RECONNECT_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Finds the view generations of slots whose masters have the given run ids: raised, by compare-and-set in
-/// MySQL, where they are not the ones that the stored generations are for. A single server has all slots.
+/// Returns the view generations of slots, given the run ids of their masters. Where a run id differs from the one
+/// stored with the generation, the generation is raised by compare-and-set in MySQL. A single server has all slots.
 pub type GenerationsOf = Box<dyn Fn(Vec<Served>) -> GenerationsFuture + Send + Sync>;
 
-/// What a [`GenerationsOf`] returns: a generation for each slot, in their order.
+/// Future of a [`GenerationsOf`]: a generation for each slot range, ordered.
 pub type GenerationsFuture = Pin<Box<dyn Future<Output = Generations> + Send>>;
 
-/// Slots of one server, and its run and replication id.
+/// A slot range of one server, and the server's run and replication id.
 pub type Served = (RangeInclusive<u16>, String);
 
 /// See [`GenerationsFuture`].
 pub type Generations = Result<Vec<(RangeInclusive<u16>, i64)>, Box<dyn Error + Send + Sync>>;
 
-/// The reconnecting handle.
+/// A handle that reconnects.
 pub(crate) struct Connection {
     address: RedisAddress,
     generations_of: GenerationsOf,
     live: RwLock<Option<Live>>,
-    /// Held while connecting, so that one caller connects and the others wait for it.
+    /// Locked while connecting, so that one caller connects and the others wait for it.
     attempts: Mutex<Attempts>,
 }
 
-/// Connections whose servers are known. Clones share them.
+/// Connections to servers whose generations are known. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Live {
-    /// Where commands go.
     pub(crate) masters: Masters,
-    /// The last slot of each range and the generation of its views, in their order.
+    /// Last slot of each range and the generation of its views, ordered.
     generations: Arc<[(u16, i64)]>,
     /// The slots of each server and its run id.
     served: Arc<[Served]>,
-    /// Tells this connection from those before and after.
+    /// Distinguishes this connection from earlier and later ones.
     serial: u64,
 }
 
@@ -86,10 +86,10 @@ struct Attempts {
 }
 
 impl Live {
-    /// The generation of the views in the slot.
+    /// Returns the generation of the views in the slot.
     pub(crate) fn generation(&self, slot: u16) -> i64 {
         let range = self.generations.partition_point(|(last, _)| *last < slot);
-        // Connecting has seen to it that there is one.
+        // `connect` has ensured that there is one.
         self.generations.get(range).map_or(0, |(_, generation)| *generation)
     }
 }
@@ -100,7 +100,7 @@ impl Connection {
         Ok(Self { address, generations_of, live: RwLock::new(None), attempts: Mutex::default() })
     }
 
-    /// The connection, made anew if it was lost.
+    /// Returns the connection, and reconnects if it was lost.
     pub(crate) async fn live(&self) -> Result<Live, ViewError> {
         if let Some(live) = self.current() {
             return Ok(live);
@@ -118,7 +118,8 @@ impl Connection {
         attempts.made += 1;
         match self.connect(attempts.made).await {
             Ok(live) => {
-                // While many slots move, each says so: the next connections are made for some at a time.
+                // While many slots move, each gives the connection up. Waiting lets one reconnect cover several of
+                // them.
                 let is_cluster = live.masters.is_cluster();
                 let not_before = is_cluster.then(|| Instant::now() + RECONNECT_WAIT_MIN);
                 *attempts = Attempts { made: attempts.made, failed_in_a_row: 0, not_before };
@@ -135,8 +136,8 @@ impl Connection {
         }
     }
 
-    /// Gives a connection up if `error` says that it, or its server, is no good any more, or not for the keys
-    /// that were asked for: then the slots have moved.
+    /// Gives the connection up if `error` shows that it or its server is unusable, or that slots have moved to another
+    /// server.
     pub(crate) fn judge(&self, live: &Live, error: &RedisError) {
         let refused = matches!(
             error.kind(),
@@ -154,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// Gives a connection up; whoever needs the next one finds out the generation again.
+    /// Gives a connection up. The next caller reconnects and determines the generations again.
     pub(crate) fn give_up(&self, live: &Live, reason: &str) {
         let mut current = self.live.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|current| current.serial == live.serial) {
@@ -163,13 +164,13 @@ impl Connection {
         }
     }
 
-    /// The slots of the current connection's servers with their run ids, and with their generations.
+    /// Returns the slots of the connected servers with their run ids, and the connection with its generations.
     pub(crate) fn served(&self) -> Option<(Vec<Served>, Live)> {
         let live = self.current()?;
         Some((live.served.to_vec(), live))
     }
 
-    /// Looks whether every master still evicts what it has no room for.
+    /// Checks that every master still has an eviction policy.
     pub(crate) async fn fit(&self) -> Result<(), ViewError> {
         let live = self.live().await?;
         for mut master in live.masters.all() {
@@ -182,7 +183,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Connects to whom the master at `place` has named in an `ASK`.
+    /// Connects to the master that the one at `place` named in an `ASK`.
     pub(crate) async fn follow(
         &self,
         live: &Live,
@@ -229,7 +230,7 @@ fn config() -> AsyncConnectionConfig {
         .set_response_timeout(Some(RESPONSE_MAX))
 }
 
-/// A full server that does not evict takes no change any more, for as long as nobody gives it room.
+/// Refuses a server without eviction: once full, it would reject all changes until it gets more memory.
 async fn fit(commands: &mut MultiplexedConnection) -> Result<(), ViewError> {
     let memory: RedisResult<InfoDict> =
         redis::cmd("INFO").arg("memory").query_async(commands).await;
@@ -241,9 +242,8 @@ async fn fit(commands: &mut MultiplexedConnection) -> Result<(), ViewError> {
     }
 }
 
-/// Run and replication id: the first changes when the server restarts, the second when another one
-/// becomes the master. A replica has none of its own: it follows, and may lack what its master
-/// acknowledged.
+/// Returns the run id, which changes when the server restarts, and the replication id, which changes when another
+/// server becomes the master. Refuses a replica: it may lack writes that its master acknowledged.
 async fn run_id(commands: &mut MultiplexedConnection) -> Result<String, ViewError> {
     let (server, replication): (InfoDict, InfoDict) = redis::pipe()
         .cmd("INFO")

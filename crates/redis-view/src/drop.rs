@@ -1,4 +1,4 @@
-//! Views that go: a user's, or all of them. The next reader rebuilds what it needs.
+//! Dropping views: one user's, or all. The next reader rebuilds what it needs.
 
 use coupon::UserId;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
@@ -7,14 +7,14 @@ use tracing::warn;
 
 use crate::{ViewError, ViewStore, connection::Live, send::ForUser};
 
-/// Views dropped by one pipeline of [`ViewStore::drop_all`]: other commands get their turn between two.
+/// Number of views that one pipeline of [`ViewStore::drop_all`] drops. Other commands get their turn between two
+/// pipelines.
 const DROPS_PER_CALL: usize = 1_000;
 
-/// What is being done.
 const OPERATION: &str = "drop views";
 
 impl ViewStore {
-    /// Drops the user's view; the next reader rebuilds it.
+    /// Drops the user's view. The next reader rebuilds it.
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -22,15 +22,15 @@ impl ViewStore {
         self.drop_views(&[user]).await
     }
 
-    /// Drops every view that stands when this is called, and tells how many. Each is cold once this
-    /// is done, unless a reader rebuilt it from MySQL meanwhile.
+    /// Drops every view that exists at the time of the call and returns their number. Each is cold afterwards, unless a
+    /// reader rebuilt it from MySQL meanwhile.
     ///
     /// # Errors
-    /// See [`ViewError`]; the same call may be repeated.
+    /// See [`ViewError`]. The same call may be repeated.
     pub async fn drop_all(&self) -> Result<usize, ViewError> {
         let live = self.live().await?;
         if live.masters.is_cluster() {
-            // Views may have moved to a master that has joined since the connections were made.
+            // Views may have moved to a master that joined after the connections were made.
             self.inner.connection.give_up(&live, "all masters are looked for");
         }
         let users = self.users().await?;
@@ -40,13 +40,13 @@ impl ViewStore {
         Ok(users.len())
     }
 
-    /// Drops these views, wherever their slots are on their way to.
+    /// Drops these views, also where their slots are moving to.
     pub(crate) async fn drop_views(&self, users: &[UserId]) -> Result<(), ViewError> {
         if users.is_empty() {
             return Ok(());
         }
         let live = self.live().await?;
-        // One by one: one of the two may have gone where its slot is going, and the other not yet.
+        // One command per key: of a user's two keys, one may have moved with its slot while the other has not.
         let unlinks: Vec<_> = users
             .iter()
             .flat_map(|&user| self.keys(user).map(|key| (user, key)))
@@ -65,15 +65,15 @@ impl ViewStore {
         Ok(())
     }
 
-    /// Sends the command where its slot is going. That it fails there harms only if the move is taken back:
-    /// where the slot has arrived, every view of it is cold.
+    /// Sends the command to the master to which the slot is moving. A failure there matters only if the move is
+    /// cancelled: once the slot has arrived, all its views are cold.
     async fn follow(&self, live: &Live, ask: &RedisError, call: ForUser) {
         let ForUser { user, slot, command } = call;
         let place = live.masters.place_of(slot);
         let sent = async {
             let mut master = self.inner.connection.follow(live, place, ask).await?;
             let mut pipe = redis::pipe();
-            // It answers only those who say that they know better.
+            // The importing master serves the slot only after `ASKING`.
             pipe.cmd("ASKING").ignore().add_command(command);
             let (_,): (i64,) = pipe.query_async(&mut master).await?;
             RedisResult::Ok(())

@@ -1,4 +1,4 @@
-//! A coupon as the view keeps it.
+//! The view's entry for a coupon.
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId, CouponStatus, TemplateId};
@@ -8,58 +8,54 @@ use crate::ViewError;
 /// Everything that "my coupons" shows of a coupon, so that a page needs one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ViewCoupon {
-    /// Its id.
     pub id: CouponId,
-    /// Of which template.
     pub template_id: TemplateId,
-    /// Which of the user's numbers; its own id where the template has no limit.
+    /// The user's number for it; the coupon's own id if the template has no limit.
     pub claim_no: i64,
-    /// The claim that made it.
+    /// The claim that created it.
     pub claim_id: ClaimId,
-    /// When it was claimed; the list is ordered by this.
+    /// Time of the claim, which orders the list.
     pub claimed_at: DateTime<Utc>,
-    /// From when it is valid.
     pub valid_from: DateTime<Utc>,
-    /// Until when, exclusive.
+    /// Exclusive.
     pub valid_until: DateTime<Utc>,
 }
 
-/// One version of one coupon: what a change event says, or a row of MySQL.
+/// One version of one coupon, from a change event or a row of MySQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
-    /// The coupon.
     pub coupon: ViewCoupon,
-    /// Where it stands in this version, as written.
+    /// Status as stored in this version.
     pub status: CouponStatus,
-    /// Rises by one with every change.
+    /// Rises by one with each change.
     pub version: i64,
 }
 
 impl ViewCoupon {
-    /// The member of the list.
+    /// Member of the list.
     pub fn member(&self) -> String {
         member(self.template_id, self.id)
     }
 
-    /// The member's score.
+    /// Score of the member: time of the claim in milliseconds.
     pub fn score(&self) -> i64 {
         self.claimed_at.timestamp_millis()
     }
 }
 
-/// The member of a coupon of this template.
+/// Member for a coupon of this template.
 pub(crate) fn member(template: TemplateId, coupon: CouponId) -> String {
     format!("{template}_{coupon}")
 }
 
 impl Change {
-    /// Whether this version is on the list.
+    /// Returns whether this version belongs on the list.
     pub fn is_listed(&self) -> bool {
         self.status == CouponStatus::Unused
     }
 
-    /// The hash's entry: `version|status|template|claim_no|claim|claimed_at|valid_from|valid_until`,
-    /// or `version|status` for a tombstone. Times are milliseconds since 1970.
+    /// Entry in the hash: `version|status|template|claim_no|claim|claimed_at|valid_from|valid_until`, or
+    /// `version|status` for a tombstone. Times are milliseconds since 1970.
     pub fn entry(&self) -> String {
         let (version, status) = (self.version, self.status.code());
         if !self.is_listed() {
@@ -77,14 +73,14 @@ impl Change {
         )
     }
 
-    /// Its four arguments of the scripts that apply changes.
+    /// The four arguments of the scripts that apply changes.
     pub(crate) fn arguments(&self) -> [String; 4] {
         let score = if self.is_listed() { self.coupon.score().to_string() } else { String::new() };
         [self.coupon.id.to_string(), self.coupon.member(), score, self.entry()]
     }
 }
 
-/// Reads the entry of a listed coupon.
+/// Parses the entry of a listed coupon.
 pub(crate) fn listed(id: &str, entry: &str) -> Result<ViewCoupon, ViewError> {
     parse(id, entry).ok_or_else(|| ViewError::unreadable(format!("coupon {id}: {entry:?}")))
 }

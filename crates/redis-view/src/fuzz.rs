@@ -1,12 +1,13 @@
-//! What the view's script answers and what its keys say, for `fuzz/` and the test that runs its corpus; nobody
-//! else may call it. A coupon's entry is read by [`crate::Contents`] too.
+//! Entry points for `fuzz/` and for the test that runs its corpus: parsing answers of the view's script, and keys. Not
+//! for other use. [`crate::Contents`] parses coupon entries too.
 
 use coupon::CouponStatus;
 
 use crate::{Change, entry, keys, page};
 
-/// The answer of `view_page.lua` behind its code, a line for each part: score and member of the place where it goes on,
-/// empty if nowhere, and pairs of a coupon's id and entry. Each coupon that is read means the same when it is written.
+/// Checks an answer of `view_page.lua` after its code, one line per part: score and member of the next page's position,
+/// empty if there is none, then pairs of a coupon's id and entry. Each coupon must stay the same when written and read
+/// again.
 pub fn view_page(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let parts: Vec<String> = text.split('\n').map(str::to_owned).collect();
@@ -21,7 +22,8 @@ pub fn view_page(data: &[u8]) {
     assert!(next.ends_with(&parts[1]), "{next:?} is another place");
 }
 
-/// A prefix, the end of the line, a key: whose list it is, the same for a key as we write it.
+/// Checks a prefix and a key, separated by a line break: if the key is a user's list, the key that we write for that
+/// user must lead to the same user.
 pub fn view_key(data: &[u8]) {
     let text = str::from_utf8(data).ok();
     let Some((prefix, key)) = text.and_then(|text| text.split_once('\n')) else { return };

@@ -1,4 +1,4 @@
-//! A look at the view as it lies there, for the verifier and tests: it trusts nothing.
+//! Raw inspection of stored views, for the verifier and tests.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,27 +7,27 @@ use redis::{RedisResult, aio::MultiplexedConnection};
 
 use crate::{ViewCoupon, ViewError, ViewStore, entry, keys};
 
-/// Keys asked for in one step of a scan.
+/// Number of keys requested in one step of a scan.
 const SCAN_COUNT: usize = 1000;
 
 /// Everything that a user's keys hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
-    /// Whether readers trust it, under the generation of this connection.
+    /// Whether readers trust the view under the generation of this connection.
     pub trusted: bool,
-    /// The list without its sentinel: member → score; the highest, where a score is no whole number.
+    /// The list without its sentinel: member → score, with `i64::MAX` for a score that is not an integer.
     pub list: BTreeMap<String, i64>,
-    /// How long both keys live yet, the shorter of the two; absent: one of them for ever, or it is not there.
+    /// The shorter time to live of both keys; `None` if a key is absent or has none.
     pub lives: Option<Duration>,
     /// The hash without its sentinel: coupon id → entry, see [`crate::Change::entry`].
     pub coupons: BTreeMap<String, String>,
 }
 
-/// A list with its scores, a hash, and how long each lives in milliseconds; below 0: for ever.
+/// A list with its scores, a hash, and the time to live of each in milliseconds, negative if there is none.
 type Read = (BTreeMap<String, String>, BTreeMap<String, String>, i64, i64);
 
 impl Contents {
-    /// The details of a listed coupon.
+    /// Parses the details of a listed coupon.
     ///
     /// # Errors
     /// The hash has none, or they cannot be read.
@@ -40,14 +40,14 @@ impl Contents {
 }
 
 impl ViewStore {
-    /// The users that have a view, in any state.
+    /// Returns the users that have a view, in any state.
     ///
     /// # Errors
     /// See [`ViewError`].
     pub async fn users(&self) -> Result<Vec<UserId>, ViewError> {
         let live = self.live().await?;
         let mut users = Vec::new();
-        // A view whose slot moves may slip from a server not scanned yet to one that was.
+        // A slot may move during the scan, and take a view from a server not scanned yet to one already scanned.
         let rounds = if live.masters.is_cluster() { 2 } else { 1 };
         for mut master in (0..rounds).flat_map(|_| live.masters.all()) {
             let found = self.users_on(&mut master).await;
@@ -75,7 +75,7 @@ impl ViewStore {
         }
     }
 
-    /// What the user's keys hold, read in one transaction.
+    /// Reads the contents of the user's keys in one transaction.
     ///
     /// # Errors
     /// See [`ViewError`].

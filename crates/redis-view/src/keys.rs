@@ -1,29 +1,30 @@
-//! The keys of the view. Layout version 1; another layout gets another number, never an edit.
+//! The keys of the view. This is layout version 1; a change of the layout gets a new number.
 //!
-//! The user id is the hash tag, so a user's two keys live on one node; a prefix, for tests that
-//! share a server, stands outside it.
+//! The user id is the hash tag, so a user's two keys live on one node. The prefix, for tests that
+//! share a server, is outside the tag.
 
 use coupon::UserId;
 
-/// The user's unused coupons, a ZSet: member `templateId_couponId`, score = time of the claim in
-/// milliseconds. One more member below score 0 carries the rebuild's token.
+/// Key of the user's unused coupons, a ZSet: member `templateId_couponId`, score = time of the
+/// claim in milliseconds. One more member, with a score below 0, carries the rebuild's token.
 pub fn list(prefix: &str, user: UserId) -> String {
     format!("{prefix}view:1:{{{user}}}:list")
 }
 
-/// What the view knows of the user's coupons, a hash: coupon id → entry, see [`crate::Change`]. The
-/// fields `~token`, `~state` and `~since` carry the rebuild's token and state.
+/// Key of all that the view knows of the user's coupons, a hash: coupon id → entry, see
+/// [`crate::Change`]. The fields `~token`, `~state` and `~since` carry the rebuild's token and
+/// state.
 pub fn coupons(prefix: &str, user: UserId) -> String {
     format!("{prefix}view:1:{{{user}}}:coupons")
 }
 
-/// The pattern of all lists under the prefix.
+/// Pattern that matches all lists under the prefix.
 pub(crate) fn lists(prefix: &str) -> String {
     let quoted: String = prefix.chars().flat_map(quote).collect();
     format!("{quoted}view:1:{{*}}:list")
 }
 
-/// The user of a list's key.
+/// Returns the user of a list's key.
 pub(crate) fn user_of_list(prefix: &str, key: &str) -> Option<UserId> {
     key.strip_prefix(prefix)?.strip_prefix("view:1:{")?.strip_suffix("}:list")?.parse().ok()
 }

@@ -1,22 +1,21 @@
-//! The user's coupons in Redis: apply a change, page, rebuild.
+//! A user's coupons in Redis: applying changes, reading pages, rebuilding.
 //!
-//! A user's view is two keys (see [`keys`]): a ZSet of the unused coupons by time of claim, and a
-//! hash with the version, status and details of every coupon that the view has heard of. It is
-//! derived: any of it may be lost at any time, and the next reader rebuilds it from MySQL. So the
-//! question is never whether the view is there, but whether it is whole:
+//! A user's view is two keys (see [`keys`]): a ZSet of the unused coupons by time of claim, and a hash with the
+//! version, status and details of every coupon that the view knows. The view is derived data. Any of it may be lost at
+//! any time; the next reader rebuilds it from MySQL. So each read must establish whether the view is whole:
 //!
-//! - **Sentinels.** Both keys carry the token of the rebuild that made them. A reader reads page and
-//!   sentinels in one script and trusts them only if they agree and the state is `complete`. Redis
-//!   evicts whole keys, so a key that is there is whole, and one that is not makes the view cold.
-//! - **Versions.** Each write is "apply if newer". A coupon that left the list keeps its version in
-//!   the hash, a tombstone, so that a replayed insert cannot bring it back.
-//! - **Generation.** One number for all views of a server, raised in MySQL when the server's run or
-//!   replication id changes; a token of another generation is worth nothing. See [`GenerationsOf`].
+//! - **Sentinels.** Both keys carry the token of the rebuild that made them. A reader reads page and sentinels in one
+//!   script, and trusts them only if they agree and the state is `complete`. Redis evicts whole keys, so a present key
+//!   is whole, and an absent key makes the view cold.
+//! - **Versions.** Each write is "apply if newer". A coupon that left the list keeps its version in the hash, as a
+//!   tombstone, so that a replayed insert cannot bring it back.
+//! - **Generation.** One number for all views of a server, raised in MySQL when the server's run or replication id
+//!   changes. Tokens of another generation are invalid. See [`GenerationsOf`].
 //!
-//! Who writes: the sync-consumer by [`ViewStore::apply`] and [`ViewStore::read_back`]; the rebuild that a reader of a cold
-//! view begins by [`ViewReader::my_coupons`]. Nobody else.
+//! Only two writers exist: the sync-consumer, with [`ViewStore::apply`] and [`ViewStore::read_back`], and the rebuild
+//! that a reader of a cold view starts with [`ViewReader::my_coupons`].
 //!
-//! Architecture invariant: no SQL and no topic; the generation comes in as a value, rows by [`Truth`].
+//! Architecture invariant: no SQL and no topic. The caller supplies the generation, and the rows through [`Truth`].
 
 mod connection;
 mod drop;

@@ -1,5 +1,5 @@
-//! Many users' changes in one round trip: a consumer with a backlog spends its time on changes, not on
-//! calls. Each user's call stays a command of its own; nothing is atomic over users.
+//! Changes of many users in one round trip, because a consumer with a backlog would otherwise spend its time waiting
+//! for calls. Each user's call stays a command of its own; nothing is atomic over users.
 
 use coupon::UserId;
 
@@ -9,17 +9,17 @@ use crate::{
     store::{Applied, CHANGES_PER_CALL, CODE_COLD, CODE_OUTDATED, ViewStore},
 };
 
-/// A user and changes of its coupons, in their order.
+/// A user and changes of the user's coupons, in order.
 pub type UserChanges<'a> = (UserId, &'a [Change]);
 
 impl ViewStore {
-    /// Applies the changes of many users, each change if it is newer; the answers have the same shape and
-    /// order. A view that is cold stays cold and is dropped if anything is left of it: others may trust it whose
-    /// generation is another one. So is one whose slot is on its way to another server.
+    /// Applies the changes of many users, each change if it is newer. The answers have the same shape and order. A cold
+    /// view stays cold and its remains are dropped, because connections with another generation may trust them. A view
+    /// whose slot is moving to another server is dropped too.
     ///
     /// # Errors
-    /// See [`ViewError`]; others' changes may be applied. The same call may be repeated, after
-    /// [`ViewError::damage`] once that user's view is dropped.
+    /// See [`ViewError`]. Changes of other users may have been applied. The same call may be repeated; if
+    /// [`ViewError::damage`] names a user, drop that user's view first.
     pub async fn apply_all(
         &self,
         users: &[UserChanges<'_>],
@@ -58,15 +58,15 @@ impl ViewStore {
                 applied[place].push(Applied::from_code(code)?);
             }
         }
-        // Whoever takes the slot over begins anew; if nobody does, what has moved must not come back.
+        // After a completed move the view is cold anyway. If the move is cancelled, moved keys without this change must
+        // not come back.
         self.drop_views(&moving).await?;
         let whole = applied.iter().zip(users).all(|(some, (_, all))| some.len() == all.len());
         if whole { Ok(applied) } else { Err(ViewError::unreadable("too few codes of changes")) }
     }
 
-    /// The read after the write, for many users: looks for each listed change's member and score, and
-    /// writes what is missing again, but only where the view still holds exactly that version. Returns
-    /// how many had to be written again.
+    /// Reads back the writes of many users: checks each listed change's member and score. Writes a missing member again
+    /// if the view still holds exactly that version. Returns the number of members written again.
     ///
     /// Leave out changes that found the view [`Applied::Cold`].
     ///
@@ -101,7 +101,7 @@ impl ViewStore {
             }
             let scores = answer.map_err(|source| self.failed(operation, *user, &live, source))?;
             for (change, score) in listed.into_iter().zip(scores) {
-                // As text: a score that was damaged need not be a whole number.
+                // Compared as text, because a damaged score need not be an integer.
                 if score != Some(change.coupon.score().to_string()) {
                     repaired += self.write_again(*user, change).await?;
                 }
@@ -111,7 +111,7 @@ impl ViewStore {
     }
 }
 
-/// The changes of one call each, with the place of their user.
+/// Splits the changes into calls, each with the index of its user.
 fn chunks<'a>(users: &[UserChanges<'a>]) -> impl Iterator<Item = (usize, UserId, &'a [Change])> {
     users.iter().enumerate().flat_map(|(place, &(user, changes))| {
         changes.chunks(CHANGES_PER_CALL).map(move |some| (place, user, some))

@@ -1,4 +1,4 @@
-//! A page of "my coupons": from the view, or read from MySQL by the same rule.
+//! A page of "my coupons", from the view, or from MySQL by the same rule.
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
@@ -8,61 +8,59 @@ use thiserror::Error;
 
 use crate::{Truth, ViewCoupon, ViewError, ViewStore, entry};
 
-/// Members one call looks at, at most: coupons whose validity has ended are passed over until they
-/// are flipped, and a script blocks the server. The page may then be short, and has a next one.
+/// Largest number of members that one call examines. Coupons whose validity has ended are skipped until they are
+/// flipped, and a script blocks the server. If the limit is reached, the page may be short and still have a next page.
 const LOOKS_MAX: usize = 500;
 
-/// What is asked of a page.
+/// Request for a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageRequest {
-    /// How many coupons at most, from 1.
+    /// Largest number of coupons, from 1.
     pub limit: usize,
-    /// Where the page before ended; absent: the first page.
+    /// Position after which the page begins; `None` for the first page.
     pub cursor: Option<Cursor>,
-    /// A coupon that the answer must know of: the caller's own claim.
+    /// A coupon that the answer must know: that of the caller's own claim.
     pub after: Option<CouponId>,
-    /// The caller's clock: a coupon is shown while `valid_until` is later.
+    /// The caller's clock. A coupon is shown while `valid_until` is later.
     pub now: DateTime<Utc>,
 }
 
 /// Some of a user's usable coupons, the latest claim first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The coupons.
     pub coupons: Vec<ViewCoupon>,
-    /// Where the next page begins; absent: this is the last.
+    /// Position after which the next page begins; `None` on the last page.
     pub next: Option<Cursor>,
 }
 
 /// The view's answer to a page request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageAnswer {
-    /// The page.
     Page(Page),
-    /// The view is not there or not whole: rebuild it, answer from MySQL.
+    /// The view is absent or not whole: rebuild it, answer from MySQL.
     Cold,
     /// The view does not know [`PageRequest::after`] yet: answer from MySQL.
     Unknown,
 }
 
-/// A place in a user's list, at a coupon; it stays where it is while coupons come and go. The order is that of the view:
-/// by the time of the claim, and in one millisecond by the bytes of `template_coupon`. Its text is opaque to clients.
+/// A position in a user's list, at a coupon. It stays valid while coupons come and go. The order is that of the view:
+/// by the time of the claim and, within one millisecond, by the bytes of `template_coupon`. Its text is opaque to
+/// clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     score: i64,
-    /// The coupon's template.
     pub template_id: TemplateId,
     /// The coupon, which may have left the list.
     pub id: CouponId,
 }
 
-/// A text is not a cursor.
+/// The text is not a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("use the cursor of the page before, unchanged")]
 pub struct CursorError;
 
 impl ViewStore {
-    /// A page of the user's coupons, if the view can be trusted.
+    /// Reads a page of the user's coupons, if the view can be trusted.
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -94,8 +92,8 @@ impl ViewStore {
 }
 
 impl Page {
-    /// The page that a whole view of these coupons would give, by the same rule: coupon after coupon until the page is
-    /// full, [`LOOKS_MAX`] were looked at or none is left.
+    /// Reads the page from MySQL that a whole view of the same coupons would give, by the same rule: coupon by coupon
+    /// until the page is full, [`LOOKS_MAX`] were examined, or none is left.
     pub(crate) async fn of_truth<T: Truth>(
         truth: &T,
         user: UserId,
@@ -106,7 +104,7 @@ impl Page {
         let mut page = Self { coupons: Vec::new(), next: None };
         let (mut behind, mut looked, mut wanted) = (request.cursor, 0, limit);
         loop {
-            // One more than is looked at tells whether anything is left.
+            // One more than needed, to learn whether more coupons are left.
             let found = truth.listed(user, behind, wanted + 1).await?;
             for coupon in found.iter().take(wanted) {
                 if page.coupons.len() == limit {
@@ -126,7 +124,7 @@ impl Page {
                 page.next = behind;
                 return Ok(page);
             }
-            // Some had ended. Once more, and by then enough were looked at.
+            // Some had ended. One more read reaches the limit of examined coupons.
             wanted = looks - looked;
         }
     }
@@ -152,12 +150,12 @@ pub(crate) fn read_page(parts: &[String]) -> Result<Page, ViewError> {
 }
 
 impl Cursor {
-    /// The place of a coupon.
+    /// Position of a coupon.
     pub fn at(coupon: &ViewCoupon) -> Self {
         Self { score: coupon.score(), template_id: coupon.template_id, id: coupon.id }
     }
 
-    /// When the coupon at this place was claimed; the end of time, for a place that no coupon can be at.
+    /// Time of the claim at this position, or the end of time if the position cannot be that of a coupon.
     pub fn claimed_at(&self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.score).unwrap_or(DateTime::<Utc>::MAX_UTC)
     }
@@ -165,7 +163,7 @@ impl Cursor {
     fn of_parts(score: i64, member: &str) -> Option<Self> {
         let (template, id) = member.split_once('_')?;
         let cursor = Self { score, template_id: template.parse().ok()?, id: id.parse().ok()? };
-        // Only the form that we write: `07` and `7` would be two places.
+        // Accept only the form that we write: `07` and `7` would be two positions.
         (cursor.member() == member).then_some(cursor)
     }
 
@@ -182,7 +180,7 @@ impl PartialOrd for Cursor {
 
 impl Ord for Cursor {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Most differ by their times.
+        // Most cursors already differ by time.
         self.score.cmp(&other.score).then_with(|| self.member().cmp(&other.member()))
     }
 }

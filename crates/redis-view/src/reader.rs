@@ -1,7 +1,7 @@
-//! "My coupons": from the view, and where that cannot be trusted a page of MySQL, while the view is rebuilt.
+//! Serves "my coupons" from the view. While a view cannot be trusted and is rebuilt, serves a page from MySQL.
 //!
-//! Whatever is read of MySQL for a reader is as long as a page, and the reads are bounded for the process: a view server
-//! that was emptied makes every user cold at once, and MySQL must not feel it.
+//! Each read of MySQL for a reader is as long as a page, and the number of concurrent reads is limited for the process:
+//! an emptied view server makes every user cold at once, and must not overload MySQL.
 
 use std::{
     collections::HashMap,
@@ -22,55 +22,53 @@ use crate::{
     rebuilds::{Rebuilds, note},
 };
 
-/// Reads of MySQL at a time, pages and the rows of short lists: with a few milliseconds each, thousands of users a
-/// second, on a part of the pool's connections.
+/// Largest number of concurrent reads of MySQL: pages, and the rows of short lists. At a few milliseconds each, this
+/// serves thousands of users a second on a part of the connection pool.
 const READS_MAX: usize = 8;
 
-/// How long a reader waits for its turn; then the caller sheds the request.
+/// How long a reader waits for its turn. After that, the caller sheds the request.
 const TURN_MAX: Duration = Duration::from_secs(2);
 
-/// Counter by `reason`, one of [`DROP_REASONS`]: views that a reader could not read and has dropped.
+/// Counter of views that a reader could not read and has dropped, by `reason`, one of [`DROP_REASONS`].
 pub const DROPPED_VIEWS: &str = "coupon_dropped_views_total";
 
 /// The values of `reason`.
 pub const DROP_REASONS: [&str; 2] = ["unreadable", "wrong_type"];
 
-/// Answers "my coupons".
+/// Serves "my coupons".
 pub struct ViewReader<T> {
     store: ViewStore,
     truth: Arc<T>,
     turns: Arc<Semaphore>,
     rebuilds: Rebuilds<T>,
-    /// The users whose pages are being read from MySQL, each with the lock that its other readers
-    /// wait for: one with many connections has no more turns than the next.
+    /// Users whose pages are being read from MySQL, each with a lock for which the user's other readers wait. So a user
+    /// with many connections gets no more turns than others.
     flights: Flights,
 }
 
 type Flights = Lock<HashMap<UserId, Arc<Mutex<()>>>>;
 
-/// A page, and where it came from.
+/// A page and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MyCoupons {
-    /// The page.
     pub page: Page,
-    /// Where it came from.
     pub origin: Origin,
 }
 
-/// Where a page came from.
+/// Source of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The view.
     View,
-    /// The view, which was rebuilt from MySQL for this reader.
+    /// The view, after a rebuild that this reader started.
     Rebuild,
-    /// MySQL: the view did not know the caller's own claim yet, is under a rebuild that takes long or is another
-    /// process's, or cannot be reached.
+    /// MySQL: the view did not know the caller's own claim yet, is under a rebuild that takes long or runs in another
+    /// process, or cannot be reached.
     Truth,
 }
 
 impl Origin {
-    /// One word for it, for metrics.
+    /// One word, for metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::View => "view",
@@ -83,10 +81,10 @@ impl Origin {
 /// Why there is no page.
 #[derive(Debug, Error)]
 pub enum MyCouponsError<E> {
-    /// The rows could not be read; the caller's own error.
+    /// The rows could not be read. Holds the caller's own error.
     #[error("the user's coupons could not be read")]
     Rows(#[source] E),
-    /// They could not be read for the view, and that took so long that the reader does not try by itself.
+    /// The rebuild could not read the rows, and took so long that no time is left to read a page.
     #[error("the user's coupons could not be read in time")]
     Unread,
     /// Too many readers wait for MySQL already: shed the request.
@@ -95,22 +93,22 @@ pub enum MyCouponsError<E> {
 }
 
 impl<T: Truth> ViewReader<T> {
-    /// A reader of `store`, which is made from `truth`.
+    /// Creates a reader of `store`, whose views are rebuilt from `truth`.
     pub fn new(store: ViewStore, truth: T) -> Self {
         let (truth, turns) = (Arc::new(truth), Arc::new(Semaphore::new(READS_MAX)));
         let rebuilds = Rebuilds::new(store.clone(), Arc::clone(&truth), Arc::clone(&turns));
         Self { store, truth, turns, rebuilds, flights: Lock::default() }
     }
 
-    /// The view behind it.
     pub fn store(&self) -> &ViewStore {
         &self.store
     }
 
-    /// A page of the user's usable coupons.
+    /// Returns a page of the user's usable coupons.
     ///
-    /// A cold view is rebuilt by a task that goes on when the reader has left. Of a short list the reader waits for the view;
-    /// of a long one, and wherever the view cannot answer, it gets the same page from MySQL. An unreachable view is no error.
+    /// A cold view is rebuilt by a task that continues when the reader leaves. For a short list, the reader waits for
+    /// the view. For a long list, and whenever the view cannot answer, it gets the same page from MySQL. An unreachable
+    /// view is not an error.
     ///
     /// # Errors
     /// The rows cannot be read, or too many readers wait already.
@@ -133,7 +131,7 @@ impl<T: Truth> ViewReader<T> {
                     {
                         return Ok(MyCoupons { page, origin });
                     }
-                    // With no time left for a read of its own.
+                    // No time is left for a read of its own.
                     if rebuilt == Some(Rebuilt::Unread) && Instant::now() >= deadline {
                         return Err(MyCouponsError::Unread);
                     }
@@ -149,8 +147,8 @@ impl<T: Truth> ViewReader<T> {
         Ok(MyCoupons { page, origin: Origin::Truth })
     }
 
-    /// Rebuilds the user's view if it is cold, and waits until that has ended, however long the list is. A caller that
-    /// does not wait cancels nothing.
+    /// Rebuilds the user's view if it is cold, and waits for the end of the rebuild, however long the list is. A caller
+    /// that stops waiting does not cancel it.
     pub async fn rebuild(&self, user: UserId, now: DateTime<Utc>) -> Rebuilt {
         match self.rebuilds.join(user, now) {
             Some(rebuild) => rebuild.ended().await,
@@ -158,7 +156,7 @@ impl<T: Truth> ViewReader<T> {
         }
     }
 
-    /// The view's answer; a view that fails is as good as none.
+    /// Asks the view. A view that fails counts as cold.
     async fn ask(&self, user: UserId, request: &PageRequest) -> PageAnswer {
         match self.store.page(user, request).await {
             Ok(answer) => answer,
@@ -170,7 +168,7 @@ impl<T: Truth> ViewReader<T> {
     }
 }
 
-/// One reader's part in the reads of a user; gone when the reader is, finished or dropped.
+/// One reader among those of a user that wait to read MySQL. Dropped with the reader.
 struct Flight<'a> {
     flights: &'a Flights,
     user: UserId,
@@ -187,10 +185,10 @@ impl<'a> Flight<'a> {
 }
 
 impl Drop for Flight<'_> {
-    /// The last reader takes the lock out of the map.
+    /// The last reader removes the lock from the map.
     fn drop(&mut self) {
         let mut map = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two holders: the map and this one.
+        // Two holders are left: the map and this reader.
         if Arc::strong_count(&self.lock) == 2 {
             map.remove(&self.user);
         }

@@ -1,17 +1,17 @@
-//! The rebuild of a cold view, step by step: begin, load, complete.
+//! The steps of the rebuild of a cold view: begin, load, complete.
 //!
 //! ```text
-//! begin     the user's keys are deleted and made anew, each with the nonce of this rebuild
-//! (MySQL)   only now the rows are read: a change committed later comes through the consumer,
-//!           which applies to views under rebuild too
-//! load      the rows, each if newer than what the consumer has applied meanwhile; of many rows some at a time
-//! complete  only if the nonce is still in every key
+//! begin     deletes the user's keys and creates them with the nonce of this rebuild
+//! (MySQL)   rows are read only now: a change committed later comes through the consumer,
+//!           which applies changes to views under rebuild too
+//! load      writes rows, each if newer than what the consumer has applied meanwhile; many rows in several calls
+//! complete  succeeds only if the nonce is still in every key
 //! ```
-//! A rebuild that dies leaves a loading view that nobody trusts; its nonce grows old and the next
-//! reader begins again. While it goes on, each load keeps its nonce young.
+//! A rebuild that dies leaves a loading view that no reader trusts. Its nonce goes stale, and the next reader begins
+//! again. Each load keeps the nonce fresh.
 //!
-//! The rows may be loaded in any number of pieces, but all of them are of one moment: else a view could know a change
-//! and not the one before it.
+//! Rows may be loaded in any number of pieces, but all must be of one moment. Otherwise a view could know a change and
+//! not the one before it.
 
 use std::{fmt, time::Duration};
 
@@ -20,36 +20,36 @@ use coupon::UserId;
 
 use crate::{Change, ViewError, ViewStore, store::CHANGES_PER_CALL};
 
-/// For how long a nonce is young from a rebuild's last sign of life: nobody else begins meanwhile. Far above what is between
-/// two of them, and the longest that a rebuild's death keeps a user's reads on MySQL.
+/// Time after a rebuild's last sign of life during which no other rebuild may begin. Far longer than the interval
+/// between two signs of life. After the death of a rebuild, a user's reads go to MySQL for at most this long.
 pub(crate) const NONCE_YOUNG: Duration = Duration::from_secs(5);
 
-/// How long an unfinished view lives from the last sign of life: until every process has long given its rebuild up.
+/// Time to live of an unfinished view after the last sign of life. By then every process has given the rebuild up.
 const UNFINISHED_LIFE: Duration = Duration::from_secs(60);
 
-/// How long a view lives: less than the topic's retention (7 days), so that a change which the topic
-/// forgot before the consumer saw it does not stay missing for ever.
+/// Time to live of a view. Less than the topic's retention (7 days), so that a change which retention deleted before
+/// the consumer read it does not stay missing for ever.
 const VIEW_LIFE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
-/// How far back a rebuild reads changes of coupons that are not unused any more: the topic's
-/// retention (7 days) and three more, because a message may have been written late and its segment
-/// is dropped late. What the topic cannot replay any more needs no tombstone.
+/// How far back a rebuild reads changes of coupons that are no longer unused: the topic's retention (7 days) and three
+/// more, because a message may have been written late and its segment is dropped late. Changes that the topic cannot
+/// replay need no tombstone.
 pub const REBUILD_WINDOW: Duration = Duration::from_secs(10 * 24 * 60 * 60);
 
-/// What `begin` found.
+/// Result of `begin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
     /// The view is under this rebuild: read MySQL now.
     Begun(Nonce),
-    /// Somebody else's rebuild is young.
+    /// Another rebuild is in progress.
     Busy,
-    /// The view is complete.
+    /// The view is already complete.
     Complete,
-    /// A view of a later generation stands: this connection was out of date, and is given up.
+    /// The view has a later generation. This connection was out of date and is given up.
     Outdated,
 }
 
-/// One rebuild, told apart from all others, with the generation it was begun under.
+/// Identifies one rebuild, together with the generation under which it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nonce {
     generation: i64,
@@ -57,7 +57,7 @@ pub struct Nonce {
 }
 
 impl ViewStore {
-    /// Begins a rebuild. Read the rows of MySQL after this, never before.
+    /// Begins a rebuild. Read the rows of MySQL only after this.
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -84,7 +84,7 @@ impl ViewStore {
         }
     }
 
-    /// Loads rows, each if newer, and keeps the rebuild young. False: the view is not under this rebuild any more.
+    /// Loads rows, each if newer, and keeps the nonce fresh. Returns false if the view is no longer under this rebuild.
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -112,7 +112,7 @@ impl ViewStore {
         Ok(true)
     }
 
-    /// Ends a rebuild: readers trust the view. False: it was not under this rebuild any more.
+    /// Completes a rebuild, so that readers trust the view. Returns false if the view was no longer under this rebuild.
     ///
     /// # Errors
     /// See [`ViewError`].

@@ -1,9 +1,9 @@
-//! Rebuilds of cold views: tasks of the process, one for each user, in which readers only take part.
+//! Rebuilds of cold views: tasks of the process, at most one per user, which readers only join.
 //!
-//! A reader that leaves cancels nothing, or a client that waits for less than a rebuild takes would have it begun anew for
-//! ever. What few coupons a user has are read at once, in the turn of a reader, and its readers wait for the view. A
-//! long list goes piece by piece on one of a few lanes of its own: its readers are told so and turn to MySQL, and nobody
-//! else waits behind it.
+//! A reader that leaves does not cancel the rebuild. Otherwise a client with a timeout shorter than a rebuild would
+//! restart it for ever. A short list is read at once, in a reader's turn, and its readers wait for the view. A long
+//! list is read in pieces on one of a few lanes of its own. Its readers are sent to MySQL, and no other rebuild waits
+//! behind it.
 
 use std::{
     collections::HashMap,
@@ -24,28 +24,28 @@ use crate::{
     reader::DROPPED_VIEWS, rebuild::NONCE_YOUNG,
 };
 
-/// Rebuilds under way or waiting, at most: beyond this readers of cold views have MySQL, which answers a page as fast as it
-/// reads what a view is made from.
+/// Largest number of running and waiting rebuilds. Beyond it, readers of cold views get pages from MySQL, which cost no
+/// more than reading a short list for a rebuild.
 const REBUILDS_MAX: usize = 256;
 
-/// Long lists that are rebuilt at a time. Each keeps a connection to MySQL for as long as it takes, about a second for
-/// 100,000 coupons; they share one with the reads of all others, so more of them would end no sooner.
+/// Number of long lists that are rebuilt at the same time. Each holds a connection to MySQL all the while, about a
+/// second for 100,000 coupons. They share MySQL with all other reads, so more lanes would not finish sooner.
 const LONG_MAX: usize = 2;
 
-/// Counter by `result`, one of [`REBUILD_RESULTS`]: rebuilds of views that are over.
+/// Counter of finished rebuilds by `result`, one of [`REBUILD_RESULTS`].
 pub const REBUILDS: &str = "coupon_view_rebuilds_total";
 
 /// The values of `result`.
 pub const REBUILD_RESULTS: [&str; 3] = ["whole", "overtaken", "failed"];
 
-/// How a rebuild ended.
+/// Result of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rebuilt {
     /// The view is whole.
     Whole,
-    /// Another process is at it, or knows of a later generation.
+    /// Another process is rebuilding the view, or the view has a later generation.
     Elsewhere,
-    /// The view was lost on the way: a key was evicted, or somebody dropped it or took it over.
+    /// The view was lost meanwhile: a key was evicted, or the view was dropped or taken over.
     Overtaken,
     /// The view cannot be reached.
     Failed,
@@ -55,42 +55,42 @@ pub enum Rebuilt {
     TooMany,
 }
 
-/// Where a rebuild is.
+/// Progress of a rebuild.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// It waits for its turn.
+    /// Waits for its turn.
     Waiting,
-    /// It reads what may be few coupons.
+    /// Reads what may be a short list.
     Reading,
-    /// The list is long.
+    /// Rebuilds a long list.
     Long,
     Ended(Rebuilt),
 }
 
-/// The rebuilds of a process.
+/// All rebuilds of a process.
 pub(crate) struct Rebuilds<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
     store: ViewStore,
     truth: Arc<T>,
-    /// The turns of everybody who reads a bounded part of MySQL.
+    /// Permits for bounded reads of MySQL, shared with readers of pages.
     turns: Arc<Semaphore>,
     lanes: Semaphore,
     under_way: Lock<HashMap<UserId, watch::Receiver<Stage>>>,
 }
 
-/// A rebuild that a reader takes part in.
+/// A rebuild that a reader joined.
 pub(crate) struct Joined {
     stage: watch::Receiver<Stage>,
-    /// Whether this reader began it.
+    /// Whether this reader started it.
     pub(crate) is_first: bool,
 }
 
 impl Joined {
-    /// Waits until it has ended, or has turned out to take long: absent.
+    /// Waits until the rebuild has ended, or returns `None` once it turns out to take long.
     ///
     /// # Errors
-    /// Its turn has not come by the deadline. Once it has come, the statements' own limits bound the wait.
+    /// The rebuild's turn did not come by the deadline. After that, the limits of the statements bound the wait.
     pub(crate) async fn soon(mut self, deadline: Instant) -> Result<Option<Rebuilt>, Elapsed> {
         let turn = self.stage.wait_for(|stage| !matches!(stage, Stage::Waiting));
         drop(timeout_at(deadline, turn).await?);
@@ -98,12 +98,12 @@ impl Joined {
         Ok(match self.stage.wait_for(soon).await.as_deref() {
             Ok(Stage::Ended(rebuilt)) => Some(*rebuilt),
             Ok(_) => None,
-            // Its task was ended before it had a result.
+            // The task was stopped before it had a result.
             Err(_) => Some(Rebuilt::Failed),
         })
     }
 
-    /// Waits until it has ended.
+    /// Waits until the rebuild has ended.
     pub(crate) async fn ended(mut self) -> Rebuilt {
         match self.stage.wait_for(|stage| matches!(stage, Stage::Ended(_))).await.as_deref() {
             Ok(Stage::Ended(rebuilt)) => *rebuilt,
@@ -118,7 +118,7 @@ impl<T: Truth> Rebuilds<T> {
         Self(Arc::new(Inner { store, truth, turns, lanes, under_way: Lock::default() }))
     }
 
-    /// Takes part in the user's rebuild, and begins one if there is none; absent: too many are under way.
+    /// Joins the user's rebuild, or starts one. Returns `None` if too many are under way.
     pub(crate) fn join(&self, user: UserId, now: DateTime<Utc>) -> Option<Joined> {
         let mut under_way = self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stage) = under_way.get(&user) {
@@ -133,7 +133,7 @@ impl<T: Truth> Rebuilds<T> {
         let clock = Clock { began_at: now, began: Instant::now() };
         tokio::spawn(async move {
             let rebuilt = place.inner.run(user, clock, &sender).await;
-            // Whoever is told that it has ended can begin another one.
+            // Before the result is published, so that a reader that receives it can start another rebuild.
             drop(place);
             sender.send_replace(Stage::Ended(rebuilt));
         });
@@ -141,7 +141,7 @@ impl<T: Truth> Rebuilds<T> {
     }
 }
 
-/// A user's place among the rebuilds; free again however its task ends.
+/// A user's entry among the rebuilds. Dropping it removes the entry, however the task ends.
 struct Place<T> {
     inner: Arc<Inner<T>>,
     user: UserId,
@@ -154,7 +154,7 @@ impl<T> Drop for Place<T> {
     }
 }
 
-/// The time, for a task that outlives the request which told it.
+/// The current time, for a task that outlives the request that supplied it.
 #[derive(Clone, Copy)]
 struct Clock {
     began_at: DateTime<Utc>,
@@ -167,9 +167,9 @@ impl Clock {
     }
 }
 
-/// Why a rebuild ends before the view is whole.
+/// Why a rebuild ends early.
 enum Stop {
-    /// Somebody has made it whole already.
+    /// The view is already whole.
     IsWhole,
     Outcome(Rebuilt),
     View(ViewError),
@@ -214,7 +214,7 @@ impl<T: Truth> Inner<T> {
         stage: &watch::Sender<Stage>,
     ) -> Result<(), Stop> {
         let closed = |_| Stop::Outcome(Rebuilt::Failed);
-        // First, so that nobody waits for the turn of one that waits for a view which does not answer.
+        // Begin before waiting for a turn, so that an unresponsive view keeps no turn from others.
         let (nonce, begun) = (self.begin(user, clock).await?, Instant::now());
         let turn = self.turns.acquire().await.map_err(closed)?;
         stage.send_replace(Stage::Reading);
@@ -227,7 +227,7 @@ impl<T: Truth> Inner<T> {
         drop(turn);
         stage.send_replace(Stage::Long);
         let _lane = self.lanes.acquire().await.map_err(closed)?;
-        // What it has begun is left alone for so long; after that another process may be at it.
+        // For this long no other process begins a rebuild; after that one may have.
         let nonce =
             if begun.elapsed() < NONCE_YOUNG { nonce } else { self.begin(user, clock).await? };
         let since = clock.now() - window();
@@ -273,10 +273,10 @@ fn window() -> TimeDelta {
     TimeDelta::from_std(REBUILD_WINDOW).unwrap_or(TimeDelta::MAX)
 }
 
-/// Notes that a user's view failed, and drops one that cannot be read.
+/// Logs an error of a user's view, and drops a view that cannot be read.
 pub(crate) async fn note(store: &ViewStore, user: UserId, error: &ViewError) {
     let Some((_, reason)) = error.damage() else {
-        // An outage says so once for each connection, not once for each reader.
+        // The connection logs an outage once; each reader would repeat it.
         debug!(user.id = %user, error = %error, "view not read: MySQL answers");
         return;
     };

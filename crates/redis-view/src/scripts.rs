@@ -1,13 +1,13 @@
-//! The scripts, each included once, with their shared parts put in.
+//! The scripts, with their shared parts inserted.
 
 use redis::Script;
 
-/// The state of a user's keys, from their sentinels.
+/// Reads the state of a user's keys from their sentinels.
 const VIEW_STATE: &str = include_str!("../../../lua/includes/view_state.lua");
-/// The versioned write of one coupon.
+/// Writes one coupon if the version is newer.
 const APPLY_IF_NEWER: &str = include_str!("../../../lua/includes/view_apply_if_newer.lua");
 
-/// One field for each file.
+/// One field per file.
 pub(crate) struct Scripts {
     pub(crate) apply_change: Script,
     pub(crate) write_again: Script,
@@ -30,7 +30,7 @@ impl Scripts {
     }
 }
 
-/// A line `-- @include FILE` stands for the file of that name in `lua/includes`.
+/// Replaces each line `-- @include FILE` by that file in `lua/includes`.
 fn script(text: &str) -> Script {
     let whole = text
         .replace("-- @include view_state.lua\n", VIEW_STATE)

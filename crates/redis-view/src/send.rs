@@ -1,9 +1,9 @@
-//! Commands on users' keys, each to the server that has them.
+//! Sends commands on users' keys to the servers that have them.
 //!
-//! Of a cluster, that is the master of the user's slot. While a slot is on its way to another master, keys
-//! that have gone, and those that are nowhere, are answered by where to ask for them. Nobody reads or
-//! builds a view there: until the slot has arrived its generation is that of the old master, and the
-//! new one may fail over unnoticed. Readers have MySQL; see [`ViewStore::drop_views`] for changes.
+//! In a cluster, that is the master of the user's slot. While a slot moves to another master, commands on keys that
+//! have moved, or do not exist, are answered with a redirection. No view is read or built there: until the move is
+//! complete, the slot's generation is that of the old master, and the new one may fail over unnoticed. Readers use
+//! MySQL; for changes see [`ViewStore::drop_views`].
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, Ser
 
 use crate::{ViewError, ViewStore, connection::Live};
 
-/// How often a command is sent at most: once more when a server had to be given the script.
+/// How often a command is sent at most: twice if a server lacked the script.
 const ROUNDS_MAX: usize = 2;
 
 /// A command on the keys of one user.
@@ -24,8 +24,8 @@ pub(crate) struct ForUser {
 }
 
 impl ViewStore {
-    /// Sends all commands, to each server its own in one pipeline; the answers are in the order of the
-    /// commands. One user's failure is not another's. `script` is what the commands call, if they do.
+    /// Sends all commands, in one pipeline per server. The answers are in the order of the commands. One user's failure
+    /// does not affect other users. `script` is the script that the commands call, if any.
     pub(crate) async fn send<T: FromRedisValue>(
         &self,
         operation: &'static str,
@@ -61,7 +61,7 @@ impl ViewStore {
     }
 }
 
-/// Sends some of the commands to one server. A server that lacked the script has it afterwards.
+/// Sends some of the commands to one server. Loads the script into a server that lacks it.
 async fn pipeline<T: FromRedisValue>(
     live: &Live,
     master: usize,
@@ -82,7 +82,7 @@ async fn pipeline<T: FromRedisValue>(
     Ok(answers)
 }
 
-/// Whether the user's keys, or one of them, have gone to where the slot is going.
+/// Returns whether at least one of the user's keys has moved to the new master of its slot.
 pub(crate) fn is_moving(error: &RedisError) -> bool {
     [ServerErrorKind::Ask, ServerErrorKind::TryAgain].map(ErrorKind::Server).contains(&error.kind())
 }

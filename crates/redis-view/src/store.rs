@@ -14,14 +14,14 @@ use crate::{
     send::ForUser,
 };
 
-/// Changes of one call of `apply_change.lua` or `view_load.lua`: a script blocks the server, and
-/// two hundred take well under a millisecond.
+/// Largest number of changes in one call of `apply_change.lua` or `view_load.lua`. A script blocks the server; 200
+/// changes take well under a millisecond.
 pub const CHANGES_PER_CALL: usize = 200;
 
-/// What `apply_change.lua` answers for a view that is cold.
+/// Answer of `apply_change.lua` for a cold view.
 pub(crate) const CODE_COLD: u8 = 0;
 
-/// What it answers for one that was of a later generation than the connection's.
+/// Its answer for a view that had a later generation than the connection's.
 pub(crate) const CODE_OUTDATED: u8 = 3;
 
 /// The view. Clones share its connections.
@@ -36,25 +36,25 @@ pub(crate) struct Inner {
     pub(crate) scripts: Scripts,
 }
 
-/// What became of one change.
+/// Result of applying one change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
-    /// The view is cold, and nothing of it is left: the next reader rebuilds it.
+    /// The view is cold and its remains were dropped. The next reader rebuilds it.
     Cold,
-    /// It is in the view now.
+    /// The change is in the view now.
     Applied,
     /// The view knew this version or a later one.
     NotNewer,
 }
 
 impl ViewStore {
-    /// A view on the server or cluster at `url`, with `prefix` before every key. Connects at once and checks
-    /// that every master answers; afterwards a lost connection is made anew by whoever needs it.
+    /// Opens the view on the server or cluster at `url`, with `prefix` before every key. Connects at once and checks
+    /// every master. Later, the next call replaces a lost connection.
     ///
-    /// `generations_of` finds the view generations of the servers that were met, see [`GenerationsOf`].
+    /// `generations_of` determines the view generations of the connected servers, see [`GenerationsOf`].
     ///
     /// # Errors
-    /// The URL is not one, the server cannot be reached or does not evict, or the generation cannot be found.
+    /// The URL is invalid, a server cannot be reached or does not evict, or the generation cannot be determined.
     pub async fn connect(
         url: &str,
         prefix: impl Into<String>,
@@ -66,14 +66,14 @@ impl ViewStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The slots of the servers of the current connection with their run ids, as a [`GenerationsOf`] takes them;
-    /// absent: there is no connection.
+    /// Returns the slots of the currently connected servers with their run ids, as a [`GenerationsOf`] takes them, or
+    /// `None` without a connection.
     pub fn served(&self) -> Option<Vec<Served>> {
         self.inner.connection.served().map(|(served, _)| served)
     }
 
-    /// Hears which generations these servers' views are of by now. If one is later than the connection's, the
-    /// connection is given up, and the next call finds them out for itself. Answers whether that was so.
+    /// Compares the connection's generations with the current ones of its servers. If one is later, gives the
+    /// connection up, so that the next call determines the generations again, and returns true.
     pub fn learn(&self, generations: &[(RangeInclusive<u16>, i64)]) -> bool {
         let Some((_, live)) = self.inner.connection.served() else { return false };
         let is_later = generations
@@ -85,15 +85,15 @@ impl ViewStore {
         is_later
     }
 
-    /// Looks whether the servers still are what a view needs: masters that evict what they have no room for.
+    /// Checks that the servers are still fit for a view: reachable, and with an eviction policy.
     ///
     /// # Errors
-    /// See [`ViewError`]; [`ViewError::NoEviction`] says how to mend it.
+    /// See [`ViewError`]. The message of [`ViewError::NoEviction`] names the remedy.
     pub async fn check_fit(&self) -> Result<(), ViewError> {
         self.inner.connection.fit().await
     }
 
-    /// [`ViewStore::apply_all`] for one user.
+    /// Calls [`ViewStore::apply_all`] for one user.
     ///
     /// # Errors
     /// See there.
@@ -101,7 +101,7 @@ impl ViewStore {
         Ok(self.apply_all(&[(user, changes)]).await?.pop().unwrap_or_default())
     }
 
-    /// [`ViewStore::read_back_all`] for one user.
+    /// Calls [`ViewStore::read_back_all`] for one user.
     ///
     /// # Errors
     /// See there.
@@ -109,7 +109,7 @@ impl ViewStore {
         self.read_back_all(&[(user, changes)]).await
     }
 
-    /// The generation of the user's view on the server that has it now.
+    /// Returns the generation of the user's view on its current server.
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -142,7 +142,7 @@ impl ViewStore {
         [keys::list(&self.inner.prefix, user), keys::coupons(&self.inner.prefix, user)]
     }
 
-    /// The slot of both.
+    /// The slot of both keys.
     pub(crate) fn slot(&self, user: UserId) -> u16 {
         slot_of(&keys::list(&self.inner.prefix, user))
     }
@@ -151,7 +151,7 @@ impl ViewStore {
         self.inner.connection.live().await
     }
 
-    /// Prepares a script on the user's keys; the caller adds the arguments.
+    /// Prepares a script call on the user's keys. The caller adds the arguments.
     pub(crate) async fn call(
         &self,
         operation: &'static str,
@@ -163,7 +163,7 @@ impl ViewStore {
         Ok(Call { store: self, operation, user, slot, live, generation, arguments: Vec::new() })
     }
 
-    /// A script on the user's keys; the caller adds the arguments.
+    /// Builds the command for a script on the user's keys. The caller adds the arguments.
     pub(crate) fn invocation(&self, script: &Script, user: UserId) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.get_hash()).arg(2).arg(&self.keys(user));
@@ -183,7 +183,7 @@ impl ViewStore {
         }
     }
 
-    /// A failure that is nobody's in particular.
+    /// Converts a failure that does not concern a single user.
     pub(crate) fn failed_for_all(
         &self,
         operation: &'static str,
@@ -195,7 +195,7 @@ impl ViewStore {
     }
 }
 
-/// A script about to run on a user's two keys, under the generation of its connection.
+/// A prepared script call on a user's two keys, under the generation of its connection.
 pub(crate) struct Call<'a> {
     store: &'a ViewStore,
     operation: &'static str,

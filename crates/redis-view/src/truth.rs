@@ -1,4 +1,4 @@
-//! What a view is made from: the user's coupons where they are true, which is MySQL.
+//! The source that views are rebuilt from: the user's coupons in MySQL.
 
 use std::error::Error;
 
@@ -7,15 +7,14 @@ use coupon::UserId;
 
 use crate::{Change, Cursor, ViewCoupon};
 
-/// Reads the truth. Each read is bounded by what it was asked for, however many coupons the user has.
+/// Reads coupons from MySQL. Each read is bounded by its request, however many coupons the user has.
 pub trait Truth: Send + Sync + 'static {
-    /// Why a read fails.
     type Error: Error + Send + Sync + 'static;
     /// See [`Truth::many`].
     type Pieces: Pieces<Error = Self::Error>;
 
-    /// The user's unused coupons behind a place of the list, at most `count`, in the order of [`Cursor`]s from the latest on,
-    /// whether or not they have ended; `behind` absent: from the beginning.
+    /// Returns the user's unused coupons after a position in the list, at most `count`, in the order of [`Cursor`]s
+    /// from the latest on, including those whose validity has ended. Without `behind`, starts at the beginning.
     fn listed(
         &self,
         user: UserId,
@@ -23,15 +22,16 @@ pub trait Truth: Send + Sync + 'static {
         count: usize,
     ) -> impl Future<Output = Result<Vec<ViewCoupon>, Self::Error>> + Send;
 
-    /// Everything that a view is rebuilt from, as of one moment from the call on: the user's unused coupons, and every one
-    /// that changed since, whatever its status. Absent: the user has too many coupons to be read at once.
+    /// Returns everything that a view is rebuilt from, as of one moment after the call: the user's unused coupons, and
+    /// all coupons that changed since `changed_since`, whatever their status. Returns `None` if the user has too many
+    /// coupons to read at once.
     fn few(
         &self,
         user: UserId,
         changed_since: DateTime<Utc>,
     ) -> impl Future<Output = Result<Option<Vec<Change>>, Self::Error>> + Send;
 
-    /// The same of a user who has more, in pieces, all of them as of one moment from the call on.
+    /// Like [`Truth::few`], for users with more coupons: in pieces, all as of one moment after the call.
     fn many(
         &self,
         user: UserId,
@@ -39,11 +39,11 @@ pub trait Truth: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Pieces, Self::Error>> + Send;
 }
 
-/// Rows of one moment, some at a time.
+/// The rows of one moment, in pieces.
 pub trait Pieces: Send + 'static {
-    /// Why a read fails; then no piece follows.
+    /// Error of a read. No piece follows it.
     type Error;
 
-    /// The next of them, perhaps none; absent: these were all.
+    /// Returns the next piece, which may be empty, or `None` at the end.
     fn next(&mut self) -> impl Future<Output = Result<Option<Vec<Change>>, Self::Error>> + Send;
 }

@@ -1,4 +1,4 @@
-//! Versioned writes and the read after them.
+//! Versioned writes, and reading them back.
 
 use std::sync::atomic::Ordering;
 
@@ -51,7 +51,8 @@ async fn replayed_duplicated_and_shuffled_changes_leave_the_keys_byte_equal() {
         assert_eq!([view.dump(&keys[0]).await, view.dump(&keys[1]).await], before);
     }
 
-    // In any order from the start, too: equal to the last byte of every member, score and entry.
+    // Starting from an empty view, any order leads to the same members, scores and entries, byte
+    // for byte.
     for _ in 0..20 {
         view.store.drop_view(USER).await.unwrap();
         view.rebuild(&[]).await;
@@ -61,7 +62,7 @@ async fn replayed_duplicated_and_shuffled_changes_leave_the_keys_byte_equal() {
     }
 }
 
-/// A reader that has not heard of the next generation yet trusts it, and would go on.
+/// A reader that has not learned of the next generation yet would still trust the view.
 #[tokio::test]
 async fn a_change_leaves_nothing_of_a_view_that_it_does_not_reach() {
     let view = TestView::new("not reached").await;
@@ -72,12 +73,12 @@ async fn a_change_leaves_nothing_of_a_view_that_it_does_not_reach() {
     assert_eq!(ahead.apply(USER, &[used(1)]).await.unwrap(), [Applied::Cold]);
     assert_eq!(behind.page(USER, &first(10)).await.unwrap(), PageAnswer::Cold);
 
-    // What it rebuilds before it hears of it, the next change drops again.
+    // A view that it rebuilds before it learns is dropped by the next change.
     rebuild(&behind, &[unused(2)]).await;
     assert_eq!(ahead.apply(USER, &[used(2)]).await.unwrap(), [Applied::Cold]);
     assert_eq!(behind.page(USER, &first(10)).await.unwrap(), PageAnswer::Cold);
 
-    // A writer that is behind drops the view of those ahead, and is behind no longer.
+    // A writer with an old generation drops a newer view, and learns the new generation from it.
     rebuild(&ahead, &[unused(3)]).await;
     assert_eq!(behind.apply(USER, &[used(3)]).await.unwrap(), [Applied::Cold]);
     assert_eq!(ahead.page(USER, &first(10)).await.unwrap(), PageAnswer::Cold);
@@ -85,7 +86,7 @@ async fn a_change_leaves_nothing_of_a_view_that_it_does_not_reach() {
     assert_eq!(behind.apply(USER, &[used(3)]).await.unwrap(), [Applied::Applied]);
 }
 
-/// The other key may come back, by a slot's move for one.
+/// The other key may come back, for example when a slot moves.
 #[tokio::test]
 async fn a_change_leaves_nothing_of_a_view_that_has_lost_a_key() {
     let view = TestView::new("half").await;
@@ -132,7 +133,7 @@ async fn a_member_lost_between_write_and_read_back_is_written_again_and_counted(
     assert_eq!(view.store.read_back(USER, &changes).await.unwrap(), 0);
 }
 
-/// V2 of the model: a rebuild put a tombstone between the write and the read after it.
+/// V2 of the model: between the write and reading it back, a rebuild put a tombstone there.
 #[tokio::test]
 async fn a_member_that_left_meanwhile_is_not_written_again() {
     let view = TestView::new("read back after use").await;
@@ -143,7 +144,7 @@ async fn a_member_that_left_meanwhile_is_not_written_again() {
     assert_eq!(view.store.read_back(USER, &[unused(1)]).await.unwrap(), 0);
     assert_eq!(view.shown().await, [0; 0]);
 
-    // Nor is one written into a view whose list is gone.
+    // A view without its list gets no member either.
     view.store.apply(USER, &[unused(2)]).await.unwrap();
     view.send(&["DEL", &view.list()]).await;
     assert_eq!(view.store.read_back(USER, &[unused(2)]).await.unwrap(), 0);
@@ -166,7 +167,7 @@ async fn a_key_of_the_wrong_type_is_named_and_dropping_the_view_mends_it() {
     }
 }
 
-/// Whoever is told drops the view; nobody tries for ever what can only fail again.
+/// The caller learns which view to drop, instead of repeating an operation that must fail again.
 #[tokio::test]
 async fn text_that_cannot_be_read_is_named_and_dropping_the_view_mends_it() {
     let view = TestView::new("unreadable").await;
@@ -184,7 +185,7 @@ async fn text_that_cannot_be_read_is_named_and_dropping_the_view_mends_it() {
     }
 }
 
-/// One user's damage is no reason to keep others' changes.
+/// Damage to one user's view must not block the changes of others.
 #[tokio::test]
 async fn a_score_that_is_no_whole_number_is_written_again() {
     let view = TestView::new("broken score").await;
@@ -196,7 +197,7 @@ async fn a_score_that_is_no_whole_number_is_written_again() {
     }
 }
 
-/// By a backup that was restored under other names, for one.
+/// For example by restoring a backup under other names.
 #[tokio::test]
 async fn keys_that_were_copied_from_another_user_are_cold() {
     let view = TestView::new("copied").await;

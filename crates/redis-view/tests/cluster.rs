@@ -1,4 +1,4 @@
-//! A view on a cluster keeps what a view on one server keeps: while masters die, slots move, and nodes come.
+//! A view on a cluster keeps the guarantees of a single server while masters die, slots move, and nodes join.
 
 use coupon::UserId;
 use devstack::{OwnCluster, OwnView, TestServers, at_last};
@@ -10,14 +10,14 @@ use crate::{
     harness::{USER, first, now, unused, used},
 };
 
-/// Enough that each of three masters has some.
+/// Enough users that each of three masters has some.
 const USERS: std::ops::Range<i64> = 1..100;
 
 async fn start(name: &str) -> OwnCluster {
     OwnCluster::start(&TestServers::shared().scope(name).database, &[]).await.unwrap()
 }
 
-/// Makes a user's view whole.
+/// Rebuilds a user's view with these rows.
 async fn rebuild(store: &ViewStore, user: UserId, rows: &[Change]) {
     let begun = at_last(async || store.begin(user, now()).await).await;
     let Begun::Begun(nonce) = begun else { panic!("{begun:?}") };
@@ -25,7 +25,7 @@ async fn rebuild(store: &ViewStore, user: UserId, rows: &[Change]) {
     assert!(store.complete(user, nonce).await.unwrap());
 }
 
-/// What the user's page shows; `None`: the view is cold.
+/// Returns the ids on the user's page, or `None` if the view is cold.
 async fn shown(store: &ViewStore, user: UserId) -> Option<Vec<i64>> {
     match at_last(async || store.page(user, &first(10)).await).await {
         PageAnswer::Page(page) => Some(page.coupons.iter().map(|coupon| coupon.id.0).collect()),
@@ -34,7 +34,7 @@ async fn shown(store: &ViewStore, user: UserId) -> Option<Vec<i64>> {
     }
 }
 
-/// A node, for commands of an operator.
+/// A node, for an operator's commands.
 struct Node(MultiplexedConnection);
 
 impl Node {
@@ -52,7 +52,7 @@ impl Node {
     }
 }
 
-/// The place of the node that has the user's slot.
+/// Returns the index of the node that has the user's slot.
 async fn owner(cluster: &OwnCluster, user: UserId) -> usize {
     for (place, view) in cluster.nodes.iter().enumerate() {
         if Node::of(view).await.send::<i64>(&["EXISTS", &keys::list("", user)]).await.is_ok() {
@@ -62,7 +62,7 @@ async fn owner(cluster: &OwnCluster, user: UserId) -> usize {
     panic!("nobody has the slot of {user}");
 }
 
-/// A slot that is on its way from one master to another.
+/// A slot that moves from one master to another.
 struct Move {
     slot: String,
     from: Node,
@@ -109,7 +109,7 @@ async fn many_users_changes_go_to_all_masters_at_once_and_their_answers_come_in_
     for user in USERS {
         rebuild(&store, UserId(user), &[unused(user)]).await;
     }
-    // Others may have written to one master, and it has lost the scripts.
+    // One master has lost the scripts.
     Node::of(&cluster.nodes[1]).await.send::<()>(&["SCRIPT", "FLUSH"]).await.unwrap();
     let new: Vec<_> = USERS.map(|user| [unused(1000 + user), unused(user)]).collect();
     let mut changes: Vec<_> =
@@ -134,7 +134,7 @@ async fn many_users_changes_go_to_all_masters_at_once_and_their_answers_come_in_
         assert!(store.contents(UserId(user)).await.unwrap().trusted);
     }
     assert_eq!(store.drop_all().await.unwrap(), new.len());
-    // The connections are made anew for it, even at once after others were.
+    // Dropping reconnects, even right after another reconnect.
     assert_eq!(store.drop_all().await.unwrap(), 0);
     for user in USERS {
         assert_eq!(shown(&store, UserId(user)).await, None);
@@ -187,7 +187,7 @@ async fn a_slot_that_moves_takes_no_view_along_that_missed_a_change() {
     is_left_to_mysql(&store).await;
     assert_eq!(store.read_back(USER, &[unused(2)]).await.unwrap(), 0);
     assert_eq!(store.apply(USER, &[used(2)]).await.unwrap(), [Applied::Cold], "half of it is here");
-    // Both halves are gone, so an operator who takes the move back brings nothing back.
+    // Both keys are gone from both nodes, so cancelling the move brings nothing back.
     for node in [from, to] {
         let mut node = Node::of(&cluster.nodes[node]).await;
         assert_eq!(node.send::<i64>(&["DBSIZE"]).await.unwrap(), 0);
@@ -234,7 +234,7 @@ async fn a_slot_that_moves_to_a_node_that_has_joined_is_followed_there() {
     let mut moving = Move::begin(&cluster.nodes[from], new, USER).await;
     moving.view().await;
 
-    // The connections were made before it was there.
+    // The connections are older than the node.
     let applied = at_last(async || store.apply(USER, &[used(1)]).await).await;
     assert_eq!(applied, [Applied::Cold]);
     assert_eq!(Node::of(new).await.send::<i64>(&["DBSIZE"]).await.unwrap(), 0);
@@ -245,7 +245,7 @@ async fn a_slot_that_moves_to_a_node_that_has_joined_is_followed_there() {
     assert_eq!(Node::of(new).await.send::<i64>(&["DBSIZE"]).await.unwrap(), 2);
 }
 
-/// While half of a view or all of it is on its way, nobody answers from it.
+/// While some or all of a view's keys have moved with a slot, the view gives no answer.
 async fn is_left_to_mysql(store: &ViewStore) {
     let error = store.page(USER, &first(10)).await.unwrap_err();
     let said = format!("{error:?}");

@@ -1,5 +1,5 @@
-//! A Redis that failed over, or started again, may lack what it acknowledged: views from before are
-//! worth nothing, whatever they hold.
+//! A Redis that failed over or restarted may lack writes that it acknowledged, so its older views are not trusted,
+//! whatever they hold.
 
 use std::{
     ops::RangeInclusive,
@@ -13,25 +13,25 @@ use redis_view::{Applied, GenerationsFuture, PageAnswer, ViewError, ViewStore};
 
 use crate::harness::{USER, Wire, first, rebuild, send, unused, used};
 
-/// Longest wait for a server that is there.
+/// Longest wait for a running server.
 const AT_LAST: Duration = Duration::from_secs(30);
 
-/// As MySQL keeps it: a slot has a new one when another server has it than before.
+/// Generations as MySQL keeps them: a slot gets a new one when its server changes.
 #[derive(Default)]
 struct Generations {
-    /// Of each slot, whose it is and its views' generation.
+    /// For each slot, its server's run id and the generation of its views.
     of: Vec<(String, i64)>,
     highest: i64,
 }
 
-/// What all processes of a platform go by.
+/// The state that all processes of a platform share.
 #[derive(Clone, Default)]
 pub(crate) struct Platform {
     generations: Arc<Mutex<Generations>>,
 }
 
 impl Platform {
-    /// Another process, on connections that follow the wire.
+    /// Starts another process.
     pub(crate) async fn process(&self, url: &str) -> Result<ViewStore, ViewError> {
         let stored = Arc::clone(&self.generations);
         let generations_of = Box::new(move |served: Vec<_>| -> GenerationsFuture {
@@ -41,7 +41,7 @@ impl Platform {
         ViewStore::connect(url, "", generations_of).await
     }
 
-    /// The highest so far.
+    /// The highest generation so far.
     pub(crate) fn number(&self) -> i64 {
         self.generations.lock().unwrap().highest
     }
@@ -73,7 +73,7 @@ async fn own(name: &str, settings: &[&str]) -> (OwnView, MultiplexedConnection) 
     (server, redis)
 }
 
-/// A master and its replica, which has seen all that the master holds by now.
+/// A master and its replica.
 struct Pair {
     master: (OwnView, MultiplexedConnection),
     replica: (OwnView, MultiplexedConnection),
@@ -97,7 +97,7 @@ impl Pair {
     /// Waits until the replica has acknowledged every write so far.
     async fn in_step(&mut self) {
         let caught_up = async {
-            // A write of this very connection is what WAIT waits for.
+            // WAIT covers only the writes of its own connection.
             send(&mut self.master.1, &["SET", "mark", "1"]).await;
             while send(&mut self.master.1, &["WAIT", "1", "100"]).await != redis::Value::Int(1) {}
         };
@@ -105,14 +105,14 @@ impl Pair {
     }
 }
 
-/// Asks until the answer is a view's: the first call may meet the dead connection, and those after it
-/// the pause between two attempts to connect.
+/// Reads a page until the view answers: the first call may fail on the dead connection, and later ones during the pause
+/// between attempts to connect.
 pub(crate) async fn ask(store: &ViewStore) -> PageAnswer {
     at_last(async || store.page(USER, &first(10)).await).await
 }
 
-/// A view with one unused coupon on a master, and a replica that has it too and was just promoted; the
-/// way still leads to the old master.
+/// A view with one unused coupon on a master, and a replica with the same data that was just promoted. The wire still
+/// leads to the old master.
 async fn promoted(platform: &Platform, name: &str) -> (Pair, Wire, ViewStore) {
     let mut pair = Pair::start(name).await;
     let wire = Wire::to(pair.master.0.server.address().to_string()).await;
@@ -127,7 +127,7 @@ async fn promoted(platform: &Platform, name: &str) -> (Pair, Wire, ViewStore) {
 async fn a_promoted_replica_that_lacks_a_write_shows_nobody_the_used_coupon() {
     let platform = Platform::default();
     let (pair, wire, store) = promoted(&platform, "promoted").await;
-    // Acknowledged by the old master alone.
+    // Only the old master acknowledges this.
     assert_eq!(store.apply(USER, &[used(1)]).await.unwrap(), [Applied::Applied]);
 
     wire.lead_to(pair.replica.0.server.address().to_string());
@@ -136,7 +136,7 @@ async fn a_promoted_replica_that_lacks_a_write_shows_nobody_the_used_coupon() {
     assert_eq!(platform.number(), 2);
     let contents = store.contents(USER).await.unwrap();
     assert!(!contents.trusted && contents.list.contains_key("1_1"), "it is there, not believed");
-    // A consumer that replays what it can does not bring it back to life either.
+    // Replayed changes do not make the old view trusted either.
     assert_eq!(store.apply(USER, &[unused(1)]).await.unwrap(), [Applied::Cold]);
     rebuild(&store, &[used(1)]).await;
     assert!(matches!(ask(&store).await, PageAnswer::Page(page) if page.coupons.is_empty()));
@@ -152,7 +152,7 @@ async fn a_master_that_became_a_replica_answers_no_page_on_connections_that_stan
 
     let error = store.page(USER, &first(10)).await.unwrap_err();
     assert!(matches!(error, ViewError::Command { .. }), "{error:?}");
-    // As long as the way leads there, nobody takes it for the view, or raises the generation.
+    // While the wire leads to the replica, it is refused and the generation stays.
     let error = platform.process(&wire.url()).await.err().unwrap();
     assert!(error.to_string().contains("point VIEW_REDIS_URL at the master"), "{error}");
     assert_eq!(platform.number(), 1);
@@ -175,7 +175,7 @@ async fn a_server_that_started_again_is_another_generation_even_with_all_its_dat
     assert!(store.contents(USER).await.unwrap().list.contains_key("1_1"));
 }
 
-/// Whoever heard of the new generation late must not stay with the old one.
+/// A process that learned of the new generation late must not keep the old one.
 #[tokio::test]
 async fn a_reader_that_meets_a_view_of_a_later_generation_asks_for_it_again() {
     let (own, _) = own("late reader", &[]).await;

@@ -1,4 +1,4 @@
-//! A view of its own for each test, and hands to damage it with.
+//! A separate view for each test, and ways to damage it.
 
 use std::{
     net::SocketAddr,
@@ -19,10 +19,10 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// When all tests happen, in milliseconds since 1970.
+/// The tests' current time, in milliseconds since 1970.
 pub(crate) const NOW_MS: i64 = 1_800_000_000_000;
 
-/// How long the tests' coupons are valid.
+/// Remaining validity of the tests' coupons, in milliseconds.
 const VALID_MS: i64 = 1_000_000;
 
 /// The user of most tests.
@@ -42,7 +42,7 @@ impl TestView {
         Self::on(scope.endpoints.view_redis_url, scope.key_prefix).await
     }
 
-    /// A view on any Redis.
+    /// Opens a view on any Redis.
     pub(crate) async fn on(url: String, prefix: String) -> Self {
         let generation = Arc::new(AtomicI64::new(1));
         let redis = redis::Client::open(url.as_str()).unwrap();
@@ -51,12 +51,12 @@ impl TestView {
         Self { store, redis, generation, url, prefix }
     }
 
-    /// Another process with the same view.
+    /// Connects another process to the same view.
     pub(crate) async fn another(&self) -> ViewStore {
         connect(&self.url, &self.prefix, &self.generation).await
     }
 
-    /// Another process, on a connection that the test can cut.
+    /// Connects another process, through a connection that the test can cut.
     pub(crate) async fn through_a_wire(&self) -> (ViewStore, Wire) {
         let wire = Wire::to(self.url.trim_start_matches("redis://").to_owned()).await;
         (connect(&wire.url(), &self.prefix, &self.generation).await, wire)
@@ -70,22 +70,21 @@ impl TestView {
         keys::coupons(&self.prefix, USER)
     }
 
-    /// Both keys of any user.
+    /// Both keys of a user.
     pub(crate) fn keys_of(&self, user: UserId) -> [String; 2] {
         [keys::list(&self.prefix, user), keys::coupons(&self.prefix, user)]
     }
 
-    /// Sends any command.
     pub(crate) async fn send(&self, words: &[&str]) {
         send(&mut self.redis.clone(), words).await;
     }
 
-    /// A key as the server would dump it; `None`: it is not there.
+    /// Returns the key's value in `DUMP` format, or `None` if it is absent.
     pub(crate) async fn dump(&self, key: &str) -> Option<Vec<u8>> {
         redis::cmd("DUMP").arg(key).query_async(&mut self.redis.clone()).await.unwrap()
     }
 
-    /// What a server of this test alone has done so far.
+    /// Returns the work of a server that serves this test alone.
     pub(crate) async fn costs(&self) -> Costs {
         let info: redis::InfoDict =
             redis::cmd("INFO").arg("all").query_async(&mut self.redis.clone()).await.unwrap();
@@ -105,7 +104,7 @@ impl TestView {
         }
     }
 
-    /// Makes the user's view whole with these rows.
+    /// Rebuilds the user's view with these rows.
     pub(crate) async fn rebuild(&self, rows: &[Change]) {
         rebuild(&self.store, rows).await;
     }
@@ -114,7 +113,7 @@ impl TestView {
         self.store.page(USER, &first(100)).await.unwrap()
     }
 
-    /// The ids on the first page of a view that must be whole.
+    /// Returns the ids on the first page of a view that must be whole.
     pub(crate) async fn shown(&self) -> Vec<i64> {
         match self.ask().await {
             PageAnswer::Page(page) => page.coupons.iter().map(|coupon| coupon.id.0).collect(),
@@ -123,7 +122,7 @@ impl TestView {
     }
 }
 
-/// What a server has done.
+/// A server's counters of work.
 pub(crate) struct Costs {
     pub(crate) list_reads: u64,
     pub(crate) hash_reads: u64,
@@ -131,7 +130,7 @@ pub(crate) struct Costs {
     pub(crate) bytes_sent: u64,
 }
 
-/// Passes bytes on to a server, until it is cut.
+/// Forwards bytes to a server, until it is cut.
 pub(crate) struct Wire {
     address: SocketAddr,
     server: Arc<Mutex<String>>,
@@ -167,18 +166,18 @@ impl Wire {
         format!("redis://{}", self.address)
     }
 
-    /// New connections lead to another server; those that stand stay.
+    /// Sends new connections to another server; existing ones stay.
     pub(crate) fn lead_to(&self, server: String) {
         *self.server.lock().unwrap() = server;
     }
 
-    /// Ends every connection and takes no new one.
+    /// Ends every connection and accepts no new one.
     pub(crate) fn close(&self) {
         self.listening.abort();
         self.cut();
     }
 
-    /// Ends every connection; new ones pass.
+    /// Ends every connection and accepts new ones.
     pub(crate) fn cut(&self) {
         self.cuts.send_replace(());
     }
@@ -193,7 +192,6 @@ async fn connect(url: &str, prefix: &str, generation: &Arc<AtomicI64>) -> ViewSt
     ViewStore::connect(url, prefix, generations_of).await.unwrap()
 }
 
-/// Sends any command.
 pub(crate) async fn send(redis: &mut MultiplexedConnection, words: &[&str]) -> redis::Value {
     let mut command = redis::cmd(words[0]);
     for word in &words[1..] {
@@ -202,7 +200,7 @@ pub(crate) async fn send(redis: &mut MultiplexedConnection, words: &[&str]) -> r
     command.query_async(redis).await.unwrap()
 }
 
-/// Makes the user's view whole with these rows.
+/// Rebuilds the user's view with these rows.
 pub(crate) async fn rebuild(store: &ViewStore, rows: &[Change]) {
     let Begun::Begun(nonce) = store.begin(USER, now()).await.unwrap() else {
         panic!("the view is not cold");
@@ -219,7 +217,7 @@ pub(crate) fn first(limit: usize) -> PageRequest {
     PageRequest { limit, cursor: None, after: None, now: now() }
 }
 
-/// Version 1 of coupon `id`, claimed `id` milliseconds after the start of time.
+/// Version 1 of coupon `id`, claimed `id` milliseconds after 1970 began.
 pub(crate) fn unused(id: i64) -> Change {
     let time = |ms| DateTime::from_timestamp_millis(ms).unwrap();
     let coupon = ViewCoupon {
@@ -234,7 +232,7 @@ pub(crate) fn unused(id: i64) -> Change {
     Change { coupon, status: CouponStatus::Unused, version: 1 }
 }
 
-/// Version 2 of coupon `id`: it was used.
+/// Version 2 of coupon `id`: used.
 pub(crate) fn used(id: i64) -> Change {
     Change { status: CouponStatus::Used, version: 2, ..unused(id) }
 }

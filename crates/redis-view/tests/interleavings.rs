@@ -1,8 +1,8 @@
-//! Rebuilds racing live events: seeded interleavings of the real scripts, one step at a time. After
-//! each step the view is read, and never shows less or older than it was told.
+//! Rebuilds racing live events: seeded interleavings of the real scripts, one step at a time. After each step the view
+//! is read. It must never fall behind the changes applied so far.
 //!
-//! The model (crates/model) walks all interleavings of a few steps; this walks some of many steps, and
-//! on the server itself. A failure names its seed: `Story::of(seed)` tells it again.
+//! The model (crates/model) explores all interleavings of a few steps; this test runs some interleavings of many steps,
+//! on a real server. A failure names its seed; `Story::of(seed)` reproduces it.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use tokio::task::JoinSet;
 
 use crate::harness::{TestView, first, now, unused};
 
-/// How many are told.
+/// Number of stories; each is one interleaving.
 const STORIES: u64 = 1_000;
-/// Of those, how many at a time, over one connection.
+/// Stories that run at the same time, over one connection.
 const AT_A_TIME: u64 = 50;
-/// Steps of one.
+/// Steps of a story.
 const STEPS: usize = 50;
-/// Coupons of its user.
+/// Coupons of a story's user.
 const COUPONS: usize = 3;
 /// Versions of a coupon: issued, used, given back.
 const VERSIONS: i64 = 3;
-/// Readers that rebuild at a time.
+/// Readers that rebuild at the same time.
 const REBUILDERS: usize = 2;
-/// Beyond this a nonce is old, in seconds.
+/// Age at which a nonce is stale, in seconds.
 const OLD_NONCE: i64 = 6;
 
-/// Each coupon's version; 0: there is none yet.
+/// Each coupon's version; 0 if it does not exist yet.
 type Versions = [i64; COUPONS];
 
 #[tokio::test]
@@ -57,20 +57,20 @@ async fn rebuilds_racing_live_events_never_show_less_or_older_than_was_told() {
         all.add(&seen.unwrap());
     }
     println!("{all:?}");
-    // Nothing is proved by steps that never happen.
+    // Steps that never happen would prove nothing.
     let Seen { trusted, own, completed, overtaken, cold, written_again: _ } = all;
     assert!(trusted > STORIES && own > STORIES && completed > STORIES, "{all:?}");
     assert!(overtaken > 0 && cold > STORIES, "{all:?}");
 }
 
-/// What happened, by kind.
+/// Counts of events.
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
     /// Pages of a trusted view.
     trusted: u64,
-    /// Such pages that had to know a coupon.
+    /// Trusted pages that had to know a coupon.
     own: u64,
-    /// Rebuilds that made a view whole, and those that found it under another.
+    /// Rebuilds that made a view whole, and rebuilds that lost their view to another.
     completed: u64,
     overtaken: u64,
     /// Changes that found the view cold.
@@ -90,7 +90,7 @@ impl Seen {
     }
 }
 
-/// A change on its way: about to be applied, or to be read back.
+/// A change in progress: to be applied, or to be read back.
 #[derive(Clone, Copy)]
 enum Way {
     Apply(Change),
@@ -100,36 +100,36 @@ enum Way {
 /// A reader between two steps of its rebuild.
 struct Rebuild {
     nonce: Nonce,
-    /// What it read of MySQL, and how many rows of it are loaded.
+    /// The rows read from MySQL, and how many of them are loaded.
     read: Option<(Versions, usize)>,
 }
 
-/// One user, one consumer and whoever else is at work, at one moment.
+/// The state of one user, one consumer, one zombie and some rebuilders.
 struct Story<'a> {
     view: &'a TestView,
     seed: u64,
     user: UserId,
     rng: Rng,
-    /// MySQL.
+    /// MySQL's state.
     truth: Versions,
-    /// The topic, in the order of the commits.
+    /// The topic, in commit order.
     topic: Vec<Change>,
-    /// What the truth was when each coupon had just been issued.
+    /// MySQL's state right after each coupon was issued.
     issued: [Versions; COUPONS],
     offset: usize,
     consumer: Option<Way>,
-    /// A consumer that lost its partition and does not know.
+    /// A consumer that lost its partition without noticing.
     zombie: Option<Way>,
     rebuilds: [Option<Rebuild>; REBUILDERS],
-    /// For how long it has been told.
+    /// Time passed in the story.
     waited: TimeDelta,
-    /// What a trusted view shows, at least.
+    /// The oldest versions that a trusted view may show.
     floor: Versions,
     seen: Seen,
 }
 
 impl<'a> Story<'a> {
-    /// Tells the story of a seed.
+    /// Runs the story of a seed.
     async fn of(view: &'a TestView, seed: u64) -> Seen {
         let mut story = Self {
             view,
@@ -201,7 +201,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// One step of a change's way.
+    /// Takes a change one step further.
     async fn walk(&mut self, way: Way) -> Option<Way> {
         match way {
             Way::Apply(change) => {
@@ -221,7 +221,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// The offsets are lost, or the consumer loses its partition and goes on nevertheless.
+    /// Either the offsets are lost, or the consumer loses its partition and continues nevertheless.
     fn replay(&mut self) {
         let next = self.topic.get(self.offset).copied().map(Way::Apply);
         if self.rng.bool() {
@@ -243,7 +243,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// One step of a reader that rebuilds.
+    /// Takes a rebuilding reader one step further.
     async fn rebuild(&mut self, which: usize) {
         let Some(rebuild) = self.rebuilds[which].take() else {
             self.waited += TimeDelta::seconds(self.rng.i64(0..2) * OLD_NONCE);
@@ -289,13 +289,13 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// From now on a trusted view shows this version, or a later one.
+    /// From now on a trusted view must show this version or a later one.
     fn raise(&mut self, change: Change) {
         let floor = &mut self.floor[index(change.coupon.id)];
         *floor = change.version.max(*floor);
     }
 
-    /// Reads a page, and one that must know a coupon.
+    /// Reads a page, and another one that must know a coupon.
     async fn look(&mut self) {
         if let Some(shown) = self.page(None).await {
             self.seen.trusted += 1;
@@ -322,7 +322,7 @@ impl<'a> Story<'a> {
         Some(shown)
     }
 
-    /// Each coupon is shown as in some version from `floor` to what there is.
+    /// Asserts that each coupon is shown as in some version between `floor` and MySQL's.
     fn assert_between(&self, shown: [bool; COUPONS], floor: Versions, when: &str) {
         for coupon in 0..COUPONS {
             let mut versions = floor[coupon]..=self.truth[coupon];
@@ -332,7 +332,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Everybody finishes; then the view is MySQL's.
+    /// Lets all actors finish, and asserts that the view equals MySQL.
     async fn end(&mut self) {
         while self.offset < self.topic.len() || self.consumer.is_some() {
             self.consume().await;
@@ -363,7 +363,7 @@ impl<'a> Story<'a> {
     }
 }
 
-/// A coupon in a version; odd ones are unused.
+/// Change to a version of a coupon; odd versions are unused.
 fn change(coupon: usize, version: i64) -> Change {
     let status = if is_unused(version) { Unused } else { Used };
     Change { status, version, ..unused(i64::try_from(coupon).unwrap() + 1) }

@@ -1,4 +1,4 @@
-//! Long lists: their rebuilds go piece by piece behind their readers' backs, and take nobody's turn.
+//! Long lists: their rebuilds proceed in pieces after their readers have left, and take no other reader's turn.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     mysql::{MySql, PIECE},
 };
 
-/// Pieces of a long list.
+/// Number of pieces of a long list.
 const PIECES: usize = 4;
 
 /// The coupons of a long list.
@@ -19,7 +19,7 @@ fn long() -> Vec<Change> {
     (1..=(PIECES * PIECE) as i64).map(unused).collect()
 }
 
-/// The ids of the whole view, in no order.
+/// Returns the ids of the whole view, sorted, or `None` if it is not trusted.
 async fn listed(view: &TestView, user: UserId) -> Option<Vec<i64>> {
     let contents = view.store.contents(user).await.unwrap();
     let id = |member: &String| member.rsplit_once('_').unwrap().1.parse().unwrap();
@@ -28,7 +28,7 @@ async fn listed(view: &TestView, user: UserId) -> Option<Vec<i64>> {
     contents.trusted.then_some(ids)
 }
 
-/// A client whose patience is shorter than a rebuild asks again and again.
+/// A client with a timeout shorter than a rebuild asks again and again.
 #[tokio::test]
 async fn a_reader_that_leaves_cancels_no_rebuild() {
     let view = TestView::new("impatient").await;
@@ -55,7 +55,7 @@ async fn a_reader_that_leaves_cancels_no_rebuild() {
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::View, 10));
 }
 
-/// Each of the long ones would keep a turn until it is whole.
+/// Otherwise each long list would keep a turn until its view is whole.
 #[tokio::test]
 async fn eight_long_lists_keep_no_short_one_waiting() {
     let view = TestView::new("hot").await;
@@ -97,7 +97,7 @@ async fn changes_that_come_between_two_pieces_are_in_the_list_afterwards() {
     let [in_first, in_last, new] = [1, rows.len() as i64, rows.len() as i64 + 1];
     held.let_go(1);
     held.waited_for(2).await;
-    // The first piece is in the view, the last one was read when all of them were unused.
+    // The first piece is in the view; the last one was read while all its coupons were unused.
     let changes = [used(in_first), used(in_last), unused(new)];
     rows.push(unused(new));
     changes.iter().for_each(|change| rows[change.coupon.id.0 as usize - 1] = *change);
@@ -109,7 +109,7 @@ async fn changes_that_come_between_two_pieces_are_in_the_list_afterwards() {
     assert_eq!(listed(&view, USER).await.unwrap(), (2..in_last).chain([new]).collect::<Vec<_>>());
 }
 
-/// What the pieces of a snapshot are, its view shows too: never a later change without an earlier one.
+/// All pieces of a snapshot are of one moment, so the view never has a later change without an earlier one.
 #[tokio::test]
 async fn a_coupon_that_was_claimed_between_two_pieces_is_not_known_before_the_use_that_came_first()
 {
@@ -121,7 +121,7 @@ async fn a_coupon_that_was_claimed_between_two_pieces_is_not_known_before_the_us
     reader.my_coupons(USER, &first(1)).await.unwrap();
     held.let_go(1);
     held.waited_for(2).await;
-    // Neither has reached the consumer when the view is whole.
+    // Neither change has reached the consumer when the view becomes whole.
     let (used_first, new) = (used(1), rows.len() as i64 + 1);
     rows[0] = used_first;
     rows.push(unused(new));
@@ -136,7 +136,7 @@ async fn a_coupon_that_was_claimed_between_two_pieces_is_not_known_before_the_us
     assert!(!listed(&view, USER).await.unwrap().contains(&1));
 }
 
-/// As much as a process leaves that died there.
+/// A process that died between two pieces leaves the same state.
 #[tokio::test]
 async fn what_is_loaded_of_a_rebuild_that_died_is_never_a_view() {
     let view = TestView::new("died between pieces").await;
@@ -155,7 +155,7 @@ async fn what_is_loaded_of_a_rebuild_that_died_is_never_a_view() {
     assert_eq!(listed(&view, USER).await.unwrap().len(), PIECES * PIECE);
 }
 
-/// Two processes that took each other's for dead would both begin for ever.
+/// Otherwise two processes could take each other's rebuild for dead and restart it for ever.
 #[tokio::test]
 async fn a_rebuild_that_takes_long_is_left_alone_while_it_goes_on() {
     let view = TestView::new("takes long").await;

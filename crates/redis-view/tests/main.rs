@@ -1,4 +1,4 @@
-//! The view against a real Redis.
+//! Tests of the view on a real Redis.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod apply;

@@ -1,4 +1,4 @@
-//! A truth in memory, for readers: what MySQL would answer, and hands to hold it.
+//! MySQL's part in memory, for readers, with means to delay it.
 
 use std::{
     collections::HashMap,
@@ -14,14 +14,14 @@ use redis_view::{Change, Cursor, Pieces, Truth, ViewCoupon};
 use thiserror::Error;
 use tokio::sync::{Semaphore, watch};
 
-/// Rows that are read at once.
+/// Number of rows in one read.
 pub(crate) const PIECE: usize = 500;
 
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("mysql is down")]
 pub(crate) struct Down;
 
-/// Clones are one MySQL.
+/// Clones share one database.
 #[derive(Clone, Default)]
 pub(crate) struct MySql(Arc<Inner>);
 
@@ -29,7 +29,7 @@ pub(crate) struct MySql(Arc<Inner>);
 struct Inner {
     rows: Mutex<HashMap<UserId, Vec<Change>>>,
     is_down: AtomicBool,
-    /// Reads of what a view is rebuilt from; snapshots among them; all reads of now, and the most at a time.
+    /// Reads for rebuilds; those of them that are snapshots; reads running now, and their maximum.
     rebuilds: AtomicUsize,
     snapshots: AtomicUsize,
     now: AtomicUsize,
@@ -37,28 +37,28 @@ struct Inner {
     hold: Mutex<Option<Hold>>,
 }
 
-/// Pieces wait for permits.
+/// Makes pieces wait for permits.
 #[derive(Clone)]
 struct Hold {
     permits: Arc<Semaphore>,
     waiting: watch::Sender<usize>,
 }
 
-/// What holds the pieces of long lists, until it is dropped.
+/// Delays the pieces of long lists until it is dropped.
 pub(crate) struct Held {
     mysql: MySql,
     hold: Hold,
 }
 
 impl MySql {
-    /// One that has these rows of a user.
+    /// Creates a database with these rows of a user.
     pub(crate) fn with(user: UserId, rows: Vec<Change>) -> Self {
         let mysql = Self::default();
         mysql.commit(user, rows);
         mysql
     }
 
-    /// From now on these are the user's rows.
+    /// Replaces the user's rows.
     pub(crate) fn commit(&self, user: UserId, rows: Vec<Change>) {
         self.0.rows.lock().unwrap().insert(user, rows);
     }
@@ -67,22 +67,22 @@ impl MySql {
         self.0.is_down.store(is_down, Ordering::SeqCst);
     }
 
-    /// How often what a view is rebuilt from was asked for.
+    /// Number of reads for rebuilds.
     pub(crate) fn rebuilds(&self) -> usize {
         self.0.rebuilds.load(Ordering::SeqCst)
     }
 
-    /// How many of them found a long list and began to read it.
+    /// Number of long lists that a rebuild began to read.
     pub(crate) fn snapshots(&self) -> usize {
         self.0.snapshots.load(Ordering::SeqCst)
     }
 
-    /// The most reads that there were at a time.
+    /// Largest number of concurrent reads.
     pub(crate) fn most(&self) -> usize {
         self.0.most.load(Ordering::SeqCst)
     }
 
-    /// Holds every piece of a long list.
+    /// Delays every piece of a long list.
     pub(crate) fn hold(&self) -> Held {
         let hold = Hold { permits: Arc::new(Semaphore::new(0)), waiting: watch::Sender::new(0) };
         *self.0.hold.lock().unwrap() = Some(hold.clone());
@@ -96,11 +96,11 @@ impl MySql {
         Ok(self.0.rows.lock().unwrap().get(&user).cloned().unwrap_or_default())
     }
 
-    /// A read takes its time.
+    /// Reads rows, with a delay.
     async fn read(&self, user: UserId) -> Result<Vec<Change>, Down> {
         let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.0.most.fetch_max(now, Ordering::SeqCst);
-        // Whoever else may read begins now.
+        // Lets other reads begin.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -110,12 +110,12 @@ impl MySql {
 }
 
 impl Held {
-    /// Resolves when `count` pieces have been waited for.
+    /// Waits until `count` pieces have been requested.
     pub(crate) async fn waited_for(&self, count: usize) {
         self.hold.waiting.subscribe().wait_for(|waiting| *waiting >= count).await.unwrap();
     }
 
-    /// Lets some pieces go.
+    /// Releases some pieces.
     pub(crate) fn let_go(&self, pieces: usize) {
         self.hold.permits.add_permits(pieces);
     }
@@ -159,7 +159,7 @@ impl Truth for MySql {
     }
 }
 
-/// What is left to be read of what there was when it began.
+/// The unread rest of the rows at the beginning of the snapshot.
 pub(crate) struct Snapshot {
     mysql: MySql,
     rows: Vec<Change>,
@@ -172,7 +172,7 @@ impl Pieces for Snapshot {
         let hold = self.mysql.0.hold.lock().unwrap().clone();
         if let Some(Hold { permits, waiting }) = hold {
             waiting.send_modify(|waiting| *waiting += 1);
-            // Closed, it holds nobody any more.
+            // After closing, it delays no piece any more.
             if let Ok(permit) = permits.acquire().await {
                 permit.forget();
             }

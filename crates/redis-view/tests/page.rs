@@ -1,4 +1,4 @@
-//! Pages: order, cursors, the law of expiry, one's own claim.
+//! Pages: order, cursors, expiry at the deadline, the caller's own claim.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::{
     mysql::MySql,
 };
 
-/// A page of MySQL: it answers whoever asks for a coupon that the view does not know.
+/// Reads a page from MySQL, by asking for a coupon that the view does not know.
 async fn page_of_mysql(reader: &ViewReader<MySql>, request: &PageRequest) -> Page {
     let request = PageRequest { after: Some(CouponId(i64::MAX)), ..request.clone() };
     let answer = reader.my_coupons(USER, &request).await.unwrap();
@@ -27,7 +27,7 @@ async fn page(view: &TestView, request: &PageRequest) -> Page {
     }
 }
 
-/// All pages one after the other, as ids.
+/// Returns the ids of all pages in order.
 async fn walk(view: &TestView, limit: usize) -> Vec<i64> {
     let (mut ids, mut request) = (Vec::new(), first(limit));
     loop {
@@ -76,7 +76,7 @@ async fn a_cursor_stays_in_place_while_coupons_come_and_go() {
         shown.extend(page.coupons.iter().map(|coupon| coupon.id.0));
         let Some(next) = page.next else { break };
         request.cursor = Some(next);
-        // A newer coupon comes; the one at the cursor and the one right behind it go.
+        // A newer coupon is added; the one at the cursor and the next one are removed.
         let (at_cursor, behind) = (shown[shown.len() - 1], expected[shown.len()]);
         view.store.apply(USER, &[unused(next_new), used(at_cursor), used(behind)]).await.unwrap();
         expected.retain(|id| *id != behind);
@@ -129,8 +129,8 @@ async fn a_page_looks_at_a_bounded_number_of_coupons_and_loses_none() {
     assert!((2..=5).contains(&calls), "{calls} calls");
 }
 
-/// Lists of every kind: many claims in one millisecond, coupons that have ended and are not flipped, more of them in a row
-/// than one page looks at. A cursor of the one leads on in the other.
+/// Lists of every kind: many claims in one millisecond, ended coupons that are not flipped yet, and more of them in a
+/// row than one page examines. A cursor of one source must continue in the other.
 #[tokio::test]
 async fn a_page_of_mysql_is_the_page_of_the_view() {
     let view = TestView::new("the same pages").await;
@@ -169,7 +169,7 @@ async fn a_page_of_mysql_is_the_page_of_the_view() {
     assert!(short_pages > 0, "no page met more ended coupons than it looks at");
 }
 
-/// What a page costs is counted at the server: it must not grow with the list, whatever its order.
+/// The cost of a page is measured at the server. It must not grow with the list, whatever its order.
 #[tokio::test]
 async fn a_page_of_ten_thousand_coupons_reads_no_more_than_one_of_a_hundred() {
     const COUPONS: i64 = 10_000;
@@ -191,7 +191,7 @@ async fn a_page_of_ten_thousand_coupons_reads_no_more_than_one_of_a_hundred() {
             let before = view.costs().await;
             let page = page(&view, &request).await;
             let after = view.costs().await;
-            // Where the cursor is, by halves; the page; and the sentinels.
+            // A binary search for the cursor, then the page, then the sentinels.
             let lists = after.list_reads - before.list_reads;
             assert!(lists <= 1 + u64::from(COUPONS.ilog2()) + 1 + 1, "{lists} reads of the list");
             let hashes = after.hash_reads - before.hash_reads;
@@ -207,7 +207,7 @@ async fn a_page_of_ten_thousand_coupons_reads_no_more_than_one_of_a_hundred() {
     }
 }
 
-/// Coupons come and go during walks over lists with many claims in one millisecond.
+/// Coupons are added and removed while lists with many claims in one millisecond are paged.
 #[tokio::test]
 async fn a_walk_sees_every_coupon_that_was_there_throughout_exactly_once() {
     let view = TestView::new("walks").await;
@@ -249,7 +249,7 @@ async fn a_view_that_does_not_know_the_callers_claim_says_so() {
     let after = |id| PageRequest { after: Some(CouponId(id)), ..first(10) };
     assert!(matches!(view.store.page(USER, &after(1)).await.unwrap(), PageAnswer::Page(_)));
     assert_eq!(view.store.page(USER, &after(2)).await.unwrap(), PageAnswer::Unknown);
-    // One that was used meanwhile is known.
+    // A coupon that was used meanwhile is known.
     view.store.apply(USER, &[used(2)]).await.unwrap();
     assert!(matches!(view.store.page(USER, &after(2)).await.unwrap(), PageAnswer::Page(_)));
 }

@@ -1,4 +1,4 @@
-//! "My coupons" as a reader gets them.
+//! "My coupons" from a reader's point of view.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     mysql::{Down, MySql, PIECE},
 };
 
-/// A reader of the view, whose user has these coupons in MySQL.
+/// Creates a reader of the view, whose user has these coupons in MySQL.
 fn reader_of(view: &TestView, rows: &[Change]) -> ViewReader<MySql> {
     ViewReader::new(view.store.clone(), MySql::with(USER, rows.to_vec()))
 }
@@ -59,12 +59,12 @@ async fn rebuilds_of_many_users_are_bounded_and_everybody_is_answered() {
     assert!((2..=8).contains(&mysql.most()), "{} at a time", mysql.most());
 }
 
-/// The server runs one script at a time: who has ten thousand coupons must not keep it for as many.
+/// The server runs one script at a time, so no single script may handle ten thousand coupons.
 #[tokio::test]
 async fn a_cold_list_of_ten_thousand_is_rebuilt_in_steps_between_which_others_are_answered() {
     const COUPONS: i64 = 10_000;
-    /// Scripts of a rebuild beside those that load: a look at the view, begin, complete; and once more
-    /// each of the four that the server has to be given first.
+    /// Script calls of a rebuild besides the loads: reading the view, begin, complete; and a repetition of the first
+    /// call of each of the four scripts that the server lacks.
     const OTHER_SCRIPTS: u64 = 7;
     let name = TestServers::shared().scope("cold ten thousand").database;
     let server = OwnView::start(&name, &[]).await.unwrap();
@@ -86,7 +86,7 @@ async fn a_cold_list_of_ten_thousand_is_rebuilt_in_steps_between_which_others_ar
         "{steps} scripts, {loads} of them load"
     );
 
-    // Once more, beside somebody who looks at a short list all the time.
+    // Once more, while another user reads a short list all the time.
     view.store.drop_view(USER).await.unwrap();
     neighbour.my_coupons(other, &first(100)).await.unwrap();
     let mut answered = 0;
@@ -103,7 +103,7 @@ async fn a_cold_list_of_ten_thousand_is_rebuilt_in_steps_between_which_others_ar
     };
     assert_eq!(rebuilt, Rebuilt::Whole);
     assert!(answered >= 10, "{answered} answers to others during {loads} steps");
-    // A cursor that MySQL gave leads on in the view.
+    // A cursor from MySQL continues in the view.
     let next = PageRequest { cursor: answer.page.next, ..first(100) };
     let answer = reader.my_coupons(USER, &next).await.unwrap();
     assert_eq!(answer.origin, Origin::View);
@@ -148,7 +148,7 @@ async fn a_key_of_the_wrong_type_is_dropped_and_the_view_comes_back() {
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Rebuild, 1));
 }
 
-/// Also where nobody but the reader can see it: no change comes that would meet it.
+/// Also where only a reader can notice, because no change touches the damage.
 #[tokio::test]
 async fn a_view_that_cannot_be_read_is_dropped_and_comes_back() {
     let view = TestView::new("reader unreadable").await;
@@ -168,7 +168,7 @@ async fn a_view_that_cannot_be_read_is_dropped_and_comes_back() {
     for damage in damages {
         view.rebuild(&[unused(1), unused(2)]).await;
         view.send(damage).await;
-        // Of two coupons one: the cursor is read too.
+        // A page of one coupon out of two, so that the cursor is read too.
         let answer = reader.my_coupons(USER, &first(1)).await.unwrap();
         assert_eq!(answer.page.coupons, [unused(2).coupon], "{damage:?}");
         assert_eq!(answer.origin, Origin::Rebuild, "{damage:?}");
@@ -177,14 +177,14 @@ async fn a_view_that_cannot_be_read_is_dropped_and_comes_back() {
     }
 }
 
-/// Full, it takes no change; what it was told before then must not be shown for ever.
+/// A full server takes no change, so its older contents must not be shown for ever.
 #[tokio::test]
 async fn a_full_server_that_does_not_evict_is_not_trusted() {
     let server = OwnView::start("full-view", &["--maxmemory", "3mb"]).await.unwrap();
     let view = TestView::on(server.url(), String::new()).await;
     view.rebuild(&[unused(1)]).await;
     view.send(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
-    // What is refused leaves room for less: the last bytes go by small values.
+    // Ever smaller values fill the last bytes.
     for bytes in [20_000, 1_000, 10] {
         let mut number = 0;
         loop {
@@ -202,7 +202,7 @@ async fn a_full_server_that_does_not_evict_is_not_trusted() {
     assert_eq!((answer.origin, answer.page.coupons), (Origin::Truth, vec![unused(2).coupon]));
     assert!(matches!(view.store.check_fit().await, Err(ViewError::NoEviction)));
 
-    // With room again it is told what it lacks, before it is asked.
+    // With room again, it gets the missing change before it is read.
     view.send(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
     view.store.check_fit().await.unwrap();
     view.store.apply(USER, &[used(1)]).await.unwrap();
@@ -210,7 +210,7 @@ async fn a_full_server_that_does_not_evict_is_not_trusted() {
     assert!(!answer.page.coupons.contains(&unused(1).coupon), "{answer:?}");
 }
 
-/// Its maker may have died, so no time comes at which it is old enough.
+/// The rebuild's process may have died, and an unreadable start time never gets old enough.
 #[tokio::test]
 async fn a_rebuild_whose_beginning_cannot_be_read_does_not_keep_the_next_one_off() {
     let view = TestView::new("unreadable nonce").await;
@@ -230,7 +230,7 @@ async fn rows_that_cannot_be_read_are_the_callers_error_and_block_nobody() {
     let answer = reader.my_coupons(USER, &first(10)).await;
     assert!(matches!(answer, Err(MyCouponsError::Rows(Down))));
     mysql.set_down(false);
-    // The failed rebuild's nonce is young still: MySQL answers.
+    // The failed rebuild's nonce is still fresh, so MySQL answers.
     let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Truth, 1));
 }

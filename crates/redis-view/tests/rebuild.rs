@@ -1,5 +1,5 @@
-//! Completeness: sentinels, nonces, generations. V1 to V4 are the wordings of the protocol that broke
-//! in the model; each is a test here.
+//! Completeness: sentinels, nonces, generations. V1 to V4 are variants of the protocol that failed in the model; each
+//! has a test.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ async fn the_loss_of_any_one_key_makes_the_view_cold_and_a_rebuild_mends_it() {
         assert_eq!(view.shown().await, [2, 1]);
         view.send(&["DEL", &lost]).await;
         assert_eq!(view.ask().await, PageAnswer::Cold);
-        // The consumer must not make it look whole.
+        // A change must not make it look whole.
         assert_eq!(view.store.apply(USER, &[unused(3)]).await.unwrap(), [Applied::Cold]);
         assert_eq!(view.ask().await, PageAnswer::Cold);
         view.rebuild(&[unused(1), unused(2), unused(3)]).await;
@@ -45,14 +45,14 @@ async fn a_view_under_rebuild_is_not_trusted_and_takes_changes() {
     let nonce = begin(&view).await;
     assert_eq!(view.ask().await, PageAnswer::Cold);
     assert_eq!(view.store.apply(USER, &[used(1)]).await.unwrap(), [Applied::Applied]);
-    // The rows were read before the use was committed.
+    // These rows were read before the use was committed.
     assert!(view.store.load(USER, nonce, &[unused(1), unused(2)], now()).await.unwrap());
     assert!(view.store.complete(USER, nonce).await.unwrap());
     assert_eq!(view.shown().await, [2]);
 }
 
-/// V1: the lagging consumer applies the insert of a coupon that is used already. The rebuild reads
-/// every coupon changed within the topic's retention, so its tombstone is there.
+/// V1: a lagging consumer applies the insert of a coupon that is already used. The rebuild reads every coupon changed
+/// within the topic's retention, so the tombstone is there.
 #[tokio::test]
 async fn a_lagging_consumer_brings_no_used_coupon_back() {
     let view = TestView::new("V1").await;
@@ -63,7 +63,7 @@ async fn a_lagging_consumer_brings_no_used_coupon_back() {
     assert_eq!(view.shown().await, [0; 0]);
 }
 
-/// V3: with the nonce in the hash alone, a list lost before `complete` would be an empty, trusted one.
+/// V3: with the nonce in the hash alone, a list lost before `complete` would become a trusted empty list.
 #[tokio::test]
 async fn a_key_lost_during_the_rebuild_keeps_it_from_completing() {
     let view = TestView::new("V3").await;
@@ -78,8 +78,8 @@ async fn a_key_lost_during_the_rebuild_keeps_it_from_completing() {
     }
 }
 
-/// V4: a begin that does not delete leaves a hash that knows coupons whose members are gone; then
-/// nothing is "newer", and they never return.
+/// V4: without deletion, the hash would know coupons whose members are gone. Then nothing is newer, and they never
+/// return.
 #[tokio::test]
 async fn begin_forgets_what_the_keys_held_before() {
     let view = TestView::new("V4").await;
@@ -131,7 +131,7 @@ async fn a_lost_connection_is_made_anew_and_asks_for_the_generation_again() {
     assert!(matches!(store.page(USER, &request).await.unwrap(), PageAnswer::Page(_)));
     view.generation.store(2, Ordering::SeqCst);
     wire.cut();
-    // The first call may meet the dead connection, the next one finds a new one.
+    // The first call may fail on the dead connection; the next one reconnects.
     let answer = match store.page(USER, &request).await {
         Ok(answer) => answer,
         Err(_) => store.page(USER, &request).await.unwrap(),

@@ -1,4 +1,4 @@
-//! A view whose address is that of sentinels.
+//! A view behind sentinels.
 
 use devstack::{OwnPair, TestServers};
 use redis_view::{Applied, PageAnswer};
@@ -23,7 +23,7 @@ async fn views_of_a_master_that_died_are_cold_on_the_new_one_until_they_are_rebu
     assert_eq!(store.apply(USER, &[used(1)]).await.unwrap(), [Applied::Cold]);
     rebuild(&store, &[used(1)]).await;
     assert!(matches!(ask(&store).await, PageAnswer::Page(page) if page.coupons.is_empty()));
-    // Whoever starts later finds the same server.
+    // A process that starts later finds the same server.
     let other = platform.process(&pair.url()).await.unwrap();
     assert!(matches!(ask(&other).await, PageAnswer::Page(_)));
     assert_eq!(platform.number(), 2);

@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Health;
 
-/// Serves until `stop`; `/livez` speaks of the process alone, never of what it depends on:
-/// restarting this process cannot mend a database.
+/// Serves until `stop` is cancelled. `/livez` reports on the process alone, not on its dependencies: restarting this
+/// process cannot repair a database.
 pub(crate) async fn serve(
     listener: TcpListener,
     health: Health,

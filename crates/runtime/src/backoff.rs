@@ -1,9 +1,8 @@
-//! Waiting between attempts: exponential, with jitter, bounded.
+//! Waits between attempts: exponential, with jitter, bounded.
 
 use std::time::Duration;
 
-/// A schedule of waits that doubles from `min` to `max`, each shortened by a random part of itself
-/// so that many processes that failed together do not come back together.
+/// Waits that double from `min` to `max`. Jitter spreads out processes that failed at the same moment.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     min: Duration,
@@ -12,24 +11,23 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A schedule from `min` to `max`.
     pub fn new(min: Duration, max: Duration) -> Self {
         Self { min, max: max.max(min), attempt: 0 }
     }
 
-    /// The next wait, between half of its step and all of it.
+    /// Returns the next wait: a random time between half of the current step and all of it.
     pub fn next_wait(&mut self) -> Duration {
         let step = self.min.saturating_mul(2u32.saturating_pow(self.attempt)).min(self.max);
         self.attempt = self.attempt.saturating_add(1);
         step.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
-    /// Waits for [`Backoff::next_wait`].
+    /// Sleeps for [`Backoff::next_wait`].
     pub async fn wait(&mut self) {
         tokio::time::sleep(self.next_wait()).await;
     }
 
-    /// Starts again at `min`: call it after a success.
+    /// Starts again at `min`. Call it after a success.
     pub fn reset(&mut self) {
         self.attempt = 0;
     }

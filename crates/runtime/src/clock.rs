@@ -7,32 +7,31 @@ use std::sync::{
 
 use chrono::{DateTime, SubsecRound, TimeZone, Utc};
 
-/// Where a process reads the time: the system's clock, or one that a test sets.
+/// The time source of a process: the system clock, or one that a test sets.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
-    /// Milliseconds since 1970 that a test has set; absent: the system's clock.
+    /// Milliseconds since 1970, set by a test. `None`: the system clock.
     manual_ms: Option<Arc<AtomicI64>>,
 }
 
 impl Clock {
-    /// The system's clock.
     pub fn system() -> Self {
         Self::default()
     }
 
-    /// A clock that stands still at `now` until [`Clock::set`].
+    /// Returns a clock that stays at `now` until [`Clock::set`] moves it.
     pub fn manual(now: DateTime<Utc>) -> Self {
         Self { manual_ms: Some(Arc::new(AtomicI64::new(now.timestamp_millis()))) }
     }
 
-    /// Moves a manual clock; no effect on the system's.
+    /// Moves a manual clock. Has no effect on the system clock.
     pub fn set(&self, now: DateTime<Utc>) {
         if let Some(ms) = &self.manual_ms {
             ms.store(now.timestamp_millis(), Ordering::SeqCst);
         }
     }
 
-    /// Now, in whole milliseconds: the resolution of every stored time (`datetime(3)`).
+    /// Returns the current time in whole milliseconds, the resolution of every stored time (`datetime(3)`).
     pub fn now(&self) -> DateTime<Utc> {
         match &self.manual_ms {
             Some(ms) => Utc

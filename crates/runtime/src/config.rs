@@ -1,4 +1,4 @@
-//! The flags every process takes, and how secrets are held.
+//! Flags that every process takes, and the type of secret values.
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
@@ -12,20 +12,21 @@ pub struct ProcessConfig {
     #[arg(long, env = "ADMIN_LISTEN", default_value = "127.0.0.1:0")]
     pub admin_listen: SocketAddr,
 
-    /// How log lines are written: `text` for people, `json` for collectors.
+    /// Format of log lines: `text` for people, `json` for collectors.
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value = "text")]
     pub log_format: LogFormat,
 
-    /// Which log lines are written, in tracing's filter syntax, e.g. `info,landing=debug`.
+    /// Filter for log lines, in tracing's syntax, e.g. `info,landing=debug`.
     #[arg(long, env = "RUST_LOG", default_value = "info")]
     pub log_filter: String,
 
-    /// Address of a collector of spans (OTLP over HTTP), e.g. `http://127.0.0.1:4318`. Absent: none are made.
+    /// Address of the collector that receives trace spans (OTLP over HTTP), e.g. `http://127.0.0.1:4318`. Without it no
+    /// spans are made.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     pub otlp_endpoint: Option<String>,
 
-    /// Of claims that bring no traceparent, the share that is traced: 0 to 1. One that brings its own
-    /// is traced if its flag says so.
+    /// Share of requests without a traceparent that are traced, from 0 to 1. A request with a traceparent is traced if
+    /// its sampled flag is set.
     #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", default_value = "0.01", value_name = "SHARE")]
     pub trace_share: Share,
 }
@@ -45,21 +46,21 @@ impl FromStr for Share {
     }
 }
 
-/// The shape of a log line.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// One readable line an event.
+    /// One readable line per event.
     Text,
-    /// One JSON object an event.
+    /// One JSON object per event.
     Json,
 }
 
-/// A configuration value that must never be printed: passwords, keys, URLs that hold them.
+/// A configuration value that must never be printed: passwords, keys, URLs that contain them.
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// The value itself; call it only where it is handed to a client library.
+    /// Returns the value itself. Call it only where the value is passed to a client library.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }

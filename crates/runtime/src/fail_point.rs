@@ -1,19 +1,19 @@
-//! Fail points: named places where a test lets a process die or stop, a step wait or fail.
+//! Fail points: named places in the code where a test kills or stops the process, or holds or fails a step.
 //!
-//! A part that can be tested so holds [`FailPoints`] and calls [`FailPoints::reach`] at its points.
-//! Nothing happens there unless the point was armed: by a test in its own process, through
-//! [`FailPoints::hold`] and [`FailPoints::fail`], or in another process by its settings:
+//! A component that supports them holds [`FailPoints`] and calls [`FailPoints::reach`] at each point. Nothing happens
+//! there unless the point is armed: by a test in the same process, through [`FailPoints::hold`] and
+//! [`FailPoints::fail`], or in another process by its settings:
 //!
 //! ```text
 //! claims.after_gate=kill#3,landing.before_begin=hold:/path/of/a/file
-//! kill    the process dies (SIGKILL)       stop       it stops as a whole (SIGSTOP) until SIGCONT
-//! error   the step fails                   hold:FILE  whoever comes waits while FILE exists
-//! #n      the nth time the point is reached, the first if absent; `hold` from then on, others once
+//! kill    the process dies (SIGKILL)       stop       the process stops (SIGSTOP) until SIGCONT
+//! error   the step fails                   hold:FILE  every caller waits while FILE exists
+//! #n      acts on the nth call, the first by default; `hold` on every call from then on, others once
 //! ```
-//! Clones share what is armed; two tests in one process arm different values, so they do not meet.
+//! Clones share the armed points. Two tests in one process use separate values, so they do not affect each other.
 //!
-//! Architecture invariant: a release build carries no fail points. There reaching one is nothing, and
-//! settings that would arm one are refused.
+//! Architecture invariant: a release build contains no fail points. [`FailPoints::reach`] does nothing there, and
+//! settings that would arm a point are rejected.
 
 use std::{
     io,
@@ -27,13 +27,13 @@ use nix::sys::signal::{Signal, raise};
 use tokio::sync::watch;
 use tracing::warn;
 
-/// Whether this build carries fail points.
+/// Whether this build contains fail points.
 const COMPILED: bool = cfg!(debug_assertions);
 
-/// How often a held step looks whether its file is still there.
+/// Interval between checks whether the file of a held step still exists.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// The fail points of one process, or of one part in a test.
+/// The fail points of one process, or of one component in a test.
 #[derive(Debug, Clone, Default)]
 pub struct FailPoints {
     armed: Arc<Mutex<Vec<Armed>>>,
@@ -42,7 +42,7 @@ pub struct FailPoints {
 #[derive(Debug)]
 struct Armed {
     point: String,
-    /// How often the point is passed before anything happens.
+    /// Calls that pass before the action happens.
     passes: u32,
     action: Action,
 }
@@ -55,27 +55,27 @@ enum Action {
     Hold { here: Arc<watch::Sender<usize>>, open: watch::Receiver<()> },
 }
 
-/// Holds whoever reaches a point, until it is dropped.
+/// Blocks every caller that reaches a point, until this handle is dropped.
 #[derive(Debug)]
 pub struct Hold {
     here: watch::Receiver<usize>,
-    /// Dropped, everybody goes on.
+    /// Dropping it lets all blocked callers continue.
     _open: watch::Sender<()>,
 }
 
 impl Hold {
-    /// Resolves when `count` steps have come to the point.
+    /// Resolves when `count` callers have reached the point.
     pub async fn reached(&mut self, count: usize) {
-        // The point keeps the other end while this one lives.
+        // The fail point keeps the sender while this handle exists.
         drop(self.here.wait_for(|here| *here >= count).await);
     }
 
-    /// Lets everybody go on.
+    /// Lets all blocked callers continue.
     pub fn let_go(self) {}
 }
 
 impl FailPoints {
-    /// Holds everybody who reaches `point` until the handle is dropped.
+    /// Blocks every caller that reaches `point` until the handle is dropped.
     pub fn hold(&self, point: &str) -> Hold {
         let (here, arrivals) = watch::channel(0);
         let (opener, open) = watch::channel(());
@@ -83,15 +83,15 @@ impl FailPoints {
         Hold { here: arrivals, _open: opener }
     }
 
-    /// Lets the step fail that reaches `point` next.
+    /// Makes the next call that reaches `point` fail.
     pub fn fail(&self, point: &str) {
         self.arm(point, 0, Action::Fail);
     }
 
-    /// Passes a point.
+    /// Performs the action that is armed at `point`, if any.
     ///
     /// # Errors
-    /// The point was armed with `error`: the caller does as if its server had gone.
+    /// The point was armed with `error`. The caller acts as if it had lost its server.
     pub async fn reach(&self, point: &'static str) -> io::Result<()> {
         if !COMPILED {
             return Ok(());
@@ -107,7 +107,7 @@ impl FailPoints {
         armed.push(Armed { point: point.to_owned(), passes, action });
     }
 
-    /// What happens to the one who reaches `point` now.
+    /// Returns the action for this call at `point`, if it is due.
     fn due(&self, point: &str) -> Option<Action> {
         let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
         armed.retain(|one| !one.action.is_over());
@@ -141,7 +141,7 @@ impl Action {
             }
             Self::Hold { here, open } => {
                 here.send_modify(|count| *count += 1);
-                // Fails when the handle is dropped, which is what is waited for.
+                // Returns an error when the handle is dropped, which is the signal to continue.
                 drop(open.changed().await);
                 Ok(())
             }
@@ -149,13 +149,13 @@ impl Action {
     }
 }
 
-/// Settings that arm no fail point.
+/// Fail point settings that were rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum FailPointError {
-    /// The text is not in the form of this module's head.
+    /// The text does not have the form that the module documentation describes.
     #[error("{0:?} is not POINT=kill|stop|error|hold:FILE, with #N behind it or not")]
     Unreadable(String),
-    /// The build carries none.
+    /// A release build contains no fail points.
     #[error("fail points are for debug builds; a release build carries none")]
     Release,
 }

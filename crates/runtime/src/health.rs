@@ -1,5 +1,4 @@
-//! What `/readyz` and `/status` answer: each part of a process says whether it is ready, why not, in
-//! which role, and how it stands.
+//! The contents of `/readyz` and `/status`: each part of a process reports its readiness, role and status.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-/// The readiness of a process, part by part. Clones share one state.
+/// Readiness, role and status of each part of a process. Clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
     parts: Arc<Mutex<BTreeMap<&'static str, State>>>,
@@ -21,7 +20,7 @@ struct State {
     told: Option<Value>,
 }
 
-/// One part's handle on its line in `/readyz` and `/status`.
+/// The handle by which one part reports to `/readyz` and `/status`.
 #[derive(Debug, Clone)]
 pub struct Part {
     name: &'static str,
@@ -29,24 +28,24 @@ pub struct Part {
 }
 
 impl Health {
-    /// Adds a part, not ready yet.
+    /// Adds a part, which is not ready yet.
     pub fn part(&self, name: &'static str) -> Part {
         let part = Part { name, health: self.clone() };
         part.not_ready("starting");
         part
     }
 
-    /// The parts that are not ready, with their reasons; empty: ready.
+    /// Returns the parts that are not ready, with their reasons. Empty means the process is ready.
     pub fn unready(&self) -> BTreeMap<&'static str, String> {
         self.each(|state| state.not_ready.clone())
     }
 
-    /// The parts that are ready in a role of which there are several.
+    /// Returns the roles of parts that are ready in one of several roles.
     pub fn roles(&self) -> BTreeMap<&'static str, &'static str> {
         self.each(|state| state.role)
     }
 
-    /// What parts tell of themselves.
+    /// Returns the status objects that parts have reported.
     pub fn status(&self) -> BTreeMap<&'static str, Value> {
         self.each(|state| state.told.clone())
     }
@@ -63,23 +62,23 @@ impl Health {
 }
 
 impl Part {
-    /// The part works.
+    /// Reports the part as ready.
     pub fn ready(&self) {
         self.health.change(self.name, |state| (state.not_ready, state.role) = (None, None));
     }
 
-    /// The part works as what it is for now, e.g. a standby.
+    /// Reports the part as ready in a role, e.g. as standby.
     pub fn ready_as(&self, role: &'static str) {
         self.health.change(self.name, |state| (state.not_ready, state.role) = (None, Some(role)));
     }
 
-    /// The part does not work, and why.
+    /// Reports the part as not ready, with the reason.
     pub fn not_ready(&self, why: impl Into<String>) {
         let why = Some(why.into());
         self.health.change(self.name, |state| (state.not_ready, state.role) = (why, None));
     }
 
-    /// How the part stands, for people: one JSON object.
+    /// Sets the part's status for people: one JSON object.
     pub fn tell(&self, status: Value) {
         self.health.change(self.name, |state| state.told = Some(status));
     }

@@ -1,8 +1,8 @@
-//! The skeleton every process shares: configuration pieces, telemetry, signals, health, backoff.
+//! Shared by every process: configuration, telemetry, signals, health, backoff.
 //!
-//! Architecture invariant: no word of the domain appears here; this crate compiles without `coupon`.
+//! Architecture invariant: nothing here knows the domain; this crate compiles without `coupon`.
 //!
-//! Read [`process`] first: it is the life of a process from its first line to its exit code.
+//! Read [`process`] first: it describes a process from start to exit code.
 
 mod admin;
 mod backoff;
@@ -27,7 +27,7 @@ pub use process::{Context, run};
 pub use report::report;
 pub use secret_files::parse;
 
-/// Every process links this crate, and so has this allocator. A claim is some hundred small pieces of
-/// memory, made by one thread and freed by another; glibc's `malloc` took a fifth of the api's time.
+/// The allocator of every process, since each links this crate. A claim makes some hundred small allocations, which one
+/// thread makes and another frees; glibc's `malloc` took a fifth of the api's time.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;

@@ -1,12 +1,12 @@
-//! The life of a process: [`run`].
+//! The life cycle of a process: [`run`].
 //!
-//! 1. Logging, metrics, spans and the admin listener start; what cannot start ends the process with 1.
-//! 2. The body runs. It connects, spawns its long-lived parts by [`Context::spawn`] and then waits
-//!    for [`Context::stopping`].
-//! 3. SIGTERM or SIGINT cancels the stop token: readiness goes off, the body drains its parts in
-//!    the order it knows, and returns; exit code 0.
-//! 4. A part that ends by itself is a crash: the stop token is cancelled, the body drains, and the
-//!    exit code is 1. So is a drain that outlasts [`DRAIN_MAX`].
+//! 1. Logging, metrics, spans and the admin listener start. If one of them cannot, the process exits with 1.
+//! 2. The body runs. It connects, spawns its long-lived parts by [`Context::spawn`] and then waits for
+//!    [`Context::stopping`].
+//! 3. SIGTERM or SIGINT cancels the stop token. The process reports not ready, the body drains its parts in its own
+//!    order and returns; the exit code is 0.
+//! 4. A part that ends by itself counts as a crash: the stop token is cancelled, the body drains, and the process exits
+//!    with code 1. A drain longer than [`DRAIN_MAX`] also ends it with code 1.
 
 use std::{convert::Infallible, future::Future, process::ExitCode, time::Duration};
 
@@ -21,39 +21,36 @@ use tracing::{error, info};
 
 use crate::{Clock, Health, ProcessConfig, admin, report, telemetry, trace};
 
-/// How long draining may take: longer than the longest statement or produce timeout (10 s), shorter
-/// than the 60 s after which service managers kill.
+/// Time limit for draining: longer than the longest statement or produce timeout (10 s), shorter than the 60 s after
+/// which service managers kill.
 pub const DRAIN_MAX: Duration = Duration::from_secs(30);
 
-/// How long a process that has drained waits for its threads. They take milliseconds.
+/// Time limit for a drained process's remaining threads to end. They take milliseconds.
 const THREADS_MAX: Duration = Duration::from_secs(5);
 
-/// What a process hands to its parts.
+/// The context that a process passes to its parts.
 #[derive(Clone)]
 pub struct Context {
-    /// Where time is read.
     pub clock: Clock,
-    /// What `/readyz` answers.
     pub health: Health,
-    /// Cancelled when the process shall stop.
+    /// Cancelled when the process is to stop.
     stop: CancellationToken,
-    /// Where a part that ended is reported.
+    /// Receives the failure of a part that ended.
     ended: mpsc::UnboundedSender<anyhow::Error>,
 }
 
 impl Context {
-    /// Resolves when the process shall stop.
+    /// Resolves when the process is to stop.
     pub async fn stopping(&self) {
         self.stop.cancelled().await;
     }
 
-    /// The token behind [`Context::stopping`], for loops that select on it.
+    /// Returns the token behind [`Context::stopping`], for loops that select on it.
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// Runs a long-lived part. If it ends or panics before the process is stopping, the process
-    /// ends with 1.
+    /// Runs a long-lived part. If it ends or panics before the process is stopping, the process exits with 1.
     pub fn spawn<F>(&self, name: &'static str, part: F)
     where
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -66,13 +63,13 @@ impl Context {
                 Ok(Err(error)) => error.context(format!("part {name}")),
                 Err(panic) => anyhow::Error::new(panic).context(format!("part {name} panicked")),
             };
-            // Nobody listens any more once the process is stopping.
+            // Once the process is stopping, failures are no longer read.
             drop(ended.send(failure));
         });
     }
 }
 
-/// Runs `body` as the process `name`; see the module for what happens when.
+/// Runs `body` as the process `name`. The module documentation describes the sequence.
 pub async fn run<F, B>(name: &'static str, config: &ProcessConfig, body: B) -> ExitCode
 where
     B: FnOnce(Context) -> F,
@@ -90,8 +87,8 @@ where
             1
         }
     };
-    // All is drained. What may still be waited for are threads of Kafka's client, which sleep by the wall clock: if
-    // that was set back, for as long as it was.
+    // Everything is drained. Threads of Kafka's client may remain: they sleep by the wall clock, and if it was set
+    // back, they would delay the exit by as much.
     std::thread::spawn(move || {
         std::thread::sleep(THREADS_MAX);
         std::process::exit(code.into())
@@ -127,7 +124,7 @@ where
     let stop = context.stop.clone();
     let body = body(context);
     tokio::pin!(body);
-    // After the body's first steps, by which it has added its parts: before, nothing would be amiss.
+    // Polled after the body's first steps, which add its parts. Before that, `/readyz` would report ready without them.
     let begun = async {
         process.ready();
         std::future::pending::<Infallible>().await

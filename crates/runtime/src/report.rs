@@ -1,11 +1,11 @@
-//! Error chains as one line.
+//! Error chains in one line.
 
 use std::error::Error;
 
-/// The error and each of its causes, joined by `: `.
+/// Returns the error and each of its causes, joined by `: `.
 ///
-/// Tracing's JSON formatter drops sources, and our errors never print their cause themselves,
-/// so whoever logs an error logs this.
+/// Use it wherever an error is logged: tracing's JSON formatter drops sources, and our errors do not print their cause
+/// themselves.
 pub fn report(error: &(dyn Error + 'static)) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();

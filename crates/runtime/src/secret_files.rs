@@ -1,19 +1,19 @@
-//! Secrets by file: a setting whose value is secret is also taken from the file that `NAME_FILE` names, as Docker,
-//! Kubernetes and systemd hand them over. What stands in the environment is seen by everything the process starts and by
-//! whoever may inspect it; a file is read once.
+//! Secrets from files. A secret setting `NAME` is also read from the file that `NAME_FILE` names, which is how Docker,
+//! Kubernetes and systemd provide secrets. An environment variable is visible to child processes and to anyone who may
+//! inspect the process; a file is read once.
 
 use std::{env, ffi::OsString, fs, path::Path};
 
 use clap::{Arg, Command, CommandFactory, Parser, error::ErrorKind};
 
-/// What stands behind a setting's name where its value is in a file.
+/// Suffix of the variable that names a secret's file.
 const SUFFIX: &str = "_FILE";
 
-/// Largest such file, in bytes: URLs and keys are hundreds.
+/// Largest secret file, in bytes. URLs and keys have hundreds.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// Reads a process's settings from its command line, its environment and the files of its secrets. Ends the process with
-/// clap's own words where they cannot be read.
+/// Reads a process's settings from its command line, its environment and its secret files. If they are invalid, prints
+/// clap's error and exits.
 pub fn parse<T: Parser>() -> T {
     let words = env::args_os().collect();
     let words = with_secrets(&T::command(), words, |name| env::var_os(name));
@@ -25,10 +25,10 @@ pub fn parse<T: Parser>() -> T {
         .unwrap_or_else(|error| error.format(&mut T::command()).exit())
 }
 
-/// The words of a command line with those of its secrets that stand in files.
+/// Returns the command line with the secrets from files added as flags.
 ///
 /// # Errors
-/// A sentence: a secret is given twice, or its file cannot be read.
+/// Returns a sentence if a secret is given twice or its file cannot be read.
 fn with_secrets(
     command: &Command,
     mut words: Vec<OsString>,
@@ -43,13 +43,13 @@ fn with_secrets(
             return Err(format!("{name} and {file_name} exclude each other: unset one of them"));
         }
         let secret = read(Path::new(&file)).map_err(|why| format!("{file_name}: {why}"))?;
-        // Before what was typed, which a flag of the same name there contradicts.
+        // Inserted before the typed flags, so that clap reports a conflict if the same flag was typed.
         words.insert(1.min(words.len()), OsString::from(format!("--{flag}={secret}")));
     }
     Ok(words)
 }
 
-/// The environment variable and the flag of a setting.
+/// Returns the environment variable and the flag of a setting.
 fn names(argument: &Arg) -> Option<(String, &str)> {
     Some((argument.get_env()?.to_str()?.to_owned(), argument.get_long()?))
 }
@@ -57,7 +57,7 @@ fn names(argument: &Arg) -> Option<(String, &str)> {
 fn read(file: &Path) -> Result<String, String> {
     let text = fs::read_to_string(file)
         .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    // As `echo` and editors leave it.
+    // `echo` and editors end the file with a line break.
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.is_empty() || text.len() > FILE_BYTES_MAX || text.contains(['\n', '\0']) {
@@ -81,7 +81,7 @@ mod tests {
         open: Option<String>,
     }
 
-    /// What the settings are, given the files of variables.
+    /// Parses `words` and `variables` and returns the secret.
     fn read_with(words: &[&str], variables: &[(&str, &str)]) -> Result<String, String> {
         let variable = |name: &str| {
             let found = variables.iter().find(|(known, _)| *known == name);

@@ -1,9 +1,9 @@
-//! Spans of single requests, told to a collector by OTLP.
+//! Trace spans of requests, exported to a collector over OTLP.
 //!
-//! A request's trace crosses processes by way of a row and a topic, so its context travels as the text
-//! of a W3C traceparent, and each hop begins its span from that text. Only sampled traces are told: the
-//! caller's flag decides, and for a request that brings none, chance. Without a collector nothing is
-//! made, and [`begin`] costs a look at a static. A collector that is away costs nothing but spans.
+//! A request's trace crosses processes through a row and a topic, so its context travels as the text of a W3C
+//! traceparent, and each hop begins its span from that text. Only sampled traces are exported: the caller's flag
+//! decides, or chance for a request without a traceparent. Without a collector no spans are made, and [`begin`] costs
+//! one read of a static. An unreachable collector costs nothing but spans.
 
 use std::{
     borrow::Cow,
@@ -30,30 +30,30 @@ use tracing::warn;
 
 use crate::ProcessConfig;
 
-/// Where OTLP over HTTP takes spans, behind the collector's address.
+/// Path of the OTLP/HTTP endpoint for spans, appended to the collector's address.
 const SPANS_PATH: &str = "/v1/traces";
 
-/// How long a request to the collector, and the last one of a process that stops, may take.
+/// Time limit for a request to the collector, and for the last export of a process that stops.
 const EXPORT_MAX: Duration = Duration::from_secs(5);
 
-/// Digits of a traceparent's parts: version (00, the only one there is), trace, span, flags.
+/// Digits of a traceparent's parts: version (00, the only one defined), trace, span, flags.
 const WIDTHS: [usize; 4] = [2, 32, 16, 2];
 
 static EXPORT: OnceLock<(SdkTracerProvider, SdkTracer)> = OnceLock::new();
 
-/// Part of a trace; it ends when it is dropped. Empty where nobody would be told of it.
+/// Part of a trace. It ends when dropped. Empty if it is not exported.
 ///
-/// Boxed: most are empty, and a hundred thousand claims hold one.
+/// Boxed to be small: most spans are empty, and a hundred thousand claims hold one each.
 #[derive(Debug, Default)]
 pub struct Span(Option<Box<SdkSpan>>);
 
-/// Begins a span in the trace of `parent`, or, where there is none, in a trace of its own for the
-/// configured share of requests.
+/// Begins a span in the trace of `parent`. Without a parent it begins a new trace, for the configured share of
+/// requests.
 pub fn begin(name: impl Into<Cow<'static, str>>, kind: Kind, parent: Option<&str>) -> Span {
     build(SpanBuilder::from_name(name).with_kind(kind), parent)
 }
 
-/// Begins a span in the trace of `parent`, as it stands in a row or a header; empty where there is none.
+/// Begins a span in the trace of `parent`, as read from a row or a header. The span is empty if there is no parent.
 pub fn follow(name: &'static str, kind: Kind, parent: Option<impl AsRef<[u8]>>) -> Span {
     let Some(parent) = parent.filter(|_| is_on()) else { return Span(None) };
     match std::str::from_utf8(parent.as_ref()) {
@@ -62,7 +62,7 @@ pub fn follow(name: &'static str, kind: Kind, parent: Option<impl AsRef<[u8]>>) 
     }
 }
 
-/// [`follow`] for what began at `began` already.
+/// Like [`follow`], for work that began at `began`.
 pub fn follow_since(name: &'static str, kind: Kind, parent: &str, began: DateTime<Utc>) -> Span {
     let builder = SpanBuilder::from_name(name).with_kind(kind);
     build(builder.with_start_time(SystemTime::from(began)), Some(parent))
@@ -83,18 +83,18 @@ fn build(builder: SpanBuilder, parent: Option<&str>) -> Span {
     Span(span.span_context().is_sampled().then(|| Box::new(span)))
 }
 
-/// Whether a collector is told of spans: for hops that must ask for a traceparent first.
+/// Returns whether spans are exported. Hops that would have to query a traceparent ask this first.
 pub fn is_on() -> bool {
     EXPORT.get().is_some()
 }
 
 impl Span {
-    /// Whether nobody would be told of it.
+    /// Returns whether the span is not exported.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The traceparent for what follows from here.
+    /// Returns the traceparent for what follows, or `None` if the span is empty.
     pub fn trace_parent(&self) -> Option<String> {
         let context = self.0.as_ref()?.span_context();
         Some(format!(
@@ -105,7 +105,7 @@ impl Span {
         ))
     }
 
-    /// Says something of it, by a name of OpenTelemetry's conventions where there is one.
+    /// Sets an attribute, under the name of OpenTelemetry's conventions if there is one.
     pub fn set(&mut self, key: &'static str, value: impl Into<Value>) {
         if let Some(span) = &mut self.0 {
             span.set_attribute(KeyValue::new(key, value));
@@ -113,12 +113,12 @@ impl Span {
     }
 }
 
-/// The trace that a W3C traceparent of version 00 names; absent: it is none.
+/// Returns the trace id of a W3C traceparent of version 00, or `None` if the text is not one.
 pub fn trace_id(trace_parent: &str) -> Option<u128> {
     context(trace_parent).map(|context| u128::from_be_bytes(context.trace_id().to_bytes()))
 }
 
-/// The context that a traceparent names, if it is one of version 00.
+/// Parses a traceparent of version 00.
 fn context(trace_parent: &str) -> Option<SpanContext> {
     let mut parts = trace_parent.split('-');
     let (version, trace, span, flags) =
@@ -138,7 +138,7 @@ fn context(trace_parent: &str) -> Option<SpanContext> {
     context.is_valid().then_some(context)
 }
 
-/// Tells the collector of `config`, if there is one, of the spans of the process `name` from now on.
+/// Starts exporting the spans of the process `name` to the collector of `config`, if there is one.
 pub(crate) fn start(name: &'static str, config: &ProcessConfig) -> anyhow::Result<()> {
     let Some(endpoint) = &config.otlp_endpoint else { return Ok(()) };
     anyhow::ensure!(
@@ -161,12 +161,12 @@ pub(crate) fn start(name: &'static str, config: &ProcessConfig) -> anyhow::Resul
         .with_resource(Resource::builder().with_service_name(name).build())
         .build();
     let tracer = provider.tracer(name);
-    // Twice in one process only in tests of several processes in one; the first one stays.
+    // Set twice only by tests that run several processes in one; the first value stays.
     drop(EXPORT.set((provider, tracer)));
     Ok(())
 }
 
-/// Tells the collector of what it was not told yet.
+/// Exports the remaining spans.
 pub(crate) async fn end() {
     let Some((provider, _)) = EXPORT.get() else { return };
     let ended = tokio::task::spawn_blocking(|| provider.shutdown_with_timeout(EXPORT_MAX)).await;

@@ -1,4 +1,5 @@
-//! A process whose part dies ends with a non-zero exit code. One test: a process is one process.
+//! A process whose part fails exits with a non-zero code. There is one test, since [`runtime::run`] sets up global
+//! logging and metrics once per process.
 
 use std::process::ExitCode;
 

@@ -1,22 +1,20 @@
-//! An answer as it came: status, body byte for byte, and the headers that the contract names.
+//! An HTTP answer: status, the body byte for byte, and the headers of the API contract.
 
 use hyper::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
 use crate::ShopperError;
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// The status.
     pub status: u16,
-    /// The body as it came.
+    /// The body, unchanged.
     pub body: String,
-    /// Whether the server called it a replay.
+    /// Whether the server marked the answer as a replay.
     pub replayed: bool,
-    /// Where the thing is, if the answer says so.
+    /// The `Location` header.
     pub location: Option<String>,
-    /// In how many seconds to come again, if the answer says so.
+    /// Seconds to wait before the next attempt, from the `Retry-After` header.
     pub retry_after: Option<u64>,
     /// The body's media type.
     pub content_type: String,
@@ -37,21 +35,21 @@ impl Answer {
         }
     }
 
-    /// A header's value, the first if there are several; absent also where it is no text.
+    /// The first value of a header; `None` if it is absent or not text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The body, read.
+    /// Parses the body as JSON.
     ///
     /// # Errors
-    /// It is not of that form.
+    /// The body does not have this form.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, ShopperError> {
         serde_json::from_str(&self.body)
             .map_err(|source| ShopperError::Unreadable { body: self.body.clone(), source })
     }
 
-    /// The problem's code, where the body is one.
+    /// The problem's code, if the body is a problem.
     pub fn code(&self) -> Option<String> {
         #[derive(serde::Deserialize)]
         struct Problem {
@@ -60,7 +58,8 @@ impl Answer {
         self.json().ok().map(|problem: Problem| problem.code)
     }
 
-    /// Whether the same request should be sent again: the server is not able now, or is still at it.
+    /// Whether the same request should be sent again: the server cannot answer now, or is still
+    /// working on it.
     pub fn is_passing(&self) -> bool {
         matches!(self.status, 408 | 425 | 429 | 500..=599)
             || (self.status == 409 && self.code().as_deref() == Some("REQUEST_IN_PROGRESS"))

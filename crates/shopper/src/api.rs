@@ -1,4 +1,4 @@
-//! [`Api`]: one api process as its operator sees it, and the door to its users.
+//! [`Api`]: a client of one api process with an operator's key, from which users' clients are made.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,17 +13,17 @@ use serde::de::DeserializeOwned;
 
 use crate::{Answer, NewTemplate, Shopper, ShopperError, Stock, Template, lines::Lines, token};
 
-/// How long an answer is waited for: above the five seconds after which the api sends a claim's
+/// How long to wait for an answer: longer than the five seconds after which the api asks a claim's
 /// client to poll.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// How long connecting may take on one machine.
+/// Connect timeout, enough for connections on one machine.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(3);
 
-/// How long a token is good: longer than any run.
+/// Lifetime of a token: longer than any run.
 const TOKEN_LIFE: TimeDelta = TimeDelta::hours(12);
 
-/// An api process. Clones share its connections.
+/// A client of an api process. Clones share its connections.
 #[derive(Clone)]
 pub struct Api {
     inner: Arc<Inner>,
@@ -39,7 +39,7 @@ struct Inner {
 }
 
 impl Api {
-    /// The api at `base_url`, e.g. `http://127.0.0.1:8080`. Connects when it is first used.
+    /// Creates a client of the api at `base_url`, e.g. `http://127.0.0.1:8080`; connects on first use.
     ///
     /// # Errors
     /// The HTTP client cannot be set up.
@@ -68,23 +68,23 @@ impl Api {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The clock that tokens and histories go by.
+    /// The clock for tokens and histories.
     pub fn clock(&self) -> &Clock {
         &self.inner.clock
     }
 
-    /// A user of this api, with a token.
+    /// Creates a client for a user, with a token.
     ///
     /// # Errors
-    /// The secret cannot sign.
+    /// The token cannot be signed.
     pub fn shopper(&self, user: UserId) -> Result<Shopper, ShopperError> {
         self.shopper_until(user, TOKEN_LIFE)
     }
 
-    /// A user whose token ends after `life`; a negative one has ended.
+    /// Creates a client for a user whose token expires after `life`, which may be negative.
     ///
     /// # Errors
-    /// The secret cannot sign.
+    /// The token cannot be signed.
     pub fn shopper_until(&self, user: UserId, life: TimeDelta) -> Result<Shopper, ShopperError> {
         let until = self.inner.clock.now() + life;
         let token = token::sign(&self.inner.signing_key, user, until)?;
@@ -99,7 +99,7 @@ impl Api {
         self.expect(201, self.operator(Method::POST, "/v1/templates").json(template)).await
     }
 
-    /// Creates a template and publishes it; its gate is loaded then.
+    /// Creates and publishes a template; then its gate is loaded.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -108,7 +108,7 @@ impl Api {
         self.turn(draft.id, "publish").await
     }
 
-    /// Turns a template: `publish`, `pause`, `resume` or `end`.
+    /// Changes a template's state: `publish`, `pause`, `resume` or `end`.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -116,7 +116,7 @@ impl Api {
         self.expect(200, self.operator(Method::POST, &format!("/v1/templates/{id}/{verb}"))).await
     }
 
-    /// A template.
+    /// Reads a template.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -124,7 +124,7 @@ impl Api {
         self.expect(200, self.operator(Method::GET, &format!("/v1/templates/{id}"))).await
     }
 
-    /// A template's account.
+    /// Reads a template's stock.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -132,8 +132,8 @@ impl Api {
         self.expect(200, self.operator(Method::GET, &format!("/v1/templates/{id}/stock"))).await
     }
 
-    /// Asks for a template as a shop page does, without credentials; `known` is an `ETag` that the page
-    /// has already.
+    /// Reads a template as a shop page does, without credentials. `known` is an `ETag` that the
+    /// page already has.
     ///
     /// # Errors
     /// No answer.
@@ -143,7 +143,7 @@ impl Api {
             .await
     }
 
-    /// The same api as another operator sees it, the one with this key.
+    /// Creates a client of the same api for another operator, identified by this key.
     pub fn with_operator_key(&self, key: &str) -> Self {
         let inner = Inner {
             client: self.inner.client.clone(),
@@ -156,17 +156,17 @@ impl Api {
         Self { inner: Arc::new(inner) }
     }
 
-    /// A request without anybody's credentials.
+    /// Starts a request without credentials.
     pub fn anonymous(&self, method: Method, path: &str) -> RequestBuilder {
         self.inner.client.request(method, format!("{}{path}", self.inner.base_url))
     }
 
-    /// A request with the operator's key.
+    /// Starts a request with the operator's key.
     pub fn operator(&self, method: Method, path: &str) -> RequestBuilder {
         self.anonymous(method, path).header("x-api-key", &self.inner.operator_key)
     }
 
-    /// Sends a request and returns whatever the answer is.
+    /// Sends a request and returns the answer, whatever it is.
     ///
     /// # Errors
     /// No answer.
@@ -185,7 +185,7 @@ impl Api {
         })
     }
 
-    /// Sends a request on one of the lines that are kept for claims.
+    /// Sends a request on one of the connections reserved for claims.
     pub(crate) async fn send_on_line(
         &self,
         request: Request<Full<Bytes>>,
@@ -197,7 +197,7 @@ impl Api {
         Ok(Answer::new(head.status, head.headers, body))
     }
 
-    /// Sends a request whose answer must have `status`, and reads its body.
+    /// Sends a request, requires `status` and parses the answer's body.
     pub(crate) async fn expect<T: DeserializeOwned>(
         &self,
         status: u16,

@@ -1,8 +1,8 @@
-//! [`Crowd`]: many users at once, each as a good client behaves.
+//! [`Crowd`]: many users at once, each behaving like a good client.
 //!
-//! All requests of a run wait behind one closed door; when it opens, as many as there are connections
-//! pass at a time. Whoever gets no answer, or "not now", sends the same request with the same key again
-//! until the answer is final or patience ends. Every request sent goes into the history, answered or not.
+//! All requests of a run wait at one closed door. When it opens, as many requests as there are connections pass at a
+//! time. A user without an answer, or with "not now", sends the same request with the same key again until the answer
+//! is final or the patience ends. The history records every request, answered or not.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,49 +16,47 @@ use verifier::{History, Record};
 
 use crate::{Answer, Api, Claimed, Latency, Shopper, ShopperError};
 
-/// Pause before a request is sent again, at least. A person's client would heed Retry-After, which is
-/// seconds; runs are short.
+/// The shortest pause before a request is repeated. A real client would respect Retry-After, which is in seconds; runs
+/// are short.
 const PAUSE_MIN_MS: u64 = 20;
 
-/// And at most: jittered, so that those who were refused together do not come back together.
+/// The longest pause; jitter keeps requests that were refused together from returning together.
 const PAUSE_MAX_MS: u64 = 200;
 
-/// How long a winner waits for the coupon to show in the list.
+/// How long a winner waits for the coupon to appear in the list.
 const VISIBLE_MAX: Duration = Duration::from_secs(30);
 
-/// What one user wants.
+/// One user's request, and how the user behaves.
 #[derive(Debug, Clone)]
 pub struct Wish {
-    /// Of which template.
     pub template: TemplateId,
-    /// Who.
     pub user: UserId,
-    /// The idempotency key; absent: none is sent.
+    /// The idempotency key, if one is sent.
     pub key: Option<String>,
-    /// How many coupons.
+    /// The number of coupons requested.
     pub quantity: u32,
-    /// How often the request is sent at the same time: 1, or more for a nervous finger.
+    /// Number of simultaneous copies of the request: 1, or more for a user who presses repeatedly.
     pub copies: u32,
-    /// Whether it is sent once more after a final answer, as after a page reload.
+    /// Whether the request is repeated after a final answer, as after a page reload.
     pub again: bool,
-    /// Whether, having won, the user watches the list until the coupon shows.
+    /// Whether the user, having won, polls the list until the coupon appears.
     pub watch: bool,
 }
 
 impl Wish {
-    /// One coupon, without a key, sent once.
+    /// A wish for one coupon, without a key, sent once.
     pub fn one(template: TemplateId, user: UserId) -> Self {
         Self { template, user, key: None, quantity: 1, copies: 1, again: false, watch: false }
     }
 
-    /// The same, with a key.
+    /// Adds an idempotency key.
     #[must_use]
     pub fn with_key(self, key: impl Into<String>) -> Self {
         Self { key: Some(key.into()), ..self }
     }
 }
 
-/// A crowd before one or more api processes.
+/// A crowd that uses one or more api processes.
 #[derive(Clone)]
 pub struct Crowd {
     apis: Vec<Api>,
@@ -66,26 +64,26 @@ pub struct Crowd {
     patience: Duration,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub struct Run {
     /// Every request and its answer.
     pub history: History,
-    /// From sending a request to its answer.
+    /// Time from sending a request to its answer.
     pub answered: Latency,
-    /// From a 201 to the list showing the coupon, for those who watched.
+    /// Time from a 201 until the list shows the coupon, for users who watched.
     pub visible: Latency,
     /// Watchers who never saw their coupon.
     pub never_visible: usize,
-    /// Wishes without a final answer when patience ended.
+    /// Wishes without a final answer when the patience ended.
     pub given_up: usize,
-    /// From the opening of the door to the last final answer.
+    /// Time from opening the door until every visit has its final answer or gave up.
     pub elapsed: Duration,
 }
 
 impl Crowd {
-    /// A crowd that spreads over `apis`, with at most `connections` requests under way, and gives up
-    /// a wish after `patience`.
+    /// Creates a crowd that spreads over `apis`, with at most `connections` concurrent requests, and gives up a wish
+    /// after `patience`.
     pub fn new(apis: Vec<Api>, connections: usize, patience: Duration) -> Self {
         Self { apis, connections, patience }
     }
@@ -96,7 +94,7 @@ impl Crowd {
     /// A token cannot be signed.
     ///
     /// # Panics
-    /// A wish's own task panicked.
+    /// The task of a wish panicked.
     pub async fn run(&self, wishes: Vec<Wish>) -> Result<Run, ShopperError> {
         let door = Arc::new(Semaphore::new(0));
         let mut tasks = JoinSet::new();
@@ -106,7 +104,7 @@ impl Crowd {
                 let visit = Visit {
                     shopper: api.shopper(wish.user)?,
                     api: api.clone(),
-                    // One copy watches and comes again; the others only want it too.
+                    // Only one copy watches and repeats; the others only claim.
                     wish: Wish { again: wish.again && copy == 0, ..wish.clone() },
                     watch: wish.watch && copy == 0,
                     door: Arc::clone(&door),
@@ -141,17 +139,17 @@ impl Run {
     }
 }
 
-/// What came of one visit; a [`Run`] holds histograms, which are too large for each of thousands.
+/// The results of one visit. A [`Run`] holds histograms, which are too large for each of thousands.
 #[derive(Default)]
 struct Part {
     records: Vec<Record>,
     answered: Vec<Duration>,
-    /// Outer: whether it watched; inner: whether it saw.
+    /// The outer `Option` is set if the user watched, the inner one if the coupon appeared.
     visible: Option<Option<Duration>>,
     given_up: usize,
 }
 
-/// One copy of a wish on its way.
+/// One copy of a wish.
 struct Visit {
     api: Api,
     shopper: Shopper,
@@ -163,7 +161,7 @@ struct Visit {
 }
 
 impl Visit {
-    /// Walks to a final answer; also tells when it came.
+    /// Claims until the answer is final. Returns the results and the time of that answer.
     async fn walk(mut self) -> (Part, Instant) {
         let answer = self.insist().await;
         if self.wish.again {
@@ -176,7 +174,7 @@ impl Visit {
         (self.part, answered_at)
     }
 
-    /// Sends until the answer is final; absent: patience ended.
+    /// Sends until the answer is final; `None` if the patience ended first.
     async fn insist(&mut self) -> Option<Answer> {
         let began = Instant::now();
         loop {

@@ -1,42 +1,38 @@
-//! What keeps a call from an answer, or its answer from being the expected one.
+//! Errors of calls: no answer, or an unexpected one.
 
 use thiserror::Error;
 
 use crate::lines::NoAnswer;
 
-/// A call did not give what it was made for.
+/// A call failed.
 #[derive(Debug, Error)]
 pub enum ShopperError {
-    /// No answer came: whether the request had an effect is unknown.
+    /// No answer came, so whether the request had an effect is unknown.
     #[error("no answer to {request}")]
     NoAnswer {
         /// Method and path.
         request: String,
-        /// Why not.
         source: NoAnswer,
     },
     /// The answer is not the one that the call needs.
     #[error("{request} was answered {status}: {body}")]
     Refused {
-        /// Method and path.
+        /// The request.
         request: String,
-        /// The status.
         status: u16,
-        /// The body, a problem as a rule.
+        /// The body, usually a problem.
         body: String,
     },
-    /// The answer's body is not what the contract says.
+    /// The answer's body violates the contract.
     #[error("the answer is not of the expected form: {body}")]
     Unreadable {
-        /// The body.
+        /// The body as received.
         body: String,
-        /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// The HTTP client cannot be set up.
     #[error("the HTTP client cannot be set up")]
     Client(#[source] reqwest::Error),
-    /// The request cannot be written down: a key that no header holds.
+    /// The request cannot be built, e.g. because its key is not a valid header value.
     #[error("the request cannot be made")]
     Request(#[source] hyper::http::Error),
     /// The secret cannot sign tokens.

@@ -1,16 +1,16 @@
-//! Latencies, by quantile.
+//! Latency histograms.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Longest latency told apart, in microseconds: one minute.
+/// Longest distinguishable latency, in microseconds: one minute.
 const LONGEST_US: u64 = 60_000_000;
 
-/// How exact: three significant digits.
+/// Precision: significant digits.
 const DIGITS: u8 = 3;
 
-/// Many latencies.
+/// A histogram of latencies.
 #[derive(Debug, Clone)]
 pub struct Latency {
     microseconds: Histogram<u64>,
@@ -25,23 +25,23 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// Adds one.
+    /// Adds a latency.
     pub fn record(&mut self, latency: Duration) {
         let microseconds = u64::try_from(latency.as_micros()).unwrap_or(LONGEST_US);
         self.microseconds.saturating_record(microseconds);
     }
 
-    /// Adds all of another's.
+    /// Adds all latencies of another histogram.
     pub fn add(&mut self, other: &Self) {
         self.microseconds.add(&other.microseconds).expect("all have the same range");
     }
 
-    /// How many there are.
+    /// The number of latencies.
     pub fn count(&self) -> u64 {
         self.microseconds.len()
     }
 
-    /// The latency that `quantile` (0 to 1) of them do not exceed, in milliseconds; 0 if there are none.
+    /// The latency in milliseconds that `quantile` (0 to 1) of the latencies do not exceed; 0 if there are none.
     pub fn ms(&self, quantile: f64) -> f64 {
         let microseconds = Duration::from_micros(self.microseconds.value_at_quantile(quantile));
         microseconds.as_secs_f64() * 1000.0

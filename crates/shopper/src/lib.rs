@@ -1,9 +1,10 @@
-//! Shoppers over HTTP: a typed client of the api, and a crowd of them that remembers what it was told.
+//! Shoppers over HTTP: a typed client of the api, and a crowd of clients that records its answers.
 //! For the demo, tests and benches.
 //!
-//! [`Api`] is the operator's side, [`Shopper`] one user's. A [`Crowd`] sends many users' [`Wish`]es at
-//! once, retries as a client should (the same key again, for as long as an answer is unknown or
-//! passing), and returns a [`Run`]: the history that the verifier compares with MySQL, and latencies.
+//! [`Api`] is the operator's side, [`Shopper`] one user's. A [`Crowd`] sends many users' [`Wish`]es
+//! at once and retries as a client should: with the same key, for as long as the outcome is unknown
+//! or the answer is temporary. It returns a [`Run`]: the history that the verifier compares with
+//! MySQL, and latencies.
 
 mod answer;
 mod api;

@@ -1,5 +1,6 @@
-//! [`Lines`]: keep-alive connections to one api, for claims by the hundred thousand. A general client
-//! spends on a request about what the api does, and a crowd shares its machine with the api.
+//! [`Lines`]: keep-alive connections to one api, for claims by the hundred thousand. A general HTTP
+//! client needs about as much CPU per request as the api, and a crowd shares its machine with the
+//! api.
 
 use std::{
     error::Error,
@@ -18,26 +19,27 @@ use tokio::{net::TcpStream, time::timeout};
 
 use crate::api::{ANSWER_MAX, CONNECT_MAX};
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 pub(crate) type NoAnswer = Box<dyn Error + Send + Sync>;
 
 type Line = SendRequest<Full<Bytes>>;
 
-/// Connections to one api; as many as there are requests at a time.
+/// Connections to one api; as many as there are concurrent requests.
 pub(crate) struct Lines {
     authority: String,
     idle: Mutex<Vec<Line>>,
 }
 
 impl Lines {
-    /// Lines to an `http://` URL; they are opened when they are used.
+    /// Creates lines to an `http://` URL; they connect on first use.
     pub(crate) fn new(base_url: &str) -> Self {
         let behind = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
         let authority = behind.split('/').next().unwrap_or_default().to_owned();
         Self { authority, idle: Mutex::default() }
     }
 
-    /// Sends a request and reads its answer to the end. Dropped before that, it hangs up.
+    /// Sends a request and reads its answer completely. Dropping the future before closes the
+    /// connection.
     pub(crate) async fn send(
         &self,
         mut request: Request<Full<Bytes>>,
@@ -54,7 +56,7 @@ impl Lines {
             };
             match line.try_send_request(request).await {
                 Ok(response) => break (response, line),
-                // The api closed a line that lay idle, before anything was said on it.
+                // The api closed an idle connection before the request was sent: try another one.
                 Err(mut error) => match error.take_message() {
                     Some(unsent) if used => request = unsent,
                     _ => return Err(error.into_error().into()),
@@ -80,7 +82,7 @@ impl Lines {
         let stream = timeout(CONNECT_MAX, TcpStream::connect(&self.authority)).await??;
         stream.set_nodelay(true)?;
         let (line, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // It ends when the line is dropped, or the api closes it; then its requests say so.
+        // Ends when the line is dropped or the api closes it; requests on it then fail.
         tokio::spawn(async move { drop(connection.await) });
         Ok(line)
     }

@@ -1,25 +1,25 @@
-//! What a crowd was answered, counted.
+//! Counts of a crowd's answers.
 
 use verifier::{History, Record};
 
 /// Answers by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Requests sent, retries and duplicates included.
+    /// Requests sent, including retries and duplicates.
     pub requests: u64,
-    /// Claims that landed, each counted once.
+    /// Landed claims, each counted once.
     pub landed: u64,
     /// Answers that repeated an earlier one.
     pub replays: u64,
-    /// Refused: nothing, or too little, was left.
+    /// Refused because no stock, or too little, was left.
     pub sold_out: u64,
-    /// Refused: the user would hold too many.
+    /// Refused because of the limit per user.
     pub over_limit: u64,
     /// Answered "not now": sent again.
     pub passing: u64,
     /// Not answered: sent again.
     pub unknown: u64,
-    /// Answered anything else.
+    /// Any other answer.
     pub other: u64,
 }
 

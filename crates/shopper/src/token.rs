@@ -13,7 +13,7 @@ struct Claims {
     exp: i64,
 }
 
-/// A token of `user` that ends at `until`.
+/// Signs a token of `user` that expires at `until`.
 pub(crate) fn sign(
     key: &EncodingKey,
     user: UserId,

@@ -1,4 +1,4 @@
-//! [`Shopper`]: one user with a token.
+//! [`Shopper`]: a client of one user, with a token.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Answer, Api, Coupon, CouponPage, ShopperError};
 
-/// How often somebody who waits for a coupon looks at the list: the resolution of "visible".
+/// Polling interval while waiting for a coupon to appear: the resolution of "visible".
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// One user of an api.
@@ -22,16 +22,16 @@ pub struct Shopper {
     authorization: String,
 }
 
-/// Which coupons a list shows; the default is the first page of the unused ones.
+/// Query for a user's list; the default is the first page of the unused coupons.
 #[derive(Debug, Clone, Default)]
 pub struct CouponQuery {
     /// `unused`, `used` or `expired`.
     pub status: Option<&'static str>,
-    /// Coupons on a page.
+    /// Coupons per page.
     pub limit: Option<u32>,
-    /// Where the page begins.
+    /// Start of the page, from the previous one.
     pub cursor: Option<String>,
-    /// A coupon that the list must know of.
+    /// A coupon whose claim the list must reflect.
     pub after: Option<CouponId>,
 }
 
@@ -40,20 +40,19 @@ impl Shopper {
         Self { api, user, authorization: format!("Bearer {token}") }
     }
 
-    /// Who it is.
     pub fn user(&self) -> UserId {
         self.user
     }
 
-    /// A request with the user's token.
+    /// Starts a request with the user's token.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.api.anonymous(method, path).header(header::AUTHORIZATION, &self.authorization)
     }
 
-    /// Asks for coupons.
+    /// Claims coupons.
     ///
     /// # Errors
-    /// No answer: whether the claim landed is unknown. The same key again finds out.
+    /// No answer, so whether the claim landed is unknown. Repeating it with the same key shows the outcome.
     pub async fn claim(
         &self,
         template: TemplateId,
@@ -72,7 +71,7 @@ impl Shopper {
         self.api.send_on_line(request).await
     }
 
-    /// Asks what became of a claim.
+    /// Polls a claim's outcome.
     ///
     /// # Errors
     /// No answer.
@@ -81,7 +80,7 @@ impl Shopper {
         self.api.send(self.request(Method::GET, &path)).await
     }
 
-    /// A page of the user's coupons.
+    /// Reads a page of the user's coupons.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -101,7 +100,7 @@ impl Shopper {
         self.api.expect(200, self.request(Method::GET, &path)).await
     }
 
-    /// All of the user's unused coupons, page by page.
+    /// Reads all of the user's unused coupons, page by page.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -118,7 +117,7 @@ impl Shopper {
         }
     }
 
-    /// A coupon, as MySQL knows it.
+    /// Reads a coupon, which MySQL answers.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -126,18 +125,18 @@ impl Shopper {
         self.api.expect(200, self.request(Method::GET, &format!("/v1/me/coupons/{id}"))).await
     }
 
-    /// Has the shop use this user's coupon for an order: at its checkout, by the operator's key.
+    /// Uses the user's coupon for an order as the shop does at checkout, with the operator's key.
     ///
     /// # Errors
-    /// No answer: the same order again finds out.
+    /// No answer. Repeating the call with the same order is safe and shows the outcome.
     pub async fn use_coupon(&self, id: CouponId, order_ref: &str) -> Result<Answer, ShopperError> {
         self.by_the_shop(id, "use", order_ref).await
     }
 
-    /// Has the shop give a coupon back whose order is cancelled.
+    /// Gives the coupon of a cancelled order back as the shop does.
     ///
     /// # Errors
-    /// No answer: the same order again finds out.
+    /// No answer. Repeating the call with the same order is safe and shows the outcome.
     pub async fn unuse_coupon(
         &self,
         id: CouponId,
@@ -157,10 +156,10 @@ impl Shopper {
         self.api.send(request.json(&body)).await
     }
 
-    /// Asks to `use` or `unuse` a coupon by the user's own token.
+    /// Uses or gives back a coupon (`use` or `unuse`) with the user's own token.
     ///
     /// # Errors
-    /// No answer: the same order again finds out.
+    /// No answer. Repeating the call with the same order is safe and shows the outcome.
     pub async fn redeem_myself(
         &self,
         id: CouponId,
@@ -179,8 +178,8 @@ impl Shopper {
         self.api.send(request).await
     }
 
-    /// Looks at the list, without saying what it should know, until it shows `coupon`. Answers how
-    /// long that took; absent: it did not within `within`.
+    /// Polls the list, without `after`, until it shows `coupon`. Returns how long that took; `None`
+    /// if it did not appear within `within`.
     pub async fn until_visible(&self, coupon: CouponId, within: Duration) -> Option<Duration> {
         let began = Instant::now();
         while began.elapsed() < within {

@@ -1,4 +1,4 @@
-//! Creating the topics.
+//! Creates the topics.
 
 use std::time::Duration;
 
@@ -15,27 +15,26 @@ use crate::{
     client::{self, LogOnly},
 };
 
-/// Partitions of the keyed topics, unless the layout says otherwise: room for 32 consumers, and
-/// the 64 expiry shards divide evenly.
+/// Default number of partitions of the keyed topics: room for 32 consumers, and the 64 expiry shards divide evenly.
 pub const DEFAULT_PARTITIONS: i32 = 32;
 
-/// How long events are kept: also the longest life of a view that was built from them (DESIGN §6).
+/// Retention of events. It is also the maximum life of a view that was built from them (DESIGN §6).
 pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How soon a compacted topic's segment closes: only closed segments are compacted, and readers
-/// read the topic whole at start.
+/// Time after which a compacted topic's segment closes. Only closed segments are compacted, and readers read the whole
+/// topic at start.
 const COMPACTED_SEGMENT: Duration = Duration::from_secs(60 * 60);
 
-/// How long a create request may take.
+/// Timeout of a create request.
 const CREATE_WAIT: Duration = Duration::from_secs(15);
 
-/// From this replication factor on a write needs two copies; below it there is nothing to demand.
+/// Replication factor from which a write must reach two copies. With fewer copies `min.insync.replicas` is not set.
 const REPLICATION_FOR_TWO_COPIES: i32 = 3;
 
-/// How topics are laid out when they are created.
+/// Layout of newly created topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopicLayout {
-    /// Partitions of the keyed topics. Cannot be changed later: keys would move.
+    /// Partitions of the keyed topics. Cannot be changed later: keys would move to other partitions.
     pub partitions: i32,
     /// Copies of each partition.
     pub replication: i32,
@@ -47,8 +46,11 @@ impl Default for TopicLayout {
     }
 }
 
-/// Creates the topics that are missing and waits until all can be used; existing ones stay as they
-/// are. Fails when no broker answers within 15 s.
+/// Creates the missing topics and waits until all are usable. Existing topics are not changed.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers within 15 s, or a topic cannot be created or gets no leaders.
 pub async fn ensure_topics(
     brokers: &str,
     names: &TopicNames,
@@ -87,7 +89,7 @@ pub async fn ensure_topics(
     client::blocking(move || settle(&admin, &address, &wanted)).await
 }
 
-/// Waits until every topic has leaders, and says so where an old one differs from the layout.
+/// Waits until every topic has leaders, and logs a warning for a topic whose partition count differs from the layout.
 fn settle(
     admin: &AdminClient<LogOnly>,
     brokers: &str,
@@ -113,7 +115,7 @@ struct Wanted {
     compacted: bool,
 }
 
-/// The template, checkpoint and dead letter topics are small and read whole: one partition.
+/// Lists the topics. The template, checkpoint and dead letter topics are small and read whole: one partition.
 fn wanted(names: &TopicNames, layout: &TopicLayout) -> Vec<Wanted> {
     let topic = |name, partitions, compacted| Wanted { name, partitions, compacted };
     vec![
@@ -136,7 +138,7 @@ impl Wanted {
                 ("min.cleanable.dirty.ratio", "0.1".to_owned()),
             ]
         } else {
-            // Said, because all of a topic's readers rest on it: a broker's own default may be another.
+            // Set explicitly: every reader relies on it, and a broker's default may differ.
             vec![
                 ("cleanup.policy", "delete".to_owned()),
                 ("retention.ms", RETENTION.as_millis().to_string()),
@@ -157,7 +159,7 @@ mod tests {
 
     const TWO_COPIES: &str = "min.insync.replicas";
 
-    /// What docs/events.md says of topics with several copies: from how many on, and how many a write needs.
+    /// Returns from docs/events.md the replication factor from which `min.insync.replicas` is set, and its value.
     fn documented() -> (i32, String) {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/events.md");
         let page = fs::read_to_string(page).unwrap();
@@ -168,7 +170,7 @@ mod tests {
         (from.parse().unwrap(), setting.trim_start_matches('=').to_owned())
     }
 
-    /// How such topics come out of three brokers is in tests/layout.rs.
+    /// tests/layout.rs checks such topics on three brokers.
     #[test]
     fn a_write_needs_as_many_copies_as_documented_from_the_documented_number_on() {
         let (from, copies) = documented();

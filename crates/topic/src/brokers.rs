@@ -1,22 +1,21 @@
-//! Where the brokers are, and how to reach them.
+//! Parses the broker list, optionally with TLS.
 //!
-//! `host:port`, more of them separated by commas; or, with TLS,
-//! `ssl://host:port,host:port?ssl-ca=/etc/coupon/ca.pem`. A broker's certificate must be of a CA that is
-//! trusted, and for the host by which it is advertised. Options, by the names that MySQL's and Redis'
-//! addresses have: `ssl-ca` (file of the CA, PEM; without it the system's CAs are trusted), `ssl-cert` and
-//! `ssl-key` (files of our own certificate and its key, where brokers ask for one).
+//! Without TLS: `host:port,host:port`. With TLS: `ssl://host:port,host:port?ssl-ca=/etc/coupon/ca.pem`. A broker's
+//! certificate must be signed by a trusted CA and match the host that the broker advertises. The options have the same
+//! names as in MySQL and Redis addresses: `ssl-ca` (PEM file of the CA; default: the system's CAs), `ssl-cert` and
+//! `ssl-key` (files of the client's certificate and its key, for brokers that ask for one).
 
 use rdkafka::ClientConfig;
 
-/// What an address with TLS begins with.
+/// Prefix of an address that uses TLS.
 const TLS: &str = "ssl://";
 
-/// Whether the brokers are reached by TLS.
+/// Returns whether an address uses TLS.
 pub(crate) fn are_by_tls(brokers: &str) -> bool {
     brokers.starts_with(TLS)
 }
 
-/// Sets what an address says. What it says wrongly the client refuses, with the words that stand here.
+/// Applies an address to `config`. The client rejects invalid options, naming the option as it was written.
 pub(crate) fn set(config: &mut ClientConfig, brokers: &str) {
     let Some(address) = brokers.strip_prefix(TLS) else {
         config.set("bootstrap.servers", brokers);
@@ -24,7 +23,7 @@ pub(crate) fn set(config: &mut ClientConfig, brokers: &str) {
     };
     let (places, query) = address.split_once('?').unwrap_or((address, ""));
     config.set("bootstrap.servers", places).set("security.protocol", "ssl");
-    // The library's defaults; said here, because all of TLS rests on them.
+    // The library's defaults, set explicitly because TLS is worthless without them.
     config.set("enable.ssl.certificate.verification", "true");
     config.set("ssl.endpoint.identification.algorithm", "https");
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {

@@ -1,4 +1,4 @@
-//! Settings common to every client, and the bounded wait for a broker.
+//! Common settings of every client, and the bounded wait for a broker.
 
 use std::{
     sync::Arc,
@@ -22,20 +22,20 @@ use crate::{
     lost_brokers::{self, LostBrokers},
 };
 
-/// How long a client waits for its first broker: long enough for a broker that starts together with
-/// us (2–5 s), short enough for somebody who mistyped the address.
+/// Time a client waits for its first broker: enough for one that starts together with us (2–5 s), short enough to
+/// report a mistyped address soon.
 pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(15);
 
-/// One metadata request within that wait.
+/// Timeout of one metadata request within [`CONNECT_WAIT`].
 const METADATA_WAIT: Duration = Duration::from_secs(3);
 
-/// How long one request may take; also bounds the commit at shutdown.
+/// Timeout of one request. It also bounds the commit at shutdown.
 const SOCKET_TIMEOUT_MS: &str = "10000";
 
-/// Longest pause between reconnects: the client's own 10 s would be seen as lag after each outage.
+/// Maximum pause between reconnects: the client's default of 10 s would show up as lag after each outage.
 const RECONNECT_MAX_MS: &str = "1000";
 
-/// The settings every client starts from.
+/// Returns the settings that every client starts from.
 pub(crate) fn base_config(brokers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     brokers::set(&mut config, brokers);
@@ -48,7 +48,7 @@ pub(crate) fn base_config(brokers: &str) -> ClientConfig {
     config
 }
 
-/// The context of a client that is used once; librdkafka's own lines come out as ours.
+/// Context of a client that is used once. It forwards librdkafka's log lines to our log.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LogOnly;
 
@@ -62,7 +62,7 @@ impl ClientContext for LogOnly {
     }
 }
 
-/// The context of a client of [`long_lived`].
+/// Context of a client created by [`long_lived`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LongLived {
     pub(crate) lost: LostBrokers,
@@ -87,7 +87,7 @@ impl ProducerContext for LongLived {
     fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
 }
 
-/// A client that lives on and hears nothing but its losses, which are mended. Only within a runtime.
+/// Creates a long-lived client that recovers from the loss of all its brokers. Must be called within a Tokio runtime.
 pub(crate) fn long_lived<T, I>(
     config: &ClientConfig,
     inner: impl Fn(&T) -> &Client<I> + Send + 'static,
@@ -115,19 +115,20 @@ pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, line: &str) {
     }
 }
 
-/// What went wrong has its log line already; here it comes once more for each client.
+/// Logs at debug level: librdkafka's own log lines already report the error, and this callback repeats it for each
+/// client.
 pub(crate) fn log_error(error: &KafkaError, reason: &str) {
     debug!(error = %error, "kafka client: {reason}");
 }
 
-/// Whether an error that passes is told already by the client's own lines, which come once for each
-/// connection; this one comes for each broker and attempt.
+/// Returns whether the client's own log lines already report a transient error. They come once per connection, this
+/// error once per broker and attempt.
 pub(crate) fn is_told(error: &KafkaError) -> bool {
     let code = error.rdkafka_error_code();
     lost_brokers::are_lost(error) || code == Some(RDKafkaErrorCode::BrokerTransportFailure)
 }
 
-/// Runs a blocking client call off the async threads.
+/// Runs a blocking client call on a blocking thread.
 pub(crate) async fn blocking<T, F>(call: F) -> Result<T, TopicError>
 where
     T: Send + 'static,
@@ -136,7 +137,7 @@ where
     tokio::task::spawn_blocking(call).await.map_err(TopicError::Interrupted)?
 }
 
-/// Waits, bounded, until a broker answers and every topic of `topics` has leaders.
+/// Waits until a broker answers and every topic of `topics` has leaders, at most [`CONNECT_WAIT`].
 pub(crate) fn await_topics<C: ClientContext>(
     client: &Client<C>,
     brokers: &str,
@@ -161,7 +162,7 @@ pub(crate) fn await_topics<C: ClientContext>(
         if Instant::now() >= deadline {
             return Err(failure);
         }
-        // A topic just created needs a moment to get its leaders.
+        // A new topic needs a moment to elect its leaders.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -179,7 +180,7 @@ fn first_missing<C: ClientContext>(
     Ok(None)
 }
 
-/// The number of partitions, once all of them have a leader.
+/// Returns the number of partitions if all of them have a leader.
 pub(crate) fn partition_count(metadata: &Metadata, topic: &str) -> Option<i32> {
     let topic = metadata.topics().iter().find(|found| found.name() == topic)?;
     let partitions = topic.partitions();
@@ -189,7 +190,7 @@ pub(crate) fn partition_count(metadata: &Metadata, topic: &str) -> Option<i32> {
     settled.then(|| i32::try_from(partitions.len()).unwrap_or(i32::MAX))
 }
 
-/// The number of partitions of an existing topic.
+/// Returns the number of partitions of an existing topic.
 pub(crate) fn partitions_of<C: ClientContext>(
     client: &Client<C>,
     topic: &str,

@@ -1,11 +1,11 @@
 //! A member of a consumer group.
 //!
-//! Nothing is committed that was not stored, and callers store only after the effect. Stored
-//! offsets are committed every second, and in the same breath when partitions are taken away and at
-//! [`Consumer::close`]. Whatever was not committed comes again: effects must bear repetition.
+//! Only stored offsets are committed, and callers store an offset only after its effect. Stored offsets are committed
+//! every second, when partitions are revoked, and in [`Consumer::close`]. Uncommitted messages are delivered again, so
+//! effects must be idempotent.
 //!
-//! A client that lost its partitions and hears of no new assignment is replaced by a fresh one: on an
-//! overloaded machine one was seen to wait for ever, with its broker back and all others at work.
+//! A client that lost its partitions and receives no new assignment is replaced by a fresh one: on an overloaded
+//! machine a client was seen waiting for ever although its broker was back and all other clients worked.
 
 use std::{
     mem,
@@ -29,31 +29,30 @@ use crate::{
     member::{Assignment, Member, Standing, commit_stored},
 };
 
-/// How often stored offsets are committed: what a killed consumer repeats at most.
+/// Interval between commits of stored offsets. A killed consumer repeats at most this much.
 const COMMIT_INTERVAL_MS: &str = "1000";
 
-/// The longest the broker holds a fetch that finds nothing. A message that arrives ends the wait at
-/// once, so this costs no latency; it bounds how long a stopping broker waits for us.
+/// Maximum time the broker delays the response to a fetch that finds nothing. A new message ends the delay at once, so
+/// it costs no latency. It bounds how long a stopping broker waits for us.
 const FETCH_WAIT_MS: &str = "100";
 
-/// Bytes of messages fetched ahead: enough to never starve, small enough for a lean process.
+/// Kilobytes of messages fetched ahead: enough to never starve, small enough for a lean process.
 const FETCH_AHEAD_KBYTES: &str = "16384";
 
-/// How soon it fetches again once that many lie ready. The client's default of a second is long enough
-/// to consume them all and then stand still: 4 MiB a second at most, whatever the broker gives.
+/// Pause before the next fetch once [`FETCH_AHEAD_KBYTES`] are buffered. With the client's default of one second a
+/// consumer drains the buffer and then idles: at most 4 MiB/s, however fast the broker is.
 pub(crate) const FETCH_AGAIN_MS: &str = "10";
 
-/// How a consumer behaves in its group.
+/// Timeouts of a consumer in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConsumerOptions {
-    /// After how long without a heartbeat the group gives a dead member's partitions to others.
-    /// 6 s is the least that brokers allow by default.
+    /// Time without a heartbeat after which the group gives a dead member's partitions to others. Brokers allow no less
+    /// than 6 s by default.
     pub session_timeout: Duration,
-    /// How often it shows that it is alive, and hears of a rebalance: members of a group that changes
-    /// hear of it this late.
+    /// Interval between heartbeats. Members learn of a rebalance with this delay.
     pub heartbeat: Duration,
-    /// How long after it lost its partitions a client may hear of no new assignment, an empty one
-    /// included, before it is replaced. While no broker answers it is replaced once, which costs nothing.
+    /// Maximum time without a new assignment (even an empty one) after the client lost its partitions. Then the client
+    /// is replaced. While no broker answers this happens only once, which costs nothing.
     pub rejoin_within: Duration,
 }
 
@@ -62,7 +61,7 @@ impl Default for ConsumerOptions {
         Self {
             session_timeout: Duration::from_secs(6),
             heartbeat: Duration::from_millis(1_500),
-            // Ten sessions: what holds a group up for one is over by then.
+            // Ten sessions: whatever delays a group for one session is over by then.
             rejoin_within: Duration::from_secs(60),
         }
     }
@@ -81,9 +80,12 @@ pub struct Consumer {
 type Client = StreamConsumer<Member>;
 
 impl Consumer {
-    /// Joins `group` for `topics`, from the earliest message where the group has no offset yet.
-    /// Fails when no broker answers within 15 s or a topic is missing. Partitions arrive later, see
-    /// [`Consumer::rebalances`].
+    /// Joins `group` for `topics`, from the earliest message where the group has no offset yet. Partitions arrive
+    /// later, see [`Consumer::rebalances`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no broker answers within 15 s, a topic is missing or the client cannot be created.
     pub async fn join(
         brokers: &str,
         group: &str,
@@ -108,12 +110,16 @@ impl Consumer {
         Ok(Self { client, config, topics, rejoin_within, standing, rebalances })
     }
 
-    /// Waits for at least one message, then takes what has arrived by then, up to `max`. Never
-    /// waits for a batch to fill. Broker outages are waited out. Cancel-safe. An error is final:
-    /// drop the consumer and join again, and what was not stored comes again.
+    /// Waits for at least one message, then takes those that have arrived, up to `max`. Never waits for a batch to
+    /// fill. Waits out broker outages. Cancel-safe.
     ///
-    /// Rebalances happen inside this call, so a caller that stores a batch before it asks for the
-    /// next one loses no partition in the middle of a batch.
+    /// Rebalances happen inside this call: a caller that stores a batch before it requests the next one loses no
+    /// partition in the middle of a batch.
+    ///
+    /// # Errors
+    ///
+    /// Returns errors that are not transient. They are final: drop the consumer and join again; messages that were not
+    /// stored are delivered again.
     pub async fn next_batch(&self, max: usize) -> Result<Vec<Message>, TopicError> {
         let mut batch = Vec::new();
         while batch.is_empty() {
@@ -145,8 +151,8 @@ impl Consumer {
         Ok(batch)
     }
 
-    /// Remembers that the effect of `message`, and of all before it in its partition, is done. A
-    /// partition that was taken away meanwhile is passed over: its new owner repeats the message.
+    /// Marks `message`, and all before it in its partition, as processed. Does nothing for a partition that was revoked
+    /// meanwhile: its new owner repeats the message.
     pub fn store(&self, message: &Message) {
         let next = self.client().store_offset(&message.topic, message.partition, message.offset);
         if let Err(error) = next {
@@ -160,23 +166,31 @@ impl Consumer {
         }
     }
 
-    /// The partitions owned, as they change.
+    /// Returns a channel with the partitions owned.
     pub fn rebalances(&self) -> watch::Receiver<Assignment> {
         self.rebalances.clone()
     }
 
-    /// How often its client was replaced, because it had lost its partitions and heard no more.
+    /// Returns how often the client was replaced because it had lost its partitions and received no new assignment.
     pub fn replaced(&self) -> u32 {
         self.standing.borrow().replaced
     }
 
-    /// Commits what was stored, now.
+    /// Commits the stored offsets now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the broker does not accept the commit.
     pub async fn commit(&self) -> Result<(), TopicError> {
         let client = self.client();
         client::blocking(move || commit_stored(client.as_ref()).map_err(TopicError::Commit)).await
     }
 
-    /// Commits what was stored and leaves the group, so that others take over at once.
+    /// Commits the stored offsets and leaves the group, so that other members take over at once.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the broker does not accept the commit; the consumer leaves the group anyway.
     pub async fn close(self) -> Result<(), TopicError> {
         client::blocking(move || {
             let committed = commit_stored(self.client().as_ref()).map_err(TopicError::Commit);
@@ -190,7 +204,7 @@ impl Consumer {
         Arc::clone(&self.client.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Resolves when the client has been without an assignment for too long.
+    /// Resolves once the client has been without an assignment for `rejoin_within`.
     async fn is_stuck(&self) {
         let mut standing = self.standing.subscribe();
         loop {
@@ -203,13 +217,13 @@ impl Consumer {
             };
             tokio::select! {
                 () = over => return,
-                // The other end lives as long as this consumer.
+                // The sender lives as long as this consumer.
                 _ = standing.changed() => {}
             }
         }
     }
 
-    /// Puts a fresh client in the place of the one that is stuck, which is heard no more.
+    /// Replaces the stuck client by a fresh one and ignores later callbacks of the stuck one.
     fn replace(&self) -> Result<(), TopicError> {
         warn!(
             lost_for_ms = self.rejoin_within.as_millis(),
@@ -221,7 +235,7 @@ impl Consumer {
         let mut client = self.client.write().unwrap_or_else(PoisonError::into_inner);
         let stuck = mem::replace(&mut *client, fresh);
         drop(client);
-        // Its end may wait for what it is stuck on.
+        // Dropping it may block on what it is stuck on.
         thread::spawn(move || drop(stuck));
         Ok(())
     }
@@ -255,7 +269,7 @@ fn subscribe(client: &Client, topics: &[String]) -> Result<(), TopicError> {
     client.subscribe(&names).map_err(TopicError::Consume)
 }
 
-/// Logs a failure that passes, returns one that does not.
+/// Logs a transient error and returns any other.
 pub(crate) fn wait_out(error: KafkaError) -> Result<(), TopicError> {
     if client::is_told(&error) {
         debug!(error = %error, "consuming is interrupted");

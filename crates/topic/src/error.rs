@@ -1,4 +1,4 @@
-//! What can go wrong between a process and the brokers.
+//! Errors of operations on topics.
 
 use std::time::Duration;
 
@@ -10,105 +10,85 @@ use crate::brokers;
 /// A failed operation on a topic.
 #[derive(Debug, Error)]
 pub enum TopicError {
-    /// No broker of the list answered in time.
+    /// No configured broker answered in time.
     #[error("no Kafka broker answered at {brokers} within {waited:?} (KAFKA_BROKERS){}", hint(.brokers))]
     Unreachable {
-        /// The addresses tried.
         brokers: String,
-        /// How long.
         waited: Duration,
-        /// The last attempt's failure.
+        /// The last attempt's error.
         #[source]
         source: KafkaError,
     },
 
-    /// The topic is not there.
     #[error("topic {topic} does not exist; cdc-tailer makes the topics when it starts")]
     MissingTopic {
-        /// Its name.
+        /// Name including the prefix.
         topic: String,
     },
 
-    /// A setting was refused or the client could not start.
+    /// A setting was rejected or the client could not start.
     #[error("Kafka client could not be created")]
     Client(#[source] KafkaError),
 
-    /// The topic could not be created.
     #[error("topic {topic} could not be created")]
     Create {
-        /// Its name.
         topic: String,
-        /// Why.
         #[source]
         source: KafkaError,
     },
 
-    /// The message was not acknowledged. It may have been written all the same, if this is
-    /// retriable.
+    /// The broker did not acknowledge the message. If the error is retriable, the message may have been written all the
+    /// same.
     #[error("message to {topic} was not acknowledged")]
     Produce {
-        /// Where it was going.
         topic: String,
-        /// Why.
         #[source]
         source: KafkaError,
     },
 
-    /// Reading failed for good; passing failures are waited out.
+    /// Consuming failed for good; transient errors are waited out.
     #[error("topic could not be consumed")]
     Consume(#[source] KafkaError),
 
-    /// The group's offsets could not be committed.
     #[error("offsets could not be committed")]
     Commit(#[source] KafkaError),
 
-    /// Offsets or watermarks could not be read.
     #[error("offsets of {topic} could not be read")]
     Offsets {
-        /// Of which topic.
         topic: String,
-        /// Why.
         #[source]
         source: KafkaError,
     },
 
-    /// Messages could not be deleted.
     #[cfg(feature = "verify")]
     #[error("messages of {topic} could not be deleted")]
     Forget {
-        /// Of which topic.
         topic: String,
-        /// Why.
         #[source]
         source: KafkaError,
     },
 
-    /// A transactional write failed.
     #[error("transactional write as {id} failed")]
     Transaction {
-        /// The transactional id.
         id: String,
-        /// Why.
         #[source]
         source: KafkaError,
     },
 
-    /// A newer process writes under the same transactional id: this one must stop.
+    /// A newer process writes under the same transactional id. This process must stop.
     #[error("fenced: another process writes as {id} now")]
     Fenced {
-        /// The transactional id.
         id: String,
-        /// The broker's words.
         #[source]
         source: KafkaError,
     },
 
-    /// A blocking call on the client panicked or the runtime is going away.
+    /// A blocking call on the client panicked, or the runtime is shutting down.
     #[error("the Kafka client stopped in the middle of a call")]
     Interrupted(#[source] tokio::task::JoinError),
 }
 
-/// Where the reason is, if the way to the brokers has more than one.
+/// With TLS, points to the log: the TLS error is reported only there.
 fn hint(brokers: &str) -> &'static str {
     if brokers::are_by_tls(brokers) {
         "; a certificate that was not accepted is in the log, in the Kafka client's words: ssl-ca must be \
@@ -119,7 +99,7 @@ fn hint(brokers: &str) -> &'static str {
 }
 
 impl TopicError {
-    /// Whether the same call may succeed later without anybody changing anything.
+    /// Returns whether the same call may succeed later without any change to the configuration.
     pub fn is_retriable(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
@@ -139,11 +119,11 @@ impl TopicError {
     }
 }
 
-/// Failures of the network or of a broker on its way down or up. An allow-list: what is not known
-/// to pass does not pass.
+/// Returns whether an error is transient: a network error, or a broker that is starting or stopping. This is an
+/// allow-list: unknown errors are not transient.
 pub(crate) fn is_passing(error: &KafkaError) -> bool {
     match error {
-        // What must be aborted first is aborted by the next attempt, under the same id.
+        // The next attempt under the same transactional id aborts the transaction first.
         KafkaError::Transaction(error) => {
             error.is_retriable() || error.txn_requires_abort() && passes(error.code())
         }
@@ -183,7 +163,7 @@ fn passes(code: Code) -> bool {
     )
 }
 
-/// Another producer took the transactional id over.
+/// Returns whether another producer took over the transactional id.
 pub(crate) fn is_fencing(error: &KafkaError) -> bool {
     let code = match error {
         KafkaError::Transaction(error) => Some(error.code()),

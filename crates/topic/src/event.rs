@@ -12,46 +12,41 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
-/// The version that the header `schema` carries. Fields may be added under the same version.
+/// Value of the header `schema`. Fields may be added under the same version.
 pub const SCHEMA_VERSION: &str = "1";
 
-/// The longest event that is decoded: brokers take 1 MiB by default, and rows are under 4 KiB.
+/// Maximum size of an event that is decoded. Brokers accept 1 MiB by default; rows are under 4 KiB.
 pub const MAX_EVENT_BYTES: usize = 1024 * 1024;
 
 /// One change of one row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event<R> {
-    /// The row before; `None` for creations and snapshot rows.
+    /// The row before the change; `None` for inserts and snapshot rows.
     pub before: Option<R>,
-    /// The row after; `None` for deletions.
+    /// The row after the change; `None` for deletes.
     pub after: Option<R>,
-    /// What happened.
     pub op: Op,
-    /// Where it comes from.
     pub source: Source,
-    /// When the tailer handled it, milliseconds since 1970.
+    /// When the tailer processed it, milliseconds since 1970.
     pub ts_ms: i64,
 }
 
-/// What happened to the row.
+/// Kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
-    /// It was inserted.
     #[serde(rename = "c")]
     Create,
-    /// It was updated.
     #[serde(rename = "u")]
     Update,
-    /// It was deleted.
     #[serde(rename = "d")]
     Delete,
-    /// It was read by a snapshot: its state, not a change.
+    /// A row read by a snapshot: its state, not a change.
     #[serde(rename = "r")]
     Read,
 }
 
 impl Op {
-    /// The letter on the wire.
+    /// Returns the letter used in JSON.
     pub fn letter(self) -> &'static str {
         match self {
             Self::Create => "c",
@@ -62,44 +57,44 @@ impl Op {
     }
 }
 
-/// The place of a change in the binlog.
+/// Position of a change in the binlog.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Source {
-    /// Database.
     pub db: String,
-    /// Table.
     pub table: String,
     /// The transaction's GTID, in the server's own notation; `None` for snapshot rows.
     pub gtid: Option<String>,
-    /// Binlog file.
     pub file: String,
-    /// Position of the end of the event that held the row.
+    /// End position of the event that contains the row.
     pub pos: u64,
-    /// Number of the row within its transaction, from 0.
+    /// Index of the row within its transaction, from 0.
     pub row: u32,
-    /// Commit time by the binlog header, milliseconds since 1970, in whole seconds.
+    /// Commit time from the binlog header, milliseconds since 1970, in whole seconds.
     pub ts_ms: i64,
-    /// Whether a snapshot read it.
     pub snapshot: bool,
 }
 
-/// Why bytes are not an event.
+/// Error of [`decode`].
 #[derive(Debug, Error)]
 pub enum DecodeError {
     /// Longer than [`MAX_EVENT_BYTES`].
     #[error("event of {bytes} bytes is over the limit of {MAX_EVENT_BYTES}")]
     Oversize {
-        /// Its length.
+        /// Length of the payload.
         bytes: usize,
     },
-    /// Not JSON, or not of this shape.
+    /// Not JSON, or JSON of another shape.
     #[error("event is not readable")]
     Malformed(#[source] serde_json::Error),
 }
 
-/// Reads an event of rows `R`, or any other JSON message of this crate. Unknown fields are ignored,
-/// so that fields can be added.
+/// Decodes an event of rows `R`, or any other JSON message of this crate. Unknown fields are ignored, so that fields
+/// can be added.
+///
+/// # Errors
+///
+/// Returns an error if the payload is longer than [`MAX_EVENT_BYTES`] or is not JSON of type `T`.
 pub fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, DecodeError> {
     if payload.len() > MAX_EVENT_BYTES {
         return Err(DecodeError::Oversize { bytes: payload.len() });

@@ -1,20 +1,18 @@
-//! Word that a coupon ends soon, for whoever reminds its owner.
+//! Messages about coupons that end soon, for services that remind their owners.
 
 use serde::{Deserialize, Serialize};
 
-/// A coupon that is unused and ends soon. Sent at least once for each lead time and deadline; the
-/// three together with the coupon's id tell a repetition.
+/// An unused coupon that ends soon. Sent at least once for each lead time and deadline; coupon id, deadline and lead
+/// time together identify a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpiringSoon {
-    /// The coupon.
     pub coupon_id: i64,
-    /// Whose it is; the message's key, in decimal.
+    /// The owner. The message's key is this id in decimal.
     pub user_id: i64,
-    /// Of which template.
     pub template_id: i64,
-    /// When it ends, milliseconds since 1970.
+    /// Deadline, milliseconds since 1970.
     pub valid_until_ms: i64,
-    /// The lead time that is the reason for this message, seconds. What is left until the deadline is
-    /// no more than that, and can be less: the sender may have been away.
+    /// Lead time that caused this message, in seconds. The time left until the deadline is at most this; it is less if
+    /// the sender was down.
     pub lead_seconds: u32,
 }

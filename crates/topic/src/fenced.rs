@@ -1,4 +1,4 @@
-//! One writer at a time: the broker fences whoever held the transactional id before.
+//! A single-writer producer: the broker fences the previous holder of the transactional id.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,18 +14,18 @@ use crate::{
     error::is_fencing,
 };
 
-/// How long one step of a transaction may take.
+/// Timeout of one step of a transaction.
 const STEP_WAIT: Duration = Duration::from_secs(10);
 
-/// How long the broker keeps a transaction open: the most it allows by default. A broker that comes
-/// back later than this counts us as fenced. A successor does not wait for it, and the only readers
-/// that would wait are successors.
+/// Time after which the broker aborts an open transaction: the most it allows by default. If the broker comes back
+/// later than this, it treats us as fenced. A successor need not wait for this timeout, and only successors would be
+/// blocked by the open transaction.
 const TRANSACTION_TIMEOUT_MS: &str = "900000";
 
-/// Writes single messages, each in a transaction of its own, under a fixed transactional id.
+/// Writes single messages, each in its own transaction, under a fixed transactional id.
 pub struct FencedWriter {
     id: String,
-    // A lock, because a transaction is several calls and the client allows one at a time.
+    // A transaction is several calls, and the client allows one at a time.
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -34,20 +34,23 @@ struct Inner {
     left: Left,
 }
 
-/// What an earlier attempt left.
+/// State that an earlier attempt left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     Nothing,
-    /// A transaction that can only be aborted.
+    /// An open transaction that can only be aborted.
     Open,
-    /// A commit that was not done in time. The client goes on with it, and may take no other call until it is asked for
-    /// its end: an abort would be refused for ever.
+    /// A commit that timed out and continues in the client. Commit must be called again before any other call: an abort
+    /// would be refused for ever.
     Committing,
 }
 
 impl FencedWriter {
-    /// Takes the id over: from now on writes of an earlier holder fail with
-    /// [`TopicError::Fenced`]. Fails when no broker answers within 15 s.
+    /// Takes over the transactional id: from now on, writes of an earlier holder fail with [`TopicError::Fenced`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no broker answers within 15 s or the id cannot be taken over.
     pub async fn take_over(brokers: &str, id: &str) -> Result<Self, TopicError> {
         let mut config = client::base_config(brokers);
         config
@@ -65,8 +68,12 @@ impl FencedWriter {
         .await
     }
 
-    /// Writes one message. After an error that is not [`TopicError::Fenced`] the writer can be used
-    /// again if the error is retriable.
+    /// Writes one message.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TopicError::Fenced`] if another writer took over. After any other error that is retriable, the writer
+    /// can be used again.
     pub async fn write(&self, topic: &str, key: &[u8], payload: &[u8]) -> Result<(), TopicError> {
         let mut inner = Arc::clone(&self.inner).lock_owned().await;
         let (id, topic) = (self.id.clone(), topic.to_owned());
@@ -81,7 +88,7 @@ impl FencedWriter {
 impl Inner {
     fn write(&mut self, topic: &str, key: &[u8], payload: &[u8]) -> Result<(), KafkaError> {
         if self.left == Left::Committing {
-            // What it commits is older than what comes now, so nothing is gained by its end but the place.
+            // The pending message is older than the new one: only the end of its transaction matters, not its outcome.
             let committed = self.commit();
             if self.left == Left::Committing {
                 return committed;
@@ -98,7 +105,7 @@ impl Inner {
         self.commit()
     }
 
-    /// Commits what is open, or goes on with that.
+    /// Commits the open transaction, or continues a commit that timed out.
     fn commit(&mut self) -> Result<(), KafkaError> {
         let committed = self.producer.commit_transaction(STEP_WAIT);
         self.left = match &committed {

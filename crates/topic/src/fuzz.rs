@@ -1,11 +1,10 @@
-//! The addresses of brokers, for `fuzz/` and the test that runs its corpus; nobody else may call it.
+//! Fuzz target for broker addresses, for `fuzz/` and the test that runs its corpus only.
 
 use rdkafka::ClientConfig;
 
 use crate::brokers;
 
-/// An address of brokers. It fails only where TLS is asked for and would protect from nobody, or is not asked for
-/// and made.
+/// Parses an address of brokers. Panics only if TLS is requested but not fully checked, or is used without a request.
 pub fn brokers_address(data: &[u8]) {
     let Ok(address) = str::from_utf8(data) else { return };
     let mut config = ClientConfig::new();

@@ -2,10 +2,10 @@
 //!
 //! Architecture invariant: the only crate with rdkafka; every client setting is decided here.
 //!
-//! Reading order: [`TopicNames`] (what there is), [`Event`] and the row types (what it says),
-//! [`ensure_topics`], then the clients: [`Producer`] (one message, one answer), [`OrderedProducer`]
-//! (a stream of messages and a watermark of those acknowledged), [`FencedWriter`] (one writer at a
-//! time), [`Consumer`] (a group's member), [`TableReader`] (a whole topic, from its beginning).
+//! Reading order: [`TopicNames`] (the topics), [`Event`] and the row types (their contents), [`ensure_topics`], then
+//! the clients: [`Producer`] (one message, one answer), [`OrderedProducer`] (a stream of messages and a watermark of
+//! those acknowledged), [`FencedWriter`] (one writer at a time), [`Consumer`] (a member of a group), [`TableReader`] (a
+//! whole topic from its beginning).
 
 mod admin;
 mod brokers;

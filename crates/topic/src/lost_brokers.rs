@@ -1,10 +1,10 @@
-//! A client that lost all its brokers is given them once more.
+//! Adds the configured brokers again to a client that lost all of them.
 //!
-//! librdkafka forgets brokers that an answer about the cluster does not name, and a broker that is let in
-//! again after an outage names none for a moment, itself included. The client then has no broker left and
-//! begins anew with those it was given: one of its threads starts that, another calls off what was planned
-//! before, and in the wrong order it is without brokers for ever (docs/decisions/0016). So after each loss
-//! they are given to it again, which changes nothing for a client that has found them itself.
+//! librdkafka removes brokers that a metadata response does not name. A broker that rejoins after an outage names none
+//! for a moment, not even itself. The client then has no broker left and starts again from its bootstrap list: one
+//! thread schedules that, another cancels what was scheduled before, and in the wrong order the client stays without
+//! brokers for ever (docs/decisions/0016). So after each loss the brokers are added again, which changes nothing for a
+//! client that has recovered by itself.
 
 use std::{
     ffi::{CStr, CString},
@@ -25,34 +25,34 @@ use tracing::{debug, info};
 
 use crate::TopicError;
 
-/// How long after a loss, and how often, it is looked for a broker: a client that finds one itself does so
-/// within its own pauses, which are not longer.
+/// Pause after a loss, and between checks for a reachable broker. The client's own reconnect pauses are not longer, so
+/// a client that recovers by itself does so first.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The longest pause where losses follow each other. The client keeps a copy of the brokers' names each
-/// time: at most some thousands in a day.
+/// Maximum pause when losses follow each other. librdkafka keeps a copy of the broker list each time: at most some
+/// thousands a day.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// How long a broker may take to accept a connection.
+/// Time a broker may take to accept a connection.
 const ACCEPT_MAX: Duration = Duration::from_secs(3);
 
-/// Where a broker is that is named without a port: librdkafka's own default.
+/// librdkafka's default port for a broker without one.
 const DEFAULT_PORT: u16 = 9092;
 
-/// Where a client says that it lost all its brokers: a part of its context.
+/// Notified by a client's context when the client has lost all its brokers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LostBrokers(watch::Sender<()>);
 
 impl LostBrokers {
-    /// Takes note of an error, if it says so.
+    /// Records an error that reports the loss of all brokers and ignores others.
     pub(crate) fn hear(&self, error: &KafkaError) {
         if are_lost(error) {
             self.0.send_replace(());
         }
     }
 
-    /// A client whose `context` says here that it lost all its brokers, and that is given them after each
-    /// loss, as long as it lives. `inner` says which client that is. Only within a runtime.
+    /// Creates a client whose `context` reports losses to `self`, and adds the brokers again after each loss while the
+    /// client lives. `inner` returns the underlying client. Must be called within a Tokio runtime.
     pub(crate) fn client<T, C, I>(
         &self,
         config: &ClientConfig,
@@ -80,7 +80,7 @@ impl LostBrokers {
         C: ClientContext,
     {
         let brokers = config.get("bootstrap.servers").unwrap_or_default().to_owned();
-        // The client has read the same text as one that ends with a zero.
+        // Cannot fail: the client has already accepted the same text as a C string.
         let Ok(names) = CString::new(brokers.as_str()) else { return };
         let (client, mut losses) = (Arc::downgrade(client), self.0.subscribe());
         tokio::spawn(async move {
@@ -102,12 +102,12 @@ impl LostBrokers {
     }
 }
 
-/// Whether an error says that a client lost all its brokers.
+/// Returns whether an error says that a client lost all its brokers.
 pub(crate) fn are_lost(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown)
 }
 
-/// Whether one of them accepts connections.
+/// Returns whether at least one broker accepts connections.
 async fn is_one_there(brokers: &str) -> bool {
     for broker in brokers.split(',').map(place) {
         let connected = timeout(ACCEPT_MAX, TcpStream::connect(&broker)).await;
@@ -120,7 +120,7 @@ async fn is_one_there(brokers: &str) -> bool {
     false
 }
 
-/// Host and port of a broker as librdkafka reads it: `[protocol://]host[:port]`.
+/// Returns host and port of a broker as librdkafka reads it: `[protocol://]host[:port]`.
 fn place(broker: &str) -> String {
     let broker = broker.trim();
     let place = broker.split_once("://").map_or(broker, |(_, place)| place);
@@ -132,8 +132,8 @@ fn place(broker: &str) -> String {
 
 #[expect(unsafe_code, reason = "the Rust client has no such function, librdkafka has")]
 fn give<C: ClientContext>(client: &Client<C>, brokers: &CStr) {
-    // SAFETY: the pointer is valid as long as the client is borrowed, the function may be called from any
-    // thread, and it copies the text, which ends with a zero.
+    // SAFETY: the pointer is valid while the client is borrowed. The function is thread-safe and copies the text, which
+    // is NUL-terminated.
     unsafe { bindings::rd_kafka_brokers_add(client.native_ptr(), brokers.as_ptr()) };
 }
 
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::client::{LongLived, base_config, blocking};
 
-    /// How long it may take before the test fails.
+    /// Time after which the test fails.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a client hears as a member of its group: which partitions are its own, and whether it lost them.
+//! Callbacks of a group member: its partitions, and whether it lost them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::{client, lost_brokers::LostBrokers};
 
-/// The partitions a consumer owns at the moment.
+/// The partitions a consumer owns now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Assignment {
     partitions: Vec<(String, i32)>,
@@ -23,38 +23,38 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Whether the last ones were taken away and no assignment has come since: no broker may have answered for
-    /// longer than a session, and then nobody else has them either.
+    /// Returns whether the partitions were revoked and no assignment has come since. Possibly no broker has answered
+    /// for longer than a session, and then no other member owns them either.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// Its partitions of one topic, ascending.
+    /// Returns its partitions of one topic, ascending.
     pub fn of(&self, topic: &str) -> Vec<i32> {
         let own = self.partitions.iter().filter(|(name, _)| name == topic);
         own.map(|(_, partition)| *partition).collect()
     }
 
-    /// All of them, as topic and partition, ascending.
+    /// Returns all partitions as (topic, partition), ascending.
     pub fn all(&self) -> &[(String, i32)] {
         &self.partitions
     }
 }
 
-/// How the member stands in its group.
+/// The member's status in its group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// Since when it has lost its partitions without hearing of a new assignment.
+    /// When the partitions were lost, if no assignment has come since.
     pub(crate) lost_since: Option<Instant>,
-    /// Clients replaced so far.
+    /// Number of clients replaced so far.
     pub(crate) replaced: u32,
 }
 
-/// Hears of rebalances; runs inside [`crate::Consumer::next_batch`].
+/// Receives rebalance callbacks, inside [`crate::Consumer::next_batch`].
 pub(crate) struct Member {
     assignments: watch::Sender<Assignment>,
     standing: watch::Sender<Standing>,
-    /// Another client is the member now: what this one hears counts no more.
+    /// Set once another client is the member: later callbacks of this one are ignored.
     retired: AtomicBool,
     pub(crate) lost: LostBrokers,
 }
@@ -68,7 +68,7 @@ impl Member {
         Self { assignments, standing, retired, lost }
     }
 
-    /// Ends this one, and gives its successor, which owns nothing yet.
+    /// Retires this member and returns its successor, which owns nothing yet.
     pub(crate) fn retire(&self) -> Self {
         self.assignments.send_modify(|assignment| {
             self.retired.store(true, Ordering::Release);
@@ -110,7 +110,7 @@ impl ConsumerContext for Member {
     fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let partitions = consumer.assignment().map(|list| sorted(&list)).unwrap_or_default();
         let (owned, is_new) = (partitions.len(), matches!(rebalance, Rebalance::Assign(_)));
-        // Under one lock with the retirement.
+        // Under the same lock as `retire`.
         let counts = self.assignments.send_if_modified(|assignment| {
             let counts = !self.is_retired();
             if counts {
@@ -133,7 +133,7 @@ impl ConsumerContext for Member {
     }
 }
 
-/// Commits what was stored and waits for it.
+/// Commits the stored offsets and waits for the result.
 pub(crate) fn commit_stored<C: ConsumerContext + 'static>(
     consumer: &impl rdkafka::consumer::Consumer<C>,
 ) -> KafkaResult<()> {

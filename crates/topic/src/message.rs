@@ -1,4 +1,4 @@
-//! A consumed message, free of the client's buffers.
+//! A consumed message that owns its data.
 
 use rdkafka::{
     Message as _,
@@ -11,30 +11,26 @@ pub const HEADER_TRACE_PARENT: &str = "traceparent";
 /// Header: version of the event format.
 pub const HEADER_SCHEMA: &str = "schema";
 
-/// Header: GTID and row number of the change; tells whether a record is the one that was written.
+/// Header: GTID and row number of the change. Shows whether a record is the one that was written.
 pub const HEADER_POSITION: &str = "position";
 
 /// One message of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Topic.
     pub topic: String,
-    /// Partition.
     pub partition: i32,
-    /// Offset within the partition.
     pub offset: i64,
-    /// Key; empty if there is none.
+    /// Empty if there is none.
     pub key: Vec<u8>,
-    /// Payload; `None` is a tombstone.
+    /// `None` is a tombstone.
     pub payload: Option<Vec<u8>>,
-    /// Headers in order.
     pub headers: Vec<(String, Vec<u8>)>,
     /// When it was produced, milliseconds since 1970, if known.
     pub timestamp_ms: Option<i64>,
 }
 
 impl Message {
-    /// The first header of this name.
+    /// Returns the first header of this name.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_slice())
     }

@@ -1,4 +1,4 @@
-//! Ends of topics and how far groups are behind, for metrics, tests and the verifier.
+//! Offsets of topics and the lag of groups, for metrics, tests and the verifier.
 
 use std::{
     collections::HashMap,
@@ -14,26 +14,28 @@ use rdkafka::{
 
 use crate::{TopicError, client};
 
-/// How long one request may take.
+/// Timeout of one request.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
 
-/// How long the leaders of a topic that was just created may take to move in, and how often it is
-/// looked for them.
+/// Time a new topic may take to elect leaders, and the interval between checks.
 const LEADERS_MAX: Duration = Duration::from_secs(15);
 const LEADERS_LOOK: Duration = Duration::from_millis(100);
 
-/// The span of offsets that a partition holds.
+/// Range of offsets that a partition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartitionOffsets {
-    /// Partition.
     pub partition: i32,
-    /// Offset of its first message.
+    /// Offset of the first message.
     pub start: i64,
-    /// Offset that its next message will get.
+    /// Offset that the next message will get.
     pub end: i64,
 }
 
-/// Start and end of each partition. Fails when no broker answers within 15 s.
+/// Returns the start and end offset of each partition.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers within 15 s or the offsets cannot be read.
 pub async fn topic_offsets(
     brokers: &str,
     topic: &str,
@@ -46,14 +48,17 @@ pub async fn topic_offsets(
     .await
 }
 
-/// The number of partitions of a topic, once they have leaders: right after a topic was created they
-/// have none, and whoever assigns work by partition must wait. Fails when no broker answers within
-/// 15 s.
+/// Returns the number of partitions of a topic, once they have leaders. A new topic has none at first, and callers that
+/// assign work by partition must wait.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers within 15 s or the offsets cannot be read.
 pub async fn partitions(brokers: &str, topic: &str) -> Result<i32, TopicError> {
     let give_up = Instant::now() + LEADERS_MAX;
     loop {
         match topic_offsets(brokers, topic).await {
-            // A broker that does not answer has been waited for already.
+            // `topic_offsets` has already waited for the broker.
             Err(error @ TopicError::Unreachable { .. }) => return Err(error),
             Err(error) if error.is_retriable() && Instant::now() < give_up => {
                 tokio::time::sleep(LEADERS_LOOK).await;
@@ -65,8 +70,11 @@ pub async fn partitions(brokers: &str, topic: &str) -> Result<i32, TopicError> {
     }
 }
 
-/// How many messages `group` has not committed yet, over all partitions of `topic`. Fails when no
-/// broker answers within 15 s.
+/// Returns the number of messages that `group` has not committed, over all partitions of `topic`.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers within 15 s or the offsets cannot be read.
 pub async fn committed_lag(brokers: &str, group: &str, topic: &str) -> Result<i64, TopicError> {
     let (brokers, group, topic) = (brokers.to_owned(), group.to_owned(), topic.to_owned());
     client::blocking(move || {
@@ -78,8 +86,11 @@ pub async fn committed_lag(brokers: &str, group: &str, topic: &str) -> Result<i6
     .await
 }
 
-/// Of each partition of `topic` that `group` has committed, the offset of the next message it wants.
-/// Fails when no broker answers within 15 s.
+/// Returns the next offset for `group` in each partition of `topic` that it has committed.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers within 15 s or the offsets cannot be read.
 pub async fn committed_offsets(
     brokers: &str,
     group: &str,
@@ -114,7 +125,7 @@ fn committed(
     Ok(known.collect())
 }
 
-/// A partition never committed is behind by all it holds.
+/// Returns a partition's lag. A partition without a commit lags by all it holds.
 fn behind(end: &PartitionOffsets, committed: &HashMap<i32, i64>) -> i64 {
     let position =
         committed.get(&end.partition).map_or(end.start, |offset| *offset.max(&end.start));

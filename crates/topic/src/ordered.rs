@@ -1,9 +1,9 @@
-//! A stream of messages and a watermark of those acknowledged: the tailer's way out.
+//! A stream of messages and a watermark of those acknowledged, for the tailer.
 //!
-//! Every message gets the next number; [`OrderedProducer::acknowledged`] tells below which number
-//! all are safe. Nothing is awaited per message: enqueuing is a copy into the client's queue, and
-//! the acknowledgements move the watermark from the client's own thread. Messages never time out
-//! and the client is idempotent, so a partition's order is the order of enqueuing, whatever fails.
+//! Messages are numbered from 0; all messages below [`OrderedProducer::acknowledged`] are acknowledged. Nothing waits
+//! per message: enqueuing copies into the client's queue, and acknowledgements move the watermark from the client's own
+//! thread. Messages never time out and the client is idempotent, so each partition keeps the order of enqueuing,
+//! whatever fails.
 
 use std::{
     collections::BTreeMap,
@@ -26,44 +26,40 @@ use crate::{
     watermark::Watermark,
 };
 
-/// A full queue is tried again after one part in so many of it is acknowledged.
+/// After the queue was full, enqueuing is retried once `1 / ROOM_SHARE` of the outstanding messages is acknowledged.
 const ROOM_SHARE: u64 = 8;
 
 /// The last acknowledged message of each partition, by topic.
 pub type Acknowledged = BTreeMap<String, BTreeMap<i32, Place>>;
 
-/// A message's place in its partition, and what tells it from another at the same place.
+/// Position of a message in its partition. The timestamp distinguishes it from another message at the same offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Offset.
     pub offset: i64,
-    /// When it was produced, milliseconds since 1970; brokers keep it.
+    /// When it was produced, milliseconds since 1970, as stored by the broker.
     pub time_ms: i64,
 }
 
 /// A message to enqueue.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// Topic.
     pub topic: &'a str,
-    /// Key; it decides the partition.
+    /// Determines the partition.
     pub key: &'a [u8],
-    /// Payload.
     pub payload: &'a [u8],
-    /// Headers.
     pub headers: &'a [(&'a str, &'a [u8])],
 }
 
-/// What became of [`OrderedProducer::try_enqueue`].
+/// Result of [`OrderedProducer::try_enqueue`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enqueued {
-    /// It got this number.
+    /// Enqueued with this number.
     As(u64),
     /// The queue is full: wait for the watermark and try again.
     QueueFull,
 }
 
-/// Enqueues messages in order and watches their acknowledgements. One task owns it.
+/// Enqueues messages in order and tracks their acknowledgements. Owned by one task.
 pub struct OrderedProducer {
     inner: Arc<ThreadedProducer<Acks>>,
     acks: Arc<State>,
@@ -71,7 +67,11 @@ pub struct OrderedProducer {
 }
 
 impl OrderedProducer {
-    /// Connects; fails when no broker answers within 15 s or one of `topics` is missing.
+    /// Connects to the brokers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no broker answers within 15 s, one of `topics` is missing or the client cannot be created.
     pub async fn connect(
         brokers: &str,
         topics: &[String],
@@ -92,6 +92,10 @@ impl OrderedProducer {
     }
 
     /// Enqueues without waiting.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the client rejects the message for another reason than a full queue.
     pub fn try_enqueue(&mut self, record: &Record<'_>) -> Result<Enqueued, TopicError> {
         let number = self.next;
         let mut message = BaseRecord::with_opaque_to(record.topic, Box::new(number))
@@ -111,12 +115,16 @@ impl OrderedProducer {
     }
 
     /// Enqueues, waiting while the queue is full.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`OrderedProducer::try_enqueue`] and [`OrderedProducer::acknowledged`].
     pub async fn enqueue(&mut self, record: &Record<'_>) -> Result<u64, TopicError> {
         loop {
             match self.try_enqueue(record)? {
                 Enqueued::As(number) => return Ok(number),
                 Enqueued::QueueFull => {
-                    // Not for each single acknowledgement: most of them make no room yet.
+                    // Do not wake for each acknowledgement: most of them make no room yet.
                     let acknowledged = self.acknowledged()?;
                     let outstanding = self.next.saturating_sub(acknowledged);
                     self.changed(acknowledged + outstanding / ROOM_SHARE).await?;
@@ -125,13 +133,16 @@ impl OrderedProducer {
         }
     }
 
-    /// The number the next message will get.
+    /// Returns the number of the next message.
     pub fn next_number(&self) -> u64 {
         self.next
     }
 
-    /// All messages with numbers below are acknowledged. An error is final: a message was refused,
-    /// and what follows it cannot be called safe.
+    /// Returns the watermark: all messages with lower numbers are acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error once a message was refused. It is final: no later message can be reported as safe.
     pub fn acknowledged(&self) -> Result<u64, TopicError> {
         let mut inner = self.acks.lock();
         match inner.refused.take() {
@@ -143,10 +154,14 @@ impl OrderedProducer {
         }
     }
 
-    /// Waits until the watermark is above `seen`, or fails like [`OrderedProducer::acknowledged`].
+    /// Waits until the watermark is above `seen`.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`OrderedProducer::acknowledged`].
     pub async fn changed(&self, seen: u64) -> Result<(), TopicError> {
         loop {
-            // Registered before looking: an acknowledgement in between wakes it.
+            // Created before the check, so that an acknowledgement in between wakes it.
             let notified = self.acks.moved.notified();
             if self.acknowledged()? > seen {
                 return Ok(());
@@ -155,7 +170,11 @@ impl OrderedProducer {
         }
     }
 
-    /// Waits until everything enqueued is acknowledged.
+    /// Waits until all enqueued messages are acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`OrderedProducer::acknowledged`].
     pub async fn drained(&self) -> Result<(), TopicError> {
         match self.next {
             0 => Ok(()),
@@ -163,24 +182,24 @@ impl OrderedProducer {
         }
     }
 
-    /// Where the last acknowledged message of each partition is.
+    /// Returns the position of the last acknowledged message of each partition.
     pub fn places(&self) -> Acknowledged {
         self.acks.lock().places.clone()
     }
 
-    /// The last acknowledged offset of each partition, by topic.
+    /// Returns the last acknowledged offset of each partition, by topic.
     pub fn acknowledged_offsets(&self) -> BTreeMap<String, BTreeMap<i32, i64>> {
         let offset = |(partition, place): (i32, Place)| (partition, place.offset);
         let topics = self.places().into_iter();
         topics.map(|(topic, all)| (topic, all.into_iter().map(offset).collect())).collect()
     }
 
-    /// Messages and requests the client holds.
+    /// Returns the number of messages and requests that the client holds.
     pub fn in_flight(&self) -> usize {
         usize::try_from(self.inner.in_flight_count()).unwrap_or(0)
     }
 
-    /// Gives the broker `wait` to answer what is under way, then drops the rest.
+    /// Waits up to `wait` for pending acknowledgements, then drops the rest.
     pub fn abandon(self, wait: Duration) {
         drop(self.inner.flush(wait));
     }
@@ -205,7 +224,7 @@ impl State {
     }
 }
 
-/// Hears the client's delivery reports, on the client's polling thread.
+/// Receives delivery reports on the client's polling thread.
 struct Acks {
     state: Arc<State>,
     lost: LostBrokers,

@@ -1,8 +1,7 @@
-//! Whether messages that were acknowledged are still there: the identity of a topic.
+//! Checks whether acknowledged messages are still in a topic, to detect a topic that was replaced.
 //!
-//! A topic that was deleted, made anew or cut off has the same name and other messages. Brokers give
-//! topics an id, but the client library does not tell it; so a message is known by its offset and the
-//! moment it was produced.
+//! A topic that was deleted, recreated or truncated has the same name but other messages. Brokers give topics an id,
+//! but the client library does not expose it. So a message is identified by its offset and the time it was produced.
 
 use std::{
     collections::BTreeMap,
@@ -23,29 +22,34 @@ use crate::{
     offsets::{self, PartitionOffsets},
 };
 
-/// How long the messages of one topic may take.
+/// Timeout for reading the messages of one topic.
 const READ_MAX: Duration = Duration::from_secs(15);
 
-/// How long one look for a message takes.
+/// Timeout of one poll.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Bytes fetched of a partition of which one message is wanted.
+/// Bytes fetched of a partition from which one message is needed.
 const FETCH_BYTES: &str = "65536";
 
-/// What is found at a place.
+/// Result of checking one position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// The message that was acknowledged.
     Same(Box<Message>),
-    /// It is gone as messages go, by retention or compaction, and later ones are there or were.
+    /// Deleted by retention or compaction; the partition continues beyond it.
     Passed,
-    /// Another message.
+    /// Another message is at the offset.
     Other,
-    /// The partition ends before it, or is not there.
+    /// The partition ends before the offset, or does not exist.
     Nothing,
 }
 
-/// Looks at each place of a topic. Fails when no broker answers within 15 s or the topic is missing.
+/// Checks each position of a topic.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers within 15 s, the topic is missing or its messages cannot be read within
+/// another 15 s.
 pub async fn messages_at(
     brokers: &str,
     topic: &str,
@@ -79,7 +83,7 @@ pub async fn messages_at(
     .await
 }
 
-/// What the partition's ends alone say; `None`: the message must be looked at.
+/// Returns the result if the partition's start and end alone decide it; `None` if the message must be read.
 fn from_span(place: Place, held: Option<&PartitionOffsets>) -> Option<Found> {
     match held {
         Some(held) if held.end > place.offset => {
@@ -108,14 +112,14 @@ fn read(
                 let partition = message.partition();
                 if let Some(place) = wanted.remove(&partition) {
                     found.insert(partition, compared(place, Message::detach(&message)));
-                    // A broker exceeds FETCH_BYTES for one partition of a request alone, and a batch may
-                    // be larger: what comes behind this message would keep the others waiting.
+                    // A broker exceeds FETCH_BYTES for the first partition of a response, and a batch may be larger:
+                    // further messages of this partition would delay the others.
                     let mut done = TopicPartitionList::new();
                     done.add_partition(topic, partition);
                     consumer.pause(&done).map_err(TopicError::Consume)?;
                 }
             }
-            // Whatever was there has been compacted, up to the end.
+            // Compaction removed everything from the position to the end.
             Some(Err(KafkaError::PartitionEOF(partition)))
                 if wanted.remove(&partition).is_some() =>
             {

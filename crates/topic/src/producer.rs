@@ -1,4 +1,4 @@
-//! One message, one answer.
+//! A producer that awaits the acknowledgement of each message.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,14 +14,14 @@ use crate::{
     client::{self, LongLived},
 };
 
-/// How a producer weighs delay against size.
+/// Delay and buffer size of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProducerOptions {
-    /// How long a message waits for company. Under load batches form by themselves.
+    /// Time a message waits for others, to form a batch. Under load batches form even without it.
     pub linger: Duration,
-    /// After how long an unacknowledged message fails; `None`: never, so the order always holds.
+    /// Time after which an unacknowledged message fails. `None`: never, so the order always holds.
     pub give_up: Option<Duration>,
-    /// Most bytes of messages waiting for the broker; a full queue makes the sender wait.
+    /// Maximum bytes of messages waiting for the broker. When the queue is full, the sender waits.
     pub queue_bytes: usize,
 }
 
@@ -36,16 +36,16 @@ impl Default for ProducerOptions {
 }
 
 impl ProducerOptions {
-    /// Idempotent and acknowledged by all replicas, always; the rest from the options.
+    /// Returns the client's configuration. It is always idempotent and acknowledged by all in-sync replicas.
     pub(crate) fn config(&self, brokers: &str) -> ClientConfig {
         let mut config = client::base_config(brokers);
         let give_up = self.give_up.map_or(0, |after| after.as_millis());
         config
             .set("enable.idempotence", "true")
             .set("acks", "all")
-            // The partition any other client would choose for the key.
+            // The partitioner of the Java client, so that every client chooses the same partition for a key.
             .set("partitioner", "murmur2_random")
-            // The broker's work grows with the bytes: a backlog comes through in two thirds of the time
+            // The broker's work grows with the bytes: with compression a backlog takes two thirds of the time
             // (docs/performance.md). Every client can read it.
             .set("compression.type", "lz4")
             .set("linger.ms", self.linger.as_millis().to_string())
@@ -55,24 +55,26 @@ impl ProducerOptions {
     }
 }
 
-/// Where a message went.
+/// Position of a delivered message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivered {
-    /// Its partition.
     pub partition: i32,
-    /// Its offset there.
     pub offset: i64,
 }
 
-/// Sends messages one by one and waits for each answer; many sends may be under way at once.
-/// Clones share one connection.
+/// Sends messages one by one and waits for each acknowledgement; many sends may be in flight at once. Clones share one
+/// connection.
 #[derive(Clone)]
 pub struct Producer {
     inner: Arc<FutureProducer<LongLived>>,
 }
 
 impl Producer {
-    /// Connects; fails when no broker answers within 15 s.
+    /// Connects to the brokers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no broker answers within 15 s or the client cannot be created.
     pub async fn connect(brokers: &str, options: ProducerOptions) -> Result<Self, TopicError> {
         let inner = client::long_lived(&options.config(brokers), FutureProducer::client)?;
         let (producer, address) = (Arc::clone(&inner), brokers.to_owned());
@@ -80,8 +82,13 @@ impl Producer {
         Ok(Self { inner })
     }
 
-    /// Sends a message and waits until all replicas have it. Without `partition` the key decides.
-    /// Waits while the queue is full. A retriable error leaves open whether it was written.
+    /// Sends a message and waits until all in-sync replicas have it. Without `partition` the key decides. Waits while
+    /// the queue is full.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the message is not acknowledged. If the error is retriable, the message may have been
+    /// written.
     pub async fn send(
         &self,
         topic: &str,
@@ -101,7 +108,11 @@ impl Producer {
         }
     }
 
-    /// The number of partitions of `topic`, for senders that choose one themselves.
+    /// Returns the number of partitions of `topic`, for senders that choose one themselves.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the broker does not answer, the topic is missing or a partition has no leader.
     pub async fn partitions(&self, topic: &str) -> Result<i32, TopicError> {
         let (producer, topic) = (Arc::clone(&self.inner), topic.to_owned());
         client::blocking(move || client::partitions_of(producer.client(), &topic)).await

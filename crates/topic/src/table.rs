@@ -1,4 +1,4 @@
-//! A whole topic from its beginning, followed for ever: how a compacted topic is read as a table.
+//! Reads a whole topic from its beginning and follows it: a compacted topic as a table.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,20 +16,24 @@ use crate::{
     consumer::{FETCH_AGAIN_MS, wait_out},
 };
 
-/// Reads all partitions of one topic, without a group: every reader sees every message. Messages of
-/// transactions that were aborted or are still open do not come.
+/// Reads all partitions of one topic without a group: every reader gets every message. Skips messages of aborted and
+/// open transactions.
 pub struct TableReader {
     inner: Arc<StreamConsumer<LongLived>>,
-    /// Partitions whose end has not been seen yet.
+    /// Partitions whose end has not been reached yet.
     behind: BTreeSet<i32>,
 }
 
 impl TableReader {
-    /// Begins at the beginning. Fails when no broker answers within 15 s or the topic is missing.
+    /// Opens a reader at the beginning of the topic.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no broker answers within 15 s, the topic is missing or the client cannot be created.
     pub async fn open(brokers: &str, topic: &str) -> Result<Self, TopicError> {
         let mut config = client::base_config(brokers);
         config
-            // The client demands a name; nothing is ever committed under it.
+            // The client requires a group id; nothing is ever committed under it.
             .set("group.id", "table-reader")
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
@@ -50,13 +54,17 @@ impl TableReader {
         .await
     }
 
-    /// Whether everything that was there at the start has been handed out.
+    /// Returns whether everything present at the start has been returned.
     pub fn caught_up(&self) -> bool {
         self.behind.is_empty()
     }
 
-    /// Waits for messages and takes up to `max` of them. Also returns, possibly with none, at the
-    /// moment [`TableReader::caught_up`] becomes true. Cancel-safe.
+    /// Waits for messages and takes up to `max` of them. Also returns, possibly with none, when
+    /// [`TableReader::caught_up`] becomes true. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// Returns errors that are not transient.
     pub async fn next_batch(&mut self, max: usize) -> Result<Vec<Message>, TopicError> {
         let was_behind = !self.caught_up();
         let mut stream = self.inner.stream();
@@ -83,9 +91,13 @@ impl TableReader {
         Ok(batch)
     }
 
-    /// Reads until the end seen at the start: the table as it is now.
+    /// Reads the current table: all messages up to the end of the topic.
+    ///
+    /// # Errors
+    ///
+    /// Returns errors that are not transient.
     pub async fn read_to_end(mut self) -> Result<Vec<Message>, TopicError> {
-        /// Messages taken at a time.
+        /// Messages per batch.
         const BATCH: usize = 1024;
         let mut all = Vec::new();
         while !self.caught_up() {

@@ -1,4 +1,4 @@
-//! What tests do to topics, and no process ever does.
+//! Operations on topics that only tests need.
 
 use std::time::Duration;
 
@@ -15,11 +15,15 @@ use crate::{
     topic_offsets,
 };
 
-/// How long one look at the partitions may take.
+/// Timeout of a metadata request.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
-/// Of all partitions whose topics begin with `prefix`, and of Kafka's own, the fewest copies that are in sync; 0: there
-/// are none. Fails when no broker answers within 15 s.
+/// Returns the smallest number of in-sync copies among the partitions of topics with `prefix` and of Kafka's own
+/// topics; 0 if there are none.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers within 15 s or the metadata cannot be read.
 pub async fn copies_in_sync(brokers: &str, prefix: &str) -> Result<usize, TopicError> {
     let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
         .map_err(TopicError::Client)?;
@@ -37,8 +41,11 @@ pub async fn copies_in_sync(brokers: &str, prefix: &str) -> Result<usize, TopicE
     .await
 }
 
-/// Deletes all messages that a topic holds by now, as retention does: its offsets go on. Fails when no
-/// broker answers within 15 s.
+/// Deletes all messages that a topic holds now, as retention does: later offsets continue after them.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers within 15 s or messages cannot be deleted.
 pub async fn forget_messages(brokers: &str, topic: &str) -> Result<(), TopicError> {
     let failed = |source| TopicError::Forget { topic: topic.to_owned(), source };
     let mut ends = TopicPartitionList::new();

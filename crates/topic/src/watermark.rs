@@ -1,8 +1,7 @@
-//! Which of a numbered stream of messages are acknowledged: all below the watermark.
+//! Tracks which of a stream of numbered messages are acknowledged: all below the watermark.
 //!
-//! Acknowledgements arrive per partition in order, but partitions overtake each other. A ring of
-//! bits from the first unacknowledged number on remembers what came early; its length is bounded
-//! by the producer's queue.
+//! Acknowledgements of a partition arrive in order, but partitions overtake each other. A queue of flags, starting at
+//! the first unacknowledged number, records early acknowledgements. The producer's queue bounds its length.
 
 use std::collections::VecDeque;
 
@@ -10,17 +9,17 @@ use std::collections::VecDeque;
 pub(crate) struct Watermark {
     /// All numbers below are acknowledged.
     low: u64,
-    /// One entry for `low`, `low + 1`, …: acknowledged already?
+    /// Whether `low`, `low + 1`, … are acknowledged.
     early: VecDeque<bool>,
 }
 
 impl Watermark {
-    /// Every number below it is acknowledged.
+    /// Returns the first number that is not acknowledged; all below are.
     pub(crate) fn low(&self) -> u64 {
         self.low
     }
 
-    /// Marks a number; a repeated one has no effect. Says whether the watermark moved.
+    /// Acknowledges a number; repeating it has no effect. Returns whether the watermark moved.
     pub(crate) fn acknowledge(&mut self, number: u64) -> bool {
         let Some(ahead) = number.checked_sub(self.low) else { return false };
         if ahead == 0 {

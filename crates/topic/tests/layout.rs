@@ -1,5 +1,5 @@
-//! What takes brokers of its own. The topics as docs/events.md lays them out, read back from a broker that had none; and
-//! one that is slow (`held`): `./dev test`.
+//! Tests with brokers of their own: the topics that a new broker gets, compared with docs/events.md, and a slow broker
+//! (`held`). Run with `./dev test`.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 mod held;
@@ -22,36 +22,36 @@ use rdkafka::{
 };
 use topic::{TopicError, TopicLayout, TopicNames, ensure_topics};
 
-/// How long the broker may take for one answer.
+/// Timeout of one answer of the broker.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
-/// Milliseconds of a day, by which the page tells how long messages are kept.
+/// Milliseconds in a day, the unit of retention in docs/events.md.
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// What there is to say of a topic.
+/// Layout of one topic.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Layout {
     partitions: usize,
-    /// Copies of each partition, of which one number is right.
+    /// Number of copies of each partition: a single number if the layout is right.
     copies: BTreeSet<usize>,
-    /// The settings that are its own, not the broker's.
+    /// Settings of the topic itself, not the broker's defaults.
     settings: BTreeMap<String, String>,
 }
 
-/// The cells of every row of every table.
+/// Returns the cells of every row of every table.
 fn rows(page: &str) -> Vec<Vec<&str>> {
     let rows = page.lines().filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'));
     rows.map(|row| row.split('|').map(str::trim).collect()).collect()
 }
 
-/// The default of a setting of cdc-tailer's, as its line of the list begins with.
+/// Returns the default of a cdc-tailer setting, from its line in the list of settings.
 fn default_of(page: &str, setting: &str) -> usize {
     let begin = format!("- `{setting}` (");
     let default = |line: &str| line.strip_prefix(&begin)?.split_once(')')?.0.parse().ok();
     page.lines().find_map(default).unwrap_or_else(|| panic!("what is {setting} if nobody says?"))
 }
 
-/// The settings of topics that are kept like this.
+/// Returns the settings of topics with this retention.
 fn settings(rows: &[Vec<&str>], kept: &str) -> BTreeMap<String, String> {
     let row = rows.iter().find(|row| row.len() == 2 && row[0] == kept);
     let row = row.unwrap_or_else(|| panic!("how is set what is kept `{kept}`?"));
@@ -65,7 +65,7 @@ fn settings(rows: &[Vec<&str>], kept: &str) -> BTreeMap<String, String> {
     settings
 }
 
-/// Every topic of docs/events.md, laid out by the defaults of the settings that it names.
+/// Returns every topic of docs/events.md, laid out by the defaults of the settings it names.
 fn documented() -> BTreeMap<String, Layout> {
     let page = fs::read_to_string(project_root().join("docs/events.md")).unwrap();
     let rows = rows(&page);
@@ -86,7 +86,7 @@ fn documented() -> BTreeMap<String, Layout> {
     topics
 }
 
-/// Every topic that a broker holds, but for its own.
+/// Returns every topic of the broker except Kafka's own.
 async fn held(brokers: &str) -> BTreeMap<String, Layout> {
     let admin: AdminClient<DefaultClientContext> =
         ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
@@ -117,12 +117,12 @@ async fn a_new_broker_gets_the_topics_that_are_documented_laid_out_as_documented
     let broker = OwnBroker::start("topic-layout").await.unwrap();
     let (brokers, documented) = (broker.brokers(), documented());
     assert_eq!(documented.len(), 7, "{documented:#?}");
-    // The names of the page are under the default prefix.
+    // The names on the page have the default prefix.
     let names = TopicNames::new("coupon");
     ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
     assert_eq!(held(&brokers).await, documented);
 
-    // As many copies as are asked for, or no topic: one broker has room for one.
+    // A topic gets all requested copies or is not created: one broker has room for one.
     let three = TopicLayout { replication: 3, ..TopicLayout::default() };
     let refused = ensure_topics(&brokers, &TopicNames::new("three"), &three).await.unwrap_err();
     let TopicError::Create { source, .. } = &refused else { panic!("{refused:?}") };

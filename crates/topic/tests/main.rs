@@ -11,10 +11,10 @@ use topic::{
     committed_lag, ensure_topics, messages_at, topic_offsets,
 };
 
-/// How long anything may take before the test fails.
+/// Time after which a test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// After how long without a heartbeat a test's broker is out of its cluster.
+/// Time without a heartbeat after which a test's broker is out of its cluster.
 const BROKER_SESSION: Duration = Duration::from_secs(2);
 
 struct Test {
@@ -23,7 +23,7 @@ struct Test {
 }
 
 impl Test {
-    /// Topics of two partitions that nobody else uses.
+    /// Creates topics with two partitions that no other test uses.
     async fn new(name: &str) -> Self {
         Self::of(name, 2).await
     }
@@ -81,7 +81,7 @@ async fn a_message_arrives_as_it_was_sent_and_topics_can_be_ensured_twice() {
     consumer.close().await.unwrap();
 }
 
-/// So what ends together is told in few large batches (docs/decisions/0015).
+/// One partition per shard lets coupons that end together be published in few large batches (docs/decisions/0015).
 #[tokio::test(flavor = "multi_thread")]
 async fn all_users_of_a_shard_of_expiry_are_in_one_partition() {
     for partitions in [8, 32] {
@@ -237,7 +237,7 @@ async fn a_stream_of_messages_is_acknowledged_in_order_through_a_small_queue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn places_are_found_at_once_however_large_the_batches_behind_them_are() {
     const ROUNDS: u64 = 20_000;
-    /// Of a read that fails after 15 s.
+    /// The limit of the read itself is 15 s.
     const AT_ONCE: Duration = Duration::from_secs(5);
     let test = Test::new("places").await;
     let names = TopicNames::new(format!("{}.wide", test.names.prefix()));
@@ -283,7 +283,7 @@ async fn a_message_between_idle_ends_takes_milliseconds() {
     }
     taken.sort();
     println!("produce to consume: p50 {:?}, p99 {:?}", taken[ROUNDS / 2], taken[ROUNDS * 99 / 100]);
-    // A lingering client or an unwoken fetch would show as its whole wait of 100 ms.
+    // A lingering client or a fetch that is not woken would take its full delay of 100 ms.
     assert!(taken[ROUNDS / 2] < Duration::from_millis(50), "{:?}", taken[ROUNDS / 2]);
     consumer.close().await.unwrap();
 }
@@ -323,7 +323,7 @@ async fn a_client_that_lost_its_partitions_and_hears_no_more_is_replaced_and_goe
     broker.server.pause().unwrap();
     let replaced = async {
         while consumer.replaced() == 0 {
-            // The silence is noticed and acted upon in here.
+            // `next_batch` detects the silence and replaces the client.
             let asked = consumer.next_batch(1);
             let asked = tokio::time::timeout(Duration::from_millis(100), asked).await;
             assert!(asked.is_err(), "nobody is there to send anything");
@@ -339,8 +339,8 @@ async fn a_client_that_lost_its_partitions_and_hears_no_more_is_replaced_and_goe
     consumer.close().await.unwrap();
 }
 
-/// Without what mends it one client of some hundreds is without brokers for ever after each freeze
-/// (decision 0016); `lost_brokers.rs` has the test that needs no luck.
+/// Without the recovery one client of some hundreds stays without brokers for ever after each freeze (decision 0016);
+/// `lost_brokers.rs` has the deterministic test.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a minute and a half for something rare; ./dev soak clients_that_lost_all_brokers"]
 async fn clients_that_lost_all_brokers_find_them_again_each_time() {
@@ -364,7 +364,7 @@ async fn clients_that_lost_all_brokers_find_them_again_each_time() {
             }
         }
         broker.server.pause().unwrap();
-        // Its session ends, and it must be let in again.
+        // Its session expires, and it must rejoin the cluster.
         let more = Duration::from_millis(300) + freeze % 10 * Duration::from_millis(100);
         tokio::time::sleep(BROKER_SESSION + more).await;
         broker.server.resume().unwrap();
@@ -395,7 +395,7 @@ async fn by_tls_messages_go_to_a_broker_of_the_named_ca_and_to_no_other() {
     let refused = [
         at("127.0.0.1", &other),
         format!("ssl://127.0.0.1:{port}"),
-        // No TLS there.
+        // An address without TLS.
         format!("ssl://{}?ssl-ca={}", broker.brokers(), certificates.ca()),
     ];
     let refused = refused.map(|brokers| {

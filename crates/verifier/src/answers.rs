@@ -1,4 +1,5 @@
-//! I4 and I5: what clients were told is what MySQL holds. Both need the clients' own records.
+//! I4 and I5: the answers that clients received agree with MySQL. Both need the clients' own
+//! records.
 
 use std::collections::HashMap;
 
@@ -14,10 +15,10 @@ use crate::{
     outcome::{Findings, count},
 };
 
-/// What to do where there is no history.
+/// Reported if there is no history.
 const NEEDS_HISTORY: &str = "needs the clients' answers, --history FILE";
 
-/// I4: every 201 is in MySQL as it was promised, and no claim is there that nobody asked for.
+/// I4: every 201 is in MySQL as promised, and MySQL has no claim that nobody requested.
 pub(crate) async fn are_true(
     sources: &Sources,
     history: Option<&History>,
@@ -66,7 +67,7 @@ fn broken_promise(record: &Record, row: Option<&LandedRow>) -> Option<String> {
     ))
 }
 
-/// I5: where every answer to a key was a definite refusal there is no claim, and all answers that
+/// I5: a key that was answered only with definite refusals has no claim, and all answers that
 /// promise a key's claim have the same bytes.
 pub(crate) async fn refusals_left_nothing(
     sources: &Sources,
@@ -97,7 +98,7 @@ pub(crate) async fn refusals_left_nothing(
     Ok(findings.over(format!("{}, {}", count(refused, "refused key"), count(replayed, "replay"))))
 }
 
-/// The landed claims of the templates that a history names, by user and key.
+/// Landed claims of the templates in a history, by template and user.
 struct Landed(HashMap<(TemplateId, UserId), Vec<LandedRow>>);
 
 impl Landed {

@@ -1,8 +1,8 @@
 //! I10: the topic holds every committed change.
 //!
-//! A change is a coupon's version. Duplicates are allowed, and so is a snapshot: a row it read stands
-//! for all versions up to its own. What is held of the topic is a few numbers for each coupon; of a platform with
-//! more coupons than fit, a part of them is looked at in each of several passes.
+//! A change is one version of a coupon. Duplicates are allowed, and so is a snapshot: a row that it read covers all
+//! versions up to its own. Only a few numbers per coupon are kept of the topic; if there are too many coupons, several
+//! passes cover a part of them each.
 
 use std::{
     collections::HashMap,
@@ -19,14 +19,14 @@ use crate::{
     topics::{self, at, each_message, is_under},
 };
 
-/// Coupons read from MySQL by one statement.
+/// Coupons per statement when reading MySQL.
 const ROWS_PER_READ: u32 = 10_000;
 
-/// Coupons looked at in one pass: about a hundred megabytes.
+/// Coupons checked per pass: about a hundred megabytes.
 const COUPONS_PER_PASS: u64 = 1_000_000;
 
-/// I10: every version of every coupon is in the topic as it was committed, first occurrences are in order, and each
-/// message is where its user's are. The other topics hold what MySQL holds.
+/// I10: every version of every coupon is in the topic as committed, first occurrences are in order, and each message is
+/// in its user's partition. The other topics agree with MySQL.
 pub(crate) async fn are_published(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I10", "the topic holds every committed change, in order");
     let mut connection = connect::acquire(&sources.pool).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn are_published(sources: &Sources) -> Result<Outcome, VerifyEr
     Ok(findings.over(count(messages, "message")))
 }
 
-/// One pass.
+/// One pass over the topic.
 struct Look {
     partitions: i32,
     passes: i64,
@@ -65,10 +65,10 @@ struct Look {
     seen: HashMap<i64, Seen>,
 }
 
-/// What the topic says of one coupon.
+/// State of one coupon according to the topic.
 #[derive(Debug, Default)]
 struct Seen {
-    /// The versions that came, each with a hash of its content.
+    /// The versions seen, each with a hash of its content.
     versions: Vec<(i64, u64)>,
     /// The highest version that a snapshot read.
     snapshot: i64,
@@ -136,7 +136,7 @@ impl Look {
         }
     }
 
-    /// Compares with MySQL and takes out what was compared.
+    /// Compares the coupons with MySQL, and removes those that it compared.
     async fn compare(
         &mut self,
         connection: &mut MySqlConnection,
@@ -171,15 +171,15 @@ impl Look {
     }
 }
 
-/// Equal for equal rows.
+/// Hash of a row's content; equal for equal rows.
 fn content(row: &UserCouponRow) -> u64 {
     let mut hasher = DefaultHasher::new();
     row.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Whether one row may follow the other: used once until its order gives it back, and then not by that
-/// order; expired for ever.
+/// Whether `after` may follow `before`. A used coupon may only be given back by its order, which then cannot use it
+/// again; an expired one stays expired.
 fn is_lawful(before: &UserCouponRow, after: &UserCouponRow) -> bool {
     let status = |row: &UserCouponRow| CouponStatus::from_code(row.status);
     match (status(before), status(after)) {
@@ -192,7 +192,7 @@ fn is_lawful(before: &UserCouponRow, after: &UserCouponRow) -> bool {
     }
 }
 
-/// As an event has it.
+/// The row as it appears in an event.
 fn topic_row(row: &UserCoupon) -> UserCouponRow {
     UserCouponRow {
         id: row.id.0,

@@ -1,4 +1,4 @@
-//! I9: the law of expiry, and that coupons end when they were told to.
+//! I9: coupons expire at their deadline, and deadlines are as promised.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::CouponStatus;
@@ -10,11 +10,12 @@ use crate::{
     rows,
 };
 
-/// How long a due coupon may stay unflipped on a platform that is at rest: a worker flips 30,000 a
-/// second, so this is for the largest template ending in one second.
+/// How long a due coupon may stay unflipped on a platform at rest. A worker flips 30,000 per
+/// second, so this allows for the largest template to end within one second.
 const FLIP_MAX: TimeDelta = TimeDelta::seconds(60);
 
-/// I9: each coupon expires once, not before its deadline, and none is missed; none is used after it.
+/// I9: each coupon expires once and not before its deadline, none is missed, and none is used after
+/// it.
 pub(crate) async fn is_lawful(
     sources: &Sources,
     now: DateTime<Utc>,

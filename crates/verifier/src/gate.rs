@@ -1,5 +1,5 @@
-//! I6 and I7: the gate holds what MySQL holds. A gate that is absent, behind or of an earlier run of
-//! Redis answers nobody, so it cannot be wrong; but one whose template can be claimed must be there.
+//! I6 and I7: the gate agrees with MySQL. A gate that is absent, behind, or from an earlier run of Redis does not
+//! answer, so it cannot be wrong; but a template that can be claimed must have an open gate.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::{
     outcome::{Findings, count},
 };
 
-/// I6: nothing is promised that is not there, and nothing is there that cannot be had.
+/// I6: the gate offers exactly the stock that MySQL has.
 pub(crate) async fn stock_agrees(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I6", "gate stock = MySQL stock");
     let gates = open_gates(sources, &mut findings).await?;
@@ -29,8 +29,8 @@ pub(crate) async fn stock_agrees(sources: &Sources) -> Result<Outcome, VerifyErr
     Ok(findings.over(gates.counted()))
 }
 
-/// I7: every gate that claims need is there and knows its template; every user's numbers and requests in it are
-/// those in MySQL, and nothing is in flight.
+/// I7: every gate that claims need is open and knows its template; its users' numbers and requests are those in MySQL,
+/// and nothing is in flight.
 pub(crate) async fn entries_agree(
     sources: &Sources,
     now: DateTime<Utc>,
@@ -52,7 +52,7 @@ pub(crate) async fn entries_agree(
     Ok(findings.over(format!("{}, {}", gates.counted(), count(users, "user"))))
 }
 
-/// A gate that somebody may ask for now and that is not there, if there is one.
+/// Describes a template that may be claimed now but has no open gate; `None` if there is none.
 pub(crate) async fn not_loaded(
     sources: &Sources,
     now: DateTime<Utc>,
@@ -77,7 +77,7 @@ async fn terms(sources: &Sources) -> Result<Vec<Terms>, VerifyError> {
     Ok(verify::terms(&mut connection).await?)
 }
 
-/// What the gate knows of its template.
+/// Compares the gate's copy of the template with MySQL.
 fn compare_terms(terms: &Terms, meta: &Meta, findings: &mut Findings) {
     let template = &terms.template;
     let window = template.window;
@@ -97,7 +97,6 @@ fn compare_terms(terms: &Terms, meta: &Meta, findings: &mut Findings) {
     }
 }
 
-/// One open gate.
 struct Gate<'a> {
     sources: &'a Sources,
     balance: &'a Balance,
@@ -105,7 +104,7 @@ struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// Checks it step by step, holding no more than a step's users; answers how many it knows.
+    /// Checks the gate step by step, holding at most the users of one step. Returns how many users it has.
     async fn check(&self, findings: &mut Findings) -> Result<usize, VerifyError> {
         let (template, epoch, gate) = (self.balance.template, self.meta.epoch, &self.sources.gate);
         let in_flight = gate.in_flight_count(template, epoch).await?;
@@ -136,7 +135,7 @@ impl Gate<'_> {
         Ok(usize::try_from(there).unwrap_or(usize::MAX))
     }
 
-    /// What some entries say with what MySQL says of their users and claims.
+    /// Compares entries with the users' numbers and claims in MySQL.
     async fn compare(
         &self,
         entries: Vec<ReadEntry>,
@@ -173,7 +172,7 @@ impl Gate<'_> {
         Ok(())
     }
 
-    /// Users who hold coupons and have no entry.
+    /// Finds users who hold coupons but have no entry.
     async fn look_for_missing(&self, findings: &mut Findings) -> Result<(), VerifyError> {
         let (template, epoch) = (self.balance.template, self.meta.epoch);
         let mut connection = connect::acquire(&self.sources.pool).await?;
@@ -193,7 +192,7 @@ impl Gate<'_> {
     }
 }
 
-/// Each request that the gate remembers has landed, as it is remembered and by this user.
+/// Checks that each request in the gate has landed, with the same content and for this user.
 fn compare_requests(
     user: UserId,
     entry: &Entry,
@@ -227,7 +226,7 @@ fn compare_requests(
     }
 }
 
-/// The gates that answer claims, each with its template's account.
+/// The open gates, each with its template's balance.
 struct Gates {
     open: Vec<(Balance, Meta)>,
     closed: usize,

@@ -1,5 +1,5 @@
-//! The clients' side of the story: what they asked for and what they were answered. A file of it has one
-//! JSON record a line, in no order.
+//! The clients' record of a run: their requests and the answers. In a file it has one JSON record per line, in any
+//! order.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -13,24 +13,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::VerifyError;
 
-/// One request to claim, and its answer.
+/// One claim request and its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Of which template.
     pub template: TemplateId,
-    /// Who.
     pub user: UserId,
-    /// The idempotency key sent; absent: none was.
+    /// The idempotency key, if one was sent.
     pub key: Option<String>,
-    /// How many coupons.
+    /// The number of coupons requested.
     pub quantity: u32,
-    /// When it was sent, in milliseconds since 1970.
+    /// When the request was sent, in milliseconds since 1970.
     pub sent_at_ms: i64,
-    /// The status answered; absent: unknown, the request timed out or its connection broke.
+    /// The status of the answer. `None` means unknown: the request timed out or its connection broke.
     pub status: Option<u16>,
-    /// The problem's code, where the answer is a refusal.
+    /// The problem's code, if the answer is a refusal.
     pub code: Option<String>,
-    /// Whether the server called it a replay.
+    /// Whether the server marked the answer as a replay.
     #[serde(default)]
     pub replayed: bool,
     /// The body of a 201, byte for byte.
@@ -40,18 +38,18 @@ pub struct Record {
 /// All records of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
-    /// In no order.
+    /// In any order.
     pub records: Vec<Record>,
 }
 
-/// What a 201 promised.
+/// The content of a 201.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Promise {
     pub(crate) claim: ClaimId,
     pub(crate) coupons: Vec<CouponId>,
 }
 
-/// Who asks, for which template, under which key: the scope of idempotency.
+/// The scope of idempotency: template, user and key.
 pub(crate) type Key<'a> = (TemplateId, UserId, &'a str);
 
 impl Record {
@@ -60,20 +58,20 @@ impl Record {
         self.status == Some(201)
     }
 
-    /// Whether the answer says for good that this request made nothing: a client error, but not "not
-    /// now" (408, 425, 429) and not "still running".
+    /// Whether the answer is a final refusal, so that this request created nothing: a client error other than "not now"
+    /// (408, 425, 429) or "still running".
     pub fn is_refused(&self) -> bool {
         let final_status =
             matches!(self.status, Some(400..=499)) && !matches!(self.status, Some(408 | 425 | 429));
         final_status && self.code.as_deref() != Some("REQUEST_IN_PROGRESS")
     }
 
-    /// The key as the server stores it: `*` where none was sent.
+    /// The scope with the key as the server stores it: `*` if none was sent.
     pub(crate) fn scope(&self) -> Key<'_> {
         (self.template, self.user, self.key.as_deref().unwrap_or("*"))
     }
 
-    /// What the body of a 201 promises; absent if it cannot be read.
+    /// The promise in the body of a 201; `None` if it cannot be read.
     pub(crate) fn promise(&self) -> Option<Promise> {
         #[derive(Deserialize)]
         struct Body {
@@ -109,7 +107,7 @@ impl History {
         Ok(Self { records })
     }
 
-    /// Writes it to a file.
+    /// Writes the records to a file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -124,7 +122,7 @@ impl History {
         file.flush().map_err(failed)
     }
 
-    /// The templates that were asked for.
+    /// The templates that were claimed from.
     pub fn templates(&self) -> BTreeSet<TemplateId> {
         self.records.iter().map(|record| record.template).collect()
     }

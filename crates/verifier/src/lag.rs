@@ -1,4 +1,4 @@
-//! I12: nothing is left to consume. (Its other half, drift 0, is I6.)
+//! I12: nothing is left to consume. (The other half of I12, no drift, is checked by I6.)
 
 use topic::{TopicNames, committed_lag};
 
@@ -14,7 +14,7 @@ pub(crate) async fn is_zero(sources: &Sources) -> Result<Outcome, VerifyError> {
     Ok(findings.over("3 groups".to_owned()))
 }
 
-/// The consumer groups of the platform, each with the topic it must keep up with.
+/// The platform's consumer groups, each with its topic.
 pub(crate) fn groups(topics: &TopicNames) -> [(String, String); 3] {
     let group = |process: &str| format!("{}.{process}", topics.prefix());
     [

@@ -1,9 +1,9 @@
-//! The invariants of the platform, one function each (DESIGN §10). They read MySQL, the gate, the view
-//! and the topics of a platform at rest, and answer one line each; they change nothing.
+//! The invariants of the platform (ARCHITECTURE.md), one function each. They read MySQL, the gate, the view and the
+//! topics of a platform at rest, and report one line each. They change nothing.
 //!
 //! ```text
 //! I1  stock       no oversell at any moment           (a [`Sampler`] beside the load)
-//! I2  stock       total - stock = landed claims = coupons; what a claim made is as it was claimed (rows)
+//! I2  stock       total - stock = landed claims = coupons; coupons and claims are consistent (rows)
 //! I3  limit       nobody holds more than the limit
 //! I4  answers     every 201 is in MySQL, and nothing is there that nobody asked for   (needs a history)
 //! I5  answers     a definite refusal left no row; replays have equal bytes            (needs a history)
@@ -15,7 +15,7 @@
 //! I11 view        no view lists a coupon that has ended
 //! I12 lag         nothing is left to consume
 //! ```
-//! Start with [`verify`]; call [`settled`] before it if the platform was busy.
+//! Start with [`verify`]; call [`settled`] first if the platform was busy.
 
 mod answers;
 mod changes;
@@ -45,11 +45,10 @@ pub use sampler::Sampler;
 pub use settled::settled;
 pub use sources::{Settings, Sources};
 
-/// Checks every invariant as the platform lies there at `now`. Without `history`, the clients' side
-/// of the story, I4 and I5 are skipped.
+/// Checks every invariant at `now`. Without `history`, the clients' own records, I4 and I5 are skipped.
 ///
 /// # Errors
-/// Something could not be read: then nothing is known of the invariant.
+/// A source could not be read, so the state of the invariants is unknown.
 pub async fn verify(
     sources: &Sources,
     history: Option<&History>,

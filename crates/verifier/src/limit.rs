@@ -7,7 +7,7 @@ use crate::{
     outcome::{Findings, count},
 };
 
-/// I3: a user's numbers lie within 1 to the limit, and there are no more of them than that.
+/// I3: a user's numbers lie within 1 to the limit, and there are at most that many.
 pub(crate) async fn is_kept(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I3", "nobody holds more than the limit");
     let mut connection = connect::acquire(&sources.pool).await?;

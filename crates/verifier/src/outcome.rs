@@ -1,44 +1,42 @@
-//! What became of a check: one line for people, one value for programs.
+//! The outcome of a check: one line for people, one value for programs.
 
 use std::fmt;
 
-/// Offenders that a line quotes; the rest is counted.
+/// Violations quoted in a line; the rest are counted.
 const QUOTED: usize = 3;
 
-/// One invariant, looked at.
+/// The result of checking one invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its number in DESIGN §10, e.g. `I2`.
+    /// Its number in ARCHITECTURE.md, e.g. `I2`.
     pub invariant: &'static str,
-    /// What it says.
+    /// The invariant in words.
     pub statement: &'static str,
-    /// What was found.
     pub verdict: Verdict,
 }
 
-/// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It holds.
+    /// The invariant holds.
     Holds {
-        /// Over what, e.g. `3 templates, 1,000 coupons`.
+        /// The amount checked, e.g. `3 templates, 1,000 coupons`.
         over: String,
     },
-    /// It does not.
+    /// The invariant is violated.
     Violated {
-        /// Some offenders, a sentence each.
+        /// Some violations, a sentence each.
         examples: Vec<String>,
-        /// How many there are beside them.
+        /// The number of further violations.
         more: usize,
     },
-    /// It was not looked at.
+    /// The invariant was not checked.
     Skipped {
-        /// Why, and what to do about it.
+        /// The reason, and what to do about it.
         why: String,
     },
 }
 
-/// All outcomes of one look.
+/// All outcomes of one verification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// In the order of the invariants.
@@ -46,21 +44,21 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether no invariant is violated. A skipped one is not.
+    /// Whether no invariant is violated; skipped ones do not count as violated.
     pub fn holds(&self) -> bool {
         self.violated().next().is_none()
     }
 
-    /// The invariants that are violated.
+    /// The violated invariants.
     pub fn violated(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes.iter().filter(|outcome| matches!(outcome.verdict, Verdict::Violated { .. }))
     }
 }
 
-/// Offenders that are kept; the rest is counted, so that a platform where nothing agrees does not fill the memory.
+/// Violations that are kept. The rest are counted, so that a platform where nothing agrees does not exhaust the memory.
 const KEPT: usize = 1_000;
 
-/// Collects offenders of one invariant.
+/// Collects the violations of one invariant.
 pub(crate) struct Findings {
     invariant: &'static str,
     statement: &'static str,
@@ -73,7 +71,7 @@ impl Findings {
         Self { invariant, statement, examples: Vec::new(), more: 0 }
     }
 
-    /// An offender, as a sentence.
+    /// Adds a violation, described by a sentence.
     pub(crate) fn add(&mut self, offender: String) {
         if self.examples.len() < KEPT {
             self.examples.push(offender);
@@ -82,19 +80,19 @@ impl Findings {
         }
     }
 
-    /// An offender unless `right`.
+    /// Adds a violation unless `right`.
     pub(crate) fn expect(&mut self, right: bool, offender: impl FnOnce() -> String) {
         if !right {
             self.add(offender());
         }
     }
 
-    /// The first offender, if there is one.
+    /// The first violation, if any.
     pub(crate) fn first(&self) -> Option<String> {
         self.examples.first().cloned()
     }
 
-    /// The outcome, having looked at `over`.
+    /// The outcome after checking `over`.
     pub(crate) fn over(self, over: String) -> Outcome {
         let verdict = if self.examples.is_empty() {
             Verdict::Holds { over }
@@ -104,19 +102,19 @@ impl Findings {
         Outcome { invariant: self.invariant, statement: self.statement, verdict }
     }
 
-    /// The outcome where the rest cannot be looked at: what was found all the same counts.
+    /// The outcome if the rest cannot be checked: violated if anything was found, skipped otherwise.
     pub(crate) fn skipped_unless_broken(self, why: &str) -> Outcome {
         if self.examples.is_empty() { self.skipped(why) } else { self.over(String::new()) }
     }
 
-    /// The outcome, having looked at nothing.
+    /// The outcome without any check.
     pub(crate) fn skipped(self, why: &str) -> Outcome {
         let verdict = Verdict::Skipped { why: why.to_owned() };
         Outcome { invariant: self.invariant, statement: self.statement, verdict }
     }
 }
 
-/// A count with its noun: `1 claim`, `12,345 claims`.
+/// Formats a count with its noun: `1 claim`, `12,345 claims`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);

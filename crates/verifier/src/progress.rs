@@ -1,15 +1,15 @@
-//! How far a look has come, for somebody who waits.
+//! Progress reports of a verification.
 
 use std::{fmt, sync::Arc};
 
 type Hear = dyn Fn(&str) + Send + Sync;
 
-/// Hears how far the verifier has come; by default nobody does.
+/// Receives the verifier's progress; by default it is discarded.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<Hear>>);
 
 impl Progress {
-    /// Tells `hear` at each step: what is looked at, and how much of it.
+    /// Calls `hear` at each step with what is being checked, and how much of it is done.
     pub fn to(hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(hear)))
     }

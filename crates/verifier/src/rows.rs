@@ -1,15 +1,15 @@
-//! Rows of MySQL against each other, column by column: what a claim made is as it was claimed (I2), and a coupon's
-//! own columns fit each other (I9).
+//! Consistency of MySQL's rows, column by column: coupons and claims agree (I2), and a coupon's own columns agree with
+//! each other (I9).
 
 use coupon::{CouponStatus, EXPIRY_SHARDS, PayloadHash, TemplateState, expiry_shard};
 use mysql_store::{MySqlConnection, snapshot, user_coupon::UserCoupon, verify};
 
 use crate::{Sources, VerifyError, outcome::Findings};
 
-/// Coupons read from MySQL by one statement.
+/// Coupons per statement when reading MySQL.
 const ROWS_PER_READ: u32 = 10_000;
 
-/// For I2: coupons against claims and templates, claims against their payloads and keys, stock rows against their
+/// For I2: compares coupons with claims and templates, claims with their payloads and keys, and stock rows with their
 /// templates.
 pub(crate) async fn are_as_claimed(
     connection: &mut MySqlConnection,
@@ -51,7 +51,7 @@ pub(crate) async fn are_as_claimed(
     Ok(())
 }
 
-/// For I9: what a coupon's own row says of its use, and in whose shard it ends.
+/// For I9: checks each coupon's use and shard against its own row.
 pub(crate) async fn fit_themselves(
     sources: &Sources,
     connection: &mut MySqlConnection,
@@ -82,7 +82,7 @@ fn offence(row: &UserCoupon) -> Option<String> {
     } else if used_at.is_some() {
         return Some(format!("coupon {id} is {} and has a time of use", status.word()));
     }
-    // Rows of older versions keep the shard that was theirs: the id modulo the number of shards.
+    // Rows written by older releases keep their old shard: the id modulo the number of shards.
     let own = i64::from(*shard);
     let is_its =
         expiry_shard(row.user_id) == *shard || row.user_id.0.rem_euclid(EXPIRY_SHARDS) == own;

@@ -1,4 +1,4 @@
-//! I1: no oversell at any moment, looked at again and again beside the load.
+//! I1: no oversell at any moment, sampled repeatedly during the load.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::{
     stock,
 };
 
-/// Pause between two looks: often enough for hundreds of looks in a test, seldom enough not to be
-/// the load itself.
+/// Pause between two samples: short enough for hundreds of samples in a test, long enough not to
+/// load the server.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks at every template's balance until it is told to stop.
+/// Samples every template's balance until stopped.
 #[derive(Debug)]
 pub struct Sampler {
     stop: oneshot::Sender<()>,
@@ -23,16 +23,16 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to look.
+    /// Starts sampling.
     pub fn start(pool: MySqlPool) -> Self {
         let (stop, stopped) = oneshot::channel();
         Self { stop, looking: tokio::spawn(look(pool, stopped)) }
     }
 
-    /// Stops looking and says what was seen.
+    /// Stops sampling and returns the outcome.
     ///
     /// # Panics
-    /// Looking panicked.
+    /// The sampling task panicked.
     pub async fn stop(self) -> Outcome {
         self.stop.send(()).ok();
         self.looking.await.expect("looking does not panic")
@@ -43,7 +43,7 @@ async fn look(pool: MySqlPool, mut stopped: oneshot::Receiver<()>) -> Outcome {
     let mut findings = Findings::of("I1", "no oversell at any moment");
     let mut looks = 0;
     loop {
-        // MySQL may be down in a fault test: that moment shows nothing, the next one may.
+        // MySQL may be down in a fault test; skip this sample.
         if let Ok(balances) = balances(&pool).await {
             looks += 1;
             balances.iter().filter_map(stock::offence).for_each(|offence| findings.add(offence));

@@ -1,5 +1,6 @@
-//! Waiting until a platform is at rest, by its state: nothing in flight, due or on its way to a new
-//! validity, every change in the topic, every topic consumed. Without new input each of these stays true once it is.
+//! Waits until a platform is at rest, judged by its state: nothing is in flight, due or being moved to a new validity,
+//! every change is in the topic, and every topic is consumed. Without new input each of these conditions stays true
+//! once it is.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,16 +14,16 @@ use topic::{Event, TableReader, UserCouponRow, committed_lag, decode};
 
 use crate::{Sources, VerifyError, gate, lag, topics};
 
-/// How long a look at the topic waits for the next change: the pace of looking.
+/// How long a read of the topic waits for the next change; this is also the polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Messages taken at a time.
+/// Messages read at a time.
 const BATCH: usize = 1024;
 
-/// Waits until the platform is at rest. What cannot be reached is waited for too: it may come back.
+/// Waits until the platform is at rest. Unreachable servers are retried: they may come back.
 ///
 /// # Errors
-/// [`VerifyError::NotSettled`], with what was still missing after `within`.
+/// [`VerifyError::NotSettled`], with the condition still missing after `within`.
 pub async fn settled(
     sources: &Sources,
     clock: &Clock,
@@ -39,18 +40,18 @@ pub async fn settled(
         if Instant::now() >= deadline {
             return Err(VerifyError::NotSettled { within, waiting_for });
         }
-        // A server that cannot be reached answers at once; then this is the pause.
+        // An unreachable server fails at once; this is the pause then.
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
-/// What keeps the platform from rest, if anything.
+/// Describes a condition that is not at rest yet, if any.
 async fn unrest(
     sources: &Sources,
     clock: &Clock,
     published: &mut Published,
 ) -> Result<Option<String>, VerifyError> {
-    // After a restart of its Redis somebody else has to meet it first.
+    // Fails after a restart of its Redis until a process of the platform has connected to it.
     sources.view.generation(coupon::UserId(0)).await?;
     if let Some(lost) = gate::not_loaded(sources, clock.now()).await? {
         return Ok(Some(lost));
@@ -80,7 +81,7 @@ async fn unrest(
     if let Some(untold) = topics::untold(sources).await? {
         return Ok(Some(untold));
     }
-    // Anything that moved during the look begins it anew.
+    // If anything changed during these checks, they start over.
     let moved = self::counts(sources, clock).await? != counts;
     Ok(moved.then(|| "coupons are changing".to_owned()))
 }
@@ -107,8 +108,8 @@ async fn counts(sources: &Sources, clock: &Clock) -> Result<CouponCounts, Verify
     Ok(verify::count_coupons(&mut connection, None, clock.now()).await?)
 }
 
-/// How many changes the topic of coupons tells of: a coupon's version counts its changes, so the sum
-/// over all coupons equals MySQL's exactly when the latest change of each is there.
+/// Number of changes in the coupons' topic. A coupon's version counts its changes, so the sum over all coupons equals
+/// MySQL's exactly when the latest change of each has arrived.
 #[derive(Default)]
 struct Published {
     reader: Option<TableReader>,
@@ -117,7 +118,7 @@ struct Published {
 }
 
 impl Published {
-    /// Reads on until `changes` are known or the topic has nothing more to say just now.
+    /// Reads until `changes` are known or the topic has nothing more for now.
     async fn catch_up(&mut self, sources: &Sources, changes: i64) -> Result<(), VerifyError> {
         let reader = match &mut self.reader {
             Some(reader) => reader,

@@ -1,4 +1,4 @@
-//! Where the verifier looks: MySQL, the gate, the view, the topics.
+//! Sources of the verifier: MySQL, the gate, the view, the topics.
 
 use clap::Args;
 use mysql_store::{MySqlPool, connect, migrate, verify::Reader, view_generation};
@@ -9,17 +9,17 @@ use topic::TopicNames;
 
 use crate::{Progress, VerifyError};
 
-/// Connections to MySQL: each invariant takes one, and the sampler another.
+/// Connections to MySQL: one per running invariant, and one for the sampler.
 const CONNECTIONS: u32 = 4;
 
-/// What is said of a view's Redis that the platform does not use.
+/// Reported if the platform does not use this Redis as its view's.
 const UNKNOWN_VIEW: &str = "the platform's processes have met another Redis as the view's: is VIEW_REDIS_URL right? \
                             If it has just started, ask again once a list was read";
 
-/// The addresses and prefixes of a platform, by the names that its processes take.
+/// Addresses and prefixes of a platform, named like the options of its processes.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// The truth: `mysql://user:password@host:port/database`.
+    /// MySQL database: `mysql://user:password@host:port/database`.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
     /// Redis of the gate: `redis://host:port`.
@@ -28,31 +28,27 @@ pub struct Settings {
     /// Redis of the view.
     #[arg(long, env = "VIEW_REDIS_URL", hide_env_values = true)]
     pub view_redis_url: Secret,
-    /// Kafka: `host:port`, more of them separated by commas; with TLS `ssl://host:port,host:port?ssl-ca=FILE`.
+    /// Kafka brokers: `host:port`, separated by commas; with TLS `ssl://host:port,host:port?ssl-ca=FILE`.
     #[arg(long, env = "KAFKA_BROKERS")]
     pub kafka_brokers: String,
-    /// Stands before every key in both Redis servers.
+    /// Prefix of every key in both Redis servers.
     #[arg(long, env = "KEY_PREFIX", default_value = "")]
     pub key_prefix: String,
-    /// Stands before every topic.
+    /// Prefix of every topic name, separated from it by a dot.
     #[arg(long, env = "TOPIC_PREFIX", default_value = "coupon")]
     pub topic_prefix: String,
 }
 
-/// Open connections to all of it.
+/// Open connections to all sources.
 #[derive(Clone)]
 pub struct Sources {
-    /// The truth. It can only be read by this.
+    /// Read-only connections to MySQL.
     pub pool: MySqlPool,
-    /// The gates.
     pub gate: Gate,
-    /// The views.
     pub view: ViewStore,
-    /// Kafka's addresses.
     pub brokers: String,
-    /// The topics.
     pub topics: TopicNames,
-    /// Who hears how far a look has come.
+    /// Receives the verifier's progress.
     pub progress: Progress,
     reader: Reader,
 }
@@ -61,7 +57,7 @@ impl Sources {
     /// Connects to MySQL and both Redis servers; topics are opened when they are read.
     ///
     /// # Errors
-    /// One cannot be reached, the schema is not the one that this verifier knows, or the platform's views are on
+    /// A server cannot be reached, the schema is not the one that this verifier knows, or the platform's views are on
     /// another Redis.
     pub async fn connect(settings: &Settings) -> Result<Self, VerifyError> {
         let reader = Reader::connect(settings.database_url.expose(), CONNECTIONS).await?;
@@ -83,7 +79,7 @@ impl Sources {
         })
     }
 
-    /// Lets the view hear of a generation that has risen since its connection was made.
+    /// Updates the view with generations that were raised after it connected.
     pub(crate) async fn learn_generations(&self) -> Result<(), VerifyError> {
         let Some(served) = self.view.served() else { return Ok(()) };
         let mut connection = connect::acquire(&self.pool).await?;
@@ -92,7 +88,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Ends what MySQL is working on for us: for a process that will not wait for the answer.
+    /// Kills our running statements in MySQL, for a process that exits without waiting for the result.
     ///
     /// # Errors
     /// MySQL cannot be reached.
@@ -101,8 +97,8 @@ impl Sources {
     }
 }
 
-/// MySQL says which generations the servers' views are of. Other processes raise them for a server that it does
-/// not know; a verifier that is pointed at the wrong one would make every list of the platform cold by that.
+/// Reads the generations of the servers' views from MySQL. Other processes raise them for an unknown server; a verifier
+/// pointed at the wrong one would thereby make every list of the platform cold.
 fn generations_of(pool: MySqlPool) -> GenerationsOf {
     Box::new(move |served| {
         let pool = pool.clone();

@@ -1,4 +1,4 @@
-//! I2, and its moment-by-moment half I1: stock is conserved.
+//! I2, and I1, its check at a single moment: stock is conserved.
 
 use mysql_store::{
     connect,
@@ -11,7 +11,7 @@ use crate::{
     rows,
 };
 
-/// I2: what left the stock is what claims took, and what claims took is coupons.
+/// I2: the stock that was taken equals the landed claims, and these equal the coupons.
 pub(crate) async fn is_conserved(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I2", "total - stock = landed claims = coupons");
     let mut connection = connect::acquire(&sources.pool).await?;
@@ -38,7 +38,8 @@ pub(crate) async fn is_conserved(sources: &Sources) -> Result<Outcome, VerifyErr
     )))
 }
 
-/// What is wrong with a balance. It must be right at every moment: a landing is one transaction.
+/// Describes the violation in a balance, if any. A balance holds at every moment, because a landing
+/// is one transaction.
 pub(crate) fn offence(balance: &Balance) -> Option<String> {
     let Balance { template, total, stock, moved, landed, coupons, .. } = *balance;
     if coupons > total || stock < 0 {

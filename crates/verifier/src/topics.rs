@@ -1,4 +1,4 @@
-//! For I10: the topics of templates, movements and wake-ups hold what MySQL holds, and nothing that nobody can read.
+//! For I10: the topics of templates, movements and wake-ups agree with MySQL, and every message is readable.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,13 +13,13 @@ use topic::{
 
 use crate::{Sources, VerifyError, outcome::Findings};
 
-/// Rows read from MySQL by one statement.
+/// Rows per statement when reading MySQL.
 const ROWS_PER_READ: u32 = 1_000;
 
-/// Messages taken at a time.
+/// Messages read at a time.
 const BATCH: usize = 1_000;
 
-/// Checks the three.
+/// Checks the three topics.
 pub(crate) async fn are_sound(
     sources: &Sources,
     connection: &mut MySqlConnection,
@@ -36,7 +36,7 @@ pub(crate) async fn are_sound(
     .await
 }
 
-/// What the topics of templates and movements have not told yet, or tell wrongly, if anything.
+/// Describes a difference between MySQL and the topics of templates and movements, if any.
 pub(crate) async fn untold(sources: &Sources) -> Result<Option<String>, VerifyError> {
     let mut findings = Findings::of("I10", "the topics hold what MySQL holds");
     let mut connection = connect::acquire(&sources.pool).await?;
@@ -45,7 +45,7 @@ pub(crate) async fn untold(sources: &Sources) -> Result<Option<String>, VerifyEr
     Ok(findings.first())
 }
 
-/// The topic is compacted: of each template the latest event stays.
+/// The topic is compacted: only the latest event of each template is certain to remain.
 async fn templates(
     sources: &Sources,
     connection: &mut MySqlConnection,
@@ -129,7 +129,7 @@ async fn movements(
     Ok(())
 }
 
-/// Every message that a topic holds at the start, one by one.
+/// Calls `look` for every message up to the topic's end at the start of the read.
 pub(crate) async fn each_message(
     sources: &Sources,
     topic: &str,
@@ -146,13 +146,13 @@ pub(crate) async fn each_message(
     Ok(())
 }
 
-/// A message's place, and what is wrong with it.
+/// Describes a message's position and its fault.
 pub(crate) fn at(message: &Message, what: &str) -> String {
     let Message { topic, partition, offset, .. } = message;
     format!("{topic}, partition {partition}, offset {offset} {what}")
 }
 
-/// Whether a message lies under this id.
+/// Whether a message has this id as its key.
 pub(crate) fn is_under(message: &Message, id: i64) -> bool {
     message.key == id.to_string().as_bytes()
 }

@@ -1,5 +1,5 @@
-//! I8 and I11: views hold what MySQL holds. A cold view answers nobody, so only those that readers
-//! trust are compared; but no view at all may list a coupon that has ended.
+//! I8 and I11: views agree with MySQL. A cold view serves nobody, so only trusted views are compared; but no view, cold
+//! or not, may list a coupon that has ended.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::{
     outcome::{Findings, count},
 };
 
-/// Users whose views and rows are held at a time, so that the memory does not grow with the platform: enough to
-/// hide the round trips, few enough if some of them have a hundred thousand coupons.
+/// Users whose views and rows are held at a time, so that memory does not grow with the platform: enough to hide the
+/// round trips, few enough if some users have a hundred thousand coupons.
 const USERS_AT_A_TIME: usize = 32;
 
-/// How long the topic may bring a change again (its retention): what ended within it needs its tombstone.
+/// How long the topic may replay a change (its retention): a coupon that ended within it needs its tombstone.
 const REPLAYED_FOR: TimeDelta = TimeDelta::days(7);
 
-/// I8 and I11. Each user's view is read first and MySQL after it, so that a platform that is still catching up is
-/// never taken for one that is ahead.
+/// I8 and I11. Each user's view is read before MySQL, so that a platform that is still catching up never appears to be
+/// ahead.
 pub(crate) async fn agree(
     sources: &Sources,
     now: DateTime<Utc>,
@@ -71,7 +71,7 @@ pub(crate) async fn agree(
     Ok((look.agrees.over(over), look.revenants.over(listed)))
 }
 
-/// A walk through the views.
+/// State of a walk through the views.
 struct Look {
     agrees: Findings,
     revenants: Findings,
@@ -105,7 +105,7 @@ impl Look {
         }
     }
 
-    /// The list is exactly the unused coupons, in their order.
+    /// Checks that the list has exactly the unused coupons, with their scores.
     fn list(&mut self, user: UserId, view: &Contents, rows: &Rows) {
         let unused: BTreeMap<String, i64> = rows
             .values()
@@ -125,7 +125,7 @@ impl Look {
         }
     }
 
-    /// The hash knows every coupon that is unused, or of which the topic may tell again, as it is.
+    /// Checks that the hash has correct entries, among them every coupon that is unused or that the topic may replay.
     fn details(&mut self, user: UserId, view: &Contents, rows: &Rows) {
         for (id, entry) in &view.coupons {
             let truth = rows.get(id).map(|row| change(row).entry());

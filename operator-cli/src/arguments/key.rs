@@ -1,4 +1,4 @@
-//! Merchants, keys, and the record of what was done with them.
+//! Arguments about merchants, keys, and the record of what was done with them.
 
 use clap::{Args, Subcommand};
 
@@ -8,7 +8,7 @@ use super::{Page, id};
 pub(crate) enum MerchantCommand {
     /// Creates a merchant.
     Create {
-        /// What people call it.
+        /// Name of the merchant.
         name: String,
     },
     /// Lists merchants, the newest first.
@@ -17,14 +17,14 @@ pub(crate) enum MerchantCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Makes a key, and prints it: it is told once.
+    /// Creates a key and prints it. It is shown only once.
     Create {
-        /// Who or what uses it.
+        /// Name of the person or system that uses the key.
         name: String,
-        /// What it may do: read, operate, admin, each of which includes those before it; redeem, for a checkout.
+        /// What the key may do: read, operate, admin (each includes those before it), or redeem, for a checkout.
         #[arg(long = "scope", required = true, value_delimiter = ',', value_parser = ["read", "operate", "admin", "redeem"])]
         scopes: Vec<String>,
-        /// When it ends, e.g. `2027-01-01T00:00:00Z`; absent: not by itself.
+        /// When the key expires, e.g. `2027-01-01T00:00:00Z`. Default: never.
         #[arg(long)]
         expires_at: Option<String>,
         #[command(flatten)]
@@ -32,34 +32,34 @@ pub(crate) enum KeyCommand {
     },
     /// Lists keys, without their secrets.
     List(OfMerchant),
-    /// Makes a key in place of another, which is accepted for a while still.
+    /// Replaces a key by a new one. The old key is still accepted for a while.
     Rotate {
-        /// The key that is replaced.
+        /// The key to replace.
         #[arg(value_parser = id)]
         id: i64,
-        /// For how long, in seconds; absent: a day.
+        /// How long the old key is still accepted, in seconds. Default: one day.
         #[arg(long)]
         overlap_seconds: Option<u32>,
     },
-    /// Withdraws a key.
+    /// Revokes a key.
     Revoke {
-        /// The key.
+        /// The key to revoke.
         #[arg(value_parser = id)]
         id: i64,
     },
 }
 
-/// Of whom, where it is not the merchant of the caller's own key.
+/// The merchant, if it is not that of the caller's own key.
 #[derive(Args)]
 pub(crate) struct OfMerchant {
-    /// Of another merchant; for the platform's own key.
+    /// Acts for another merchant. Only for the platform's own key.
     #[arg(long = "merchant", value_name = "ID", value_parser = id)]
     pub(crate) merchant: Option<i64>,
 }
 
 #[derive(Args)]
 pub(crate) struct AuditArguments {
-    /// Only what was done to this, e.g. `templates/123`.
+    /// Shows only what was done to this object, e.g. `templates/123`.
     #[arg(long)]
     pub(crate) target: Option<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What can be asked of `coupon`, on the command line and in the environment.
+//! The command line of `coupon`, and its environment variables.
 
 mod key;
 mod template;
@@ -11,14 +11,14 @@ use clap_complete::Shell;
 pub(crate) use key::{AuditArguments, KeyCommand, MerchantCommand, OfMerchant};
 pub(crate) use template::{Movement, StockCommand, TemplateCommand, TemplateId};
 
-/// What every help ends with.
+/// Footer of every help text.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused by the platform, 2 not a command that can be \
                           sent, 3 nobody answered or the outcome is unknown.";
 
-/// How long one answer is waited for unless somebody says otherwise, in seconds: the api answers within 15.
+/// Default time limit for one answer, in seconds. The api answers within 15.
 const ANSWER_SECONDS: u64 = 20;
 
-/// Steers a coupon platform from a terminal.
+/// Operates a coupon platform from a terminal.
 #[derive(Parser)]
 #[command(name = "coupon", version, about, after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
@@ -28,82 +28,82 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// Where the platform is, and how to answer.
+/// Connection and output.
 #[derive(Args)]
 #[command(next_help_heading = "Settings")]
 pub(crate) struct Settings {
-    /// The api, e.g. `https://coupons.example`.
+    /// Address of the api, e.g. `https://coupons.example`.
     #[arg(long, env = "API_URL", global = true)]
     pub(crate) api_url: Option<String>,
 
-    /// The operator's key; better in the environment, where `ps` does not show it.
+    /// The operator's key. Prefer the environment, where `ps` does not show it.
     #[arg(long, env = "OPERATOR_KEY", hide_env_values = true, global = true)]
     pub(crate) operator_key: Option<String>,
 
-    /// A file that holds the operator's key, in place of `OPERATOR_KEY`.
+    /// A file that contains the operator's key, instead of `OPERATOR_KEY`.
     #[arg(long, env = "OPERATOR_KEY_FILE", value_name = "FILE", global = true)]
     pub(crate) operator_key_file: Option<PathBuf>,
 
-    /// Kafka brokers, `host:port`, separated by commas, with TLS `ssl://host:port,host:port?ssl-ca=FILE`; only
-    /// for dead letters.
+    /// Kafka brokers, `host:port`, separated by commas; with TLS `ssl://host:port,host:port?ssl-ca=FILE`. Only for dead
+    /// letters.
     #[arg(long, env = "KAFKA_BROKERS", global = true)]
     pub(crate) kafka_brokers: Option<String>,
 
-    /// Stands before every topic's name; only for dead letters.
+    /// Prefix of every topic's name. Only for dead letters.
     #[arg(long, env = "TOPIC_PREFIX", default_value = "coupon", global = true)]
     pub(crate) topic_prefix: String,
 
-    /// Prints one JSON value, the api's answer as a rule; `watch` prints one a line.
+    /// Prints JSON: one value, usually the api's answer; `watch` prints one per line.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Seconds that one answer is waited for.
+    /// Seconds to wait for one answer.
     #[arg(long, default_value_t = ANSWER_SECONDS, global = true, value_parser = clap::value_parser!(u64).range(1..=300))]
     pub(crate) timeout_seconds: u64,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Campaigns: create, look, edit, publish, pause, resume, end, watch.
+    /// Templates, which are campaigns: create, list, show, edit, publish, pause, resume, end, watch.
     #[command(subcommand)]
     Template(TemplateCommand),
-    /// How many coupons a template has: look, add, cut.
+    /// The stock of a template: show, add, cut.
     #[command(subcommand)]
     Stock(StockCommand),
-    /// What has become of a claim.
+    /// The state of a claim.
     #[command(subcommand)]
     Claim(ClaimCommand),
-    /// Users: their coupons at your templates, and their lists.
+    /// Users: their coupons of your templates, and their lists.
     #[command(subcommand)]
     User(UserCommand),
-    /// What is overdue, how late expiry was, what ends in the next day; for the platform's own key.
+    /// Reports what is overdue, how late expiry was, and what ends in the next day. For the platform's own key.
     Expiry,
-    /// Messages that could not go their way (needs `KAFKA_BROKERS`).
+    /// Messages that could not be processed (needs `KAFKA_BROKERS`).
     #[command(subcommand)]
     DeadLetters(DeadLetterCommand),
-    /// Who owns templates and keys; for the platform's own key.
+    /// Merchants, which own templates and keys. For the platform's own key.
     #[command(subcommand)]
     Merchant(MerchantCommand),
-    /// Operators' keys: make, list, replace, withdraw; for keys of the scope `admin`.
+    /// Operators' keys: create, list, rotate, revoke. For keys of the scope `admin`.
     #[command(subcommand)]
     Key(KeyCommand),
-    /// What operators did, the newest first; `--json` has each thing as it was before and after.
+    /// Shows what operators did, newest first. `--json` also shows each object before and after.
     Audit(AuditArguments),
-    /// Prints a script that completes commands: `coupon completions bash > …`.
+    /// Prints a completion script for a shell: `coupon completions bash > …`.
     Completions {
-        /// For which shell.
+        /// The shell to print it for.
         shell: Shell,
     },
 }
 
 #[derive(Subcommand)]
 pub(crate) enum ClaimCommand {
-    /// Shows whether a claim at one of your templates has landed, is on its way or was given up.
+    /// Shows whether a claim of one of your templates has landed, is being processed or was given up.
     Show {
-        /// The claim.
+        /// The claim's id.
         #[arg(value_parser = id)]
         id: i64,
-        /// Its template; without it a claim on its way is not found.
+        /// The claim's template. Without it a claim that is being processed is not found.
         #[arg(long, value_name = "ID", value_parser = id)]
         template: Option<i64>,
     },
@@ -111,24 +111,24 @@ pub(crate) enum ClaimCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum UserCommand {
-    /// Lists a user's coupons of your templates, the newest first.
+    /// Lists a user's coupons of your templates, newest first.
     Show {
         #[command(flatten)]
         user: UserId,
         #[command(flatten)]
         page: Page,
     },
-    /// Makes a user's list anew from MySQL.
+    /// Rebuilds a user's list from MySQL.
     RebuildView(UserId),
 }
 
 #[derive(Subcommand)]
 pub(crate) enum DeadLetterCommand {
-    /// Lists those that are kept, the oldest first.
+    /// Lists the dead letters that are kept, oldest first.
     List,
-    /// Puts each that was not replayed yet back where it came from; the record says that you did.
+    /// Puts each letter that was not replayed yet back where it came from, and records that you did.
     Replay {
-        /// Only says what would be done.
+        /// Only shows what would be done.
         #[arg(long)]
         dry_run: bool,
     },
@@ -136,23 +136,23 @@ pub(crate) enum DeadLetterCommand {
 
 #[derive(Args)]
 pub(crate) struct UserId {
-    /// The user: the `sub` of the token.
+    /// The user's id, which is the `sub` of the token.
     #[arg(value_parser = id)]
     pub(crate) user_id: i64,
 }
 
-/// Which part of a list.
+/// A page of a list.
 #[derive(Args)]
 pub(crate) struct Page {
-    /// Entries, 1 to 100.
+    /// Number of entries, 1 to 100.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) limit: u32,
-    /// Where to go on: the `next_cursor` of the page before.
+    /// Where to continue: the `next_cursor` of the page before.
     #[arg(long)]
     pub(crate) cursor: Option<String>,
 }
 
-/// Ids are decimal numbers from 0 to 2^63 - 1.
+/// Parses an id: a decimal number from 0 to 2^63 - 1.
 pub(crate) fn id(text: &str) -> Result<i64, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.then(|| text.parse().ok()).flatten();

@@ -1,4 +1,4 @@
-//! Templates and their stock.
+//! Arguments about templates and their stock.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use super::{Page, id};
 pub(crate) enum TemplateCommand {
     /// Creates a draft from a TOML or JSON file.
     Create {
-        /// The file, fields as in docs/api.md; `-`: standard input.
+        /// The file, with fields as in docs/api.md; `-` for standard input.
         #[arg(required_unless_present = "example")]
         file: Option<PathBuf>,
-        /// Prints a file to begin with.
+        /// Prints an example file.
         #[arg(long, conflicts_with = "file")]
         example: bool,
     },
@@ -21,14 +21,15 @@ pub(crate) enum TemplateCommand {
     List(Page),
     /// Shows a template.
     Show(TemplateId),
-    /// Changes fields of a template; which ones can be changed, its state decides.
+    /// Changes fields of a template. Its state decides which ones can be changed.
     Edit {
-        /// The template.
+        /// The template's id.
         #[command(flatten)]
         id: TemplateId,
-        /// The fields that shall be different, TOML or JSON as in docs/api.md; `-`: standard input.
+        /// A file with the fields to change, TOML or JSON as in docs/api.md; `-` for standard input.
         file: PathBuf,
-        /// The version that you have seen (`template show`): another one is not changed. Or `version` in the file.
+        /// The version that you have seen (`template show`); another version is not changed. Or set `version` in the
+        /// file.
         #[arg(long, value_name = "VERSION")]
         if_version: Option<i64>,
     },
@@ -38,39 +39,39 @@ pub(crate) enum TemplateCommand {
     Publish(TemplateId),
     /// Refuses claims until `resume`.
     Pause(TemplateId),
-    /// Takes a pause back.
+    /// Ends a pause.
     Resume(TemplateId),
-    /// Ends a template for good.
+    /// Ends a template permanently.
     End(TemplateId),
-    /// Shows how it sells, until it is sold out or over, or Ctrl-C.
+    /// Shows how a template sells, until it is sold out or over, or until Ctrl-C.
     Watch {
-        /// The template.
+        /// The template's id.
         #[command(flatten)]
         id: TemplateId,
-        /// Ends after so many seconds at the latest.
+        /// Ends after this many seconds at the latest.
         #[arg(long = "for", value_name = "SECONDS")]
         at_most: Option<u64>,
-        /// Seconds between two looks.
+        /// Seconds between polls.
         #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
         every: u64,
     },
-    /// Loads the gate anew from MySQL, under a new epoch; safe while users claim.
+    /// Loads the gate again from MySQL, under a new epoch. Safe while users claim.
     RebuildGate(TemplateId),
 }
 
 #[derive(Subcommand)]
 pub(crate) enum StockCommand {
-    /// Shows the account: total = gate stock + in flight + landed.
+    /// Shows the stock: total = gate stock + in flight + landed.
     Show(TemplateId),
-    /// Adds coupons.
+    /// Adds coupons to the stock.
     Add(Movement),
-    /// Takes coupons away that nobody has claimed.
+    /// Removes coupons from the stock that nobody has claimed.
     Cut(Movement),
 }
 
 #[derive(Args)]
 pub(crate) struct TemplateId {
-    /// The template.
+    /// The template's id.
     #[arg(value_parser = id)]
     pub(crate) id: i64,
 }
@@ -78,16 +79,16 @@ pub(crate) struct TemplateId {
 /// A movement of stock.
 #[derive(Args)]
 pub(crate) struct Movement {
-    /// The template.
+    /// The template's id.
     #[arg(value_parser = id)]
     pub(crate) id: i64,
-    /// How many coupons.
+    /// Number of coupons.
     #[arg(value_parser = clap::value_parser!(i64).range(1..))]
     pub(crate) count: i64,
-    /// Why, for whoever reads the movements later.
+    /// The reason, for people who read the movements.
     #[arg(long)]
     pub(crate) reason: String,
-    /// Names the movement: sent again under the same name it counts once. Made up if absent.
+    /// Name of the movement: sent again under the same name, it counts once. Default: a random name.
     #[arg(long)]
     pub(crate) request_id: Option<String>,
 }

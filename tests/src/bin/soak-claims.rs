@@ -1,21 +1,21 @@
-//! `soak-claims`: the kill campaign for as many rounds as wanted; `./dev soak claims`. Ends with exit code
-//! 101 and the broken promise as soon as a round breaks one.
+//! `soak-claims` (`./dev soak claims`): the kill campaign with any number of rounds. Exits with code 101 and
+//! the violated invariant as soon as a round fails.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
 use clap::Parser;
 use devstack::Flavor;
 use pipeline_tests::campaign;
 
-/// Kills and stops api, gate and MySQL under load, round after round, and checks every promise.
+/// Kills and stops api, gate and MySQL under load, round after round, and checks every invariant.
 #[derive(Parser)]
 struct Cli {
-    /// Rounds that count: an admission was in flight at the fault.
+    /// Number of rounds with an admission in flight at the fault; others do not count.
     #[arg(long, default_value_t = 100)]
     rounds: u32,
-    /// What faults and moments follow from.
+    /// Determines faults and moments.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Which server is the truth.
+    /// Database server to use.
     #[arg(long, value_enum, default_value_t)]
     flavor: Flavor,
 }

@@ -1,5 +1,5 @@
-//! `soak-tailer`: the tailer's kill campaign for as many rounds as wanted; `./dev soak tailer`. Ends with
-//! exit code 101 and the difference as soon as the topics tell otherwise than the server.
+//! `soak-tailer` (`./dev soak tailer`): the tailer's kill campaign with any number of rounds. Exits with code
+//! 101 and the differences as soon as topics and server differ.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
@@ -9,16 +9,17 @@ use clap::Parser;
 use devstack::{Flavor, Options, Servers, TestServers, project_root};
 use pipeline_tests::tail_campaign;
 
-/// Kills and stops tailers under load, round after round, and holds them against the server's own words.
+/// Kills and stops tailers under load, round after round, and compares the topics with the server's own binlog
+/// reader.
 #[derive(Parser)]
 struct Cli {
-    /// Rounds.
+    /// Number of rounds.
     #[arg(long, default_value_t = 100)]
     rounds: u32,
-    /// What faults and moments follow from.
+    /// Determines faults and moments.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Which server is tailed.
+    /// Database server to follow.
     #[arg(long, value_enum, default_value_t)]
     flavor: Flavor,
 }

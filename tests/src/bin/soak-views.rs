@@ -1,21 +1,22 @@
-//! `soak-views`: the campaign against views for as many rounds as wanted; `./dev soak views`. Ends with exit code 101 and
-//! the broken promise as soon as a round breaks one.
+//! `soak-views` (`./dev soak views`): the campaign against views with any number of rounds. Exits with code 101
+//! and the violated invariant as soon as a round fails.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
 use clap::Parser;
 use devstack::Flavor;
 use pipeline_tests::view_campaign;
 
-/// Damages views, delivers their changes doubled and shuffled, kills and stops every process, and checks every promise.
+/// Damages views, delivers their changes doubled and shuffled, kills and stops every process, and checks every
+/// invariant.
 #[derive(Parser)]
 struct Cli {
-    /// Rounds; after nine each process has had its turn.
+    /// Number of rounds; nine rounds hit each process once.
     #[arg(long, default_value_t = 45)]
     rounds: u32,
-    /// What faults, moments and damages follow from.
+    /// Determines faults, moments and damages.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Which server is the truth.
+    /// Database server to use.
     #[arg(long, value_enum, default_value_t)]
     flavor: Flavor,
 }

@@ -1,11 +1,11 @@
-//! "My coupons": pages that are none, orders that are none, and what is another user's.
+//! "My coupons": invalid pages, invalid orders, and other users' coupons.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Case, Ground, NOTHING, case};
 
-/// Queries of the list, their status and code.
+/// Queries of the list, with the expected status and code.
 const QUERIES: [(&str, u16, &str); 21] = [
     ("limit=0", 422, "INVALID_LIMIT"),
     ("limit=101", 422, "INVALID_LIMIT"),

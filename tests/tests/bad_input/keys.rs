@@ -1,4 +1,4 @@
-//! Idempotency keys that are none.
+//! Invalid idempotency keys.
 
 use reqwest::{Method, header::HeaderValue};
 

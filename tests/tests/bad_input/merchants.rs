@@ -1,4 +1,4 @@
-//! Other merchants' operators, keys that lack a scope, and keys that are none.
+//! Other merchants' operators, keys that lack a scope, and invalid keys.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -6,16 +6,16 @@ use shopper::Api;
 
 use super::{Case, Ground, NOTHING, case};
 
-/// Operators beside the one who owns everything.
+/// Operators other than the owner of everything.
 pub(super) struct Strangers {
-    /// May do anything at another merchant.
+    /// Has every scope at another merchant.
     pub(super) admin: Api,
-    /// Of the owner's merchant.
+    /// Belongs to the owner's merchant.
     reader: Api,
     operator: Api,
-    /// Every key that was made, the revoked one last.
+    /// Every key that was created, the revoked one last.
     pub(super) keys: Vec<String>,
-    /// The other merchant, and the ids of its admin's and the owner's reader's key.
+    /// Ids of the other merchant, of its admin's key and of the owner's reader's key.
     merchant: String,
     admin_id: String,
     reader_id: String,
@@ -58,7 +58,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
     cases
 }
 
-/// Whatever is another merchant's is not there.
+/// Another merchant's resources are reported as not found.
 fn strangers(ground: &Ground) -> Vec<Case> {
     let admin = &ground.strangers.admin;
     let one = format!("/v1/templates/{}", ground.one);
@@ -143,7 +143,7 @@ fn scopes(ground: &Ground) -> Vec<Case> {
 /// Keys that are not accepted.
 fn forged(ground: &Ground) -> Vec<Case> {
     let real = &ground.strangers.keys[0];
-    // The secret may hold the character that stands before it.
+    // The secret may contain the underscore that precedes it.
     let (head, secret) = real.split_at("ck_".len() + ground.strangers.admin_id.len());
     let secret = &secret[1..];
     let other_end = if secret.ends_with('A') { "E" } else { "A" };
@@ -178,7 +178,7 @@ fn forged(ground: &Ground) -> Vec<Case> {
     cases
 }
 
-/// Keys and merchants as nobody should ask for them.
+/// Invalid requests about keys and merchants.
 fn requests(ground: &Ground) -> Vec<Case> {
     let post = |path: &str, body: &Value| ground.api.operator(Method::POST, path).json(body);
     let mut cases = Vec::new();

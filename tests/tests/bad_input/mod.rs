@@ -1,5 +1,5 @@
-//! What clients should not send: more than a hundred and fifty hostile inputs, each answered by a problem
-//! with its code. Nothing changes, nothing panics, and no log tells a secret.
+//! More than 150 hostile inputs, each answered by a problem with its code. Nothing changes, nothing panics, and no
+//! log contains a secret.
 
 mod coupons;
 mod keys;
@@ -22,29 +22,28 @@ use shopper::{Answer, Api, Claimed, NewTemplate, Shopper};
 
 use crate::openapi::is_documented;
 
-/// A request and what it is answered.
+/// Name, request, expected status and code.
 type Case = (String, RequestBuilder, u16, &'static str);
 
-/// An id that nothing has.
+/// An id that does not exist.
 const NOTHING: &str = "4611686018427387904";
 
 /// Fewest hostile inputs.
 const CASES_MIN: usize = 150;
 
-/// What stands before the attacker.
+/// The data that the inputs target.
 struct Ground {
     world: World,
     api: Api,
-    /// Published, one for each user; the victim holds one.
+    /// Published, limit 1; the victim holds one.
     one: TemplateId,
-    /// Published, five for each user, three a claim.
+    /// Published, limit 5, up to three per claim.
     several: TemplateId,
     draft: TemplateId,
-    /// Held by its operator.
+    /// Paused by its operator.
     paused: TemplateId,
-    /// Over for good.
     ended: TemplateId,
-    /// Who attacks, with a token of its own.
+    /// The attacker, with a valid token.
     attacker: Shopper,
     victim: Shopper,
     coupon: CouponId,
@@ -54,7 +53,7 @@ struct Ground {
 
 impl Ground {
     async fn prepare() -> Self {
-        // Whatever is logged with more words than usual is looked through too.
+        // Debug logs are checked for secrets too.
         let world = World::start_with("bad input", |options| {
             options.with_env("RUST_LOG", "debug,rdkafka=info,librdkafka=info")
         })
@@ -71,7 +70,7 @@ impl Ground {
         let (coupon, claim) = (claimed.coupons[0].id, claimed.id.to_string());
         let answer = victim.use_coupon(coupon, "the-victims-order").await.unwrap();
         assert_eq!(answer.status, 200);
-        // The gate hears of a landing a moment later.
+        // The gate learns of a landing a moment later.
         until(async || api.stock(one).await.unwrap(), |stock| stock.in_flight == Some(0)).await;
         let strangers = merchants::Strangers::prepare(&api).await;
         Self {
@@ -104,7 +103,7 @@ impl Ground {
         cases.into_iter().flatten().collect()
     }
 
-    /// Everything that an input could have changed, as the api tells it.
+    /// Returns everything that an input could have changed, as the api reports it.
     async fn state(&self) -> Vec<String> {
         let operator = |path: String| self.api.operator(Method::GET, &path);
         let mut requests = vec![operator("/v1/templates?limit=100".to_owned())];
@@ -131,7 +130,7 @@ impl Ground {
     }
 }
 
-/// A published template that was then told to do something.
+/// Publishes a template, then changes its state by `verb`.
 async fn turned(world: &World, verb: &str) -> TemplateId {
     let template = world.template(5, |new| new).await;
     world.api().turn(template, verb).await.unwrap().id
@@ -169,7 +168,7 @@ async fn hostile_input_is_answered_by_a_problem_and_changes_nothing() {
     assert_eq!(world.count(ground.one).await.all() + world.count(ground.several).await.all(), 1);
     no_log_tells_a_secret(&ground);
 
-    // A good request is answered as ever.
+    // A valid request works as usual.
     let claim = |quantity| ground.attacker.claim(ground.several, Some("good"), quantity);
     assert_eq!(claim(2).await.unwrap().status, 201);
     let reused = claim(1).await.unwrap();
@@ -179,8 +178,7 @@ async fn hostile_input_is_answered_by_a_problem_and_changes_nothing() {
     ground.world.end().await;
 }
 
-/// A problem of this status and code that the same request would meet again, and that tells nothing of how
-/// we are made.
+/// Whether the answer is a problem of this status and code that is not retryable and reveals no internals.
 fn is_problem(answer: &Answer, status: u16, code: &str) -> bool {
     let Ok(body) = answer.json::<Value>() else { return false };
     let inside = ["sqlx", "mysql", "redis", "panicked", ".rs:"];

@@ -1,4 +1,4 @@
-//! Templates, their states and movements, as an operator should not send them.
+//! Invalid templates, state changes and movements.
 
 use chrono::TimeDelta;
 use reqwest::{Method, RequestBuilder};
@@ -14,7 +14,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
     cases
 }
 
-/// Drafts with one thing wrong.
+/// Drafts with one error each.
 fn templates(ground: &Ground) -> Vec<Case> {
     let good = NewTemplate::simple("A sale", 10, ground.world.clock.now(), TimeDelta::hours(1));
     let good = serde_json::to_value(good).unwrap();
@@ -115,7 +115,7 @@ fn malformed() -> Vec<Value> {
     ]
 }
 
-/// States and validities that cannot be.
+/// Invalid state changes and validities.
 fn changes(ground: &Ground) -> Vec<Case> {
     let path = format!("/v1/templates/{}", ground.one);
     let [one, draft, paused, ended] =

@@ -1,10 +1,10 @@
-//! Claims: ids that are none, bodies that are none, numbers beyond numbers.
+//! Claims with invalid ids, invalid bodies and out-of-range numbers.
 
 use reqwest::Method;
 
 use super::{Case, Ground, NOTHING, case};
 
-/// Texts in the place of an id, as they stand in a path.
+/// Invalid ids, as written in a path.
 const NO_IDS: [&str; 16] = [
     "first",
     "-1",
@@ -24,7 +24,7 @@ const NO_IDS: [&str; 16] = [
     "%F0%9F%8E%9F",
 ];
 
-/// Texts that are no body.
+/// Invalid bodies, by name.
 const NO_JSON: [(&str, &str); 30] = [
     ("half a body", "{\"quantity\":"),
     ("a list", "[1]"),
@@ -58,7 +58,7 @@ const NO_JSON: [(&str, &str); 30] = [
     ("a byte order mark", "\u{feff}{\"quantity\":1}"),
 ];
 
-/// Types that are not JSON's.
+/// Content types other than JSON's.
 const NO_TYPES: [&str; 8] = [
     "",
     "text/plain",
@@ -70,7 +70,7 @@ const NO_TYPES: [&str; 8] = [
     "json",
 ];
 
-/// Fields that are not ours.
+/// Unknown field names.
 const NO_FIELDS: [&str; 5] = ["user_id", "Quantity", "__proto__", "quantity ", ""];
 
 pub(super) fn cases(ground: &Ground) -> Vec<Case> {

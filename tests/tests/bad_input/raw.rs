@@ -1,5 +1,5 @@
-//! What no HTTP client sends. Where the head cannot be read as HTTP there is no request to be answered by a
-//! problem: the status alone says so, and the connection ends.
+//! Bytes that no HTTP client sends. A head that is not HTTP is no request that could get a problem as its answer:
+//! the status alone reports the error, and the connection ends.
 
 use std::{
     io::{Read, Write},
@@ -9,10 +9,10 @@ use std::{
 
 use pipeline_tests::STATE_MAX;
 
-/// How long an answer is waited for, to the end of the connection.
+/// Longest wait for the end of the connection.
 const ANSWER_MAX: Duration = STATE_MAX;
 
-/// Names, bytes, and the status. Nothing behind a head that is refused is taken for a second request.
+/// Names, bytes, and the expected status. Bytes after a refused head must not be treated as a second request.
 pub(super) const CASES: [(&str, &str, u16); 17] = [
     ("no HTTP", "hello\r\n\r\n", 400),
     ("no version", "GET /v1/me/coupons\r\n\r\n", 400),
@@ -50,7 +50,7 @@ pub(super) const CASES: [(&str, &str, u16); 17] = [
     ("a path that is none", "GET v1 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n", 404),
 ];
 
-/// Which of them are answered otherwise.
+/// Returns the cases that are answered differently.
 pub(super) fn wrong(api_url: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut many = "GET / HTTP/1.1\r\nhost: a\r\n".to_owned();
@@ -72,11 +72,11 @@ pub(super) fn wrong(api_url: &str) -> Vec<String> {
     wrong
 }
 
-/// All that the api says until it closes the connection.
+/// Returns all that the api sends until it closes the connection.
 fn answer(api_url: &str, bytes: &str) -> String {
     let mut line = TcpStream::connect(api_url.strip_prefix("http://").unwrap()).unwrap();
     line.set_read_timeout(Some(ANSWER_MAX)).unwrap();
-    // It may hang up before all is sent.
+    // The api may close before all is sent.
     drop(line.write_all(bytes.as_bytes()));
     let mut answer = Vec::new();
     drop(line.read_to_end(&mut answer));

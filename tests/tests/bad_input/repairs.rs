@@ -1,11 +1,11 @@
-//! What operators look up and mend, as they should not ask for it.
+//! Invalid requests for operators' look-ups and repairs.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use super::{Case, Ground, NOTHING, case};
 
-/// What is no id.
+/// Invalid ids.
 const NO_IDS: [&str; 7] =
     ["-1", "9223372036854775808", "1e3", "0x1", "%31%00", "1%20or%201=1", "..%2f..%2fhealth"];
 
@@ -39,7 +39,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         let path = format!("/v1/users/2/coupons?{query}");
         cases.push(named(query, ask(Method::GET, &path), status, code));
     }
-    // A replay's line: of bodies that say too little, too much or nonsense, and of what is no replay.
+    // Records of replays: incomplete or invalid bodies, and a replay that does not exist.
     let replays = "/v1/dead-letter-replays".to_owned();
     let offsets = |body: &Value| ask(Method::POST, &replays).json(body);
     for body in [
@@ -55,7 +55,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
     let end = format!("{replays}/{NOTHING}/end");
     let nothing = ask(Method::POST, &end).json(&counts);
     cases.push(named("no replay", nothing, 404, "NOT_FOUND"));
-    // By whoever may not.
+    // Callers without permission.
     let anonymous = |method, path: &str| ground.api.anonymous(method, path);
     let user = |method, path: &str| ground.attacker.request(method, path);
     let gate = format!("/v1/templates/{}/gate-rebuild", ground.one);
@@ -79,7 +79,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
     cases
 }
 
-/// What has become of a claim, asked for at what is no template, or not its own.
+/// Queries for a claim's state with an invalid template, or one that the claim does not belong to.
 fn states(ground: &Ground) -> Vec<Case> {
     let mut cases = Vec::new();
     for (query, status, code) in [

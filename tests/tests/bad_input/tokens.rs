@@ -1,4 +1,4 @@
-//! Tokens: forged, borrowed, bent; and keys of operators.
+//! Forged, stolen and malformed tokens, and operators' keys.
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use reqwest::Method;
@@ -15,13 +15,13 @@ const UNSIGNED: [&str; 4] = [
     "eyJhbGciOiJuT25FIiwidHlwIjoiSldUIn0",
 ];
 
-/// `{"alg":"RS256","typ":"JWT"}`: a public key as if it were the secret.
+/// `{"alg":"RS256","typ":"JWT"}`: an attempt to use a public key as the secret.
 const AS_IF_RSA: &str = "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCJ9";
 
-/// Ends far ahead.
+/// An expiry far in the future.
 const LATER: i64 = 4_000_000_000;
 
-/// A user's token.
+/// Returns a user's token.
 pub(super) fn of(shopper: &Shopper) -> String {
     let request = shopper.request(Method::GET, "/").build().unwrap();
     let header = request.headers()["authorization"].to_str().unwrap();
@@ -58,7 +58,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
     cases
 }
 
-/// A good token, changed.
+/// Variants of a valid token.
 fn bent(ground: &Ground) -> Vec<(String, String)> {
     let token = of(&ground.attacker);
     let parts: Vec<&str> = token.split('.').collect();
@@ -93,7 +93,7 @@ fn bent(ground: &Ground) -> Vec<(String, String)> {
     bent
 }
 
-/// Tokens signed with what is no key of ours, or with ours for claims that we do not accept.
+/// Tokens signed with other keys, or with ours for claims that we do not accept.
 fn forged(ground: &Ground) -> Vec<(String, String)> {
     let secret = ground.world.platform.options.jwt_secret.clone();
     let sign = |header: Header, claims: &Value, secret: &str| {

@@ -1,4 +1,4 @@
-//! Methods, paths and headers: what a handler never sees.
+//! Methods, paths and headers that are rejected before a handler sees them.
 
 use reqwest::Method;
 

@@ -1,8 +1,8 @@
-//! What has become of a claim, for whoever asks later: its user by the poll URL, or an operator.
+//! Determines the fate of a claim, for a user's poll URL or an operator.
 //!
-//! An answer is definite only where nothing can change it: a row in MySQL, landed or fenced, or an id that no claim can
-//! have. Where nothing is known of an admission that is older than the resolver's grace, it is fenced here, as the
-//! resolver would: its gate may have been rebuilt meanwhile, and then no in-flight entry leads the resolver to it.
+//! An answer is definite only if nothing can change it: a row in MySQL (landed or fenced), or an id that no claim can
+//! have. An unknown admission that is older than the resolver's grace is fenced here, as the resolver would do: its
+//! gate may have been rebuilt meanwhile, and then no in-flight entry leads the resolver to it.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, TemplateId, UserId};
@@ -18,43 +18,41 @@ use thiserror::Error;
 
 use crate::{ids, resolver::GRACE};
 
-/// By how much the clocks of two processes may differ in what is told from ids alone. No clock that tokens and claim
-/// windows are judged by is wrong for long by as much as a day, while minutes go unnoticed.
+/// Clock difference between two processes to allow for when judging by ids alone. Minutes may go unnoticed, but no
+/// clock that also judges tokens and claim windows is wrong by a day for long.
 const SKEW_MAX: TimeDelta = TimeDelta::days(1);
 
-/// Which claim is asked for.
+/// The claim to look up.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
-    /// Its id.
     pub id: ClaimId,
-    /// Its template, if it is said: only there it is known that a claim is on its way.
+    /// Its template, if the caller names it. Only then the gate can show that the claim is in flight.
     pub template: Option<TemplateId>,
-    /// Its user, if a user asks for his own.
+    /// Its user, if a user asks about their own claim.
     pub user: Option<UserId>,
 }
 
-/// What has become of it.
+/// The fate of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
-    /// MySQL has decided, for good.
+    /// MySQL has decided; this is final.
     Decided(ClaimFate),
-    /// It is on its way, or nothing says that it cannot be.
+    /// The claim is in flight, or nothing rules that out.
     Processing {
-        /// Whose it is, where the gate knows it.
+        /// The owner, if known.
         user: Option<UserId>,
-        /// When it was admitted, or by its id made.
+        /// When it was admitted or, if that is unknown, when its id was made.
         at: DateTime<Utc>,
     },
-    /// No claim can have this id, or none of this template.
+    /// No claim, or none of this template, can have this id.
     Never,
-    /// MySQL knows nothing of it, and where it may be on its way is not said.
+    /// MySQL knows nothing of the claim, and the caller did not say in which template it may be in flight.
     TemplateNeeded,
 }
 
-/// It cannot be told.
+/// The fate cannot be determined.
 #[derive(Debug, Error)]
 pub enum FateError {
-    /// MySQL failed.
     #[error("what has become of a claim cannot be read from MySQL")]
     Store(#[from] StoreError),
     /// MySQL has decided nothing, and the gate failed.
@@ -62,11 +60,11 @@ pub enum FateError {
     Gate(#[from] GateError),
 }
 
-/// Tells what has become of a claim. One that nothing is known of for longer than the resolver's grace is fenced first, if
-/// `may_fence` allows it: a fence is a row.
+/// Determines the fate of a claim. A claim that has been unknown for longer than the resolver's grace is fenced first,
+/// if `may_fence` allows it, since each fence adds a row.
 ///
 /// # Errors
-/// Nothing definite can be said while MySQL or the gate is away.
+/// MySQL or the gate is unreachable, so nothing definite can be said.
 pub async fn fate(
     pool: &MySqlPool,
     gate: &Gate,
@@ -74,7 +72,7 @@ pub async fn fate(
     now: DateTime<Utc>,
     may_fence: impl FnOnce() -> bool,
 ) -> Result<Fate, FateError> {
-    // The gate first, MySQL second: what lands in between is then seen.
+    // Read the gate first and MySQL second, so that a landing in between is seen.
     let in_gate = match asked.template {
         Some(template) => in_gate(gate, template, asked).await,
         None => Ok(None),
@@ -94,13 +92,13 @@ pub async fn fate(
     if now - made_at < grace || !may_fence() {
         return Ok(Fate::Processing { user: asked.user, at: made_at });
     }
-    // A user's entry says nothing of somebody else's claim, and nobody ends that by asking for it.
+    // The user's entry does not show another user's claim, and a user must not end that one by asking for it.
     if asked.user.is_some()
         && let Some(processing) = in_flight(gate, template, asked.id).await?
     {
         return Ok(processing);
     }
-    // UNIQUE(id) alone makes the fence: an operator who does not know the user places it under nobody's.
+    // The fence needs only UNIQUE(id). An operator who does not know the user places it under user 0.
     let user = asked.user.unwrap_or(UserId(0));
     fence(pool, template, user, asked.id, now).await?;
     match decided(pool, asked.id).await? {
@@ -117,7 +115,8 @@ async fn decided(pool: &MySqlPool, id: ClaimId) -> Result<Option<ClaimFate>, Sto
     .await
 }
 
-/// A claim is made after its template, so its id is the later one; without a template, after the oldest there is.
+/// A claim is made after its template, so its id must be later than the template's; without a template, later than the
+/// oldest template's.
 async fn is_possible(
     pool: &MySqlPool,
     asked: Asked,
@@ -136,7 +135,7 @@ async fn is_possible(
     Ok(first.is_some_and(|first| ids::made_at(first.0) <= made_at + SKEW_MAX))
 }
 
-/// A user's claim is a pending request of his entry; anybody's is an admission in flight.
+/// Looks for a user's claim among the pending requests of the entry, and for any other among the admissions in flight.
 async fn in_gate(
     gate: &Gate,
     template: TemplateId,
@@ -152,7 +151,7 @@ async fn in_gate(
     Ok(pending.then_some(Fate::Processing { user: Some(user), at }))
 }
 
-/// Anybody's claim, if it is on its way.
+/// Looks for a claim of any user in flight.
 async fn in_flight(
     gate: &Gate,
     template: TemplateId,
@@ -163,7 +162,7 @@ async fn in_flight(
     Ok(found.map(|one| Fate::Processing { user: Some(one.user), at: one.admitted_at }))
 }
 
-/// Makes sure that a claim never lands, unless it has. Whoever is landing it just now is waited for.
+/// Fences a claim so that it never lands, unless it has landed. Waits for a landing that is under way.
 pub(super) async fn fence(
     pool: &MySqlPool,
     template: TemplateId,

@@ -1,11 +1,11 @@
-//! The words by which metrics tell the gate's answers and the decisions apart.
+//! Metric labels of the gate's verdicts and of the decisions.
 
 use coupon::Decision;
 use redis_gate::{Refusal, Verdict};
 
 use crate::batch::Outcome;
 
-/// Every word of [`verdict`].
+/// Every label that [`verdict`] returns.
 pub(crate) const VERDICTS: [&str; 13] = [
     "admitted",
     "replay",
@@ -22,7 +22,7 @@ pub(crate) const VERDICTS: [&str; 13] = [
     "insufficient",
 ];
 
-/// Every word of [`decision`].
+/// Every label that [`decision`] returns.
 pub(crate) const DECISIONS: [&str; 8] = [
     "landed",
     "landed_elsewhere",
@@ -34,7 +34,6 @@ pub(crate) const DECISIONS: [&str; 8] = [
     "retry",
 ];
 
-/// The word of a gate's answer.
 pub(super) fn verdict(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Admitted { .. } => "admitted",
@@ -55,7 +54,7 @@ pub(super) fn verdict(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// The word of what became of a landing; none: nobody knows.
+/// Returns the label of a landing's outcome; without an outcome: `unknown`.
 pub(super) fn landing(outcome: Option<&Outcome>) -> &'static str {
     match outcome {
         Some(Outcome::Landed(_)) => "landed",
@@ -64,7 +63,6 @@ pub(super) fn landing(outcome: Option<&Outcome>) -> &'static str {
     }
 }
 
-/// The word of a decision.
 pub(super) fn decision(decision: Decision) -> &'static str {
     match decision {
         Decision::Landed => "landed",

@@ -1,7 +1,7 @@
-//! The walk of one claim: gate, landing, answer.
+//! Takes one claim from the gate through the landing to its answer.
 //!
-//! A claim is handed over before the first byte goes to the gate and lives on when its client hangs
-//! up. Requests with the same key in this process wait for the same answer.
+//! A task takes over the claim before the first byte goes to the gate, so the claim continues when its client hangs up.
+//! Concurrent requests with the same key in this process share one answer.
 
 pub mod fate;
 pub(crate) mod label;
@@ -27,44 +27,40 @@ use tokio_util::task::TaskTracker;
 use crate::resolver::GRACE;
 use crate::{gates::Gates, lander::Landers, metric, settler::Settler};
 
-/// Claims that may be under way in one process. It bounds every queue behind it: a claim holds about
-/// two kilobytes, and at 10,000 landed claims a second this many wait for less than two seconds.
+/// Most claims under way in one process. This bounds every queue behind it: a claim holds about two kilobytes, and at
+/// 10,000 landed claims a second this many wait for less than two seconds.
 pub const CLAIMS_MAX: usize = 16_384;
 
-/// What a claim is answered.
+/// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The coupons are the user's.
+    /// The user has the coupons.
     Landed {
         /// The claim as issued.
         claim: LandedClaim,
-        /// Whether an earlier request with the same key had made it so.
+        /// Whether an earlier request with the same key issued it.
         replayed: bool,
     },
-    /// Refused for good, as things stand.
+    /// Refused; final under the current state.
     Refused(Refusal),
-    /// The key was used for another payload.
+    /// The key was used with another payload.
     KeyReused,
-    /// A request with this key is under way in another process.
+    /// A request with this key is under way elsewhere, or here with another payload.
     InProgress,
-    /// Nothing definite can be said now; the same request again may.
+    /// Nothing definite is known now; repeating the same request may find out.
     Unavailable(Unavailable),
 }
 
-/// What stands in the way of an answer.
+/// Why there is no definite answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unavailable {
-    /// Too many claims are under way.
     Overloaded,
     /// The gate's Redis does not answer.
     Gate,
-    /// The gate is being loaded.
     GateLoading,
-    /// MySQL does not answer.
     Store,
     /// The admission was given up; nothing landed.
     GivenUp,
-    /// The process is stopping.
     Stopping,
 }
 
@@ -80,14 +76,14 @@ pub struct Claims {
 type Key = (TemplateId, UserId, RequestId);
 type Pending = watch::Receiver<Option<Answer>>;
 
-/// The requests that this process is answering just now, by key.
+/// Requests that this process is answering, by key.
 #[derive(Default)]
 struct UnderWay(Mutex<HashMap<Key, (PayloadHash, Pending)>>);
 
 impl Claims {
-    /// Claims that land by `landers`. `clock` tells the time at the gate. A gate that may have admitted a claim is asked
-    /// again for `ask_for`, [`GRACE`] as a rule: after that the resolver ends the admission. The fail points are
-    /// `claims.after_gate`, `claims.before_fence` and `claims.before_release`.
+    /// Creates the claims of a process, landed by `landers`. `clock` supplies the time at the gate. A gate that may
+    /// have admitted a claim is called again for `ask_for`, normally [`GRACE`]: after that the resolver ends the
+    /// admission. The fail points are `claims.after_gate`, `claims.before_fence` and `claims.before_release`.
     pub fn new(
         pool: MySqlPool,
         gates: Gates,
@@ -106,13 +102,13 @@ impl Claims {
         }
     }
 
-    /// Answers a claim. Dropping the future cancels nothing.
+    /// Answers a claim. Dropping the future does not cancel it.
     pub async fn claim(&self, template: Arc<Template>, claim: Claim) -> Answer {
         let key = (claim.template_id, claim.user_id, claim.request_id.clone());
         let joined = self.under_way.join(&key, claim.payload_hash, &self.permits);
         let (mut pending, first) = match joined {
             Joined::Full => return Answer::Unavailable(Unavailable::Overloaded),
-            // The draft's answer to a key that is still being worked on for another payload.
+            // The Idempotency-Key draft's answer for a key that is still in use for another payload.
             Joined::Other(hash, _) if hash != claim.payload_hash => return Answer::InProgress,
             Joined::Other(_, pending) => (pending, false),
             Joined::First { sender, pending, permit } => {
@@ -129,7 +125,7 @@ impl Claims {
         };
         let answer = match pending.wait_for(Option::is_some).await {
             Ok(answer) => answer.clone(),
-            // The task was ended before it had an answer.
+            // The task ended without an answer.
             Err(_) => None,
         };
         match answer.unwrap_or(Answer::Unavailable(Unavailable::Stopping)) {
@@ -138,8 +134,8 @@ impl Claims {
         }
     }
 
-    /// Sets the gauges of how many claims are under way and where they wait. Whoever measures holds
-    /// the landers: a process that drains has to stop measuring first.
+    /// Sets the gauges for claims under way and where they wait. The measuring task holds the landers, so a process
+    /// that drains must stop measuring first.
     pub fn measure(&self) {
         let under_way = CLAIMS_MAX - self.permits.available_permits();
         for (name, depth) in [
@@ -151,7 +147,7 @@ impl Claims {
         }
     }
 
-    /// Waits until no claim is under way, taking no more.
+    /// Accepts no more claims and waits until none is under way.
     pub async fn drain(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -159,16 +155,16 @@ impl Claims {
 }
 
 enum Joined {
-    /// Nobody was at it: the caller is, by this permit, and answers all by the sender.
+    /// The key was free: the caller works under this permit and answers all waiters through the sender.
     First { sender: watch::Sender<Option<Answer>>, pending: Pending, permit: OwnedSemaphorePermit },
-    /// Somebody is at it, for this payload.
+    /// Another request with the key, for this payload, is under way.
     Other(PayloadHash, Pending),
-    /// Nobody was at it, and too many claims are under way.
+    /// The key was free, but too many claims are under way.
     Full,
 }
 
 impl UnderWay {
-    /// The permit is taken under the lock: nobody can wait for one who then gets none.
+    /// Takes the permit under the lock, so that no request waits for one that then gets no permit.
     fn join(&self, key: &Key, payload_hash: PayloadHash, permits: &Arc<Semaphore>) -> Joined {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match map.entry(key.clone()) {
@@ -188,7 +184,7 @@ impl UnderWay {
     }
 }
 
-/// The right to answer a key; ends when dropped, however the task ended.
+/// The right to answer a key. Dropping it frees the key, however the task ended.
 struct Turn {
     key: Key,
     under_way: Arc<UnderWay>,

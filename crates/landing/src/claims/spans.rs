@@ -1,19 +1,19 @@
-//! The two hops of a claim that its trace shows beside the request.
+//! Trace spans of the two steps of a claim: gate and landing.
 
 use coupon::Claim;
 use runtime::trace::{self, Kind, Span};
 
-/// What became of it: a word of [`super::label`].
+/// The outcome, a label of [`super::label`].
 pub(super) const OUTCOME: &str = "coupon.outcome";
 
-/// The gate's answer, with what was asked again.
+/// Span of the gate call, including retries.
 pub(super) fn gate(claim: &Claim) -> Span {
     let mut span = hop("claim.gate", claim);
     span.set("db.system.name", "redis");
     span
 }
 
-/// From the lander's queue to what became of the batch.
+/// Span from the lander's queue to the outcome of the batch.
 pub(super) fn landing(claim: &Claim) -> Span {
     let mut span = hop("claim.land", claim);
     span.set("db.system.name", "mysql");

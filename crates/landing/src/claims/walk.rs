@@ -1,4 +1,4 @@
-//! One claim from the gate to its answer; DESIGN's two failure tables in code.
+//! Takes one claim from the gate to its answer; implements the two failure tables of `ARCHITECTURE.md`.
 
 use std::{
     io,
@@ -15,13 +15,13 @@ use tracing::warn;
 use super::{Answer, Unavailable, fate, label, spans, window::Window};
 use crate::{batch::Outcome, gates::Gates, lander::Landers, metric, settler::Settler};
 
-/// Waits between two calls of the gate for one claim; the second call follows the first at once as a rule.
+/// First and longest wait between two gate calls for one claim. Usually only one retry is needed.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// How often one claim may pass the gate: once, and once more after the gate was rebuilt under it.
+/// Most admissions of one claim at the gate: one, and one more after the gate was rebuilt meanwhile.
 const ADMISSIONS_MAX: u32 = 2;
 
-/// How often a newer epoch is adopted within one claim; rebuilds do not follow each other faster.
+/// Most newer epochs adopted within one claim; rebuilds do not follow each other faster.
 const EPOCHS_MAX: u32 = 4;
 
 pub(super) struct Walk {
@@ -31,11 +31,11 @@ pub(super) struct Walk {
     pub(super) settler: Settler,
     pub(super) clock: Box<dyn Fn() -> DateTime<Utc> + Send + Sync>,
     pub(super) points: FailPoints,
-    /// How long a gate that may have admitted the claim is asked again.
+    /// How long to keep calling a gate that may have admitted the claim.
     pub(super) ask_for: Duration,
 }
 
-/// Why a claim cannot be answered definitely.
+/// Why a claim has no definite answer.
 pub(super) enum Stop {
     Gate(GateError),
     Store(StoreError),
@@ -55,13 +55,13 @@ impl From<GateError> for Stop {
 }
 
 impl From<io::Error> for Stop {
-    /// A fail point ends the walk as the end of its process would.
+    /// A fail point ends the walk as the end of the process would.
     fn from(_: io::Error) -> Self {
         Self::Unavailable(Unavailable::Stopping)
     }
 }
 
-/// What follows a landing's outcome.
+/// The step after a landing's outcome.
 enum Next {
     Answer(Answer),
     /// Pass the gate once more, with the same id.
@@ -101,7 +101,7 @@ impl Walk {
                 Verdict::Admitted { numbers, .. } => numbers,
                 Verdict::Replay { id, state, numbers } => {
                     if id == claim.id && state == RequestState::Pending {
-                        // The answer to an earlier call of this very claim was lost.
+                        // The answer to an earlier call for this very claim was lost.
                         numbers
                     } else {
                         return self.replay(claim, state).await;
@@ -116,14 +116,14 @@ impl Walk {
                     self.gates.ask_look(template.id);
                     return Ok(Answer::Unavailable(Unavailable::GateLoading));
                 }
-                // Compared with what was asked, not with what is known by now: of a first wave, all
-                // hear of the gate's epoch at once.
+                // Compare with the epoch that was sent, not with the latest known one: the first claims of a rush all
+                // learn the gate's epoch at the same time.
                 Verdict::OtherEpoch(newer) if newer > epoch => {
                     self.gates.learn(template.id, newer);
                     continue;
                 }
                 Verdict::OtherEpoch(_) => {
-                    // The gate is behind what this process has heard of: it was rewound.
+                    // The gate is behind the epoch that this process knows, so it was rewound.
                     self.gates.ask_look(template.id);
                     return Ok(Answer::Unavailable(Unavailable::GateLoading));
                 }
@@ -144,8 +144,9 @@ impl Walk {
         Ok(Answer::Unavailable(Unavailable::GateLoading))
     }
 
-    /// Asks until an answer comes. A call without one is unknown: the claim may be admitted, and the same call finds
-    /// out. Only this task knows that, so it asks on as long as the resolver leaves the admission alone.
+    /// Calls the gate until it answers. After a call without an answer the claim may be admitted; repeating the call
+    /// finds out. Only this task knows of the claim, so it repeats the call for as long as the resolver leaves the
+    /// admission alone.
     async fn ask_gate(&self, claim: &Claim, epoch: Epoch) -> Result<Verdict, GateError> {
         let mut span = spans::gate(claim);
         let mut unknown_since: Option<Instant> = None;
@@ -162,7 +163,7 @@ impl Walk {
                     if matches!(error, GateError::Unknown { .. }) {
                         unknown_since.get_or_insert_with(Instant::now);
                     }
-                    // Never heard of at all: nothing was admitted.
+                    // No call reached the gate, so nothing was admitted.
                     let Some(since) = unknown_since else { return Err(error) };
                     if since.elapsed() >= self.ask_for {
                         return Err(error);
@@ -173,19 +174,19 @@ impl Walk {
         }
     }
 
-    /// The gate remembers the key under another admission. Settling is asynchronous, so MySQL is asked
-    /// before a pending one counts as still under way; 201 comes only from landed.
+    /// The gate remembers the key under another admission. Settling is asynchronous, so a pending one counts as under
+    /// way only after MySQL was read. Only a landed claim is answered with 201.
     async fn replay(&self, claim: &Claim, state: RequestState) -> Result<Answer, Stop> {
         Ok(match (self.stored_answer(claim).await?, state) {
             (Some(answer), _) => answer,
             (None, RequestState::Pending) => Answer::InProgress,
-            // The gate knows a landing that MySQL does not: only a lost commit could do that.
+            // The gate knows a landing that MySQL does not have. Only a lost commit can cause this.
             (None, RequestState::Landed) => Answer::Unavailable(Unavailable::GateLoading),
         })
     }
 
-    /// A refusal stands only if the key has not landed already: the winner who retries after a rebuild
-    /// gets the coupon, not `SOLD_OUT`.
+    /// A refusal is final only if the key has not landed: a winner who retries after a rebuild gets the coupon, not
+    /// `SOLD_OUT`.
     pub(super) async fn refused(
         &self,
         claim: &Claim,
@@ -210,7 +211,7 @@ impl Walk {
         span.set(spans::OUTCOME, label::landing(outcome.as_ref().ok().and_then(Option::as_ref)));
         drop(span);
         let Ok(outcome) = outcome else {
-            // No coupon id could be made: nothing was sent to MySQL.
+            // No coupon id could be made, so nothing was sent to MySQL.
             return Box::pin(self.give_up(claim, epoch)).await.map(Next::Answer);
         };
         let Some(outcome) = outcome else {
@@ -223,11 +224,12 @@ impl Walk {
             }
             Outcome::Decided(decision) => decision,
         };
-        // Boxed: rare, and larger than all before it, so the task of every claim would have to hold it.
+        // Boxed because it is rare and larger than the code before it; otherwise the task of every claim would reserve
+        // the space.
         Box::pin(self.follow(template, claim, epoch, decision)).await
     }
 
-    /// One arm per row of the table of decisions.
+    /// One arm for each row of the decision table.
     async fn follow(
         &self,
         template: &Template,
@@ -244,7 +246,7 @@ impl Walk {
                 Ok(Next::Answer(self.landed(claim, epoch, landed)))
             }
             Decision::LandedElsewhere => {
-                // The key is another admission's for good, so mine can never land: no fence needed.
+                // The key belongs to another admission for good, so this one can never land and needs no fence.
                 self.release(claim, epoch).await;
                 let stored = self.stored_answer(claim).await?;
                 Ok(Next::Answer(stored.unwrap_or(Answer::Unavailable(Unavailable::GivenUp))))
@@ -271,10 +273,10 @@ impl Walk {
                 if let Some(landed) = self.fence(claim, epoch).await? {
                     return Ok(Next::Answer(landed));
                 }
-                // After a cut the gate may promise more than there is until the movement reaches it; otherwise it is
-                // wrong, and the look finds that out.
+                // After a cut the gate may promise too much until the movement reaches it. Otherwise the gate is wrong,
+                // and the check finds that out.
                 self.gates.ask_look(template.id);
-                // By what the decision saw: since then the stock may have been topped up.
+                // Answer by the stock that the decision saw; a top-up may have come since.
                 Ok(Next::Answer(Answer::Refused(match left {
                     1.. => Refusal::Insufficient { left },
                     _ => Refusal::SoldOut,
@@ -284,7 +286,7 @@ impl Walk {
         }
     }
 
-    /// The template was not open when the landing was decided; ended is final, anything else was a pause.
+    /// The template was not open when the landing was decided. Ended is final; anything else was a pause.
     async fn not_open(&self, template: &Template) -> Result<Answer, Stop> {
         let current = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
@@ -299,13 +301,13 @@ impl Walk {
         Answer::Landed { claim: landed, replayed: false }
     }
 
-    /// Ends an admission that nothing is known against: behind a fence, so that it never lands.
+    /// Gives up an admission with an unknown outcome: fences it, so that it never lands.
     async fn give_up(&self, claim: &Claim, epoch: Epoch) -> Result<Answer, Stop> {
         let landed = self.fence(claim, epoch).await?;
         Ok(landed.unwrap_or(Answer::Unavailable(Unavailable::GivenUp)))
     }
 
-    /// Fences the admission and releases it. If it had landed after all: its answer.
+    /// Fences the admission and releases it. If it had landed after all, returns its answer.
     async fn fence(&self, claim: &Claim, epoch: Epoch) -> Result<Option<Answer>, Stop> {
         self.points.reach("claims.before_fence").await?;
         let (template, user) = (claim.template_id, claim.user_id);
@@ -321,7 +323,8 @@ impl Walk {
         }
     }
 
-    /// Behind a fence or another's row. What cannot be released now is left to the resolver.
+    /// Releases an admission that is fenced or whose key another admission landed under. If this fails, the resolver
+    /// releases it.
     async fn release(&self, claim: &Claim, epoch: Epoch) {
         if self.points.reach("claims.before_release").await.is_err() {
             return;
@@ -342,7 +345,7 @@ impl Walk {
         .await
     }
 
-    /// What the key's landed claim answers to this request, if there is one.
+    /// Returns the answer of the key's landed claim to this request, if there is one.
     pub(super) async fn stored_answer(&self, claim: &Claim) -> Result<Option<Answer>, StoreError> {
         let stored = self.stored_claim(claim).await?;
         Ok(stored.map(|stored| {

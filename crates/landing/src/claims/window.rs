@@ -1,4 +1,4 @@
-//! What a claim is answered outside its template's window, where no gate is loaded.
+//! Answers claims outside their template's window, where no gate is loaded.
 
 use coupon::{Claim, Template, TemplateState};
 use mysql_store::{connect, template};
@@ -9,21 +9,21 @@ use super::{
     walk::{Stop, Walk},
 };
 
-/// Where a claim stands to its template's window.
+/// A claim's position relative to its template's window.
 pub(super) enum Window {
-    /// It is answered without the gate.
+    /// Answered without the gate.
     Answered(Answer),
     /// The gate decides.
     Inside,
-    /// The gate decides; the window was moved, and this is the template as MySQL has it.
+    /// The gate decides. The window was moved; this is MySQL's current template.
     Moved(Box<Template>),
 }
 
 impl Walk {
-    /// Where no gate is loaded: long before the window nothing can have landed, and after it a key may
-    /// have.
+    /// Handles the times when no gate is loaded: long before the window nothing can have landed, but after it the key
+    /// may have.
     pub(super) async fn window(&self, template: &Template, claim: &Claim) -> Result<Window, Stop> {
-        // An ended template has no gate any more, and an end is final.
+        // An ended template has no gate any more, and the end is final.
         if template.state == TemplateState::Ended {
             return self.refused(claim, Refusal::Ended, true).await.map(Window::Answered);
         }
@@ -35,7 +35,7 @@ impl Walk {
         if now >= window.ends_at { self.closed(claim).await } else { Ok(Window::Inside) }
     }
 
-    /// The window is over as far as this process or the gate knows. Its end may have been moved since: MySQL refuses.
+    /// The window is over according to this process or the gate. Its end may have moved since, so only MySQL refuses.
     async fn closed(&self, claim: &Claim) -> Result<Window, Stop> {
         if let Some(stored) = self.stored_answer(claim).await? {
             return Ok(Window::Answered(stored));
@@ -54,7 +54,7 @@ impl Walk {
         }
     }
 
-    /// A gate that calls a window over which MySQL has moved is behind.
+    /// If MySQL has moved the window, the gate that calls it over is behind.
     pub(super) async fn closed_by_gate(&self, claim: &Claim) -> Result<Answer, Stop> {
         match Box::pin(self.closed(claim)).await? {
             Window::Answered(answer) => Ok(answer),

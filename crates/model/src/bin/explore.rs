@@ -1,5 +1,5 @@
-//! Explores the protocols in the larger bounds of a soak, and prints a table. Exit code 0: every promise
-//! holds; 1: one is broken, or a search was too large to be finished.
+//! Explores the protocols within the larger bounds of a soak, and prints a table. Exit code 0: every promise holds.
+//! Exit code 1: one is broken, or a search was too large to finish.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
 use std::{process::ExitCode, time::Instant};
@@ -11,32 +11,32 @@ use model::{
     view::{self, View},
 };
 
-/// States, in GiB, that one search may hold by default: what a machine for development has to spare.
+/// Default memory limit of one search, in GiB: what a development machine can spare.
 const MEMORY_GIB: usize = 8;
 
-/// A depth is worth a line once it has this many states.
+/// Progress is printed after each depth that adds this many states.
 const PROGRESS_STATES: usize = 1_000_000;
 
 /// Visits every state of the claim protocol and of the view within bounds.
 #[derive(Parser)]
 struct Cli {
-    /// Which bounds.
+    /// Which set of bounds to explore.
     #[arg(value_enum, default_value_t = Size::Large)]
     size: Size,
-    /// Only configurations whose name contains this.
+    /// Explore only configurations whose name contains this text.
     #[arg(long, default_value = "")]
     only: String,
-    /// Memory that the states of one search may take; it is given up beyond.
+    /// Memory limit for the states of one search; a search beyond it is given up.
     #[arg(long, value_name = "GIB", default_value_t = MEMORY_GIB)]
     memory_gib: usize,
 }
 
-/// The bounds.
+/// Sets of bounds.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Size {
-    /// Those of every test run.
+    /// The small bounds of every test run.
     Small,
-    /// Those of a soak.
+    /// The large bounds of a soak.
     Large,
 }
 
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     if table.iter().all(|(_, holds)| *holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Explores, and answers its line of the table and whether every promise holds.
+/// Explores `model`. Returns its table row and whether every promise holds.
 fn row<M: Model>(name: &str, model: &M, memory_gib: usize) -> (String, bool) {
     println!("── {name}");
     let started = Instant::now();

@@ -1,57 +1,55 @@
-//! What a search explores: who claims what, what the operator does, and which faults may strike.
+//! Bounds of a search: the claims, the operator's changes, and the faults that may strike.
 
 use crate::Bug;
 
-/// Claims at most; each has the id of its place in the list.
+/// Most claims. The id of a claim is its index in the list.
 pub const ATTEMPTS_MAX: usize = 4;
 
-/// The id of the claim that a quiet state is tried with, besides those of the search.
+/// Id of the additional claim that probes quiet states.
 pub(super) const SPARE: usize = ATTEMPTS_MAX;
 
-/// Users at most.
+/// Most users.
 pub const USERS_MAX: usize = 2;
 
-/// Client's keys at most, over all users.
+/// Most client keys, of all users together.
 pub(super) const KEYS_MAX: usize = 4;
 
-/// Movements at most.
+/// Most movements.
 pub(super) const MOVEMENTS_MAX: usize = 3;
 
-/// Resolvers and rebuilders at most, of each.
+/// Most resolvers, and most rebuilders.
 pub(super) const WORKERS_MAX: usize = 2;
 
 /// The bounds of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Coupons at the beginning.
+    /// Initial number of coupons.
     pub total: i16,
-    /// Limit per user; 0: none.
+    /// Limit per user; 0: no limit.
     pub limit: u8,
-    /// The claims; those of one key are sent in this order, and may be under way together.
+    /// The claims. Those with the same key are sent in this order, and may be under way together.
     pub attempts: &'static [Attempt],
-    /// What the operator does, in this order.
+    /// The operator's changes, in this order.
     pub changes: &'static [Change],
-    /// Resolvers.
     pub resolvers: usize,
-    /// Rebuilders.
     pub rebuilders: usize,
-    /// How often a rebuild begins, for whatever reason.
+    /// How many rebuilds begin, for whatever reason.
     pub rebuilds: u8,
-    /// How often a process dies: one that claims, resolves, rebuilds, operates or consumes.
+    /// How many processes die, of those that claim, resolve, rebuild, operate or consume.
     pub crashes: u8,
-    /// How often Redis forgets everything.
+    /// How often Redis loses everything.
     pub losses: u8,
-    /// How often Redis starts again with what it held at an earlier moment.
+    /// How often Redis restarts with its contents of an earlier moment.
     pub rewinds: u8,
-    /// How often the gate comes to hold something that nobody wrote.
+    /// How often the gate's contents become wrong.
     pub lies: u8,
-    /// How often a packet stays in the network after its sender has given it up.
+    /// How many packets stay in the network after their sender has given them up.
     pub late: u8,
-    /// How often the keeper's look is explored: its two reads are steps of their own.
+    /// How many checks of the keeper are explored, with its two reads as separate steps.
     pub looks: u8,
     /// Which packets may be late.
     pub late_kinds: &'static [LateKind],
-    /// Whether the three statements of the reread are steps of their own.
+    /// Whether the three statements of the reread are separate steps.
     pub reread_in_steps: bool,
     /// A planted mistake.
     pub bug: Option<Bug>,
@@ -60,30 +58,29 @@ pub struct Bounds {
 /// A request of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
-    /// By whom.
     pub user: u8,
-    /// The client's key; no two users have one in common.
+    /// The client's key; no two users share one.
     pub key: u8,
-    /// How many coupons.
+    /// Number of coupons.
     pub quantity: u8,
 }
 
-/// What an operator does.
+/// A change by an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Holds the template.
+    /// Pauses the template.
     Pause,
-    /// Lets it go on.
+    /// Resumes the template.
     Resume,
-    /// Ends it for good.
+    /// Ends the template for good.
     End,
-    /// Tops the stock up, or cuts it.
+    /// Changes the stock by a top-up or a cut.
     Move(i16),
-    /// Changes what coupons claimed from now on are worth: from when until when.
+    /// Changes the validity of coupons claimed from now on.
     Validity,
 }
 
-/// What a late packet may carry.
+/// The contents of a late packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LateKind {
     /// `claim.lua`
@@ -92,7 +89,7 @@ pub enum LateKind {
     Settle,
     /// `release.lua`
     Release,
-    /// A landing, COMMIT included.
+    /// A landing, including COMMIT.
     Landing,
     /// `move.lua`
     Move,
@@ -101,7 +98,7 @@ pub enum LateKind {
 }
 
 impl Bounds {
-    /// One claim of one coupon, no faults.
+    /// One claim of one coupon, without faults.
     pub const CALM: Self = Self {
         total: 1,
         limit: 1,

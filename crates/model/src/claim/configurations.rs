@@ -1,4 +1,4 @@
-//! The bounds that are explored: those of every test run, and the larger ones of a soak.
+//! The bounds to explore: small ones for every test run, and larger ones for a soak.
 
 use super::{Attempt, Bounds, Change, LateKind, attempt};
 
@@ -27,7 +27,7 @@ const VALIDITY_TWICE: &[Change] =
     &[Change::Validity, Change::Pause, Change::Resume, Change::Validity];
 const UP_AND_CUT: &[Change] = &[Change::Move(1), Change::Move(-1)];
 
-/// One resolver, one rebuilder: what most bounds have.
+/// One resolver and one rebuilder, as in most bounds.
 const USUAL: Bounds = Bounds { resolvers: 1, rebuilders: 1, rebuilds: 1, ..Bounds::CALM };
 
 /// Explored by every test run.

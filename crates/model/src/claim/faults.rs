@@ -1,4 +1,4 @@
-//! What strikes from outside: late packets, and a Redis that forgets, goes back in time, or lies.
+//! External faults: late packets, and a Redis that loses everything, rewinds, or holds wrong contents.
 
 use super::{
     Next, Protocol, State, Step, Who,
@@ -12,7 +12,7 @@ use crate::{
 use super::NOW;
 
 impl Protocol {
-    /// A late packet has its effect, or never arrives.
+    /// A late packet takes effect or is lost.
     pub(super) fn arrive(&self, state: &State, next: &mut Next) {
         let Some(packet) = state.packet else { return };
         let rules = self.rules();
@@ -65,7 +65,7 @@ impl Protocol {
         }
     }
 
-    /// A restart ends every connection, and with them what is under way to it.
+    /// A restart closes every connection, so packets on their way to Redis are lost.
     fn rewind(&self, state: &State, next: &mut Next) {
         let who = Who::Redis;
         if state.left.rewinds == 0 {
@@ -89,7 +89,7 @@ impl Protocol {
         next.push((Step { who, what: "starts again with what it remembered" }, rewound));
     }
 
-    /// Too much stock, or a user's numbers forgotten.
+    /// Adds a coupon to the stock, or removes a user's numbers.
     fn lie(&self, state: &State, next: &mut Next) {
         let who = Who::Redis;
         let mut lied = *state;

@@ -1,5 +1,5 @@
-//! The keeper: rebuilds a gate that is lost, behind or wrong, tells it what nobody could tell it, and
-//! unloads it once its template has ended.
+//! The keeper: rebuilds a gate that is lost, behind or wrong, repairs its state and movements if an update was lost,
+//! and unloads it once its template has ended.
 
 use coupon::TemplateState;
 
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Protocol {
-    /// Its judgement of the gate's stock, of which the two reads are steps of their own; and unloading.
-    /// The rest of a look leads to a rebuild, and a rebuild may begin at any time anyway.
+    /// The keeper's check of the gate's stock, with its two reads as separate steps, and unloading. The other parts of
+    /// a check lead to a rebuild, which may begin at any time anyway.
     pub(super) fn look(&self, state: &State, next: &mut Next) {
         let who = Who::Keeper;
         let mut after = *state;
@@ -46,10 +46,10 @@ impl Protocol {
         }
     }
 
-    /// Whether the keeper's next look leads to a new epoch.
+    /// Returns whether the keeper's next check leads to a new epoch.
     pub(super) fn must_rebuild(&self, state: &State) -> bool {
         let Some(meta) = state.gate.meta else {
-            // What has ended needs no gate.
+            // An ended template needs no gate.
             return state.truth.state != TemplateState::Ended;
         };
         let behind = meta.epoch < state.truth.epoch && !self.bounds.has(Bug::KeeperIgnoresEpoch);
@@ -62,21 +62,21 @@ impl Protocol {
             || self.promises_too_much(&meta, &Look::of(state))
     }
 
-    /// Whether the keeper's next look tells the gate its template's state.
+    /// Returns whether the keeper's next check updates the state in the gate.
     pub(super) fn state_is_behind(&self, state: &State) -> bool {
         let behind = |version| version < state.truth.version;
         let known = state.gate.meta.is_some_and(|meta| behind(meta.facts.version));
         known && !self.bounds.has(Bug::KeeperIgnoresVersion)
     }
 
-    /// Whether the keeper's next look tells the gate its movements.
+    /// Returns whether the keeper's next check applies movements to the gate.
     pub(super) fn movement_is_behind(&self, state: &State) -> bool {
         let behind = |movement| movement < state.truth.movement;
         let known = state.gate.meta.is_some_and(|meta| behind(meta.facts.movement));
         known && !self.bounds.has(Bug::KeeperIgnoresMovement)
     }
 
-    /// A whole look, with nobody else at work.
+    /// One complete check, while no other process is at work.
     pub(super) fn keep(&self, state: &mut State) {
         if self.must_rebuild(state) {
             state.truth.epoch += 1;
@@ -96,8 +96,8 @@ impl Protocol {
         }
     }
 
-    /// Whether the gate has more to give than MySQL had before. A right gate holds MySQL's stock less
-    /// what is in flight, and between the reads MySQL's stock only falls, except by movements.
+    /// Returns whether the gate has more to give than MySQL had before. A correct gate holds MySQL's stock less what is
+    /// in flight, and between the reads MySQL's stock only falls, except by movements.
     fn promises_too_much(&self, meta: &Meta, before: &Look) -> bool {
         let same = meta.facts.movement == before.movement
             || self.bounds.has(Bug::KeeperIgnoresMovementsInStock);

@@ -1,9 +1,8 @@
-//! The claim protocol (direct mode): clients, the processes that answer them, MySQL, the gate, and what
-//! can go wrong between them.
+//! The claim protocol: clients, the processes that answer them, MySQL, the gate, and the faults between them.
 //!
-//! Each file is one of the processes; each of its steps is one command to the gate, one statement or
-//! one transaction, and between any two of them everything else may happen. The transitions of the gate
-//! are [`crate::gate`]'s, the decisions of the lander [`coupon::decide`]'s.
+//! Each file is one of the processes. Each step is one command to the gate, one statement or one transaction, and
+//! anything else may happen between two steps. The gate's transitions are those of [`crate::gate`]; the lander's
+//! decisions are made by [`coupon::decide`].
 
 pub mod bounds;
 pub mod configurations;
@@ -36,21 +35,21 @@ use crate::{
     search::Model,
 };
 
-/// The time of all claims: inside the window.
+/// The time of all claims, inside the window.
 const NOW: u8 = 1;
 
-/// Requests that an entry keeps where there is no limit: one, so that dropping is explored too.
+/// Requests that an entry without a limit keeps: one, so that dropping is explored too.
 const REQUESTS_KEPT: usize = 1;
 
 /// The protocol within bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Protocol {
     bounds: Bounds,
-    /// The claim that a quiet state is tried with.
+    /// The claim that probes quiet states.
     spare: Attempt,
 }
 
-/// What happened, for a trace.
+/// A description of a step, for a trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
     who: Who,
@@ -89,13 +88,13 @@ impl Protocol {
         self.claims().of(id)
     }
 
-    /// A claim as the gate sees it.
+    /// Returns a claim as the gate sees it.
     fn claim(&self, id: u8) -> gate::Claim {
         let Attempt { user, key, quantity } = self.attempt(id);
         gate::Claim { user, key, quantity, id }
     }
 
-    /// What a gate is opened with after these were read from MySQL.
+    /// Returns the facts to open a gate with, given what was read from MySQL.
     fn facts(
         &self,
         (version, state): (u8, coupon::TemplateState),
@@ -110,7 +109,7 @@ impl Protocol {
         state.left.late > 0 && state.packet.is_none() && self.bounds.late_kinds.contains(&kind)
     }
 
-    /// The state with a packet that its sender has given up.
+    /// Adds a packet that its sender has given up.
     fn sent_late(state: &State, packet: Packet) -> State {
         let mut late = *state;
         late.packet = Some(packet);
@@ -173,7 +172,7 @@ impl Model for Protocol {
     }
 }
 
-/// Whether a worker may begin: they are alike, so the first idle one does.
+/// Returns whether this worker may begin. Workers are interchangeable, so only the first idle one does.
 fn is_next<T: PartialEq>(workers: &[T], which: usize, idle: &T) -> bool {
     workers[..which].iter().all(|worker| worker != idle)
 }

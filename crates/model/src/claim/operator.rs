@@ -1,4 +1,4 @@
-//! The operator's changes: MySQL first, the gate at once, and for movements the gate once more by the
+//! The operator's changes: first in MySQL, then at once in the gate; movements are applied to the gate once more by the
 //! consumer of their topic.
 
 use coupon::TemplateState;
@@ -22,7 +22,7 @@ impl Protocol {
             Change::Resume => after.truth.change_state(TemplateState::Published),
             Change::End => after.truth.change_state(TemplateState::Ended),
             Change::Move(delta) => after.truth.add_movement(*delta),
-            // The gate knows nothing of it; the keeper tells it the version.
+            // Not sent to the gate; the keeper updates the version there.
             Change::Validity => {
                 after.truth.change_validity();
                 false
@@ -38,7 +38,7 @@ impl Protocol {
         next.push((Step { who: Who::Operator, what }, after));
     }
 
-    /// A gate that is absent reads MySQL when it is rebuilt.
+    /// Sends the last change to the gate. An absent gate reads MySQL when it is rebuilt.
     fn tell(&self, state: &State, next: &mut Next) {
         let who = Who::Operator;
         let last = usize::from(state.operator.committed) - 1;
@@ -73,8 +73,8 @@ impl Protocol {
         next.push((Step { who, what }, after));
     }
 
-    /// `move.lua`, and where movements are missing, those first. They are fetched from MySQL, and each
-    /// is effective once, so it does not matter that this is one step.
+    /// `move.lua`; if earlier movements are missing, those first. They are read from MySQL, and each takes effect once,
+    /// so this may be a single step.
     pub(super) fn tell_movement(&self, state: &mut State, seq: u8) {
         let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
         let mut call = |seq, delta| state.gate.apply_movement(self.rules(), epoch, seq, delta);
@@ -87,7 +87,7 @@ impl Protocol {
         }
     }
 
-    /// What a gate that is open does not contain of MySQL's movements.
+    /// Applies the movements in MySQL that an open gate does not contain.
     pub(super) fn catch_up(&self, state: &mut State) {
         if let Some(meta) = state.gate.meta {
             for (seq, delta) in state.truth.movements_after(meta.facts.movement) {
@@ -101,7 +101,7 @@ impl Protocol {
         let seq = state.consumed + 1;
         if seq <= state.truth.movement {
             let mut after = *state;
-            // A gate that is being loaded is not waited for: its rebuild catches up.
+            // A loading gate is not waited for, because its rebuild catches up.
             self.tell_movement(&mut after, seq);
             after.consumed = seq;
             next.push((Step { who, what: "move.lua; its offset is stored" }, after));

@@ -1,4 +1,4 @@
-//! For each mistake the smallest bounds known in which it breaks a promise, and which.
+//! For each mistake, the promise that it breaks and the smallest known bounds in which it does.
 
 use super::{Attempt, Bounds, Change, LateKind, Promise, attempt};
 use crate::Bug;
@@ -10,10 +10,10 @@ const OTHER: Attempt = attempt(1, 1, 1);
 const RESOLVED: Bounds = Bounds { resolvers: 1, ..Bounds::CALM };
 const REBUILT: Bounds = Bounds { rebuilders: 1, rebuilds: 1, ..Bounds::CALM };
 
-/// Bounds without the mistake.
+/// The bounds are without the mistake.
 pub type Planted = (Bug, Promise, Bounds);
 
-/// Every mistake in the claim protocol.
+/// Every planted mistake of the claim protocol.
 pub const PLANTED: &[Planted] = &[
     (
         Bug::FenceOnClientsKey,

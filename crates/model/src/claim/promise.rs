@@ -1,4 +1,4 @@
-//! What must hold: in every state, at every answer, and once everything has come to rest.
+//! Promises: for every state, for every answer, and for states at rest.
 
 use std::fmt;
 
@@ -20,26 +20,26 @@ pub enum Promise {
     NothingLandedWhenRefused,
     /// I5
     NothingLandsAfterItsRefusal,
-    /// The conservation identity, of the stock.
+    /// The conservation identity for the stock.
     GateAccountsForStock,
-    /// The conservation identity, of the numbers.
+    /// The conservation identity for the numbers.
     GateAccountsForNumbers,
-    /// 201 comes only from landed.
+    /// Only a landed claim is answered with 201.
     GateKnowsNoLandingThatIsNot,
     /// Every pending request can be resolved.
     PendingIsInFlight,
-    /// I6, I7: after quiet the gate is MySQL's.
+    /// I6, I7: at rest the gate equals MySQL.
     QuietGateIsMySqls,
-    /// After quiet the gate knows its template's state.
+    /// At rest the gate knows its template's state.
     QuietGateKnowsItsState,
-    /// From every quiet state the client's next few requests bring a final answer.
+    /// From every state at rest the client's next few requests bring a final answer.
     FinalAnswerInTheEnd,
-    /// A claim is not refused for what MySQL does not say.
+    /// A claim is refused only for a reason that MySQL confirms.
     RefusedOnlyForATrueReason,
-    /// What lands after a change of validity has the new one, so whoever moves the coupons issued before
-    /// finds them all.
+    /// Claims that land after a change of validity have the new one, so that a process that changes earlier coupons
+    /// finds all of them.
     LandsUnderTheLastValidity,
-    /// A new epoch is costly: none begins for a short stock while the books balance.
+    /// A new epoch is costly, so none begins for a short stock while the books balance.
     NoNeedlessEpoch,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Promise {
 }
 
 impl Protocol {
-    /// The promise that holds in every state and does not here.
+    /// Returns the first promise for every state that this state breaks.
     pub(super) fn broken_in(&self, state: &State) -> Option<Promise> {
         let truth = &state.truth;
         let landed: i16 = truth.landed().map(|(id, _)| i16::from(self.attempt(id).quantity)).sum();
@@ -106,7 +106,7 @@ impl Protocol {
         None
     }
 
-    /// What holds once nobody is at work.
+    /// Returns the first promise for states at rest that this state breaks.
     pub(super) fn broken_at_rest(&self, state: &State) -> Option<Promise> {
         if !self.is_idle(state) {
             return None;
@@ -124,7 +124,7 @@ impl Protocol {
             |user: u8| state.gate.users[usize::from(user)].map_or(Numbers::default(), |e| e.taken);
         let numbers_differ = self.bounds.limit > 0
             && self.users().any(|user| taken(user) != state.truth.taken(self.claims(), user));
-        // What nobody could tell the gate the keeper will; all else has arrived by itself.
+        // The keeper sends what a dead process could not send. All other changes have arrived.
         let untold = state.operator.untold;
         let mended = untold && self.movement_is_behind(state);
         let differs = (meta.facts.stock != state.truth.stock && !mended) || numbers_differ;
@@ -150,7 +150,7 @@ impl Protocol {
         count <= self.bounds.limit && numbers.count() == count
     }
 
-    /// Whether the gate answers claims, in MySQL's epoch, and nobody made it lie.
+    /// Returns whether the gate answers claims in MySQL's epoch and no lie was planted.
     fn is_trusted(&self, state: &State) -> bool {
         state.gate.is_complete()
             && state.gate.meta.is_some_and(|meta| {
@@ -161,7 +161,7 @@ impl Protocol {
             })
     }
 
-    /// gate stock + pending = stock − movements that the gate has not heard of.
+    /// gate stock + pending = MySQL's stock − movements that the gate does not contain.
     pub(super) fn stock_balances(&self, state: &State) -> bool {
         let Some(meta) = state.gate.meta else { return false };
         let pending: i16 = self.pending(state).map(|request| i16::from(request.quantity)).sum();
@@ -178,7 +178,7 @@ impl Protocol {
         taken == all
     }
 
-    /// The gate's pending requests that have not landed.
+    /// Returns the gate's pending requests that have not landed.
     fn pending(&self, state: &State) -> impl Iterator<Item = crate::gate::Request> {
         let truth = state.truth;
         let entries = state.gate.users.into_iter().flatten();

@@ -1,5 +1,5 @@
-//! The rebuild of the gate under a new epoch. It may begin at any time, for any reason or none, and two
-//! at once: the lease that keeps them apart only saves work.
+//! The rebuild of the gate under a new epoch. Rebuilds may begin at any time, for any reason or none, and two at once:
+//! the lease that keeps them apart only saves work.
 
 use super::{
     Change, Next, Protocol, State, Step, Who, is_next,
@@ -46,7 +46,7 @@ impl Protocol {
         Rebuilder { next, epoch, ..Rebuilder::default() }
     }
 
-    /// Where the template never changes, when it is read does not matter.
+    /// If the template never changes, the time of reading it does not matter, and the step is left out.
     fn first_read(&self) -> RebuildStep {
         let moves = |change: &Change| matches!(change, Change::Move(_));
         if self.bounds.changes.iter().all(moves) {
@@ -56,7 +56,7 @@ impl Protocol {
         }
     }
 
-    /// One step of a rebuild; the default rebuilder has given up or is done.
+    /// Runs one step. Returns the default rebuilder if it gave up or is done.
     pub(super) fn rebuild_step(
         &self,
         state: &mut State,

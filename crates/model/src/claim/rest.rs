@@ -1,5 +1,5 @@
-//! At rest: nobody is at work, and no fault strikes any more. Then keeper, consumer and resolvers mend
-//! what is left, and a client that asks again gets a final answer.
+//! At rest no process is at work, and no more faults strike. Then keeper, consumer and resolvers repair what is left,
+//! and a client that retries gets a final answer.
 
 use super::{
     Promise, Protocol, State,
@@ -7,14 +7,14 @@ use super::{
     state::{At, Left, Resolver, Walk},
     truth::{Fence, Row},
 };
-/// How often a client asks before it may expect a final answer.
+/// Requests after which a client must have a final answer.
 const SENDS_MAX: usize = 4;
 
-/// Steps of one walk at most; without faults it passes the gate twice.
+/// Most steps of one walk; without faults it passes the gate at most twice.
 const STEPS_MAX: usize = 24;
 
 impl Protocol {
-    /// Whether nobody is at work; there may be things to do.
+    /// Returns whether no process is at work; there may be work to do.
     pub(super) fn is_idle(&self, state: &State) -> bool {
         state.packet.is_none()
             && !state.operator.tells
@@ -23,7 +23,7 @@ impl Protocol {
             && state.resolvers.iter().all(|resolver| *resolver == Resolver::Idle)
     }
 
-    /// Whether a client may ask for ever, whichever key it has.
+    /// Returns the broken promise if a client with any of the keys may retry forever.
     pub(super) fn unanswered(&self, state: &State) -> Option<Promise> {
         let attempts = self.bounds.attempts;
         attempts.iter().enumerate().find_map(|(at, attempt)| {
@@ -56,7 +56,7 @@ impl Protocol {
         Some(Promise::FinalAnswerInTheEnd)
     }
 
-    /// Each request has an id of its own; here one slot serves them all.
+    /// Each request has a separate id; here they share one slot, which is cleared first.
     fn forget_spare(&self, state: &mut State) {
         let row = &mut state.truth.claims[SPARE];
         if *row == Row::Void {
@@ -77,7 +77,7 @@ impl Protocol {
                 return;
             }
             self.walk(state, SPARE as u8, &mut next);
-            // What goes well comes first.
+            // The first step is always the successful one.
             let Some((_, first)) = next.drain(..).next() else { return };
             *state = first;
         }
@@ -91,7 +91,7 @@ impl Protocol {
         over || !truth.is_open() || truth.stock < i16::from(quantity)
     }
 
-    /// One look of the keeper, the consumer and the resolver each.
+    /// Runs one pass each of the keeper, the consumer and the resolver.
     fn come_to_rest(&self, state: &mut State) {
         self.keep(state);
         for seq in state.consumed + 1..=state.truth.movement {

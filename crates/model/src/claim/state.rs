@@ -1,4 +1,4 @@
-//! A state of the whole protocol.
+//! A state of the whole claim protocol.
 
 use std::fmt;
 
@@ -11,37 +11,34 @@ use super::{
 };
 use crate::gate::{Entry, Gate, Meta, Numbers, OpenFacts};
 
-/// The gate of a search: a user has at most as many requests as there are claims.
+/// The gate of a search. A user has at most as many requests as there are claims.
 pub type BoundGate = Gate<USERS_MAX, ATTEMPTS_MAX>;
 
-/// Everything, at one moment.
+/// The complete state at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct State {
     /// MySQL.
     pub truth: Truth,
     /// The gate's Redis.
     pub gate: BoundGate,
-    /// What it comes back with when it is rewound.
+    /// The contents that Redis returns to in a rewind.
     pub snapshot: Option<BoundGate>,
-    /// The claims, by id; the last one tries quiet states.
+    /// The claims, by id; the last one probes quiet states.
     pub walks: [Walk; ATTEMPTS_MAX + 1],
-    /// The resolvers.
     pub resolvers: [Resolver; WORKERS_MAX],
-    /// The rebuilders.
     pub rebuilders: [Rebuilder; WORKERS_MAX],
-    /// How many changes were committed, and whether the gate was told the last one.
+    /// Progress of the operator's changes.
     pub operator: Operator,
-    /// Up to which movement the consumer has told the gate.
+    /// The last movement that the consumer has sent to the gate.
     pub consumed: u8,
-    /// What the keeper's look has read so far.
+    /// What the keeper's check has read so far.
     pub look: Option<Look>,
     /// The packet in the network.
     pub packet: Option<Packet>,
     /// The latest epoch that was reported wrong.
     pub wrong: u8,
-    /// The epoch in which the gate was made to lie.
+    /// The epoch in which the gate's contents were made wrong.
     pub lied: u8,
-    /// Faults that may still strike.
     pub left: Left,
     /// A promise that the last step broke.
     pub broken: Option<Promise>,
@@ -50,7 +47,7 @@ pub struct State {
 /// One claim, from the gate to its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Walk {
-    /// What it does next.
+    /// Its next step.
     pub at: At,
     /// The epoch that its process knows.
     pub known: u8,
@@ -58,43 +55,43 @@ pub struct Walk {
     pub epoch: u8,
     /// The admission's numbers.
     pub numbers: Numbers,
-    /// The last change of validity in the template it has; at first its process has heard of none.
+    /// The last change of validity in the template as the process knows it; initially none.
     pub terms: u8,
-    /// How often it passed the gate.
+    /// How often it was admitted.
     pub admissions: u8,
-    /// What the reread's earlier statements saw.
+    /// Results of the reread's earlier statements.
     pub seen: Seen,
     /// Only with the fence on the client's key: the fence to take over, as id + 1.
     pub over: u8,
 }
 
-/// What a claim does next.
+/// The next step of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum At {
     /// The client has not sent it.
     #[default]
     Unsent,
-    /// Asks the gate.
+    /// Calls the gate.
     Gate,
-    /// Looks the key up, because the refusal may not be final.
+    /// Looks up the key in MySQL, because the refusal may not be final.
     Lookup,
     /// Lands.
     Land,
-    /// Was rolled back: rereads the first, second or third statement.
+    /// Was rolled back; rereads with the first, second or third statement.
     Reread(u8),
-    /// Places its own fence.
+    /// Fences its admission.
     Fence(Ending),
     /// Releases the admission.
     Release(Ending),
-    /// Is answered 201; the gate is to be told.
+    /// Is answered 201; the gate has yet to be notified.
     Settle,
     /// Was answered a definite refusal.
     Refused,
-    /// Was answered something else, or never.
+    /// Ended in any other way, or was never answered.
     Done,
 }
 
-/// How a claim ends that gave its admission up.
+/// How a claim that gave up its admission is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// With 409.
@@ -103,7 +100,7 @@ pub enum Ending {
     Other,
 }
 
-/// What the reread's earlier statements saw.
+/// Results of the reread's earlier statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Seen {
     /// `template_stock.epoch`.
@@ -114,59 +111,52 @@ pub struct Seen {
     pub stock: i16,
     /// Whether one of the numbers is taken.
     pub number_taken: bool,
-    /// Only where the claim rows are read first: the admission that landed under the key, as id + 1.
+    /// Only if the claim rows are read first: the admission that landed under the key, as id + 1.
     pub landed: u8,
-    /// Only there: whether the admission's fence stands.
+    /// Only then: whether the admission is fenced.
     pub fenced: bool,
 }
 
-/// A resolver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Resolver {
-    /// Has nothing to do.
     #[default]
     Idle,
-    /// Read an entry in flight.
+    /// Has read an entry in flight.
     Fence {
-        /// The admission.
         id: u8,
-        /// The gate's epoch then.
+        /// The gate's epoch at that time.
         epoch: u8,
     },
-    /// Its fence stands.
+    /// Has fenced it.
     Release {
-        /// The admission.
         id: u8,
-        /// The gate's epoch then.
+        /// The gate's epoch at that time.
         epoch: u8,
     },
-    /// Found it landed.
+    /// Has found it landed.
     Settle {
-        /// The admission.
         id: u8,
-        /// The gate's epoch then.
+        /// The gate's epoch at that time.
         epoch: u8,
     },
 }
 
-/// A rebuilder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Rebuilder {
-    /// What it does next.
+    /// Its next step.
     pub next: RebuildStep,
-    /// Its epoch.
     pub epoch: u8,
-    /// What it read of the template.
+    /// Version and state of the template, as read.
     pub template: Option<(u8, TemplateState)>,
-    /// What it read of the stock.
+    /// The stock, as read.
     pub stock: i16,
-    /// The last movement that it read.
+    /// The last movement, as read.
     pub movement: u8,
-    /// What it read of the coupons.
+    /// The taken numbers, as read.
     pub taken: [Numbers; USERS_MAX],
 }
 
-/// The steps of a rebuild, in their order.
+/// The steps of a rebuild, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RebuildStep {
     /// Raise MySQL's epoch, if there is a reason.
@@ -176,7 +166,7 @@ pub enum RebuildStep {
     Begin,
     /// Read the template.
     ReadTemplate,
-    /// Read stock and last movement, and give up if the epoch is another.
+    /// Read stock and last movement, and give up if the epoch differs.
     ReadStock,
     /// Only with [`crate::Bug::StockAndMovementApart`].
     ReadMovement,
@@ -186,116 +176,103 @@ pub enum RebuildStep {
     Load,
     /// `open.lua`
     Open,
-    /// `move.lua`, for the movements that came while it was loading.
+    /// `move.lua`, for movements made while it was loading.
     CatchUp,
 }
 
 /// The operator's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Operator {
-    /// Changes that are committed, or were refused.
+    /// Number of changes that were committed or refused.
     pub committed: u8,
-    /// Whether the gate must be told the last one.
+    /// Whether the last one must still be sent to the gate.
     pub tells: bool,
-    /// Whether whoever had to tell the gate died: it waits for the keeper.
+    /// Whether the process that had to send one died, so that the gate waits for the keeper.
     pub untold: bool,
 }
 
-/// The first half of the keeper's look: it reads MySQL first and the gate second.
+/// The first half of the keeper's check, which reads MySQL before the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Look {
-    /// The epoch.
     pub epoch: u8,
-    /// The stock.
     pub stock: i16,
-    /// The last movement.
     pub movement: u8,
 }
 
-/// A packet whose sender has given it up.
+/// A packet that its sender has given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Packet {
     /// `claim.lua`
     Claim {
-        /// The claim.
         id: u8,
-        /// The epoch it was sent with.
+        /// The epoch that it was sent with.
         epoch: u8,
     },
     /// `settle.lua`
     Settle {
-        /// The admission.
         id: u8,
-        /// The epoch it was sent with.
+        /// The epoch that it was sent with.
         epoch: u8,
     },
     /// `release.lua`
     Release {
-        /// The admission.
         id: u8,
-        /// The epoch it was sent with.
+        /// The epoch that it was sent with.
         epoch: u8,
     },
-    /// A landing, COMMIT included.
+    /// A landing, including COMMIT.
     Landing(Landing),
     /// `move.lua`
     Move {
-        /// The movement.
+        /// Number of the movement.
         seq: u8,
-        /// The epoch it was sent with.
+        /// The epoch that it was sent with.
         epoch: u8,
     },
     /// `set_state.lua`
     SetState {
-        /// The template's state.
         state: TemplateState,
-        /// The template's version.
         version: u8,
-        /// The epoch it was sent with.
+        /// The epoch that it was sent with.
         epoch: u8,
     },
 }
 
-/// Faults that may still strike.
+/// How many faults of each kind may still strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Left {
-    /// Rebuilds.
     pub rebuilds: u8,
-    /// Processes that die.
+    /// Deaths of processes.
     pub crashes: u8,
-    /// Losses.
     pub losses: u8,
-    /// Rewinds.
     pub rewinds: u8,
-    /// Lies.
     pub lies: u8,
-    /// Late packets.
     pub late: u8,
-    /// Looks of the keeper.
+    /// Checks of the keeper that are explored.
     pub looks: u8,
 }
 
 impl Walk {
-    /// Whether it has neither an answer nor been given up.
+    /// Returns whether the claim was sent and has not ended.
     pub fn is_under_way(&self) -> bool {
         !matches!(self.at, At::Unsent | At::Refused | At::Done)
     }
 
-    /// At its end; what it knew does not matter any more.
+    /// Returns an ended walk. Its other fields do not matter any more.
     pub(super) fn ended(at: At) -> Self {
         Self { at, ..Self::default() }
     }
 }
 
 impl State {
-    /// With the next step of one claim.
+    /// Returns the state with this next step of one claim.
     pub(super) fn with_walk(&self, id: u8, at: At) -> Self {
         let mut with = *self;
         with.walks[usize::from(id)].at = at;
         with
     }
 
-    /// One claim is at its end.
+    /// Ends one claim.
     pub(super) fn end(&mut self, id: u8, at: At) {
         self.walks[usize::from(id)] = Walk::ended(at);
     }

@@ -1,4 +1,4 @@
-//! MySQL: one transaction or statement a method.
+//! MySQL: each method is one transaction or statement.
 
 use coupon::{Epoch, PayloadHash, StockRow, TemplateState};
 
@@ -18,22 +18,22 @@ pub struct Truth {
     pub version: u8,
     /// `coupon_template.state`; `template_stock.open` changes in the same transaction.
     pub state: TemplateState,
-    /// `template_stock.terms`: the version at which the validity last changed; 0: it never has.
+    /// `template_stock.terms`: the version at which the validity last changed; 0: never.
     pub terms: u8,
-    /// The last `stock_movement.seq`; 0 stands for the one that made the template.
+    /// The last `stock_movement.seq`; 0 is the movement that created the template.
     pub movement: u8,
-    /// `stock_movement.delta`, from seq 1 on.
+    /// `stock_movement.delta`, from `seq` 1 on.
     pub deltas: [i16; MOVEMENTS_MAX],
     /// `claim`, by id.
     pub claims: [Row; ATTEMPTS_MAX + 1],
-    /// Only with [`Bug::FenceOnClientsKey`]: whose fence stands on a client's key, as id + 1.
+    /// Only with [`Bug::FenceOnClientsKey`]: the admission whose fence uses the client's key, as id + 1.
     pub fences_on_keys: [u8; KEYS_MAX],
 }
 
-/// The `claim` row with an id.
+/// The `claim` row of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Row {
-    /// There is none.
+    /// There is no row.
     #[default]
     Absent,
     /// Landed, with its coupons' numbers.
@@ -42,25 +42,22 @@ pub enum Row {
     Void,
 }
 
-/// How an attempt to fence an admission ended.
+/// Result of fencing an admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fence {
     /// The fence stands: the admission can never land.
     Stands,
-    /// The admission had landed.
+    /// The admission has landed.
     Landed,
 }
 
 /// A landing, as it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Landing {
-    /// The admission.
     pub id: u8,
-    /// Its epoch.
     pub epoch: u8,
-    /// Its numbers.
     pub numbers: Numbers,
-    /// The last change of validity in the template that its coupons are made from.
+    /// The last change of validity in the template that its coupons were made from.
     pub terms: u8,
     /// Only with [`Bug::FenceOnClientsKey`]: the fence to take over, as id + 1.
     pub over: u8,
@@ -80,7 +77,7 @@ impl Claims<'_> {
 }
 
 impl Truth {
-    /// A published template.
+    /// Creates a published template.
     pub(super) fn new(total: i16) -> Self {
         Self {
             total,
@@ -101,7 +98,7 @@ impl Truth {
         self.state == TemplateState::Published
     }
 
-    /// The ids that landed, each with its numbers.
+    /// Returns the ids that landed, each with its numbers.
     pub fn landed(&self) -> impl Iterator<Item = (u8, Numbers)> {
         (0..).zip(self.claims).filter_map(|(id, row)| match row {
             Row::Landed(numbers) => Some((id, numbers)),
@@ -109,23 +106,22 @@ impl Truth {
         })
     }
 
-    /// The admission that landed under a key.
+    /// Returns the admission that landed under a key.
     pub fn landed_under(&self, claims: Claims<'_>, key: u8) -> Option<u8> {
         self.landed().map(|(id, _)| id).find(|id| claims.of(*id).key == key)
     }
 
-    /// Whether this admission landed.
     pub fn has_landed(&self, id: u8) -> bool {
         matches!(self.claims[usize::from(id)], Row::Landed(_))
     }
 
-    /// The numbers that a user holds.
+    /// Returns the numbers that a user holds.
     pub fn taken(&self, claims: Claims<'_>, user: u8) -> Numbers {
         let of_user = self.landed().filter(|(id, _)| claims.of(*id).user == user);
         of_user.fold(Numbers::default(), |all, (_, numbers)| all.with(numbers))
     }
 
-    /// The landing, whole: unique keys, then the guard, then the commit. False: rolled back.
+    /// Runs the whole landing: unique keys, then the guard, then the commit. Returns `false` if it was rolled back.
     pub(super) fn land(&mut self, claims: Claims<'_>, landing: Landing, bug: Option<Bug>) -> bool {
         let Landing { id, epoch, numbers, terms, over } = landing;
         let Attempt { user, key, quantity } = claims.of(id);
@@ -176,7 +172,7 @@ impl Truth {
         }
     }
 
-    /// A movement and the stock in one transaction; false: a cut would take more than is left.
+    /// Adds a movement and changes the stock in one transaction. Returns `false` if a cut would take more than is left.
     pub(super) fn add_movement(&mut self, delta: i16) -> bool {
         if self.stock + delta < 0 {
             return false;
@@ -188,7 +184,7 @@ impl Truth {
         true
     }
 
-    /// State, version and `open` in one transaction.
+    /// Changes state, version and `open` in one transaction.
     pub(super) fn change_state(&mut self, state: TemplateState) -> bool {
         let may = self.state.may_become(state);
         if may {
@@ -198,32 +194,32 @@ impl Truth {
         may
     }
 
-    /// Validity, version and `terms` in one transaction.
+    /// Changes validity, version and `terms` in one transaction.
     pub(super) fn change_validity(&mut self) {
         self.version += 1;
         self.terms = self.version;
     }
 
-    /// The deltas of the movements after `seq`, in order, each with its number.
+    /// Returns the movements after `seq`, in order, each with its number and delta.
     pub fn movements_after(&self, seq: u8) -> impl Iterator<Item = (u8, i16)> {
         let deltas = self.deltas;
         (seq + 1..=self.movement).map(move |seq| (seq, deltas[usize::from(seq) - 1]))
     }
 
-    /// The reread's stock row.
+    /// Returns the stock row for the reread.
     pub(super) fn stock_row(&self) -> StockRow {
         let epoch = Epoch(self.epoch.into());
         StockRow { epoch, open: self.is_open(), stock: self.stock.into() }
     }
 
-    /// Whether the fence of an admission stands.
+    /// Returns whether an admission is fenced.
     pub(super) fn is_fenced(&self, claims: Claims<'_>, id: u8) -> bool {
         let on_key = self.fences_on_keys[usize::from(claims.of(id).key)];
         self.claims[usize::from(id)] == Row::Void || on_key == id + 1
     }
 }
 
-/// Only told apart from others; the true hash would cost most of the search's time.
+/// Only has to differ for each quantity; the real hash would take most of the search's time.
 pub(super) fn payload_hash(quantity: u8) -> PayloadHash {
     PayloadHash([quantity; 16])
 }

@@ -1,4 +1,4 @@
-//! One claim from the gate to its answer; `landing`'s walk and lander.
+//! One claim from the gate to its answer: the walk and the lander of `landing`.
 
 use chrono::DateTime;
 use coupon::{
@@ -16,7 +16,7 @@ use crate::{
     gate::{RequestState, Verdict},
 };
 
-/// How often one claim may pass the gate; `landing`'s constant.
+/// Most admissions of one claim; the constant of `landing`.
 const ADMISSIONS_MAX: u8 = 2;
 
 impl Protocol {
@@ -41,7 +41,7 @@ impl Protocol {
         }
     }
 
-    /// Requests with one key are alike, so they are sent in their order.
+    /// Requests with the same key are interchangeable, so they are sent in order.
     fn send(&self, state: &State, id: u8, next: &mut Next) {
         let key = self.attempt(id).key;
         let earlier = (0..id).filter(|earlier| self.attempt(*earlier).key == key);
@@ -50,7 +50,8 @@ impl Protocol {
         }
     }
 
-    /// A gate that is ahead of what the process knows is adopted and asked again: one step here.
+    /// If the gate has a later epoch than the process knows, the process adopts it and calls again; here that is one
+    /// step.
     fn ask_gate(&self, state: &State, id: u8, next: &mut Next) {
         let walk = state.walks[usize::from(id)];
         let epoch = walk.known.max(state.gate.meta.map_or(0, |meta| meta.epoch));
@@ -71,7 +72,7 @@ impl Protocol {
                 admit(numbers);
                 "claim.lua: REPLAY of its own admission"
             }
-            // 201 if MySQL says so, else 409 REQUEST_IN_PROGRESS or 503: nothing of it is definite.
+            // 201 if MySQL has it landed, otherwise 409 `REQUEST_IN_PROGRESS` or 503: no definite refusal.
             Verdict::Replay { .. } => {
                 asked.end(id, At::Done);
                 "claim.lua: REPLAY of another admission; MySQL answers"
@@ -80,7 +81,7 @@ impl Protocol {
                 asked.end(id, At::Done);
                 "claim.lua: KEY_REUSED, 422"
             }
-            // An ended template may have no gate any more: MySQL answers for the key.
+            // An ended template may have no gate any more; then MySQL is checked for the key.
             Verdict::NotLoaded
                 if state.truth.state == TemplateState::Ended
                     && !self.bounds.has(Bug::EndedWithoutGateUnanswered) =>
@@ -92,7 +93,7 @@ impl Protocol {
                 asked.end(id, At::Done);
                 "claim.lua: not loaded, or behind, 503"
             }
-            // 201 if MySQL knows the key, else 503: the next request has another id.
+            // 201 if MySQL has the key landed, otherwise 503; the next request has another id.
             Verdict::TooOld => {
                 asked.end(id, At::Done);
                 "claim.lua: TOO_OLD; MySQL answers, or 503"
@@ -116,7 +117,7 @@ impl Protocol {
         }
     }
 
-    /// A refusal stands only if the key has not landed.
+    /// A refusal is final only if the key has not landed.
     fn look_up(&self, state: &State, id: u8, next: &mut Next) {
         let mut looked = *state;
         if state.truth.landed_under(self.claims(), self.attempt(id).key).is_some() {
@@ -145,7 +146,7 @@ impl Protocol {
         }
     }
 
-    /// The landing's transaction, whoever sent it and when.
+    /// The transaction of a landing, sent by any process at any time.
     pub(super) fn landing(&self, state: &mut State, landing: Landing) -> bool {
         let landed = state.truth.land(self.claims(), landing, self.bounds.bug);
         if landed && landing.terms < state.truth.terms {
@@ -157,7 +158,7 @@ impl Protocol {
         landed
     }
 
-    /// Three statements, each of its own moment; the last one decides.
+    /// Three statements that may see different moments; the last one decides.
     fn reread(&self, state: &State, id: u8, next: &mut Next) {
         let mut read = *state;
         let statements: [fn(&Self, &mut State, u8); 3] = if self.bounds.has(Bug::ClaimRowsReadFirst)
@@ -188,7 +189,7 @@ impl Protocol {
     fn read_stock(&self, state: &mut State, id: u8) {
         let StockRow { epoch, open, stock } = state.truth.stock_row();
         let seen = &mut state.walks[usize::from(id)].seen;
-        // Both were small numbers before.
+        // Both fit, since they were converted from small numbers.
         seen.epoch = u8::try_from(epoch.0).unwrap_or(u8::MAX);
         seen.open = open;
         seen.stock = i16::try_from(stock).unwrap_or(i16::MAX);
@@ -239,7 +240,7 @@ impl Protocol {
         decide(&Admission { claim, epoch: Epoch(epoch.into()), numbers: Vec::new() }, &found)
     }
 
-    /// One arm for each row of the table of decisions.
+    /// One arm for each row of the decision table.
     fn follow(&self, state: &State, id: u8, decision: Decision, next: &mut Next) {
         let epoch = state.walks[usize::from(id)].epoch;
         let mut after = *state;
@@ -288,7 +289,8 @@ impl Protocol {
         next.push((claim(id, what), after));
     }
 
-    /// After a cut a landing may come short of a right gate; of a wrong one the keeper's look finds it.
+    /// After a cut a landing may come short although the gate is correct. If the gate is wrong, the keeper's check
+    /// finds it.
     fn doubt(&self, state: &mut State, epoch: u8) {
         if self.bounds.has(Bug::CutTakenForDrift) {
             state.wrong = state.wrong.max(epoch);
@@ -324,7 +326,7 @@ impl Protocol {
         }
     }
 
-    /// What cannot be released now is left to the resolver.
+    /// If the release fails, the resolver releases it.
     fn release(&self, state: &State, id: u8, ending: Ending, next: &mut Next) {
         let epoch = state.walks[usize::from(id)].epoch;
         let end = |mut state: State| {
@@ -363,7 +365,7 @@ impl Protocol {
         }
     }
 
-    /// A definite 4xx.
+    /// Answers with a definite 4xx.
     fn refuse(&self, state: &mut State, id: u8) {
         if state.truth.landed_under(self.claims(), self.attempt(id).key).is_some() {
             state.broken = Some(Promise::NothingLandedWhenRefused);
@@ -373,7 +375,7 @@ impl Protocol {
 }
 
 impl State {
-    /// Passes the gate once more under the same id, if it may.
+    /// Passes the gate once more under the same id, if allowed.
     fn admit_again(&mut self, id: u8, known: u8) {
         let walk = &mut self.walks[usize::from(id)];
         *walk = if walk.admissions < ADMISSIONS_MAX {

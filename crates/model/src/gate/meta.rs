@@ -1,63 +1,57 @@
-//! What a gate's keys hold.
+//! The contents of a gate's keys.
 
 use coupon::TemplateState;
 
 use super::{Numbers, Rules};
 use crate::{Bug, few::Few};
 
-/// What the gate knows of its template.
+/// What the gate knows about its template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Meta {
-    /// Whether it is being loaded or open.
     pub phase: Phase,
-    /// Its epoch.
     pub epoch: u8,
-    /// The run of Redis that it was begun under.
+    /// Run of Redis in which this epoch began.
     pub run: u8,
-    /// How many entries there must be.
+    /// Number of entries that there must be.
     pub users: u8,
-    /// The rest; while loading only version and state may be known.
+    /// The other fields; while loading only version and state may be known.
     pub facts: OpenFacts,
 }
 
-/// Whether a gate can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Being rebuilt.
     Loading,
-    /// Open for claims, in whatever state its template is.
+    /// Open for claims, whatever the template's state.
     Open,
 }
 
-/// What a gate is opened with; version, state, stock and movement change later.
+/// The facts that a gate is opened with. Version, state, stock and movement change later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpenFacts {
-    /// The template's version; 0: none is known.
+    /// Version of the template; 0: unknown.
     pub version: u8,
-    /// Its state.
     pub state: TemplateState,
-    /// When its window opens.
+    /// Start of the claim window.
     pub starts_at: u8,
-    /// When its window ends.
+    /// End of the claim window.
     pub ends_at: u8,
-    /// Its limit per user, at most 8; 0: none.
+    /// Limit per user, at most 8; 0: no limit.
     pub limit: u8,
-    /// Its stock; below zero after a cut.
+    /// Stock left; may be negative after a cut.
     pub stock: i16,
-    /// The last movement that the stock contains.
+    /// Number of the last movement that the stock contains.
     pub movement: u8,
 }
 
-/// A user's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Entry<const REQUESTS: usize> {
-    /// Whether MySQL must be asked for a key before a refusal is final.
+    /// Whether MySQL must be checked for a key before a refusal is final.
     pub look_in_mysql: bool,
-    /// The numbers that the user holds, pending ones included.
+    /// The numbers that the user holds, including pending ones.
     pub taken: Numbers,
-    /// One more than the highest admission that was dropped; 0: none was.
+    /// The highest dropped admission id plus one; 0: none was dropped.
     pub floor: u8,
-    /// The requests that the gate remembers, the oldest first.
+    /// The requests that the gate remembers, oldest first.
     pub requests: Few<Request, REQUESTS>,
 }
 
@@ -66,34 +60,33 @@ pub struct Entry<const REQUESTS: usize> {
 pub struct Request {
     /// The client's key.
     pub key: u8,
-    /// How many coupons; it stands for the payload's hash too.
+    /// Number of coupons; also stands for the payload hash.
     pub quantity: u8,
-    /// Its admission.
+    /// Id of its admission.
     pub id: u8,
     /// The numbers it holds.
     pub numbers: Numbers,
-    /// Whether its landing is known.
+    /// Whether it is known to have landed.
     pub state: RequestState,
 }
 
-/// What the gate knows of a request's landing.
+/// What the gate knows about a request's landing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RequestState {
-    /// Admitted; whether it has landed only MySQL knows.
+    /// Admitted; only MySQL knows whether it has landed.
     #[default]
     Pending,
-    /// Landed.
     Landed,
 }
 
 impl OpenFacts {
-    /// Of a gate that is being loaded.
+    /// Facts of a loading gate.
     pub(super) const UNKNOWN: Self = Self {
         version: 0,
         state: TemplateState::Draft,
         starts_at: 0,
         ends_at: 0,
-        // Not 0: nothing is trimmed before the limit is known.
+        // Not 0, so that nothing is trimmed before the limit is known.
         limit: u8::MAX,
         stock: 0,
         movement: 0,
@@ -101,7 +94,7 @@ impl OpenFacts {
 }
 
 impl<const REQUESTS: usize> Entry<REQUESTS> {
-    /// Drops the oldest landed requests beyond the kept ones, never a pending one.
+    /// Drops the oldest landed requests beyond `requests_kept`, never a pending one.
     pub(super) fn trim(&mut self, rules: Rules) {
         let mut at = 0;
         while self.requests.as_slice().len() > rules.requests_kept

@@ -1,7 +1,7 @@
-//! The gate of one template, command by command as `lua/` has it: same names, same answers.
+//! The gate of one template, one method per command in `lua/`, with the same names and answers.
 //!
-//! Only the current epoch's keys are modelled: no script touches an older epoch's, since each compares
-//! the epoch first. Times, epochs, ids and versions are small numbers; a state is a few dozen bytes.
+//! Only the current epoch's keys are modelled: scripts compare the epoch first, so they touch no keys of older epochs.
+//! Times, epochs, ids and versions are small numbers; a state takes a few dozen bytes.
 
 mod meta;
 mod sets;
@@ -19,20 +19,20 @@ use crate::Bug;
 /// A gate of at most `USERS` users with `REQUESTS` remembered requests each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gate<const USERS: usize, const REQUESTS: usize> {
-    /// The run of the Redis that answers.
+    /// The current run of Redis.
     pub run: u8,
-    /// Absent: nothing is known of the template.
+    /// Absent: there is no gate.
     pub meta: Option<Meta>,
     /// `users:<epoch>`.
     pub users: [Option<Entry<REQUESTS>>; USERS],
-    /// `inflight:<epoch>`, without its times.
+    /// `inflight:<epoch>`, without the times.
     pub inflight: Ids,
 }
 
-/// What holds for all commands.
+/// Parameters of all commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// How many requests an entry keeps where there is no limit.
+    /// How many requests an entry without a limit keeps.
     pub requests_kept: usize,
     /// A planted mistake.
     pub bug: Option<Bug>,
@@ -45,23 +45,23 @@ impl Rules {
 }
 
 impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
-    /// A Redis that knows nothing of the template.
+    /// A Redis without a gate of the template.
     pub fn absent(run: u8) -> Self {
         Self { run, meta: None, users: [None; USERS], inflight: Ids::default() }
     }
 
-    /// Meta, if it was written under this run of Redis.
+    /// Returns meta if it was written in this run of Redis.
     fn meta_of_run(&mut self, rules: Rules) -> Option<&mut Meta> {
         let run = self.run;
         self.meta.as_mut().filter(|meta| meta.run == run || rules.has(Bug::RunNotCompared))
     }
 
-    /// The facts of a gate in exactly this epoch, whatever its phase; settle and release work on it.
+    /// Returns the facts of a gate in exactly this epoch, in any phase; for settle and release.
     fn facts_of(&mut self, rules: Rules, epoch: u8) -> Option<&mut OpenFacts> {
         self.meta_of_run(rules).filter(|meta| meta.epoch == epoch).map(|meta| &mut meta.facts)
     }
 
-    /// Whether every entry that must be there is there.
+    /// Returns whether no entry is missing.
     pub fn is_complete(&self) -> bool {
         let there = self.users.iter().flatten().count();
         self.meta.is_some_and(|meta| there >= usize::from(meta.users))
@@ -126,7 +126,7 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         Verdict::Admitted { numbers, left }
     }
 
-    /// `settle.lua`: pairs of user and id. Absent: another epoch or run.
+    /// `settle.lua` for pairs of user and id. `None`: another epoch or run.
     pub fn settle(&mut self, rules: Rules, epoch: u8, landed: &[(u8, u8)]) -> Option<u8> {
         let unlimited = self.facts_of(rules, epoch)?.limit == 0;
         let mut settled = 0;
@@ -147,7 +147,7 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         Some(settled)
     }
 
-    /// `release.lua`: whether anything was given back. Absent: another epoch or run.
+    /// `release.lua`: returns whether anything was given back. `None`: another epoch or run.
     pub fn release(&mut self, rules: Rules, epoch: u8, user: u8, id: u8) -> Option<bool> {
         self.facts_of(rules, epoch)?;
         let mut given_back = 0;
@@ -169,7 +169,7 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         Some(given_back > 0)
     }
 
-    /// `begin.lua`: loading(`epoch`), refused if the gate knows this epoch or a later one.
+    /// `begin.lua`: makes the gate loading(`epoch`), unless it knows this epoch or a later one.
     pub fn begin(&mut self, epoch: u8) -> bool {
         if self.meta.is_some_and(|meta| meta.epoch >= epoch) {
             return false;
@@ -180,12 +180,12 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         true
     }
 
-    /// Meta while the gate is exactly loading(`epoch`) under this run.
+    /// Returns meta if the gate is exactly loading(`epoch`) in this run.
     fn loading(&mut self, rules: Rules, epoch: u8) -> Option<&mut Meta> {
         self.meta_of_run(rules).filter(|meta| meta.phase == Phase::Loading && meta.epoch == epoch)
     }
 
-    /// `load.lua`, of one user.
+    /// `load.lua` for one user.
     pub fn load(&mut self, rules: Rules, epoch: u8, user: u8, taken: Numbers) -> bool {
         let is_new = self.users[usize::from(user)].is_none();
         let Some(meta) = self.loading(rules, epoch) else { return false };
@@ -195,7 +195,7 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         true
     }
 
-    /// `open.lua`: version and state only if they are newer than what came while loading.
+    /// `open.lua`: version and state set while loading stay if they are newer.
     pub fn open(&mut self, rules: Rules, epoch: u8, facts: OpenFacts) -> bool {
         let meta = if rules.has(Bug::OpenFromAnyLoading) {
             self.meta_of_run(rules).filter(|meta| meta.phase == Phase::Loading)
@@ -213,7 +213,7 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         true
     }
 
-    /// `move.lua`: movement `seq`, once and in order. A cut may leave the stock below zero.
+    /// `move.lua`: applies movement `seq`, once and in order. A cut may make the stock negative.
     pub fn apply_movement(&mut self, rules: Rules, epoch: u8, seq: u8, delta: i16) -> Moved {
         let Some(meta) = self.meta_of_run(rules).filter(|meta| meta.phase == Phase::Open) else {
             return Moved::NotLoaded;
@@ -236,8 +236,8 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         Moved::Applied(facts.stock)
     }
 
-    /// `set_state.lua`: if the template's version is newer; also while loading. Answers whether it was;
-    /// absent: another epoch or run.
+    /// `set_state.lua`: sets the state if the template's version is newer, also while loading. Returns whether it was
+    /// newer. `None`: another epoch or run.
     pub fn set_state(
         &mut self,
         rules: Rules,
@@ -255,7 +255,7 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         Some(true)
     }
 
-    /// `unload.lua`: removes a gate that gives nothing any more, once nothing is in flight.
+    /// `unload.lua`: removes a gate that gives out no coupons any more, once nothing is in flight.
     pub fn unload(&mut self, rules: Rules, epoch: u8, now: u8) -> Unloaded {
         if self.meta.is_none_or(|meta| meta.epoch != epoch) {
             return Unloaded::OtherEpoch;

@@ -7,24 +7,24 @@ use std::fmt;
 pub struct Numbers(u8);
 
 impl Numbers {
-    /// How many.
+    /// Returns the size of the set.
     pub fn count(self) -> u8 {
         self.0.count_ones().try_into().unwrap_or(u8::MAX)
     }
 
-    /// Both.
+    /// Returns the union.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those that are not in `other`.
+    /// Returns the numbers that are not in `other`.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether one is in both.
+    /// Returns whether the sets have a number in common.
     pub fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -60,12 +60,10 @@ impl fmt::Debug for Numbers {
 pub struct Ids(u64);
 
 impl Ids {
-    /// Adds one.
     pub fn insert(&mut self, id: u8) {
         self.0 |= 1 << id;
     }
 
-    /// Takes one out.
     pub fn remove(&mut self, id: u8) {
         self.0 &= !(1 << id);
     }
@@ -75,7 +73,6 @@ impl Ids {
         (0..64).filter(move |id| self.0 >> id & 1 == 1)
     }
 
-    /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

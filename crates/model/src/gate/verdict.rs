@@ -1,4 +1,4 @@
-//! What a gate is asked, and what it answers.
+//! Claims to a gate, and its answers.
 
 use coupon::TemplateState;
 
@@ -7,48 +7,44 @@ use super::{Entry, Numbers, OpenFacts, RequestState};
 /// A claim as the gate sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
-    /// By whom.
     pub user: u8,
     /// The client's key.
     pub key: u8,
-    /// How many coupons.
+    /// Number of coupons.
     pub quantity: u8,
     /// The admission's id, if it is admitted.
     pub id: u8,
 }
 
-/// What the gate says to a claim.
+/// The gate's answer to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Let through.
     Admitted {
-        /// The numbers it took.
+        /// Its claim numbers.
         numbers: Numbers,
-        /// What is left for others.
+        /// Stock left.
         left: i16,
     },
     /// The gate remembers this request.
     Replay {
-        /// Its admission.
+        /// Id of the admission that used the key.
         id: u8,
         /// Whether it is known to have landed.
         state: RequestState,
-        /// The numbers it took.
+        /// Its claim numbers.
         numbers: Numbers,
     },
-    /// The key was used for another payload.
+    /// The key was used with another payload.
     KeyReused,
-    /// Nothing can be said.
+    /// The gate is absent, incomplete, loading, or of another run.
     NotLoaded,
-    /// The gate's epoch is another: nothing was done.
+    /// The gate has another epoch; nothing was done.
     OtherEpoch(u8),
-    /// The user's entry has dropped this admission or a later one: it may have landed, nothing was done.
+    /// The user's entry has dropped this admission or a later one. It may have landed; nothing was done.
     TooOld,
-    /// Refused.
     Refused {
-        /// Why.
         refusal: Refusal,
-        /// Whether MySQL must be asked for the key before the refusal is final.
+        /// Whether MySQL must be checked for the key before the refusal is final.
         look_in_mysql: bool,
     },
 }
@@ -58,7 +54,7 @@ pub enum Verdict {
 pub enum Refusal {
     /// The window has not opened.
     NotOpen,
-    /// An operator holds the template.
+    /// The template is paused.
     Paused,
     /// The window is over.
     Closed,
@@ -66,47 +62,47 @@ pub enum Refusal {
     Ended,
     /// The user would hold more than the limit.
     Limit {
-        /// How many the user holds.
+        /// Number of coupons that the user holds.
         taken: u8,
     },
-    /// Nothing is left.
+    /// No stock is left.
     SoldOut,
-    /// Less is left than asked for.
+    /// Less stock is left than requested.
     Insufficient {
-        /// What is left.
+        /// Stock left.
         left: i16,
     },
 }
 
-/// What `move.lua` did with a movement.
+/// Result of `move.lua`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {
-    /// The stock changed to this.
+    /// The new stock.
     Applied(i16),
-    /// The stock contained it.
+    /// The stock already contained it.
     Already,
-    /// Movements between this one and the last that the stock contains are missing.
+    /// Movements are missing between this one and the last that the stock contains.
     Gap(u8),
-    /// The gate is absent, being loaded, or of another run.
+    /// The gate is absent, loading, or of another run.
     NotLoaded,
-    /// The gate's epoch is another: nothing was done.
+    /// The gate has another epoch; nothing was done.
     OtherEpoch(u8),
 }
 
-/// What became of a gate that should go.
+/// Result of unloading a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unloaded {
-    /// It is gone.
+    /// It is removed.
     Gone,
-    /// Admissions are in flight: nothing was done.
+    /// Admissions are in flight; nothing was done.
     InFlight,
-    /// Its template has not ended and its window is not over: nothing was done.
+    /// The template has not ended and its window is not over; nothing was done.
     Open,
-    /// It is absent, or its epoch is another: nothing was done.
+    /// It is absent or has another epoch; nothing was done.
     OtherEpoch,
 }
 
-/// The refusals, in the order of `claim.lua`.
+/// Returns the first refusal that applies, in the order of `claim.lua`.
 pub(super) fn refusal<const R: usize>(
     facts: &OpenFacts,
     entry: &Entry<R>,

@@ -1,20 +1,19 @@
-//! What a search of the view explores.
+//! Bounds of a search of the view.
 
 use super::{Left, Promise};
 use crate::Bug;
 
-/// Coupons at most.
+/// Most coupons.
 pub(super) const COUPONS_MAX: usize = 2;
 
-/// Readers that rebuild at a time.
+/// Most readers that rebuild at a time.
 pub(super) const READERS_MAX: usize = 2;
 
 /// The bounds of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// How many versions each coupon has at most; odd ones are unused. 0: there is no such coupon.
+    /// Most versions of each coupon; in odd ones it is unused. 0: there is no such coupon.
     pub versions: [u8; COUPONS_MAX],
-    /// Faults that may strike.
     pub left: Left,
     /// A planted mistake.
     pub bug: Option<Bug>,
@@ -77,7 +76,7 @@ pub const LARGE: &[(&str, Bounds)] = &[
     ),
 ];
 
-/// For each mistake the smallest bounds known in which it breaks a promise, and which.
+/// For each mistake, the promise that it breaks and the smallest known bounds in which it does.
 pub const PLANTED: &[(Bug, Promise, Bounds)] = &[
     (Bug::RebuildReadsUnusedOnly, Promise::NoResurrection, one(2, NONE)),
     (Bug::PiecesOfDifferentMoments, Promise::KnowsWhatCameBefore, two(2, 1, NONE)),

@@ -1,4 +1,4 @@
-//! The consumer: message by message; its offset is stored only after the effect.
+//! The consumer: processes message by message, and stores its offset only after the effect.
 
 use super::{Next, State, View, Zombie, keys::Keys, step};
 use crate::Bug;
@@ -9,9 +9,7 @@ const ZOMBIE: &str = "old consumer";
 /// A message of the topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Change {
-    /// Whose.
     pub coupon: u8,
-    /// Its version.
     pub version: u8,
 }
 
@@ -34,7 +32,7 @@ impl View {
         self.replay(state, next);
     }
 
-    /// Nobody can tell what it changed, so the user's view goes.
+    /// An undecodable message may have changed anything, so the user's view is dropped.
     fn put_aside(&self, state: &State, change: Change, next: &mut Next) {
         if state.left.undecodable > 0 {
             let mut dropped = *state;
@@ -61,7 +59,7 @@ impl View {
         if state.zombie.is_some() {
             return;
         }
-        // It is paused, another one begins at the stored offset, and then it goes on.
+        // The consumer is paused, another begins at the stored offset, and then the first one resumes.
         if let Some(change) = state.applied {
             again.zombie = Some((change, Zombie::ReadsBack));
             again.applied = None;
@@ -107,7 +105,7 @@ fn message(state: &State) -> Option<Change> {
     state.topic.as_slice().get(usize::from(state.offset)).copied()
 }
 
-/// From now on a view that is trusted shows this version or a later one.
+/// From now on a trusted view must show this version or a later one.
 fn raise(state: &mut State, change: Change) {
     let floor = &mut state.floor[usize::from(change.coupon)];
     *floor = change.version.max(*floor);

@@ -1,57 +1,50 @@
-//! The user's two keys, command by command as `lua/` has them: same names, same answers.
+//! The user's two keys, one method per command in `lua/`, with the same names and answers.
 
 use super::{bounds::COUPONS_MAX, is_unused};
 use crate::Bug;
 
-/// What says which rebuild of which generation a key belongs to.
+/// Identifies the generation and the rebuild that a key belongs to.
 pub type Token = (u8, u8);
 
-/// The user's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Keys {
-    /// The generation of every connection.
+    /// The generation that every connection sends.
     pub generation: u8,
-    /// The ZSet.
     pub list: Option<List>,
-    /// The hash.
     pub coupons: Option<Hash>,
 }
 
-/// The ZSet: a sentinel and the unused coupons.
+/// The ZSet: the token and the unused coupons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct List {
-    /// The sentinel.
     pub token: Option<Token>,
-    /// The coupons on it.
+    /// Which coupons it contains.
     pub members: [bool; COUPONS_MAX],
 }
 
-/// The hash: a sentinel and the coupons' entries.
+/// The hash: the token and the coupons' entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Hash {
-    /// The sentinel.
     pub token: Option<Token>,
-    /// Whether readers trust it.
     pub phase: Phase,
-    /// Each coupon's version; 0: unknown.
+    /// Version of each coupon; 0: unknown.
     pub versions: [u8; COUPONS_MAX],
 }
 
-/// How far a view is.
+/// The phase of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Phase {
-    /// Being rebuilt.
     #[default]
     Loading,
-    /// Readers trust it.
+    /// Trusted by readers.
     Complete,
 }
 
-/// What the two keys say together; see `lua/includes/view_state.lua`.
+/// State of the view according to both keys; see `lua/includes/view_state.lua`.
 pub type ViewState = Option<(Phase, Token)>;
 
 impl Keys {
-    /// `view_state.lua`: absent: the view is cold.
+    /// `view_state.lua`; `None`: the view is cold.
     pub fn state(&self, bug: Option<Bug>) -> ViewState {
         let hash = self.coupons?;
         let token = hash.token.filter(|(generation, _)| *generation == self.generation)?;
@@ -60,13 +53,12 @@ impl Keys {
         agree.then_some((hash.phase, token))
     }
 
-    /// Whether a reader trusts the view.
+    /// Returns whether readers trust the view.
     pub fn is_trusted(&self, bug: Option<Bug>) -> bool {
         matches!(self.state(bug), Some((Phase::Complete, _)))
     }
 
-    /// `view_begin.lua`; the nonce of a rebuild that is under way counts as old, for only time would
-    /// tell.
+    /// `view_begin.lua`. Since time is not modelled, any running rebuild counts as timed out.
     pub fn begin(&mut self, nonce: u8, bug: Option<Bug>) {
         let token = Some((self.generation, nonce));
         let kept = *self;
@@ -81,7 +73,7 @@ impl Keys {
         };
     }
 
-    /// `view_load.lua`, of one row; false: the view is not under this rebuild any more.
+    /// `view_load.lua` for one row; `false`: this rebuild does not own the view any more.
     pub fn load(&mut self, nonce: u8, coupon: u8, version: u8, bug: Option<Bug>) -> bool {
         if !self.is_loading(nonce, bug) {
             return false;
@@ -90,7 +82,7 @@ impl Keys {
         true
     }
 
-    /// `view_complete.lua`; false: the view is not under this rebuild any more.
+    /// `view_complete.lua`; `false`: this rebuild does not own the view any more.
     pub fn complete(&mut self, nonce: u8, bug: Option<Bug>) -> bool {
         let any = bug == Some(Bug::CompleteWithoutNonce)
             && matches!(self.state(bug), Some((Phase::Loading, _)));
@@ -109,7 +101,7 @@ impl Keys {
         self.state(bug) == Some((Phase::Loading, (self.generation, nonce)))
     }
 
-    /// `apply_change.lua`, of one change; false: the view is cold.
+    /// `apply_change.lua` for one change; `false`: the view is cold.
     pub fn apply(&mut self, coupon: u8, version: u8, bug: Option<Bug>) -> bool {
         let loading_skipped = bug == Some(Bug::LoadingSkipped);
         match self.state(bug) {
@@ -122,7 +114,7 @@ impl Keys {
         }
     }
 
-    /// The read after the write, and `view_write_again.lua` where the member is missing.
+    /// The read after the write, and `view_write_again.lua` if the member is missing.
     pub fn read_back(&mut self, coupon: u8, version: u8, bug: Option<Bug>) {
         let at = usize::from(coupon);
         if !is_unused(version) || self.list.is_some_and(|list| list.members[at]) {

@@ -1,5 +1,5 @@
-//! The view of one user: MySQL's commits, their topic, the consumer and a predecessor that still runs,
-//! readers that rebuild a cold view, and a Redis that evicts keys. The commands are `lua/`'s.
+//! The view of one user: MySQL's commits, their topic, the consumer and a predecessor that still runs, readers that
+//! rebuild a cold view, and a Redis that evicts keys. The commands are those in `lua/`.
 
 pub mod bounds;
 mod consumer;
@@ -21,7 +21,7 @@ use self::{
 };
 use crate::{few::Few, search::Model};
 
-/// Commits at most, of all coupons.
+/// Most commits, of all coupons together.
 const COMMITS_MAX: usize = 6;
 
 /// The view within bounds.
@@ -30,58 +30,51 @@ pub struct View {
     bounds: Bounds,
 }
 
-/// Everything, at one moment.
+/// The complete state at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct State {
-    /// MySQL: each coupon's version; 0: there is none.
+    /// MySQL: version of each coupon; 0: it does not exist.
     pub versions: [u8; COUPONS_MAX],
     /// The topic, in the order of the commits.
     pub topic: Few<Change, COMMITS_MAX>,
-    /// How many messages the consumer is done with.
+    /// Number of messages that the consumer has finished.
     pub offset: u8,
-    /// What the consumer has applied and not yet read back.
+    /// The change that the consumer has applied but not yet read back.
     pub applied: Option<Change>,
-    /// What a consumer that lost its partition still does: apply, or read back.
+    /// The remaining step of a consumer that lost its partition.
     pub zombie: Option<(Change, Zombie)>,
     /// The user's keys.
     pub keys: Keys,
-    /// Readers that rebuild.
     pub readers: [Reader; READERS_MAX],
     /// The last nonce.
     pub nonces: u8,
-    /// Of each coupon, the version that the view must show or a later one.
+    /// For each coupon, the lowest version that the view may show.
     pub floor: [u8; COUPONS_MAX],
-    /// Faults that may still strike.
     pub left: Left,
 }
 
-/// What a consumer does that lost its partition.
+/// The remaining step of a consumer that lost its partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Zombie {
-    /// Applies.
     Applies,
-    /// Reads back.
     ReadsBack,
 }
 
-/// Faults that may still strike.
+/// How many faults of each kind may still strike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Left {
-    /// Keys evicted.
     pub evictions: u8,
-    /// Offsets lost, or consumers that lose their partition and go on.
+    /// Lost offsets, and consumers that resume after losing their partition.
     pub replays: u8,
-    /// Rebuilds.
     pub rebuilds: u8,
-    /// Messages that cannot be decoded.
+    /// Undecodable messages.
     pub undecodable: u8,
-    /// Rebuilds that die.
     pub crashes: u8,
-    /// The generation rises: Redis started again.
+    /// Restarts of Redis, each of which raises the generation.
     pub generations: u8,
 }
 
-/// What happened, for a trace.
+/// A description of a step, for a trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
     who: &'static str,
@@ -123,7 +116,7 @@ impl View {
             }
         }
         if state.left.generations > 0 {
-            // What it held then may be anything older; the generation makes it cold as a whole.
+            // The restarted Redis may hold anything older. The generation makes all of it cold.
             let mut risen = *state;
             risen.left.generations -= 1;
             risen.keys.generation += 1;
@@ -167,7 +160,7 @@ impl Model for View {
     }
 }
 
-/// A coupon's status by its version: issued, used, given back, used again.
+/// Returns whether a coupon is unused in a version: issued, used, given back, used again.
 fn is_unused(version: u8) -> bool {
     version % 2 == 1
 }

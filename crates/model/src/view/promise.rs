@@ -1,4 +1,4 @@
-//! What a trusted view shows.
+//! Promises about a trusted view.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum Promise {
     MembersHaveDetails,
     /// Read your own claim: a view that knows a coupon knows its latest applied version.
     KnownIsNotOlder,
-    /// `after=`: a view that knows a coupon knows all that was committed before it.
+    /// `after=`: a view that knows a coupon knows everything committed before it.
     KnowsWhatCameBefore,
     /// I8, I12
     QuietViewIsMySqls,
@@ -49,7 +49,7 @@ impl View {
         for coupon in 0..self.bounds.coupons() {
             let (floor, newest) = (state.floor[coupon], state.versions[coupon]);
             let (shown, known) = (list.members[coupon], hash.versions[coupon]);
-            // It may be any version between what it has been told and what there is.
+            // It may show any version from the last one applied to the newest one.
             if !(floor..=newest).any(|version| is_unused(version) == shown) {
                 let promise = if shown { Promise::NoResurrection } else { Promise::NothingMissing };
                 return Some(promise);
@@ -81,7 +81,7 @@ impl View {
     }
 }
 
-/// What the versions were when the coupon had just been issued.
+/// Returns the versions when the coupon had just been issued.
 fn before(state: &State, coupon: usize) -> [u8; COUPONS_MAX] {
     let mut versions = [0; COUPONS_MAX];
     for change in state.topic.as_slice() {

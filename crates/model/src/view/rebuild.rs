@@ -1,4 +1,4 @@
-//! A reader that finds the view cold: begin, read MySQL, load row by row as of that moment, complete.
+//! A reader that finds the view cold: begins, reads MySQL, loads the rows of that moment one by one, completes.
 
 use super::{Next, State, View, bounds::COUPONS_MAX, is_unused, step};
 use crate::Bug;
@@ -8,17 +8,15 @@ const READER: &str = "reader";
 /// A reader that rebuilds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Reader {
-    /// What it does next.
     pub next: ReaderStep,
-    /// Its nonce.
     pub nonce: u8,
-    /// The rows it read; 0: not among them.
+    /// The rows it read; 0: no row.
     pub rows: [u8; COUPONS_MAX],
-    /// What MySQL held then.
+    /// The versions in MySQL at that time.
     pub seen: [u8; COUPONS_MAX],
 }
 
-/// The steps of a rebuild, in their order.
+/// The steps of a rebuild, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReaderStep {
     /// Begin, if the view is cold.
@@ -28,7 +26,7 @@ pub enum ReaderStep {
     Read,
     /// Load this coupon's row and those after it.
     Load(u8),
-    /// Let readers trust it.
+    /// Make the view trusted.
     Complete,
 }
 

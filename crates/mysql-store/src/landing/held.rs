@@ -1,4 +1,4 @@
-//! Which stock rows somebody holds.
+//! Finds stock rows that other transactions have locked.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use crate::{StoreError, rows};
 
-/// Those of `templates` whose stock row another transaction holds at this moment. It waits for none of them, and holds
-/// none afterwards. A template without a row counts as held.
+/// Returns those of `templates` whose stock row another transaction has locked at this moment. Does not wait for them,
+/// and leaves none locked. A template without a row counts as locked.
 ///
 /// # Errors
 /// The statement fails.

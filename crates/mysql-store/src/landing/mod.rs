@@ -1,7 +1,7 @@
-//! The landing: one transaction that makes many admissions true, whole or not at all.
+//! The landing: one transaction that makes many admissions true, all or none.
 //!
-//! Order of the statements: the claims, the coupons, and last, next to the commit, the guard, because
-//! the stock row is what everybody waits for. COMMIT is sent only after the guard's answer.
+//! It inserts the claims, then the coupons. The guard comes last, right before the commit, because all landings of a
+//! template wait for its stock row. COMMIT is sent only after the guard's answer.
 
 mod held;
 mod renew;
@@ -18,39 +18,38 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 pub use self::{held::held, renew::renew, reread::reread};
 use crate::{DuplicateKey, StoreError, datetime::datetime, rows};
 
-/// An admission with everything its rows are made of.
+/// An admission with all data for its rows.
 #[derive(Debug, Clone)]
 pub struct Landing {
-    /// What the gate let through.
     pub admission: Admission,
     /// The template's owner.
     pub merchant_id: MerchantId,
-    /// Version of the template that the validity in `landed` was read from.
+    /// Version of the template from which the validity in `landed` comes.
     pub terms: i64,
-    /// The answer if it lands now; its coupons are the rows.
+    /// The answer if it lands now. Its coupons become rows.
     pub landed: LandedClaim,
 }
 
-/// How an attempt ended. All but `Landed` were rolled back whole.
+/// Result of an attempt. All but `Landed` were rolled back whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
     /// Everything is committed.
     Landed,
-    /// A stock row was not open, of another epoch, of later terms, or too short.
+    /// A stock row was not open, of another epoch, of later terms, or short of stock.
     GuardRefused,
     /// A claim's key or id was taken.
     ClaimTaken,
     /// A user's number was taken.
     NumberTaken,
-    /// A coupon's id was taken: it needs a new one.
+    /// A coupon's id was taken; the coupon needs a new one.
     CouponIdTaken,
 }
 
-/// Tries to land all of `landings`, at most 1,000 coupons of them.
+/// Tries to land all of `landings`, with at most 1,000 coupons.
 ///
 /// # Errors
-/// A statement fails. After a conflict nothing has landed; after a lost connection it is unknown
-/// whether all has, and the same call again finds out, because landing is idempotent by claim id.
+/// A statement fails. After a conflict nothing has landed. After a lost connection it is unknown whether everything
+/// has. The same call finds out, because landing is idempotent by claim id.
 pub async fn land(
     connection: &mut MySqlConnection,
     landings: &[Landing],
@@ -58,12 +57,12 @@ pub async fn land(
     land_by_way_of(connection, landings, |_| ready(Ok(()))).await
 }
 
-/// The same by way of `reach`, which is told where in the transaction it is: `landing.after_insert`,
-/// `landing.after_guard` (whatever that said), `landing.before_commit`. There a test lets the process end, wait, or
-/// lose its connection.
+/// Like [`land`], but calls `reach` with the name of each point in the transaction: `landing.after_insert`,
+/// `landing.after_guard` (whatever its result) and `landing.before_commit`. There, a test can end the process, delay
+/// it, or break its connection.
 ///
 /// # Errors
-/// As of [`land`]; an error of `reach` counts as a lost connection.
+/// As of [`land`]. An error of `reach` counts as a lost connection.
 pub async fn land_by_way_of<F: Future<Output = io::Result<()>>>(
     connection: &mut MySqlConnection,
     landings: &[Landing],
@@ -80,14 +79,14 @@ pub async fn land_by_way_of<F: Future<Output = io::Result<()>>>(
             Ok(refused)
         }
         Err(error) => {
-            // Now: left to the connection's next use, it would hold rows that others wait for.
+            // Roll back now: left to the connection's next use, the transaction would keep rows locked.
             drop(transaction.rollback().await);
             Err(error)
         }
     }
 }
 
-/// Everything between begin and commit.
+/// Runs everything between begin and commit.
 async fn write<F: Future<Output = io::Result<()>>>(
     connection: &mut MySqlConnection,
     landings: &[Landing],
@@ -127,7 +126,7 @@ async fn insert_all(
     }
 }
 
-/// Sorted by the primary key, so that two transactions meet in the same order.
+/// Sorted by the primary key, so that all transactions lock in the same order.
 async fn insert_claims(
     connection: &mut MySqlConnection,
     landings: &[Landing],
@@ -208,7 +207,7 @@ async fn insert_coupons(
     Ok(())
 }
 
-/// What the batch takes from one stock row.
+/// The batch's demand on one stock row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Demand {
     template: TemplateId,
@@ -218,8 +217,8 @@ struct Demand {
     quantity: i64,
 }
 
-/// One demand per template and epoch, in the order of templates. A batch that holds a template in
-/// two epochs has two demands of it; at most one of them matches.
+/// Returns one demand per template and epoch, ordered by template. A batch with two epochs of a template has two
+/// demands for it, of which at most one matches.
 fn demand(landings: &[Landing]) -> Vec<Demand> {
     let mut demands: BTreeMap<(TemplateId, i64), Demand> = BTreeMap::new();
     for landing in landings {
@@ -232,8 +231,8 @@ fn demand(landings: &[Landing]) -> Vec<Demand> {
     demands.into_values().collect()
 }
 
-/// Takes the stock of all templates in one statement and answers how many rows matched: sqlx asks for
-/// found rows, and a matched row always changes.
+/// Takes the stock of all templates in one statement and returns the number of matched rows: sqlx requests found rows,
+/// and a matched row always changes.
 async fn guard(connection: &mut MySqlConnection, demands: &[Demand]) -> Result<u64, StoreError> {
     let done = if let [one] = demands {
         sqlx::query(
@@ -248,7 +247,7 @@ async fn guard(connection: &mut MySqlConnection, demands: &[Demand]) -> Result<u
         .execute(connection)
         .await
     } else {
-        // Padded with a template that does not exist, so that few sizes are ever prepared.
+        // Padded with a template that does not exist, so that few statement sizes are prepared.
         let count = demands.len().next_power_of_two();
         let nothing = Demand { template: TemplateId(-1), epoch: 0, terms: 0, quantity: 0 };
         let padded = demands.iter().chain(std::iter::repeat(&nothing)).take(count);
@@ -262,9 +261,9 @@ async fn guard(connection: &mut MySqlConnection, demands: &[Demand]) -> Result<u
     done.map(|done| done.rows_affected()).map_err(StoreError::query("take the stock"))
 }
 
-/// The guard over `count` templates: the derived table leads, so rows lock in the order of templates. By
-/// their key: where a batch takes from most of the templates there are, MySQL would rather read all
-/// rows, and wait for those of other landers.
+/// The guard's SQL for `count` templates. The derived table comes first, so rows are locked in the order of templates.
+/// The index hint is needed because for a batch with most of all templates MySQL would rather read all rows, and wait
+/// for those of other landers.
 pub fn guard_join(count: usize) -> String {
     rows::repeat(
         "update (",

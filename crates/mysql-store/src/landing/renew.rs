@@ -1,4 +1,4 @@
-//! Landings whose template's validity changed before they landed: they take the new one.
+//! Updates landings whose template's validity changed before they landed.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use sqlx::{AssertSqlSafe, MySqlConnection};
 use super::Landing;
 use crate::{StoreError, rows, template};
 
-/// Gives each of `landings` whose template has a newer version the validity of that; answers whether
-/// there were any. The guard refuses a landing whose terms have changed once more.
+/// Gives each of `landings` whose template has a newer version the new validity. Returns whether there were any. The
+/// guard refuses a landing if its terms change once more.
 ///
 /// # Errors
 /// A statement fails; then none has changed.

@@ -1,4 +1,4 @@
-//! What a landing that was rolled back finds: the stock, the numbers and the claims that stand there.
+//! Rereads the stock, numbers and claims after a landing was rolled back.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,10 +8,10 @@ use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use super::Landing;
 use crate::{StoreError, claim, rows, stock};
 
-/// What stands in the database for each of `landings`, in their order.
+/// Returns the rows found for each of `landings`, in order.
 ///
-/// Under READ COMMITTED each statement sees its own moment, so the claim rows are read last: a claim
-/// that landed meanwhile is then seen, and the stale rows read before it do not matter.
+/// Under READ COMMITTED each statement sees its own moment, so the claim rows are read last: a claim that landed
+/// meanwhile is then visible, and the stale rows read before it do not matter.
 ///
 /// # Errors
 /// A statement fails.

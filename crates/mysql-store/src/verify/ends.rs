@@ -1,4 +1,4 @@
-//! Coupons that ended wrongly, or whose end is not what they were told.
+//! Finds coupons that ended wrongly, or whose validity is wrong.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponStatus, MoveState};
@@ -11,10 +11,10 @@ use crate::{
     user_coupon::{self, UserCoupon},
 };
 
-/// Coupons that expired early or more than once, were used after their deadline, changed more often than
-/// by their end and their template's changes of validity, or are unused although their deadline lies at
-/// or before `overdue_at`. Orders may use a coupon and give it back any number of times, so the changes of
-/// one that was ever used are not counted here; the topic tells whether each was lawful.
+/// Returns coupons that expired early or more than once, were used after their deadline, changed more often than their
+/// end and their template's changes of validity explain, or are unused although their deadline is at or before
+/// `overdue_at`. Orders may use a coupon and give it back any number of times, so changes of a coupon that was ever
+/// used are not counted here; the topic shows whether each was allowed.
 ///
 /// # Errors
 /// The statement fails.
@@ -43,10 +43,10 @@ pub async fn bad_ends(
     rows.iter().map(user_coupon::from_row).collect()
 }
 
-/// Of the templates whose issued coupons were ever to follow a change of validity: coupons that were not
-/// moved and are not valid as they were claimed; that were moved, and are valid as no change says; or
-/// that could still be used at `now` and are not valid as the last change says, although everybody has
-/// followed it. One that an order gave back keeps the validity under which it was used.
+/// Returns coupons with a wrong validity, of templates whose issued coupons ever had to follow a change: coupons that
+/// were not moved and differ from their claim; that were moved and match no change; or that can still be used at `now`
+/// and differ from the last change although its move is finished. A coupon that an order gave back keeps the validity
+/// under which it was used.
 ///
 /// # Errors
 /// The statement fails.

@@ -1,4 +1,4 @@
-//! Columns that must be what other rows say: of coupons, claims and stock rows.
+//! Checks columns of coupons, claims and stock rows that must agree with other rows.
 
 use coupon::{ClaimId, ClaimState, CouponId, PayloadHash, Template};
 use sqlx::{MySqlConnection, Row};
@@ -6,44 +6,41 @@ use sqlx::{MySqlConnection, Row};
 use super::{EXAMPLES, read_all};
 use crate::{StoreError, template};
 
-/// A template, and what its stock row says of it.
+/// A template and parts of its stock row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Terms {
-    /// The template.
     pub template: Template,
     /// Whether landings are allowed.
     pub open: bool,
-    /// The template's version at which its validity last changed.
+    /// The template's version at the last change of its validity.
     pub terms: i64,
-    /// The last such version that issued coupons had to follow; 0: none.
+    /// The last such version that issued coupons had to follow; 0 if none.
     pub followed: i64,
 }
 
-/// A coupon whose columns are not those of its claim or template.
+/// A coupon that disagrees with its claim or template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OddCoupon {
-    /// The coupon.
     pub id: CouponId,
-    /// It is not its template's merchant's.
+    /// Its merchant is not its template's.
     pub merchant: bool,
-    /// It was not claimed when its claim was.
+    /// Its time of claim is not its claim's.
     pub claimed_at: bool,
-    /// It is not valid as its claim was told, although no change of validity was to be followed.
+    /// Its validity is not its claim's, although issued coupons never had to follow a change of validity.
     pub validity: bool,
 }
 
-/// What landed claims of one quantity say they were asked for.
+/// A payload hash of landed claims with one quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Payload {
-    /// The quantity.
     pub quantity: u32,
-    /// The payload's hash; absent: not of its length.
+    /// `None` if the stored hash has the wrong length.
     pub hash: Option<PayloadHash>,
     /// One of these claims.
     pub example: ClaimId,
 }
 
-/// Every template with what its stock row says of it.
+/// Returns every template with parts of its stock row.
 ///
 /// # Errors
 /// The statement fails.
@@ -66,7 +63,7 @@ pub async fn terms(connection: &mut MySqlConnection) -> Result<Vec<Terms>, Store
     rows.iter().map(read).collect()
 }
 
-/// Coupons that are not as their claim and template say.
+/// Returns coupons that disagree with their claim or template.
 ///
 /// # Errors
 /// The statement fails.
@@ -97,7 +94,7 @@ pub async fn odd_coupons(connection: &mut MySqlConnection) -> Result<Vec<OddCoup
     })
 }
 
-/// The payloads of landed claims, each that there is.
+/// Returns the distinct payloads of landed claims.
 ///
 /// # Errors
 /// The statement fails.
@@ -119,7 +116,8 @@ pub async fn payloads(connection: &mut MySqlConnection) -> Result<Vec<Payload>, 
     })
 }
 
-/// Claims under a key of the other kind: a fence on a client's key, or a claim on a fence's.
+/// Returns claims under a key of the wrong kind: a fence under a client's key, or a claim under a fence's. True marks a
+/// fence.
 ///
 /// # Errors
 /// The statement fails.

@@ -1,8 +1,7 @@
-//! SQL that only the verifier, tests, demo and benches need. Behind the feature `verify`: no process
-//! of the platform is built with it.
+//! SQL that only the verifier, tests, demo and benches need, behind the feature `verify`. No process of the platform is
+//! built with it.
 //!
-//! Each function that finds offenders returns at most [`EXAMPLES`] of them: one is enough to fail, a
-//! few are enough to understand.
+//! A function that finds offenders returns at most [`EXAMPLES`]: one is enough to fail, a few are enough to understand.
 
 mod ends;
 mod fields;
@@ -26,16 +25,15 @@ pub use self::{
 };
 use crate::{StoreError, datetime::datetime};
 
-/// Offenders that a query returns.
+/// Largest number of offenders that a query returns.
 pub const EXAMPLES: u32 = 10;
 
-/// Rows of one bulk insert: four digits of a number.
+/// Rows of one bulk insert: all numbers of four digits.
 pub const BULK_ROWS: i64 = 10_000;
 
-/// A template's account: what was given, and what became of it, as one statement sees it.
+/// A template's account, read by one statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balance {
-    /// Of which template.
     pub template: TemplateId,
     /// The stock row's total.
     pub total: i64,
@@ -49,11 +47,11 @@ pub struct Balance {
     pub landed: i64,
     /// Number of coupons.
     pub coupons: i64,
-    /// How many coupons one user may hold; 0: no limit.
+    /// Limit per user; 0 if there is none.
     pub limit: u32,
 }
 
-/// Every template's account, in one statement, which shows one moment of all tables.
+/// Returns every template's account, from one statement, which sees all tables at one moment.
 ///
 /// # Errors
 /// The statement fails.
@@ -87,18 +85,16 @@ pub async fn balances(connection: &mut MySqlConnection) -> Result<Vec<Balance>, 
     })
 }
 
-/// A landed claim and how many coupons it has.
+/// A landed claim and the number of its coupons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnevenClaim {
-    /// The claim.
     pub id: ClaimId,
-    /// How many it asked for.
     pub quantity: i64,
-    /// How many coupons name it.
+    /// Number of coupons with this claim id.
     pub coupons: i64,
 }
 
-/// Landed claims whose coupons are more or fewer than their quantity.
+/// Returns landed claims with more or fewer coupons than their quantity.
 ///
 /// # Errors
 /// The statement fails.
@@ -106,8 +102,8 @@ pub async fn uneven_claims(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<UnevenClaim>, StoreError> {
     let rows = sqlx::query(
-        // Grouped first, by a column that no index begins with: joined row by row, a user with many claims would
-        // have all his coupons read for each of them. Whose coupons they are is seen by [`orphans`].
+        // Grouped first, because no index begins with `claim_id`: a join by row would read all coupons of a user for
+        // each of the user's claims. Coupons with the claim of another user are found by [`orphans`].
         "select claim.id, cast(claim.quantity as signed) as quantity, \
          cast(coalesce(made.coupons, 0) as signed) as coupons from claim left join \
          (select claim_id, count(*) as coupons from user_coupon group by claim_id) made \
@@ -127,7 +123,7 @@ pub async fn uneven_claims(
     })
 }
 
-/// Coupons that no landed claim of their user made.
+/// Returns coupons without a landed claim of their user.
 ///
 /// # Errors
 /// The statement fails.
@@ -145,24 +141,22 @@ pub async fn orphans(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, 
     read_all("look for coupons without a claim", rows, |row| Ok(CouponId(row.try_get(0)?)))
 }
 
-/// What a user holds of a template with a limit.
+/// A user's coupons of a template with a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holding {
-    /// The template.
     pub template: TemplateId,
-    /// The user.
     pub user: UserId,
-    /// How many coupons.
+    /// Number of coupons.
     pub coupons: i64,
     /// The smallest number among them.
     pub lowest: i64,
-    /// The largest.
+    /// The largest number among them.
     pub highest: i64,
     /// The template's limit.
     pub limit: i64,
 }
 
-/// Users who hold more than the limit, or a number outside 1 to the limit.
+/// Returns users with more coupons than the limit, or with a number outside 1 to the limit.
 ///
 /// # Errors
 /// The statement fails.
@@ -195,19 +189,16 @@ pub async fn over_limit(connection: &mut MySqlConnection) -> Result<Vec<Holding>
 /// A landed claim with the ids of its coupons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LandedRow {
-    /// The claim.
     pub id: ClaimId,
-    /// By whom.
     pub user: UserId,
     /// The client's key.
     pub request_id: RequestId,
-    /// How many coupons.
     pub quantity: u32,
-    /// The coupons, in no order.
+    /// In no particular order.
     pub coupons: Vec<CouponId>,
 }
 
-/// Every landed claim of a template.
+/// Returns every landed claim of a template.
 ///
 /// # Errors
 /// A statement fails.
@@ -245,23 +236,22 @@ pub async fn landed_claims(
     })
 }
 
-/// How many coupons there are, by status, and how often they changed.
+/// Number of coupons by status, and of their changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CouponCounts {
-    /// Unused ones, due or not.
+    /// Due or not.
     pub unused: i64,
-    /// Used ones.
     pub used: i64,
-    /// Those flipped to expired.
+    /// Flipped to expired.
     pub expired: i64,
-    /// Unused ones whose deadline has come.
+    /// Unused, with a deadline that has passed.
     pub due: i64,
-    /// Sum of all versions: how many changes there have been.
+    /// Sum of all versions: the number of changes so far.
     pub changes: i64,
 }
 
 impl CouponCounts {
-    /// All coupons.
+    /// Number of all coupons.
     pub fn all(&self) -> i64 {
         self.unused + self.used + self.expired
     }
@@ -305,7 +295,7 @@ pub async fn count_coupons(
     row.and_then(read).map_err(StoreError::query("count the coupons"))
 }
 
-/// How long after its deadline each expired coupon of a template was flipped, ascending.
+/// Returns the time from deadline to flip of each expired coupon of a template, ascending.
 ///
 /// # Errors
 /// The statement fails.
@@ -328,8 +318,8 @@ pub async fn lateness(
     Ok(late)
 }
 
-/// Inserts [`BULK_ROWS`] coupons in one transaction, ids from `first_id` on, each of a user of its
-/// own: changes for the tailer to follow. They belong to no template and no claim.
+/// Inserts [`BULK_ROWS`] coupons in one transaction, with ids from `first_id` on and a user for each, as changes for
+/// the tailer to follow. They belong to no template and no claim.
 ///
 /// # Errors
 /// The statement fails.
@@ -338,7 +328,7 @@ pub async fn insert_bulk(
     first_id: i64,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    // One byte for each row: MySQL has no such hash.
+    // One byte per row, because MySQL lacks this hash.
     let users = (first_id..first_id + BULK_ROWS).map(UserId);
     let shards: Vec<u8> = users.map(expiry_shard).collect();
     let digits = "(select 0 as digit union all select 1 union all select 2 union all select 3 \
@@ -368,8 +358,8 @@ pub async fn insert_bulk(
     Ok(())
 }
 
-/// Runs one statement as it stands, and answers how many rows it changed: for tests that damage data
-/// and see the verifier find it.
+/// Runs one statement as is and returns the number of changed rows. For tests that damage data and expect the verifier
+/// to find it.
 ///
 /// # Errors
 /// The statement fails.

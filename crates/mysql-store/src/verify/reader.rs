@@ -1,5 +1,5 @@
-//! The verifier's connections: they only read, and the server works on none of their statements for long after
-//! their process has gone.
+//! The verifier's connections. They only read, and the server soon stops working on their statements after the process
+//! is gone.
 
 use std::{
     collections::BTreeSet,
@@ -11,14 +11,14 @@ use sqlx::{AssertSqlSafe, Executor, MySqlConnection, MySqlPool, mysql::MySqlPool
 
 use crate::{StoreError, connect};
 
-/// How long the server works on one statement at most: ten times what the largest one takes for ten million
-/// coupons. It is what a process that was killed leaves behind at most; one that is asked to stop leaves nothing.
+/// Longest time that the server works on one statement: ten times what the largest one takes for ten million coupons. A
+/// killed process may leave a statement running for this long; one that is asked to stop leaves none.
 pub const STATEMENT_MAX: Duration = Duration::from_secs(300);
 
-/// How long a caller waits for a connection.
+/// Longest wait for a connection.
 const ACQUIRE_MAX: Duration = Duration::from_secs(10);
 
-/// A pool that reads, and knows its connections by the server's numbers.
+/// A pool for reads that knows the server's ids of its connections.
 #[derive(Debug, Clone)]
 pub struct Reader {
     pool: MySqlPool,
@@ -27,10 +27,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// At most `connections` to the server at `url`.
+    /// Opens at most `connections` to the server at `url`.
     ///
     /// # Errors
-    /// The URL is not one, or the server cannot be reached.
+    /// The URL is invalid, or the server cannot be reached.
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
         let numbers: Arc<Mutex<BTreeSet<u64>>> = Arc::default();
         let known = Arc::clone(&numbers);
@@ -51,12 +51,11 @@ impl Reader {
         Ok(Self { pool, url: url.to_owned(), numbers })
     }
 
-    /// The pool.
     pub fn pool(&self) -> &MySqlPool {
         &self.pool
     }
 
-    /// Ends what the server is working on for any of these connections.
+    /// Ends all statements of these connections on the server.
     ///
     /// # Errors
     /// The server cannot be reached.
@@ -64,14 +63,14 @@ impl Reader {
         let numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut connection = connect::single(&self.url).await?;
         for number in numbers {
-            // A connection that has gone has no statement either.
+            // A connection that is gone has no statement either.
             drop(connection.execute(AssertSqlSafe(format!("kill {number}"))).await);
         }
         Ok(())
     }
 }
 
-/// Sets a connection up, and tells its number.
+/// Sets a connection up and returns its id.
 async fn prepare(connection: &mut MySqlConnection) -> Result<u64, sqlx::Error> {
     let version: String =
         sqlx::query_scalar("select version()").fetch_one(&mut *connection).await?;
@@ -86,10 +85,10 @@ async fn prepare(connection: &mut MySqlConnection) -> Result<u64, sqlx::Error> {
     sqlx::query_scalar("select cast(connection_id() as unsigned)").fetch_one(connection).await
 }
 
-/// The number that a statement answers: for tests.
+/// Returns the number that a statement selects, for tests.
 ///
 /// # Errors
-/// The statement fails, or answers something else.
+/// The statement fails, or selects something else.
 pub async fn number(connection: &mut MySqlConnection, sql: &str) -> Result<i64, StoreError> {
     sqlx::query_scalar(AssertSqlSafe(sql.to_owned()))
         .fetch_one(connection)
@@ -97,7 +96,7 @@ pub async fn number(connection: &mut MySqlConnection, sql: &str) -> Result<i64, 
         .map_err(StoreError::query("ask for a number"))
 }
 
-/// How many rows the server has read for this connection: for tests of what a statement costs.
+/// Returns how many rows the server has read for this connection, for tests of the cost of statements.
 ///
 /// # Errors
 /// The statement fails.

@@ -1,4 +1,4 @@
-//! What the topics of templates and movements must tell: chunked reads by primary key.
+//! Expected contents of the topics of templates and movements: chunked reads by primary key.
 
 use chrono::{DateTime, Utc};
 use coupon::{Template, TemplateId};
@@ -6,32 +6,28 @@ use sqlx::{MySqlConnection, Row};
 
 use crate::{StoreError, template};
 
-/// A movement, as far as its topic is checked.
+/// The part of a movement that is compared with its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MovementRow {
-    /// Whose stock.
     pub template_id: TemplateId,
     /// 1 for the first of a template.
     pub seq: i64,
-    /// By how much the total changed.
+    /// Change of the total.
     pub delta: i64,
 }
 
-/// A template's row, with the times that [`Template`] leaves out.
+/// A template's row, with the times that [`Template`] lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateRow {
-    /// The template.
     pub template: Template,
-    /// When it was created.
     pub created_at: DateTime<Utc>,
-    /// When it last changed.
     pub changed_at: DateTime<Utc>,
 }
 
-/// Templates with ids above `after`, at most `limit`, by id.
+/// Returns templates with ids above `after`, at most `limit`, by id.
 ///
 /// # Errors
-/// The statement fails, or a row is none of this version's.
+/// The statement fails, or a row does not have the format of this version.
 pub async fn templates_after(
     connection: &mut MySqlConnection,
     after: i64,
@@ -57,7 +53,7 @@ pub async fn templates_after(
         .collect()
 }
 
-/// Movements after (`template`, `seq`), at most `limit`, by primary key.
+/// Returns movements after (`template`, `seq`), at most `limit`, by primary key.
 ///
 /// # Errors
 /// The statement fails.

@@ -1,4 +1,4 @@
-//! Rows by the users or claims that something else names: what a comparison in steps needs.
+//! Reads rows by given users or claims, for comparisons in steps.
 
 use std::collections::HashMap;
 
@@ -10,22 +10,18 @@ use crate::{
     user_coupon::{self, UserCoupon},
 };
 
-/// A landed claim, as its gate remembers it.
+/// The part of a landed claim that its gate stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimKey {
-    /// The claim.
     pub id: ClaimId,
-    /// Whose.
     pub user: UserId,
     /// The client's key.
     pub request_id: RequestId,
-    /// What was asked for.
     pub payload_hash: PayloadHash,
-    /// How many coupons.
     pub quantity: u32,
 }
 
-/// Every coupon of these users, by user.
+/// Returns every coupon of these users, by user.
 ///
 /// # Errors
 /// The statement fails.
@@ -51,7 +47,7 @@ pub async fn coupons_of_users(
     Ok(coupons)
 }
 
-/// The numbers that these users hold of a template, ascending.
+/// Returns these users' numbers of a template, ascending.
 ///
 /// # Errors
 /// The statement fails.
@@ -79,7 +75,7 @@ pub async fn numbers_of_users(
     Ok(numbers)
 }
 
-/// Those of these claims of a template that have landed.
+/// Returns those of these claims of a template that have landed.
 ///
 /// # Errors
 /// The statement fails.

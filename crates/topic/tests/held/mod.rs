@@ -1,4 +1,4 @@
-//! A broker that takes long to answer one kind of request.
+//! A broker that delays its answer to one kind of request.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -10,10 +10,10 @@ use std::{
 use devstack::{OwnBroker, at_last};
 use topic::{FencedWriter, TableReader, TopicLayout, TopicNames, ensure_topics};
 
-/// The number of the request that ends a transaction.
+/// API key of the request that ends a transaction.
 const END_TXN: [u8; 2] = [0, 26];
 
-/// A way to a broker on which the ends of transactions can be held back.
+/// A proxy in front of a broker that can delay requests that end a transaction.
 struct Way {
     listener: TcpListener,
     gate: Arc<Gate>,
@@ -46,14 +46,14 @@ impl Way {
         self.listener.local_addr().unwrap()
     }
 
-    /// Leads whoever comes to the broker.
+    /// Forwards connections to the broker.
     fn lead_to(&self, broker: SocketAddr) {
         let (listener, gate) = (self.listener.try_clone().unwrap(), Arc::clone(&self.gate));
         thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, broker) = (client.unwrap(), TcpStream::connect(broker).unwrap());
                 let (mut from, mut to) = (broker.try_clone().unwrap(), client.try_clone().unwrap());
-                // Whoever is gone already needs no more.
+                // Errors mean that one side has closed the connection.
                 thread::spawn(move || {
                     drop(io::copy(&mut from, &mut to));
                     drop(to.shutdown(Shutdown::Both));
@@ -68,7 +68,7 @@ impl Way {
     }
 }
 
-/// Passes requests on: four bytes of length, two that say which it is, and the rest.
+/// Forwards requests: four bytes of length, two bytes of API key, and the rest.
 fn requests(mut client: &TcpStream, mut broker: &TcpStream, gate: &Gate) -> io::Result<()> {
     loop {
         let mut length = [0; 4];

@@ -1,5 +1,5 @@
-//! `verify`: checks the invariants on a running platform, one line each. It changes nothing.
-//! Exit code 0: all hold; 1: one is broken, or could not be checked.
+//! `verify`: checks the invariants on a running platform and prints one line each. It changes
+//! nothing. Exit code 0: all hold; 1: one is broken, or could not be checked.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
@@ -17,18 +17,18 @@ use runtime::Clock;
 use tokio::signal::unix::{SignalKind, signal};
 use verifier::{History, Progress, Report, Settings, Sources, settled, verify};
 
-/// How often it tells how far it has come.
+/// Interval between progress lines.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
-/// Checks the invariants of DESIGN §10 on a running platform.
+/// Checks the platform's invariants (ARCHITECTURE.md) while it runs.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
     settings: Settings,
-    /// The clients' answers, a JSON record a line: what I4 and I5 need.
+    /// The clients' answers, one JSON record per line; I4 and I5 need it.
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// How long to wait for the platform to be at rest before looking.
+    /// Seconds to wait for the platform to be at rest before checking.
     #[arg(long, default_value_t = 10)]
     settle_seconds: u64,
 }
@@ -61,7 +61,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Tells how far it has come, to whoever waits, every few seconds.
+/// Connects, and prints progress every few seconds.
 async fn connect(settings: &Settings) -> Result<Sources> {
     let mut sources = Sources::connect(settings).await.context("no platform to verify")?;
     let told = Mutex::new(Instant::now());
@@ -84,7 +84,7 @@ async fn run(cli: &Cli, sources: &Sources) -> Result<Report> {
     Ok(verify(sources, history.as_ref(), clock.now()).await?)
 }
 
-/// Ends with the first of the signals that ask for an end.
+/// Returns on the first signal that asks the process to stop.
 async fn asked_to_stop() -> io::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
@@ -94,7 +94,7 @@ async fn asked_to_stop() -> io::Result<()> {
     }
 }
 
-/// What MySQL works on for us would go on without us.
+/// Kills our statements, which MySQL would otherwise continue.
 async fn stop(sources: &Sources) -> ExitCode {
     match sources.end_statements().await {
         Ok(()) => eprintln!("verify: stopped before the end"),

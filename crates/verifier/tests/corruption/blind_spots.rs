@@ -1,4 +1,4 @@
-//! One column, one field, one message at a time: what nobody would miss is missed by the verifier.
+//! Damages one column, field or message at a time; each is detected.
 
 use topic::{Event, UserCouponRow};
 
@@ -7,7 +7,7 @@ use crate::{
     stage::{HOLDER, SPENDER, Stage, blames},
 };
 
-/// A statement, the invariant that it breaks, and what is said of it.
+/// A statement, the invariant that it breaks, and the expected finding.
 type Damage = (&'static str, &'static str, &'static str);
 
 #[tokio::test]

@@ -1,9 +1,9 @@
-//! Rows as the tailer tells of them.
+//! Events as the tailer publishes them.
 
 use mysql_store::{user_coupon::UserCoupon, verify::told::MovementRow};
 use topic::{Event, Op, Source, StockMovementRow, UserCouponRow};
 
-/// The event of one version of a row.
+/// The event of one version of a coupon.
 pub(crate) fn event(row: &UserCoupon, version: i64) -> Event<UserCouponRow> {
     let is_first = version < row.version;
     let after = UserCouponRow {
@@ -28,7 +28,6 @@ pub(crate) fn event(row: &UserCoupon, version: i64) -> Event<UserCouponRow> {
     Event { before: None, after: Some(after), op, source: Source::default(), ts_ms: 0 }
 }
 
-/// The event of a movement.
 pub(crate) fn movement_event(row: &MovementRow) -> Event<StockMovementRow> {
     let after = StockMovementRow {
         template_id: row.template_id.0,

@@ -1,5 +1,5 @@
-//! Each invariant is violated on purpose, and the verifier names it. `cargo test -p verifier` needs
-//! the test servers: `./dev servers up`.
+//! Violates each invariant on purpose, and expects the verifier to name it. `cargo test -p
+//! verifier` needs the test servers: `./dev servers up`.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod blind_spots;
@@ -15,7 +15,7 @@ use stage::{HOLDER, SLEEPER, SPENDER, Stage, blames};
 use topic::{Event, UserCouponRow};
 use verifier::{Sampler, Verdict, VerifyError, settled, verify};
 
-/// Far above what a platform at rest needs to be seen at rest.
+/// Far longer than it takes to see a platform at rest.
 const AT_REST: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_refusal_that_landed_and_a_replay_that_differs_break_i5() {
     let record = &mut stage.history.records[1];
     (record.status, record.code, record.body) = (Some(409), Some("SOLD_OUT".to_owned()), None);
     assert!(blames(&stage.outcome("I5").await, "only ever answered SOLD_OUT"));
-    // The same key was under way elsewhere: the refusal proves nothing.
+    // An answer to the same key is unknown, so the refusal proves nothing.
     let mut unknown = stage.history.records[1].clone();
     (unknown.status, unknown.code) = (None, None);
     stage.history.records.push(unknown);
@@ -163,7 +163,8 @@ async fn a_coupon_that_followed_a_validity_wrongly_breaks_i9() {
         Verdict::Holds { .. } | Verdict::Skipped { .. } => String::new(),
     };
     stage.sql("drop trigger user_coupon_version; update user_coupon set version = version").await;
-    // Two hours instead of one, for whom is not over: a change at the template's version 3.
+    // Unended coupons are valid for two hours instead of one, by a change at the template's version
+    // 3.
     let columns = "(template_id, version, valid_for_ms, state, total, looked_at, moved, after_user, \
                    after_number, asked_at)";
     let row = "values (7, 3, 7200000, 0, 3, 0, 0, -1, 0, utc_timestamp(3))";
@@ -192,7 +193,7 @@ async fn a_coupon_that_followed_a_validity_wrongly_breaks_i9() {
     }
     stage.sql(&rewrite("version = 3")).await;
     assert!(finding().await.contains("coupon 1001 is unused at version 3"));
-    // Whoever had ended before stays as it was.
+    // A coupon that ended before keeps its validity.
     stage.sql("update user_coupon set version = 4 where user_id = 3").await;
     assert!(finding().await.contains("coupon 1003 is expired at version 4"));
 }
@@ -206,7 +207,7 @@ async fn a_change_that_is_missing_or_early_in_the_topic_breaks_i10() {
     stage.sql(bump).await;
     stage.send(&event(&stage.row(HOLDER).await, 3), true).await;
     assert!(blames(&stage.outcome("I10").await, "coupon 1001: version 3 came first"));
-    // A duplicate that comes late is no harm.
+    // A late duplicate does no harm.
     stage.send(&event(&stage.row(SPENDER).await, 1), true).await;
     assert!(!blames(&stage.outcome("I10").await, "coupon 1002"));
 }

@@ -1,4 +1,4 @@
-//! The verifier as a guest of the servers that it looks at: it changes nothing, and leaves nothing behind.
+//! The verifier changes nothing on the servers that it reads, and leaves nothing behind.
 
 use std::{
     process::Stdio,
@@ -13,10 +13,10 @@ use verifier::{Progress, Settings, Sources, VerifyError};
 
 use crate::stage::Stage;
 
-/// How often a state is looked at.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The longest wait for one.
+/// The longest wait for a state.
 const AT_LAST: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_verifier_that_is_pointed_at_another_redis_says_so_and_changes_nothing
     assert!(write.is_err(), "it can only read");
 }
 
-/// What it finds cold is not compared: its own connection must not be what makes a view cold.
+/// Cold views are not compared, so the verifier's own connection must not make a view cold.
 #[tokio::test]
 async fn a_verifier_learns_of_a_generation_that_has_risen_since_it_connected() {
     let stage = Stage::new("risen").await;
@@ -51,7 +51,7 @@ async fn a_verifier_learns_of_a_generation_that_has_risen_since_it_connected() {
     assert!(report.to_string().contains("3 views with 1 coupon"), "{report}");
 }
 
-/// A user with many claims must not have all his coupons read for each of them.
+/// The coupons of a user with many claims must not all be read for each claim.
 #[tokio::test]
 async fn a_hot_user_is_looked_at_in_a_time_that_grows_with_his_coupons_alone() {
     let stage = Stage::new("hot user").await;
@@ -98,7 +98,7 @@ async fn a_verifier_that_is_asked_to_stop_leaves_no_statement_behind() {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    // Our own look names no table of the platform.
+    // This query must not match itself.
     let waiting = "select count(*) from information_schema.processlist where db = database() \
                    and info like '%user_coupon%' and info not like '%processlist%'";
     until(async || number(&stage, waiting).await > 0).await;

@@ -1,5 +1,5 @@
-//! A small platform at rest, set up by the stores' own functions and without any process: three users
-//! of one template, one coupon unused, one used, one expired.
+//! A small platform at rest, set up by the stores' own functions without any process: three users of one template, with
+//! one coupon unused, one used and one expired.
 
 use std::time::Duration;
 
@@ -31,18 +31,17 @@ use verifier::{History, Outcome, Record, Report, Settings, Sources, Verdict as F
 
 use crate::events::{event, movement_event};
 
-/// The template.
 pub(crate) const TEMPLATE: TemplateId = TemplateId(7);
-/// Its epoch.
+/// The template's epoch.
 const EPOCH: Epoch = Epoch(1);
-/// Holds an unused coupon.
+/// Has an unused coupon.
 pub(crate) const HOLDER: UserId = UserId(1);
-/// Has used one.
+/// Has a used coupon.
 pub(crate) const SPENDER: UserId = UserId(2);
-/// Let one expire.
+/// Has an expired coupon.
 pub(crate) const SLEEPER: UserId = UserId(3);
 
-/// Longest wait for a broker's group on a loaded machine.
+/// Longest wait for a consumer group on a loaded machine.
 const BROKER_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct Stage {
@@ -50,13 +49,13 @@ pub(crate) struct Stage {
     pub(crate) sources: Sources,
     pub(crate) history: History,
     pub(crate) settings: Settings,
-    /// As a process of the platform has it.
+    /// The view as a process of the platform uses it.
     view: ViewStore,
     now: DateTime<Utc>,
 }
 
 impl Stage {
-    /// Everything in place and in agreement.
+    /// Sets up the platform in a consistent state.
     pub(crate) async fn new(name: &str) -> Self {
         let scope = TestServers::shared().scope(name);
         migrate::run(&scope.endpoints.database_url).await.unwrap();
@@ -82,7 +81,7 @@ impl Stage {
         stage
     }
 
-    /// What the verifier says, with the clients' answers.
+    /// The verifier's report, with the clients' answers.
     pub(crate) async fn report(&self) -> Report {
         verify(&self.sources, Some(&self.history), self.now).await.unwrap()
     }
@@ -104,7 +103,7 @@ impl Stage {
         assert!(changed > 0, "no damage done by {statement}");
     }
 
-    /// Damages a Redis: `command` as redis-cli takes it, `{p}` standing for the key prefix.
+    /// Damages a Redis: `command` as in redis-cli, with `{p}` for the key prefix.
     pub(crate) async fn redis(&self, url: &str, command: &str) {
         let mut stream = TcpStream::connect(url.strip_prefix("redis://").unwrap()).await.unwrap();
         let command = command.replace("{p}", &self.scope.key_prefix);
@@ -115,7 +114,7 @@ impl Stage {
         assert!(answer.starts_with(':') || answer.starts_with('+'), "{command}: {answer}");
     }
 
-    /// Sends one more change to the topic of coupons and lets the consumer's group commit it.
+    /// Sends one more change to the coupons' topic; if `commit`, the consumer's group commits it.
     pub(crate) async fn send(&self, event: &Event<UserCouponRow>, commit: bool) {
         let user = event.after.as_ref().unwrap().user_id.to_string();
         let payload = serde_json::to_vec(event).unwrap();
@@ -138,7 +137,7 @@ impl Stage {
         producer.send(topic, partition, key.as_bytes(), payload, &[]).await.unwrap();
     }
 
-    /// What the tailer tells of the template.
+    /// The template's event as the tailer publishes it.
     pub(crate) async fn template_event(&self) -> Event<TemplateRow> {
         let rows = verify::told::templates_after(&mut self.mysql().await, 0, 1).await.unwrap();
         let (template, millis) = (&rows[0].template, |at: DateTime<Utc>| at.timestamp_millis());
@@ -168,7 +167,7 @@ impl Stage {
         Event { before: None, after: Some(row), op: Op::Update, source, ts_ms: 0 }
     }
 
-    /// A user's row as it stands.
+    /// A user's current row.
     pub(crate) async fn row(&self, user: UserId) -> UserCoupon {
         let rows = snapshot::user_coupon_after(&mut self.mysql().await, 0, 10).await.unwrap();
         rows.into_iter().find(|row| row.user_id == user).unwrap()
@@ -219,7 +218,7 @@ impl Stage {
         assert!(self.sources.gate.open(TEMPLATE, EPOCH, &facts).await.unwrap());
     }
 
-    /// Gate, landing, settle; and the answer that the client got.
+    /// Claims by gate, landing and settling, and records the client's answer.
     async fn claim(&mut self, user: UserId) {
         let claim = Claim {
             id: ClaimId(100 + user.0),
@@ -284,7 +283,7 @@ impl Stage {
         }
     }
 
-    /// The topic as the tailer would have filled it, and a consumer that has kept up.
+    /// Fills the topics as the tailer does, and lets consumers catch up.
     async fn publish_changes(&self) {
         let layout = TopicLayout { partitions: 2, replication: 1 };
         ensure_topics(&self.sources.brokers, &self.sources.topics, &layout).await.unwrap();
@@ -329,7 +328,7 @@ impl Stage {
     }
 }
 
-/// The view as a process of the platform has it: it raises the generation of a server that it meets first.
+/// The view as a process of the platform uses it: it raises the generation of an unknown server.
 async fn view(settings: &Settings) -> ViewStore {
     let pool = connect::pool(settings.database_url.expose(), 1).await.unwrap();
     let generations_of = Box::new(move |served: Vec<_>| -> GenerationsFuture {

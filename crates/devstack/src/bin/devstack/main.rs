@@ -1,4 +1,4 @@
-//! `devstack`: starts and ends private servers and platforms that outlive the command. `./dev` calls it.
+//! `devstack`: starts and stops private servers and platforms that outlive the command. `./dev` calls it.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
@@ -12,10 +12,10 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use devstack::{EnvFile, Flavor, token};
 
-/// Where `up` writes the addresses and keys, and `token` reads them.
+/// `up` writes the addresses and keys here, and `token` reads them.
 const ENV_FILE: &str = ".dev/env";
 
-/// Private servers and platforms of this project.
+/// Manages private servers and platforms of this project.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -29,26 +29,26 @@ enum Verb {
         /// Folder of data, logs and records.
         #[arg(long, default_value = ".dev/stack")]
         dir: PathBuf,
-        /// File that gets addresses and keys.
+        /// File to write addresses and keys to.
         #[arg(long, default_value = ENV_FILE)]
         env_file: PathBuf,
-        /// Which server is the truth; absent: whose data there is, else MariaDB.
+        /// Database server to run; by default the one that the data in the folder belongs to, or else MariaDB.
         #[arg(long, value_enum)]
         flavor: Option<Flavor>,
     },
-    /// Ends them; their data stays.
+    /// Stops servers and processes; keeps their data.
     Down {
         /// Folder of data, logs and records.
         #[arg(long, default_value = ".dev/stack")]
         dir: PathBuf,
-        /// File that had addresses and keys.
+        /// File with addresses and keys; it is removed.
         #[arg(long, default_value = ENV_FILE)]
         env_file: PathBuf,
         /// Removes the data too.
         #[arg(long)]
         wipe: bool,
     },
-    /// Only the servers: MariaDB or MySQL, Redis (gate), Redis (view), Kafka.
+    /// Manages the servers alone: MariaDB or MySQL, Redis (gate), Redis (view), Kafka.
     #[command(subcommand)]
     Servers(ServersVerb),
     /// Prints a user's token for the running stack.
@@ -57,25 +57,25 @@ enum Verb {
 
 #[derive(Subcommand)]
 enum ServersVerb {
-    /// Starts them, writes their addresses to DIR/env and leaves them running.
+    /// Starts the servers, writes their addresses to DIR/env and leaves them running.
     Up {
         /// Folder of data, logs and records.
         #[arg(long, default_value = ".dev/test")]
         dir: PathBuf,
-        /// Begins with empty servers, whatever was there.
+        /// Removes existing data first.
         #[arg(long)]
         fresh: bool,
-        /// Which server is the truth.
+        /// Database server to run.
         #[arg(long, value_enum, default_value_t)]
         flavor: Flavor,
     },
-    /// Starts them, prints their process ids and ends them with this command.
+    /// Starts the servers, prints their process ids, and stops them when this command ends.
     Run {
         /// Folder of data, logs and records.
         #[arg(long)]
         dir: PathBuf,
     },
-    /// Ends those that were left running; their data stays.
+    /// Stops servers that were left running; keeps their data.
     Down {
         /// Folder of data, logs and records.
         #[arg(long, default_value = ".dev/test")]
@@ -88,13 +88,13 @@ enum ServersVerb {
 
 #[derive(Args)]
 struct TokenArgs {
-    /// The user: a positive number.
+    /// The user's id: a positive number.
     #[arg(value_parser = clap::value_parser!(i64).range(1..))]
     user_id: i64,
-    /// How long it is good.
+    /// How long the token is valid, in seconds.
     #[arg(long, default_value_t = 86_400, value_parser = clap::value_parser!(i64).range(1..))]
     ttl_seconds: i64,
-    /// File with the secret that signs.
+    /// File with the signing secret.
     #[arg(long, default_value = ENV_FILE)]
     env_file: PathBuf,
 }

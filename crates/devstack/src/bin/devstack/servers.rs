@@ -1,4 +1,4 @@
-//! `devstack servers …`: the servers alone, for tests and for looking around.
+//! `devstack servers …`: the servers alone, for tests and manual experiments.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use devstack::{EnvFile, Flavor, Options, Servers, Tie, records};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Starts them detached, unless they run already.
+/// Starts the servers detached, unless they already run.
 pub(crate) async fn up(dir: &Path, fresh: bool, flavor: Flavor) -> Result<()> {
     let env_file = dir.join("env");
     let running = records::running(dir)?;
@@ -31,7 +31,7 @@ pub(crate) async fn up(dir: &Path, fresh: bool, flavor: Flavor) -> Result<()> {
     Ok(())
 }
 
-/// Starts them tied to this command, until it is told to end.
+/// Starts the servers tied to this command and stops them on SIGTERM or Ctrl-C.
 pub(crate) async fn run(dir: &Path) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut servers = Servers::start(dir, &Options::default()).await?;
@@ -45,7 +45,7 @@ pub(crate) async fn run(dir: &Path) -> Result<()> {
     Ok(servers.stop().await?)
 }
 
-/// Ends what was left running.
+/// Stops servers that were left running.
 pub(crate) async fn down(dir: &Path, wipe: bool) -> Result<()> {
     let ended = records::end_all(dir).await?;
     println!("{}", ended_line(&ended));

@@ -1,4 +1,4 @@
-//! `devstack up` and `down`: a whole platform that stays, for playing with it.
+//! `devstack up` and `down`: a whole platform that keeps running, for manual use.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -10,12 +10,12 @@ use devstack::{EnvFile, Flavor, Options, Platform, PlatformOptions, Servers, Tie
 
 use crate::servers::{ended_line, wipe_folder};
 
-/// The processes of a platform with one api, by the names of their records.
+/// Record names of the processes of a platform with one api.
 const PLATFORM: [&str; 4] = ["api", "cdc-tailer", "expiry-worker", "sync-consumer"];
-/// Bytes of a generated key: 192 bits, beyond guessing.
+/// Bytes of a generated key: 192 bits, infeasible to guess.
 const KEY_BYTES: usize = 24;
 
-/// Starts servers and platform detached, unless all of it runs already.
+/// Starts servers and platform detached, unless all of them already run.
 pub(crate) async fn up(dir: &Path, env_file: &Path, wanted: Option<Flavor>) -> Result<()> {
     let flavor = flavor_of(dir, wanted)?;
     let running = records::running(dir)?;
@@ -48,8 +48,8 @@ pub(crate) async fn up(dir: &Path, env_file: &Path, wanted: Option<Flavor>) -> R
     print_next_steps(dir, &env)
 }
 
-/// Which server the stack in `dir` has, or shall have. Its gates, views and topics tell of one server's data, and would mislead
-/// beside another's.
+/// Returns the database server that the stack in `dir` has or will have. Its gates, views and topics are
+/// derived from one server's data and would be wrong beside another's.
 fn flavor_of(dir: &Path, wanted: Option<Flavor>) -> Result<Flavor> {
     let has_data = |flavor: &Flavor| dir.join(flavor.name()).exists();
     let there = [Flavor::Mariadb, Flavor::Mysql].into_iter().find(has_data);
@@ -63,11 +63,11 @@ fn flavor_of(dir: &Path, wanted: Option<Flavor>) -> Result<Flavor> {
     }
 }
 
-/// Ends everything of the stack.
+/// Stops all processes of the stack.
 pub(crate) async fn down(dir: &Path, env_file: &Path, wipe: bool) -> Result<()> {
     let ended = records::end_all(dir).await?;
     println!("{}", ended_line(&ended));
-    // Addresses nobody answers at would only mislead.
+    // Addresses without a listener would mislead.
     if env_file.exists() {
         fs::remove_file(env_file)
             .with_context(|| format!("could not remove {}", env_file.display()))?;
@@ -79,7 +79,7 @@ pub(crate) async fn down(dir: &Path, env_file: &Path, wipe: bool) -> Result<()> 
     Ok(())
 }
 
-/// The stack's secrets: made once and kept with its data, so that tokens survive a restart.
+/// Returns the stack's secrets: generated once and kept with its data, so that tokens survive a restart.
 fn keys(dir: &Path) -> Result<EnvFile> {
     let path = dir.join("keys");
     if path.exists() {
