@@ -1,6 +1,6 @@
 -- What each process may do in MySQL or MariaDB, and no more: whoever has the password of one cannot do what another
 -- does. To be run by an administrator after `api --migrate`, at each upgrade too: tables are named, so they must be there.
--- The users are made before; docs/operate.md and ops/mysql-users.sh show how. Database and users are called `coupon…`
+-- The users are made before; docs/operate/install.md and ops/mysql-users.sh show how. Database and users are called `coupon…`
 -- throughout: replace the names where yours are others.
 
 -- Requests, claims, operators' changes.

@@ -14,7 +14,7 @@ use crate::{
 pub(crate) const NEXT_STEPS: &str = "\
 Next:
   ./dev up                 the same platform, left running, with its URLs
-  ./dev token 42           a user's token for it; README.md shows a claim with curl
+  ./dev token 42           a user's token for it
   ./dev bench smoke        figures beside a baseline, release build
   ./dev test               every check
   docs/getting-started.md  the first steps, with curl

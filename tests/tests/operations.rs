@@ -82,21 +82,21 @@ fn alerts_name_only_what_is_exported_and_the_dashboard_shows_all_of_it() {
 #[test]
 fn each_alert_says_what_to_do_and_has_its_paragraph() {
     let rules = text("ops/alerts.yaml");
-    let operate = text("docs/operate.md");
+    let runbook = text("docs/operate/runbook.md");
     let paragraphs: Vec<&str> =
-        operate.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+        runbook.lines().filter_map(|line| line.strip_prefix("### ")).collect();
     let mut alerts = Vec::new();
     for rule in rules.split("- alert: ").skip(1) {
         let name = rule.lines().next().unwrap();
         for part in ["expr: ", "severity: ", "summary: ", "action: "] {
             assert!(rule.contains(part), "{name} has no {part}");
         }
-        let link = format!("runbook_url: docs/operate.md#{}\n", name.to_lowercase());
+        let link = format!("runbook_url: docs/operate/runbook.md#{}\n", name.to_lowercase());
         assert!(format!("{rule}\n").contains(&link), "{name} leads nowhere");
         alerts.push(name);
     }
     assert!(alerts.len() > 20);
-    assert_eq!(paragraphs, alerts, "docs/operate.md has one paragraph an alert, in their order");
+    assert_eq!(paragraphs, alerts, "the runbook has one section an alert, in their order");
     let mut promtool = Command::new("promtool");
     promtool.current_dir(project_root().join("ops")).args(["check", "config", "prometheus.yml"]);
     if let Some(output) = tool("promtool", &mut promtool) {

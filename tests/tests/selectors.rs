@@ -13,9 +13,10 @@ use serde_json::Value;
 
 use crate::metrics::{documented, histogram_of};
 
-/// Files searched for selectors, besides the dashboard.
-const TEXTS: [&str; 4] =
-    ["ops/alerts.yaml", "docs/operate.md", "docs/metrics.md", "docs/performance.md"];
+/// Files searched for selectors, besides the dashboard and the operators' guide.
+const TEXTS: [&str; 3] = ["ops/alerts.yaml", "docs/metrics.md", "docs/performance.md"];
+/// The operators' guide, one file a task.
+const GUIDE: &str = "docs/operate";
 /// Labels that Prometheus itself adds to a series.
 const BY_PROMETHEUS: [&str; 2] = ["instance", "le"];
 /// Label for an answer's status; a test does not produce all of its values.
@@ -202,6 +203,10 @@ async fn what_is_selected_is_a_value_that_a_process_shows_and_the_page_explains_
     let mut selected = Vec::new();
     for path in TEXTS {
         selected.extend(conditions(&labels, &text(path)));
+    }
+    for page in fs::read_dir(project_root().join(GUIDE)).unwrap() {
+        let page = fs::read_to_string(page.unwrap().path()).unwrap();
+        selected.extend(conditions(&labels, &page));
     }
     for (expr, _) in dashboard() {
         selected.extend(conditions(&labels, &expr));
