@@ -10,7 +10,7 @@
 --
 -- Leftovers of a view that this change does not reach are dropped, because a reader with another generation may trust
 -- them.
--- Atomic, because a rebuild may begin between reading the sentinels and writing, and another consumer may apply a later
+-- Atomic, because a rebuild may begin between reading the markers and writing, and another consumer may apply a later
 -- version between reading the version and writing.
 -- @include view_state.lua
 -- @include view_apply_if_newer.lua

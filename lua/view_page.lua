@@ -10,7 +10,7 @@
 --         ('' and '': this is the last page)
 -- Raises  UNREADABLE and what is unreadable: drop the view
 --
--- Atomic, because a page is valid only together with the sentinels read with it.
+-- Atomic, because a page is valid only together with the markers read with it.
 -- The script writes nothing, but is deliberately not declared read-only. Therefore a replica, a master that lost its
 -- replicas and must not write, and a full server refuse it; each of them may lack changes to the view.
 -- @include view_state.lua
@@ -54,7 +54,7 @@ if known ~= '' and redis.call('HEXISTS', coupons, known) == 0 then
   return {2}
 end
 
--- The sentinel has the last rank.
+-- The marker has the last rank.
 local count = redis.call('ZCARD', list) - 1
 local rank = from_score and rank_behind_cursor(count) or 0
 local stop = math.min(rank + looks, count)

@@ -8,10 +8,12 @@ use landing::gates;
 use runtime::{FailPoints, ProcessConfig, Secret};
 
 use crate::{
-    client_address::Network,
-    cors, jwks,
-    limits::{self, Limits},
-    secrets,
+    auth::{jwks, secrets},
+    connections::{
+        client_address::Network,
+        limits::{self, Limits},
+    },
+    http::cors,
 };
 
 /// Default tolerance for a token issuer's clock. Clocks kept by NTP agree far better, and a token is valid for this

@@ -10,14 +10,18 @@ use serde_json::{Value, json};
 use topic::{Event, TemplateRow};
 
 use crate::{
-    api_key,
-    body::{self, Body},
-    front, headers,
-    jwks::{self, Key},
-    precondition::{self, IfMatch},
+    auth::{
+        api_key,
+        jwks::{self, Key},
+        tokens::{self, Rules},
+    },
+    http::{
+        etag::{self, IfMatch},
+        extract::{self, Body},
+        headers, request_checks,
+    },
+    routes::bodies::template_json::{NewTemplate, TemplateJson, TermsJson},
     template_cache,
-    template_json::{NewTemplate, TemplateJson, TermsJson},
-    tokens::{self, Rules},
 };
 
 /// Maximum header lines of one request that are read.
@@ -62,7 +66,7 @@ pub fn request_head(data: &[u8]) {
     if_match(&map);
     if_none_match(&map);
     accept(&map);
-    if front::names_one_host(Version::HTTP_11, &map) {
+    if request_checks::names_one_host(Version::HTTP_11, &map) {
         assert_eq!(map.get_all(header::HOST).iter().count(), 1, "two hosts");
     }
 }
@@ -145,18 +149,18 @@ fn if_none_match(map: &HeaderMap) {
     let mut lines = map.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
     let opaque = TAG.trim_start_matches("W/");
     let named = lines.any(|line| line.contains(opaque) || line.contains('*'));
-    assert!(named || !precondition::is_known(map, TAG), "{TAG} was not sent");
+    assert!(named || !etag::is_known(map, TAG), "{TAG} was not sent");
     let mut more = map.clone();
     more.append(header::IF_NONE_MATCH, HeaderValue::from_static(TAG));
-    assert!(precondition::is_known(&more, TAG), "{TAG} was sent");
+    assert!(etag::is_known(&more, TAG), "{TAG} was sent");
 }
 
 fn accept(map: &HeaderMap) {
     let is_said = map.contains_key(header::ACCEPT);
-    assert!(is_said || front::accepts_json(map), "who says nothing takes anything");
+    assert!(is_said || request_checks::accepts_json(map), "who says nothing takes anything");
     let mut more = map.clone();
     more.append(header::ACCEPT, HeaderValue::from_static("application/json"));
-    assert!(front::accepts_json(&more), "it takes JSON too");
+    assert!(request_checks::accepts_json(&more), "it takes JSON too");
 }
 
 /// Makes a token with zeros as its signature.
@@ -173,7 +177,7 @@ fn unsigned(algorithm: Algorithm) -> String {
 }
 
 fn draft(data: &[u8]) -> Option<Template> {
-    let Body(new) = body::parse::<NewTemplate>(data).ok()?;
+    let Body(new) = extract::parse::<NewTemplate>(data).ok()?;
     new.into_draft(TemplateId(1), MerchantId(1)).ok()
 }
 

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use landing::{claims::Claims, metric};
+use landing::claims::Claims;
 use mysql_store::MySqlPool;
 use redis_view::{DROP_REASONS, DROPPED_VIEWS, Origin, REBUILD_RESULTS, REBUILDS};
 use tokio_util::sync::CancellationToken;
 
-use crate::connections::{Connections, Ended};
+use crate::connections::{self, Connections};
 
 /// Histogram by `method`, `route` and `status`: time from the head of a request to the head of its answer.
 pub(crate) const REQUEST_SECONDS: &str = "api_request_seconds";
@@ -15,16 +15,7 @@ pub(crate) const REQUEST_SECONDS: &str = "api_request_seconds";
 pub(crate) const MY_COUPONS: &str = "api_my_coupons_total";
 /// Gauge: how far our clock is ahead of MySQL's.
 pub(crate) const CLOCK_SKEW: &str = "api_clock_skew_seconds";
-/// Gauge by `state`: client connections that are `waiting` for a request, `working` on one or `answering`, and those
-/// that are still available (`free`).
-pub(crate) const CONNECTIONS: &str = "api_connections";
-/// Gauge: connections of the address that has the most; through a proxy, its concurrent requests.
-pub(crate) const LARGEST_ADDRESS: &str = "api_connections_largest_address";
-/// Gauge: bytes of unanswered requests, beyond the first 8 KiB of each connection.
-pub(crate) const REQUESTS_HELD: &str = "api_requests_held_bytes";
-/// Counter by `reason`: connections that we ended.
-pub(crate) const CONNECTIONS_ENDED: &str = "api_connections_ended_total";
-/// Gauge by `state`: connections of the read pool that are `busy`, and those that are still available (`free`).
+/// Gauge by `state`: connections of the read pool that are `busy`, and that may still be had (`free`).
 const POOL_CONNECTIONS: &str = "api_mysql_pool_connections";
 
 /// Interval between measurements. A scraper comes every few seconds.
@@ -32,18 +23,12 @@ const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
 /// Describes the metrics for `/metrics`, and starts counters at 0.
 pub(crate) fn describe() {
-    metric::describe();
+    landing::describe_metrics();
     metrics::describe_histogram!(REQUEST_SECONDS, "requests, from head to answer");
     metrics::describe_counter!(MY_COUPONS, "lists of coupons, by what answered them");
     metrics::describe_gauge!(CLOCK_SKEW, "how far our clock is ahead of MySQL's");
     metrics::describe_gauge!(POOL_CONNECTIONS, "connections of the read pool to MySQL");
-    metrics::describe_gauge!(CONNECTIONS, "connections of clients");
-    metrics::describe_gauge!(LARGEST_ADDRESS, "connections of the address that has the most");
-    metrics::describe_gauge!(REQUESTS_HELD, "bytes of requests that are not answered yet");
-    metrics::describe_counter!(CONNECTIONS_ENDED, "connections of clients that we ended");
-    for reason in Ended::ALL {
-        metrics::counter!(CONNECTIONS_ENDED, "reason" => reason.word()).absolute(0);
-    }
+    connections::metric::describe();
     metrics::describe_counter!(DROPPED_VIEWS, "views that a reader could not read");
     metrics::describe_counter!(REBUILDS, "rebuilds of views that are over");
     for result in REBUILD_RESULTS {

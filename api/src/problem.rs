@@ -141,6 +141,11 @@ impl Problem {
     }
 }
 
+/// The template does not exist, or belongs to another merchant.
+pub(crate) fn unknown_template() -> Problem {
+    Problem::not_found("TEMPLATE_NOT_FOUND", "There is no such template.")
+}
+
 impl From<mysql_store::StoreError> for Problem {
     fn from(error: mysql_store::StoreError) -> Self {
         tracing::error!(error = runtime::report(&error), "a request failed at MySQL");

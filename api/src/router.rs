@@ -5,31 +5,35 @@ use std::{sync::Arc, time::Instant};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, MatchedPath, Request, State},
-    http::{Method, StatusCode, header},
+    http::{HeaderMap, Method, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{delete, get, post},
+    routing::get,
 };
 use tracing::Instrument;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    api_keys,
-    arriving::Awaited,
-    audit,
-    body::{self, BODY_BYTES_MAX},
-    claim_poll, claim_state, claims,
-    connections::{Connection, OfAddress},
-    cors, coupon_use, coupons, dead_letters, docs_page, expiry, front,
-    hop::Hop,
-    idempotency,
-    limits::Limits,
-    merchants,
+    connections::{Connection, OfAddress, arriving::Awaited, limits::Limits},
+    http::{
+        cors,
+        extract::{self, BODY_BYTES_MAX},
+        request_checks::{self, DOCS_PATH},
+        request_span::RequestSpan,
+    },
     metrics::REQUEST_SECONDS,
-    openapi,
+    openapi::{self, Document, docs_page},
     problem::Problem,
-    redemption, repair, shop,
+    routes::{
+        audit::{self, idempotency},
+        operators::{
+            api_keys, claim_state, dead_letters, expiry, merchants, repair, stock, stock_movements,
+            templates::{self, edit, validity},
+        },
+        shop::{page, redemption},
+        shopper::{claim_poll, claims, coupon_use, coupons},
+    },
     state::App,
-    stock, stock_movements, template_edit, templates, validity,
 };
 
 /// Methods in metrics. Any other is counted as `other`.
@@ -38,39 +42,46 @@ const METHODS: [&str; 6] = ["GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 /// Route label in metrics for requests that match no route.
 const NO_ROUTE: &str = "none";
 
+/// Returns every operation, each with its route and its description.
+pub(crate) fn operations() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(openapi::base())
+        .routes(routes!(templates::create, templates::list))
+        .routes(routes!(templates::get, edit::edit))
+        .routes(routes!(validity::progress))
+        .routes(routes!(stock::get))
+        .routes(routes!(stock_movements::create))
+        .routes(routes!(claims::create))
+        .routes(routes!(repair::gate))
+        .routes(routes!(templates::change_state))
+        .routes(routes!(merchants::create, merchants::list))
+        .routes(routes!(api_keys::create, api_keys::list))
+        .routes(routes!(api_keys::revoke))
+        .routes(routes!(api_keys::rotate))
+        .routes(routes!(audit::list))
+        .routes(routes!(dead_letters::begin))
+        .routes(routes!(dead_letters::end))
+        .routes(routes!(expiry::get))
+        .routes(routes!(claim_state::get))
+        .routes(routes!(repair::coupons))
+        .routes(routes!(repair::view))
+        .routes(routes!(redemption::use_coupon))
+        .routes(routes!(redemption::unuse_coupon))
+        .routes(routes!(claim_poll::get))
+        .routes(routes!(coupons::list))
+        .routes(routes!(coupons::get))
+        .routes(routes!(coupon_use::use_coupon))
+        .routes(routes!(coupon_use::unuse_coupon))
+        .routes(routes!(page::get))
+}
+
 /// Returns the router. Pages of these origins may call it too.
 pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Router {
-    let routes = Router::new()
-        .route("/v1/templates", post(templates::create).get(templates::list))
-        .route("/v1/templates/{id}", get(templates::get).patch(template_edit::edit))
-        .route("/v1/templates/{id}/validity-move", get(validity::progress))
-        .route("/v1/templates/{id}/stock", get(stock::get))
-        .route("/v1/templates/{id}/stock-movements", post(stock_movements::create))
-        .route("/v1/templates/{id}/claims", post(claims::create))
-        .route("/v1/templates/{id}/gate-rebuild", post(repair::gate))
-        .route("/v1/templates/{id}/{verb}", post(templates::change_state))
-        .route("/v1/merchants", post(merchants::create).get(merchants::list))
-        .route("/v1/api-keys", post(api_keys::create).get(api_keys::list))
-        .route("/v1/api-keys/{id}", delete(api_keys::revoke))
-        .route("/v1/api-keys/{id}/rotate", post(api_keys::rotate))
-        .route("/v1/audit", get(audit::list))
-        .route("/v1/dead-letter-replays", post(dead_letters::begin))
-        .route("/v1/dead-letter-replays/{id}/end", post(dead_letters::end))
-        .route("/v1/expiry", get(expiry::get))
-        .route("/v1/claim-states/{id}", get(claim_state::get))
-        .route("/v1/users/{id}/coupons", get(repair::coupons))
-        .route("/v1/users/{id}/view-rebuild", post(repair::view))
-        .route("/v1/coupons/{id}/use", post(redemption::use_coupon))
-        .route("/v1/coupons/{id}/unuse", post(redemption::unuse_coupon))
-        .route("/v1/claims/{id}", get(claim_poll::get))
-        .route("/v1/me/coupons", get(coupons::list))
-        .route("/v1/me/coupons/{id}", get(coupons::get))
-        .route("/v1/me/coupons/{id}/use", post(coupon_use::use_coupon))
-        .route("/v1/me/coupons/{id}/unuse", post(coupon_use::unuse_coupon))
-        .route("/v1/shop/templates/{id}", get(shop::get))
-        .route("/openapi.json", get(openapi::get))
-        .route("/docs", get(docs_page::page))
-        .route("/docs/openapi-explorer-2.4.820.min.js", get(docs_page::script))
+    let (operations, described) = operations().split_for_parts();
+    let document = Arc::new(Document::of(described));
+    let routes = operations
+        .route(openapi::PATH, get(async move |headers: HeaderMap| document.answer(&headers)))
+        .route(DOCS_PATH, get(docs_page::page))
+        .route(docs_page::SCRIPT_PATH, get(docs_page::script))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -98,15 +109,15 @@ pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let hop = Hop::begin(&mut request, route.as_ref().map(MatchedPath::as_str));
+    let span = RequestSpan::begin(&mut request, route.as_ref().map(MatchedPath::as_str));
     let repeatable = route.as_ref().is_none_or(|route| {
         idempotency::may_be_repeated(&method, route.as_str(), request.headers())
     });
     let mut answer = next.run(request).await;
     let seconds = started.elapsed().as_secs_f64();
     let status = answer.status();
-    hop.answered(status);
-    drop(hop);
+    span.answered(status);
+    drop(span);
     // Clients cannot make up labels: what is not ours has one name.
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str).to_owned();
     let method = METHODS.into_iter().find(|known| *known == method.as_str()).unwrap_or("other");
@@ -118,7 +129,7 @@ pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
         answer.headers_mut().extend(parts.headers);
         *answer.body_mut() = body;
     }
-    front::dress(answer.headers_mut());
+    request_checks::dress(answer.headers_mut());
     answer
 }
 
@@ -128,7 +139,7 @@ pub(crate) async fn bounded(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    front::check(&request)?;
+    request_checks::check(&request)?;
     let _one_of_its_address = of_address(&request)?;
     let span = tracing::debug_span!(
         "request",
@@ -140,7 +151,7 @@ pub(crate) async fn bounded(
     match tokio::time::timeout(most, next.run(request).instrument(span)).await {
         Ok(answer) => Ok(answer),
         // The client was slow, not the server.
-        Err(_) if body.is_so() => Err(body::incomplete()),
+        Err(_) if body.is_so() => Err(extract::incomplete()),
         Err(_) => {
             let detail = "The request took too long; whether it had an effect is unknown.";
             Err(Problem::unavailable("TIMEOUT", detail).unknown())

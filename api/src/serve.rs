@@ -22,22 +22,21 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    auth::Auth,
+    auth::{
+        Auth,
+        key_cache::KeyCache,
+        rate_limit::RateLimit,
+        tokens::{Rules, Tokens},
+        upkeep,
+    },
     config::Config,
-    connections::Connections,
-    key_cache::KeyCache,
-    listener,
+    connections::{Connections, listener, open_files},
     metrics::{self as api_metrics, CLOCK_SKEW},
-    open_files,
-    rate_limit::RateLimit,
     router::router,
     shop_stock::ShopStock,
-    state::App,
-    state::Parts,
+    state::{App, Parts},
     template_cache::TemplateCache,
-    tokens::{Rules, Tokens},
     truth::MySqlTruth,
-    upkeep,
 };
 
 /// How long a server may be unreachable at start before the process gives up.
@@ -83,7 +82,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let claims =
         Claims::new(pool.clone(), gates.clone(), landers, settler, now, GRACE, points.clone());
     let templates = TemplateCache::new(pool.clone());
-    let auth = auth(&config, &pool).await?;
+    let auth = auth(&config, &pool, context.clock.clone()).await?;
     let app = App::new(Parts {
         clock: context.clock.clone(),
         pool: pool.clone(),
@@ -156,9 +155,9 @@ async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
     Ok(pool)
 }
 
-async fn auth(config: &Config, pool: &MySqlPool) -> anyhow::Result<Arc<Auth>> {
+async fn auth(config: &Config, pool: &MySqlPool, clock: Clock) -> anyhow::Result<Arc<Auth>> {
     let (tokens, keys) = (tokens(config).await?, KeyCache::new(pool.clone()));
-    Ok(Arc::new(Auth::new(tokens, config.operator_key.expose(), keys)))
+    Ok(Arc::new(Auth::new(tokens, config.operator_key.expose(), keys, clock)))
 }
 
 async fn tokens(config: &Config) -> anyhow::Result<Tokens> {

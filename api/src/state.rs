@@ -2,6 +2,7 @@
 
 use std::{ops::Deref, sync::Arc};
 
+use axum::extract::FromRef;
 use landing::{claims::Claims, gates::Gates, ids::Ids};
 use mysql_store::{
     MySqlPool,
@@ -11,8 +12,12 @@ use redis_view::ViewReader;
 use runtime::{Clock, FailPoints};
 
 use crate::{
-    auth::Auth, config::Quotas, problem::Problem, rate_limit::RateLimit, shop_stock::ShopStock,
-    template_cache::TemplateCache, truth::MySqlTruth,
+    auth::{Auth, rate_limit::RateLimit},
+    config::Quotas,
+    problem::Problem,
+    shop_stock::ShopStock,
+    template_cache::TemplateCache,
+    truth::MySqlTruth,
 };
 
 /// The state of the api; clones share it.
@@ -49,6 +54,12 @@ impl App {
             return Err(Problem::unavailable("STORE_UNAVAILABLE", "Interrupted.").unknown());
         }
         Ok(connect::commit(transaction).await?)
+    }
+}
+
+impl FromRef<App> for Arc<Auth> {
+    fn from_ref(app: &App) -> Self {
+        Self::clone(&app.auth)
     }
 }
 

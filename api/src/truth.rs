@@ -5,7 +5,7 @@ use coupon::{CouponStatus, UserId};
 use mysql_store::{
     MySqlPool, StoreError, connect,
     user_coupon::UserCoupon,
-    user_view::{self, Place, Walk},
+    user_view::{self, ListPosition, Walk},
 };
 use redis_view::{Change, Cursor, Pieces, Truth, ViewCoupon};
 use runtime::FailPoints;
@@ -81,8 +81,8 @@ impl Pieces for Rows {
 }
 
 /// Returns the position behind a cursor, where the list continues.
-pub(crate) fn place(cursor: Cursor) -> Place {
-    Place { claimed_at: cursor.claimed_at(), template_id: cursor.template_id, id: cursor.id }
+pub(crate) fn place(cursor: Cursor) -> ListPosition {
+    ListPosition { claimed_at: cursor.claimed_at(), template_id: cursor.template_id, id: cursor.id }
 }
 
 pub(crate) fn cursor(row: &UserCoupon) -> Cursor {

@@ -9,7 +9,7 @@ use mysql_store::verify::BULK_ROWS;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    stage::{Ground, Stage},
+    stage::{BareServers, Stage},
     storm,
 };
 
@@ -39,7 +39,7 @@ pub struct Pending {
 /// # Errors
 /// The platform fails.
 pub async fn measure(
-    ground: &mut Ground,
+    ground: &mut BareServers,
     stage: &mut Stage,
     first: i64,
     coupons: i64,

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use shopper::Latency;
 
-use crate::{hardware::Hardware, stage::Ground};
+use crate::{hardware::Hardware, stage::BareServers};
 
 /// The machine, as it appears in the JSON.
 #[derive(Debug, Serialize)]
@@ -22,7 +22,7 @@ pub struct Machine {
 ///
 /// # Errors
 /// The probe's file cannot be written.
-pub fn machine(ground: &Ground) -> Result<Machine> {
+pub fn machine(ground: &BareServers) -> Result<Machine> {
     let Hardware { cores, cpu, fsync } = Hardware::probe(ground.servers.dir())?;
     println!("{cores} cores of {cpu}");
     row("4 KiB made durable", &quantiles(&fsync));

@@ -10,12 +10,12 @@ use verifier::{Settings, Sources};
 
 /// Servers without a platform.
 #[derive(Debug)]
-pub struct Ground {
+pub struct BareServers {
     pub servers: Servers,
     folder: PathBuf,
 }
 
-/// A platform on the servers of a [`Ground`].
+/// A platform on the servers of a [`BareServers`].
 pub struct Stage {
     /// The four processes.
     pub platform: Platform,
@@ -26,7 +26,7 @@ pub struct Stage {
     pub clock: Clock,
 }
 
-impl Ground {
+impl BareServers {
     /// Starts the servers with empty data.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl Ground {
         Self::start_with(&Options::default()).await
     }
 
-    /// Like [`Ground::start`], with other options.
+    /// Like [`BareServers::start`], with other options.
     ///
     /// # Errors
     /// A server does not start.

@@ -9,7 +9,7 @@ use clap::{
 use runtime::{ProcessConfig, Secret};
 use topic::{DEFAULT_PARTITIONS, TopicLayout};
 
-use crate::messages::TABLES;
+use crate::publish::messages::TABLES;
 
 /// Bytes of binlog between reader and publisher: enough to keep both busy, small enough for a lean process.
 const QUEUE_BYTES: usize = 8 * 1024 * 1024;

@@ -5,8 +5,11 @@ use std::io;
 use thiserror::Error;
 
 use crate::{
-    bytes::Truncated, compressed::CompressedError, encode::NotUtf8, position::NotAPosition,
-    rows::RowsError, table::TableError,
+    binlog::{
+        compressed::CompressedError, encode::NotUtf8, gtid::NotAPosition, rows::RowsError,
+        table::TableError,
+    },
+    cells::bytes::Truncated,
 };
 
 /// A failure between the server and the publisher.

@@ -7,25 +7,26 @@ use std::io::{self, Read, Write};
 use mysql_store::connect::SslMode;
 
 use crate::{
-    address::Address,
-    assembler::{Assembled, Assembler, Limits, Transaction},
-    bytes::Bytes,
-    cell::Cell,
-    checkpoint::Checkpoint,
-    column::Kind,
-    compressed::{Payload, inflate},
-    connection::{self, Checksums},
-    decimal,
-    encode::{self, Place},
-    event::{Change, Header, Query},
-    json, login,
-    position::{Flavor, GtidSet},
-    rows::{RowChange, Rows},
-    source::Packet,
-    statement,
-    table::{Column, Table},
-    tables::Followed,
-    xa::Xid,
+    binlog::{
+        compressed::{Payload, inflate},
+        encode::{self, ChangeOrigin},
+        event::{Change, Header, Query},
+        gtid::{Flavor, GtidSet},
+        packet::Packet,
+        rows::{RowChange, Rows},
+        schema::Followed,
+        statement,
+        table::{Column, Table},
+        xid::Xid,
+    },
+    cells::{bytes::Bytes, cell::Cell, column::Kind, decimal, json},
+    leader::checkpoint::Checkpoint,
+    source::{
+        address::Address,
+        connection::{self, Checksums},
+        login,
+    },
+    transaction::{Assembled, Assembler, Limits, Transaction},
 };
 
 /// Maximum size of an event, compressed or not.
@@ -40,8 +41,8 @@ const PAYLOAD_EVENTS_MAX: usize = 1_000;
 /// The followed tables, in database `d`.
 const TABLES: &[&str] = &["t", "stock_movement"];
 
-const PLACE: Place<'_> =
-    Place { gtid: "0-1-42", file: "binlog.000002", end: 815, committed_ms: 0, now_ms: 0 };
+const PLACE: ChangeOrigin<'_> =
+    ChangeOrigin { gtid: "0-1-42", file: "binlog.000002", end: 815, committed_ms: 0, now_ms: 0 };
 
 /// Parses a server address after a user and password. The parsed address is shown without the password, and a TLS
 /// option is never ignored.

@@ -8,58 +8,21 @@
 //! whatever is killed in between. The saved position is always the end of a transaction up to which everything was
 //! acknowledged; the next tailer resumes there.
 
-mod address;
-mod assembler;
-mod begin;
-mod binlog_files;
-mod bytes;
-mod cell;
-mod checkpoint;
-mod column;
-mod compressed;
+mod binlog;
+mod cells;
 mod config;
-mod connection;
-mod decimal;
-mod dry_run;
-mod encode;
 mod error;
-mod event;
-mod fit;
 #[doc(hidden)]
 pub mod fuzz;
-mod held;
-mod history;
-mod json;
-mod leadership;
-mod login;
-mod messages;
+mod leader;
 mod metrics;
-mod open;
-mod outlet;
-mod position;
-mod preflight;
 mod publish;
-mod queue;
-mod reader;
 mod refusal;
-mod resume;
-mod rows;
-mod schema;
-mod snapshot;
 mod source;
-mod standing;
-mod statement;
-mod table;
-mod tables;
-mod tagged;
-mod tailer;
-mod term;
-mod text_row;
-mod wire;
-mod xa;
+mod transaction;
 
 #[cfg(test)]
 mod tests;
 
 pub use config::Config;
-pub use tailer::{position, run};
+pub use leader::{position, run};

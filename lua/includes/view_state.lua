@@ -24,13 +24,13 @@ end
 -- and the generation that the hash names, cold or not (nil: none).
 local function view_state(list, coupons, generation)
   local token, state, since = unpack(redis.call('HMGET', coupons, '~token', '~state', '~since'))
-  local sentinels = redis.call('ZRANGEBYSCORE', list, '-inf', '(0')
+  local markers = redis.call('ZRANGEBYSCORE', list, '-inf', '(0')
   if not token then
     return nil
   end
   local standing = number(string.match(token, '^(%d+):[%x:-]+$'), '~token')
   local ours = token_of(list, generation, '')
-  local agree = #sentinels == 1 and sentinels[1] == '~' .. token
+  local agree = #markers == 1 and markers[1] == '~' .. token
   if not agree or string.sub(token, 1, #ours) ~= ours then
     return nil, nil, nil, standing
   end

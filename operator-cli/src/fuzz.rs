@@ -9,15 +9,13 @@ use serde_json::{Value, json};
 use topic::{Message, TopicNames};
 
 use crate::{
-    api,
+    api::{self, call::Call},
     arguments::{self, Arguments},
     asks_for_json,
-    call::Call,
-    dead_letter,
+    commands::{record, template_file},
     failure::{Failure, Kind},
-    letter::Letter,
-    record, replay, template_file, text,
-    watch::Look,
+    text,
+    topics::{dead_letter, letter::Letter, replay, watch::Look},
 };
 
 /// Maximum words of a command line, and header lines of a letter, that are read.

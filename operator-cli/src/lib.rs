@@ -6,21 +6,13 @@
 
 mod api;
 mod arguments;
-mod call;
 mod commands;
-mod dead_letter;
 mod failure;
 #[doc(hidden)]
 pub mod fuzz;
-mod keys;
-mod letter;
 mod output;
-mod record;
-mod replay;
-mod template_file;
 mod text;
-mod watch;
-mod way_out;
+mod topics;
 
 use std::{
     env,

@@ -112,7 +112,7 @@ fn change(row: &UserCouponRow) -> anyhow::Result<Change> {
     Ok(Change { coupon, status: CouponStatus::from_code(row.status)?, version: row.version })
 }
 
-/// Rejects times before 1970, which would collide with the list's sentinel score.
+/// Rejects times before 1970, which would collide with the list's marker score.
 fn time(ms: i64) -> anyhow::Result<DateTime<Utc>> {
     let time = DateTime::from_timestamp_millis(ms).filter(|_| ms >= 0);
     time.ok_or_else(|| anyhow::anyhow!("{ms} is not a time"))

@@ -20,7 +20,7 @@ use crate::{
     metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, GAPS, LAG, REPAIRS, WAKE_UPS},
     retry::Retry,
     spans,
-    wake_up::{self, Held},
+    wake_up::{self, PendingWakeUps},
 };
 
 /// Messages per batch: enough to fill the pipelines, and little to repeat after an outage.
@@ -62,7 +62,7 @@ pub(crate) struct Consume {
 #[derive(Debug, Default)]
 struct Progress {
     positions: Positions,
-    held: Held,
+    held: PendingWakeUps,
     /// Since when the oldest unfinished work (changes, dead letters or wake-ups) has waited, in milliseconds since
     /// 1970.
     oldest_ms: Option<i64>,
@@ -286,7 +286,7 @@ impl Consume {
 
     /// Makes one short attempt to send the buffered wake-ups before the view is written. Those it does not send are
     /// sent before the offsets are stored.
-    async fn wake_early(&self, held: &mut Held) {
+    async fn wake_early(&self, held: &mut PendingWakeUps) {
         match tokio::time::timeout(WAKE_EARLY_MAX, self.wake(held)).await {
             Ok(Ok(())) => held.sent(),
             Ok(Err(failure)) => warn!(error = format!("{failure:#}"), "not woken yet"),
@@ -295,7 +295,7 @@ impl Consume {
     }
 
     /// Makes one attempt to send the buffered wake-ups. All of them may be repeated.
-    async fn wake(&self, held: &Held) -> anyhow::Result<()> {
+    async fn wake(&self, held: &PendingWakeUps) -> anyhow::Result<()> {
         stream::iter(held.messages())
             .map(Ok)
             .try_for_each_concurrent(SENDS_AT_ONCE, |wake_up| self.send(wake_up))

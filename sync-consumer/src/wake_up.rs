@@ -48,7 +48,7 @@ impl WakeUps {
 
 /// Buffered wake-ups, and the messages that are done once these are sent.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct PendingWakeUps {
     wake_ups: WakeUps,
     /// The last message of each partition.
     last: HashMap<i32, Message>,
@@ -56,7 +56,7 @@ pub(crate) struct Held {
     until: Option<Instant>,
 }
 
-impl Held {
+impl PendingWakeUps {
     /// Adds the wake-ups of a batch whose changes are not done yet.
     pub(crate) fn add(&mut self, wake_ups: &WakeUps, now: DateTime<Utc>) {
         let near_ms = (now + NEAR).timestamp_millis();
@@ -140,7 +140,7 @@ mod tests {
             };
             (wake_ups, vec![message])
         };
-        let mut held = Held::default();
+        let mut held = PendingWakeUps::default();
         for (partition, deadline_ms) in [(0, 60_500), (0, 60_400), (1, 61_000)] {
             let (wake_ups, messages) = batch(partition, deadline_ms);
             held.add(&wake_ups, now);

@@ -6,7 +6,7 @@ mod gaps;
 mod harness;
 mod movements;
 mod poison;
-#[path = "../../tests/tests/proxy.rs"]
+#[path = "../../tests/tests/support/proxy.rs"]
 #[expect(dead_code, reason = "the pipeline's tests use the rest of it")]
 mod proxy;
 mod unversioned;

@@ -1,14 +1,12 @@
 //! The OpenAPI 3.1 document of the api, built from the handlers and the structs they read and write.
 //!
-//! Each handler has `#[utoipa::path]`, each struct `ToSchema`, and [`Api`] lists the handlers. A handler names its
-//! errors by code in `x-problems`; their status and advice come from `docs/errors.md`. Errors that follow from the form
-//! of an operation (one with a body, one with a token) are added here: see [`problems`]. So the document contains no
-//! text of its own that could become outdated.
+//! `#[utoipa::path]` stands on each handler and `ToSchema` on each struct; `router.rs` registers route and description
+//! together. An error is named by its code in the handler's `x-problems`; its status and what to do come from
+//! `docs/errors.md`, and what is answered by every operation of a form (one with a body, one with a token)
+//! is added here: see [`problems`]. So the document has no text of its own that could grow old.
 
+pub(crate) mod docs_page;
 mod problems;
-mod schemas;
-
-use std::sync::LazyLock;
 
 use axum::{
     body::Bytes,
@@ -17,21 +15,19 @@ use axum::{
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use utoipa::OpenApi;
+use utoipa::openapi::OpenApi;
 
-pub(crate) use schemas::{
-    CouponStatus, Cursor, DiscountKind, Id, IfMatch, IfNoneMatch, Instant, MoveState, RequestId,
-    Scope, TemplateState, TemplateVerb,
+use crate::http::{
+    etag::is_known,
+    packed,
+    schemas::{Cursor, IfMatch, IfNoneMatch, RequestId, TemplateVerb},
 };
 
-use crate::{
-    api_keys, audit, claims, coupon_use, coupons, expiry, merchants, packed,
-    precondition::is_known, redemption, repair, shop, stock, stock_movements, template_edit,
-    templates, validity,
-};
+/// Where the document is.
+pub(crate) const PATH: &str = "/openapi.json";
 
-/// Lists every handler. A test compares this with the router.
-#[derive(OpenApi)]
+/// The parts of the document that no handler describes.
+#[derive(utoipa::OpenApi)]
 #[openapi(
     info(
         title = "Coupon platform",
@@ -42,39 +38,6 @@ use crate::{
             the same `Idempotency-Key`, after `Retry-After` seconds. A path that is not here is answered \
             404 `NOT_FOUND`, a method 405 `METHOD_NOT_ALLOWED`.",
         license(name = "MIT OR Apache-2.0")
-    ),
-    paths(
-        shop::get,
-        claims::create,
-        crate::claim_poll::get,
-        coupons::list,
-        coupons::get,
-        coupon_use::use_coupon,
-        coupon_use::unuse_coupon,
-        redemption::use_coupon,
-        redemption::unuse_coupon,
-        templates::create,
-        templates::list,
-        templates::get,
-        template_edit::edit,
-        templates::change_state,
-        validity::progress,
-        stock::get,
-        stock_movements::create,
-        repair::coupons,
-        crate::claim_state::get,
-        repair::view,
-        repair::gate,
-        crate::dead_letters::begin,
-        crate::dead_letters::end,
-        expiry::get,
-        audit::list,
-        merchants::create,
-        merchants::list,
-        api_keys::create,
-        api_keys::list,
-        api_keys::rotate,
-        api_keys::revoke,
     ),
     // utoipa does not find schemas that only parameters refer to.
     components(schemas(Cursor, IfMatch, IfNoneMatch, RequestId, TemplateVerb)),
@@ -91,20 +54,49 @@ use crate::{
 )]
 struct Api;
 
-/// The document as it is sent, plain and gzipped. Each form has an entity tag of its own.
-struct Document {
+/// The document without its operations.
+pub(crate) fn base() -> OpenApi {
+    <Api as utoipa::OpenApi>::openapi()
+}
+
+/// The document as it is sent, compressed or not. The bytes differ, so their entity tags do too.
+pub(crate) struct Document {
     json: (Bytes, HeaderValue),
     gzip: Option<(Bytes, HeaderValue)>,
 }
 
-/// Built at the first request. It does not change while the process runs.
-static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
-    let json = document().to_string();
-    let gzip = packed::gzip(json.as_bytes()).ok();
-    Document { json: tagged(json.into()), gzip: gzip.map(|gzip| tagged(gzip.into())) }
-});
+impl Document {
+    /// Completes what the router has collected.
+    pub(crate) fn of(described: OpenApi) -> Self {
+        let json = complete(described).to_string();
+        let gzip = packed::gzip(json.as_bytes()).ok();
+        Self { json: tagged(json.into()), gzip: gzip.map(|gzip| tagged(gzip.into())) }
+    }
 
-/// Returns the bytes with an entity tag made from their digest.
+    /// `GET /openapi.json`
+    pub(crate) fn answer(&self, headers: &HeaderMap) -> Response {
+        let gzip = self.gzip.as_ref().filter(|_| packed::takes_gzip(headers));
+        let (bytes, etag) = gzip.unwrap_or(&self.json);
+        // A release may change the document: clients ask each time, and it is seldom sent.
+        let caching = [
+            (header::CACHE_CONTROL, HeaderValue::from_static("public, no-cache")),
+            (header::ETAG, etag.clone()),
+            (header::VARY, HeaderValue::from_static("accept-encoding")),
+        ];
+        if is_known(headers, etag.to_str().unwrap_or_default()) {
+            return (StatusCode::NOT_MODIFIED, caching).into_response();
+        }
+        let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+        let mut answer = (caching, json, bytes.clone()).into_response();
+        if gzip.is_some() {
+            let coding = HeaderValue::from_static("gzip");
+            answer.headers_mut().insert(header::CONTENT_ENCODING, coding);
+        }
+        answer
+    }
+}
+
+/// The bytes with their entity tag.
 fn tagged(bytes: Bytes) -> (Bytes, HeaderValue) {
     let digest = Sha256::digest(&bytes);
     let tag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
@@ -112,30 +104,9 @@ fn tagged(bytes: Bytes) -> (Bytes, HeaderValue) {
     (bytes, etag.unwrap_or_else(|_| HeaderValue::from_static("\"document\"")))
 }
 
-/// `GET /openapi.json`
-pub(crate) async fn get(headers: HeaderMap) -> Response {
-    let gzip = DOCUMENT.gzip.as_ref().filter(|_| packed::takes_gzip(&headers));
-    let (bytes, etag) = gzip.unwrap_or(&DOCUMENT.json);
-    // A new release has another document: clients ask each time, and rarely need the body.
-    let told = [
-        (header::CACHE_CONTROL, HeaderValue::from_static("public, no-cache")),
-        (header::ETAG, etag.clone()),
-        (header::VARY, HeaderValue::from_static("accept-encoding")),
-    ];
-    if is_known(&headers, etag.to_str().unwrap_or_default()) {
-        return (StatusCode::NOT_MODIFIED, told).into_response();
-    }
-    let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    let mut answer = (told, json, bytes.clone()).into_response();
-    if gzip.is_some() {
-        let coding = HeaderValue::from_static("gzip");
-        answer.headers_mut().insert(header::CONTENT_ENCODING, coding);
-    }
-    answer
-}
-
-fn document() -> Value {
-    let mut document = serde_json::to_value(Api::openapi()).unwrap_or_default();
+/// Adds servers, security schemes and errors.
+fn complete(described: OpenApi) -> Value {
+    let mut document = serde_json::to_value(described).unwrap_or_default();
     document["servers"] = json!([{ "url": "/" }]);
     document["components"]["securitySchemes"] = json!({
         "token": {

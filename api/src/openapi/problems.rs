@@ -1,6 +1,6 @@
 //! Error responses of operations: every code that a client can receive there.
 //!
-//! A handler names its own codes in `x-problems`; the codes of the extractors and of `front.rs` follow from the
+//! A handler names its own codes in `x-problems`; the codes of the extractors and of `request_checks.rs` follow from the
 //! operation's form. Status and advice come from `docs/errors.md`, which people read too.
 
 use std::{

@@ -5,19 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use coupon::limit;
 use serde_json::Value;
 
-use utoipa::OpenApi;
-
-use super::{Api, document, problems::ADVICE};
-
-/// Paths of the documentation itself, which it does not describe.
-const OF_THE_DOCUMENT: [&str; 2] = ["/openapi.json", "/docs"];
+use super::{complete, problems::ADVICE};
+use crate::router::operations;
 
 /// Codes of requests that reach no operation.
 const OF_NO_OPERATION: [&str; 1] = ["METHOD_NOT_ALLOWED"];
 
 type Operations = BTreeMap<String, Value>;
 
-fn operations(document: &Value) -> Operations {
+fn operations_of(document: &Value) -> Operations {
     let paths = document["paths"].as_object().unwrap();
     let operations = paths.iter().flat_map(|(path, item)| {
         let item = item.as_object().unwrap();
@@ -26,45 +22,22 @@ fn operations(document: &Value) -> Operations {
     operations.collect()
 }
 
-/// Returns each `method path` that the router's source names.
-fn routes() -> BTreeSet<String> {
-    let source = include_str!("../router.rs");
-    let mut routes = BTreeSet::new();
-    for route in source.split(".route(").skip(1) {
-        let path = route.split('"').nth(1).unwrap();
-        let handlers = route.split(".fallback(").next().unwrap();
-        for method in ["get", "post", "patch", "put", "delete"] {
-            if handlers.contains(&format!("{method}(")) {
-                routes.insert(format!("{method} {path}"));
-            }
-        }
-    }
-    routes.retain(|route| !OF_THE_DOCUMENT.iter().any(|own| route.contains(own)));
-    routes
-}
-
-#[test]
-fn every_route_is_in_the_document_and_every_operation_has_a_route() {
-    let (routes, operations) = (routes(), operations(&document()));
-    assert!(routes.len() >= 15, "{routes:?}");
-    let missing: Vec<_> = routes.iter().filter(|route| !operations.contains_key(*route)).collect();
-    assert!(missing.is_empty(), "openapi/mod.rs lacks {missing:?}");
-    let gone: Vec<_> = operations.keys().filter(|name| !routes.contains(*name)).collect();
-    assert!(gone.is_empty(), "no route leads to {gone:?}");
+fn document() -> Value {
+    complete(operations().into_openapi())
 }
 
 #[test]
 fn every_code_of_the_document_is_on_the_page_of_errors_and_the_other_way_round() {
-    let document = serde_json::to_value(Api::openapi()).unwrap();
+    let described = serde_json::to_value(operations().into_openapi()).unwrap();
     let mut named = BTreeSet::new();
-    for (name, operation) in operations(&document) {
+    for (name, operation) in operations_of(&described) {
         let own = operation["x-problems"].as_str().unwrap_or_default();
         for code in own.split_whitespace() {
             assert!(ADVICE.contains_key(code), "{name} names {code}, which docs/errors.md lacks");
             named.insert(code.to_owned());
         }
     }
-    for operation in operations(&self::document()).values() {
+    for operation in operations_of(&document()).values() {
         let responses = operation["responses"].as_object().unwrap().values();
         for codes in responses
             .filter_map(|response| response.pointer("/content/application~1problem+json/examples"))
@@ -81,7 +54,7 @@ fn every_code_of_the_document_is_on_the_page_of_errors_and_the_other_way_round()
 
 #[test]
 fn every_operation_says_what_it_does_who_may_call_it_and_what_it_answers() {
-    let operations = operations(&document());
+    let operations = operations_of(&document());
     let mut ids = BTreeSet::new();
     for (name, operation) in &operations {
         let id = operation["operationId"].as_str().unwrap();
@@ -149,7 +122,7 @@ fn fields<'a>(document: &'a Value, schema: &'a Value) -> [BTreeSet<&'a str>; 2] 
 fn every_success_that_has_a_body_shows_one_with_the_fields_that_there_are() {
     let document = document();
     let mut shown = 0;
-    for (name, operation) in operations(&document) {
+    for (name, operation) in operations_of(&document) {
         for (status, response) in operation["responses"].as_object().unwrap() {
             let body = response["content"].as_object().filter(|_| status.starts_with('2'));
             for media in body.into_iter().flat_map(|content| content.values()) {
@@ -187,7 +160,12 @@ fn bounds_are_those_of_the_code() {
         ("NewTemplate", "max_per_claim", "maximum", limit::QUANTITY_MAX as usize),
         ("NewClaim", "quantity", "maximum", limit::QUANTITY_MAX as usize),
         ("Order", "order_ref", "maxLength", limit::ORDER_REF_CHARS_MAX),
-        ("NewMovement", "reason", "maxLength", crate::stock_movements::REASON_CHARS_MAX),
+        (
+            "NewMovement",
+            "reason",
+            "maxLength",
+            crate::routes::operators::stock_movements::REASON_CHARS_MAX,
+        ),
     ] {
         assert_eq!(bound(schema, field, name), i64::try_from(is).ok(), "{schema}.{field}");
     }

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use bench::{
     hot, lone, pending,
     report::{self, Machine, quantiles, row, write_json},
-    stage::{Ground, Stage},
+    stage::{BareServers, Stage},
     storm::{self, Claimed, Claims},
 };
 use clap::Parser;
@@ -104,7 +104,7 @@ fn as_installed() -> Options {
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    let mut ground = Ground::start_with(&as_installed()).await?;
+    let mut ground = BareServers::start_with(&as_installed()).await?;
     let machine = report::machine(&ground)?;
     let ceiling_url = ground.servers.endpoints().url_of_database("ceiling");
     let ceiling_per_s = storm::ceiling(&ceiling_url, cli.coupons).await?;
@@ -222,7 +222,12 @@ async fn claims_alone(stage: &Stage, per_second: f64) -> Result<Claimed> {
     claims.end().await
 }
 
-async fn wait(ground: &mut Ground, stage: &mut Stage, first: i64, coupons: i64) -> Result<Waiting> {
+async fn wait(
+    ground: &mut BareServers,
+    stage: &mut Stage,
+    first: i64,
+    coupons: i64,
+) -> Result<Waiting> {
     let waiting = pending::measure(ground, stage, first, coupons).await?;
     let [first_flip_s, all_shards_s] =
         [waiting.first_flip, waiting.all_shards].map(|took| took.as_secs_f64());

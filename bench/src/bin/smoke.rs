@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use bench::{
     hot,
     report::{self, Machine, quantiles, row, write_json},
-    stage::Ground,
+    stage::BareServers,
     tailer, thin, visible,
 };
 use clap::Parser;
@@ -55,7 +55,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    let ground = Ground::start().await?;
+    let ground = BareServers::start().await?;
     let machine = report::machine(&ground)?;
     let thin_url = ground.servers.endpoints().url_of_database("thin");
     let thin_per_s = thin::per_second(&thin_url, Clock::system().now()).await?;

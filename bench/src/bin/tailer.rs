@@ -17,7 +17,7 @@ use bench::{
         peers::Site,
     },
     report::{self, Machine, quantiles, row, write_json},
-    stage::Ground,
+    stage::BareServers,
 };
 use clap::Parser;
 use devstack::Options;
@@ -110,7 +110,7 @@ struct Field {
 async fn run(cli: Cli) -> Result<()> {
     // The broker works for ten minutes and uses a third of the machine, so it runs optimised.
     let options = Options { kafka_optimised: true, ..Options::default() };
-    let ground = Ground::start_with(&options).await?;
+    let ground = BareServers::start_with(&options).await?;
     let machine = report::machine(&ground)?;
     let mut field = field(&ground, &cli).await?;
     let probe = Site::new(&ground.servers.endpoints(), &folder(&ground), "ceiling")?;
@@ -145,11 +145,11 @@ async fn run(cli: Cli) -> Result<()> {
     write_json(cli.json.as_deref(), &figures)
 }
 
-fn folder(ground: &Ground) -> PathBuf {
+fn folder(ground: &BareServers) -> PathBuf {
     ground.servers.dir().join("contenders")
 }
 
-async fn field(ground: &Ground, cli: &Cli) -> Result<Field> {
+async fn field(ground: &BareServers, cli: &Cli) -> Result<Field> {
     let endpoints = ground.servers.endpoints();
     migrate::run(&endpoints.database_url).await?;
     let broker = Broker::connect(&endpoints.kafka_brokers)?;

@@ -10,7 +10,7 @@ use bench::{
     bare, hot,
     lists::{self, List, ListFigures, Pages},
     report::{self, Machine, quantiles, row, write_json},
-    stage::{Ground, Stage},
+    stage::{BareServers, Stage},
     visible,
 };
 use clap::{Parser, Subcommand};
@@ -83,7 +83,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(json: Option<PathBuf>) -> Result<()> {
-    let ground = Ground::start().await?;
+    let ground = BareServers::start().await?;
     let machine = report::machine(&ground)?;
     let mut stage = ground.platform().await?;
     let landed_per_s = hot::measure(&stage).await?.landed_per_s;

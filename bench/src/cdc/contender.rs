@@ -13,7 +13,7 @@ use devstack::Platform;
 use super::{
     child::{Child, tail},
     lineup::{DEBEZIUM, GO_MYSQL, TAILER},
-    load::Place,
+    load::BinlogPosition,
     peers::Site,
 };
 
@@ -70,7 +70,7 @@ impl Contender {
     ///
     /// # Errors
     /// The process cannot be run.
-    pub fn spawn(&mut self, from: &Place, mode: Mode) -> Result<()> {
+    pub fn spawn(&mut self, from: &BinlogPosition, mode: Mode) -> Result<()> {
         let command = match &mut self.engine {
             Engine::Ours(platform) => return Ok(platform.cdc_tailer.spawn()?),
             Engine::GoMysql { binary } => self.site.go_mysql(binary, &self.topic, from, mode),
@@ -141,7 +141,7 @@ impl Contender {
 }
 
 impl Site {
-    fn go_mysql(&self, binary: &Path, topic: &str, from: &Place, mode: Mode) -> Command {
+    fn go_mysql(&self, binary: &Path, topic: &str, from: &BinlogPosition, mode: Mode) -> Command {
         // 10 ms is the client's default, and faster under load.
         let linger = if mode == Mode::Idle { "0" } else { "10ms" };
         let mut command = Command::new(binary);

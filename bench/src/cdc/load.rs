@@ -17,7 +17,7 @@ const WRITERS: i64 = 4;
 
 /// A position in the binlog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct BinlogPosition {
     pub file: String,
     pub offset: u64,
 }
@@ -27,7 +27,7 @@ pub struct Place {
 pub struct Part {
     pub name: &'static str,
     /// Where the part begins.
-    pub from: Place,
+    pub from: BinlogPosition,
     /// Changed rows of the followed table, which is the number of messages.
     pub rows: i64,
     pub transactions: i64,
@@ -145,7 +145,7 @@ impl Load {
     }
 
     /// Starts a new binlog file, so that a part is everything from a position on.
-    async fn begin(&mut self) -> Result<Place> {
+    async fn begin(&mut self) -> Result<BinlogPosition> {
         execute(&mut self.connection, "flush binary logs").await?;
         self.place().await
     }
@@ -154,14 +154,20 @@ impl Load {
     ///
     /// # Errors
     /// A statement fails.
-    pub async fn place(&mut self) -> Result<Place> {
+    pub async fn place(&mut self) -> Result<BinlogPosition> {
         let files = settings::binlog_files(&mut self.connection).await?.files;
         let (file, offset) = files.into_iter().next_back().context("there is no binlog")?;
-        Ok(Place { file, offset })
+        Ok(BinlogPosition { file, offset })
     }
 }
 
-fn part(name: &'static str, from: Place, rows: i64, transactions: i64, began: Instant) -> Part {
+fn part(
+    name: &'static str,
+    from: BinlogPosition,
+    rows: i64,
+    transactions: i64,
+    began: Instant,
+) -> Part {
     let wrote_s = began.elapsed().as_secs_f64();
     Part { name, from, rows, transactions, wrote_s }
 }

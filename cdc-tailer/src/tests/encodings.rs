@@ -3,7 +3,7 @@
 use devstack::golden;
 
 use super::{servers::Database, tap::Tap};
-use crate::{
+use crate::binlog::{
     encode::{self, PLACE},
     rows::Rows,
     table::Table,

@@ -1,4 +1,4 @@
-//! Tables that are not followed must not disturb the tailer, whatever they contain.
+//! TableMaps that are not followed must not disturb the tailer, whatever they contain.
 
 use super::{servers::Database, tap::Tap};
 

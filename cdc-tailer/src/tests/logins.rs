@@ -7,11 +7,9 @@ use super::{
     tap::Tap,
 };
 use crate::{
-    address::Address,
-    connection::Connection,
+    binlog::gtid::Flavor,
     error::{Directive, TailError},
-    position::Flavor,
-    source::{Origin, Server},
+    source::{Origin, Server, address::Address, connection::Connection},
 };
 
 const MEGABYTE: usize = 1 << 20;

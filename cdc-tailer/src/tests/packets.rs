@@ -12,9 +12,8 @@ use std::{
 
 use super::{servers::Database, tap::Tap};
 use crate::{
-    address::Address,
     error::{Directive, TailError},
-    source::{Origin, Server},
+    source::{Origin, Server, address::Address},
 };
 
 const MEGABYTE: usize = 1 << 20;

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use chrono::DateTime;
 
 use crate::{
-    cell::Cell,
-    column::Kind,
-    rows::RowChange,
-    table::{Column, Table},
+    binlog::{
+        rows::RowChange,
+        table::{Column, Table},
+    },
+    cells::{cell::Cell, column::Kind},
 };
 
 /// Column names and SELECT's output; `None` is NULL.

@@ -7,18 +7,18 @@ use std::sync::{
 
 use super::{row::Row, servers::Database};
 use crate::{
-    address::Address,
-    assembler::{Assembled, Assembler, Limits, Transaction},
-    connection::Connection,
+    binlog::{
+        gtid::{Flavor, GtidSet},
+        position::Position,
+        rows::Rows,
+        schema::Followed,
+    },
     error::TailError,
-    position::{Flavor, GtidSet},
-    resume::Position,
-    rows::Rows,
-    source::{BinlogSource as _, Origin, Server},
-    tables::Followed,
+    source::{BinlogSource as _, Origin, Server, address::Address, connection::Connection},
+    transaction::{Assembled, Assembler, Limits, Transaction},
 };
 
-/// Tables that taps follow. A row in `tap_end` marks the end of what a tap must read.
+/// TableMaps that taps follow. A row in `tap_end` marks the end of what a tap must read.
 const TABLES: &[&str] = &["t", "u", "stock_movement", "tap_end"];
 
 /// Default maximum size of an event.

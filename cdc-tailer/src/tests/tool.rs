@@ -7,9 +7,11 @@ use devstack::Flavor;
 
 use super::{servers::Database, tap::Tap};
 use crate::{
-    connection::{Connection, FIRST_EVENT},
-    event::{Body, HEADER_LENGTH, Header},
-    source::BinlogSource as _,
+    binlog::event::{Body, HEADER_LENGTH, Header},
+    source::{
+        BinlogSource as _,
+        connection::{Connection, FIRST_EVENT},
+    },
 };
 
 /// What both report of an event: time, server id, end offset, and the contents of some kinds.

@@ -7,9 +7,9 @@ use super::{
     tap::{Tap, alone_with_xa},
 };
 use crate::{
-    assembler::{Assembler, Limits},
+    binlog::schema::Followed,
     error::Directive,
-    tables::Followed,
+    transaction::{Assembler, Limits},
 };
 
 fn tap(server: &Database) -> (Tap, RwLockWriteGuard<'static, ()>) {

@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::probe::Probe;
+use crate::process::probe::Probe;
 use crate::process::{Process, tail};
-use crate::{Endpoints, Error, Result, Scope, Tie, paths, ports};
+use crate::{Endpoints, Error, Result, Scope, Tie, paths, process::ports};
 
 /// Settings of a platform.
 #[derive(Clone, Debug)]

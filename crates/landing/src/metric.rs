@@ -1,7 +1,5 @@
 //! Names of this crate's metrics; docs/metrics.md says when to worry.
 
-use crate::{batch, claims::label, rebuild, resolver};
-
 /// Counter by `outcome`: answers of the gate.
 pub const GATE_VERDICTS: &str = "coupon_gate_verdicts_total";
 /// Gauge: claims under way in this process, at most [`crate::claims::CLAIMS_MAX`].
@@ -32,42 +30,3 @@ pub const REBUILDS: &str = "coupon_gate_rebuilds_total";
 pub const UNREADABLE: &str = "coupon_gate_unreadable_total";
 /// Histogram: duration of a successful gate rebuild.
 pub const REBUILD_SECONDS: &str = "coupon_gate_rebuild_seconds";
-
-/// Describes the metrics once, for `/metrics`. Counters exist from the start with every label value: a counter that
-/// first appears with its first increment shows no increase.
-pub fn describe() {
-    let counters: [(_, _, &[&'static str], _); 5] = [
-        (GATE_VERDICTS, "outcome", &label::VERDICTS, "answers of the gate"),
-        (LANDING_RETRIES, "reason", &batch::RETRIES, "landings run again"),
-        (GUARD_REJECTIONS, "decision", &label::DECISIONS, "admissions that MySQL did not land"),
-        (RESOLVED, "action", &resolver::ACTIONS, "admissions left in flight, and what was done"),
-        (REBUILDS, "result", &rebuild::RESULTS, "rebuilds of gates"),
-    ];
-    for (name, label, words, text) in counters {
-        metrics::describe_counter!(name, text);
-        for word in words {
-            metrics::counter!(name, label => *word).absolute(0);
-        }
-    }
-    metrics::describe_counter!(UNREADABLE, "gates begun anew because something was unreadable");
-    metrics::counter!(UNREADABLE).absolute(0);
-    for (name, text) in [
-        (CLAIMS_UNDER_WAY, "claims that this process is working on"),
-        (LANDING_QUEUE, "admissions that wait for the next landing"),
-        (SETTLING_QUEUE, "landed admissions of which the gate has not been told"),
-        (IN_FLIGHT_OLDEST, "age of the oldest admission in flight for longer than 10 s, 0: none"),
-        (STUCK, "admissions in flight for more than a minute"),
-        (MISSING_STOCK, "coupons of MySQL's stock that the gates do not hold"),
-    ] {
-        metrics::describe_gauge!(name, text);
-    }
-    for (name, text) in [
-        (BATCH_SIZE, "coupons of one landing"),
-        (BATCH_SECONDS, "one landing, repetitions included"),
-        (REBUILD_SECONDS, "one rebuild of a gate"),
-    ] {
-        metrics::describe_histogram!(name, text);
-        // Registers the histogram, still empty.
-        drop(metrics::histogram!(name));
-    }
-}

@@ -16,7 +16,7 @@ mod memory;
 mod outages;
 mod private;
 // Shared with the pipeline tests.
-#[path = "../../../tests/tests/proxy.rs"]
+#[path = "../../../tests/tests/support/proxy.rs"]
 mod proxy;
 mod rebuild;
 mod resolver;

@@ -5,35 +5,25 @@
 //!
 //! Architecture invariant: the only crate with sqlx.
 
-pub mod api_key;
-pub mod audit;
-pub mod claim;
+mod claims;
 pub mod connect;
+mod coupons;
 mod datetime;
 mod error;
-pub mod expiring;
-pub mod expiry;
-pub mod expiry_report;
-pub mod idempotency;
-pub mod landing;
-pub mod lease;
-pub mod look_up;
-pub mod merchant;
+mod expiries;
 pub mod migrate;
-pub mod quota;
+mod operators;
 mod rows;
 pub mod settings;
-pub mod snapshot;
-pub mod stock;
-pub mod template;
-pub mod template_edit;
-pub mod user_coupon;
-pub mod user_view;
-pub mod validity_move;
+mod templates;
 #[cfg(feature = "verify")]
 pub mod verify;
-pub mod view_generation;
-pub mod worker_lease;
+
+pub use claims::{claim, landing, lease, look_up};
+pub use coupons::{snapshot, user_coupon, user_view, view_generation};
+pub use expiries::{expiring, expiry, expiry_report, worker_lease};
+pub use operators::{api_key, audit, idempotency, merchant, quota};
+pub use templates::{stock, template, template_edit, validity_move};
 
 pub use error::{DuplicateKey, StoreError};
 pub use sqlx::{MySqlConnection, MySqlPool};

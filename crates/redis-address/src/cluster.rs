@@ -25,11 +25,11 @@ pub(crate) struct Cluster {
 }
 
 /// A range of slots and its master, as reported by some node.
-type Range = (u16, u16, Place);
+type Range = (u16, u16, NodeAddress);
 
 /// Host and port. The host is `None` if it is that of the node that was asked; the port is for TLS
 /// if the question came over TLS.
-type Place = (Option<String>, u16);
+type NodeAddress = (Option<String>, u16);
 
 impl Cluster {
     /// Parses the address. `kind` is the scheme without `+cluster`.
@@ -118,8 +118,8 @@ pub(crate) fn range(parts: Vec<Value>) -> RedisResult<Range> {
 }
 
 /// Groups the ranges by master.
-pub(crate) fn masters(ranges: Vec<Range>) -> Vec<(Place, Vec<(u16, u16)>)> {
-    let mut masters: Vec<(Place, Vec<(u16, u16)>)> = Vec::new();
+pub(crate) fn masters(ranges: Vec<Range>) -> Vec<(NodeAddress, Vec<(u16, u16)>)> {
+    let mut masters: Vec<(NodeAddress, Vec<(u16, u16)>)> = Vec::new();
     for (first, last, place) in ranges {
         match masters.iter_mut().find(|(known, _)| *known == place) {
             Some((_, slots)) => slots.push((first, last)),

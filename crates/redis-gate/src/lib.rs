@@ -25,5 +25,5 @@ pub use error::GateError;
 pub use gate::{Gate, Refusal, Verdict};
 pub use inspect::{Flights, InFlight, Meta, Phase, ReadEntry};
 pub use operator::{Moved, Unloaded};
-pub use presence::{Standing, Still};
+pub use presence::{CheckedGate, QuietGate};
 pub use rebuild::{LOAD_USERS_MAX, OpenFacts};

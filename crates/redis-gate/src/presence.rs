@@ -10,7 +10,7 @@ const GATES_AT_ONCE: usize = 250;
 
 /// A gate as of its last check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct CheckedGate {
     pub template: TemplateId,
     pub epoch: Epoch,
     /// Whether it had users' entries.
@@ -19,7 +19,7 @@ pub struct Standing {
 
 /// A gate that had nothing in flight at its last check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Still {
+pub struct QuietGate {
     pub template: TemplateId,
     /// Absent: there was no gate.
     pub epoch: Option<Epoch>,
@@ -30,8 +30,8 @@ impl Gate {
     ///
     /// # Errors
     /// No answer.
-    pub async fn lost(&self, gates: &[Standing]) -> Result<Vec<TemplateId>, GateError> {
-        let keys = |gate: &Standing| {
+    pub async fn lost(&self, gates: &[CheckedGate]) -> Result<Vec<TemplateId>, GateError> {
+        let keys = |gate: &CheckedGate| {
             let keys = self.keys(gate.template);
             let users = gate.has_users.then(|| keys.users(gate.epoch));
             (gate.template, std::iter::once(keys.meta()).chain(users).collect())
@@ -43,8 +43,8 @@ impl Gate {
     ///
     /// # Errors
     /// No answer.
-    pub async fn stirred(&self, gates: &[Still]) -> Result<Vec<TemplateId>, GateError> {
-        let keys = |gate: &Still| {
+    pub async fn stirred(&self, gates: &[QuietGate]) -> Result<Vec<TemplateId>, GateError> {
+        let keys = |gate: &QuietGate| {
             let keys = self.keys(gate.template);
             let key = gate.epoch.map_or_else(|| keys.meta(), |epoch| keys.inflight(epoch));
             (gate.template, vec![key])

@@ -4,7 +4,7 @@
 //! version, status and details of every coupon that the view knows. The view is derived data. Any of it may be lost at
 //! any time; the next reader rebuilds it from MySQL. So each read must establish whether the view is whole:
 //!
-//! - **Sentinels.** Both keys carry the token of the rebuild that made them. A reader reads page and sentinels in one
+//! - **Markers.** Both keys carry the token of the rebuild that made them. A reader reads page and markers in one
 //!   script, and trusts them only if they agree and the state is `complete`. Redis evicts whole keys, so a present key
 //!   is whole, and an absent key makes the view cold.
 //! - **Versions.** Each write is "apply if newer". A coupon that left the list keeps its version in the hash, as a
@@ -17,32 +17,24 @@
 //!
 //! Architecture invariant: no SQL and no topic. The caller supplies the generation, and the rows through [`Truth`].
 
-mod connection;
-mod drop;
 mod entry;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
-mod inspect;
 pub mod keys;
-mod many;
 mod page;
 mod reader;
-mod rebuild;
-mod rebuilds;
-mod scripts;
-mod send;
 mod store;
 mod truth;
 
-pub use connection::{Generations, GenerationsFuture, GenerationsOf, Served};
 pub use entry::{Change, ViewCoupon};
 pub use error::ViewError;
-pub use inspect::Contents;
-pub use many::UserChanges;
 pub use page::{Cursor, CursorError, Page, PageAnswer, PageRequest};
+pub use reader::rebuilds::{REBUILD_RESULTS, REBUILDS, Rebuilt};
 pub use reader::{DROP_REASONS, DROPPED_VIEWS, MyCoupons, MyCouponsError, Origin, ViewReader};
-pub use rebuild::{Begun, Nonce, REBUILD_WINDOW};
-pub use rebuilds::{REBUILD_RESULTS, REBUILDS, Rebuilt};
+pub use store::connection::{Generations, GenerationsFuture, GenerationsOf, Served};
+pub use store::inspect::Contents;
+pub use store::many::UserChanges;
+pub use store::rebuild::{Begun, Nonce, REBUILD_WINDOW};
 pub use store::{Applied, CHANGES_PER_CALL, ViewStore};
 pub use truth::{Pieces, Truth};

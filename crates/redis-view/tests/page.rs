@@ -191,7 +191,7 @@ async fn a_page_of_ten_thousand_coupons_reads_no_more_than_one_of_a_hundred() {
             let before = view.costs().await;
             let page = page(&view, &request).await;
             let after = view.costs().await;
-            // A binary search for the cursor, then the page, then the sentinels.
+            // A binary search for the cursor, then the page, then the markers.
             let lists = after.list_reads - before.list_reads;
             assert!(lists <= 1 + u64::from(COUPONS.ilog2()) + 1 + 1, "{lists} reads of the list");
             let hashes = after.hash_reads - before.hash_reads;

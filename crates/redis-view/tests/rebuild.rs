@@ -1,4 +1,4 @@
-//! Completeness: sentinels, nonces, generations. V1 to V4 are variants of the protocol that failed in the model; each
+//! Completeness: markers, nonces, generations. V1 to V4 are variants of the protocol that failed in the model; each
 //! has a test.
 
 use std::sync::atomic::Ordering;

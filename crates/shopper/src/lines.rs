@@ -22,12 +22,12 @@ use crate::api::{ANSWER_MAX, CONNECT_MAX};
 /// Reason for a missing answer.
 pub(crate) type NoAnswer = Box<dyn Error + Send + Sync>;
 
-type Line = SendRequest<Full<Bytes>>;
+type Connection = SendRequest<Full<Bytes>>;
 
 /// Connections to one api; as many as there are concurrent requests.
 pub(crate) struct Lines {
     authority: String,
-    idle: Mutex<Vec<Line>>,
+    idle: Mutex<Vec<Connection>>,
 }
 
 impl Lines {
@@ -68,7 +68,7 @@ impl Lines {
         Ok(response)
     }
 
-    fn free(&self) -> Option<Line> {
+    fn free(&self) -> Option<Connection> {
         let mut idle = self.idle();
         while let Some(line) = idle.pop() {
             if line.is_ready() {
@@ -78,7 +78,7 @@ impl Lines {
         None
     }
 
-    async fn open(&self) -> Result<Line, NoAnswer> {
+    async fn open(&self) -> Result<Connection, NoAnswer> {
         let stream = timeout(CONNECT_MAX, TcpStream::connect(&self.authority)).await??;
         stream.set_nodelay(true)?;
         let (line, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -87,7 +87,7 @@ impl Lines {
         Ok(line)
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Line>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

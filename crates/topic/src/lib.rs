@@ -10,39 +10,30 @@
 mod admin;
 mod brokers;
 mod client;
-mod consumer;
+mod consume;
 mod error;
-mod event;
-mod expiring;
-mod fenced;
+mod events;
 #[doc(hidden)]
 pub mod fuzz;
-mod lost_brokers;
-mod member;
-mod message;
-mod names;
-mod offsets;
-mod ordered;
-mod places;
-mod producer;
-mod row;
-mod table;
+mod produce;
+
 #[cfg(feature = "verify")]
-pub mod verify;
-mod watermark;
+pub use consume::verify;
 
 pub use admin::{DEFAULT_PARTITIONS, RETENTION, TopicLayout, ensure_topics};
-pub use consumer::{Consumer, ConsumerOptions};
+pub use consume::consumer::{Consumer, ConsumerOptions};
+pub use consume::member::Assignment;
+pub use consume::offsets::{
+    PartitionOffsets, committed_lag, committed_offsets, partitions, topic_offsets,
+};
+pub use consume::positions::{Found, messages_at};
+pub use consume::table::TableReader;
 pub use error::TopicError;
-pub use event::{DecodeError, Event, MAX_EVENT_BYTES, Op, SCHEMA_VERSION, Source, decode};
-pub use expiring::ExpiringSoon;
-pub use fenced::FencedWriter;
-pub use member::Assignment;
-pub use message::{HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Message};
-pub use names::TopicNames;
-pub use offsets::{PartitionOffsets, committed_lag, committed_offsets, partitions, topic_offsets};
-pub use ordered::{Acknowledged, Enqueued, OrderedProducer, Place, Record};
-pub use places::{Found, messages_at};
-pub use producer::{Delivered, Producer, ProducerOptions};
-pub use row::{ExpiryWakeUp, StockMovementRow, TemplateRow, UserCouponRow};
-pub use table::TableReader;
+pub use events::event::{DecodeError, Event, MAX_EVENT_BYTES, Op, SCHEMA_VERSION, Source, decode};
+pub use events::expiring::ExpiringSoon;
+pub use events::message::{HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Message};
+pub use events::names::TopicNames;
+pub use events::row::{ExpiryWakeUp, StockMovementRow, TemplateRow, UserCouponRow};
+pub use produce::fenced::FencedWriter;
+pub use produce::ordered::{Acknowledged, Enqueued, MessagePosition, OrderedProducer, Record};
+pub use produce::producer::{Delivered, Producer, ProducerOptions};

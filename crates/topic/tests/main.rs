@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use coupon::{EXPIRY_SHARDS, UserId, expiry_shard};
 use devstack::{Certificates, OwnBroker, TestServers};
 use topic::{
-    Consumer, ConsumerOptions, FencedWriter, Found, HEADER_TRACE_PARENT, Message, OrderedProducer,
-    Place, Producer, ProducerOptions, Record, TableReader, TopicError, TopicLayout, TopicNames,
-    committed_lag, ensure_topics, messages_at, topic_offsets,
+    Consumer, ConsumerOptions, FencedWriter, Found, HEADER_TRACE_PARENT, Message, MessagePosition,
+    OrderedProducer, Producer, ProducerOptions, Record, TableReader, TopicError, TopicLayout,
+    TopicNames, committed_lag, ensure_topics, messages_at, topic_offsets,
 };
 
 /// Time after which a test fails.
@@ -214,7 +214,7 @@ async fn a_stream_of_messages_is_acknowledged_in_order_through_a_small_queue() {
     tokio::time::timeout(PATIENCE, producer.drained()).await.unwrap().unwrap();
     assert_eq!(producer.acknowledged().unwrap(), COUNT);
     let held = topic_offsets(&test.brokers, &topic).await.unwrap();
-    let places = producer.places().remove(&topic).unwrap();
+    let places = producer.positions().remove(&topic).unwrap();
     for (partition, place) in &places {
         let held = held.iter().find(|held| held.partition == *partition).unwrap();
         assert_eq!(held.end, place.offset + 1);
@@ -224,8 +224,10 @@ async fn a_stream_of_messages_is_acknowledged_in_order_through_a_small_queue() {
     let found = messages_at(&test.brokers, &topic, &places).await.unwrap();
     assert!(found.values().all(|found| matches!(found, Found::Same(_))), "{found:?}");
     let moved = |by: i64, later: i64| {
-        let place =
-            |place: &Place| Place { offset: place.offset + by, time_ms: place.time_ms + later };
+        let place = |place: &MessagePosition| MessagePosition {
+            offset: place.offset + by,
+            time_ms: place.time_ms + later,
+        };
         places.iter().map(|(partition, known)| (*partition, place(known))).collect()
     };
     let found = messages_at(&test.brokers, &topic, &moved(0, 1)).await.unwrap();
@@ -258,7 +260,7 @@ async fn places_are_found_at_once_however_large_the_batches_behind_them_are() {
         producer.enqueue(&record).await.unwrap();
         if number == ROUNDS / 10 {
             producer.drained().await.unwrap();
-            places = producer.places().remove(&topic);
+            places = producer.positions().remove(&topic);
         }
     }
     tokio::time::timeout(PATIENCE, producer.drained()).await.unwrap().unwrap();

@@ -17,23 +17,16 @@
 //! ```
 //! Start with [`verify`]; call [`settled`] first if the platform was busy.
 
-mod answers;
-mod changes;
+mod checks;
 mod error;
-mod expiry;
-mod gate;
 mod history;
-mod lag;
-mod limit;
 mod outcome;
 mod progress;
 mod rows;
 mod sampler;
 mod settled;
 mod sources;
-mod stock;
 mod topics;
-mod view;
 
 use chrono::{DateTime, Utc};
 
@@ -44,6 +37,8 @@ pub use progress::Progress;
 pub use sampler::Sampler;
 pub use settled::settled;
 pub use sources::{Settings, Sources};
+
+use checks::{answers, changes, expiry, gate, lag, limit, stock, view};
 
 /// Checks every invariant at `now`. Without `history`, the clients' own records, I4 and I5 are skipped.
 ///

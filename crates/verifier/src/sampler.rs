@@ -7,8 +7,8 @@ use tokio::{sync::oneshot, task::JoinHandle, time};
 
 use crate::{
     Outcome,
+    checks::stock,
     outcome::{Findings, count},
-    stock,
 };
 
 /// Pause between two samples: short enough for hundreds of samples in a test, long enough not to

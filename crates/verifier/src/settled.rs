@@ -12,7 +12,11 @@ use runtime::Clock;
 use tokio::time::{Instant, timeout};
 use topic::{Event, TableReader, UserCouponRow, committed_lag, decode};
 
-use crate::{Sources, VerifyError, gate, lag, topics};
+use crate::{
+    Sources, VerifyError,
+    checks::{gate, lag},
+    topics,
+};
 
 /// How long a read of the topic waits for the next change; this is also the polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

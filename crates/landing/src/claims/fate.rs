@@ -16,7 +16,7 @@ use mysql_store::{
 use redis_gate::{Gate, GateError, RequestState};
 use thiserror::Error;
 
-use crate::{ids, resolver::GRACE};
+use crate::{gate::resolver::GRACE, ids};
 
 /// Clock difference between two processes to allow for when judging by ids alone. Minutes may go unnoticed, but no
 /// clock that also judges tokens and claim windows is wrong by a day for long.

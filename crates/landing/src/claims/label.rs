@@ -3,7 +3,7 @@
 use coupon::Decision;
 use redis_gate::{Refusal, Verdict};
 
-use crate::batch::Outcome;
+use crate::lander::batch::Outcome;
 
 /// Every label that [`verdict`] returns.
 pub(crate) const VERDICTS: [&str; 13] = [

@@ -24,8 +24,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 #[cfg(doc)]
-use crate::resolver::GRACE;
-use crate::{gates::Gates, lander::Landers, metric, settler::Settler};
+use crate::gate::resolver::GRACE;
+use crate::{
+    gate::gates::Gates,
+    lander::{Landers, settler::Settler},
+    metric,
+};
 
 /// Most claims under way in one process. This bounds every queue behind it: a claim holds about two kilobytes, and at
 /// 10,000 landed claims a second this many wait for less than two seconds.

@@ -13,7 +13,11 @@ use runtime::{Backoff, FailPoints};
 use tracing::warn;
 
 use super::{Answer, Unavailable, fate, label, spans, window::Window};
-use crate::{batch::Outcome, gates::Gates, lander::Landers, metric, settler::Settler};
+use crate::{
+    gate::gates::Gates,
+    lander::{Landers, batch::Outcome, settler::Settler},
+    metric,
+};
 
 /// First and longest wait between two gate calls for one claim. Usually only one retry is needed.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));

@@ -7,8 +7,8 @@ use sqlx::MySqlConnection;
 use super::EXAMPLES;
 use crate::{
     StoreError,
+    coupons::user_coupon::{self, UserCoupon},
     datetime::datetime,
-    user_coupon::{self, UserCoupon},
 };
 
 /// Returns coupons that expired early or more than once, were used after their deadline, changed more often than their

@@ -4,7 +4,7 @@ use coupon::{ClaimId, ClaimState, CouponId, PayloadHash, Template};
 use sqlx::{MySqlConnection, Row};
 
 use super::{EXAMPLES, read_all};
-use crate::{StoreError, template};
+use crate::{StoreError, templates::template};
 
 /// A template and parts of its stock row.
 #[derive(Debug, Clone, PartialEq)]

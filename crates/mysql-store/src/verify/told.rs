@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use coupon::{Template, TemplateId};
 use sqlx::{MySqlConnection, Row};
 
-use crate::{StoreError, template};
+use crate::{StoreError, templates::template};
 
 /// The part of a movement that is compared with its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use sqlx::{MySqlConnection, QueryBuilder, Row};
 
 use crate::{
     StoreError,
-    user_coupon::{self, UserCoupon},
+    coupons::user_coupon::{self, UserCoupon},
 };
 
 /// The part of a landed claim that its gate stores.

@@ -1,0 +1,219 @@
+//! Authentication: users by a bearer token, operators by a key. A user's id comes from the token, never from a body.
+//!
+//! A key belongs to a merchant and has scopes. Requests that only read need the scope `read`, all others `operate`, so
+//! a new route is never open to more callers than it should be. Routes that need more check it themselves. Routes of a
+//! checkout, which needs `redeem` alone, take a [`Redeemer`].
+
+pub(crate) mod api_key;
+pub(crate) mod jwks;
+pub(crate) mod key_cache;
+pub(crate) mod rate_limit;
+pub(crate) mod secrets;
+pub(crate) mod tokens;
+pub(crate) mod upkeep;
+
+use std::{fmt, sync::Arc};
+
+use axum::{
+    extract::{FromRef, FromRequestParts},
+    http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts},
+};
+use chrono::{DateTime, Utc};
+use coupon::{ApiKeyId, MerchantId, Scope, Scopes, UserId};
+use mysql_store::{api_key::Digest, merchant::PLATFORM};
+use runtime::Clock;
+
+use crate::{
+    auth::{key_cache::KeyCache, tokens::Tokens},
+    http::headers,
+    problem::Problem,
+};
+
+/// Header that carries the operator's key.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+pub(crate) struct Auth {
+    tokens: Tokens,
+    /// Digest of the platform's own key.
+    platform_key: Digest,
+    keys: KeyCache,
+    clock: Clock,
+}
+
+/// An authenticated shopper.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct User(pub(crate) UserId);
+
+/// An authenticated operator.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operator {
+    /// The merchant whose templates it sees.
+    pub(crate) merchant_id: MerchantId,
+    /// `None`: the platform's own key, which is in the settings.
+    pub(crate) key_id: Option<ApiKeyId>,
+    pub(crate) trace_id: Option<u128>,
+    /// When its key expires or is revoked. `None`: never.
+    pub(crate) ends_at: Option<DateTime<Utc>>,
+    pub(crate) caller: Caller,
+    scopes: Scopes,
+}
+
+/// Values derived from the key that an operator sent. The key itself is not stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller {
+    /// Digest that keys are compared by.
+    pub(crate) digest: Digest,
+    /// Seals what only the same key may read again ([`api_key::sealed`]). MySQL stores the digest, and not this.
+    pub(crate) seal: Digest,
+}
+
+impl Caller {
+    fn of(key: &[u8]) -> Self {
+        let sealing = [b"seal of answers: ", key].concat();
+        Self { digest: api_key::digest_of(key), seal: api_key::digest_of(&sealing) }
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// A shop's checkout: an operator whose key has the scope `redeem`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Redeemer(pub(crate) Operator);
+
+impl Auth {
+    pub(crate) fn new(tokens: Tokens, platform_key: &str, keys: KeyCache, clock: Clock) -> Self {
+        Self { tokens, platform_key: api_key::digest_of(platform_key.as_bytes()), keys, clock }
+    }
+
+    /// Makes the next use of an operator's key read it from MySQL.
+    pub(crate) fn forget(&self, key: ApiKeyId) {
+        self.keys.forget(key);
+    }
+
+    /// Takes the keys whose use is due to be written.
+    pub(crate) fn take_used(&self) -> Vec<ApiKeyId> {
+        self.keys.uses.take()
+    }
+
+    /// Keeps the keys of token issuers fresh. Never returns.
+    pub(crate) async fn follow(&self) {
+        self.tokens.follow().await;
+    }
+
+    async fn user(&self, parts: &Parts) -> Result<User, Problem> {
+        let token = only(&parts.headers, &header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok()?.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, token)| token)
+            .ok_or_else(|| {
+                Problem::unauthenticated("Send the header `Authorization: Bearer …`, once.")
+            })?;
+        self.tokens.user(token).await.map(User)
+    }
+
+    async fn operator(&self, parts: &Parts) -> Result<Operator, Problem> {
+        let key = only(&parts.headers, &API_KEY).ok_or_else(|| {
+            Problem::unauthenticated("Send the operator's key in the header `X-Api-Key`, once.")
+        })?;
+        let caller = Caller::of(key.as_bytes());
+        let trace_id = headers::trace_id(&parts.headers);
+        if caller.digest == self.platform_key {
+            let (merchant_id, scopes) = (PLATFORM, Scopes::all());
+            let (key_id, ends_at) = (None, None);
+            return Ok(Operator { merchant_id, key_id, trace_id, ends_at, caller, scopes });
+        }
+        let refused = || Problem::unauthenticated("The operator's key is not accepted.");
+        let id = key.to_str().ok().and_then(api_key::id_of).ok_or_else(refused)?;
+        let known = self.keys.get(id).await?;
+        let right = known
+            .filter(|known| known.digest == caller.digest && known.key.is_live(self.clock.now()));
+        let key = &right.ok_or_else(refused)?.key;
+        self.keys.uses.note(id);
+        let (merchant_id, scopes, ends_at) = (key.merchant_id, key.scopes, key.ends_at());
+        Ok(Operator { merchant_id, key_id: Some(id), trace_id, ends_at, caller, scopes })
+    }
+}
+
+impl Operator {
+    /// Rejects a key that lacks a scope.
+    pub(crate) fn needs(self, scope: Scope) -> Result<(), Problem> {
+        if self.scopes.allow(scope) {
+            return Ok(());
+        }
+        let word = scope.word();
+        let detail = format!("The key lacks the scope `{word}`.");
+        Err(Problem::forbidden("SCOPE_LACKING", detail).with("scope", word))
+    }
+
+    /// Rejects every key but the platform's own.
+    pub(crate) fn needs_platform(self) -> Result<(), Problem> {
+        if self.key_id.is_none() {
+            return Ok(());
+        }
+        let detail = "Only the platform's own key may do this, the one in its settings.";
+        Err(Problem::forbidden("PLATFORM_ONLY", detail))
+    }
+
+    /// Returns the requested merchant, or the key's own if none is requested. Only the platform's key may request
+    /// another merchant.
+    pub(crate) fn merchant(self, asked: Option<MerchantId>) -> Result<MerchantId, Problem> {
+        let merchant = asked.unwrap_or(self.merchant_id);
+        if merchant != self.merchant_id {
+            self.needs_platform()?;
+        }
+        Ok(merchant)
+    }
+
+    /// Name of this operator in a stock movement.
+    pub(crate) fn actor(self) -> String {
+        self.key_id.map_or_else(|| "platform".to_owned(), |id| format!("key:{id}"))
+    }
+}
+
+/// Returns the value of a header that occurs exactly once: of two, a proxy before us may have read the other.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for User
+where
+    Arc<Auth>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Arc::<Auth>::from_ref(state).user(parts).await
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Redeemer
+where
+    Arc<Auth>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let operator = Arc::<Auth>::from_ref(state).operator(parts).await?;
+        operator.needs(Scope::Redeem)?;
+        Ok(Self(operator))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Operator
+where
+    Arc<Auth>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let operator = Arc::<Auth>::from_ref(state).operator(parts).await?;
+        let looks = parts.method.is_safe();
+        operator.needs(if looks { Scope::Read } else { Scope::Operate })?;
+        Ok(operator)
+    }
+}

@@ -1,0 +1,91 @@
+//! Pagination: page sizes and cursors.
+
+use std::{fmt, str::FromStr};
+
+use chrono::DateTime;
+use mysql_store::user_view::End;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{http::schemas::Cursor, problem::Problem};
+
+/// Default page size, in entries.
+const PAGE_DEFAULT: u32 = 20;
+
+/// Largest page size, in entries.
+const PAGE_MAX: u32 = 100;
+
+/// A page of a collection.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Page<T> {
+    pub(crate) data: Vec<T>,
+    /// Cursor of the next page. Null: this is the last page.
+    #[schema(value_type = Option<Cursor>, required = true)]
+    pub(crate) next_cursor: Option<String>,
+    pub(crate) has_more: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct PageParams {
+    limit: Option<u32>,
+    pub(crate) cursor: Option<String>,
+}
+
+/// A position in the list of expired coupons, as clients see it: `milliseconds.coupon`.
+pub(crate) struct EndCursor(pub(crate) End);
+
+/// The text is not a cursor.
+#[derive(Debug)]
+pub(crate) struct NoCursor;
+
+impl fmt::Display for EndCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0.valid_until.timestamp_millis(), self.0.id)
+    }
+}
+
+impl FromStr for EndCursor {
+    type Err = NoCursor;
+
+    fn from_str(text: &str) -> Result<Self, NoCursor> {
+        let (until, id) = text.split_once('.').ok_or(NoCursor)?;
+        let until = until
+            .parse::<i64>()
+            .ok()
+            .filter(|ms| *ms >= 0)
+            .and_then(DateTime::from_timestamp_millis);
+        let valid_until = until.ok_or(NoCursor)?;
+        let cursor = Self(End { valid_until, id: id.parse().map_err(|_| NoCursor)? });
+        // Accept only the form that we write.
+        if cursor.to_string() == text { Ok(cursor) } else { Err(NoCursor) }
+    }
+}
+
+impl<T> Page<T> {
+    pub(crate) fn new(data: Vec<T>, next_cursor: Option<String>) -> Self {
+        Self { data, has_more: next_cursor.is_some(), next_cursor }
+    }
+}
+
+impl PageParams {
+    pub(crate) fn limit(&self) -> Result<u32, Problem> {
+        limit(self.limit)
+    }
+}
+
+/// Checks a requested page size, 1 to 100.
+pub(crate) fn limit(asked: Option<u32>) -> Result<u32, Problem> {
+    let limit = asked.unwrap_or(PAGE_DEFAULT);
+    if (1..=PAGE_MAX).contains(&limit) {
+        Ok(limit)
+    } else {
+        Err(Problem::invalid("INVALID_LIMIT", format!("Use a `limit` of 1 to {PAGE_MAX}.")))
+    }
+}
+
+/// Parses a cursor that a client sent back.
+pub(crate) fn parse<T: std::str::FromStr>(text: Option<&String>) -> Result<Option<T>, Problem> {
+    text.map(|text| text.parse()).transpose().map_err(|_| {
+        Problem::malformed("INVALID_CURSOR", "Use a `next_cursor` of this collection.")
+    })
+}

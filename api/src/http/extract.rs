@@ -1,0 +1,117 @@
+//! Extractors of JSON bodies, path ids and query strings, with problems that say what is wrong.
+
+use std::{error::Error, io, iter, str::FromStr};
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::BytesRejection},
+    http::{StatusCode, header, request::Parts},
+};
+use serde::de::DeserializeOwned;
+
+use crate::problem::Problem;
+
+/// Largest body, in bytes. A template with every field filled has a tenth of this.
+pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// A JSON body. An empty one reads as `{}`.
+pub(crate) struct Body<T>(pub(crate) T);
+
+/// The `{id}` of a path. A text that is not an id is answered 404.
+pub(crate) struct PathId<T>(pub(crate) T);
+
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let json = request.headers().get(header::CONTENT_TYPE).is_none_or(|value| {
+            let kind = value.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
+            kind.eq_ignore_ascii_case("application/json")
+        });
+        if request.headers().get(header::CONTENT_ENCODING).is_some_and(|how| how != "identity") {
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            let detail = "Send the body as it is, without a `Content-Encoding`.";
+            return Err(Problem::new(status, "BODY_ENCODED", "The body is encoded", detail));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(|why| unreadable(&why))?;
+        if bytes.is_empty() {
+            return parse(b"{}");
+        }
+        if !json {
+            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            let detail = "Send the body as `Content-Type: application/json`.";
+            return Err(Problem::new(status, "NOT_JSON", "The body is not JSON", detail));
+        }
+        parse(&bytes)
+    }
+}
+
+pub(crate) fn too_large() -> Problem {
+    let detail = format!("Send a body of at most {BODY_BYTES_MAX} bytes.");
+    let status = StatusCode::PAYLOAD_TOO_LARGE;
+    Problem::new(status, "BODY_TOO_LARGE", "The body is too large", detail)
+}
+
+/// The body is shorter than announced, or came too slowly. Nothing was done.
+pub(crate) fn incomplete() -> Problem {
+    let detail = "The body did not come as a whole. Nothing was done: send the request again.";
+    let title = "The body is not complete";
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_INCOMPLETE", title, detail).retry_after()
+}
+
+fn unreadable(rejection: &BytesRejection) -> Problem {
+    let (status, detail) = (rejection.status(), rejection.body_text());
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        return too_large();
+    }
+    let causes = iter::successors(rejection.source(), |&error| error.source());
+    let mut kinds = causes.filter_map(|error| error.downcast_ref::<io::Error>());
+    match kinds.next().map(io::Error::kind) {
+        Some(io::ErrorKind::UnexpectedEof) => incomplete(),
+        // `write_timeout.rs` stops reading when unfinished requests hold too much memory.
+        Some(io::ErrorKind::OutOfMemory) => {
+            let detail = "Too much is being received. Send the request again.";
+            Problem::unavailable("OVERLOADED", detail)
+        }
+        _ => {
+            let status = StatusCode::BAD_REQUEST;
+            Problem::new(status, "BODY_UNREADABLE", "The body cannot be read", detail)
+        }
+    }
+}
+
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Body<T>, Problem> {
+    // serde would read an array as a struct's fields in order; the API accepts objects only.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Problem::malformed("MALFORMED_BODY", "The body: an object is expected."));
+    }
+    serde_json::from_slice(bytes)
+        .map(Body)
+        .map_err(|error| Problem::malformed("MALFORMED_BODY", format!("The body: {error}.")))
+}
+
+impl<S: Send + Sync, T: FromStr + Send> FromRequestParts<S> for PathId<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let unknown = || Problem::not_found("NOT_FOUND", "There is nothing under this id.");
+        let Path(text) =
+            Path::<String>::from_request_parts(parts, state).await.map_err(|_| unknown())?;
+        text.parse().map(PathId).map_err(|_| unknown())
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Query::from_request_parts(parts, state).await.map(|Query(params)| Self(params)).map_err(
+            |rejection| {
+                let detail = format!("The query string: {}.", rejection.body_text());
+                Problem::malformed("MALFORMED_QUERY", detail)
+            },
+        )
+    }
+}

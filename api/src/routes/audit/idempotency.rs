@@ -1,0 +1,268 @@
+//! `Idempotency-Key` of operators' requests: a request that is sent again takes effect once and gets the same answer,
+//! byte by byte.
+//!
+//! A handler that changes something takes a [`Once`]. [`Once::begin`] is the first step of the transaction that makes
+//! the change, [`Once::end`] the last before its commit, so answer and change are stored together. Only successful
+//! answers are stored; a refused request is judged again. Claims and stock movements store their keys in rows of their
+//! own. A request that names its result (a use for an order, a revocation, an edit of a version) needs no key.
+
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts},
+    response::{IntoResponse, Response},
+};
+use coupon::{AuditId, RequestId};
+use mysql_store::{
+    MySqlConnection, connect,
+    idempotency::{self, Begun, Digest, Request},
+};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::{auth::Operator, http::headers, problem::Problem, state::App};
+
+/// Marks the answer of an earlier request with the same key.
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Routes whose `POST` makes something new each time. Without a key, a client must not be advised to repeat a request
+/// whose answer was lost.
+const MAKES_ANEW: [&str; 5] = [
+    "/v1/templates",
+    "/v1/merchants",
+    "/v1/api-keys",
+    "/v1/api-keys/{id}/rotate",
+    "/v1/dead-letter-replays",
+];
+
+/// The key of a request, if it has one, and what it asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Once {
+    key: Option<RequestId>,
+    route: [u8; 16],
+    /// Digest of what is asked for: `If-Match` and body.
+    asked: Digest,
+}
+
+/// Result of [`Once::begin`].
+pub(crate) enum Known {
+    /// The request is new.
+    Nothing,
+    /// The stored answer of the request.
+    Answer(Answer),
+    /// The request was begun under this line of the record, and its end was not recorded.
+    UnderWay(AuditId),
+}
+
+/// A successful answer, as it is sent and stored.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    status: StatusCode,
+    location: Option<String>,
+    version: Option<i64>,
+    body: String,
+    replayed: bool,
+}
+
+impl Once {
+    /// Adds the body of the request to what it asks for.
+    pub(crate) fn asking(self, body: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        Self {
+            asked: Sha256::new_with_prefix(self.asked).chain_update(body).finalize().into(),
+            ..self
+        }
+    }
+
+    /// Begins the request, in the transaction that makes its change. Waits while an equal request is being processed.
+    pub(crate) async fn begin(
+        &self,
+        app: &App,
+        operator: Operator,
+        transaction: &mut MySqlConnection,
+    ) -> Result<Known, Problem> {
+        let Some(request) = self.request(operator) else { return Ok(Known::Nothing) };
+        match idempotency::begin(transaction, request, app.clock.now()).await? {
+            Begun::New => Ok(Known::Nothing),
+            Begun::Answered(answer) => Ok(Known::Answer(Answer::read(answer))),
+            Begun::UnderWay(audit_id) => Ok(Known::UnderWay(audit_id)),
+            Begun::Other => {
+                let detail = "This `Idempotency-Key` was used for another request, or with another key \
+                              of an operator. Send a new one.";
+                Err(Problem::invalid("IDEMPOTENCY_KEY_REUSED", detail))
+            }
+        }
+    }
+
+    /// Returns the stored answer of the request, if there is one, for use before checks of the current state: later
+    /// changes do not matter to a replay.
+    pub(crate) async fn answered(
+        &self,
+        app: &App,
+        operator: Operator,
+    ) -> Result<Option<Answer>, Problem> {
+        if self.key.is_none() {
+            return Ok(None);
+        }
+        connect::within(async {
+            // Never committed: it only reads.
+            let mut transaction = connect::begin(&app.pool).await?;
+            match self.begin(app, operator, &mut transaction).await? {
+                Known::Answer(answer) => Ok(Some(answer)),
+                Known::Nothing | Known::UnderWay(_) => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// Stores the answer: in the transaction of the change, or after an action outside MySQL.
+    pub(crate) async fn end(
+        &self,
+        operator: Operator,
+        connection: &mut MySqlConnection,
+        answer: &Answer,
+    ) -> Result<(), Problem> {
+        let Some(request) = self.request(operator) else { return Ok(()) };
+        Ok(idempotency::end(connection, request, &answer.kept()).await?)
+    }
+
+    /// Stores the line of the record under which an action outside MySQL is being done.
+    pub(crate) async fn is_under_way(
+        &self,
+        operator: Operator,
+        transaction: &mut MySqlConnection,
+        audit_id: AuditId,
+    ) -> Result<(), Problem> {
+        let Some(request) = self.request(operator) else { return Ok(()) };
+        Ok(idempotency::is_under_way(transaction, request, audit_id).await?)
+    }
+
+    fn request(&self, operator: Operator) -> Option<Request<'_>> {
+        let key = self.key.as_ref()?;
+        // The digest includes the operator's key: another key may lack the right to see the answer.
+        let digest = Sha256::new_with_prefix(self.asked).chain_update(operator.caller.digest);
+        let (merchant_id, digest) = (operator.merchant_id, digest.finalize().into());
+        Some(Request { merchant_id, route: self.route, key, digest })
+    }
+}
+
+impl FromRequestParts<App> for Once {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        let key = headers::idempotency_key(&parts.headers)?;
+        let place = format!("{} {}", parts.method, parts.uri.path());
+        let mut route = [0; 16];
+        route.copy_from_slice(&Sha256::digest(place)[..16]);
+        let mut asked = Sha256::new();
+        for value in parts.headers.get_all(header::IF_MATCH) {
+            asked.update(value.as_bytes());
+            asked.update([0]);
+        }
+        Ok(Self { key, route, asked: asked.finalize().into() })
+    }
+}
+
+/// Returns whether a request that was not answered may be sent again as it is: it changes nothing, has a key, or leads
+/// to the same result however often it is sent.
+pub(crate) fn may_be_repeated(method: &Method, route: &str, headers: &HeaderMap) -> bool {
+    *method != Method::POST
+        || headers.contains_key("idempotency-key")
+        || !MAKES_ANEW.contains(&route)
+}
+
+impl Answer {
+    pub(crate) fn new(status: StatusCode, body: &impl Serialize) -> Self {
+        let body = serde_json::to_string(body).unwrap_or_default();
+        Self { status, location: None, version: None, body, replayed: false }
+    }
+
+    /// Sets the `Location` of what was made.
+    pub(crate) fn at(self, location: String) -> Self {
+        Self { location: Some(location), ..self }
+    }
+
+    /// Sets the version, sent as `ETag`.
+    pub(crate) fn of_version(self, version: i64) -> Self {
+        Self { version: Some(version), ..self }
+    }
+
+    /// Replaces a part of the body.
+    pub(crate) fn with(self, part: &str, instead: &str) -> Self {
+        Self { body: self.body.replace(part, instead), ..self }
+    }
+
+    pub(crate) fn body(&self) -> &str {
+        &self.body
+    }
+
+    fn kept(&self) -> idempotency::Answer {
+        let location = self.location.iter().map(|location| format!("location {location}"));
+        let version = self.version.iter().map(|version| format!("version {version}"));
+        let head = location.chain(version).collect::<Vec<_>>().join("\n");
+        idempotency::Answer { status: self.status.as_u16(), head, body: self.body.clone() }
+    }
+
+    fn read(kept: idempotency::Answer) -> Self {
+        let line = |name: &str| {
+            let lines = kept.head.lines();
+            lines.filter_map(|line| line.split_once(' ')).find(|(own, _)| *own == name)
+        };
+        Self {
+            status: StatusCode::from_u16(kept.status).unwrap_or(StatusCode::OK),
+            location: line("location").map(|(_, location)| location.to_owned()),
+            version: line("version").and_then(|(_, version)| version.parse().ok()),
+            body: kept.body,
+            replayed: true,
+        }
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let json = HeaderValue::from_static("application/json");
+        let mut response = (self.status, [(header::CONTENT_TYPE, json)], self.body).into_response();
+        let mut add = |name: HeaderName, value: Option<String>| {
+            if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {
+                response.headers_mut().insert(name, value);
+            }
+        };
+        add(header::LOCATION, self.location);
+        add(header::ETAG, self.version.map(|version| format!("\"{version}\"")));
+        add(REPLAYED, self.replayed.then(|| "true".to_owned()));
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_kept_whole() {
+        let answer =
+            Answer::new(StatusCode::CREATED, &["a"]).at("/v1/templates/7".to_owned()).of_version(3);
+        let again = Answer::read(answer.kept());
+        assert_eq!((answer.replayed, again.replayed), (false, true));
+        let (first, again) = (answer.into_response(), again.into_response());
+        assert_eq!(first.status(), again.status());
+        for name in [header::LOCATION, header::ETAG, header::CONTENT_TYPE] {
+            assert!(first.headers().contains_key(&name), "{name}");
+            assert_eq!(first.headers().get(&name), again.headers().get(&name));
+        }
+    }
+
+    #[test]
+    fn what_makes_something_new_is_repeated_only_under_a_key() {
+        let (none, key) = (
+            HeaderMap::new(),
+            HeaderMap::from_iter([(
+                HeaderName::from_static("idempotency-key"),
+                HeaderValue::from_static("k"),
+            )]),
+        );
+        assert!(!may_be_repeated(&Method::POST, "/v1/templates", &none));
+        assert!(may_be_repeated(&Method::POST, "/v1/templates", &key));
+        assert!(may_be_repeated(&Method::GET, "/v1/templates", &none));
+        assert!(may_be_repeated(&Method::POST, "/v1/templates/{id}/{verb}", &none));
+    }
+}

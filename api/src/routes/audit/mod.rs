@@ -1,0 +1,189 @@
+//! The audit record: one line for each action of an operator, written in the action's own transaction, or before an
+//! action that is not done in MySQL.
+
+pub(crate) mod idempotency;
+
+use axum::{Json, extract::State};
+use coupon::{AuditId, MerchantId};
+use mysql_store::{
+    MySqlConnection,
+    audit::{self, Entry},
+    connect,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::Operator,
+    http::{
+        cursor::{self, Page},
+        extract::Params,
+        instant::instant,
+        schemas::{self, Id, Instant},
+    },
+    problem::Problem,
+    routes::audit::idempotency::{Answer, Known, Once},
+    state::App,
+};
+
+/// An action to be recorded.
+#[derive(Clone)]
+pub(crate) struct Action {
+    /// The merchant that owns the changed object.
+    pub(crate) merchant_id: MerchantId,
+    /// A noun and a verb, e.g. `template.publish`.
+    pub(crate) name: String,
+    /// Path of the changed object, below `/v1`.
+    pub(crate) target: String,
+    pub(crate) before: Option<Value>,
+    pub(crate) after: Option<Value>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct AuditParams {
+    limit: Option<u32>,
+    cursor: Option<String>,
+    target: Option<String>,
+    merchant_id: Option<MerchantId>,
+}
+
+/// A line of the audit record.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AuditEntry, examples(json!({
+    "id": "2123985067360387073", "at": "2026-11-27T07:58:00.000Z", "action": "stock.move",
+    "target": "templates/2123985067360387072", "merchant_id": "1", "key_id": "2123985066110484480",
+    "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "before": { "total": 1000, "stock": 873 },
+    "after": { "seq": 2, "delta": 500, "reason": "The second batch is printed.", "total": 1500, "stock": 1373 }
+})))]
+pub(crate) struct EntryJson {
+    #[schema(value_type = Id)]
+    id: String,
+    #[schema(value_type = Instant)]
+    at: String,
+    /// A noun and a verb, e.g. `template.publish`.
+    action: String,
+    /// Path of the changed object, below `/v1`.
+    target: String,
+    /// The merchant that owns the changed object.
+    #[schema(value_type = Id)]
+    merchant_id: String,
+    /// The key that did it. Null: the platform's own key.
+    #[schema(value_type = Option<Id>, required = true)]
+    key_id: Option<String>,
+    /// Trace id of the request. Null: it had none.
+    #[schema(required = true)]
+    trace_id: Option<String>,
+    /// The object before the action, as its own route shows it. Null: there was none.
+    #[schema(value_type = Option<Object>, required = true)]
+    before: Option<Value>,
+    /// The object after the action. Null: a repair that was requested, and whose end was not recorded.
+    #[schema(value_type = Option<Object>, required = true)]
+    after: Option<Value>,
+}
+
+/// Records an action and counts it against its merchant's hourly quota. Call it in the transaction of the action, or
+/// before an action that is not done in MySQL. Call it near the transaction's end, since the row that counts is locked
+/// until then.
+pub(crate) async fn record(
+    app: &App,
+    operator: Operator,
+    transaction: &mut MySqlConnection,
+    action: Action,
+) -> Result<AuditId, Problem> {
+    let now = app.clock.now();
+    app.quotas.count(transaction, operator, &action.name, now).await?;
+    let id = app.ids.audit()?;
+    let entry = Entry {
+        id,
+        merchant_id: action.merchant_id,
+        key_id: operator.key_id,
+        action: action.name,
+        target: action.target,
+        before: action.before.map(|value| value.to_string()),
+        after: action.after.map(|value| value.to_string()),
+        trace_id: operator.trace_id.map(|id| format!("{id:032x}")),
+        at: now,
+    };
+    audit::record(transaction, &entry).await?;
+    Ok(id)
+}
+
+/// Records an action that is not done in MySQL before it begins, so that its requester is known whatever happens. If
+/// the request was begun before under its key, returns the line of that time; if it was also finished, its answer as
+/// the inner error.
+pub(crate) async fn begin(
+    app: &App,
+    operator: Operator,
+    once: &Once,
+    action: Action,
+) -> Result<Result<AuditId, Answer>, Problem> {
+    let record = || async {
+        let mut transaction = connect::begin(&app.pool).await?;
+        match once.begin(app, operator, &mut transaction).await? {
+            Known::Answer(answer) => return Ok(Err(answer)),
+            Known::UnderWay(id) => return Ok(Ok(id)),
+            Known::Nothing => {}
+        }
+        let id = record(app, operator, &mut transaction, action.clone()).await?;
+        once.is_under_way(operator, &mut transaction, id).await?;
+        app.commit(transaction).await?;
+        Ok::<_, Problem>(Ok(id))
+    };
+    connect::within(connect::retried(record, Problem::is_contended)).await
+}
+
+/// `GET /v1/audit`
+#[utoipa::path(
+    get,
+    path = "/v1/audit",
+    operation_id = "list_audit",
+    tag = "Operations",
+    summary = "What operators did, the newest first",
+    security(("operator_key" = [])),
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
+        ("cursor" = Option<schemas::Cursor>, Query, description = "Where the page begins; absent: at the newest."),
+        ("target" = Option<String>, Query, description = "What was changed: the path below `/v1`, e.g. `templates/1`."),
+        ("merchant_id" = Option<Id>, Query, description = "Whose; another than one's own is for the platform's key.")
+    ),
+    responses((status = 200, description = "A page.", body = Page<EntryJson>)),
+    extensions(("x-problems" = json!("PLATFORM_ONLY INVALID_LIMIT INVALID_CURSOR")))
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    operator: Operator,
+    Params(params): Params<AuditParams>,
+) -> Result<Json<Page<EntryJson>>, Problem> {
+    let merchant_id = operator.merchant(params.merchant_id)?;
+    let limit = cursor::limit(params.limit)?;
+    let before: Option<AuditId> = cursor::parse(params.cursor.as_ref())?;
+    let entries = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        let target = params.target.as_deref();
+        // One extra row shows whether there is a next page.
+        audit::page(&mut connection, merchant_id, target, before, limit + 1).await
+    });
+    let mut entries = entries.await?;
+    let more = entries.len() > limit as usize;
+    entries.truncate(limit as usize);
+    let next = entries.last().filter(|_| more).map(|entry| entry.id.to_string());
+    Ok(Json(Page::new(entries.into_iter().map(EntryJson::from).collect(), next)))
+}
+
+impl From<Entry> for EntryJson {
+    fn from(entry: Entry) -> Self {
+        let json = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
+        Self {
+            id: entry.id.to_string(),
+            at: instant(entry.at),
+            action: entry.action,
+            target: entry.target,
+            merchant_id: entry.merchant_id.to_string(),
+            key_id: entry.key_id.map(|id| id.to_string()),
+            trace_id: entry.trace_id,
+            before: json(entry.before),
+            after: json(entry.after),
+        }
+    }
+}

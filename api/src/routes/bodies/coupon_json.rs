@@ -1,0 +1,83 @@
+//! A coupon, as its owner, checkouts and operators see it.
+
+use chrono::{DateTime, Utc};
+use coupon::CouponStatus;
+use mysql_store::user_coupon::UserCoupon;
+use redis_view::ViewCoupon;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    http::{
+        instant::instant,
+        schemas::{self, Id, Instant},
+    },
+    problem::Problem,
+};
+
+/// A coupon as its owner sees it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Coupon, examples(json!({
+    "id": "2123985068924862464", "template_id": "2123985067360387072",
+    "claim_id": "2123985068924862465", "status": "used", "claimed_at": "2026-11-27T08:00:01.207Z",
+    "valid_from": "2026-11-27T08:00:01.207Z", "valid_until": "2026-12-04T08:00:01.207Z",
+    "used_at": "2026-11-28T17:42:10.031Z", "order_ref": "order-2041"
+})))]
+pub(crate) struct CouponJson {
+    #[schema(value_type = Id)]
+    id: String,
+    #[schema(value_type = Id)]
+    template_id: String,
+    #[schema(value_type = Id)]
+    claim_id: String,
+    #[schema(value_type = schemas::CouponStatus)]
+    status: &'static str,
+    #[schema(value_type = Instant)]
+    claimed_at: String,
+    #[schema(value_type = Instant)]
+    valid_from: String,
+    #[schema(value_type = Instant)]
+    valid_until: String,
+    #[schema(value_type = Instant)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_at: Option<String>,
+    #[schema(value_type = String)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order_ref: Option<String>,
+}
+
+pub(crate) fn not_found() -> Problem {
+    Problem::not_found("COUPON_NOT_FOUND", "You have no such coupon.")
+}
+
+impl CouponJson {
+    pub(crate) fn usable(coupon: &ViewCoupon) -> Self {
+        Self {
+            id: coupon.id.to_string(),
+            template_id: coupon.template_id.to_string(),
+            claim_id: coupon.claim_id.to_string(),
+            status: CouponStatus::Unused.word(),
+            claimed_at: instant(coupon.claimed_at),
+            valid_from: instant(coupon.valid_from),
+            valid_until: instant(coupon.valid_until),
+            used_at: None,
+            order_ref: None,
+        }
+    }
+
+    /// The law of expiry decides what an unused row is called.
+    pub(crate) fn of(row: &UserCoupon, now: DateTime<Utc>) -> Self {
+        let used = row.status == CouponStatus::Used;
+        Self {
+            id: row.id.to_string(),
+            template_id: row.template_id.to_string(),
+            claim_id: row.claim_id.to_string(),
+            status: row.status.at(row.valid_until, now).word(),
+            claimed_at: instant(row.claimed_at),
+            valid_from: instant(row.valid_from),
+            valid_until: instant(row.valid_until),
+            used_at: row.used_at.map(instant),
+            order_ref: row.order_ref.clone().filter(|_| used),
+        }
+    }
+}

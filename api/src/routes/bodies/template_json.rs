@@ -1,0 +1,293 @@
+//! JSON bodies of templates.
+
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use coupon::{
+    Discount, DiscountKind, MerchantId, Template, TemplateError, TemplateId, TemplateState,
+    Validity, Window, limit,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use crate::{
+    http::{
+        instant::instant,
+        schemas::{self, Id, Instant},
+    },
+    problem::Problem,
+};
+
+/// Last millisecond of the year 9999, in milliseconds since 1970.
+const TIME_MS_MAX: i64 = 253_402_300_799_999;
+
+/// Request to create a template.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(examples(json!({
+    "name": "A sale",
+    "discount": { "kind": "amount_off", "value": 500, "minimum_spend": 2000, "currency": "EUR" },
+    "total_stock": 1000, "per_user_limit": 1,
+    "claim_starts_at": "2026-11-27T08:00:00Z", "claim_ends_at": "2036-11-28T08:00:00Z",
+    "valid_for_ms": 604800000
+})))]
+pub(crate) struct NewTemplate {
+    /// The template's name, for people.
+    #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
+    name: String,
+    discount: DiscountJson,
+    /// Number of coupons to give out.
+    #[schema(minimum = 0, maximum = 1000000000)]
+    pub(crate) total_stock: i64,
+    /// Maximum coupons of this template that one user may ever have. 0: no limit.
+    #[schema(minimum = 0, maximum = 100)]
+    per_user_limit: u32,
+    /// Maximum coupons that one claim may ask for, at most `per_user_limit`. Default: 1.
+    #[schema(minimum = 1, maximum = 100)]
+    max_per_claim: Option<u32>,
+    /// When claims open.
+    #[schema(value_type = Instant)]
+    claim_starts_at: DateTime<Utc>,
+    /// When claims close, exclusive.
+    #[schema(value_type = Instant)]
+    claim_ends_at: DateTime<Utc>,
+    /// When its coupons become valid. Send this and `valid_until`, or `valid_for_ms`.
+    #[schema(value_type = Option<Instant>)]
+    valid_from: Option<DateTime<Utc>>,
+    /// When its coupons expire, exclusive.
+    #[schema(value_type = Option<Instant>)]
+    valid_until: Option<DateTime<Utc>>,
+    /// How long a coupon is valid from its claim on, in milliseconds.
+    #[schema(minimum = 1, maximum = 315360000000i64)]
+    valid_for_ms: Option<i64>,
+    /// Whether users may redeem its coupons with their own token; otherwise only the shop does, with a key. Default:
+    /// `false`.
+    self_redeem: Option<bool>,
+}
+
+/// The discount on an order. Money is in minor units of `currency`.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Discount)]
+pub(crate) struct DiscountJson {
+    #[schema(value_type = schemas::DiscountKind)]
+    kind: String,
+    /// Minor units for `amount_off`, hundredths of a percent (1 to 10000) for `percent_off`, otherwise 0.
+    #[schema(minimum = 0)]
+    #[serde(default)]
+    value: i64,
+    /// Maximum amount that a percentage takes off. Only for `percent_off`.
+    #[schema(minimum = 1)]
+    cap: Option<i64>,
+    /// Smallest order value for which the coupon can be used.
+    #[schema(minimum = 0)]
+    #[serde(default)]
+    minimum_spend: i64,
+    /// The currency as an ISO 4217 code.
+    #[schema(pattern = "^[A-Z]{3}$", examples("EUR"))]
+    currency: String,
+}
+
+/// A template as an operator sees it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Template, examples(example))]
+pub(crate) struct TemplateJson {
+    #[schema(value_type = Id)]
+    id: String,
+    name: String,
+    #[schema(value_type = schemas::TemplateState)]
+    state: &'static str,
+    version: i64,
+    /// Whether users may redeem its coupons with their own token; otherwise only the shop does, with a key.
+    self_redeem: bool,
+    #[serde(flatten)]
+    terms: TermsJson,
+}
+
+/// The terms that are promised to users who claim.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Terms)]
+pub(crate) struct TermsJson {
+    discount: DiscountJson,
+    per_user_limit: u32,
+    max_per_claim: u32,
+    #[schema(value_type = Instant)]
+    claim_starts_at: String,
+    #[schema(value_type = Instant)]
+    claim_ends_at: String,
+    #[serde(flatten)]
+    validity: ValidityJson,
+}
+
+/// A validity: two instants, or a duration from the claim on.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Validity)]
+pub(crate) struct ValidityJson {
+    #[schema(value_type = Instant)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid_from: Option<String>,
+    #[schema(value_type = Instant)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid_until: Option<String>,
+    #[schema(value_type = i64)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid_for_ms: Option<i64>,
+}
+
+/// Example of a template for the OpenAPI document.
+pub(crate) fn example() -> Value {
+    json!({
+        "id": "2123985067360387072", "name": "A sale", "state": "published", "version": 2,
+        "self_redeem": false,
+        "discount": {
+            "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 2000, "currency": "EUR",
+        },
+        "per_user_limit": 1, "max_per_claim": 1, "claim_starts_at": "2026-11-27T08:00:00.000Z",
+        "claim_ends_at": "2026-11-28T08:00:00.000Z", "valid_for_ms": 604_800_000,
+    })
+}
+
+impl NewTemplate {
+    pub(crate) fn into_draft(
+        self,
+        id: TemplateId,
+        merchant_id: MerchantId,
+    ) -> Result<Template, Problem> {
+        if !(0..=limit::STOCK_MAX).contains(&self.total_stock) {
+            return Err(invalid("total_stock", format!("use 0 to {}", limit::STOCK_MAX)));
+        }
+        let validity = validity(self.valid_from, self.valid_until, self.valid_for_ms)?;
+        let template = Template {
+            id,
+            merchant_id,
+            name: self.name,
+            discount: self.discount.read()?,
+            per_user_limit: self.per_user_limit,
+            max_per_claim: self.max_per_claim.unwrap_or(1),
+            window: Window {
+                starts_at: moment("claim_starts_at", self.claim_starts_at)?,
+                ends_at: moment("claim_ends_at", self.claim_ends_at)?,
+            },
+            validity,
+            self_redeem: self.self_redeem.unwrap_or(false),
+            state: TemplateState::Draft,
+            version: 1,
+        };
+        validate(&template)?;
+        Ok(template)
+    }
+}
+
+impl DiscountJson {
+    pub(crate) fn read(&self) -> Result<Discount, Problem> {
+        let kind = DiscountKind::from_word(&self.kind).ok_or_else(|| {
+            let problem = "use amount_off, percent_off or free_shipping".to_owned();
+            invalid("discount.kind", problem)
+        })?;
+        Ok(Discount {
+            kind,
+            value: self.value,
+            cap: self.cap,
+            minimum_spend: self.minimum_spend,
+            currency: self.currency.clone(),
+        })
+    }
+}
+
+/// Returns the validity that these fields describe, to the millisecond, as it is stored.
+pub(crate) fn validity(
+    from: Option<DateTime<Utc>>,
+    until: Option<DateTime<Utc>>,
+    for_ms: Option<i64>,
+) -> Result<Validity, Problem> {
+    match (for_ms, from, until) {
+        (Some(ms), None, None) => TimeDelta::try_milliseconds(ms)
+            .map(|valid_for| Validity::Relative { valid_for })
+            .ok_or_else(|| invalid("valid_for_ms", "use a smaller number".to_owned())),
+        (None, Some(from), Some(until)) => {
+            let (from, until) = (moment("valid_from", from)?, moment("valid_until", until)?);
+            Ok(Validity::Absolute { from, until })
+        }
+        _ => {
+            let problem = "use either valid_for_ms, or valid_from and valid_until".to_owned();
+            Err(invalid("valid_for_ms", problem))
+        }
+    }
+}
+
+/// Truncates a time to the millisecond, as it is stored. Accepts times from 1970, where the view's scores begin, to the
+/// year 9999, where MySQL's times end. A leap second is refused: no column can store it.
+pub(crate) fn moment(field: &str, at: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
+    let is_leap = at.timestamp_subsec_millis() >= 1_000;
+    if (0..=TIME_MS_MAX).contains(&at.timestamp_millis()) && !is_leap {
+        return Ok(at.trunc_subsecs(3));
+    }
+    Err(invalid(field, "use a time from 1970 to 9999".to_owned()))
+}
+
+/// Checks a template. The problem names the field.
+pub(crate) fn validate(template: &Template) -> Result<(), Problem> {
+    template.validate().map_err(not_acceptable)
+}
+
+pub(crate) fn not_acceptable(error: TemplateError) -> Problem {
+    invalid(error.field, error.problem)
+}
+
+pub(crate) fn invalid(field: &str, problem: String) -> Problem {
+    Problem::invalid("INVALID_TEMPLATE", format!("{field}: {problem}.")).with("field", field)
+}
+
+impl From<&Template> for TemplateJson {
+    fn from(template: &Template) -> Self {
+        Self {
+            id: template.id.to_string(),
+            name: template.name.clone(),
+            state: template.state.word(),
+            version: template.version,
+            self_redeem: template.self_redeem,
+            terms: TermsJson::from(template),
+        }
+    }
+}
+
+impl From<&Template> for TermsJson {
+    fn from(template: &Template) -> Self {
+        Self {
+            discount: DiscountJson::from(&template.discount),
+            per_user_limit: template.per_user_limit,
+            max_per_claim: template.max_per_claim,
+            claim_starts_at: instant(template.window.starts_at),
+            claim_ends_at: instant(template.window.ends_at),
+            validity: ValidityJson::from(&template.validity),
+        }
+    }
+}
+
+impl From<&Discount> for DiscountJson {
+    fn from(discount: &Discount) -> Self {
+        Self {
+            kind: discount.kind.word().to_owned(),
+            value: discount.value,
+            cap: discount.cap,
+            minimum_spend: discount.minimum_spend,
+            currency: discount.currency.clone(),
+        }
+    }
+}
+
+impl From<&Validity> for ValidityJson {
+    fn from(validity: &Validity) -> Self {
+        match *validity {
+            Validity::Absolute { from, until } => Self {
+                valid_from: Some(instant(from)),
+                valid_until: Some(instant(until)),
+                valid_for_ms: None,
+            },
+            Validity::Relative { valid_for } => Self {
+                valid_from: None,
+                valid_until: None,
+                valid_for_ms: Some(valid_for.num_milliseconds()),
+            },
+        }
+    }
+}

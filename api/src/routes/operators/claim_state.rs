@@ -1,0 +1,149 @@
+//! `GET /v1/claim-states/{id}`: shows an operator the state of a user's claim.
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, TemplateId, UserId};
+use landing::claims::fate::{Asked, Fate, fate};
+use mysql_store::look_up::ClaimFate;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::Operator,
+    http::{
+        extract::{Params, PathId},
+        instant::instant,
+        schemas::{Id, Instant},
+    },
+    problem::Problem,
+    routes::{
+        operators::templates,
+        shopper::{
+            claim_poll::{cannot_tell, template_needed},
+            claims::{self, ClaimBody},
+        },
+    },
+    state::App,
+};
+
+/// The state of a claim.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ClaimState, examples(example))]
+pub(crate) struct ClaimStateBody {
+    #[schema(value_type = Id)]
+    id: String,
+    /// `landed`: the user has the coupons. `processing`: it was admitted, and lands or is given up within moments.
+    /// `given_up`: it can never land; the same key sent again is a new claim.
+    #[schema(pattern = "^(landed|processing|given_up)$")]
+    status: &'static str,
+    #[schema(value_type = Id)]
+    template_id: String,
+    /// Absent while only the claim's id is known.
+    #[schema(value_type = Id)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_id: Option<String>,
+    /// When the claim was admitted; for `given_up`, when it was given up.
+    #[schema(value_type = Instant)]
+    at: String,
+    /// The claim as its user's answer showed it. Only for `landed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<ClaimBody>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Where {
+    template: Option<TemplateId>,
+}
+
+fn example() -> serde_json::Value {
+    json!({
+        "id": "2123985068924862465", "status": "landed", "template_id": "2123985067360387072",
+        "user_id": "42", "at": "2026-11-27T08:00:01.207Z", "claim": claims::example(),
+    })
+}
+
+/// `GET /v1/claim-states/{id}?template=`
+#[utoipa::path(
+    get,
+    path = "/v1/claim-states/{id}",
+    operation_id = "get_claim_state",
+    tag = "Operations",
+    summary = "Look up what has become of a claim",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The claim, as its user was told in `Location` or `poll`."),
+        ("template" = Option<Id>, Query, description = "Its template. Needed as long as the claim is not decided.")
+    ),
+    responses((status = 200, description = "A claim of one's own templates.", body = ClaimStateBody)),
+    extensions(("x-problems" = json!("CLAIM_NOT_FOUND TEMPLATE_NEEDED TEMPLATE_NOT_FOUND GATE_UNAVAILABLE")))
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(id): PathId<ClaimId>,
+    Params(params): Params<Where>,
+) -> Result<Json<ClaimStateBody>, Problem> {
+    if let Some(template) = params.template {
+        templates::owned(&app, operator, template).await?;
+    }
+    let asked = Asked { id, template: params.template, user: None };
+    let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), || true).await;
+    match fate.map_err(|error| cannot_tell(id, error))? {
+        Fate::Decided(fate) => {
+            // Another merchant's claim is not found.
+            templates::owned(&app, operator, fate.template_id()).await.map_err(|_| not_found())?;
+            Ok(Json(ClaimStateBody::of_fate(&fate)))
+        }
+        Fate::Processing { user, at } => {
+            let template = params.template.ok_or_else(template_needed)?;
+            Ok(Json(ClaimStateBody::new("processing", id, template, user, at)))
+        }
+        Fate::Never => Err(not_found()),
+        Fate::TemplateNeeded => Err(template_needed()),
+    }
+}
+
+fn not_found() -> Problem {
+    let detail = "No claim of a template of yours has this id, or can still get it.";
+    Problem::not_found("CLAIM_NOT_FOUND", detail)
+}
+
+impl ClaimStateBody {
+    fn of_fate(fate: &ClaimFate) -> Self {
+        match fate {
+            ClaimFate::Landed(claim) => Self {
+                claim: Some(ClaimBody::of(claim)),
+                ..Self::new(
+                    "landed",
+                    claim.id,
+                    claim.template_id,
+                    Some(claim.user_id),
+                    claim.claimed_at,
+                )
+            },
+            ClaimFate::GivenUp { id, template_id, user_id, at } => {
+                // A fence that an operator's lookup placed has no user.
+                let user = Some(*user_id).filter(|user| user.0 != 0);
+                Self::new("given_up", *id, *template_id, user, *at)
+            }
+        }
+    }
+
+    fn new(
+        status: &'static str,
+        id: ClaimId,
+        template: TemplateId,
+        user: Option<UserId>,
+        at: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            id: id.to_string(),
+            status,
+            template_id: template.to_string(),
+            user_id: user.map(|user| user.to_string()),
+            at: instant(at),
+            claim: None,
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! For a shop's operators: campaigns, stock, keys, and repairs.
+
+pub(crate) mod api_key_json;
+pub(crate) mod api_keys;
+pub(crate) mod claim_state;
+pub(crate) mod dead_letters;
+pub(crate) mod expiry;
+pub(crate) mod merchants;
+pub(crate) mod quotas;
+pub(crate) mod repair;
+pub(crate) mod stock;
+pub(crate) mod stock_movements;
+pub(crate) mod templates;

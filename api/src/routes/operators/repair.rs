@@ -1,0 +1,247 @@
+//! Lookups and repairs by operators: a user's coupons, a view, a gate.
+//!
+//! Views and gates are derived: each repair reads MySQL again, changes nothing in it but a gate's epoch, and is safe
+//! while users claim and read. So all of these requests may be sent again.
+
+use std::time::Duration;
+
+use axum::{Json, extract::State, http::StatusCode};
+use coupon::{AuditId, CouponId, Epoch, TemplateId, UserId};
+use landing::gates::SHOW_MAX;
+use mysql_store::{audit as audit_entry, connect, look_up, stock};
+use redis_gate::Meta;
+use redis_view::Rebuilt;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{info, warn};
+use utoipa::ToSchema;
+
+use crate::{
+    auth::Operator,
+    http::{
+        cursor::{self, Page, PageParams},
+        extract::{Params, PathId},
+        schemas::{Cursor, Id, RequestId},
+    },
+    problem::{Problem, unknown_template},
+    routes::{
+        audit::{
+            self, Action,
+            idempotency::{Answer, Once},
+        },
+        bodies::coupon_json::CouponJson,
+        operators::templates,
+    },
+    state::App,
+};
+
+/// Interval between checks of a gate that another process may be rebuilding.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How long a request waits for a view's rebuild: longer than one of 100,000 coupons takes, shorter than a caller
+/// waits.
+const REBUILD_WAIT: Duration = Duration::from_secs(8);
+
+/// A view that was rebuilt.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RebuiltView, examples(json!({ "user_id": "42" })))]
+pub(crate) struct ViewBody {
+    #[schema(value_type = Id)]
+    user_id: String,
+}
+
+/// A gate that was rebuilt.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RebuiltGate, examples(json!({ "template_id": "2123985067360387072", "epoch": 4 })))]
+pub(crate) struct GateBody {
+    #[schema(value_type = Id)]
+    template_id: String,
+    /// The gate's new epoch. Nothing that was admitted under an older one can land.
+    epoch: i64,
+}
+
+/// `GET /v1/users/{id}/coupons`: those of the operator's own templates, in any status.
+#[utoipa::path(
+    get,
+    path = "/v1/users/{id}/coupons",
+    operation_id = "list_user_coupons",
+    tag = "Operations",
+    summary = "Look up a user's coupons",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The user."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
+        ("cursor" = Option<Cursor>, Query, description = "Where the page begins; absent: at the newest.")
+    ),
+    responses((status = 200, description = "Those of one's own templates, whatever became of them.", body = Page<CouponJson>)),
+    extensions(("x-problems" = json!("INVALID_LIMIT INVALID_CURSOR")))
+)]
+pub(crate) async fn coupons(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(user): PathId<UserId>,
+    Params(params): Params<PageParams>,
+) -> Result<Json<Page<CouponJson>>, Problem> {
+    let limit = params.limit()?;
+    let before: Option<CouponId> = cursor::parse(params.cursor.as_ref())?;
+    let now = app.clock.now();
+    let mut connection = connect::acquire(&app.pool).await?;
+    // One extra row shows whether there is a next page.
+    let rows = look_up::coupons_of(&mut connection, operator.merchant_id, user, before, limit + 1);
+    let mut rows = connect::within(rows).await?;
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
+    Ok(Json(Page::new(rows.iter().map(|row| CouponJson::of(row, now)).collect(), next)))
+}
+
+/// `POST /v1/users/{id}/view-rebuild`
+#[utoipa::path(
+    post,
+    path = "/v1/users/{id}/view-rebuild",
+    operation_id = "rebuild_view",
+    tag = "Operations",
+    summary = "Make a user's list anew from MySQL",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The user."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "With it one that was done is not done again.")
+    ),
+    responses((status = 200, description = "It is made anew.", body = ViewBody)),
+    extensions(("x-problems" = json!(
+        "VIEW_UNAVAILABLE HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED"
+    )))
+)]
+pub(crate) async fn view(
+    State(app): State<App>,
+    operator: Operator,
+    once: Once,
+    PathId(user): PathId<UserId>,
+) -> Result<Answer, Problem> {
+    let away = || {
+        let detail = "The view's Redis did not answer, or the rebuild is under way still: here, where it goes on \
+                      by itself, or in another process. MySQL answers the user meanwhile. Send the request again.";
+        Problem::unavailable("VIEW_UNAVAILABLE", detail)
+    };
+    let action = action(operator, "view.rebuild", format!("users/{user}"), None);
+    let entry = match audit::begin(&app, operator, &once, action).await? {
+        Ok(entry) => entry,
+        Err(answer) => return Ok(answer),
+    };
+    app.view.store().drop_view(user).await.map_err(|error| {
+        warn!(user.id = %user, error = runtime::report(&error), "a view could not be dropped");
+        away()
+    })?;
+    let rebuilt = timeout(REBUILD_WAIT, app.view.rebuild(user, app.clock.now()));
+    match rebuilt.await {
+        Ok(Rebuilt::Whole) => {
+            let answer = Answer::new(StatusCode::OK, &ViewBody { user_id: user.to_string() });
+            end(&app, operator, (entry, json!({ "rebuilt": true })), (&once, &answer)).await?;
+            info!(user.id = %user, "rebuilt a view on request");
+            Ok(answer)
+        }
+        Ok(Rebuilt::TooMany) => {
+            Err(Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again."))
+        }
+        Ok(Rebuilt::Unread) => Err(Problem::no_store()),
+        Ok(Rebuilt::Elsewhere | Rebuilt::Overtaken | Rebuilt::Failed) | Err(_) => Err(away()),
+    }
+}
+
+/// `POST /v1/templates/{id}/gate-rebuild`
+#[utoipa::path(
+    post,
+    path = "/v1/templates/{id}/gate-rebuild",
+    operation_id = "rebuild_gate",
+    tag = "Operations",
+    summary = "Make a template's gate anew from MySQL",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The template."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "With it one that was done is not done again.")
+    ),
+    responses((status = 200, description = "It is made anew, and gives.", body = GateBody)),
+    extensions(("x-problems" = json!(
+        "TEMPLATE_NOT_FOUND NO_GATE GATE_UNAVAILABLE GATE_LOADING HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID \
+         IDEMPOTENCY_KEY_REUSED OVERLOADED"
+    )))
+)]
+pub(crate) async fn gate(
+    State(app): State<App>,
+    operator: Operator,
+    once: Once,
+    PathId(id): PathId<TemplateId>,
+) -> Result<Answer, Problem> {
+    let template = templates::owned(&app, operator, id).await?;
+    if let Some(answer) = once.answered(&app, operator).await? {
+        return Ok(answer);
+    }
+    if !app.gates.wants(&template, app.clock.now()) {
+        let detail = "The template gives nothing now, so it has no gate: one is loaded shortly before \
+                      its window opens.";
+        return Err(Problem::conflict("NO_GATE", "There is no gate", detail));
+    }
+    let mut connection = connect::acquire(&app.pool).await?;
+    let row = connect::within(stock::get(&mut connection, id)).await?;
+    let before = row.ok_or_else(unknown_template)?.epoch;
+    // The keeper needs a connection of its own.
+    drop(connection);
+    let epochs = json!({ "epoch": before.0 });
+    let action = action(operator, "gate.rebuild", templates::target(id), Some(epochs));
+    let entry = match audit::begin(&app, operator, &once, action).await? {
+        Ok(entry) => entry,
+        Err(answer) => return Ok(answer),
+    };
+    let epoch = rebuilt(&app, id, before).await?;
+    let body = GateBody { template_id: id.to_string(), epoch: epoch.0 };
+    let answer = Answer::new(StatusCode::OK, &body);
+    end(&app, operator, (entry, json!({ "epoch": epoch.0 })), (&once, &answer)).await?;
+    info!(template.id = %id, gate.epoch = %epoch, "rebuilt a gate on request");
+    Ok(answer)
+}
+
+/// Has the keeper rebuild the gate of this epoch, as one that MySQL contradicts. Returns the new epoch.
+async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Problem> {
+    let deadline = Instant::now() + SHOW_MAX;
+    loop {
+        app.gates.mend(id, before).await;
+        let meta = app.gates.gate().meta(id).await.map_err(|error| {
+            warn!(template.id = %id, error = runtime::report(&error), "a gate is not rebuilt");
+            let detail = "The gate's Redis did not answer. Send the request again.";
+            Problem::unavailable("GATE_UNAVAILABLE", detail)
+        })?;
+        let newer = meta.filter(Meta::is_open).map(|meta| meta.epoch);
+        if let Some(epoch) = newer.filter(|epoch| *epoch > before) {
+            return Ok(epoch);
+        }
+        if Instant::now() >= deadline {
+            let detail = "The rebuild is under way and goes on by itself.";
+            return Err(Problem::unavailable("GATE_LOADING", detail));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Returns the record of a repair, which is written before the repair begins.
+fn action(operator: Operator, name: &str, target: String, before: Option<Value>) -> Action {
+    let merchant_id = operator.merchant_id;
+    Action { merchant_id, name: name.to_owned(), target, before, after: None }
+}
+
+/// Records the result of a repair, and stores its answer. If this fails, the call may be sent again: the same work is
+/// done once more.
+async fn end(
+    app: &App,
+    operator: Operator,
+    (entry, after): (AuditId, Value),
+    (once, answer): (&Once, &Answer),
+) -> Result<(), Problem> {
+    connect::within(async {
+        let mut transaction = connect::begin(&app.pool).await?;
+        audit_entry::complete(&mut transaction, entry, &after.to_string()).await?;
+        once.end(operator, &mut transaction, answer).await?;
+        app.commit(transaction).await
+    })
+    .await
+}

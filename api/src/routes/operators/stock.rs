@@ -1,0 +1,122 @@
+//! A template's stock in MySQL and in the gate, with the conservation identity total = gate stock + in flight + landed.
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
+use coupon::TemplateId;
+use mysql_store::{connect, stock};
+use redis_gate::{Gate, GateError, Meta, Phase};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::Operator,
+    http::{extract::PathId, schemas::Id},
+    problem::{Problem, unknown_template},
+    routes::operators::templates,
+    state::App,
+};
+
+/// A template's stock in MySQL and in its gate.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Stock, examples(json!({
+    "total": 1000, "landed": 127, "stock": 873, "epoch": 3, "in_flight": 0,
+    "in_flight_oldest_ms": null, "gate_stock": 873, "drift": 0
+})))]
+pub(crate) struct StockJson {
+    /// Sum of all stock movements.
+    total: i64,
+    /// Coupons that have landed in MySQL.
+    landed: i64,
+    /// `total` minus `landed`.
+    stock: i64,
+    /// The gate's epoch, according to MySQL.
+    epoch: i64,
+    /// Admissions that have not landed yet. Null: the gate is not loaded.
+    #[schema(required = true)]
+    in_flight: Option<u64>,
+    /// Age of the oldest of these in milliseconds: how far MySQL is behind the gate. Null: there is none.
+    #[schema(required = true)]
+    in_flight_oldest_ms: Option<i64>,
+    /// What the gate has left to give. Null: the gate is not loaded.
+    #[schema(required = true)]
+    gate_stock: Option<i64>,
+    /// MySQL's stock minus the gate's, while nothing is in flight and both include the same movements; otherwise null.
+    /// 0 in a quiet system.
+    #[schema(required = true)]
+    drift: Option<i64>,
+}
+
+/// `GET /v1/templates/{id}/stock`
+#[utoipa::path(
+    get,
+    path = "/v1/templates/{id}/stock",
+    operation_id = "get_stock",
+    tag = "Stock",
+    summary = "How much is left: total = gate stock + in flight + landed",
+    security(("operator_key" = [])),
+    params(("id" = Id, Path, description = "The template.")),
+    responses((status = 200, description = "The stock.", body = StockJson)),
+    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND")))
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(id): PathId<TemplateId>,
+) -> Result<Json<StockJson>, Problem> {
+    templates::owned(&app, operator, id).await?;
+    let gate = app.gates.gate();
+    let before = Look::at(gate, id).await;
+    let mut connection = connect::acquire(&app.pool).await?;
+    let row = stock::get(&mut connection, id).await?.ok_or_else(unknown_template)?;
+    let mut json = StockJson {
+        total: row.total,
+        landed: row.total - row.stock,
+        stock: row.stock,
+        epoch: row.epoch.0,
+        in_flight: None,
+        in_flight_oldest_ms: None,
+        gate_stock: None,
+        drift: None,
+    };
+    let after = Look::at(gate, id).await;
+    if let Some(Look { meta, in_flight }) = &after {
+        json.gate_stock = Some(meta.stock);
+        json.in_flight = *in_flight;
+        let since = oldest_in_flight(gate, id, meta).await.ok().flatten();
+        json.in_flight_oldest_ms = since.map(|at| (app.clock.now() - at).num_milliseconds().max(0));
+        // A claim that was admitted and landed between the two looks is no drift.
+        let quiet = *in_flight == Some(0) && before == after && meta.movement == row.movement;
+        json.drift = quiet.then_some(row.stock - meta.stock);
+    }
+    Ok(Json(json))
+}
+
+/// An open gate at one moment.
+#[derive(PartialEq)]
+struct Look {
+    meta: Meta,
+    in_flight: Option<u64>,
+}
+
+impl Look {
+    /// Returns `None` if the gate is not open or does not answer. In-flight admissions are counted after the stock is
+    /// read: if there are none, everything that the stock lacks has landed.
+    async fn at(gate: &Gate, template: TemplateId) -> Option<Self> {
+        let meta = gate.meta(template).await.ok()??;
+        if meta.phase != Phase::Open {
+            return None;
+        }
+        let in_flight = gate.in_flight_count(template, meta.epoch).await.ok();
+        Some(Self { meta, in_flight })
+    }
+}
+
+/// Returns when the oldest admission in flight was made.
+async fn oldest_in_flight(
+    gate: &Gate,
+    template: TemplateId,
+    meta: &Meta,
+) -> Result<Option<DateTime<Utc>>, GateError> {
+    let oldest = gate.in_flight(template, meta.epoch, DateTime::<Utc>::MAX_UTC, 0, 1).await?;
+    Ok(oldest.admissions.first().map(|admission| admission.admitted_at))
+}

@@ -1,0 +1,161 @@
+//! `GET /v1/shop/templates/{id}`: what a shop page shows, public and from memory.
+//!
+//! While pages are open, neither the template nor what is left of it is read from MySQL: the template comes from the
+//! template cache, what is left from the gate through [`crate::shop_stock`].
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, Utc};
+use coupon::{Template, TemplateId, TemplateState};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    http::{
+        etag::is_known,
+        extract::PathId,
+        schemas::{Id, IfNoneMatch},
+    },
+    problem::{Problem, unknown_template},
+    routes::bodies::template_json::TermsJson,
+    state::App,
+};
+
+/// Caching of an answer that can still change: what is left changes by the second, and one request a second from each
+/// proxy is no load.
+const CHANGING: HeaderValue = HeaderValue::from_static("public, max-age=1");
+
+/// Caching within the second before claims open, so that nobody learns of it late.
+const OPENING: HeaderValue = HeaderValue::from_static("public, no-cache");
+
+/// Caching once the template is over.
+const OVER: HeaderValue = HeaderValue::from_static("public, max-age=60");
+
+/// A template as a shopper sees it.
+#[derive(Serialize, ToSchema)]
+#[schema(examples(json!({
+    "id": "2123985067360387072", "name": "A sale", "state": "open",
+    "discount": { "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 2000, "currency": "EUR" },
+    "per_user_limit": 1, "max_per_claim": 1, "claim_starts_at": "2026-11-27T08:00:00.000Z",
+    "claim_ends_at": "2026-11-28T08:00:00.000Z", "valid_for_ms": 604800000, "left": 873, "opens_in_ms": 0
+})))]
+struct ShopTemplate {
+    #[schema(value_type = Id)]
+    id: String,
+    name: String,
+    state: ShopState,
+    #[serde(flatten)]
+    terms: TermsJson,
+    /// Coupons that are left. Null: not known at the moment, e.g. while the gate is being loaded, or the template is
+    /// over.
+    #[schema(minimum = 0, required = true)]
+    left: Option<i64>,
+    /// Milliseconds until claims open, by the server's clock at the time of the answer. 0: they are open, or were. For
+    /// a countdown that does not depend on the shopper's clock.
+    #[schema(minimum = 0)]
+    opens_in_ms: i64,
+}
+
+/// The state of a template for shoppers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ShopState {
+    /// The claim window has not opened.
+    Upcoming,
+    /// Coupons can be claimed.
+    Open,
+    /// Nothing is left. The shop may add stock.
+    SoldOut,
+    /// The shop has paused claims.
+    Paused,
+    /// The claim window is over.
+    Closed,
+    /// The shop has ended the template.
+    Ended,
+}
+
+/// `GET /v1/shop/templates/{id}`
+#[utoipa::path(
+    get,
+    path = "/v1/shop/templates/{id}",
+    operation_id = "get_shop_template",
+    tag = "Shop",
+    summary = "What a shop page shows",
+    params(
+        ("id" = Id, Path, description = "The template."),
+        ("If-None-Match" = Option<IfNoneMatch>, Header, description = "The `ETag` of an answer that is at hand.")
+    ),
+    responses(
+        (status = 200, description = "The template, from memory.", body = ShopTemplate,
+            headers(("ETag" = String, description = "Stands for template, state and `left`."), ("Cache-Control" = String))),
+        (status = 304, description = "It is as it was; a countdown runs on.",
+            headers(("ETag" = String), ("Cache-Control" = String)))
+    ),
+    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND OVERLOADED")))
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    PathId(id): PathId<TemplateId>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let template = app.templates.published(id).await?.ok_or_else(unknown_template)?;
+    let now = app.clock.now();
+    // A template that needs no gate has none that could be asked.
+    let left = if app.gates.wants(&template, now) { app.shop_stock.left(id).await } else { None };
+    let state = ShopState::of(&template, left, now);
+    let mut answer = HeaderMap::new();
+    answer.insert(header::CACHE_CONTROL, cache_control(&template, state, now));
+    let etag = etag(&template, state, left);
+    if let Ok(value) = HeaderValue::from_str(&etag) {
+        answer.insert(header::ETAG, value);
+    }
+    if is_known(&headers, &etag) {
+        return Ok((StatusCode::NOT_MODIFIED, answer).into_response());
+    }
+    let body = ShopTemplate {
+        id: template.id.to_string(),
+        name: template.name.clone(),
+        state,
+        terms: TermsJson::from(&*template),
+        left,
+        opens_in_ms: opens_in_ms(&template, now),
+    };
+    Ok((answer, Json(body)).into_response())
+}
+
+impl ShopState {
+    fn of(template: &Template, left: Option<i64>, now: DateTime<Utc>) -> Self {
+        match template.state {
+            // Shoppers do not see drafts; the cache holds none.
+            TemplateState::Ended | TemplateState::Draft => Self::Ended,
+            _ if now >= template.window.ends_at => Self::Closed,
+            TemplateState::Paused => Self::Paused,
+            TemplateState::Published if now < template.window.starts_at => Self::Upcoming,
+            TemplateState::Published if left == Some(0) => Self::SoldOut,
+            TemplateState::Published => Self::Open,
+        }
+    }
+}
+
+fn opens_in_ms(template: &Template, now: DateTime<Utc>) -> i64 {
+    (template.window.starts_at - now).num_milliseconds().max(0)
+}
+
+fn cache_control(template: &Template, state: ShopState, now: DateTime<Utc>) -> HeaderValue {
+    match state {
+        ShopState::Closed | ShopState::Ended => OVER,
+        ShopState::Upcoming if opens_in_ms(template, now) < 1_000 => OPENING,
+        ShopState::Upcoming | ShopState::Open | ShopState::SoldOut | ShopState::Paused => CHANGING,
+    }
+}
+
+/// Weak: two answers with this tag mean the same, although `opens_in_ms` counts down between them. A client that
+/// receives 304 continues its own countdown.
+fn etag(template: &Template, state: ShopState, left: Option<i64>) -> String {
+    let left = left.map_or_else(|| "unknown".to_owned(), |left| left.to_string());
+    format!("W/\"{}.{state:?}.{left}\"", template.version)
+}

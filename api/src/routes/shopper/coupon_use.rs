@@ -1,0 +1,119 @@
+//! A coupon shown at a till: its user redeems it with their own token, if its template allows that.
+//!
+//! All other redemption is the shop's: [`crate::routes::shop::redemption`].
+
+use axum::{Json, extract::State};
+use coupon::{CouponId, CouponStatus, UserId};
+use mysql_store::{
+    connect,
+    user_coupon::{self, Use, UserCoupon},
+};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::User,
+    http::{
+        extract::{Body, PathId},
+        schemas::Id,
+    },
+    problem::Problem,
+    routes::{
+        bodies::coupon_json::{self, CouponJson},
+        shop::redemption::{answer_use, order_ref},
+    },
+    state::App,
+};
+
+/// The order that a coupon is used for.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Order, examples(json!({ "order_ref": "order-2041" })))]
+pub(crate) struct OrderRequest {
+    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and not only spaces.
+    #[schema(min_length = 1, max_length = 64)]
+    order_ref: String,
+}
+
+/// `POST /v1/me/coupons/{id}/use`
+#[utoipa::path(
+    post,
+    path = "/v1/me/coupons/{id}/use",
+    operation_id = "use_my_coupon",
+    tag = "My coupons",
+    summary = "Redeem one of my coupons at a till",
+    description = "Only where the template says `self_redeem`. Else the shop redeems, by `POST /v1/coupons/{id}/use`.",
+    security(("token" = [])),
+    params(("id" = Id, Path, description = "The coupon.")),
+    request_body = OrderRequest,
+    responses((status = 200, description = "It is used. The same order again is the same answer.", body = CouponJson)),
+    extensions(("x-problems" = json!(
+        "INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN COUPON_USED COUPON_EXPIRED COUPON_NOT_YET_VALID \
+         ORDER_CANCELLED"
+    )))
+)]
+pub(crate) async fn use_coupon(
+    State(app): State<App>,
+    User(user): User,
+    PathId(id): PathId<CouponId>,
+    Body(request): Body<OrderRequest>,
+) -> Result<Json<CouponJson>, Problem> {
+    let order_ref = order_ref(&request.order_ref)?;
+    let used = connect::within(try_use(&app, user, id, order_ref)).await?;
+    answer_use(used, app.clock.now())
+}
+
+/// Uses the coupon. If it was used for this order already, the answer stays the same whatever the template allows by
+/// now.
+async fn try_use(app: &App, user: UserId, id: CouponId, order_ref: &str) -> Result<Use, Problem> {
+    let mut connection = connect::acquire(&app.pool).await?;
+    let found = user_coupon::with_self_redeem(&mut connection, user, id).await?;
+    let (coupon, self_redeem) = found.ok_or_else(coupon_json::not_found)?;
+    if !self_redeem && !is_used_for(&coupon, order_ref) {
+        return Err(not_by_its_user("used"));
+    }
+    let now = app.clock.now();
+    Ok(user_coupon::use_for_order(&mut connection, user, id, order_ref, now).await?)
+}
+
+fn is_used_for(coupon: &UserCoupon, order_ref: &str) -> bool {
+    coupon.status == CouponStatus::Used && coupon.order_ref.as_deref() == Some(order_ref)
+}
+
+/// `POST /v1/me/coupons/{id}/unuse`
+#[utoipa::path(
+    post,
+    path = "/v1/me/coupons/{id}/unuse",
+    operation_id = "unuse_my_coupon",
+    tag = "My coupons",
+    summary = "Refused: only the shop gives a coupon back",
+    description = "Answers 403 to every user: who reads his order on his list could else use one coupon for ever. The \
+                   shop gives it back by `POST /v1/coupons/{id}/unuse`.",
+    security(("token" = [])),
+    params(("id" = Id, Path, description = "The coupon.")),
+    request_body = OrderRequest,
+    responses(),
+    extensions(
+        ("x-problems" = json!("INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN")),
+        ("x-always-refused" = json!(true))
+    )
+)]
+pub(crate) async fn unuse_coupon(
+    State(app): State<App>,
+    User(user): User,
+    PathId(id): PathId<CouponId>,
+    Body(request): Body<OrderRequest>,
+) -> Result<Json<CouponJson>, Problem> {
+    order_ref(&request.order_ref)?;
+    let own = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        user_coupon::get(&mut connection, user, id).await
+    });
+    own.await?.ok_or_else(coupon_json::not_found)?;
+    Err(not_by_its_user("given back"))
+}
+
+fn not_by_its_user(done: &str) -> Problem {
+    let detail = format!("This coupon is {done} by the shop, at its checkout.");
+    Problem::forbidden("SELF_REDEEM_FORBIDDEN", detail)
+}

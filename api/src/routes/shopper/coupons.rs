@@ -1,0 +1,183 @@
+//! "My coupons": list and get.
+
+use axum::{Json, extract::State, response::Response};
+use chrono::{DateTime, Utc};
+use coupon::{CouponId, CouponStatus, UserId};
+use mysql_store::{
+    connect,
+    user_coupon::{self, UserCoupon},
+    user_view::{self, End},
+};
+use redis_view::{Cursor, MyCouponsError, PageRequest};
+use serde::Deserialize;
+
+use crate::{
+    auth::User,
+    http::{
+        cursor::{self, EndCursor, Page},
+        extract::{Params, PathId},
+        schemas::{self, Id},
+    },
+    metrics::MY_COUPONS,
+    problem::Problem,
+    routes::bodies::coupon_json::{CouponJson, not_found},
+    state::App,
+    truth,
+};
+
+#[derive(Deserialize)]
+pub(crate) struct ListParams {
+    status: Option<String>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+    /// A coupon that the list must know, so that users see what they just claimed.
+    after: Option<String>,
+}
+
+/// `GET /v1/me/coupons`
+#[utoipa::path(
+    get,
+    path = "/v1/me/coupons",
+    operation_id = "list_my_coupons",
+    tag = "My coupons",
+    summary = "List my coupons, the newest first; expired ones by their end, the latest first",
+    security(("token" = [])),
+    params(
+        ("status" = Option<schemas::CouponStatus>, Query, description = "`unused` if absent."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
+        ("cursor" = Option<schemas::Cursor>, Query, description = "Where the page begins; absent: at the newest."),
+        ("after" = Option<Id>, Query, description = "A coupon that the list must know of, e.g. of the claim just made.")
+    ),
+    responses((status = 200, description = "A page.", body = Page<CouponJson>)),
+    extensions(("x-problems" = json!(
+        "RATE_LIMITED INVALID_STATUS INVALID_LIMIT INVALID_CURSOR INVALID_AFTER OVERLOADED"
+    )))
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    User(user): User,
+    Params(params): Params<ListParams>,
+) -> Response {
+    app.reads.limited(user, page(&app, user, &params)).await
+}
+
+async fn page(
+    app: &App,
+    user: UserId,
+    params: &ListParams,
+) -> Result<Json<Page<CouponJson>>, Problem> {
+    let status = params.status.as_deref().unwrap_or("unused");
+    let status = CouponStatus::from_word(status).ok_or_else(|| {
+        Problem::invalid("INVALID_STATUS", "Use a `status` of unused, used or expired.")
+    })?;
+    let limit = cursor::limit(params.limit)?;
+    let after =
+        params.after.as_deref().map(str::parse).transpose().map_err(|_| {
+            Problem::malformed("INVALID_AFTER", "Use the id of a coupon in `after`.")
+        })?;
+    match status {
+        CouponStatus::Unused => usable(app, user, params, after, limit).await,
+        CouponStatus::Used => used(app, user, params, limit).await,
+        CouponStatus::Expired => expired(app, user, params, limit).await,
+    }
+    .map(Json)
+}
+
+/// Reads from the view or, if it cannot be trusted, from MySQL.
+async fn usable(
+    app: &App,
+    user: UserId,
+    params: &ListParams,
+    after: Option<CouponId>,
+    limit: u32,
+) -> Result<Page<CouponJson>, Problem> {
+    let now = app.clock.now();
+    let request = PageRequest {
+        limit: limit as usize,
+        cursor: cursor::parse(params.cursor.as_ref())?,
+        after,
+        now,
+    };
+    let read = app.view.my_coupons(user, &request).await;
+    let page = read.map_err(|error| match error {
+        MyCouponsError::Rows(error) => Problem::from(error),
+        MyCouponsError::Unread => Problem::no_store(),
+        MyCouponsError::Overloaded => {
+            Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again.")
+        }
+    })?;
+    metrics::counter!(MY_COUPONS, "origin" => page.origin.word()).increment(1);
+    let next = page.page.next.map(|cursor| cursor.to_string());
+    Ok(Page::new(page.page.coupons.iter().map(CouponJson::usable).collect(), next))
+}
+
+/// Reads used coupons, latest claim first.
+async fn used(
+    app: &App,
+    user: UserId,
+    params: &ListParams,
+    limit: u32,
+) -> Result<Page<CouponJson>, Problem> {
+    let cursor: Option<Cursor> = cursor::parse(params.cursor.as_ref())?;
+    let mut connection = connect::acquire(&app.pool).await?;
+    let behind = cursor.map(truth::place);
+    // One extra row shows whether there is a next page.
+    let rows = user_view::page(&mut connection, user, CouponStatus::Used, behind, limit + 1);
+    let rows = connect::within(rows).await?;
+    Ok(ended(rows, limit, app.clock.now(), |row| truth::cursor(row).to_string()))
+}
+
+/// Reads coupons whose validity has ended unused, latest end first.
+async fn expired(
+    app: &App,
+    user: UserId,
+    params: &ListParams,
+    limit: u32,
+) -> Result<Page<CouponJson>, Problem> {
+    let cursor: Option<EndCursor> = cursor::parse(params.cursor.as_ref())?;
+    let now = app.clock.now();
+    let mut connection = connect::acquire(&app.pool).await?;
+    let behind = cursor.map(|EndCursor(end)| end);
+    let rows = user_view::expired_page(&mut connection, user, behind, limit + 1, now);
+    let rows = connect::within(rows).await?;
+    Ok(ended(rows, limit, now, |row| EndCursor(End::of(row)).to_string()))
+}
+
+/// Makes a page of `limit` coupons; an extra row means that there is a next page.
+fn ended(
+    mut rows: Vec<UserCoupon>,
+    limit: u32,
+    now: DateTime<Utc>,
+    cursor: impl Fn(&UserCoupon) -> String,
+) -> Page<CouponJson> {
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let next = rows.last().filter(|_| more).map(cursor);
+    Page::new(rows.iter().map(|row| CouponJson::of(row, now)).collect(), next)
+}
+
+/// `GET /v1/me/coupons/{id}`
+#[utoipa::path(
+    get,
+    path = "/v1/me/coupons/{id}",
+    operation_id = "get_my_coupon",
+    tag = "My coupons",
+    summary = "Get one of my coupons",
+    security(("token" = [])),
+    params(("id" = Id, Path, description = "The coupon.")),
+    responses((status = 200, description = "The coupon.", body = CouponJson)),
+    extensions(("x-problems" = json!("RATE_LIMITED COUPON_NOT_FOUND")))
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    User(user): User,
+    PathId(id): PathId<CouponId>,
+) -> Response {
+    app.reads.limited(user, one(&app, user, id)).await
+}
+
+async fn one(app: &App, user: UserId, id: CouponId) -> Result<Json<CouponJson>, Problem> {
+    let mut connection = connect::acquire(&app.pool).await?;
+    let coupon = user_coupon::get(&mut connection, user, id).await?.ok_or_else(not_found)?;
+    Ok(Json(CouponJson::of(&coupon, app.clock.now())))
+}

@@ -1,0 +1,6 @@
+//! For a shopper: claims and coupons.
+
+pub(crate) mod claim_poll;
+pub(crate) mod claims;
+pub(crate) mod coupon_use;
+pub(crate) mod coupons;

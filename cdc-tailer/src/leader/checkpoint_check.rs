@@ -1,0 +1,40 @@
+//! Checks whether the topics still hold what a checkpoint relies on. A mismatch leads to a snapshot, never to a gap.
+//! `history.rs` checks the server.
+
+use anyhow::Context as _;
+use topic::Found;
+
+use crate::{binlog::gtid::Flavor, leader::checkpoint::Checkpoint};
+
+/// Returns why the checkpoint cannot be used, if so.
+pub(crate) async fn mismatch(
+    checkpoint: &Checkpoint,
+    flavor: Flavor,
+    brokers: &str,
+) -> anyhow::Result<Option<String>> {
+    if checkpoint.flavor != flavor {
+        let was = checkpoint.flavor;
+        return Ok(Some(format!("it is of {was:?}, the server is {flavor:?}")));
+    }
+    for (topic, positions) in &checkpoint.acknowledged {
+        let found = topic::messages_at(brokers, topic, positions).await.context("topics")?;
+        for (partition, found) in found {
+            let offset = positions.get(&partition).map_or(0, |position| position.offset);
+            match found {
+                Found::Same(_) | Found::Passed => {}
+                Found::Other => {
+                    return Ok(Some(format!(
+                        "{topic} partition {partition} holds another message at offset {offset}: \
+                         the topic is another one"
+                    )));
+                }
+                Found::Nothing => {
+                    return Ok(Some(format!(
+                        "{topic} partition {partition} held offset {offset} and does not any more"
+                    )));
+                }
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,372 @@
+//! One leadership: choose the start, read tables if a snapshot is needed, then follow the binlog.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, anyhow};
+use mysql_store::MySqlConnection;
+use runtime::Backoff;
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+use topic::{Acknowledged, OrderedProducer, ProducerOptions};
+use tracing::{info, warn};
+
+use crate::{
+    binlog::{position::Position, schema::Followed},
+    error::{Directive, TailError},
+    leader::{
+        checkpoint::{self, Checkpoint, Store},
+        context::LeaderContext,
+        election::Leadership,
+        is_unavailable, preflight,
+        snapshot::{Progress, Snapshot},
+        start::{self, Begin},
+        status::{Facts, LeaderStatus},
+    },
+    metrics,
+    publish::{Publisher, count, messages::TABLES, sink::Broker},
+    source::{
+        Origin, Server,
+        queue::{self, Receiver},
+        reader::{self, Incoming},
+    },
+};
+
+/// Bytes of messages that the producer buffers; its bookkeeping takes as much again. This covers a few milliseconds:
+/// more costs memory (docs/performance.md) and gains no speed.
+const PRODUCER_BYTES: usize = 6 * 1024 * 1024;
+
+/// Interval between checks of acknowledgements without new input.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Interval between status reports.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time a stopping tailer waits for acknowledgements before it leaves the rest to its successor.
+const DRAIN_WAIT: Duration = Duration::from_secs(10);
+
+/// Backoff while MySQL is unreachable during a snapshot.
+const RETRY_MIN: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// Leads until `stop`, until it is fenced, or until an error that an operator must solve.
+pub(crate) async fn lead(
+    context: &LeaderContext<'_>,
+    leadership: &Leadership,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let (term, store, begin) = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Ok(()),
+        started = Leading::start(context, leadership) => started?,
+    };
+    term.run(store, begin, stop).await
+}
+
+struct Leading<'a> {
+    context: &'a LeaderContext<'a>,
+    leadership: &'a Leadership,
+    server: Arc<Server>,
+    publisher: Publisher,
+    /// Acknowledged positions from earlier leaderships.
+    inherited: Acknowledged,
+    /// Acknowledged progress of the current snapshot.
+    snapshot: Option<Progress>,
+    checkpoints: watch::Sender<Option<Checkpoint>>,
+    written: watch::Sender<Option<Checkpoint>>,
+    /// Whether the position has moved since the last checkpoint was offered.
+    moved: bool,
+    status: LeaderStatus,
+    reported: Instant,
+}
+
+impl<'a> Leading<'a> {
+    async fn start(
+        context: &'a LeaderContext<'a>,
+        leadership: &'a Leadership,
+    ) -> anyhow::Result<(Self, Store, Begin)> {
+        let (config, names) = (context.config, &context.names);
+        let mut connection = preflight::connect(config.database_url.expose()).await?;
+        let settings = preflight::settings(&mut connection).await?;
+        preflight::missing_tables(&mut connection).await?;
+        let topics =
+            [names.user_coupon(), names.template(), names.stock_movement(), names.dead_letter()];
+        let options = ProducerOptions { queue_bytes: PRODUCER_BYTES, ..ProducerOptions::default() };
+        let producer = OrderedProducer::connect(config.brokers(), &topics, options).await?;
+        let broker = Broker {
+            producer,
+            dead_letter: names.dead_letter(),
+            message_bytes_max: config.message_bytes_max,
+        };
+        // From here on, checkpoints of an earlier leader are rejected.
+        let store = Store::take_over(config.brokers(), names, &context.database).await?;
+        let server = Arc::new(context.server(preflight::flavor(&settings)));
+        let begin = start::decide(context, &server).await?;
+        let written = watch::Sender::new(None);
+        let status = LeaderStatus::new(config.database_url.clone(), written.subscribe());
+        let publisher = Publisher::new(broker, names, begin.position.clone(), begin.as_of_ms);
+        let term = Self {
+            context,
+            leadership,
+            server,
+            publisher,
+            inherited: begin.acknowledged.clone(),
+            snapshot: None,
+            checkpoints: watch::Sender::new(None),
+            written,
+            moved: false,
+            status,
+            reported: Instant::now(),
+        };
+        Ok((term, store, begin))
+    }
+
+    async fn run(
+        mut self,
+        store: Store,
+        begin: Begin,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let finish = CancellationToken::new();
+        let mut keeper = tokio::spawn(checkpoint::keep(
+            store,
+            self.checkpoints.subscribe(),
+            self.written.clone(),
+            self.context.clock.clone(),
+            finish.clone(),
+        ));
+        let ended = tokio::select! {
+            biased;
+            () = stop.cancelled() => Ok(()),
+            kept = &mut keeper => return kept?.and(Err(anyhow!("checkpoints ended"))),
+            worked = self.work(begin) => worked.map(|never| match never {}),
+        };
+        self.context.part.not_ready("stopping");
+        // Even after an error: record the progress for the next start.
+        let drained = self.drain().await;
+        finish.cancel();
+        let written = last_checkpoint(keeper).await;
+        ended.and(drained).and(written)
+    }
+
+    /// Reads tables if necessary and follows from there, repeatedly. Returns only errors.
+    async fn work(&mut self, mut begin: Begin) -> anyhow::Result<Infallible> {
+        loop {
+            if let Some(progress) = begin.snapshot {
+                self.read_tables(progress, &begin.reason).await?;
+            } else {
+                info!(binlog.gtid = %begin.position.gtids, "resuming from the checkpoint");
+            }
+            let reason = self.follow().await?;
+            self.publisher.producer().drained().await?;
+            begin = start::anew(self.context, &self.server, reason).await?;
+            self.publisher.restart(begin.position.clone(), begin.as_of_ms);
+        }
+    }
+
+    /// Publishes tables. The next chunk is read while the previous one is being acknowledged.
+    async fn read_tables(&mut self, mut next: Progress, reason: &str) -> anyhow::Result<()> {
+        let gtids = &self.publisher.safe().gtids;
+        warn!(binlog.gtid = %gtids, tables = ?next.tables(), rows = next.rows(), reason, "reading tables");
+        self.context.part.not_ready(format!("reading {:?}: {reason}", next.tables()));
+        let mut connection = None;
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        self.acknowledged_so_far(next.clone());
+        while !next.is_done() {
+            let before = self.publisher.producer().next_number();
+            let after = match self.chunk(&mut connection, &next).await {
+                Ok(after) => after,
+                Err(error) if is_unavailable(&error) => {
+                    warn!(error = runtime::report(error.as_ref()), "reading tables is interrupted");
+                    connection = None;
+                    backoff.wait().await;
+                    continue;
+                }
+                Err(error) => return Err(error.context("snapshot")),
+            };
+            backoff.reset();
+            if let Some(last) = before.checked_sub(1) {
+                self.publisher.producer().changed(last).await?;
+            }
+            self.acknowledged_so_far(next);
+            next = after;
+        }
+        self.publisher.producer().drained().await?;
+        info!(snapshot.rows = next.rows(), "tables are read");
+        self.snapshot = None;
+        self.offer_checkpoint();
+        Ok(())
+    }
+
+    async fn chunk(
+        &mut self,
+        connection: &mut Option<MySqlConnection>,
+        progress: &Progress,
+    ) -> anyhow::Result<Progress> {
+        let url = self.context.config.database_url.expose();
+        let connection = match connection {
+            Some(open) => open,
+            none => {
+                let open = none.insert(mysql_store::connect::single(url).await?);
+                self.status.rows_guessed =
+                    progress.rows() + start::guess_rows(open, progress).await?;
+                open
+            }
+        };
+        let LeaderContext { names, database, clock, .. } = self.context;
+        let sink = self.publisher.broker_mut();
+        Snapshot { sink, names, database, clock }.chunk(connection, progress).await
+    }
+
+    fn acknowledged_so_far(&mut self, progress: Progress) {
+        self.snapshot = Some(progress);
+        self.offer_checkpoint();
+        self.report(0);
+    }
+
+    /// Follows from the safe position. Returns the reason if the position was lost; other ends are errors.
+    async fn follow(&mut self) -> anyhow::Result<String> {
+        let config = self.context.config;
+        let (sender, mut receiver) = queue::bounded(config.queue_bytes);
+        let origin =
+            Origin { server: Arc::clone(&self.server), after: self.publisher.safe().clone() };
+        let followed = Followed { database: self.context.database.clone(), tables: TABLES };
+        let reader = reader::spawn(origin, followed, config.spill_folder.clone(), sender)
+            .context("reader thread")?;
+        self.forward(&mut receiver).await?;
+        let error = match tokio::task::spawn_blocking(|| reader.join()).await? {
+            Ok(Err(error)) => error,
+            Ok(Ok(())) => return Err(anyhow!("the binlog reader ended by itself")),
+            Err(_) => return Err(anyhow!("the binlog reader panicked")),
+        };
+        match error.directive() {
+            Directive::Resnapshot => Ok(runtime::report(&error)),
+            Directive::Reconnect | Directive::GiveWay | Directive::Suspect | Directive::Stop => {
+                Err(stopped(error, self.publisher.safe()))
+            }
+        }
+    }
+
+    /// Publishes what the reader queues, until the reader ends.
+    async fn forward(&mut self, receiver: &mut Receiver<Incoming>) -> anyhow::Result<()> {
+        let mut tick = tokio::time::interval(SETTLE_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                // Acknowledgements before new input: they advance the checkpoint.
+                _ = tick.tick() => {
+                    self.settle()?;
+                    // If the leadership is uncertain, writing a checkpoint asks the broker.
+                    if self.moved || !self.leadership.holds() {
+                        self.offer_checkpoint();
+                    }
+                    if self.reported.elapsed() >= REPORT_INTERVAL {
+                        self.report(receiver.bytes());
+                    }
+                }
+                some = receiver.recv_some() => {
+                    let Some(some) = some else { return Ok(()) };
+                    for incoming in some {
+                        self.incoming(incoming).await?;
+                    }
+                    self.settle()?;
+                    ::metrics::gauge!(metrics::QUEUE_BYTES).set(count(receiver.bytes()));
+                }
+            }
+        }
+    }
+
+    async fn incoming(&mut self, incoming: Incoming) -> anyhow::Result<()> {
+        match incoming {
+            Incoming::Connected => self.context.part.ready(),
+            Incoming::Disconnected(reason) => self.context.part.not_ready(reason),
+            Incoming::Idle => self.publisher.idle(self.now_ms()),
+            Incoming::Transaction(transaction) => {
+                let now_ms = self.now_ms();
+                self.publisher.publish(&transaction, now_ms).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Advances the safe position.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        self.moved |= self.publisher.settle(self.now_ms())?;
+        Ok(())
+    }
+
+    /// Hands a checkpoint at the safe position to the task that writes checkpoints.
+    fn offer_checkpoint(&mut self) {
+        self.moved = false;
+        let mut acknowledged = self.inherited.clone();
+        for (topic, positions) in self.publisher.producer().positions() {
+            acknowledged.entry(topic).or_default().extend(positions);
+        }
+        self.checkpoints.send_replace(Some(Checkpoint::new(
+            self.publisher.safe(),
+            self.publisher.as_of_ms(),
+            acknowledged,
+            self.snapshot.clone(),
+        )));
+    }
+
+    fn report(&mut self, queue_bytes: usize) {
+        self.reported = Instant::now();
+        let facts = Facts {
+            server_id: self.server.server_id,
+            safe: self.publisher.safe(),
+            as_of_ms: self.publisher.as_of_ms(),
+            now_ms: self.context.clock.now().timestamp_millis(),
+            unacknowledged: self.publisher.unacknowledged(),
+            queue_bytes,
+            snapshot: self.snapshot.as_ref(),
+            holds_seat: self.leadership.holds(),
+        };
+        self.status.report(&facts, self.context.part);
+    }
+
+    /// Waits for acknowledgements, at most [`DRAIN_WAIT`].
+    async fn drain(&mut self) -> anyhow::Result<()> {
+        let drained = tokio::time::timeout(DRAIN_WAIT, self.publisher.producer().drained()).await;
+        match drained {
+            Ok(drained) => drained?,
+            Err(_) => warn!("the broker did not acknowledge everything; it will be sent again"),
+        }
+        self.settle()?;
+        if self.moved || self.snapshot.is_some() {
+            self.offer_checkpoint();
+        }
+        Ok(())
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.context.clock.now().timestamp_millis()
+    }
+}
+
+/// Waits, at most [`DRAIN_WAIT`], for the last checkpoint. Without it the successor only repeats a little more, so an
+/// unreachable broker is not an error.
+async fn last_checkpoint(keeper: JoinHandle<anyhow::Result<()>>) -> anyhow::Result<()> {
+    match tokio::time::timeout(DRAIN_WAIT, keeper).await {
+        Ok(kept) => kept?,
+        Err(_) => {
+            warn!("the last checkpoint could not be written in time");
+            Ok(())
+        }
+    }
+}
+
+fn stopped(error: TailError, safe: &Position) -> anyhow::Error {
+    let position = safe.gtids.to_string();
+    // Several attempts have failed, so the damage is on the server's disk.
+    let way_out = match error.directive() {
+        Directive::Suspect => "; if the server's file is damaged, start with --resnapshot",
+        _ => "",
+    };
+    let context = format!("the tailer stops; published up to {position:?}{way_out}");
+    anyhow::Error::new(error).context(context)
+}

@@ -1,0 +1,198 @@
+//! Life cycle of a tailer: check the server, stand by, lead, and stand by again when another leads.
+
+mod binlog_files;
+pub(crate) mod checkpoint;
+mod checkpoint_check;
+mod context;
+mod dry_run;
+mod election;
+mod leading;
+mod preflight;
+mod snapshot;
+mod start;
+mod status;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use mysql_store::{StoreError, settings};
+use runtime::{Backoff, Clock, Part};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use topic::{TopicError, TopicNames};
+use tracing::warn;
+
+use crate::{
+    config::Config,
+    error::TailError,
+    leader::{context::LeaderContext, election::Leadership},
+    metrics,
+    source::address::Address,
+};
+
+/// Backoff before a fenced tailer stands by again.
+const STAND_BY_MIN: Duration = Duration::from_millis(200);
+const STAND_BY_MAX: Duration = Duration::from_secs(10);
+
+/// Interval between checks for missing tables.
+const TABLES_LOOK: Duration = Duration::from_secs(1);
+
+/// Follows the binlog until `stop`, then drains and writes a last checkpoint. Stands by while another tailer of this
+/// database leads. Reports its state in `part`.
+///
+/// # Errors
+/// Problems that an operator must solve: settings, grants, a table that cannot be followed.
+pub async fn run(
+    config: &Config,
+    clock: &Clock,
+    part: &Part,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    metrics::describe();
+    let url = config.database_url.expose();
+    let address = Address::parse(url)?;
+    let database = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Ok(()),
+        checked = check(config, part) => checked?,
+    };
+    let names = TopicNames::new(&config.topic_prefix);
+    let context = LeaderContext { config, clock, part, names, database, address };
+    if config.dry_run {
+        return dry_run::run(&context, stop).await;
+    }
+    let mut backoff = Backoff::new(STAND_BY_MIN, STAND_BY_MAX);
+    loop {
+        let ended = serve(&context, &stop).await;
+        match ended {
+            Err(error) if is_fenced(&error) => {
+                let reason = runtime::report(error.as_ref());
+                warn!(error = reason, "another tailer leads: this one stands by");
+            }
+            // The checkpoint writer has failed for good; a new one requires an election.
+            Err(error) if is_refused(&error) => {
+                let reason = runtime::report(error.as_ref());
+                warn!(error = reason, "no checkpoint can be written: this tailer stands by");
+                part.not_ready(reason);
+            }
+            // MySQL was reachable at the start, so this is an outage between election and leadership.
+            Err(error) if is_unavailable(&error) => {
+                let reason = runtime::report(error.as_ref());
+                warn!(error = reason, "mysql is away: this tailer stands by");
+                part.not_ready(reason);
+            }
+            ended => return ended,
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            () = backoff.wait() => {}
+        }
+    }
+}
+
+/// Checks early whether this tailer could lead, so that a standby reports problems before it is needed. Waits for the
+/// followed tables. Returns the database name in the server's spelling, which is the only one that matches the binlog.
+async fn check(config: &Config, part: &Part) -> anyhow::Result<String> {
+    let url = config.database_url.expose();
+    mysql_store::connect::database_of(url)?;
+    let mut connection = preflight::connect(url).await?;
+    preflight::settings(&mut connection).await?;
+    let database = settings::database(&mut connection).await.context("database")?;
+    let mut is_told = false;
+    loop {
+        let missing = preflight::missing_tables(&mut connection).await?;
+        if missing.is_empty() {
+            break;
+        }
+        let reason = format!("database {database} has no {}", missing.join(", no "));
+        if !is_told {
+            warn!(reason, "waiting for the followed tables: run `api --migrate`");
+        }
+        is_told = true;
+        part.not_ready(reason);
+        tokio::time::sleep(TABLES_LOOK).await;
+    }
+    if !config.dry_run {
+        let names = TopicNames::new(&config.topic_prefix);
+        let ensured = topic::ensure_topics(config.brokers(), &names, &config.layout()).await;
+        ensured.context("topics")?;
+    }
+    Ok(database)
+}
+
+/// Stands by, then leads until `stop` or until the leadership ends.
+async fn serve(context: &LeaderContext<'_>, stop: &CancellationToken) -> anyhow::Result<()> {
+    let (config, part) = (context.config, context.part);
+    ::metrics::gauge!(metrics::LEADS).set(0.0);
+    part.tell(json!({ "role": "standby" }));
+    let joining = Leadership::join(
+        config.brokers(),
+        &context.names,
+        &context.database,
+        config.leader_timeout(),
+    );
+    let mut leadership = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Ok(()),
+        joined = joining => joined.context("leadership")?,
+    };
+    let elected = tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        elected = leadership.elected(part) => Some(elected),
+    };
+    let ended = match elected {
+        None => Ok(()),
+        Some(Ok(())) => {
+            part.not_ready("elected");
+            leading::lead(context, &leadership, stop).await
+        }
+        Some(failed) => failed,
+    };
+    leadership.leave().await;
+    ended
+}
+
+fn is_fenced(error: &anyhow::Error) -> bool {
+    let fenced = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(TopicError::Fenced { .. }))
+    };
+    error.chain().any(fenced)
+}
+
+/// Returns whether the checkpoint writer has failed for good.
+fn is_refused(error: &anyhow::Error) -> bool {
+    let refused = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(TopicError::Transaction { .. }))
+    };
+    error.chain().any(refused)
+}
+
+/// Returns whether MySQL did not answer, or not completely.
+pub(crate) fn is_unavailable(error: &anyhow::Error) -> bool {
+    let unavailable = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref().is_some_and(StoreError::is_unavailable)
+            || matches!(cause.downcast_ref(), Some(TailError::Lost(_)))
+    };
+    error.chain().any(unavailable)
+}
+
+/// Returns the last checkpoint as JSON text; `None` if there is none. Does not disturb a running tailer.
+///
+/// # Errors
+/// No broker answers.
+pub async fn position(config: &Config) -> anyhow::Result<Option<String>> {
+    let url = config.database_url.expose();
+    let as_given = mysql_store::connect::database_of(url)?;
+    // The name from the URL suffices while the server is unreachable.
+    let database = match preflight::connect(url).await {
+        Ok(mut connection) => settings::database(&mut connection).await.unwrap_or(as_given),
+        Err(_) => as_given,
+    };
+    let names = TopicNames::new(&config.topic_prefix);
+    match checkpoint::load(config.brokers(), &names, &database).await? {
+        Some(checkpoint) => Ok(Some(serde_json::to_string_pretty(&checkpoint)?)),
+        None => Ok(None),
+    }
+}

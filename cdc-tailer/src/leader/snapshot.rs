@@ -1,0 +1,152 @@
+//! Snapshots: publishes all rows of the followed tables to their topics, as `op: r`.
+//!
+//! The binlog position is taken first, and the stream starts from there. So a change that a chunk missed follows later,
+//! and one that it saw comes again; versions make readers converge. Nothing is locked: each chunk is one short read by
+//! primary key. The progress is part of the checkpoint: a killed tailer continues after the last acknowledged chunk.
+
+use anyhow::{Context as _, bail};
+use mysql_store::{
+    MySqlConnection,
+    snapshot::{self as store, TextRow},
+};
+use runtime::Clock;
+use serde::{Deserialize, Serialize};
+use topic::{HEADER_SCHEMA, Record, SCHEMA_VERSION, TopicNames};
+
+use crate::{
+    binlog::{
+        encode, schema,
+        table::Table,
+        text_row::{cells, described, values},
+    },
+    metrics,
+    publish::sink::Sink,
+};
+
+/// Rows per read: under 1 MB, and under 10 ms for the server.
+const CHUNK: u32 = 2_000;
+
+/// Templates first: readers of coupons and movements may need them.
+const ORDER: [&str; 3] = ["coupon_template", "stock_movement", "user_coupon"];
+
+/// Primary key of movements.
+const MOVEMENT_KEY: [&str; 2] = ["template_id", "seq"];
+
+/// Progress of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    /// TableMaps that are not fully read; the first one may be partly read.
+    tables: Vec<String>,
+    /// Primary key of the last row sent of the first table; empty if none was sent.
+    after: Vec<i64>,
+    /// Rows sent so far.
+    rows: u64,
+}
+
+impl Progress {
+    /// Starts a snapshot of all tables.
+    pub(crate) fn of_all() -> Self {
+        let tables = ORDER.map(str::to_owned).to_vec();
+        Self { tables, after: Vec::new(), rows: 0 }
+    }
+
+    /// Starts a snapshot of one table.
+    pub(crate) fn of(table: &str) -> Self {
+        Self { tables: vec![table.to_owned()], after: Vec::new(), rows: 0 }
+    }
+
+    /// Adds `table`, unless it is already included.
+    pub(crate) fn and(mut self, table: &str) -> Self {
+        if !self.tables.iter().any(|known| known == table) {
+            self.tables.push(table.to_owned());
+        }
+        self
+    }
+
+    /// Returns the tables that are not fully read.
+    pub(crate) fn tables(&self) -> &[String] {
+        &self.tables
+    }
+
+    /// Returns the number of rows sent.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    fn table_done(&mut self) {
+        self.tables.remove(0);
+        self.after.clear();
+    }
+
+    /// Returns one part of the key after which the next chunk starts.
+    fn key(&self, part: usize) -> i64 {
+        self.after.get(part).copied().unwrap_or(i64::MIN)
+    }
+}
+
+/// Destination and metadata of the rows.
+pub(crate) struct Snapshot<'a, O> {
+    pub(crate) sink: &'a mut O,
+    pub(crate) names: &'a TopicNames,
+    pub(crate) database: &'a str,
+    pub(crate) clock: &'a Clock,
+}
+
+impl<O: Sink> Snapshot<'_, O> {
+    /// Sends the chunk after `progress`. Returns the progress, valid once the whole chunk is acknowledged.
+    pub(crate) async fn chunk(
+        &mut self,
+        connection: &mut MySqlConnection,
+        progress: &Progress,
+    ) -> anyhow::Result<Progress> {
+        let mut next = progress.clone();
+        let Some(name) = progress.tables.first() else { return Ok(next) };
+        let (topic, keys, ordering) = match name.as_str() {
+            "coupon_template" => (self.names.template(), &["id"][..], "id"),
+            "stock_movement" => (self.names.stock_movement(), &MOVEMENT_KEY[..], "template_id"),
+            "user_coupon" => (self.names.user_coupon(), &["id"][..], "user_id"),
+            other => bail!("the checkpoint tells of a snapshot of {other}, which is not followed"),
+        };
+        let columns = store::columns(connection, name).await?;
+        let table = described(self.database, name, &columns);
+        schema::check(&table)?;
+        let after: Vec<i64> = (0..keys.len()).map(|part| progress.key(part)).collect();
+        let rows = store::rows_after(connection, name, &columns, keys, &after, CHUNK).await?;
+        let now_ms = self.clock.now().timestamp_millis();
+        let (mut payload, mut key) = (Vec::new(), Vec::new());
+        for row in &rows {
+            let values = values(&table, row);
+            let cells = cells(&table, &values);
+            payload.clear();
+            encode::read(&mut payload, &table, &cells, now_ms)?;
+            key.clear();
+            if let Some(cell) = table.column(ordering).map(|index| &cells[index]) {
+                encode::key(&mut key, cell);
+            }
+            let headers: [(&str, &[u8]); 1] = [(HEADER_SCHEMA, SCHEMA_VERSION.as_bytes())];
+            let record = Record { topic: &topic, key: &key, payload: &payload, headers: &headers };
+            self.sink.put(&record).await?;
+        }
+        let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        next.rows += count;
+        ::metrics::counter!(metrics::SNAPSHOT_ROWS).increment(count);
+        match rows.last() {
+            Some(last) => next.after = key_of(&table, keys, last)?,
+            None => next.table_done(),
+        }
+        Ok(next)
+    }
+}
+
+/// Returns the primary key of a row.
+fn key_of(table: &Table, keys: &[&str], row: &TextRow) -> anyhow::Result<Vec<i64>> {
+    let part = |key: &&str| {
+        let text = table.column(key).and_then(|index| row.get(index)?.as_deref());
+        text.unwrap_or_default().parse().with_context(|| format!("{}.{key}", table.name))
+    };
+    keys.iter().map(part).collect()
+}

@@ -1,0 +1,130 @@
+//! Chooses where a leadership starts: at the checkpoint, or with a snapshot and the reason for it.
+
+use std::sync::Arc;
+
+use mysql_store::{MySqlConnection, settings, snapshot};
+use tokio::task::spawn_blocking;
+use topic::Acknowledged;
+
+use crate::{
+    binlog::{gtid::GtidSet, position::Position},
+    config::Resnapshot,
+    error::Directive,
+    leader::{checkpoint, checkpoint_check, context::LeaderContext, preflight, snapshot::Progress},
+    source::{Origin, Server, connection::Connection, history},
+};
+
+/// Start of a leadership.
+#[derive(Debug)]
+pub(crate) struct Begin {
+    pub(crate) position: Position,
+    /// When `position` was the end of the binlog, milliseconds since 1970.
+    pub(crate) as_of_ms: i64,
+    /// Messages that must be in the topics for the position to be valid.
+    pub(crate) acknowledged: Acknowledged,
+    /// TableMaps to read before following the binlog.
+    pub(crate) snapshot: Option<Progress>,
+    /// Reason for the snapshot.
+    pub(crate) reason: String,
+}
+
+/// Decides from the checkpoint and the configuration.
+pub(crate) async fn decide(
+    context: &LeaderContext<'_>,
+    server: &Arc<Server>,
+) -> anyhow::Result<Begin> {
+    let wanted = context.config.wanted_snapshot();
+    let asked = "asked for by --resnapshot";
+    // This overrides the checkpoint, even a snapshot in progress: the request may be the way out of it.
+    if wanted == Some(Resnapshot::All) {
+        return anew(context, server, asked.to_owned()).await;
+    }
+    let (brokers, names) = (context.config.brokers(), &context.names);
+    let Some(checkpoint) = checkpoint::load(brokers, names, &context.database).await? else {
+        return anew(context, server, "there is no checkpoint".to_owned()).await;
+    };
+    let position = checkpoint.position()?;
+    let mismatch = match checkpoint_check::mismatch(&checkpoint, server.flavor, brokers).await? {
+        None => other_history(server, &position).await?,
+        some => some,
+    };
+    if let Some(reason) = mismatch {
+        let reason = format!("the checkpoint does not fit: {reason}");
+        return anew(context, server, reason).await;
+    }
+    // A snapshot in progress continues: a tailer that is killed repeatedly would otherwise never finish it.
+    let (snapshot, reason) = match (checkpoint.snapshot.clone(), wanted) {
+        (None, None | Some(Resnapshot::All)) => (None, String::new()),
+        (Some(progress), None | Some(Resnapshot::All)) => (Some(progress), "going on".to_owned()),
+        (Some(progress), Some(Resnapshot::Table(table))) => {
+            (Some(progress.and(table)), asked.to_owned())
+        }
+        (None, Some(Resnapshot::Table(table))) => (Some(Progress::of(table)), asked.to_owned()),
+    };
+    Ok(Begin {
+        position,
+        as_of_ms: checkpoint.as_of_ms,
+        acknowledged: checkpoint.acknowledged,
+        snapshot,
+        reason,
+    })
+}
+
+/// Returns why the server's history is not the one that led to `position`. Transient errors are ignored: the reader
+/// checks again at each connection.
+async fn other_history(
+    server: &Arc<Server>,
+    position: &Position,
+) -> anyhow::Result<Option<String>> {
+    let origin = Origin { server: Arc::clone(server), after: position.clone() };
+    let proven = spawn_blocking(move || {
+        let identity = Connection::beside(&origin.server)?.identity().to_owned();
+        history::prove(&origin, &identity)
+    });
+    match proven.await? {
+        Err(error) if error.directive() == Directive::Resnapshot => {
+            Ok(Some(runtime::report(&error)))
+        }
+        Ok(()) | Err(_) => Ok(None),
+    }
+}
+
+/// Starts with a snapshot of all tables, followed by all later changes.
+pub(crate) async fn anew(
+    context: &LeaderContext<'_>,
+    server: &Arc<Server>,
+    reason: String,
+) -> anyhow::Result<Begin> {
+    let mut connection = preflight::connect(context.config.database_url.expose()).await?;
+    let settings = preflight::settings(&mut connection).await?;
+    let as_of_ms = context.clock.now().timestamp_millis();
+    let text = settings::readable_position(&mut connection, settings.flavor).await?;
+    let gtids = GtidSet::parse(server.flavor, &text)?;
+    let position = locate(server, gtids).await?;
+    Ok(Begin {
+        position,
+        as_of_ms,
+        acknowledged: Acknowledged::new(),
+        snapshot: Some(Progress::of_all()),
+        reason,
+    })
+}
+
+/// Locates the position of `gtids`. This may take until the connection counts as lost: while the server starts another
+/// binlog file or resets its binlog, no client gets a dump or a list of files before the writes are on disk.
+async fn locate(server: &Arc<Server>, gtids: GtidSet) -> anyhow::Result<Position> {
+    let server = Arc::clone(server);
+    Ok(spawn_blocking(move || history::locate(&server, gtids)).await??)
+}
+
+/// Returns the server's estimate of rows in the tables that are not fully read yet.
+pub(crate) async fn guess_rows(
+    connection: &mut MySqlConnection,
+    progress: &Progress,
+) -> anyhow::Result<u64> {
+    let mut rows = 0;
+    for table in progress.tables() {
+        rows += snapshot::estimated_rows(connection, table).await?;
+    }
+    Ok(rows)
+}

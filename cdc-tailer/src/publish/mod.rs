@@ -1,0 +1,178 @@
+//! Converts transactions to messages, and acknowledgements to a safe position.
+//!
+//! Each transaction leaves a mark: the number after its last message. The safe position passes a mark once the
+//! producer's watermark has reached it. So it is always the end of a transaction up to which everything was
+//! acknowledged. Transactions without followed rows leave marks too, so that the position advances while the followed
+//! tables are quiet.
+
+pub(crate) mod messages;
+pub(crate) mod sink;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use runtime::trace::Span;
+use topic::{OrderedProducer, TopicNames};
+
+use crate::{
+    binlog::{
+        gtid::Gtid,
+        position::{File, Landmark, Position},
+    },
+    metrics,
+    publish::{messages::Messages, sink::Broker},
+    transaction::Transaction,
+};
+
+/// Sends the rows of transactions and tracks the safe position.
+pub(crate) struct Publisher {
+    broker: Broker,
+    messages: Messages,
+    marks: VecDeque<Mark>,
+    /// Everything up to here is acknowledged.
+    passed: Position,
+    /// The last such position from which a reader may start.
+    safe: Position,
+    /// Whether a reader may start from `passed`.
+    resumable: bool,
+    /// Time at which `safe` covered all changes, milliseconds since 1970.
+    as_of_ms: i64,
+    /// Handles are cached: there are a hundred thousand transactions a second.
+    rows: ::metrics::Counter,
+    transactions: ::metrics::Counter,
+}
+
+/// An enqueued transaction.
+struct Mark {
+    /// All its messages have lower numbers.
+    end: u64,
+    gtid: Gtid,
+    file: Arc<File>,
+    landmark: Landmark,
+    offset: u32,
+    committed: u32,
+    resumable: bool,
+    /// Spans, which end once the transaction is acknowledged.
+    _spans: Vec<Span>,
+}
+
+impl Publisher {
+    /// Starts at `position`, which was the end of the binlog at `as_of_ms`.
+    pub(crate) fn new(
+        broker: Broker,
+        names: &TopicNames,
+        position: Position,
+        as_of_ms: i64,
+    ) -> Self {
+        Self {
+            broker,
+            messages: Messages::new(names),
+            marks: VecDeque::new(),
+            passed: position.clone(),
+            safe: position,
+            resumable: true,
+            as_of_ms,
+            rows: ::metrics::counter!(metrics::ROWS),
+            transactions: ::metrics::counter!(metrics::TRANSACTIONS),
+        }
+    }
+
+    /// Returns the position up to which everything is acknowledged and no rows wait for an XA COMMIT.
+    pub(crate) fn safe(&self) -> &Position {
+        &self.safe
+    }
+
+    /// Returns the latest time, in milliseconds since 1970, up to which all changes are before [`Publisher::safe`].
+    pub(crate) fn as_of_ms(&self) -> i64 {
+        self.as_of_ms
+    }
+
+    /// Returns the number of transactions enqueued and not fully acknowledged.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.marks.len()
+    }
+
+    pub(crate) fn producer(&self) -> &OrderedProducer {
+        &self.broker.producer
+    }
+
+    /// Returns the broker, for the snapshot, which sends its own rows.
+    pub(crate) fn broker_mut(&mut self) -> &mut Broker {
+        &mut self.broker
+    }
+
+    /// Restarts at `position`, once everything enqueued is acknowledged.
+    pub(crate) fn restart(&mut self, position: Position, as_of_ms: i64) {
+        self.marks.clear();
+        self.passed = position.clone();
+        self.safe = position;
+        self.resumable = true;
+        self.as_of_ms = as_of_ms;
+    }
+
+    /// Enqueues a transaction's rows; waits while the producer's queue is full.
+    pub(crate) async fn publish(
+        &mut self,
+        transaction: &Transaction,
+        now_ms: i64,
+    ) -> anyhow::Result<()> {
+        let rows = self.messages.put_out(transaction, now_ms, &mut self.broker).await?;
+        self.rows.increment(u64::from(rows));
+        self.transactions.increment(1);
+        self.marks.push_back(Mark {
+            end: self.broker.producer.next_number(),
+            gtid: transaction.gtid,
+            file: Arc::clone(&transaction.file),
+            landmark: transaction.landmark,
+            offset: transaction.end,
+            committed: transaction.committed,
+            resumable: transaction.resumable,
+            _spans: self.messages.take_spans(),
+        });
+        Ok(())
+    }
+
+    /// Advances the safe position as far as acknowledgements allow. Returns whether it moved.
+    pub(crate) fn settle(&mut self, now_ms: i64) -> anyhow::Result<bool> {
+        let acknowledged = self.broker.producer.acknowledged()?;
+        let mut committed = None;
+        let mut moved = false;
+        while let Some(mark) = self.marks.pop_front_if(|mark| mark.end <= acknowledged) {
+            if self.resumable && !mark.resumable && moved {
+                self.safe.clone_from(&self.passed);
+            }
+            self.passed.pass(mark.gtid, mark.file, mark.offset, mark.landmark);
+            self.resumable = mark.resumable;
+            moved |= mark.resumable;
+            committed = Some(mark.committed);
+        }
+        ::metrics::gauge!(metrics::UNACKNOWLEDGED).set(count(self.marks.len()));
+        let Some(committed) = committed else { return Ok(false) };
+        let committed_ms = i64::from(committed) * 1000;
+        ::metrics::gauge!(metrics::LAG).set(seconds((now_ms - committed_ms).max(0)));
+        if self.resumable && moved {
+            self.safe.clone_from(&self.passed);
+            self.as_of_ms = committed_ms;
+        }
+        Ok(moved)
+    }
+
+    /// The server has no more events: if nothing is unacknowledged, there is no lag.
+    pub(crate) fn idle(&mut self, now_ms: i64) {
+        if self.marks.is_empty() {
+            ::metrics::gauge!(metrics::LAG).set(0.0);
+            if self.resumable {
+                self.as_of_ms = now_ms;
+            }
+        }
+    }
+}
+
+/// Converts a count for a gauge.
+pub(crate) fn count(number: usize) -> f64 {
+    u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
+}
+
+/// Converts milliseconds to seconds for a metric.
+pub(crate) fn seconds(ms: i64) -> f64 {
+    std::time::Duration::from_millis(ms.unsigned_abs()).as_secs_f64()
+}

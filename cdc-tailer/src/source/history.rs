@@ -1,0 +1,297 @@
+//! Checks whether the server's binlog history is the one that was read.
+//!
+//! GTIDs are not sufficient. After `reset master`, and on a server restored from a backup, other transactions reuse
+//! GTIDs that were already published; on MariaDB unrelated servers count alike. Resuming by GTID alone would skip the
+//! transactions that have them now. So each position records the transaction that ends there, by its offset and by what
+//! the server wrote there, and every connection checks it first:
+//!
+//! - On the same server, at its file and offset: its first and last event must have the same bytes.
+//! - On another MariaDB, by its GTID: its rows must have been written in the same second, as a replica keeps that time.
+//!   On another MySQL, where GTIDs name the server that assigned them, all GTIDs must be present.
+//! - If its file was purged, everything up to our position must have been purged: the oldest file begins exactly there.
+//!
+//! Anything else is another history, and leads to a snapshot.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    binlog::{
+        event::{Body, HEADER_LENGTH, Header, Role},
+        gtid::{Flavor, Gtid, GtidSet},
+        position::{File, Landmark, Last, Position, Tracker, file_number},
+    },
+    error::{Directive, TailError},
+    source::{
+        BinlogSource as _, Origin, Server,
+        connection::{Connection, FIRST_EVENT, NOBODY, Wait},
+        wire::AnswerRow,
+    },
+};
+
+/// Interval between checks of an idle stream. Each costs the server a listing of its files.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// A transaction found in a binlog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Found {
+    gtid: Gtid,
+    landmark: Landmark,
+    /// Offset of its end.
+    end: u32,
+}
+
+/// Result of searching at an offset.
+enum Look {
+    Found(Found),
+    /// No such offset, or no transaction there.
+    Nothing,
+    /// No such file.
+    NoFile,
+}
+
+/// Searches for the transaction that ends at the origin's position, on the server with `identity`, to which a stream
+/// was opened.
+///
+/// # Errors
+/// [`TailError::PositionLost`] if the history is another one. Other errors if it could not be checked.
+pub(crate) fn prove(origin: &Origin, identity: &str) -> Result<(), TailError> {
+    let after = &origin.after;
+    // Before the first transaction nothing can have been skipped.
+    if after.gtids.is_empty() {
+        return Ok(());
+    }
+    let mut server = Connection::beside(&origin.server)?;
+    if server.identity() != identity {
+        let reason = "its address leads to several servers".to_owned();
+        return Err(TailError::Connect { reason });
+    }
+    let is_known = after.file.server == identity;
+    let otherwise = match (&after.last, is_known) {
+        (Some(last), true) => {
+            server.dump_file(&after.file.name, last.landmark.start)?;
+            match first_found(&mut server)? {
+                Look::Found(found) if is_same(&found, last, after.offset) => None,
+                Look::Found(found) => Some(format!("{} is there", found.gtid)),
+                Look::Nothing => Some("nothing is there".to_owned()),
+                Look::NoFile => begins_there(&origin.server, after)?,
+            }
+        }
+        (None, true) => begins_there(&origin.server, after)?,
+        (last, false) => succeeds(server, after, last.as_ref())?,
+    };
+    let Some(otherwise) = otherwise else { return Ok(()) };
+    let (was, at) = (&after.file.server, &after.gtids);
+    Err(TailError::PositionLost {
+        reason: format!(
+            "its history is another one than was read up to {at} of server {was} ({} at {}): {otherwise}",
+            after.file.name, after.offset
+        ),
+    })
+}
+
+/// Checks from time to time that the file of an idle stream still exists. A server whose binlog was reset leaves
+/// readers of the old file waiting until the new file is longer.
+#[derive(Default)]
+pub(crate) struct Watch {
+    beside: Option<Connection>,
+    looked: Option<Instant>,
+}
+
+impl Watch {
+    /// Checks `file`, which the stream has read up to `offset`.
+    ///
+    /// # Errors
+    /// The server has no such file, or a shorter one.
+    pub(crate) fn look(
+        &mut self,
+        server: &Server,
+        file: &File,
+        offset: u32,
+    ) -> Result<(), TailError> {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+            return Ok(());
+        }
+        self.looked = Some(Instant::now());
+        // The stream itself detects a server that is unreachable.
+        let Ok(mut beside) = self.beside.take().map_or_else(|| Connection::beside(server), Ok)
+        else {
+            return Ok(());
+        };
+        let Ok(files) = sizes(&mut beside) else { return Ok(()) };
+        self.beside = Some(beside);
+        let held = files.iter().find(|(name, _)| *name == file.name).map(|(_, bytes)| *bytes);
+        if held.is_some_and(|bytes| bytes >= u64::from(offset)) {
+            return Ok(());
+        }
+        let reason = format!("{} was removed or replaced under the stream", file.name);
+        Err(TailError::Unreadable { reason })
+    }
+}
+
+/// Returns the position at the end of `gtids`, with the transaction that identifies it.
+pub(crate) fn locate(server: &Server, gtids: GtidSet) -> Result<Position, TailError> {
+    let mut beside = Connection::beside(server)?;
+    let files = files(&mut beside)?;
+    let Some(newest) = files.last() else { return Ok(Position::of(gtids)) };
+    let mut seen = Position::of(beginning(&mut beside, newest, gtids.flavor())?);
+    let server = beside.identity().to_owned();
+    seen.file = Arc::new(File { server, name: newest.clone() });
+    seen.offset = u64::from(FIRST_EVENT);
+    beside.dump_file(newest, FIRST_EVENT)?;
+    let mut scan = Scan::new(&mut beside);
+    while let Look::Found(Found { gtid, landmark, end }) = scan.next_found()?
+        && gtids.contains(&gtid)
+    {
+        let file = Arc::clone(&seen.file);
+        seen.pass(gtid, file, end, landmark);
+    }
+    Ok(Position { gtids, ..seen })
+}
+
+fn is_same(found: &Found, last: &Last, offset: u64) -> bool {
+    found.gtid == last.gtid && found.landmark == last.landmark && u64::from(found.end) == offset
+}
+
+/// Returns why the oldest file, or the position's own, does not begin at the position; `None` if it does.
+fn begins_there(server: &Server, after: &Position) -> Result<Option<String>, TailError> {
+    let mut server = Connection::beside(server)?;
+    let files = files(&mut server)?;
+    let own = files.iter().find(|name| **name == after.file.name && after.last.is_none());
+    let behind = |name: &&String| file_number(name) > file_number(&after.file.name);
+    let Some(file) = own.or(files.first().filter(behind)) else {
+        return Ok(Some("its file is not there".to_owned()));
+    };
+    let begins = beginning(&mut server, file, after.gtids.flavor())?;
+    Ok((begins != after.gtids).then(|| format!("{file} begins behind {begins}")))
+}
+
+/// Returns the GTIDs before a file.
+fn beginning(server: &mut Connection, file: &str, flavor: Flavor) -> Result<GtidSet, TailError> {
+    let query = match flavor {
+        Flavor::MariaDb => format!("select binlog_gtid_pos('{file}', {FIRST_EVENT})"),
+        Flavor::MySql => format!("show binlog events in '{file}' limit 2"),
+    };
+    // MySQL returns them in the last column of the second event.
+    let rows = server.rows(&query)?;
+    let text = rows.last().and_then(|row| row.last().cloned().flatten()).unwrap_or_default();
+    let text: String = text.split_whitespace().collect();
+    Ok(GtidSet::parse(flavor, &text)?)
+}
+
+/// Returns why a server other than the position's does not continue its history; `None` if it does.
+fn succeeds(
+    mut server: Connection,
+    after: &Position,
+    last: Option<&Last>,
+) -> Result<Option<String>, TailError> {
+    if after.gtids.flavor() == Flavor::MySql {
+        let query = format!("select gtid_subset('{}', @@global.gtid_executed)", after.gtids);
+        let rows = server.rows(&query)?;
+        let all = rows.first().and_then(|row| row.first().cloned().flatten());
+        let lacks = || "it lacks some of them".to_owned();
+        return Ok((all.as_deref() != Some("1")).then(lacks));
+    }
+    let Some(last) = last else {
+        return Ok(Some("no transaction is known by which it could be recognised".to_owned()));
+    };
+    server.dump_after(&after.before(last), NOBODY, Wait::No)?;
+    Ok(match first_found(&mut server)? {
+        Look::Found(found) if found.gtid != last.gtid => Some(format!("{} is there", found.gtid)),
+        Look::Found(found) if found.landmark.written != last.landmark.written => {
+            Some(format!("its {} was written at another time", last.gtid))
+        }
+        Look::Found(_) => None,
+        Look::Nothing | Look::NoFile => Some(format!("it does not have {}", last.gtid)),
+    })
+}
+
+/// Returns the names of the binlog files, oldest first.
+fn files(server: &mut Connection) -> Result<Vec<String>, TailError> {
+    Ok(sizes(server)?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// Returns the names and sizes of the binlog files.
+fn sizes(server: &mut Connection) -> Result<Vec<(String, u64)>, TailError> {
+    let rows = server.rows("show binary logs")?;
+    let file = |row: AnswerRow| {
+        let mut columns = row.into_iter().flatten();
+        Some((columns.next()?, columns.next()?.parse().ok()?))
+    };
+    Ok(rows.into_iter().filter_map(file).collect())
+}
+
+fn first_found(server: &mut Connection) -> Result<Look, TailError> {
+    Scan::new(server).next_found()
+}
+
+/// Finds the transactions of a stream, without their contents.
+struct Scan<'a> {
+    server: &'a mut Connection,
+    tracker: Tracker,
+    open: Option<Found>,
+    ended: bool,
+}
+
+impl<'a> Scan<'a> {
+    fn new(server: &'a mut Connection) -> Self {
+        Self { server, tracker: Tracker::default(), open: None, ended: false }
+    }
+
+    /// Returns the next transaction. It is complete once another one begins or the stream ends.
+    fn next_found(&mut self) -> Result<Look, TailError> {
+        while !self.ended {
+            let packet = match self.server.next_packet() {
+                Ok(packet) => packet,
+                Err(error) => {
+                    self.ended = true;
+                    return match nothing_there(&error) {
+                        Some(Look::Nothing) => Ok(self.take()),
+                        Some(look) => Ok(look),
+                        None => Err(error),
+                    };
+                }
+            };
+            if let Some(found) = self.look(packet.event()) {
+                return Ok(Look::Found(found));
+            }
+        }
+        Ok(Look::Nothing)
+    }
+
+    /// Returns the open transaction if this event begins another.
+    fn look(&mut self, event: &[u8]) -> Option<Found> {
+        let header = Header::parse(event).ok()?;
+        self.tracker.look(&header, event);
+        if let Ok(Body::Begin { gtid, .. }) = Body::parse(&header, &event[HEADER_LENGTH..]) {
+            return self.open.replace(Found { gtid, landmark: Landmark::default(), end: 0 });
+        }
+        if let (Some(open), Role::MayEnd) = (&mut self.open, Role::of(header.kind)) {
+            open.landmark = self.tracker.landmark();
+            open.end = header.end;
+        }
+        None
+    }
+
+    fn take(&mut self) -> Look {
+        self.open.take().map_or(Look::Nothing, Look::Found)
+    }
+}
+
+/// Returns what an error means for a position in the binlog: the end, no event there, or no file. `None`: neither.
+fn nothing_there(error: &TailError) -> Option<Look> {
+    const CANNOT_READ_BINLOG: u16 = 1236;
+    match error {
+        TailError::PositionLost { reason } if reason.contains("first log file") => {
+            Some(Look::NoFile)
+        }
+        TailError::PositionLost { .. }
+        | TailError::Ended { .. }
+        | TailError::Server { code: CANNOT_READ_BINLOG, .. } => Some(Look::Nothing),
+        // In another history the offset may lie inside an event.
+        error if error.directive() == Directive::Suspect => Some(Look::Nothing),
+        _ => None,
+    }
+}

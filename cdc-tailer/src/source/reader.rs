@@ -1,0 +1,200 @@
+//! The reader thread: connects, assembles transactions, queues them, reconnects.
+//!
+//! It resumes after the last transaction it queued, not after the checkpoint: this process keeps queued transactions in
+//! memory until the broker has them.
+
+use std::{
+    convert::Infallible,
+    path::PathBuf,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use runtime::Backoff;
+use tracing::{info, warn};
+
+use crate::{
+    binlog::{packet::Packet, schema::Followed},
+    error::{Directive, TailError},
+    metrics,
+    source::{
+        BinlogSource, Origin,
+        connection::{Connection, HEARTBEAT},
+        history,
+        queue::{Closed, Sender},
+    },
+    transaction::{Assembled, Assembler, Limits, Transaction},
+};
+
+/// Backoff between connection attempts.
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+/// Backoff after another replica took our server id: a tailer that was suspended learns in this time that it no longer
+/// leads.
+const GIVE_WAY_MIN: Duration = Duration::from_millis(500);
+const GIVE_WAY_MAX: Duration = Duration::from_secs(4);
+
+/// Number of evictions after which we stop, and the time without one that resets the count.
+const EVICTIONS_MAX: u32 = 5;
+const PEACE: Duration = Duration::from_secs(60);
+
+/// Number of suspect failures at the same position after which we stop.
+const STRIKES_MAX: u32 = 3;
+
+/// Messages of the reader to the publisher.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// The stream is open.
+    Connected,
+    /// The stream broke; the reader reconnects.
+    Disconnected(String),
+    Transaction(Transaction),
+    /// The server has no more events for now.
+    Idle,
+}
+
+/// Starts the thread. It ends when the receiver is gone, or with an error that is not transient.
+pub(crate) fn spawn(
+    origin: Origin,
+    followed: Followed,
+    spill_folder: PathBuf,
+    sender: Sender<Incoming>,
+) -> std::io::Result<JoinHandle<Result<(), TailError>>> {
+    let limits = Limits { packet_bytes_max: origin.server.packet_bytes_max, spill_folder };
+    let assembler = Assembler::new(followed, limits);
+    let reader = Reader { origin, assembler, sender, strikes: 0 };
+    thread::Builder::new().name("binlog-reader".to_owned()).spawn(|| reader.run())
+}
+
+struct Reader {
+    origin: Origin,
+    assembler: Assembler,
+    sender: Sender<Incoming>,
+    /// Suspect failures since the last transaction.
+    strikes: u32,
+}
+
+/// Why a stream ended.
+enum End {
+    ReceiverGone,
+    Failed(TailError),
+}
+
+impl From<Closed> for End {
+    fn from(_: Closed) -> Self {
+        Self::ReceiverGone
+    }
+}
+
+impl From<TailError> for End {
+    fn from(error: TailError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Reader {
+    fn run(mut self) -> Result<(), TailError> {
+        let mut backoff = Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
+        let mut giving_way = Backoff::new(GIVE_WAY_MIN, GIVE_WAY_MAX);
+        let (mut evictions, mut opened) = (0, Instant::now());
+        loop {
+            let before = self.origin.after.gtids.clone();
+            let error = match self.stream() {
+                End::ReceiverGone => return Ok(()),
+                End::Failed(error) => error,
+            };
+            if self.origin.after.gtids != before {
+                backoff.reset();
+                self.strikes = 0;
+            }
+            if opened.elapsed() >= PEACE {
+                giving_way.reset();
+                evictions = 0;
+            }
+            self.strikes += u32::from(error.directive() == Directive::Suspect);
+            evictions += u32::from(error.directive() == Directive::GiveWay);
+            let wait = match error.directive() {
+                Directive::Reconnect => backoff.next_wait(),
+                Directive::GiveWay if evictions < EVICTIONS_MAX => giving_way.next_wait(),
+                Directive::Suspect if self.strikes < STRIKES_MAX => backoff.next_wait(),
+                Directive::GiveWay
+                | Directive::Suspect
+                | Directive::Resnapshot
+                | Directive::Stop => return Err(error),
+            };
+            let reason = runtime::report(&error);
+            warn!(error = reason, wait_ms = wait.as_millis(), "binlog stream broke");
+            ::metrics::counter!(metrics::RECONNECTS).increment(1);
+            if self.sender.send(Incoming::Disconnected(reason), 0).is_err()
+                || self.sender.pause(wait).is_err()
+            {
+                return Ok(());
+            }
+            opened = Instant::now();
+        }
+    }
+
+    /// Streams over one connection until it ends.
+    fn stream(&mut self) -> End {
+        match self.try_stream() {
+            Ok(never) => match never {},
+            Err(end) => end,
+        }
+    }
+
+    fn try_stream(&mut self) -> Result<Infallible, End> {
+        let mut source = Connection::open(&self.origin)?;
+        // A position that the server cannot serve shows only with the first packet.
+        let first = source.next_packet()?;
+        // After the stream is open: a later change of history ends the stream.
+        history::prove(&self.origin, source.identity())?;
+        if self.origin.after.file.server != source.identity() {
+            let (from, to) = (&self.origin.after.file.server, source.identity());
+            info!(from, to, "the server has taken another one's place");
+        }
+        info!(
+            binlog.gtid = %self.origin.after.gtids,
+            mysql.address = ?self.origin.server.address,
+            mysql.server_id = self.origin.server.server_id,
+            heartbeat_ms = HEARTBEAT.as_millis(),
+            "binlog stream opened"
+        );
+        self.sender.send(Incoming::Connected, 0)?;
+        self.assembler.reconnected(source.identity());
+        self.forward(first, &mut source)
+    }
+
+    fn forward(
+        &mut self,
+        first: Packet,
+        source: &mut impl BinlogSource,
+    ) -> Result<Infallible, End> {
+        let events = ::metrics::counter!(metrics::EVENTS);
+        let mut watch = history::Watch::default();
+        let mut packet = first;
+        loop {
+            events.increment(1);
+            match self.assembler.accept(packet)? {
+                Assembled::Nothing => {}
+                Assembled::Idle(offset) => {
+                    watch.look(&self.origin.server, self.assembler.file(), offset)?;
+                    self.sender.send(Incoming::Idle, 0)?;
+                }
+                Assembled::Transaction(transaction) => {
+                    let bytes = transaction.bytes();
+                    let Transaction { gtid, end, landmark, .. } = transaction;
+                    let file = Arc::clone(&transaction.file);
+                    self.sender.hold(Incoming::Transaction(transaction), bytes)?;
+                    self.origin.after.pass(gtid, file, end, landmark);
+                }
+            }
+            // No transaction is held back while we wait for the server.
+            if !source.has_more() {
+                self.sender.flush()?;
+            }
+            packet = source.next_packet()?;
+        }
+    }
+}

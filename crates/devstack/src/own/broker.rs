@@ -1,0 +1,123 @@
+//! [`OwnBroker`]: a Kafka node for a single test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::servers::datadir::copy_folder;
+use crate::{Certificates, Error, Options, Process, Result, paths, process::ports, servers::kafka};
+
+/// Its data folder, and a copy of it from before the first start.
+const DATA: &str = "kafka/data";
+const FORMATTED: &str = "kafka/formatted";
+
+/// A broker that a test may stop, pause or empty. Dropping the value removes it and its data.
+#[derive(Debug)]
+pub struct OwnBroker {
+    pub server: Process,
+    dir: PathBuf,
+}
+
+impl OwnBroker {
+    /// Starts a broker without data, in a folder called `name`. No other running test may use that name.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn start(name: &str) -> Result<Self> {
+        Self::begin(paths::own_folder(name)?, |_| Ok(())).await
+    }
+
+    /// Like [`OwnBroker::start`]; the broker also listens with TLS, on the returned port.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn with_tls(name: &str, certificates: &Certificates) -> Result<(Self, u16)> {
+        let port = ports::free()?;
+        let broker = Self::begin(paths::own_folder(name)?, |dir| {
+            let home = dir.join("kafka");
+            let read = |name: &str| {
+                let file = home.join(name);
+                fs::read_to_string(&file).map_err(Error::file("read", file))
+            };
+            let (plain, controller) = (read("port")?, read("controller-port")?);
+            // The later of two lines for one setting wins.
+            let properties = format!(
+                "{}\n\
+                 listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},\
+                 SSL://127.0.0.1:{port}\n\
+                 advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{port}\n\
+                 listener.security.protocol.map=\
+                 PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL\n\
+                 ssl.keystore.type=PEM\n\
+                 ssl.keystore.location={}\n",
+                read("server.properties")?,
+                certificates.keystore()
+            );
+            let file = home.join("server.properties");
+            fs::write(&file, properties).map_err(Error::file("write", file))
+        });
+        Ok((broker.await?, port))
+    }
+
+    /// Like [`OwnBroker::start`]; the broker advertises `port`, where a test's proxy forwards to it.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn advertised(name: &str, port: u16) -> Result<Self> {
+        Self::begin(paths::own_folder(name)?, |dir| {
+            let file = dir.join("kafka/server.properties");
+            let ours = fs::read_to_string(&file).map_err(Error::file("read", &file))?;
+            let line = format!("advertised.listeners=PLAINTEXT://127.0.0.1:{port}");
+            fs::write(&file, format!("{ours}\n{line}\n")).map_err(Error::file("write", &file))
+        })
+        .await
+    }
+
+    async fn begin(dir: PathBuf, set: impl FnOnce(&Path) -> Result<()>) -> Result<Self> {
+        let mut server = kafka::prepare(&dir, &Options::default())?;
+        set(&dir)?;
+        copy_folder(&dir.join(DATA), &dir.join(FORMATTED))?;
+        server.start().await?;
+        Ok(Self { server, dir })
+    }
+
+    /// Kills the broker and starts it without any data: no topics, no groups.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn empty(&mut self) -> Result<()> {
+        self.server.kill()?;
+        copy_folder(&self.dir.join(FORMATTED), &self.dir.join(DATA))?;
+        self.server.start().await
+    }
+
+    /// Kills the broker and starts it without a topic's messages: the topic exists and is empty.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn lose(&mut self, topic: &str) -> Result<()> {
+        self.server.kill()?;
+        let data = self.dir.join(DATA);
+        for entry in fs::read_dir(&data).map_err(Error::file("read", &data))? {
+            let path = entry.map_err(Error::file("read", &data))?.path();
+            // Each partition has a folder `<topic>-<number>`.
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.rsplit_once('-').is_some_and(|(of, _)| of == topic) {
+                fs::remove_dir_all(&path).map_err(Error::file("remove", &path))?;
+            }
+        }
+        self.server.start().await
+    }
+
+    /// The broker's address, as `KAFKA_BROKERS` takes it.
+    pub fn brokers(&self) -> String {
+        self.server.address().to_string()
+    }
+}
+
+impl Drop for OwnBroker {
+    fn drop(&mut self) {
+        // A destructor cannot report errors; the next run removes leftovers.
+        drop(self.server.kill());
+        drop(fs::remove_dir_all(&self.dir));
+    }
+}

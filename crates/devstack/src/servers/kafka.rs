@@ -1,0 +1,180 @@
+//! Kafka nodes that are broker and controller in one (`KRaft`), run from the jars that ops/install.sh fetches.
+
+use std::fs;
+use std::iter;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::slice;
+
+use crate::process::Process;
+use crate::process::probe::Probe;
+use crate::{Error, Options, Result, paths, process::ports, servers::datadir};
+
+/// The version pinned in ops/kafka/pom.xml.
+const VERSION: &str = "4.3.1";
+/// Java's heap and collector. 370 MB resident is enough for all our tests.
+const JAVA: &[&str] = &["-Xms128m", "-Xmx384m", "-XX:+UseSerialGC"];
+/// Heap of each node of a cluster, which serves one test only. The later of two settings wins.
+const SMALL_HEAP: &str = "-Xmx256m";
+/// A private node lives for minutes. Java's optimising compiler took 40 % of a core from the code under
+/// measurement.
+const COMPILED_LIGHTLY: &str = "-XX:TieredStopAtLevel=1";
+/// Log only warnings and errors, which the INFO lines of a start would bury.
+const LOGGING: &str = "\
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{1}: %m%n
+";
+
+/// Prepares the broker of the stack in `dir`; formats its log folder if needed.
+pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
+    let mut nodes = prepare_cluster(slice::from_ref(&dir.to_path_buf()), options)?;
+    Ok(nodes.remove(0))
+}
+
+/// Prepares a cluster with a node in each of `dirs`; formats log folders if needed. Kafka's internal topics
+/// have a replica on each node and stay writable while one node is down.
+pub(crate) fn prepare_cluster(dirs: &[PathBuf], options: &Options) -> Result<Vec<Process>> {
+    let mut controllers = Vec::new();
+    for dir in dirs {
+        let home = dir.join("kafka");
+        fs::create_dir_all(&home).map_err(Error::file("create", &home))?;
+        controllers.push(ports::remembered(&home.join("controller-port"))?);
+    }
+    let cluster = Cluster { id: cluster_id(), controllers };
+    let nodes = (1..).zip(dirs);
+    nodes.map(|(number, dir)| prepare_node(dir, number, &cluster, options)).collect()
+}
+
+/// Settings that the nodes of a cluster share.
+struct Cluster {
+    id: String,
+    /// Ports of the controller quorum; the first is node 1's.
+    controllers: Vec<u16>,
+}
+
+fn prepare_node(
+    dir: &Path,
+    number: usize,
+    cluster: &Cluster,
+    options: &Options,
+) -> Result<Process> {
+    let java = paths::program("java")?;
+    let libs = paths::cache().join(format!("kafka-{VERSION}/libs"));
+    if !libs.exists() {
+        return Err(Error::NotInstalled {
+            program: format!("Apache Kafka {VERSION}"),
+            by: paths::INSTALLER,
+        });
+    }
+    let home = dir.join("kafka");
+    let data = home.join("data");
+    let port = ports::remembered(&home.join("port"))?;
+    let properties = home.join("server.properties");
+    let logging = home.join("log4j2.properties");
+    fs::write(&properties, server_properties(&data, port, number, cluster))
+        .map_err(Error::file("write", &properties))?;
+    fs::write(&logging, LOGGING).map_err(Error::file("write", &logging))?;
+
+    let small = (cluster.controllers.len() > 1).then_some(&SMALL_HEAP);
+    let lightly = (!options.kafka_optimised).then_some(&COMPILED_LIGHTLY);
+    let mut arguments: Vec<String> =
+        JAVA.iter().chain(small).chain(lightly).map(|&argument| argument.to_owned()).collect();
+    arguments.push(format!("-Dlog4j2.configurationFile={}", logging.display()));
+    arguments.extend(["-cp".to_owned(), format!("{}/*", libs.display())]);
+    if !data.join("meta.properties").exists() {
+        format(&java, &arguments, &properties, &cluster.id, &home.join("format.log"))?;
+    }
+    arguments.extend(["kafka.Kafka".to_owned(), properties.display().to_string()]);
+    Ok(Process::new("kafka", java, dir, port, Probe::Kafka, options.tie).arguments(arguments))
+}
+
+fn format(
+    java: &Path,
+    arguments: &[String],
+    properties: &Path,
+    cluster: &str,
+    log: &Path,
+) -> Result<()> {
+    let mut format = Command::new(java);
+    format
+        .args(arguments)
+        .args(["kafka.tools.StorageTool", "format", "-t", cluster, "-c"])
+        .arg(properties);
+    datadir::run("formatting Kafka's data folder", format, log)
+}
+
+/// Returns 128 bits in base64, 22 characters. The last character carries only two bits, so it is always `A`.
+fn cluster_id() -> String {
+    iter::repeat_with(fastrand::alphanumeric).take(21).chain(['A']).collect()
+}
+
+fn server_properties(data: &Path, port: u16, number: usize, cluster: &Cluster) -> String {
+    let data = data.display();
+    let copies = cluster.controllers.len();
+    let in_sync = copies.saturating_sub(1).max(1);
+    let controller = cluster.controllers[number - 1];
+    let voters = (1..).zip(&cluster.controllers);
+    let voters: Vec<_> = voters.map(|(node, port)| format!("{node}@127.0.0.1:{port}")).collect();
+    let voters = voters.join(",");
+    format!(
+        "\
+process.roles=broker,controller
+node.id={number}
+controller.quorum.voters={voters}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+log.dirs={data}
+
+# A topic is made on purpose, with its layout.
+auto.create.topics.enable=false
+
+# A copy on each node; of several one may be away.
+default.replication.factor={copies}
+offsets.topic.replication.factor={copies}
+transaction.state.log.replication.factor={copies}
+transaction.state.log.min.isr={in_sync}
+share.coordinator.state.topic.replication.factor={copies}
+share.coordinator.state.topic.min.isr={in_sync}
+
+# Small and quick: few internal partitions, small index files, a small cleaner, groups formed at once.
+offsets.topic.num.partitions=4
+transaction.state.log.num.partitions=4
+log.index.size.max.bytes=1048576
+log.cleaner.dedupe.buffer.size=8388608
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+
+# A node that was killed is let in again once its old session has ended (9 s by default).
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=250
+
+num.network.threads=2
+num.io.threads=4
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_one_that_is_installed() {
+        let pom = paths::project_root().join("ops/kafka/pom.xml");
+        let pom = fs::read_to_string(pom).unwrap();
+        assert!(pom.contains(&format!("<kafka.version>{VERSION}</kafka.version>")));
+    }
+
+    #[test]
+    fn a_cluster_id_has_22_characters_and_ends_without_stray_bits() {
+        let id = cluster_id();
+        assert_eq!(id.len(), 22);
+        assert!(id.ends_with('A'));
+    }
+}

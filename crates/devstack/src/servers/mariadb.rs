@@ -1,0 +1,80 @@
+//! MariaDB as the database. The settings are those that the platform requires of any server (binlog of whole
+//! rows with column names, durable commits) and a few for a private one.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::process::Process;
+use crate::process::probe::Probe;
+use crate::{Error, Flavor, Options, Result, paths, process::ports, servers::datadir};
+
+/// Name of its process, record, log and folder.
+const NAME: &str = Flavor::Mariadb.name();
+
+/// Settings that the tailer and the trigger need, and those that make a commit durable.
+const SETTINGS: &[&str] = &[
+    "--server-id=1",
+    "--log-bin=binlog",
+    "--binlog-format=ROW",
+    "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL",
+    "--gtid-strict-mode=ON",
+    "--sync-binlog=1",
+    "--innodb-flush-log-at-trx-commit=1",
+    "--log-bin-trust-function-creators=ON",
+    "--character-set-server=utf8mb4",
+    "--default-time-zone=+00:00",
+    // Several stacks of a test run share this server, each with its own pools and landers.
+    "--max-connections=500",
+    "--innodb-buffer-pool-size=256M",
+    "--innodb-log-file-size=128M",
+    "--bind-address=127.0.0.1",
+    "--skip-networking=OFF",
+    "--skip-name-resolve",
+    // Relative to the data folder: a socket's path is limited to 107 bytes.
+    "--socket=mariadb.sock",
+    "--pid-file=mariadb.pid",
+];
+
+/// Prepares the server of the stack in `dir`; creates its data folder if needed.
+pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
+    let program = paths::program("mariadbd")?;
+    let home = dir.join(NAME);
+    let template = format!("mariadb-{}", version(&program)?);
+    let data = datadir::prepare(&home, &template, initialise)?;
+    let init = datadir::write_init_sql(&home)?;
+    let port = ports::remembered(&home.join("port"))?;
+    let process = Process::new(NAME, program, dir, port, Probe::MySql, options.tie)
+        .arguments(datadir::arguments(&data)?)
+        .arguments([format!("--port={port}"), format!("--init-file={}", init.display())])
+        .arguments(SETTINGS)
+        .arguments(&options.database_arguments);
+    Ok(process)
+}
+
+/// The server's own program for printing binlogs.
+pub(crate) fn binlog_reader() -> Result<Command> {
+    Ok(Command::new(paths::program("mariadb-binlog")?))
+}
+
+/// Returns the version, such as `10.11.6-MariaDB-0+deb12u1`. Each version needs its own data folder.
+fn version(mariadbd: &Path) -> Result<String> {
+    let output = Command::new(mariadbd)
+        .arg("--version")
+        .output()
+        .map_err(|source| Error::Spawn { name: "mariadbd --version".to_owned(), source })?;
+    let output = String::from_utf8_lossy(&output.stdout);
+    let version = output.split_whitespace().find(|word| word.contains("-MariaDB"));
+    Ok(version.unwrap_or("unknown").to_owned())
+}
+
+fn initialise(data: &Path, log: &Path) -> Result<()> {
+    let mut install = Command::new(paths::program("mariadb-install-db")?);
+    install
+        .args(datadir::arguments(data)?)
+        .args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"])
+        // A small log makes a small template; the server enlarges it at its first start.
+        .args(["--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M"])
+        .args(["--innodb-flush-log-at-trx-commit=0"]);
+    datadir::run("mariadb-install-db", install, log)
+}

@@ -1,0 +1,152 @@
+//! [`Servers`]: one MariaDB (or MySQL), two Redis and one Kafka node, started together.
+
+pub(crate) mod certificates;
+pub(crate) mod datadir;
+pub(crate) mod kafka;
+pub(crate) mod mariadb;
+pub(crate) mod mysql;
+pub(crate) mod redis;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fmt, fs};
+
+use crate::servers::datadir::{DATABASE, PASSWORD, USER};
+use crate::{Endpoints, Error, Process, Result, Tie, paths};
+
+/// The kind of database server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Flavor {
+    /// MariaDB of this system.
+    #[default]
+    Mariadb,
+    /// MySQL 9.7, installed by ops/install-mysql.sh.
+    Mysql,
+}
+
+impl fmt::Display for Flavor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mariadb => "MariaDB",
+            Self::Mysql => "MySQL",
+        })
+    }
+}
+
+impl Flavor {
+    /// Name of its process, record and log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mariadb => "mariadb",
+            Self::Mysql => "mysql",
+        }
+    }
+
+    /// The server's own program that prints a binlog as text (`mariadb-binlog`, `mysqlbinlog`), without
+    /// arguments.
+    ///
+    /// # Errors
+    /// [`Error::NotInstalled`].
+    pub fn binlog_reader(self) -> Result<Command> {
+        match self {
+            Self::Mariadb => mariadb::binlog_reader(),
+            Self::Mysql => mysql::binlog_reader(),
+        }
+    }
+}
+
+/// How servers are started; the default suits tests, demo and benches.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whether the servers end with this process.
+    pub tie: Tie,
+    /// Which database server to run.
+    pub flavor: Flavor,
+    /// Extra arguments of that server, which override ours, for tests of wrong settings.
+    pub database_arguments: Vec<String>,
+    /// Whether the broker's Java compiles hot code with full optimisation, as in production. Worthwhile when
+    /// load lasts for minutes.
+    pub kafka_optimised: bool,
+}
+
+/// The four servers of a stack. Dropping the value kills them and keeps their data.
+#[derive(Debug)]
+pub struct Servers {
+    /// MariaDB or MySQL.
+    pub database: Process,
+    /// Redis of the gate.
+    pub gate: Process,
+    /// Redis of the view.
+    pub view: Process,
+    pub kafka: Process,
+    dir: PathBuf,
+}
+
+impl Servers {
+    /// Starts all four at once on free ports of 127.0.0.1 with their data in `dir`, and waits until each
+    /// answers. A folder that was used before keeps its data, and its ports if they are still free.
+    ///
+    /// # Errors
+    /// A server is not installed, ended, or did not answer within a minute; the error contains the end of its
+    /// log.
+    pub async fn start(dir: &Path, options: &Options) -> Result<Self> {
+        let dir = paths::absolute(dir)?;
+        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        // Preparing files blocks, so each server is prepared on a blocking thread, side by side.
+        let database = match options.flavor {
+            Flavor::Mariadb => in_background(&dir, options, mariadb::prepare),
+            Flavor::Mysql => in_background(&dir, options, mysql::prepare),
+        };
+        let kafka = in_background(&dir, options, kafka::prepare);
+        let gate = in_background(&dir, options, redis::prepare_gate);
+        let view = in_background(&dir, options, redis::prepare_view);
+        let (database, kafka, gate, view) = tokio::try_join!(database, kafka, gate, view)?;
+        Ok(Self { database, gate, view, kafka, dir })
+    }
+
+    pub fn endpoints(&self) -> Endpoints {
+        Endpoints {
+            database_url: format!(
+                "mysql://{USER}:{PASSWORD}@{}/{DATABASE}",
+                self.database.address()
+            ),
+            gate_redis_url: format!("redis://{}", self.gate.address()),
+            view_redis_url: format!("redis://{}", self.view.address()),
+            kafka_brokers: self.kafka.address().to_string(),
+        }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Stops all four at the same time and keeps their data.
+    ///
+    /// # Errors
+    /// A server could not be signalled.
+    pub async fn stop(&mut self) -> Result<()> {
+        let Self { database, gate, view, kafka, .. } = self;
+        tokio::try_join!(database.stop(), gate.stop(), view.stop(), kafka.stop())?;
+        Ok(())
+    }
+
+    /// Leaves detached servers running when this value is dropped.
+    pub fn let_go(&mut self) {
+        for server in [&mut self.database, &mut self.gate, &mut self.view, &mut self.kafka] {
+            server.let_go();
+        }
+    }
+}
+
+/// Prepares a server on a thread that may block, then starts it.
+async fn in_background(
+    dir: &Path,
+    options: &Options,
+    prepare: fn(&Path, &Options) -> Result<Process>,
+) -> Result<Process> {
+    let (dir, options) = (dir.to_path_buf(), options.clone());
+    let prepared = tokio::task::spawn_blocking(move || prepare(&dir, &options)).await;
+    let mut process = prepared.expect("preparing a server does not panic")?;
+    process.start().await?;
+    Ok(process)
+}

@@ -1,0 +1,118 @@
+//! MySQL as the database, from the folder that ops/install-mysql.sh fills. It may come from a newer Debian than
+//! this system, so it runs with its own dynamic loader and libraries, without chroot or root.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::Process;
+use crate::process::probe::Probe;
+use crate::{Error, Flavor, Options, Result, paths, process::ports, servers::datadir};
+
+/// Script that installs it.
+pub(crate) const INSTALLER: &str = "ops/install-mysql.sh";
+
+/// The version that ops/install-mysql.sh installs.
+const VERSION: &str = "9.7";
+
+/// Name of its process, record, log and folder.
+const NAME: &str = Flavor::Mysql.name();
+
+/// Path of the server in that folder.
+const SERVER: &str = "usr/sbin/mysqld";
+
+/// Settings that the tailer and the trigger need, and those that make a commit durable. The row format is the
+/// default.
+const SETTINGS: &[&str] = &[
+    "--server-id=1",
+    "--log-bin=binlog",
+    "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL",
+    "--gtid-mode=ON",
+    "--enforce-gtid-consistency=ON",
+    "--sync-binlog=1",
+    "--innodb-flush-log-at-trx-commit=1",
+    "--log-bin-trust-function-creators=ON",
+    "--character-set-server=utf8mb4",
+    "--default-time-zone=+00:00",
+    // As for MariaDB: several stacks of a test run share this server.
+    "--max-connections=500",
+    "--innodb-buffer-pool-size=256M",
+    "--innodb-redo-log-capacity=256M",
+    "--performance-schema=OFF",
+    "--bind-address=127.0.0.1",
+    "--skip-name-resolve",
+    "--mysqlx=OFF",
+    // The default is a system folder that does not exist here.
+    "--secure-file-priv=",
+    "--socket=mysql.sock",
+    "--pid-file=mysql.pid",
+];
+
+/// Prepares the server of the stack in `dir`; creates its data folder if needed.
+pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
+    let (loader, program) = program(SERVER)?;
+    let home = dir.join(NAME);
+    let data = datadir::prepare(&home, &format!("mysql-{VERSION}-data"), initialise)?;
+    let init = datadir::write_init_sql(&home)?;
+    let port = ports::remembered(&home.join("port"))?;
+    let process = Process::new(NAME, loader, dir, port, Probe::MySql, options.tie)
+        .arguments(program)
+        .arguments(datadir::arguments(&data)?)
+        .arguments([format!("--port={port}"), format!("--init-file={}", init.display())])
+        .arguments(installation()?)
+        .arguments(SETTINGS)
+        .arguments(&options.database_arguments);
+    Ok(process)
+}
+
+/// The server's own program for printing binlogs.
+pub(crate) fn binlog_reader() -> Result<Command> {
+    let (loader, program) = program("usr/bin/mysqlbinlog")?;
+    let mut reader = Command::new(loader);
+    reader.args(program);
+    Ok(reader)
+}
+
+/// Returns the loader, and its arguments up to and including the program.
+fn program(program: &str) -> Result<(PathBuf, Vec<String>)> {
+    let root = root()?;
+    let libraries = root.join("usr/lib/x86_64-linux-gnu");
+    let arguments = vec![
+        "--library-path".to_owned(),
+        format!("{}:{}", libraries.display(), root.join("usr/lib/mysql/private").display()),
+        root.join(program).display().to_string(),
+    ];
+    Ok((libraries.join("ld-linux-x86-64.so.2"), arguments))
+}
+
+/// Paths of mysqld's own files, which it otherwise looks for in the system's folders.
+fn installation() -> Result<[String; 4]> {
+    let usr = root()?.join("usr");
+    Ok([
+        format!("--basedir={}", usr.display()),
+        format!("--lc-messages-dir={}", usr.join("share/mysql").display()),
+        format!("--character-sets-dir={}", usr.join("share/mysql/charsets").display()),
+        format!("--plugin-dir={}", usr.join("lib/mysql/plugin").display()),
+    ])
+}
+
+fn initialise(data: &Path, log: &Path) -> Result<()> {
+    let (loader, program) = program(SERVER)?;
+    let mut mysqld = Command::new(loader);
+    mysqld
+        .args(program)
+        .args(datadir::arguments(data)?)
+        .args(installation()?)
+        // A small redo log makes a small template; the server enlarges it at its first start.
+        .args(["--initialize-insecure", "--innodb-redo-log-capacity=8M"]);
+    datadir::run("mysqld --initialize", mysqld, log)
+}
+
+fn root() -> Result<PathBuf> {
+    let root = paths::cache().join(format!("mysql-{VERSION}"));
+    if root.exists() {
+        Ok(root)
+    } else {
+        Err(Error::NotInstalled { program: format!("MySQL {VERSION}"), by: INSTALLER })
+    }
+}

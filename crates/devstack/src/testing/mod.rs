@@ -1,0 +1,7 @@
+//! What tests share: servers, golden files, tokens, clocks.
+
+pub(crate) mod fake_clock;
+pub(crate) mod golden;
+pub(crate) mod not_checked;
+pub(crate) mod test_servers;
+pub mod token;

@@ -1,0 +1,103 @@
+//! Calm gates: found correct with nothing in flight, and unchanged in MySQL since. Many templates are calm for hours,
+//! before and after their rush.
+//!
+//! How can such a gate become wrong without a change in MySQL?
+//!
+//! - Its keys are gone (a manual `DEL`, a Redis that lost its file). One command checks the keys of hundreds of
+//!   gates.
+//! - It belongs to another run of Redis. Then the connection is another one, and all gates are checked.
+//! - A claim was admitted and has not landed. The resolver checks for the keys of such claims each second. When the
+//!   claim lands, MySQL's stock changes, and the gate is checked.
+//! - A claim found something wrong. It requests a check, and gets one.
+//! - Its keys were edited by hand. MySQL still refuses to land what it would not have landed before. A share of the
+//!   calm gates is checked in full each time, in turns.
+
+use std::collections::{HashMap, HashSet};
+
+use coupon::TemplateId;
+use mysql_store::{stock::Stock, template::Watched};
+use redis_gate::{CheckedGate, Gate, GateError, Meta, Run};
+
+/// Calm gates to check in full each time, at three commands each. A platform of a few sales has no more than this, so
+/// each check finds everything; with thousands, each gate is checked within minutes.
+pub(crate) const IN_FULL: usize = 16;
+
+/// The calm gates of a process.
+#[derive(Default)]
+pub(crate) struct Calm {
+    gates: HashMap<TemplateId, Found>,
+    /// The run of Redis in which they were found calm.
+    run: Option<Run>,
+    /// Last template that was checked in full.
+    turn: Option<TemplateId>,
+}
+
+/// MySQL's version and stock of a template whose gate was correct, and the gate's keys.
+struct Found {
+    version: i64,
+    stock: Stock,
+    standing: CheckedGate,
+}
+
+impl Calm {
+    /// Returns the watched templates whose gates need no individual check this time. All others are dropped until
+    /// they are noted again.
+    ///
+    /// # Errors
+    /// Redis does not answer.
+    pub(crate) async fn pass_over<'a>(
+        &mut self,
+        gate: &Gate,
+        watched: impl Iterator<Item = &'a Watched>,
+    ) -> Result<HashSet<TemplateId>, GateError> {
+        let run = Some(gate.redis().run().await?);
+        let mut before = std::mem::take(&mut self.gates);
+        if self.run != run {
+            before.clear();
+            self.run = run;
+        }
+        for one in watched {
+            let id = one.template.id;
+            let as_before =
+                |found: &Found| found.version == one.template.version && found.stock == one.stock;
+            if let Some(found) = before.remove(&id).filter(as_before) {
+                self.gates.insert(id, found);
+            }
+        }
+        for id in self.next_turn() {
+            self.gates.remove(&id);
+        }
+        let standing: Vec<CheckedGate> = self.gates.values().map(|found| found.standing).collect();
+        for id in gate.lost(&standing).await? {
+            self.gates.remove(&id);
+        }
+        Ok(self.gates.keys().copied().collect())
+    }
+
+    /// Records a checked gate as calm if it matches MySQL and nothing is in flight.
+    pub(crate) fn note(&mut self, watched: &Watched, meta: &Meta, in_flight: u64) {
+        let Watched { template, stock } = watched;
+        let is_right = meta.is_open()
+            && in_flight == 0
+            && meta.unreadable.is_none()
+            && (meta.epoch, meta.movement) == (stock.epoch, stock.movement)
+            && (meta.stock, meta.version) == (stock.stock, template.version);
+        if is_right {
+            let (id, has_users) = (template.id, meta.users > 0);
+            let standing = CheckedGate { template: id, epoch: meta.epoch, has_users };
+            let found = Found { version: template.version, stock: *stock, standing };
+            self.gates.insert(id, found);
+        }
+    }
+
+    /// Picks the next gates to check in full, round robin.
+    fn next_turn(&mut self) -> Vec<TemplateId> {
+        let mut ids: Vec<TemplateId> = self.gates.keys().copied().collect();
+        ids.sort_unstable();
+        let first = self.turn.map_or(0, |last| ids.partition_point(|id| *id <= last));
+        ids.rotate_left(first);
+        ids.truncate(IN_FULL);
+        self.turn = ids.last().copied().or(self.turn);
+        ids
+    }
+}

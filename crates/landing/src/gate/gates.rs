@@ -1,0 +1,284 @@
+//! The gates of a process: the epochs it knows, requests to check a gate, and how a template's changes reach its gate.
+//! The task that checks is the [`crate::gate::keeper`].
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{Arc, Mutex as Lock, PoisonError},
+    time::{Duration, Instant},
+};
+
+use chrono::{DateTime, Utc};
+use coupon::{Epoch, Template, TemplateId, TemplateState};
+use mysql_store::{MySqlPool, connect, stock};
+use redis_gate::{Gate, Phase};
+use runtime::{Backoff, FailPoints};
+use tokio::sync::{Mutex, MutexGuard, Notify, mpsc};
+use tracing::debug;
+
+use crate::gate::{
+    keeper::Keeper,
+    movements,
+    rebuild::{RebuildError, Rebuilt, rebuild},
+};
+
+/// Default time before its window opens at which a template's gate is loaded. A million users take seconds to load, and
+/// an outage just then takes minutes.
+pub const PRELOAD: Duration = Duration::from_mins(5);
+
+/// Longest time a template's change waits for its gate, and interval between checks while another process loads the
+/// gate: a million users take seconds.
+pub const SHOW_MAX: Duration = Duration::from_secs(10);
+const SHOW_LOOK: Duration = Duration::from_millis(20);
+
+/// Longest time a claim waits for a wrong gate: a check and a rebuild of a small template. If a larger one takes
+/// longer, the claim is answered that the gate is loading.
+pub const MEND_MAX: Duration = Duration::from_secs(3);
+
+/// First and longest wait before a failed rebuild is repeated. Each attempt raises the epoch and gives up what was
+/// admitted under the one before.
+const REBUILD_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+/// Requests that may wait. More are of no use, since one check covers all templates.
+pub(crate) const REQUESTS_MAX: usize = 1024;
+
+/// The gates of a process: the epochs it knows, and the requests to check a gate.
+#[derive(Clone)]
+pub struct Gates {
+    pool: MySqlPool,
+    gate: Gate,
+    holder: Arc<str>,
+    preload: Duration,
+    points: FailPoints,
+    epochs: Arc<Lock<HashMap<TemplateId, Epoch>>>,
+    requests: mpsc::Sender<Request>,
+    /// Notified after every check.
+    looked: Arc<Notify>,
+    /// Held while a gate is checked and rebuilt, so that the keeper does not rebuild what a publish has just loaded.
+    rebuilding: Arc<Mutex<()>>,
+    /// Gates whose rebuild failed in this process, and when the next attempt is due.
+    failed: Arc<Lock<HashMap<TemplateId, (Backoff, Instant)>>>,
+}
+
+/// Why a gate is to be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) template: TemplateId,
+    /// This epoch was found wrong: rebuild it if the gate still has it.
+    pub(crate) wrong: Option<Epoch>,
+}
+
+impl Gates {
+    /// Creates the gates and the task that keeps them; `holder` names this process. The fail points are those of
+    /// [`rebuild`]. A gate is loaded `preload` before its window opens ([`PRELOAD`]). `preload` must be the same in all
+    /// processes: one with a smaller value unloads what another loads.
+    pub fn new(
+        pool: MySqlPool,
+        gate: Gate,
+        holder: &str,
+        preload: Duration,
+        points: FailPoints,
+    ) -> (Self, Keeper) {
+        let (requests, queue) = mpsc::channel(REQUESTS_MAX);
+        let gates = Self {
+            pool,
+            gate,
+            holder: holder.into(),
+            preload,
+            points,
+            epochs: Arc::default(),
+            requests,
+            looked: Arc::default(),
+            rebuilding: Arc::default(),
+            failed: Arc::default(),
+        };
+        (gates.clone(), Keeper::new(gates, queue))
+    }
+
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Returns the newest epoch that this process knows.
+    pub fn known(&self, template: TemplateId) -> Epoch {
+        let epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        epochs.get(&template).copied().unwrap_or(Epoch::UNKNOWN)
+    }
+
+    /// Records an epoch; the known epoch only rises. Returns whether this one is newer.
+    pub fn learn(&self, template: TemplateId, epoch: Epoch) -> bool {
+        let mut epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = epochs.entry(template).or_default();
+        let news = epoch > *known;
+        *known = epoch.max(*known);
+        news
+    }
+
+    /// Requests a check of a gate that was not loaded, or that promised more than MySQL had. The latter is normal after
+    /// a cut; if the check finds the gate wrong, it rebuilds it.
+    pub fn ask_look(&self, template: TemplateId) {
+        self.request(Request { template, wrong: None });
+    }
+
+    /// Reports that the gate of this epoch holds something that MySQL contradicts.
+    pub fn report_wrong(&self, template: TemplateId, epoch: Epoch) {
+        self.request(Request { template, wrong: Some(epoch) });
+    }
+
+    /// Returns whether a template's gate should be loaded at `now`: it is published or paused, and its window is near
+    /// or open. All other claims are answered from the template itself.
+    pub fn wants(&self, template: &Template, now: DateTime<Utc>) -> bool {
+        matches!(template.state, TemplateState::Published | TemplateState::Paused)
+            && template.window.starts_at <= now + self.preload
+            && now < template.window.ends_at
+    }
+
+    /// Waits for the end of the next check of the gates.
+    pub async fn next_look(&self) {
+        self.looked.notified().await;
+    }
+
+    /// Reports a wrong gate and waits for the next check of the gates, at most [`MEND_MAX`].
+    pub async fn mend(&self, template: TemplateId, epoch: Epoch) {
+        // Start listening before the request, so that even a fast check is not missed.
+        let mut looked = pin!(self.looked.notified());
+        looked.as_mut().enable();
+        self.report_wrong(template, epoch);
+        if tokio::time::timeout(MEND_MAX, looked).await.is_err() {
+            debug!(template.id = %template, "the gates were not looked at in time");
+        }
+    }
+
+    /// Sends the template's state and version to its gate. Returns whether a loaded gate knows it now; a gate that is
+    /// not loaded will read it from MySQL.
+    ///
+    /// # Errors
+    /// The gate failed; the keeper tries again.
+    pub async fn tell(&self, template: &Template) -> Result<bool, RebuildError> {
+        let Some(meta) = self.gate.meta(template.id).await? else { return Ok(false) };
+        let Template { id, version, state, .. } = *template;
+        // Absent: a newer epoch has begun, and its rebuilder reads the template after that.
+        let told = self.gate.set_state(id, meta.epoch, version, state).await?;
+        Ok(told.is_some() && meta.phase == Phase::Open)
+    }
+
+    /// Ensures that a loaded gate knows this version of its template, whichever process loads the gate. Returns whether
+    /// one does within [`SHOW_MAX`]; if not, the keeper continues.
+    ///
+    /// # Errors
+    /// MySQL or the gate failed; the keeper tries again.
+    pub async fn show(&self, template: &Template) -> Result<bool, RebuildError> {
+        let started = Instant::now();
+        loop {
+            {
+                let _alone = self.alone().await;
+                if self.tell(template).await? {
+                    return Ok(true);
+                }
+                self.rebuild(template.id).await?;
+                if self.tell(template).await? {
+                    return Ok(true);
+                }
+            }
+            if started.elapsed() >= SHOW_MAX {
+                return Ok(false);
+            }
+            tokio::time::sleep(SHOW_LOOK).await;
+        }
+    }
+
+    /// Brings the gate to MySQL's epoch after an edit that raised it, whichever process loads the gate. Returns whether
+    /// it is there within [`SHOW_MAX`]; if not, the keeper continues.
+    ///
+    /// # Errors
+    /// MySQL or the gate failed; the keeper tries again.
+    pub async fn bring_up(&self, template: TemplateId) -> Result<bool, RebuildError> {
+        let started = Instant::now();
+        loop {
+            {
+                let _alone = self.alone().await;
+                if self.is_up(template).await? {
+                    return Ok(true);
+                }
+                self.rebuild(template).await?;
+            }
+            if started.elapsed() >= SHOW_MAX {
+                return Ok(false);
+            }
+            tokio::time::sleep(SHOW_LOOK).await;
+        }
+    }
+
+    /// Returns whether the gate is open under MySQL's epoch or a later one.
+    async fn is_up(&self, template: TemplateId) -> Result<bool, RebuildError> {
+        let stock = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            stock::get(&mut connection, template).await
+        });
+        let epoch = stock.await?.map_or(Epoch::UNKNOWN, |stock| stock.epoch);
+        let Some(meta) = self.gate.meta(template).await? else { return Ok(false) };
+        self.learn(template, meta.epoch);
+        Ok(meta.is_open() && meta.epoch >= epoch)
+    }
+
+    /// Applies MySQL's movements to the gate's stock.
+    ///
+    /// # Errors
+    /// MySQL or the gate failed; the consumer of the movements tries again, and so does the keeper.
+    pub async fn catch_up(&self, template: TemplateId) -> Result<(), RebuildError> {
+        let mut connection = connect::acquire(&self.pool).await?;
+        movements::catch_up(&mut connection, &self.gate, template).await
+    }
+
+    /// Allows one rebuild or check at a time in this process.
+    pub(crate) async fn alone(&self) -> MutexGuard<'_, ()> {
+        self.rebuilding.lock().await
+    }
+
+    pub(crate) fn preload(&self) -> Duration {
+        self.preload
+    }
+
+    pub(crate) fn pool(&self) -> &MySqlPool {
+        &self.pool
+    }
+
+    /// Wakes the tasks that wait for a check.
+    pub(crate) fn looked(&self) {
+        self.looked.notify_waiters();
+    }
+
+    /// Rebuilds the gate and learns its epoch, unless another process is rebuilding it or a rebuild failed a moment
+    /// ago.
+    pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
+        let resting = {
+            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get(&template).is_some_and(|(_, again)| Instant::now() < *again)
+        };
+        if resting {
+            return Ok(());
+        }
+        let rebuilt = rebuild(&self.pool, &self.gate, template, &self.holder, &self.points).await;
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        match &rebuilt {
+            Ok(Rebuilt::Open(epoch)) => {
+                failed.remove(&template);
+                self.learn(template, *epoch);
+            }
+            Ok(_) => {}
+            Err(_) => {
+                let first = || (Backoff::new(REBUILD_AGAIN.0, REBUILD_AGAIN.1), Instant::now());
+                let (backoff, again) = failed.entry(template).or_insert_with(first);
+                *again = Instant::now() + backoff.next_wait();
+            }
+        }
+        rebuilt.map(|_| ())
+    }
+
+    fn request(&self, request: Request) {
+        // The queue is full: a check is due anyway, and the next refused claim requests another.
+        if self.requests.try_send(request).is_err() {
+            debug!(template.id = %request.template, "a look at the gates is due already");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Applies to a gate's stock the movements in MySQL that it does not contain yet, in order.
+//!
+//! The process that makes a movement does this at once. The consumer of the movements' topic does it again, and so do
+//! the keeper's checks and each rebuild, for movements made while it was loading. Each movement takes effect once,
+//! however often it is applied.
+
+use coupon::TemplateId;
+use mysql_store::{MySqlConnection, connect, stock};
+use redis_gate::{Gate, Meta, Moved};
+use tracing::info;
+
+use crate::gate::rebuild::RebuildError;
+
+/// How often the gate is reread because its epoch changed meanwhile. Rebuilds do not follow each other faster, and each
+/// contains all earlier movements.
+const EPOCHS_MAX: u32 = 4;
+
+/// Applies the movements that the gate of `template` does not contain. Without an open gate there is nothing to do: the
+/// gate reads the stock when it is loaded.
+///
+/// # Errors
+/// MySQL or the gate failed; the keeper tries again.
+pub async fn catch_up(
+    connection: &mut MySqlConnection,
+    gate: &Gate,
+    template: TemplateId,
+) -> Result<(), RebuildError> {
+    for _ in 0..EPOCHS_MAX {
+        let meta = gate.meta(template).await?;
+        let Some(meta) = meta.filter(Meta::is_open) else { return Ok(()) };
+        let mut caught_up = true;
+        let missing = stock::movements_after(connection, template, meta.movement);
+        for movement in connect::within(missing).await? {
+            let (seq, delta) = (movement.seq, movement.delta);
+            match gate.apply_movement(template, meta.epoch, seq, delta).await? {
+                Moved::Applied(left) => {
+                    info!(template.id = %template, seq, delta, left, "moved a gate's stock");
+                }
+                Moved::Already => {}
+                Moved::Gap(_) | Moved::NotLoaded | Moved::OtherEpoch(_) => {
+                    caught_up = false;
+                    break;
+                }
+            }
+        }
+        if caught_up {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

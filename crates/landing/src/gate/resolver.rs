@@ -1,0 +1,318 @@
+//! Ends the admissions whose process died or hangs between gate and landing.
+//!
+//! For each admission that has been in flight longer than a grace it inserts the fence row. UNIQUE(id) makes the insert
+//! wait for a concurrent insert of the same admission. Then the fence either loses (the admission landed: settle) or
+//! stands (it never will: release). This is correct even with a grace of 0; the grace only avoids fencing claims that
+//! are about to land.
+//!
+//! A gate without admissions in flight has no in-flight key, and one command checks hundreds of gates for the key. The
+//! cost of a scan for Redis thus depends on the sales under way, not on the number of templates (docs/decisions/0038).
+
+use std::{collections::HashMap, io, time::Duration};
+
+use chrono::{DateTime, Utc};
+use coupon::{Epoch, TemplateId};
+use mysql_store::{MySqlPool, StoreError, claim, connect, template};
+use redis_gate::{Flights, Gate, GateError, InFlight, QuietGate};
+use runtime::FailPoints;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::{gate::gates::PRELOAD, metric};
+
+/// Time in flight before an admission is examined. A landing takes milliseconds, and a lander that lost MySQL keeps its
+/// batch, so this is the length of a short outage.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// Interval between scans.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Admissions of one template read at a time. The next scan reads the rest, unless some of these fail; then the ones
+/// behind them are read in this scan.
+const LOOK_MAX: usize = 1000;
+
+/// Failing admissions of one template that a scan skips to reach those behind them.
+const PASSED_MAX: usize = 16 * LOOK_MAX;
+
+/// Time in flight after which an admission is reported as stuck.
+const STUCK_AFTER: Duration = Duration::from_mins(1);
+
+/// How long after the end of a template's window its gate is still scanned.
+const TAIL: Duration = Duration::from_hours(24);
+
+/// Label values of the metric for the resolver's actions.
+pub(crate) const ACTIONS: [&str; 3] = ["settled", "released", "busy"];
+
+/// The task that resolves admissions.
+pub struct Resolver {
+    /// The database for the fences.
+    pub pool: MySqlPool,
+    /// The gates whose in-flight entries are scanned.
+    pub gate: Gate,
+    /// How long an admission is left alone.
+    pub grace: Duration,
+    /// `resolver.before_fence`, `resolver.before_settle` and `resolver.before_release`.
+    pub points: FailPoints,
+}
+
+/// State kept between scans.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// MySQL's last list of templates that may have admissions in flight, and the epochs of their gates. With it stuck
+    /// admissions are still counted while MySQL is unreachable.
+    templates: Vec<(TemplateId, Epoch)>,
+    /// Gates that had nothing in flight, as they were then. Until their in-flight key appears they are checked
+    /// together, not one by one.
+    still: HashMap<TemplateId, QuietGate>,
+}
+
+/// What one scan did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Resolved {
+    /// Admissions found landed.
+    pub settled: usize,
+    /// Admissions that will never land.
+    pub released: usize,
+    /// Admissions that had been in flight for more than a minute.
+    pub stuck: usize,
+}
+
+/// A scan that could not finish; the next one continues.
+#[derive(Debug, Error)]
+pub enum ResolveError {
+    #[error("the resolver could not use MySQL")]
+    Store(#[from] StoreError),
+    #[error("the resolver could not use the gate")]
+    Gate(#[from] GateError),
+    #[error("the resolver was interrupted")]
+    FailPoint(#[from] io::Error),
+}
+
+impl Resolver {
+    /// Scans until `stop`.
+    pub async fn run(self, clock: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
+        let mut watch = Watch::default();
+        while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+            let look = stop.run_until_cancelled(self.look_again(&mut watch, clock()));
+            if let Some(Err(error)) = look.await {
+                warn!(error = %error, cause = ?error, "the resolver could not look");
+            }
+        }
+    }
+
+    /// Ends every admission that has been in flight since before `now` minus the grace.
+    ///
+    /// # Errors
+    /// MySQL or the gate failed; what was done stays done.
+    pub async fn look(&self, now: DateTime<Utc>) -> Result<Resolved, ResolveError> {
+        self.look_again(&mut Watch::default(), now).await
+    }
+
+    /// Like [`Resolver::look`], for a loop. `watch` caches the last list from MySQL, so that stuck admissions are
+    /// counted while MySQL is unreachable.
+    ///
+    /// # Errors
+    /// As of [`Resolver::look`].
+    pub async fn look_again(
+        &self,
+        watch: &mut Watch,
+        now: DateTime<Utc>,
+    ) -> Result<Resolved, ResolveError> {
+        let told = self.watched(now).await.map(|templates| watch.templates = templates);
+        let mut resolved = Resolved::default();
+        let mut flights = Vec::new();
+        let mut first_error = None;
+        for (template, epoch) in self.stirred(watch).await? {
+            match self.flight(template, now).await {
+                Ok(flight) => {
+                    watch.note(template, epoch, flight.as_ref());
+                    flights.extend(flight);
+                }
+                // An error at one template does not stop the scan of the others.
+                Err(error) => note(&mut first_error, template, error.into()),
+            }
+        }
+        report_stuck(&flights, now, &mut resolved);
+        told?;
+        for flight in flights {
+            let template = flight.template;
+            match self.resolve_all(flight, now, &mut resolved).await {
+                Ok(None) => {}
+                Ok(Some(error)) => {
+                    first_error.get_or_insert(error);
+                }
+                Err(ResolveError::Store(error)) if error.is_unavailable() => {
+                    return Err(error.into());
+                }
+                Err(error) => note(&mut first_error, template, error),
+            }
+        }
+        first_error.map_or(Ok(resolved), Err)
+    }
+
+    /// Ends what is in flight at the gate of a template that is no longer on MySQL's list.
+    ///
+    /// # Errors
+    /// As of [`Resolver::look`].
+    pub(crate) async fn look_at(
+        &self,
+        template: TemplateId,
+        now: DateTime<Utc>,
+    ) -> Result<(), ResolveError> {
+        let Some(flight) = self.flight(template, now).await? else { return Ok(()) };
+        let failed = self.resolve_all(flight, now, &mut Resolved::default()).await?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Returns the watched templates, except those whose gates had nothing in flight and still have nothing.
+    async fn stirred(&self, watch: &mut Watch) -> Result<Vec<(TemplateId, Epoch)>, GateError> {
+        let epochs: HashMap<TemplateId, Epoch> = watch.templates.iter().copied().collect();
+        // A gate of another epoch is another gate.
+        watch.still.retain(|id, still| {
+            epochs.get(id).is_some_and(|epoch| still.epoch.is_none_or(|own| own == *epoch))
+        });
+        let still: Vec<QuietGate> = watch.still.values().copied().collect();
+        for id in self.gate.stirred(&still).await? {
+            watch.still.remove(&id);
+        }
+        let templates = watch.templates.iter().copied();
+        Ok(templates.filter(|(id, _)| !watch.still.contains_key(id)).collect())
+    }
+
+    /// Reads the templates that may have admissions in flight, and the epochs of their gates.
+    async fn watched(&self, now: DateTime<Utc>) -> Result<Vec<(TemplateId, Epoch)>, StoreError> {
+        let watched = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            template::watched(&mut connection, now + PRELOAD, now - TAIL).await
+        });
+        let watched = watched.await?.into_iter();
+        Ok(watched.map(|watched| (watched.template.id, watched.stock.epoch)).collect())
+    }
+
+    async fn flight(
+        &self,
+        template: TemplateId,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Flight>, GateError> {
+        let Some(meta) = self.gate.meta(template).await? else { return Ok(None) };
+        let before = now - self.grace;
+        let flights = self.gate.in_flight(template, meta.epoch, before, 0, LOOK_MAX).await?;
+        if flights.unreadable > 0 {
+            // It is unknown whose request this is. The new epoch reads everything from MySQL.
+            self.gate.mark_unreadable(template, meta.epoch, "in flight").await?;
+        }
+        Ok(Some(Flight { template, epoch: meta.epoch, flights }))
+    }
+
+    /// Ends what it can of a flight, and skips admissions that fail individually. Returns the first such error.
+    ///
+    /// # Errors
+    /// MySQL is unreachable, the gate cannot be read further, or the resolver was interrupted.
+    async fn resolve_all(
+        &self,
+        mut flight: Flight,
+        now: DateTime<Utc>,
+        resolved: &mut Resolved,
+    ) -> Result<Option<ResolveError>, ResolveError> {
+        let (mut first_error, mut passed) = (None, 0);
+        loop {
+            let Flights { admissions, unreadable } = &flight.flights;
+            let looked_at = admissions.len() + unreadable;
+            let before = passed;
+            passed += unreadable;
+            for admission in admissions {
+                match self.resolve(&flight, admission, now, resolved).await {
+                    Ok(()) => {}
+                    Err(ResolveError::Store(error)) if error.is_unavailable() => {
+                        return Err(error.into());
+                    }
+                    Err(error @ ResolveError::FailPoint(_)) => return Err(error),
+                    Err(error) => {
+                        passed += 1;
+                        note(&mut first_error, flight.template, error);
+                    }
+                }
+            }
+            if looked_at < LOOK_MAX || passed == before || passed >= PASSED_MAX {
+                return Ok(first_error);
+            }
+            let (template, epoch, until) = (flight.template, flight.epoch, now - self.grace);
+            let next = self.gate.in_flight(template, epoch, until, passed, LOOK_MAX).await?;
+            flight.flights = next;
+        }
+    }
+
+    async fn resolve(
+        &self,
+        &Flight { template, epoch, .. }: &Flight,
+        &InFlight { user, id, .. }: &InFlight,
+        now: DateTime<Utc>,
+        resolved: &mut Resolved,
+    ) -> Result<(), ResolveError> {
+        self.points.reach("resolver.before_fence").await?;
+        let fence = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            claim::fence(&mut connection, template, user, id, now).await
+        });
+        let action = match fence.await {
+            Ok(claim::Fence::Landed) => {
+                self.points.reach("resolver.before_settle").await?;
+                self.gate.settle(template, epoch, &[(user, id)]).await?;
+                resolved.settled += 1;
+                "settled"
+            }
+            Ok(claim::Fence::Stands) => {
+                self.points.reach("resolver.before_release").await?;
+                self.gate.release(template, epoch, user, id).await?;
+                resolved.released += 1;
+                "released"
+            }
+            // A landing of it is under way; the next scan sees how that ended.
+            Err(error) if error.is_conflict() => "busy",
+            Err(error) => return Err(error.into()),
+        };
+        debug!(claim.id = %id, action, "resolved an admission");
+        metrics::counter!(metric::RESOLVED, "action" => action).increment(1);
+        Ok(())
+    }
+}
+
+impl Watch {
+    /// Records a gate that had nothing in flight. `epoch` is MySQL's; a gate of another epoch is about to be replaced.
+    fn note(&mut self, template: TemplateId, epoch: Epoch, flight: Option<&Flight>) {
+        let still = match flight {
+            None => Some(QuietGate { template, epoch: None }),
+            Some(flight) if flight.flights == Flights::default() && flight.epoch == epoch => {
+                Some(QuietGate { template, epoch: Some(epoch) })
+            }
+            Some(_) => None,
+        };
+        self.still.extend(still.map(|still| (template, still)));
+    }
+}
+
+/// The admissions of one gate that have been in flight longer than the grace.
+struct Flight {
+    template: TemplateId,
+    epoch: Epoch,
+    flights: Flights,
+}
+
+fn report_stuck(flights: &[Flight], now: DateTime<Utc>, resolved: &mut Resolved) {
+    let ages = flights.iter().flat_map(|flight| &flight.flights.admissions);
+    let ages = ages.map(|one| (now - one.admitted_at).to_std().unwrap_or_default());
+    let oldest = ages.clone().max().unwrap_or_default();
+    resolved.stuck = ages.filter(|age| *age > STUCK_AFTER).count();
+    metrics::gauge!(metric::IN_FLIGHT_OLDEST).set(oldest.as_secs_f64());
+    metrics::gauge!(metric::STUCK).set(resolved.stuck as f64);
+    if resolved.stuck > 0 {
+        let admissions = resolved.stuck;
+        warn!(admissions, "admissions were in flight for more than a minute");
+    }
+}
+
+fn note(first: &mut Option<ResolveError>, template: TemplateId, error: ResolveError) {
+    warn!(template.id = %template, error = %error, cause = ?error, "not resolved");
+    first.get_or_insert(error);
+}

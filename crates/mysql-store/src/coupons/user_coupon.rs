@@ -1,0 +1,330 @@
+//! `user_coupon`: one coupon of one user. Pages and view rebuilds are in [`crate::coupons::user_view`].
+
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, CouponId, CouponStatus, MerchantId, TemplateId, UserId};
+use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+
+use crate::{StoreError, datetime::datetime, templates::template::code_of};
+
+/// A coupon's row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserCoupon {
+    pub id: CouponId,
+    pub template_id: TemplateId,
+    pub user_id: UserId,
+    /// The user's number for it; the coupon's own id if the template has no limit.
+    pub claim_no: i64,
+    /// The claim that created it.
+    pub claim_id: ClaimId,
+    /// The template's owner.
+    pub merchant_id: MerchantId,
+    /// As stored; [`CouponStatus::at`] returns the current status.
+    pub status: CouponStatus,
+    /// Rises by one with each change.
+    pub version: i64,
+    /// Shard of the user ([`coupon::expiry_shard()`]), fixed when the coupon was issued.
+    pub expiry_shard: u8,
+    pub claimed_at: DateTime<Utc>,
+    /// When the row last changed.
+    pub changed_at: DateTime<Utc>,
+    pub valid_from: DateTime<Utc>,
+    /// Exclusive.
+    pub valid_until: DateTime<Utc>,
+    pub used_at: Option<DateTime<Utc>>,
+    /// The order it was used for; for a coupon that is not used, the last order that gave it back.
+    pub order_ref: Option<String>,
+    /// W3C traceparent of its claim.
+    pub trace_parent: Option<String>,
+}
+
+/// Result of using a coupon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Use {
+    /// It is now used for this order.
+    Used(UserCoupon),
+    /// An earlier identical call used it for this order.
+    Replayed(UserCoupon),
+    /// It is used for another order.
+    UsedElsewhere(UserCoupon),
+    /// This order gave it back: a late use must not take it again.
+    GivenBack(UserCoupon),
+    /// Its validity has ended.
+    Expired(UserCoupon),
+    /// Its validity has not begun.
+    NotYetValid(UserCoupon),
+    /// The user has no such coupon.
+    NotFound,
+}
+
+/// Result of giving a coupon back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unuse {
+    /// This order does not use it now, and cannot use it any more.
+    GivenBack(UserCoupon),
+    /// An earlier identical call had the same effect.
+    Replayed(UserCoupon),
+    /// It is used for another order.
+    UsedElsewhere(UserCoupon),
+    /// Its validity has ended: it stays as it is.
+    Expired(UserCoupon),
+    /// The user has no such coupon.
+    NotFound,
+}
+
+/// Attempts to change a coupon against concurrent changes. A further attempt is needed only when the update found the
+/// coupon unfit and the read after it found it fit, that is, after two more changes of the same coupon.
+const TRIES_MAX: u32 = 16;
+
+/// Returns a user's coupon.
+///
+/// # Errors
+/// The statement fails.
+pub async fn get(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+) -> Result<Option<UserCoupon>, StoreError> {
+    let sql = "select * from user_coupon where id = ? and user_id = ?";
+    let row = find(connection, sql, user, id).await?;
+    row.map(|row| from_row(&row)).transpose()
+}
+
+/// Returns a user's coupon, locked until the transaction ends.
+///
+/// # Errors
+/// The statement fails.
+pub async fn hold(
+    transaction: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+) -> Result<Option<UserCoupon>, StoreError> {
+    let sql = "select * from user_coupon where id = ? and user_id = ? for update";
+    let row = find(transaction, sql, user, id).await?;
+    row.map(|row| from_row(&row)).transpose()
+}
+
+async fn find(
+    connection: &mut MySqlConnection,
+    sql: &'static str,
+    user: UserId,
+    id: CouponId,
+) -> Result<Option<MySqlRow>, StoreError> {
+    let query = sqlx::query(sql).bind(id.0).bind(user.0);
+    query.fetch_optional(connection).await.map_err(StoreError::query("read the coupon"))
+}
+
+/// Returns a user's coupon and the server's time at the same moment.
+async fn get_by_clock(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+) -> Result<Option<(UserCoupon, DateTime<Utc>)>, StoreError> {
+    let sql =
+        "select *, utc_timestamp(3) as server_now from user_coupon where id = ? and user_id = ?";
+    let Some(row) = find(connection, sql, user, id).await? else { return Ok(None) };
+    let now = row.try_get("server_now").map_err(StoreError::query("read the server's clock"))?;
+    Ok(Some((from_row(&row)?, now)))
+}
+
+/// Uses a coupon for an order. Idempotent for the same order.
+///
+/// The validity must not have ended by the caller's clock nor by the server's. A refusal is based on a single read of
+/// the row. If that shows no reason to refuse any more, the use is tried again.
+///
+/// # Errors
+/// A statement fails. Whether the coupon was used is unknown; the same call may be repeated.
+pub async fn use_for_order(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+    order_ref: &str,
+    now: DateTime<Utc>,
+) -> Result<Use, StoreError> {
+    for _ in 0..TRIES_MAX {
+        let used = try_use(connection, user, id, order_ref, now).await?;
+        let read = get_by_clock(connection, user, id).await?;
+        let Some((coupon, server_now)) = read else { return Ok(Use::NotFound) };
+        if used {
+            return Ok(Use::Used(coupon));
+        }
+        if let Some(refused) = refused_use(coupon, order_ref, now, server_now) {
+            return Ok(refused);
+        }
+    }
+    Err(StoreError::Contended)
+}
+
+/// Locks by the primary key, like every writer: locking by an index of the user's coupons could deadlock.
+async fn try_use(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+    order_ref: &str,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let used = sqlx::query(
+        "update user_coupon force index (primary) set status = ?, version = version + 1, changed_at = ?, used_at = ?, \
+         order_ref = ? where id = ? and user_id = ? and status = ? and valid_from <= ? \
+         and valid_until > greatest(cast(? as datetime(3)), utc_timestamp(3)) \
+         and (order_ref is null or cast(order_ref as binary) <> cast(? as binary))",
+    )
+    .bind(CouponStatus::Used.code())
+    .bind(datetime(now))
+    .bind(datetime(now))
+    .bind(order_ref)
+    .bind(id.0)
+    .bind(user.0)
+    .bind(CouponStatus::Unused.code())
+    .bind(datetime(now))
+    .bind(datetime(now))
+    .bind(order_ref)
+    .execute(connection)
+    .await
+    .map_err(StoreError::query("use the coupon"))?;
+    Ok(used.rows_affected() == 1)
+}
+
+/// Returns why a coupon in this state cannot be used for this order, or `None` if it can.
+fn refused_use(
+    coupon: UserCoupon,
+    order_ref: &str,
+    now: DateTime<Utc>,
+    server_now: DateTime<Utc>,
+) -> Option<Use> {
+    let same_order = coupon.order_ref.as_deref() == Some(order_ref);
+    let over = coupon.valid_until <= now.max(server_now);
+    match coupon.status {
+        CouponStatus::Used if same_order => Some(Use::Replayed(coupon)),
+        CouponStatus::Used => Some(Use::UsedElsewhere(coupon)),
+        CouponStatus::Unused if coupon.valid_from > now => Some(Use::NotYetValid(coupon)),
+        CouponStatus::Unused if same_order => Some(Use::GivenBack(coupon)),
+        CouponStatus::Unused if !over => None,
+        CouponStatus::Unused | CouponStatus::Expired => Some(Use::Expired(coupon)),
+    }
+}
+
+/// Gives back a coupon that was used for a cancelled order. Idempotent for the same order. The coupon must still be
+/// valid by both clocks; after its end it stays used.
+///
+/// The row records the order even if it has not used the coupon: its use may still be on the way, and must not take
+/// effect after the cancellation. A later order that is cancelled replaces it.
+///
+/// # Errors
+/// A statement fails. Whether the coupon was given back is unknown; the same call may be repeated.
+pub async fn unuse_for_order(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+    order_ref: &str,
+    now: DateTime<Utc>,
+) -> Result<Unuse, StoreError> {
+    for _ in 0..TRIES_MAX {
+        let given_back = try_unuse(connection, user, id, order_ref, now).await?;
+        let read = get_by_clock(connection, user, id).await?;
+        let Some((coupon, server_now)) = read else { return Ok(Unuse::NotFound) };
+        if given_back {
+            return Ok(Unuse::GivenBack(coupon));
+        }
+        if let Some(refused) = refused_unuse(coupon, order_ref, now.max(server_now)) {
+            return Ok(refused);
+        }
+    }
+    Err(StoreError::Contended)
+}
+
+async fn try_unuse(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+    order_ref: &str,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    // Compared as bytes, because the column's collation ignores case.
+    let given_back = sqlx::query(
+        "update user_coupon force index (primary) set status = ?, version = version + 1, changed_at = ?, used_at = null, \
+         order_ref = ? where id = ? and user_id = ? and ( \
+         (status = ? and cast(order_ref as binary) = cast(? as binary)) or (status = ? \
+         and (order_ref is null or cast(order_ref as binary) <> cast(? as binary)))) \
+         and valid_until > greatest(cast(? as datetime(3)), utc_timestamp(3))",
+    )
+    .bind(CouponStatus::Unused.code())
+    .bind(datetime(now))
+    .bind(order_ref)
+    .bind(id.0)
+    .bind(user.0)
+    .bind(CouponStatus::Used.code())
+    .bind(order_ref)
+    .bind(CouponStatus::Unused.code())
+    .bind(order_ref)
+    .bind(datetime(now))
+    .execute(connection)
+    .await
+    .map_err(StoreError::query("give the coupon back"))?;
+    Ok(given_back.rows_affected() == 1)
+}
+
+/// Returns why a coupon in this state is not given back by this order, or `None` if it can be. `now` is the later of
+/// both clocks.
+fn refused_unuse(coupon: UserCoupon, order_ref: &str, now: DateTime<Utc>) -> Option<Unuse> {
+    let same_order = coupon.order_ref.as_deref() == Some(order_ref);
+    let over = coupon.valid_until <= now;
+    match coupon.status {
+        CouponStatus::Used if !same_order => Some(Unuse::UsedElsewhere(coupon)),
+        CouponStatus::Unused | CouponStatus::Expired if same_order => Some(Unuse::Replayed(coupon)),
+        CouponStatus::Used | CouponStatus::Unused if !over => None,
+        CouponStatus::Used | CouponStatus::Unused | CouponStatus::Expired => {
+            Some(Unuse::Expired(coupon))
+        }
+    }
+}
+
+/// Returns a user's coupon, and whether its template lets users redeem it themselves, or `None` if the user has no such
+/// coupon.
+///
+/// # Errors
+/// A statement fails.
+pub async fn with_self_redeem(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+) -> Result<Option<(UserCoupon, bool)>, StoreError> {
+    let row = sqlx::query(
+        "select coupon.*, template.self_redeem from user_coupon coupon \
+         join coupon_template template on template.id = coupon.template_id \
+         where coupon.id = ? and coupon.user_id = ?",
+    )
+    .bind(id.0)
+    .bind(user.0)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("read the coupon and its template"))?;
+    let Some(row) = row else { return Ok(None) };
+    let may: i8 = row.try_get("self_redeem").map_err(StoreError::query("read the template"))?;
+    Ok(Some((from_row(&row)?, may == 1)))
+}
+
+pub(crate) fn from_row(row: &MySqlRow) -> Result<UserCoupon, StoreError> {
+    let status = CouponStatus::from_code(code_of(row, "status")?)
+        .map_err(|error| StoreError::unreadable(error.to_string()))?;
+    let read = || -> Result<_, sqlx::Error> {
+        Ok(UserCoupon {
+            id: CouponId(row.try_get("id")?),
+            template_id: TemplateId(row.try_get("template_id")?),
+            user_id: UserId(row.try_get("user_id")?),
+            claim_no: row.try_get("claim_no")?,
+            claim_id: ClaimId(row.try_get("claim_id")?),
+            merchant_id: MerchantId(row.try_get("merchant_id")?),
+            status,
+            version: row.try_get("version")?,
+            expiry_shard: row.try_get("expiry_shard")?,
+            claimed_at: row.try_get("claimed_at")?,
+            changed_at: row.try_get("changed_at")?,
+            valid_from: row.try_get("valid_from")?,
+            valid_until: row.try_get("valid_until")?,
+            used_at: row.try_get("used_at")?,
+            order_ref: row.try_get("order_ref")?,
+            trace_parent: row.try_get("trace_parent")?,
+        })
+    };
+    read().map_err(StoreError::query("read a coupon's row"))
+}

@@ -1,0 +1,273 @@
+//! `validity_move`: moves issued coupons to their template's new validity, in chunks.
+//!
+//! A chunk is one transaction. It locks the move's row, reads the next coupons in the order of `uq_number`, moves those
+//! that can still be used, and records the progress in the row. So a move can stop at any moment and any process can
+//! continue it, each coupon is moved once, and a later change waits for one chunk at most. Used and ended coupons stay
+//! as they are, and so do coupons that already have the new validity because they were claimed after the change.
+
+use chrono::{DateTime, Utc};
+use coupon::{CouponId, CouponStatus, MoveState, TemplateId, Validity};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
+
+use crate::{
+    StoreError, connect,
+    datetime::datetime,
+    expiries::expiry::FLIP_MAX,
+    rows,
+    templates::template::{code_of, validity_columns, validity_of},
+};
+
+/// Coupons in one chunk: as many as in a flip, for the same reasons.
+pub const CHUNK: usize = FLIP_MAX;
+
+/// A move and its progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValidityMove {
+    pub template_id: TemplateId,
+    /// The template's version after the change.
+    pub version: i64,
+    /// The new validity.
+    pub validity: Validity,
+    pub state: MoveState,
+    /// Number of coupons issued before the change.
+    pub total: i64,
+    /// Number of coupons processed, including those claimed after the change.
+    pub looked_at: i64,
+    /// How many of them were moved.
+    pub moved: i64,
+    /// When the first chunk was committed.
+    pub started_at: Option<DateTime<Utc>>,
+    /// When the last chunk was committed or a later move took over.
+    pub ended_at: Option<DateTime<Utc>>,
+    /// Last processed coupon, by user and number.
+    after: (i64, i64),
+}
+
+/// Result of one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    pub template_id: TemplateId,
+    /// Number of coupons processed.
+    pub looked_at: usize,
+    /// How many of them were moved.
+    pub moved: u64,
+    /// Whether the move is complete.
+    pub finished: bool,
+}
+
+/// A coupon of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct MovePosition {
+    user: i64,
+    number: i64,
+    id: CouponId,
+    unused: bool,
+}
+
+/// Returns the last move of a template, or `None` if issued coupons never had to follow a change.
+///
+/// # Errors
+/// The statement fails.
+pub async fn last(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<Option<ValidityMove>, StoreError> {
+    let row = sqlx::query(
+        "select * from validity_move where template_id = ? order by version desc limit 1",
+    )
+    .bind(template.0)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("read a validity's move"))?;
+    row.map(|row| from_row(&row)).transpose()
+}
+
+/// Returns the number of moves under way.
+///
+/// # Errors
+/// The statement fails.
+pub async fn under_way(connection: &mut MySqlConnection) -> Result<i64, StoreError> {
+    sqlx::query_scalar("select count(*) from validity_move where state = ?")
+        .bind(MoveState::UnderWay.code())
+        .fetch_one(connection)
+        .await
+        .map_err(StoreError::query("count the moves under way"))
+}
+
+/// Moves the next chunk of a move that is under way and that no other process is working on. Returns `None` if there is
+/// none. Awaits `reach` before the commit, where a test can end the process.
+///
+/// # Errors
+/// A statement or `reach` fails. After a conflict the chunk is unchanged. After a lost connection it is moved or not,
+/// and the next step continues correctly either way.
+pub async fn step<F: Future<Output = std::io::Result<()>>>(
+    connection: &mut MySqlConnection,
+    now: DateTime<Utc>,
+    reach: impl FnOnce() -> F,
+) -> Result<Option<Step>, StoreError> {
+    let mut transaction = connect::begin_on(connection).await?;
+    let step = match try_step(&mut transaction, now).await {
+        Ok(Some(step)) => step,
+        Ok(None) => {
+            transaction.rollback().await.map_err(StoreError::query("roll back"))?;
+            return Ok(None);
+        }
+        Err(error) => {
+            // Roll back now: left to the connection's next use, the transaction would keep rows locked that uses wait
+            // for.
+            drop(transaction.rollback().await);
+            return Err(error);
+        }
+    };
+    let stopped = |error| StoreError::query("go on with a chunk")(sqlx::Error::Io(error));
+    reach().await.map_err(stopped)?;
+    transaction.commit().await.map_err(StoreError::query("commit a chunk"))?;
+    Ok(Some(step))
+}
+
+async fn try_step(
+    transaction: &mut MySqlConnection,
+    now: DateTime<Utc>,
+) -> Result<Option<Step>, StoreError> {
+    let row = sqlx::query(
+        "select * from validity_move where state = ? order by template_id limit 1 \
+         for update skip locked",
+    )
+    .bind(MoveState::UnderWay.code())
+    .fetch_optional(&mut *transaction)
+    .await
+    .map_err(StoreError::query("take a move"))?;
+    let Some(row) = row else { return Ok(None) };
+    let job = from_row(&row)?;
+    let chunk = chunk(transaction, &job).await?;
+    let unused: Vec<_> = chunk.iter().filter(|place| place.unused).map(|place| place.id).collect();
+    let moved = move_all(transaction, unused, &job.validity, now).await?;
+    let finished = chunk.len() < CHUNK;
+    let after = chunk.last().map_or(job.after, |place| (place.user, place.number));
+    let state = if finished { MoveState::Finished } else { MoveState::UnderWay };
+    sqlx::query(
+        "update validity_move set state = ?, looked_at = looked_at + ?, moved = moved + ?, \
+         after_user = ?, after_number = ?, started_at = coalesce(started_at, ?), ended_at = ? \
+         where template_id = ? and version = ?",
+    )
+    .bind(state.code())
+    .bind(chunk.len() as u64)
+    .bind(moved)
+    .bind(after.0)
+    .bind(after.1)
+    .bind(datetime(now))
+    .bind(finished.then(|| datetime(now)))
+    .bind(job.template_id.0)
+    .bind(job.version)
+    .execute(transaction)
+    .await
+    .map_err(StoreError::query("write how far a move has come"))?;
+    let template_id = job.template_id;
+    Ok(Some(Step { template_id, looked_at: chunk.len(), moved, finished }))
+}
+
+/// Returns the next coupons of a move, in the order of `uq_number`: first the rest of the last user's, who may have any
+/// number of them, then those of the following users.
+async fn chunk(
+    connection: &mut MySqlConnection,
+    job: &ValidityMove,
+) -> Result<Vec<MovePosition>, StoreError> {
+    let (user, number) = job.after;
+    let limit = u32::try_from(CHUNK).unwrap_or(u32::MAX);
+    let rows = sqlx::query(CHUNK_SQL)
+        .bind(job.template_id.0)
+        .bind(user)
+        .bind(number)
+        .bind(limit)
+        .bind(job.template_id.0)
+        .bind(user)
+        .bind(limit)
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("read a chunk of coupons"))?;
+    let mut chunk = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let unused = code_of(row, "status")? == CouponStatus::Unused.code();
+        let read = || -> Result<_, sqlx::Error> {
+            let (user, number) = (row.try_get("user_id")?, row.try_get("claim_no")?);
+            Ok(MovePosition { user, number, id: CouponId(row.try_get("id")?), unused })
+        };
+        chunk.push(read().map_err(StoreError::query("read a chunk of coupons"))?);
+    }
+    // A union guarantees no order.
+    chunk.sort_unstable();
+    chunk.truncate(CHUNK);
+    Ok(chunk)
+}
+
+/// The statement of a chunk. A test checks its plan.
+pub const CHUNK_SQL: &str = "\
+    (select id, user_id, claim_no, status from user_coupon force index (uq_number) \
+     where template_id = ? and user_id = ? and claim_no > ? order by claim_no limit ?) \
+    union all \
+    (select id, user_id, claim_no, status from user_coupon force index (uq_number) \
+     where template_id = ? and user_id > ? order by user_id, claim_no limit ?)";
+
+/// Moves those of `ids` that can still be used by both clocks and have another validity.
+async fn move_all(
+    connection: &mut MySqlConnection,
+    mut ids: Vec<CouponId>,
+    validity: &Validity,
+    now: DateTime<Utc>,
+) -> Result<u64, StoreError> {
+    // In primary key order, as every writer locks.
+    ids.sort_unstable();
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    let ids = rows::filled(&ids);
+    let (valid_from, valid_until, valid_for_ms) = validity_columns(validity);
+    let valid_for_micros = valid_for_ms.map(|ms| ms * 1000);
+    let from = "coalesce(cast(? as datetime(3)), claimed_at)";
+    let until = "coalesce(cast(? as datetime(3)), claimed_at + interval ? microsecond)";
+    let head = format!(
+        "update user_coupon set valid_from = {from}, valid_until = {until}, \
+         version = version + 1, changed_at = ? where id in ("
+    );
+    let tail = format!(
+        ") and status = ? and valid_until > greatest(cast(? as datetime(3)), utc_timestamp(3)) \
+         and (valid_from <> {from} or valid_until <> {until})"
+    );
+    let statement = sqlx::query(AssertSqlSafe(rows::repeat(&head, "?", ", ", ids.len(), &tail)))
+        .bind(valid_from)
+        .bind(valid_until)
+        .bind(valid_for_micros)
+        .bind(datetime(now));
+    let done = ids
+        .iter()
+        .fold(statement, |statement, id| statement.bind(id.0))
+        .bind(CouponStatus::Unused.code())
+        .bind(datetime(now))
+        .bind(valid_from)
+        .bind(valid_until)
+        .bind(valid_for_micros)
+        .execute(connection)
+        .await
+        .map_err(StoreError::query("move coupons to another validity"))?;
+    Ok(done.rows_affected())
+}
+
+fn from_row(row: &MySqlRow) -> Result<ValidityMove, StoreError> {
+    let state = MoveState::from_code(code_of(row, "state")?)
+        .map_err(|error| StoreError::unreadable(error.to_string()))?;
+    let read = || -> Result<_, sqlx::Error> {
+        Ok(ValidityMove {
+            template_id: TemplateId(row.try_get("template_id")?),
+            version: row.try_get("version")?,
+            validity: validity_of(row)?,
+            state,
+            total: row.try_get("total")?,
+            looked_at: row.try_get("looked_at")?,
+            moved: row.try_get("moved")?,
+            started_at: row.try_get("started_at")?,
+            ended_at: row.try_get("ended_at")?,
+            after: (row.try_get("after_user")?, row.try_get("after_number")?),
+        })
+    };
+    read().map_err(StoreError::query("read a move's row"))
+}

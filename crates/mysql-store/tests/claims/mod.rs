@@ -1,0 +1,6 @@
+//! Claims: landing, fences, and what is read after a rollback.
+
+mod fence;
+mod landing;
+mod look_up;
+mod reread;

@@ -1,0 +1,5 @@
+//! Templates, validity and stock.
+
+mod stock;
+mod template;
+mod validity;

@@ -1,0 +1,118 @@
+//! Raw inspection of stored views, for the verifier and tests.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use coupon::UserId;
+use redis::{RedisResult, aio::MultiplexedConnection};
+
+use crate::{ViewCoupon, ViewError, ViewStore, entry, keys};
+
+/// Number of keys requested in one step of a scan.
+const SCAN_COUNT: usize = 1000;
+
+/// Everything that a user's keys hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// Whether readers trust the view under the generation of this connection.
+    pub trusted: bool,
+    /// The list without its marker: member → score, with `i64::MAX` for a score that is not an integer.
+    pub list: BTreeMap<String, i64>,
+    /// The shorter time to live of both keys; `None` if a key is absent or has none.
+    pub lives: Option<Duration>,
+    /// The hash without its marker: coupon id → entry, see [`crate::Change::entry`].
+    pub coupons: BTreeMap<String, String>,
+}
+
+/// A list with its scores, a hash, and the time to live of each in milliseconds, negative if there is none.
+type Read = (BTreeMap<String, String>, BTreeMap<String, String>, i64, i64);
+
+impl Contents {
+    /// Parses the details of a listed coupon.
+    ///
+    /// # Errors
+    /// The hash has none, or they cannot be read.
+    pub fn details(&self, id: &str) -> Result<ViewCoupon, ViewError> {
+        match self.coupons.get(id) {
+            Some(text) => entry::listed(id, text),
+            None => Err(ViewError::unreadable(format!("coupon {id} has no details"))),
+        }
+    }
+}
+
+impl ViewStore {
+    /// Returns the users that have a view, in any state.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
+    pub async fn users(&self) -> Result<Vec<UserId>, ViewError> {
+        let live = self.live().await?;
+        let mut users = Vec::new();
+        // A slot may move during the scan, and take a view from a server not scanned yet to one already scanned.
+        let rounds = if live.masters.is_cluster() { 2 } else { 1 };
+        for mut master in (0..rounds).flat_map(|_| live.masters.all()) {
+            let found = self.users_on(&mut master).await;
+            users.extend(
+                found.map_err(|source| self.failed_for_all("scan the views", &live, source))?,
+            );
+        }
+        users.sort_unstable();
+        users.dedup();
+        Ok(users)
+    }
+
+    async fn users_on(&self, master: &mut MultiplexedConnection) -> RedisResult<Vec<UserId>> {
+        let (mut users, mut cursor) = (Vec::new(), 0u64);
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(keys::lists(self.prefix()));
+            scan.arg("COUNT").arg(SCAN_COUNT);
+            let (next, found): (u64, Vec<String>) = scan.query_async(master).await?;
+            users.extend(found.iter().filter_map(|key| keys::user_of_list(self.prefix(), key)));
+            if next == 0 {
+                return Ok(users);
+            }
+            cursor = next;
+        }
+    }
+
+    /// Reads the contents of the user's keys in one transaction.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
+    pub async fn contents(&self, user: UserId) -> Result<Contents, ViewError> {
+        let live = self.live().await?;
+        let [list, coupons] = self.keys(user);
+        let slot = self.slot(user);
+        let mut master = live.masters.at(live.masters.place_of(slot));
+        let generation = live.generation(slot);
+        let read: RedisResult<Read> = redis::pipe()
+            .atomic()
+            .cmd("ZRANGE")
+            .arg(&list)
+            .arg(0)
+            .arg(-1)
+            .arg("WITHSCORES")
+            .cmd("HGETALL")
+            .arg(&coupons)
+            .cmd("PTTL")
+            .arg(list)
+            .cmd("PTTL")
+            .arg(coupons)
+            .query_async(&mut master)
+            .await;
+        let (list, mut coupons, lives_ms, also_ms) =
+            read.map_err(|source| self.failed("read a whole view", user, &live, source))?;
+        let score = |(member, text): (String, String)| (member, text.parse().unwrap_or(i64::MAX));
+        let list: BTreeMap<String, i64> = list.into_iter().map(score).collect();
+        let (markers, list): (BTreeMap<_, _>, _) =
+            list.into_iter().partition(|(_, score)| *score < 0);
+        let token = coupons.remove("~token").unwrap_or_default();
+        let state = coupons.remove("~state").unwrap_or_default();
+        coupons.remove("~since");
+        let trusted = state == "complete"
+            && token.starts_with(&format!("{generation}:{user}:"))
+            && markers.into_keys().eq([format!("~{token}")]);
+        let lives = u64::try_from(lives_ms.min(also_ms)).ok().map(Duration::from_millis);
+        Ok(Contents { trusted, list, lives, coupons })
+    }
+}

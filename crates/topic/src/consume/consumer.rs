@@ -1,0 +1,283 @@
+//! A member of a consumer group.
+//!
+//! Only stored offsets are committed, and callers store an offset only after its effect. Stored offsets are committed
+//! every second, when partitions are revoked, and in [`Consumer::close`]. Uncommitted messages are delivered again, so
+//! effects must be idempotent.
+//!
+//! A client that lost its partitions and receives no new assignment is replaced by a fresh one: on an overloaded
+//! machine a client was seen waiting for ever although its broker was back and all other clients worked.
+
+use std::{
+    mem,
+    sync::{Arc, PoisonError, RwLock},
+    thread,
+    time::Duration,
+};
+
+use futures::{FutureExt, StreamExt};
+use rdkafka::{
+    ClientConfig,
+    consumer::{Consumer as _, StreamConsumer},
+    error::KafkaError,
+};
+use tokio::{sync::watch, time::sleep_until};
+use tracing::{debug, warn};
+
+use crate::{
+    Message, TopicError, client,
+    consume::member::{Assignment, Member, Membership, commit_stored},
+    error::is_passing,
+};
+
+/// Interval between commits of stored offsets. A killed consumer repeats at most this much.
+const COMMIT_INTERVAL_MS: &str = "1000";
+
+/// Maximum time the broker delays the response to a fetch that finds nothing. A new message ends the delay at once, so
+/// it costs no latency. It bounds how long a stopping broker waits for us.
+const FETCH_WAIT_MS: &str = "100";
+
+/// Kilobytes of messages fetched ahead: enough to never starve, small enough for a lean process.
+const FETCH_AHEAD_KBYTES: &str = "16384";
+
+/// Pause before the next fetch once [`FETCH_AHEAD_KBYTES`] are buffered. With the client's default of one second a
+/// consumer drains the buffer and then idles: at most 4 MiB/s, however fast the broker is.
+pub(crate) const FETCH_AGAIN_MS: &str = "10";
+
+/// Timeouts of a consumer in its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConsumerOptions {
+    /// Time without a heartbeat after which the group gives a dead member's partitions to others. Brokers allow no less
+    /// than 6 s by default.
+    pub session_timeout: Duration,
+    /// Interval between heartbeats. Members learn of a rebalance with this delay.
+    pub heartbeat: Duration,
+    /// Maximum time without a new assignment (even an empty one) after the client lost its partitions. Then the client
+    /// is replaced. While no broker answers this happens only once, which costs nothing.
+    pub rejoin_within: Duration,
+}
+
+impl Default for ConsumerOptions {
+    fn default() -> Self {
+        Self {
+            session_timeout: Duration::from_secs(6),
+            heartbeat: Duration::from_millis(1_500),
+            // Ten sessions: whatever delays a group for one session is over by then.
+            rejoin_within: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A member of a consumer group.
+pub struct Consumer {
+    client: RwLock<Arc<Client>>,
+    config: ClientConfig,
+    topics: Vec<String>,
+    rejoin_within: Duration,
+    standing: watch::Sender<Membership>,
+    rebalances: watch::Receiver<Assignment>,
+}
+
+type Client = StreamConsumer<Member>;
+
+impl Consumer {
+    /// Joins `group` for `topics`, from the earliest message where the group has no offset yet. Partitions arrive
+    /// later, see [`Consumer::rebalances`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no broker answers within 15 s, a topic is missing or the client cannot be created.
+    pub async fn join(
+        brokers: &str,
+        group: &str,
+        topics: &[String],
+        options: ConsumerOptions,
+    ) -> Result<Self, TopicError> {
+        let (assignments, rebalances) = watch::channel(Assignment::default());
+        let config = config(brokers, group, options);
+        let standing = watch::Sender::default();
+        let member = Member::new(assignments, standing.clone());
+        let inner = client_of(member, &config)?;
+        let (address, topics) = (brokers.to_owned(), topics.to_vec());
+        let names = topics.clone();
+        let inner = client::blocking(move || {
+            client::await_topics(inner.client(), &address, &names)?;
+            subscribe(&inner, &names)?;
+            Ok(inner)
+        })
+        .await?;
+        let client = RwLock::new(inner);
+        let rejoin_within = options.rejoin_within;
+        Ok(Self { client, config, topics, rejoin_within, standing, rebalances })
+    }
+
+    /// Waits for at least one message, then takes those that have arrived, up to `max`. Never waits for a batch to
+    /// fill. Waits out broker outages. Cancel-safe.
+    ///
+    /// Rebalances happen inside this call: a caller that stores a batch before it requests the next one loses no
+    /// partition in the middle of a batch.
+    ///
+    /// # Errors
+    ///
+    /// Returns errors that are not transient. They are final: drop the consumer and join again; messages that were not
+    /// stored are delivered again.
+    pub async fn next_batch(&self, max: usize) -> Result<Vec<Message>, TopicError> {
+        let mut batch = Vec::new();
+        while batch.is_empty() {
+            let client = self.client();
+            let mut stream = client.stream();
+            let mut next = tokio::select! {
+                next = stream.next() => next,
+                () = self.is_stuck() => {
+                    drop(stream);
+                    drop(client);
+                    self.replace()?;
+                    continue;
+                }
+            };
+            while let Some(received) = next {
+                match received {
+                    Ok(message) => batch.push(Message::detach(&message)),
+                    Err(error) => {
+                        client.context().lost.hear(&error);
+                        wait_out(error)?;
+                    }
+                }
+                if batch.len() >= max {
+                    break;
+                }
+                next = stream.next().now_or_never().flatten();
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Marks `message`, and all before it in its partition, as processed. Does nothing for a partition that was revoked
+    /// meanwhile: its new owner repeats the message.
+    pub fn store(&self, message: &Message) {
+        let next = self.client().store_offset(&message.topic, message.partition, message.offset);
+        if let Err(error) = next {
+            debug!(
+                topic = message.topic,
+                topic.partition = message.partition,
+                topic.offset = message.offset,
+                error = %error,
+                "offset not stored: the partition has moved on"
+            );
+        }
+    }
+
+    /// Returns a channel with the partitions owned.
+    pub fn rebalances(&self) -> watch::Receiver<Assignment> {
+        self.rebalances.clone()
+    }
+
+    /// Returns how often the client was replaced because it had lost its partitions and received no new assignment.
+    pub fn replaced(&self) -> u32 {
+        self.standing.borrow().replaced
+    }
+
+    /// Commits the stored offsets now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the broker does not accept the commit.
+    pub async fn commit(&self) -> Result<(), TopicError> {
+        let client = self.client();
+        client::blocking(move || commit_stored(client.as_ref()).map_err(TopicError::Commit)).await
+    }
+
+    /// Commits the stored offsets and leaves the group, so that other members take over at once.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the broker does not accept the commit; the consumer leaves the group anyway.
+    pub async fn close(self) -> Result<(), TopicError> {
+        client::blocking(move || {
+            let committed = commit_stored(self.client().as_ref()).map_err(TopicError::Commit);
+            drop(self);
+            committed
+        })
+        .await
+    }
+
+    fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.client.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Resolves once the client has been without an assignment for `rejoin_within`.
+    async fn is_stuck(&self) {
+        let mut standing = self.standing.subscribe();
+        loop {
+            let lost_since = standing.borrow_and_update().lost_since;
+            let over = async {
+                match lost_since {
+                    Some(since) => sleep_until(since + self.rejoin_within).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => return,
+                // The sender lives as long as this consumer.
+                _ = standing.changed() => {}
+            }
+        }
+    }
+
+    /// Replaces the stuck client by a fresh one and ignores later callbacks of the stuck one.
+    fn replace(&self) -> Result<(), TopicError> {
+        warn!(
+            lost_for_ms = self.rejoin_within.as_millis(),
+            "partitions were lost and no assignment came: joining the group anew"
+        );
+        let member = self.client().context().retire();
+        let fresh = client_of(member, &self.config)?;
+        subscribe(&fresh, &self.topics)?;
+        let mut client = self.client.write().unwrap_or_else(PoisonError::into_inner);
+        let stuck = mem::replace(&mut *client, fresh);
+        drop(client);
+        // Dropping it may block on what it is stuck on.
+        thread::spawn(move || drop(stuck));
+        Ok(())
+    }
+}
+
+fn client_of(member: Member, config: &ClientConfig) -> Result<Arc<Client>, TopicError> {
+    let lost = member.lost.clone();
+    lost.client(config, member, Client::client)
+}
+
+fn config(brokers: &str, group: &str, options: ConsumerOptions) -> ClientConfig {
+    let mut config = client::base_config(brokers);
+    config
+        .set("group.id", group)
+        .set("session.timeout.ms", options.session_timeout.as_millis().to_string())
+        .set("heartbeat.interval.ms", options.heartbeat.as_millis().to_string())
+        .set("partition.assignment.strategy", "cooperative-sticky")
+        .set("auto.offset.reset", "earliest")
+        .set("enable.auto.offset.store", "false")
+        .set("enable.auto.commit", "true")
+        .set("auto.commit.interval.ms", COMMIT_INTERVAL_MS)
+        .set("fetch.min.bytes", "1")
+        .set("fetch.wait.max.ms", FETCH_WAIT_MS)
+        .set("queued.max.messages.kbytes", FETCH_AHEAD_KBYTES)
+        .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
+    config
+}
+
+fn subscribe(client: &Client, topics: &[String]) -> Result<(), TopicError> {
+    let names: Vec<_> = topics.iter().map(String::as_str).collect();
+    client.subscribe(&names).map_err(TopicError::Consume)
+}
+
+/// Logs a transient error and returns any other.
+pub(crate) fn wait_out(error: KafkaError) -> Result<(), TopicError> {
+    if client::is_told(&error) {
+        debug!(error = %error, "consuming is interrupted");
+        return Ok(());
+    }
+    if is_passing(&error) {
+        warn!(error = %error, "consuming is interrupted");
+        return Ok(());
+    }
+    Err(TopicError::Consume(error))
+}

@@ -1,0 +1,154 @@
+//! Callbacks of a group member: its partitions, and whether it lost them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rdkafka::{
+    ClientContext,
+    config::RDKafkaLogLevel,
+    consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance},
+    error::{KafkaError, KafkaResult},
+    topic_partition_list::TopicPartitionList,
+    types::RDKafkaErrorCode,
+};
+use tokio::{sync::watch, time::Instant};
+use tracing::{info, warn};
+
+use crate::client::{self, lost_brokers::LostBrokers};
+
+/// The partitions a consumer owns now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Assignment {
+    partitions: Vec<(String, i32)>,
+    is_lost: bool,
+}
+
+impl Assignment {
+    /// Returns whether the partitions were revoked and no assignment has come since. Possibly no broker has answered
+    /// for longer than a session, and then no other member owns them either.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Returns its partitions of one topic, ascending.
+    pub fn of(&self, topic: &str) -> Vec<i32> {
+        let own = self.partitions.iter().filter(|(name, _)| name == topic);
+        own.map(|(_, partition)| *partition).collect()
+    }
+
+    /// Returns all partitions as (topic, partition), ascending.
+    pub fn all(&self) -> &[(String, i32)] {
+        &self.partitions
+    }
+}
+
+/// The member's status in its group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Membership {
+    /// When the partitions were lost, if no assignment has come since.
+    pub(crate) lost_since: Option<Instant>,
+    /// Number of clients replaced so far.
+    pub(crate) replaced: u32,
+}
+
+/// Receives rebalance callbacks, inside [`crate::Consumer::next_batch`].
+pub(crate) struct Member {
+    assignments: watch::Sender<Assignment>,
+    standing: watch::Sender<Membership>,
+    /// Set once another client is the member: later callbacks of this one are ignored.
+    retired: AtomicBool,
+    pub(crate) lost: LostBrokers,
+}
+
+impl Member {
+    pub(crate) fn new(
+        assignments: watch::Sender<Assignment>,
+        standing: watch::Sender<Membership>,
+    ) -> Self {
+        let (retired, lost) = (AtomicBool::new(false), LostBrokers::default());
+        Self { assignments, standing, retired, lost }
+    }
+
+    /// Retires this member and returns its successor, which owns nothing yet.
+    pub(crate) fn retire(&self) -> Self {
+        self.assignments.send_modify(|assignment| {
+            self.retired.store(true, Ordering::Release);
+            *assignment = Assignment { partitions: Vec::new(), is_lost: true };
+        });
+        self.standing.send_modify(|standing| {
+            standing.lost_since = None;
+            standing.replaced += 1;
+        });
+        Self::new(self.assignments.clone(), self.standing.clone())
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+}
+
+impl ClientContext for Member {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        client::log(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        client::log_error(&error, reason);
+        self.lost.hear(&error);
+    }
+}
+
+impl ConsumerContext for Member {
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        if matches!(rebalance, Rebalance::Revoke(_))
+            && !self.is_retired()
+            && let Err(error) = commit_stored(consumer)
+        {
+            warn!(error = %error, "commit before giving partitions up failed; they will repeat");
+        }
+    }
+
+    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        let partitions = consumer.assignment().map(|list| sorted(&list)).unwrap_or_default();
+        let (owned, is_new) = (partitions.len(), matches!(rebalance, Rebalance::Assign(_)));
+        // Under the same lock as `retire`.
+        let counts = self.assignments.send_if_modified(|assignment| {
+            let counts = !self.is_retired();
+            if counts {
+                *assignment = Assignment { partitions, is_lost: owned == 0 && !is_new };
+            }
+            counts
+        });
+        if counts {
+            info!(partitions = owned, "partitions assigned");
+            let lost_since = (owned == 0 && !is_new).then(Instant::now);
+            self.standing.send_modify(|standing| standing.lost_since = lost_since);
+        }
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
+        match result {
+            Ok(()) | Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => {}
+            Err(error) => warn!(error = %error, "offsets not committed; they will be later"),
+        }
+    }
+}
+
+/// Commits the stored offsets and waits for the result.
+pub(crate) fn commit_stored<C: ConsumerContext + 'static>(
+    consumer: &impl rdkafka::consumer::Consumer<C>,
+) -> KafkaResult<()> {
+    match consumer.commit_consumer_state(CommitMode::Sync) {
+        Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+fn sorted(list: &TopicPartitionList) -> Vec<(String, i32)> {
+    let mut partitions: Vec<_> = list
+        .elements()
+        .iter()
+        .map(|element| (element.topic().to_owned(), element.partition()))
+        .collect();
+    partitions.sort();
+    partitions
+}

@@ -1,0 +1,122 @@
+//! Reads a whole topic from its beginning and follows it: a compacted topic as a table.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures::{FutureExt, StreamExt};
+use rdkafka::{
+    Offset,
+    consumer::{Consumer as _, ConsumerContext, StreamConsumer},
+    error::KafkaError,
+    topic_partition_list::TopicPartitionList,
+};
+
+use crate::{
+    Message, TopicError,
+    client::{self, LongLived},
+    consume::consumer::{FETCH_AGAIN_MS, wait_out},
+};
+
+/// Reads all partitions of one topic without a group: every reader gets every message. Skips messages of aborted and
+/// open transactions.
+pub struct TableReader {
+    inner: Arc<StreamConsumer<LongLived>>,
+    /// Partitions whose end has not been reached yet.
+    behind: BTreeSet<i32>,
+}
+
+impl TableReader {
+    /// Opens a reader at the beginning of the topic.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no broker answers within 15 s, the topic is missing or the client cannot be created.
+    pub async fn open(brokers: &str, topic: &str) -> Result<Self, TopicError> {
+        let mut config = client::base_config(brokers);
+        config
+            // The client requires a group id; nothing is ever committed under it.
+            .set("group.id", "table-reader")
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("isolation.level", "read_committed")
+            .set("enable.partition.eof", "true")
+            .set("auto.offset.reset", "earliest")
+            .set("fetch.min.bytes", "1")
+            .set("fetch.wait.max.ms", "100")
+            .set("queued.max.messages.kbytes", "4096")
+            .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
+        let inner = client::long_lived(&config, StreamConsumer::client)?;
+        let (address, topic) = (brokers.to_owned(), topic.to_owned());
+        client::blocking(move || {
+            client::await_topics(inner.client(), &address, std::slice::from_ref(&topic))?;
+            let behind = assign_all(&inner, &topic)?;
+            Ok(Self { inner, behind })
+        })
+        .await
+    }
+
+    /// Returns whether everything present at the start has been returned.
+    pub fn caught_up(&self) -> bool {
+        self.behind.is_empty()
+    }
+
+    /// Waits for messages and takes up to `max` of them. Also returns, possibly with none, when
+    /// [`TableReader::caught_up`] becomes true. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// Returns errors that are not transient.
+    pub async fn next_batch(&mut self, max: usize) -> Result<Vec<Message>, TopicError> {
+        let was_behind = !self.caught_up();
+        let mut stream = self.inner.stream();
+        let mut batch = Vec::new();
+        while batch.is_empty() && !(was_behind && self.behind.is_empty()) {
+            let mut next = stream.next().await;
+            while let Some(received) = next {
+                match received {
+                    Ok(message) => batch.push(Message::detach(&message)),
+                    Err(KafkaError::PartitionEOF(partition)) => {
+                        self.behind.remove(&partition);
+                    }
+                    Err(error) => {
+                        self.inner.context().lost.hear(&error);
+                        wait_out(error)?;
+                    }
+                }
+                if batch.len() >= max {
+                    break;
+                }
+                next = stream.next().now_or_never().flatten();
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Reads the current table: all messages up to the end of the topic.
+    ///
+    /// # Errors
+    ///
+    /// Returns errors that are not transient.
+    pub async fn read_to_end(mut self) -> Result<Vec<Message>, TopicError> {
+        /// Messages per batch.
+        const BATCH: usize = 1024;
+        let mut all = Vec::new();
+        while !self.caught_up() {
+            all.append(&mut self.next_batch(BATCH).await?);
+        }
+        Ok(all)
+    }
+}
+
+fn assign_all<C: ConsumerContext + 'static>(
+    consumer: &StreamConsumer<C>,
+    topic: &str,
+) -> Result<BTreeSet<i32>, TopicError> {
+    let partitions = client::partitions_of(consumer.client(), topic)?;
+    let mut list = TopicPartitionList::new();
+    for partition in 0..partitions {
+        list.add_partition_offset(topic, partition, Offset::Beginning)
+            .map_err(TopicError::Consume)?;
+    }
+    consumer.assign(&list).map_err(TopicError::Consume)?;
+    Ok((0..partitions).collect())
+}

@@ -1,0 +1,7 @@
+//! The topics and the shape of their messages.
+
+pub(crate) mod event;
+pub(crate) mod expiring;
+pub(crate) mod message;
+pub(crate) mod names;
+pub(crate) mod row;

@@ -1,0 +1,6 @@
+//! Clients that write: one message with its answer, ordered streams, one fenced writer.
+
+pub(crate) mod fenced;
+pub(crate) mod ordered;
+pub(crate) mod producer;
+pub(crate) mod watermark;

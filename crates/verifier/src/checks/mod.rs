@@ -1,0 +1,10 @@
+//! The checks, one file for each kind of invariant.
+
+pub(crate) mod answers;
+pub(crate) mod changes;
+pub(crate) mod expiry;
+pub(crate) mod gate;
+pub(crate) mod lag;
+pub(crate) mod limit;
+pub(crate) mod stock;
+pub(crate) mod view;

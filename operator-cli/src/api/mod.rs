@@ -1,0 +1,311 @@
+//! The api over HTTP: sends a call, repeats it where that is safe, and returns the answer or why there is none.
+
+pub(crate) mod call;
+pub(crate) mod way_out;
+
+use std::{fs, path::Path, time::Duration};
+
+use reqwest::{Client, Method, Response, StatusCode, Url, header, redirect};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::{
+    api::call::{Call, new_name},
+    arguments::Settings,
+    failure::{Failure, Kind, chain},
+};
+
+/// Maximum attempts for a call that may be repeated: an api that restarts is back within the waits.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// Wait before the second attempt. It doubles with each attempt.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+
+/// Longest wait, whatever `Retry-After` says: somebody sits at the terminal.
+const WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Time limit for connecting.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Maximum characters shown of an answer that is not JSON, such as a proxy's page.
+const FOREIGN_CHARS: usize = 200;
+
+/// Advice if nothing listens at the address.
+const NOBODY_THERE: &str = "Is API_URL right, and does the api run?";
+
+pub(crate) struct Api {
+    client: Client,
+    base_url: Url,
+    operator_key: String,
+    /// Trace id of this command, 32 hexadecimal digits. The audit record has it beside what was done.
+    trace: String,
+}
+
+/// An attempt without a successful answer.
+#[derive(Debug)]
+pub(crate) struct Miss {
+    pub(crate) failure: Failure,
+    again: Again,
+}
+
+/// Whether the same call may be sent again.
+#[derive(Debug, PartialEq, Eq)]
+enum Again {
+    /// It would fail in the same way.
+    Never,
+    /// After a wait, which the api may have named.
+    Later(Option<Duration>),
+    /// Nothing was sent.
+    Always,
+}
+
+impl Api {
+    /// Returns the api that the settings name.
+    ///
+    /// # Errors
+    /// Address or key is missing or invalid.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
+        let missing = |what: &str| {
+            let flag = what.to_lowercase().replace('_', "-");
+            Failure::usage(format!("{what} is not set.")).advise(format!(
+                "Set it in the environment, or give `--{flag}`. After `./dev up`: \
+                 `set -a; . .dev/env; set +a`."
+            ))
+        };
+        let given = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
+        let url = given(&settings.api_url).ok_or_else(|| missing("API_URL"))?;
+        let operator_key = match &settings.operator_key_file {
+            Some(file) if given(&settings.operator_key).is_none() => key_in(file)?,
+            _ => given(&settings.operator_key).ok_or_else(|| missing("OPERATOR_KEY"))?,
+        };
+        let no_url = |why: &str| Failure::usage(format!("API_URL is no http URL: {why}."));
+        let base_url = Url::parse(&url).map_err(|error| no_url(&error.to_string()))?;
+        if !matches!(base_url.scheme(), "http" | "https") {
+            return Err(no_url("it begins otherwise"));
+        }
+        let client = Client::builder()
+            .connect_timeout(CONNECT_MAX)
+            .timeout(Duration::from_secs(settings.timeout_seconds))
+            // The key must not be sent to any other address.
+            .redirect(redirect::Policy::none())
+            .user_agent(concat!("coupon/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| Failure::usage(chain(&error)))?;
+        // A trace id of zero is invalid.
+        let trace = format!("{:032x}", fastrand::u128(1..));
+        Ok(Self { client, base_url, operator_key, trace })
+    }
+
+    /// Sends a call, and repeats it if that is safe and the api was unable to answer. Returns the body of the answer,
+    /// or null if it has none.
+    ///
+    /// # Errors
+    /// The api refuses, nothing answers, or the outcome is unknown.
+    pub(crate) async fn send(&self, call: &Call) -> Result<Value, Failure> {
+        // All attempts have the same key: however many of them arrive, the effect is one.
+        let name = call.request_id.clone().unwrap_or_else(new_name);
+        let mut wait = FIRST_WAIT;
+        let mut attempt = 1;
+        let mut may_have_arrived = false;
+        loop {
+            let Miss { mut failure, again } = match self.attempt(call, &name).await {
+                Ok(answer) => return Ok(answer),
+                Err(miss) => miss,
+            };
+            let asked = match again {
+                Again::Always => Some(None),
+                Again::Later(after) => Some(after),
+                Again::Never => None,
+            };
+            may_have_arrived |= failure.kind == Kind::Unknown;
+            if let (Some(after), true) = (asked, attempt < ATTEMPTS_MAX) {
+                // Jitter spreads out scripts that were refused together.
+                let jitter = wait.mul_f64(fastrand::f64());
+                sleep(after.unwrap_or_default().max(wait + jitter).min(WAIT_MAX)).await;
+                wait *= 2;
+                attempt += 1;
+                continue;
+            }
+            if may_have_arrived && failure.kind == Kind::Unavailable {
+                failure.kind = Kind::Unknown;
+            }
+            return Err(advised(failure, call));
+        }
+    }
+
+    async fn attempt(&self, call: &Call, name: &str) -> Result<Value, Miss> {
+        let mut url = self.base_url.clone();
+        url.set_path(&format!("{}{}", self.base_url.path().trim_end_matches('/'), call.path));
+        if !call.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&call.query);
+        }
+        let mut request = self.client.request(call.method.clone(), url);
+        request = request.header("x-api-key", &self.operator_key);
+        request = request.header("traceparent", self.trace_parent(call));
+        if call.method == Method::POST {
+            request = request.header("idempotency-key", name);
+        }
+        if let Some(body) = &call.body {
+            request = request.json(body);
+        }
+        let answered = async {
+            let response = request.send().await?;
+            let (status, retry_after) = (response.status(), retry_after(&response));
+            Ok((status, retry_after, response.text().await?))
+        };
+        match answered.await {
+            Ok((status, retry_after, body)) => judged(call, status, retry_after, &body),
+            Err(error) => Err(self.unanswered(call, &error)),
+        }
+    }
+
+    /// Changes are rare enough to be traced each time; reads are not.
+    fn trace_parent(&self, call: &Call) -> String {
+        let sampled = if call.reads() { "00" } else { "01" };
+        format!("00-{}-{:016x}-{sampled}", self.trace, fastrand::u64(1..))
+    }
+
+    fn unanswered(&self, call: &Call, error: &reqwest::Error) -> Miss {
+        if error.is_builder() {
+            let sentence = format!("The request cannot be made: {}.", chain(error));
+            return Miss { failure: Failure::usage(sentence), again: Again::Never };
+        }
+        let url = &self.base_url;
+        if error.is_connect() {
+            let sentence = format!("Nobody answers at {url}: {}.", innermost(error));
+            let failure = Failure::new(Kind::Unavailable, sentence).advise(NOBODY_THERE);
+            return Miss { failure, again: Again::Always };
+        }
+        let sentence = if error.is_timeout() {
+            format!("No answer from {url} in time.")
+        } else {
+            format!("No answer from {url}: {}.", innermost(error))
+        };
+        let kind = if call.reads() { Kind::Unavailable } else { Kind::Unknown };
+        Miss { failure: Failure::new(kind, sentence), again: Again::Later(None) }
+    }
+}
+
+/// Returns the body of a successful answer, or what the api says is wrong.
+pub(crate) fn judged(
+    call: &Call,
+    status: StatusCode,
+    retry_after: Option<Duration>,
+    body: &str,
+) -> Result<Value, Miss> {
+    let json: Option<Value> = if body.is_empty() && status.is_success() {
+        Some(Value::Null)
+    } else {
+        serde_json::from_str(body).ok()
+    };
+    if let (Some(json), true) = (&json, status.is_success()) {
+        return Ok(json.clone());
+    }
+    let problem = json.unwrap_or_default();
+    let word = |name: &str| problem.get(name).and_then(Value::as_str).map(str::to_owned);
+    // Whatever a 5xx says, the outcome of a change is unknown.
+    let kind = match (status.is_client_error(), call.reads()) {
+        (true, _) => Kind::Refused,
+        (false, true) => Kind::Unavailable,
+        (false, false) => Kind::Unknown,
+    };
+    let foreign = || {
+        let start: String = body.chars().take(FOREIGN_CHARS).collect();
+        format!("The answer is not the api's: HTTP {status}, {start:?}")
+    };
+    let sentence = word("detail").unwrap_or_else(foreign);
+    let failure = Failure { code: word("code"), ..Failure::new(kind, sentence) };
+    let retryable = problem.get("retryable").and_then(Value::as_bool);
+    let again = if retryable.unwrap_or(status.is_server_error()) {
+        Again::Later(retry_after)
+    } else {
+        Again::Never
+    };
+    Err(Miss { failure, again })
+}
+
+/// Adds advice: how to find out the outcome of a call if it is unknown, or the way out of a refusal.
+fn advised(failure: Failure, call: &Call) -> Failure {
+    if failure.kind != Kind::Unknown {
+        return way_out::shown(failure);
+    }
+    let what = match (call.once, &call.request_id) {
+        (Some(find_out), _) => find_out.to_owned(),
+        (None, Some(id)) => {
+            format!("Send it again with `--request-id {id}`: however often, it counts once.")
+        }
+        (None, None) => "The same command again does no harm, and finds out.".to_owned(),
+    };
+    failure.advise(format!("Whether it had an effect is unknown. {what}"))
+}
+
+/// Returns the key in a file, without the line break.
+fn key_in(file: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(file).map_err(|error| {
+        let file = file.display();
+        Failure::usage(format!("OPERATOR_KEY_FILE: {file} cannot be read: {error}."))
+    })?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// Returns the innermost cause, which says what happened. Those around it say where in the client.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missed(call: &Call, status: u16, body: &str) -> (Kind, Option<String>, Again) {
+        let after = Some(Duration::from_secs(2));
+        let Miss { failure, again } =
+            judged(call, StatusCode::from_u16(status).unwrap(), after, body).unwrap_err();
+        (failure.kind, failure.code, again)
+    }
+
+    #[test]
+    fn a_refusal_changed_nothing_and_what_a_server_error_did_is_unknown() {
+        let (look, change) = (Call::get("/"), Call::post("/"));
+        let problem = |code: &str, retryable: bool| {
+            format!(r#"{{"code":"{code}","detail":"Why.","retryable":{retryable}}}"#)
+        };
+        let code = |code: &str| Some(code.to_owned());
+        let later = || Again::Later(Some(Duration::from_secs(2)));
+        let (never, passing) = (problem("NO", false), problem("BUSY", true));
+        for call in [&look, &change] {
+            assert_eq!(missed(call, 409, &never), (Kind::Refused, code("NO"), Again::Never));
+            assert_eq!(missed(call, 429, &passing), (Kind::Refused, code("BUSY"), later()));
+        }
+        assert_eq!(missed(&look, 503, &passing), (Kind::Unavailable, code("BUSY"), later()));
+        assert_eq!(missed(&change, 503, &passing), (Kind::Unknown, code("BUSY"), later()));
+        // A proxy's page, and a page instead of an answer.
+        assert_eq!(missed(&look, 502, "<html>"), (Kind::Unavailable, None, later()));
+        assert_eq!(missed(&change, 200, "<html>"), (Kind::Unknown, None, Again::Never));
+    }
+
+    #[test]
+    fn an_answer_without_a_body_is_null() {
+        let answer = judged(&Call::delete("/"), StatusCode::NO_CONTENT, None, "");
+        assert_eq!(answer.unwrap(), Value::Null);
+    }
+
+    #[test]
+    fn who_does_not_know_what_became_of_a_call_is_told_how_to_find_out() {
+        let advice =
+            |call: &Call| advised(Failure::new(Kind::Unknown, "No answer."), call).advice.unwrap();
+        assert!(advice(&Call::post("/").once("Look there.")).ends_with("Look there."));
+        assert!(advice(&Call::post("/").named("k-1".to_owned())).contains("--request-id k-1"));
+        assert!(advice(&Call::post("/")).contains("again does no harm"));
+        assert!(advised(Failure::new(Kind::Refused, "No."), &Call::post("/")).advice.is_none());
+    }
+}

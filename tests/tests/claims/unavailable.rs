@@ -1,0 +1,188 @@
+//! Answers with 503 while a server is unreachable or a claim cannot be decided: they have the code in
+//! `docs/errors.md` and a Retry-After, nothing is half done, and the same request succeeds later.
+
+use std::fs;
+
+use chrono::TimeDelta;
+use coupon::UserId;
+use devstack::{Options, OwnView, Servers, TestServers, project_root};
+use futures::future::join_all;
+use mysql_store::claim::{self, Fence};
+use pipeline_tests::{World, until};
+use redis_gate::RequestState;
+use reqwest::Method;
+use serde_json::{Value, json};
+use shopper::{Answer, Claimed, NewTemplate};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::support::proxy::server_of;
+
+/// Idempotency key of every claim.
+const KEY: &str = "the-key";
+
+/// Users whose lists must come from MySQL concurrently: three times as many as are read at once.
+const READERS: i64 = 24;
+
+/// Returns the code of an answer that asks the client to retry.
+fn code(answer: &Answer) -> String {
+    let problem: Value = answer.json().unwrap();
+    assert_eq!((answer.status, &problem["retryable"]), (503, &Value::from(true)), "{answer:?}");
+    assert!(matches!(answer.retry_after, Some(1..=3)), "{answer:?}");
+    answer.code().unwrap()
+}
+
+#[tokio::test]
+async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
+    let dir = project_root().join(".dev/test/mysql-silent");
+    drop(fs::remove_dir_all(&dir));
+    let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
+    let shared = TestServers::private(&servers);
+    let world = World::start_on(&shared, "mysql silent", |options| options).await;
+    let api = world.api();
+    let template = world.template(10, |new| new).await;
+    let [anna, bert] = [1, 2].map(|user| api.shopper(UserId(user)).unwrap());
+    let claimed: Claimed = anna.claim(template, Some(KEY), 1).await.unwrap().json().unwrap();
+    let coupon = claimed.coupons[0].id;
+    let templates = async || api.send(api.operator(Method::GET, "/v1/templates")).await.unwrap();
+    let before = templates().await;
+
+    servers.database.pause().unwrap();
+    let draft = NewTemplate::simple("A draft", 5, world.clock.now(), TimeDelta::hours(1));
+    let draft = api.operator(Method::POST, "/v1/templates").json(&draft);
+    let keyless = draft.try_clone().unwrap();
+    let draft = draft.header("Idempotency-Key", "a-draft");
+    let one = anna.request(Method::GET, &format!("/v1/me/coupons/{coupon}"));
+    let lists = (100..100 + READERS).map(async |user| {
+        let shopper = api.shopper(UserId(user)).unwrap();
+        shopper.send(shopper.request(Method::GET, "/v1/me/coupons")).await.unwrap()
+    });
+    let (keyless, made, used, one, lists) = tokio::join!(
+        api.send(keyless),
+        api.send(draft),
+        anna.use_coupon(coupon, "order"),
+        api.send(one),
+        join_all(lists)
+    );
+    for answer in [made, used, one] {
+        assert_eq!(code(&answer.unwrap()), "STORE_UNAVAILABLE");
+    }
+    // Without a key, a retry could create it twice.
+    let keyless = keyless.unwrap();
+    assert_eq!((keyless.status, keyless.retry_after), (503, None), "{keyless:?}");
+    let problem: Value = keyless.json().unwrap();
+    assert_eq!(
+        (&problem["code"], &problem["retryable"]),
+        (&json!("STORE_UNAVAILABLE"), &json!(false))
+    );
+    // Lists that get a read slot fail with MySQL; the others are refused as overloaded.
+    let codes: Vec<String> = lists.iter().map(code).collect();
+    let of = |code: &str| codes.iter().filter(|told| *told == code).count();
+    let (silent, shed) = (of("STORE_UNAVAILABLE"), of("OVERLOADED"));
+    assert!(silent > 0 && shed > 0 && silent + shed == codes.len(), "{codes:?}");
+
+    // A gate that loses its data now cannot be reloaded; claims must not be answered "sold out".
+    let gate = server_of(&servers.endpoints().gate_redis_url);
+    let mut gate = TcpStream::connect(gate).await.unwrap();
+    gate.write_all(b"FLUSHALL\r\n").await.unwrap();
+    let mut flushed = [0; 5];
+    gate.read_exact(&mut flushed).await.unwrap();
+    assert_eq!(&flushed, b"+OK\r\n");
+    let claim = async || bert.claim(template, Some(KEY), 1).await.unwrap();
+    assert_eq!(code(&claim().await), "GATE_LOADING");
+
+    servers.database.resume().unwrap();
+    let bert = until(claim, |answer| !answer.is_passing()).await;
+    assert_eq!((bert.status, bert.replayed), (201, false), "{bert:?}");
+    let after = until(templates, |answer| answer.status == 200).await;
+    assert_eq!(after.body, before.body, "a draft that nobody has been told of");
+    let used = until(async || anna.coupon(coupon).await, Result::is_ok).await.unwrap();
+    assert_eq!(used.status, "unused", "a use that nobody has been told of");
+    assert_eq!(anna.use_coupon(coupon, "order").await.unwrap().status, 200);
+    assert_eq!(world.count(template).await.all(), 2);
+    world.assert_sound(None).await;
+    world.end().await;
+    servers.stop().await.unwrap();
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[tokio::test]
+async fn while_the_view_is_away_it_is_not_rebuilt_and_mysql_shows_the_list() {
+    let mut view = OwnView::start("view-away", &[]).await.unwrap();
+    let servers = TestServers::shared().with_view(&view.url());
+    let world = World::start_on(&servers, "view away", |options| options).await;
+    let api = world.api();
+    let template = world.template(10, |new| new).await;
+    let anna = api.shopper(UserId(1)).unwrap();
+    let claimed: Claimed = anna.claim(template, Some(KEY), 1).await.unwrap().json().unwrap();
+    let rebuild = async || {
+        let request = api.operator(Method::POST, "/v1/users/1/view-rebuild");
+        api.send(request).await.unwrap()
+    };
+    for dies in [true, false] {
+        if dies { view.server.kill() } else { view.server.pause() }.unwrap();
+        assert_eq!(code(&rebuild().await), "VIEW_UNAVAILABLE");
+        let shown = anna.all_coupons().await.unwrap();
+        assert_eq!(shown[0].id, claimed.coupons[0].id, "MySQL answers");
+        if dies {
+            view.server.start().await.unwrap();
+        } else {
+            view.server.resume().unwrap();
+        }
+        let rebuilt = until(rebuild, |answer| !answer.is_passing()).await;
+        assert_eq!(rebuilt.status, 200, "{rebuilt:?}");
+        assert_eq!(anna.all_coupons().await.unwrap(), shown);
+    }
+    // The operator is recorded, whatever the outcome.
+    let audit = api.operator(Method::GET, "/v1/audit?target=users/1&limit=100");
+    let audit: Value = api.send(audit).await.unwrap().json().unwrap();
+    let after: Vec<&Value> =
+        audit["data"].as_array().unwrap().iter().map(|line| &line["after"]).collect();
+    let done = json!({ "rebuilt": true });
+    assert!(after.contains(&&Value::Null) && *after[0] == done, "{after:?}");
+    // The verifier's own connection broke too, and reconnects.
+    until(async || world.sources.view.users().await.is_ok(), |there| *there).await;
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_was_fenced_under_way_is_given_up_and_its_key_claims_again() {
+    let mut world = World::start("given up").await;
+    let hold = world.platform.options.dir.join("hold");
+    let process = &mut world.platform.apis[0];
+    process.set_env("FAIL_POINTS", &format!("claims.after_gate=hold:{}", hold.display()));
+    process.restart().await.unwrap();
+    let template = world.template(10, |new| new).await;
+    let anna = world.api().shopper(UserId(1)).unwrap();
+
+    fs::write(&hold, "").unwrap();
+    let shopper = anna.clone();
+    let answer = tokio::spawn(async move { shopper.claim(template, Some(KEY), 1).await });
+    let gate = &world.sources.gate;
+    let epoch = gate.meta(template).await.unwrap().unwrap().epoch;
+    let pending = async || {
+        let entry = gate.entry(template, epoch, UserId(1)).await.unwrap().unwrap_or_default();
+        let mut requests = entry.requests.into_iter();
+        requests.find(|request| request.state == RequestState::Pending).map(|request| request.id)
+    };
+    let admission = until(pending, Option::is_some).await.unwrap();
+    // Fences like a resolver of another process that considers this one dead.
+    let mut connection = world.mysql().await;
+    let fence =
+        claim::fence(&mut connection, template, UserId(1), admission, world.clock.now()).await;
+    assert_eq!(fence.unwrap(), Fence::Stands);
+    fs::remove_file(hold).unwrap();
+    assert_eq!(code(&answer.await.unwrap().unwrap()), "CLAIM_GIVEN_UP");
+    assert_eq!(world.count(template).await.all(), 0);
+    assert_eq!(anna.poll(admission, template).await.unwrap().status, 404, "it did not land");
+
+    let again = anna.claim(template, Some(KEY), 1).await.unwrap();
+    assert_eq!((again.status, again.replayed), (201, false), "{again:?}");
+    assert_eq!(world.count(template).await.all(), 1);
+    drop(connection);
+    world.assert_sound(None).await;
+    world.end().await;
+}

@@ -1,0 +1,12 @@
+//! A user's coupons: use, and the view behind "my coupons".
+
+pub(crate) mod redelivery;
+pub(crate) mod use_coupon;
+pub(crate) mod view;
+pub(crate) mod view_campaign;
+pub(crate) mod view_cluster;
+pub(crate) mod view_gaps;
+pub(crate) mod view_generation;
+pub(crate) mod view_hot;
+pub(crate) mod view_pages;
+pub(crate) mod view_readers;

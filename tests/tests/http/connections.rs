@@ -1,0 +1,95 @@
+//! Connections of a whole process: they are counted, and the memory that they hold together is bounded. The api's
+//! own tests (`hostile_clients.rs`, `slow_clients.rs`) check how each bound is enforced, with small limits.
+
+use std::time::Duration;
+
+use coupon::UserId;
+use pipeline_tests::{World, until};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use crate::http::broken_requests::{begin, told};
+
+/// Limit in bytes of what unfinished requests hold together (`docs/operate/settings.md`).
+const HELD_MAX: f64 = 64.0 * 1024.0 * 1024.0;
+
+/// Bytes sent of each body, which is announced with the largest accepted size.
+const PART: usize = 62 * 1024;
+
+/// More such bodies than the limit allows.
+const CLIENTS: usize = 1_500;
+
+/// Longest wait for an answer on a connection that may have none.
+const ANSWERED: Duration = Duration::from_millis(1);
+
+#[tokio::test]
+async fn connections_are_counted_by_what_they_wait_for() {
+    const CLIENTS: usize = 7;
+    let world = World::start("connection gauges").await;
+    let address = world.platform.api_url().strip_prefix("http://").unwrap().to_owned();
+    let api = &world.platform.apis[0];
+    let gauge = async |state: &str| {
+        api.metric(&format!("api_connections{{state=\"{state}\"}}")).await.unwrap_or(-1.0)
+    };
+    let mut lines = Vec::new();
+    for number in 0..CLIENTS {
+        let mut line = TcpStream::connect(&address).await.unwrap();
+        if number > 0 {
+            line.write_all(b"GET /nowhere HTTP/1.1\r\n").await.unwrap();
+        }
+        lines.push(line);
+    }
+    until(async || gauge("waiting").await, |waiting| *waiting >= 7.0).await;
+    drop(lines);
+    until(async || gauge("waiting").await, |waiting| *waiting < 7.0).await;
+    let template = world.template(1, |new| new).await;
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    let half = "content-length: 14\r\n\r\n{\"quantity\"";
+    let mut half = begin(&world, &shopper, template, half).await;
+    until(async || gauge("working").await, |working| *working >= 1.0).await;
+    assert!(gauge("free").await > 16_000.0);
+    half.shutdown().await.unwrap();
+    assert_eq!(told(half).await.status, 408);
+    until(async || gauge("working").await, |working| *working == 0.0).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn half_bodies_hold_no_more_than_they_may_together_and_others_are_served() {
+    let world = World::start("half bodies together").await;
+    let template = world.template(10, |new| new).await;
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    let part = format!("content-length: 65536\r\n\r\n{}", " ".repeat(PART));
+    let mut lines = Vec::new();
+    for _ in 0..CLIENTS {
+        lines.push(begin(&world, &shopper, template, &part).await);
+    }
+    let api = &world.platform.apis[0];
+    let refused = "api_connections_ended_total{reason=\"memory\"}";
+    until(async || api.metric(refused).await, |refused| refused.is_some_and(|many| many > 0.0))
+        .await;
+    let held = async || api.metric("api_requests_held_bytes").await.unwrap();
+    let holds = until(held, |held| *held > HELD_MAX / 2.0).await;
+    assert!(holds < 1.1 * HELD_MAX, "{holds} bytes");
+    // A client whose request is of ordinary size is served as usual.
+    let other = world.api().shopper(UserId(2)).unwrap();
+    assert_eq!(other.claim(template, None, 1).await.unwrap().status, 201);
+    // Refused clients got an answer, and may retry.
+    let mut overloaded = 0;
+    for line in &mut lines {
+        let mut head = [0; 12];
+        if timeout(ANSWERED, line.read_exact(&mut head)).await.is_ok_and(|read| read.is_ok()) {
+            assert_eq!(&head, b"HTTP/1.1 503");
+            overloaded += 1;
+        }
+    }
+    assert!(overloaded > 0);
+    drop(lines);
+    until(held, |held| *held == 0.0).await;
+    assert_eq!(world.count(template).await.all(), 1);
+    world.assert_sound(None).await;
+    world.end().await;
+}

@@ -1,0 +1,10 @@
+//! HTTP: hostile and broken input, headers, tokens, the described API.
+
+pub(crate) mod bad_input;
+pub(crate) mod broken_requests;
+pub(crate) mod connections;
+pub(crate) mod error_codes;
+pub(crate) mod headers;
+pub(crate) mod jwks;
+pub(crate) mod openapi;
+pub(crate) mod rate_limit;

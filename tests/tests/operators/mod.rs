@@ -1,0 +1,13 @@
+//! Operators: API and command line, keys, quotas, record, repairs.
+
+pub(crate) mod audit;
+pub(crate) mod claim_state;
+pub(crate) mod cli;
+pub(crate) mod cli_edit;
+pub(crate) mod cli_record;
+pub(crate) mod cli_repair;
+pub(crate) mod idempotency;
+pub(crate) mod limits;
+pub(crate) mod merchants;
+pub(crate) mod quotas;
+pub(crate) mod watch_terminal;

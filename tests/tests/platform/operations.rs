@@ -1,0 +1,492 @@
+//! The files in ops/ and compose.yaml: the names in them exist, their tools accept them, and a platform on servers
+//! configured by them keeps all invariants.
+//!
+//! Missing tools are reported and skipped; `ops/install.sh --for-tests` installs those that Debian has.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    io::ErrorKind,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use coupon::UserId;
+use devstack::{
+    Endpoints, Flavor, Options, OwnView, Servers, TestServers, if_installed, not_checked,
+    project_root,
+};
+use mysql_store::{connect, migrate, verify};
+use pipeline_tests::World;
+use redis_gate::GateRedis;
+use reqwest::Method;
+use serde_json::{Value, json};
+use shopper::{Api, Claimed, NewTemplate};
+
+use crate::platform::metrics::{documented, histogram_of};
+
+/// Prefixes of all our metrics.
+const METRIC_STEMS: [&str; 5] =
+    ["api_", "coupon_", "cdc_tailer_", "sync_consumer_", "expiry_worker_"];
+/// Binary names of the processes.
+const PROCESSES: [&str; 4] = ["api", "cdc-tailer", "sync-consumer", "expiry-worker"];
+/// Highest accepted exposure, of 10 (`systemd-analyze security`): "well protected".
+const EXPOSURE_MAX: f64 = 2.0;
+
+fn text(path: &str) -> String {
+    fs::read_to_string(project_root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Runs a tool; if it is not installed, reports that and returns `None`.
+fn tool(name: &str, command: &mut Command) -> Option<Output> {
+    match command.output() {
+        Ok(output) => Some(output),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            not_checked(&format!("what {name} would check, which is not on this machine"));
+            None
+        }
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+fn assert_accepted(output: &Output) {
+    let said = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success(), "{}", said.join("\n"));
+}
+
+/// Returns the metrics named in a text, histograms by their stem.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let known = documented();
+    let is_known = |name: &str| known.values().any(|metrics| metrics.contains_key(name));
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let ours = words.filter(|word| METRIC_STEMS.iter().any(|stem| word.starts_with(stem)));
+    ours.map(|word| histogram_of(word).filter(|name| is_known(name)).unwrap_or(word).to_owned())
+        .collect()
+}
+
+#[test]
+fn alerts_name_only_what_is_exported_and_the_dashboard_shows_all_of_it() {
+    let known: BTreeSet<String> =
+        documented().into_values().flat_map(BTreeMap::into_keys).collect();
+    let alerts = metrics_in(&text("ops/alerts.yaml"));
+    assert!(alerts.len() > 20, "{alerts:?}");
+    let unknown: Vec<&String> = alerts.difference(&known).collect();
+    assert!(unknown.is_empty(), "nobody exports {unknown:?}");
+    let dashboard = text("ops/grafana/coupon.json");
+    serde_json::from_str::<serde_json::Value>(&dashboard).unwrap();
+    let differing: Vec<String> =
+        metrics_in(&dashboard).symmetric_difference(&known).cloned().collect();
+    assert!(differing.is_empty(), "on the dashboard or exported, not both: {differing:?}");
+}
+
+#[test]
+fn each_alert_says_what_to_do_and_has_its_paragraph() {
+    let rules = text("ops/alerts.yaml");
+    let runbook = text("docs/operate/runbook.md");
+    let paragraphs: Vec<&str> =
+        runbook.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let mut alerts = Vec::new();
+    for rule in rules.split("- alert: ").skip(1) {
+        let name = rule.lines().next().unwrap();
+        for part in ["expr: ", "severity: ", "summary: ", "action: "] {
+            assert!(rule.contains(part), "{name} has no {part}");
+        }
+        let link = format!("runbook_url: docs/operate/runbook.md#{}\n", name.to_lowercase());
+        assert!(format!("{rule}\n").contains(&link), "{name} leads nowhere");
+        alerts.push(name);
+    }
+    assert!(alerts.len() > 20);
+    assert_eq!(paragraphs, alerts, "the runbook has one section an alert, in their order");
+    let mut promtool = Command::new("promtool");
+    promtool.current_dir(project_root().join("ops")).args(["check", "config", "prometheus.yml"]);
+    if let Some(output) = tool("promtool", &mut promtool) {
+        assert_accepted(&output);
+    }
+}
+
+/// Returns the configuration as compose resolves it, without any local environment file.
+fn compose_config() -> Option<String> {
+    let nothing = own_folder("compose").join("env");
+    fs::write(&nothing, "").unwrap();
+    let mut command = Command::new("docker-compose");
+    command.current_dir(project_root()).arg("--env-file").arg(&nothing);
+    command.args(["--profile", "by-hand", "config"]);
+    let output = tool("docker-compose", &mut command)?;
+    assert_accepted(&output);
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// Returns the services of a resolved configuration, each with its lines.
+fn services_of(config: &str) -> BTreeMap<&str, Vec<&str>> {
+    let mut services: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let (mut inside, mut name) = (false, "");
+    for line in config.lines() {
+        if !line.starts_with(' ') {
+            inside = line == "services:";
+        } else if inside {
+            match line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')) {
+                Some(own) => name = own.trim_end_matches(':'),
+                None => services.entry(name).or_default().push(line.trim()),
+            }
+        }
+    }
+    services
+}
+
+#[test]
+fn compose_is_accepted_and_mounts_what_is_there() {
+    let compose = text("compose.yaml");
+    for mounted in compose.lines().filter_map(|line| line.trim().strip_prefix("- ./")) {
+        let file = mounted.split(':').next().unwrap();
+        assert!(project_root().join(file).is_file(), "{file} is mounted and not there");
+    }
+    let Some(config) = compose_config() else { return };
+    let services = services_of(&config);
+    let others = ["mysql", "mysql-users", "mysql-grants", "redis-gate", "redis-view", "kafka"];
+    for name in PROCESSES.iter().chain(&others).chain(&["migrate", "verify"]) {
+        assert!(services.contains_key(name), "{name} is not there");
+    }
+    for (name, lines) in &services {
+        let is_looked_after = lines.iter().any(|line| line.starts_with("healthcheck:"));
+        assert!(is_looked_after, "{name} is looked after, or says that it is not");
+        // Images are pinned, so that no other build of the same name is used.
+        let image = lines.iter().find_map(|line| line.strip_prefix("image: ")).unwrap();
+        let version = image.split_once(':').map_or("", |(_, version)| version);
+        let is_exact = version.split('-').next().unwrap().split('.').count() == 3;
+        assert!(is_exact || image == "coupon-platform" || image.contains('@'), "{name}: {image}");
+    }
+    for from in text("ops/Dockerfile").lines().filter_map(|line| line.strip_prefix("FROM ")) {
+        let digits = from.chars().filter(char::is_ascii_digit).count();
+        assert!(digits >= 3, "{from} is not one version");
+    }
+}
+
+#[test]
+fn each_container_has_the_secrets_that_it_needs_by_file_and_no_other() {
+    let folder = own_folder("secrets");
+    fs::remove_dir_all(&folder).unwrap();
+    let make = || {
+        let mut script = Command::new(project_root().join("ops/make-secrets.sh"));
+        assert_accepted(&script.arg(&folder).output().unwrap());
+        let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+        files
+            .map(|file| (file.clone(), fs::read_to_string(file).unwrap()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let made = make();
+    assert_eq!(make(), made, "what is there stays");
+    let secret = |name: &str| made[&folder.join(name)].trim().to_owned();
+    let keys =
+        ["mysql_root", "mysql_api", "mysql_worker", "redis_password", "jwt_secret", "operator_key"];
+    let distinct: BTreeSet<String> = keys.iter().map(|name| secret(name)).collect();
+    assert_eq!(distinct.len(), keys.len());
+    assert!(secret("database_url_api").contains(&secret("mysql_api")));
+
+    let Some(config) = compose_config() else { return };
+    assert!(!made.values().any(|secret| config.contains(secret.trim())));
+    for file in config.lines().filter_map(|line| line.trim().strip_prefix("file: ")) {
+        let file = file.rsplit('/').next().unwrap();
+        assert!(folder.join(file).is_file(), "nobody makes {file}");
+    }
+    let services = services_of(&config);
+    for (service, own) in [
+        (
+            "api",
+            vec![
+                "database_url_api",
+                "gate_redis_url",
+                "jwt_secret",
+                "operator_key",
+                "view_redis_url",
+            ],
+        ),
+        ("cdc-tailer", vec!["database_url_tailer"]),
+        ("sync-consumer", vec!["database_url_consumer", "gate_redis_url", "view_redis_url"]),
+        ("expiry-worker", vec!["database_url_worker"]),
+        ("migrate", vec!["database_url_migrate"]),
+        ("verify", vec!["database_url_verify", "gate_redis_url", "view_redis_url"]),
+    ] {
+        let lines = &services[service];
+        let (mut names, mut mounted) = (BTreeSet::new(), BTreeSet::new());
+        for (at, line) in lines.iter().enumerate() {
+            let Some(source) = line.strip_prefix("- source: ") else { continue };
+            let target = lines.get(at + 1).and_then(|next| next.strip_prefix("target: "));
+            names.insert(source);
+            mounted.insert(format!("/run/secrets/{}", target.unwrap_or(source)));
+        }
+        assert_eq!(names, own.into_iter().collect(), "{service}");
+        let is_name = |name: &str| name.bytes().all(|it| it.is_ascii_uppercase() || it == b'_');
+        let variables = lines.iter().filter_map(|line| line.split_once(": "));
+        let variables: Vec<_> = variables.filter(|(name, _)| is_name(name)).collect();
+        let files = variables.iter().filter(|(name, _)| name.ends_with("_FILE"));
+        let files: BTreeSet<String> = files.map(|(_, file)| (*file).to_owned()).collect();
+        assert_eq!(files, mounted, "{service} reads what it is given");
+        let process = if service == "migrate" { "api" } else { service };
+        let known = variables_of(process);
+        for (name, _) in variables {
+            let setting = name.strip_suffix("_FILE").unwrap_or(name);
+            let is_of_another =
+                service == "verify" && ["ADMIN_LISTEN", "LOG_FORMAT"].contains(&name);
+            assert!(known.contains(setting) || is_of_another, "{service} does not know {name}");
+        }
+    }
+}
+
+/// Returns the environment variables in a process's `--help`.
+fn variables_of(process: &str) -> BTreeSet<String> {
+    let binary = built(process);
+    let help = Command::new(&binary).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let variables = help.split("[env: ").skip(1);
+    variables.map(|rest| rest.split(['=', ']']).next().unwrap().to_owned()).collect()
+}
+
+/// Path of a binary beside this test's.
+fn built(process: &str) -> PathBuf {
+    let own = env::current_exe().unwrap();
+    own.ancestors().nth(2).unwrap().join(process)
+}
+
+#[test]
+fn every_setting_in_ops_is_one_that_the_process_knows() {
+    let all: BTreeSet<String> = PROCESSES.iter().flat_map(|name| variables_of(name)).collect();
+    for process in PROCESSES {
+        let known = variables_of(process);
+        let own = text(&format!("ops/systemd/{process}.env"));
+        let common = text("ops/systemd/platform.env");
+        let set = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            lines.filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect()
+        };
+        for variable in set(&own) {
+            assert!(known.contains(&variable), "{process} does not know {variable}");
+        }
+        for variable in set(&common) {
+            assert!(all.contains(&variable), "nobody knows {variable}");
+        }
+        let given: BTreeSet<String> = set(&own).into_iter().chain(set(&common)).collect();
+        assert!(given.contains("ADMIN_LISTEN") && given.contains("DATABASE_URL"), "{process}");
+    }
+}
+
+#[test]
+fn the_units_are_right_and_well_protected() {
+    let folder = own_folder("units");
+    let binary = built("api").display().to_string();
+    let units = ["coupon@api.service", "coupon-migrate.service"];
+    for (unit, file) in units.into_iter().zip(["coupon@.service", "coupon-migrate.service"]) {
+        let unit_text = text(&format!("ops/systemd/{file}"));
+        let unit_text = unit_text.replace("/usr/local/bin/%i", &binary);
+        let unit_text = unit_text.replace("/usr/local/bin/api", &binary);
+        fs::write(folder.join(unit), unit_text).unwrap();
+    }
+    let analyze = |arguments: &[&str]| {
+        let mut command = Command::new("systemd-analyze");
+        tool("systemd-analyze", command.current_dir(&folder).args(arguments))
+    };
+    for unit in units.map(|unit| format!("./{unit}")) {
+        let Some(verified) = analyze(&["verify", &unit]) else { return };
+        assert_accepted(&verified);
+        assert!(verified.stderr.is_empty(), "{}", String::from_utf8_lossy(&verified.stderr));
+        let security = analyze(&["security", "--offline=true", &unit]).unwrap();
+        let security = String::from_utf8(security.stdout).unwrap();
+        let exposure = security.split("Overall exposure level for").nth(1).unwrap();
+        let exposure = exposure.split(": ").nth(1).unwrap().split(' ').next().unwrap();
+        let exposure: f64 = exposure.parse().unwrap();
+        assert!(exposure <= EXPOSURE_MAX, "{unit}: {exposure}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Returns a folder of this test; existing files are overwritten.
+fn own_folder(name: &str) -> PathBuf {
+    let folder = project_root().join(".dev/test/operations").join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// `ops/mysql.cnf` as arguments, without the sizes, which are for larger machines.
+fn mysql_settings() -> Vec<String> {
+    let settings = text("ops/mysql.cnf");
+    let settings = settings.lines().filter(|line| !line.starts_with('#'));
+    let settings = settings.filter_map(|line| line.split_once(" = "));
+    let settings =
+        settings.filter(|(name, _)| !name.contains("innodb-") || !name.ends_with("-size"));
+    settings.map(|(name, value)| format!("--{name}={value}")).collect()
+}
+
+/// The users in `ops/mysql-grants.sql`, named after their processes.
+const USERS: [&str; 6] = ["migrate", "api", "tailer", "consumer", "worker", "verify"];
+
+#[tokio::test]
+async fn a_platform_on_servers_and_with_rights_that_are_set_by_ops_keeps_its_promises() {
+    on_servers_set_by_ops(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn a_platform_on_a_mysql_and_with_rights_that_are_set_by_ops_keeps_its_promises() {
+    on_servers_set_by_ops(Flavor::Mysql).await;
+}
+
+/// Runs an administrator's statements.
+async fn administer(url: &str, statements: &[String]) {
+    let mut connection = connect::single(url).await.unwrap();
+    for statement in statements {
+        let done = verify::execute(&mut connection, statement).await;
+        done.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+    }
+}
+
+/// Returns the database URL for one of its users.
+fn url_of(url: &str, user: &str) -> String {
+    let address = url.split_once('@').unwrap().1;
+    format!("mysql://coupon_{user}:its%20password@{address}")
+}
+
+/// Creates users without privileges (except one to migrate), migrates, and grants the privileges in ops.
+async fn migrated_by_ops(endpoints: &Endpoints, administrator: &str) {
+    let mut statements = Vec::new();
+    for user in USERS {
+        statements.push(format!("create user 'coupon_{user}'@'%' identified by 'its password'"));
+    }
+    let database = endpoints.database();
+    statements.push(format!("grant all on `{database}`.* to 'coupon_migrate'@'%'"));
+    administer(administrator, &statements).await;
+    migrate::run(&url_of(&endpoints.database_url, "migrate")).await.unwrap();
+    let grants = text("ops/mysql-grants.sql").replace(" coupon.", &format!(" {database}."));
+    let grants: String = grants.lines().filter(|line| !line.starts_with("--")).collect();
+    let grants = grants.split(';').filter(|statement| !statement.is_empty()).map(str::to_owned);
+    administer(administrator, &grants.collect::<Vec<_>>()).await;
+}
+
+async fn on_servers_set_by_ops(flavor: Flavor) {
+    let folder = own_folder(flavor.name());
+    let options = Options { flavor, database_arguments: mysql_settings(), ..Options::default() };
+    let started = Servers::start(&folder, &options).await;
+    let Some(servers) = if_installed(started, "MySQL as ops sets it") else { return };
+    let redis = async |role: &str| {
+        let file = project_root().join("ops").join(format!("redis-{role}.conf"));
+        OwnView::by_file(&format!("{role}-by-file-{}", flavor.name()), &file).await.unwrap()
+    };
+    let (gate, view) = (redis("gate").await, redis("view").await);
+    assert_set(&gate.url(), &[("maxmemory-policy", "noeviction"), ("appendonly", "yes")]);
+    assert_set(&view.url(), &[("maxmemory-policy", "allkeys-lru"), ("appendonly", "no")]);
+    let refused = GateRedis::connect(&view.url()).await.err().unwrap();
+    assert!(refused.to_string().contains("noeviction"), "{refused}");
+
+    let own = servers.endpoints();
+    let scope = TestServers::at(Endpoints {
+        gate_redis_url: gate.url(),
+        view_redis_url: view.url(),
+        ..own.clone()
+    })
+    .scope("by ops");
+    migrated_by_ops(&scope.endpoints, &own.database_url).await;
+    let world = World::start_as(scope, |platform| {
+        let url = platform.endpoints.database_url.clone();
+        for (process, user) in [
+            (&mut platform.apis[0], "api"),
+            (&mut platform.cdc_tailer, "tailer"),
+            (&mut platform.sync_consumer, "consumer"),
+            (&mut platform.expiry_worker, "worker"),
+        ] {
+            // From a file, as in containers.
+            let file = platform.options.dir.join(format!("url-of-{user}"));
+            fs::write(&file, format!("{}\n", url_of(&url, user))).unwrap();
+            process.set_env("DATABASE_URL", "");
+            process.set_env("DATABASE_URL_FILE", &file.display().to_string());
+        }
+    })
+    .await;
+    walk_by_ops(&world).await;
+    let verified = Command::new(built("verify"))
+        .envs(world.scope.endpoints.variables())
+        .env("DATABASE_URL", url_of(&world.scope.endpoints.database_url, "verify"))
+        .env("KEY_PREFIX", &world.scope.key_prefix)
+        .env("TOPIC_PREFIX", &world.scope.topic_prefix)
+        .output();
+    assert_accepted(&verified.unwrap());
+    assert_ready(&world);
+    world.assert_sound(None).await;
+    world.end().await;
+    drop(servers);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Uses the platform as shoppers and operators do, so that each process needs all its privileges.
+async fn walk_by_ops(world: &World) {
+    let api = world.api();
+    let template = world.template(2, |new| NewTemplate { valid_for_ms: 1_500, ..new }).await;
+    world.warm_views([1, 2]).await;
+    for user in [1, 2, 3] {
+        let shopper = api.shopper(UserId(user)).unwrap();
+        let status = shopper.claim(template, None, 1).await.unwrap().status;
+        assert_eq!(status, if user < 3 { 201 } else { 409 });
+    }
+    let path = format!("/v1/templates/{template}");
+    let merchant = json!({ "name": "A shop" });
+    let key = json!({ "name": "till", "scopes": ["redeem"] });
+    let till = operate(api, Method::POST, "/v1/api-keys", &key).await;
+    let edit = json!({ "version": 2, "valid_for_ms": 2_000, "issued_coupons": "follow" });
+    let more = json!({ "delta": 1, "reason": "more" });
+    for (method, path, body) in [
+        (Method::POST, "/v1/merchants", &merchant),
+        (Method::PATCH, &path, &edit),
+        (Method::POST, &format!("{path}/stock-movements"), &more),
+        (Method::POST, &format!("{path}/pause"), &Value::Null),
+        (Method::POST, &format!("{path}/resume"), &Value::Null),
+        (Method::POST, &format!("{path}/gate-rebuild"), &Value::Null),
+        (Method::POST, "/v1/users/1/view-rebuild", &Value::Null),
+        (Method::GET, "/v1/expiry", &Value::Null),
+        (Method::GET, "/v1/audit", &Value::Null),
+        (Method::GET, "/v1/api-keys", &Value::Null),
+        (Method::GET, "/v1/users/1/coupons", &Value::Null),
+    ] {
+        operate(api, method, path, body).await;
+    }
+    let redeemed = world.template(1, |new| new).await;
+    let claimed = api.shopper(UserId(9)).unwrap().claim(redeemed, None, 1).await.unwrap();
+    let claimed: Claimed = claimed.json().unwrap();
+    let till = api.with_operator_key(till["key"].as_str().unwrap());
+    let order = json!({ "user_id": "9", "order_ref": "order-1" });
+    for verb in ["use", "unuse"] {
+        let path = format!("/v1/coupons/{}/{verb}", claimed.coupons[0].id);
+        let answer = till.send(till.operator(Method::POST, &path).json(&order)).await.unwrap();
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    world.until(template, |counts| counts.expired == 2).await;
+}
+
+async fn operate(api: &Api, method: Method, path: &str, body: &Value) -> Value {
+    let request = api.operator(method, path).header("idempotency-key", "by-ops");
+    let request = if body.is_null() { request } else { request.json(body) };
+    let answer = api.send(request).await.unwrap();
+    assert!((200..300).contains(&answer.status), "{path}: {answer:?}");
+    answer.json().unwrap_or_default()
+}
+
+/// Runs the containers' health check on a ready process, and on a port without a listener.
+fn assert_ready(world: &World) {
+    let ready = |port: u16| {
+        let script = project_root().join("ops/ready");
+        Command::new(script)
+            .args(["127.0.0.1", &port.to_string()])
+            .output()
+            .unwrap()
+            .status
+            .success()
+    };
+    assert!(ready(world.platform.apis[0].address().port()));
+    assert!(!ready(1));
+}
+
+fn assert_set(url: &str, settings: &[(&str, &str)]) {
+    let ask = |arguments: &[&str]| {
+        let output = Command::new("redis-cli").args(["-u", url]).args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (name, value) in settings {
+        assert_eq!(ask(&["config", "get", name]), format!("{name}\n{value}\n"));
+    }
+    assert!(ask(&["flushall"]).contains("unknown command"));
+}

@@ -1,0 +1,5 @@
+//! What several tests use.
+
+pub(crate) mod browser;
+pub(crate) mod collector;
+pub(crate) mod proxy;

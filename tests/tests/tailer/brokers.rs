@@ -1,0 +1,79 @@
+//! The three brokers of a cluster die one after another under the tailer.
+
+use devstack::{Flavor, OwnBrokers, TestServers};
+use pipeline_tests::{
+    heard::Heard,
+    mixed_load::DIARY,
+    tail::{Tail, log},
+    until,
+};
+use topic::verify::copies_in_sync;
+
+use crate::tailer::servers::{SOME, assert_told, load, start};
+
+/// Copies of each partition.
+const COPIES: usize = 3;
+
+#[tokio::test]
+async fn one_broker_of_three_after_the_other_dies_under_load_and_nothing_is_lost_or_told_twice() {
+    one_after_the_other(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn one_broker_of_three_after_the_other_dies_before_a_mysql_and_nothing_is_lost_or_told_twice()
+{
+    one_after_the_other(Flavor::Mysql).await;
+}
+
+/// Each of the three dies once, so the victims include the leaders of all partitions, the coordinators of the
+/// tailers' group and of the checkpoint's transactions, and the controller.
+async fn one_after_the_other(flavor: Flavor) {
+    let Some(own) = start("three-brokers", flavor, &[]).await else { return };
+    let mut cluster = OwnBrokers::start(&format!("three-nodes-{}", flavor.name())).await.unwrap();
+    let mut scope = TestServers::shared().scope("brokers");
+    scope.endpoints.kafka_brokers = cluster.brokers();
+    scope.endpoints.database_url = own.url();
+    let replicated = COPIES.to_string();
+    let mut tail =
+        Tail::prepare(scope, |options| options.with_env("TOPIC_REPLICATION", &replicated)).await;
+    tail.sql(DIARY);
+    tail.lead().await;
+    until_in_sync(&tail).await;
+    let mut heard = Heard::open(&tail).await;
+    let pid = tail.tailer().pid();
+    let mut number = 0;
+    for victim in 0..COPIES {
+        let mut next = || {
+            number += 1;
+            load(&tail, number)
+        };
+        let running = next();
+        heard.until_more(SOME).await;
+        cluster.servers[victim].kill().unwrap();
+        running.await.unwrap();
+        next().await.unwrap();
+        // Publishing continues with two brokers of three.
+        assert_told(&tail, &mut heard).await;
+        let running = next();
+        cluster.servers[victim].start().await.unwrap();
+        running.await.unwrap();
+        assert_told(&tail, &mut heard).await;
+        until_in_sync(&tail).await;
+    }
+    heard.assert_table(&tail);
+    // The topics were written by one client without repetitions.
+    assert_eq!(heard.duplicates, 0, "changes came again");
+    assert!(tail.tailer().is_running() && tail.tailer().pid() == pid, "{}", log(tail.tailer()));
+    assert!(tail.tailer().stop().await.unwrap().unwrap().success(), "{}", log(tail.tailer()));
+    // The checkpoint is readable from any of the three brokers.
+    tail.lead().await;
+    load(&tail, number + 1).await.unwrap();
+    assert_told(&tail, &mut heard).await;
+    tail.end();
+}
+
+async fn until_in_sync(tail: &Tail) {
+    let copies =
+        async || copies_in_sync(tail.brokers(), tail.names.prefix()).await.unwrap_or_default();
+    until(copies, |copies| *copies == COPIES).await;
+}

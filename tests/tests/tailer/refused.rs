@@ -1,0 +1,219 @@
+//! Settings and data that a tailer cannot work with: it exits with code 1 and a message that says what to do.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
+    path::Path,
+    time::Duration,
+};
+
+use devstack::{Flavor, Process};
+use pipeline_tests::{
+    tail::{Tail, log},
+    until,
+};
+use topic::Op;
+
+use crate::tailer::servers::{start, tail_on};
+
+/// Longest time for a refusal on a busy machine.
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often an unreadable event is tried, as in cdc-tailer/src/source/reader.rs.
+const STRIKES_MAX: usize = 3;
+
+/// Text in the row that is damaged.
+const MARKED: &str = "marked for damage";
+
+#[tokio::test]
+async fn an_address_that_cannot_work_ends_with_a_sentence() {
+    let tail = Tail::on_shared_servers("address").await;
+    let url = &tail.scope.endpoints.database_url;
+    let without_password = url.replacen(":coupon@", "@", 1);
+    let cases = [
+        (format!("{url}?ssl-mode=required"), "server does not support TLS"),
+        (without_password, "Access denied"),
+        (url.replacen(":coupon@", ":wrong@", 1), "Access denied"),
+        (tail.scope.endpoints.url_of_database(""), "names no database"),
+    ];
+    for (number, (url, sentence)) in (1..).zip(cases) {
+        let mut tailer = tail.platform.another_tailer(&format!("refused-{number}")).unwrap();
+        tailer.set_env("DATABASE_URL", &url);
+        assert_refused(&mut tailer, sentence).await;
+    }
+    tail.end();
+}
+
+#[tokio::test]
+async fn wrong_settings_and_grants_are_refused_with_the_statement_that_mends_them() {
+    wrong_until_mended(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn wrong_settings_and_grants_of_mysql_are_refused_with_the_statement_that_mends_them() {
+    wrong_until_mended(Flavor::Mysql).await;
+}
+
+async fn wrong_until_mended(flavor: Flavor) {
+    let Some(own) = start("settings", flavor, &[]).await else { return };
+    let mut tail = tail_on(&own).await;
+    // Each server's default of column metadata in the binlog.
+    let metadata = match flavor {
+        Flavor::Mariadb => "NO_LOG",
+        Flavor::Mysql => "MINIMAL",
+    };
+    let settings = [
+        ("binlog_format", "STATEMENT", "ROW"),
+        ("binlog_format", "MIXED", "ROW"),
+        ("binlog_row_image", "MINIMAL", "FULL"),
+        ("binlog_row_image", "NOBLOB", "FULL"),
+        ("binlog_row_metadata", metadata, "FULL"),
+    ];
+    for (variable, wrong, right) in settings {
+        tail.sql(&format!("set global {variable} = '{wrong}'"));
+        let mut tailer = tail.platform.another_tailer(&format!("{variable}-{wrong}")).unwrap();
+        assert_refused(&mut tailer, &format!("set global {variable} = '{right}'")).await;
+        tail.sql(&format!("set global {variable} = '{right}'"));
+    }
+    let url = own.url().replacen("coupon:coupon@", "coupon:wrong@", 1);
+    let mut stranger = tail.platform.another_tailer("stranger").unwrap();
+    stranger.set_env("DATABASE_URL", &url);
+    assert_refused(&mut stranger, "Access denied").await;
+    tail.sql("create user reader@'%' identified by 'secret'; grant select on *.* to reader@'%'");
+    let url = own.url().replacen("coupon:coupon@", "reader:secret@", 1);
+    tail.tailer().set_env("DATABASE_URL", &url);
+    let grant = "grant select, replication slave, replication client on *.*";
+    assert_refused(tail.tailer(), grant).await;
+    tail.sql(&format!("{grant} to reader@'%'"));
+    tail.lead().await;
+    tail.insert(1..=1);
+    let bytes = async || tail.platform.cdc_tailer.metric("cdc_tailer_lag_bytes").await;
+    until(bytes, |bytes| *bytes == Some(0.0)).await;
+    tail.end();
+}
+
+#[tokio::test]
+async fn a_server_without_a_binlog_is_refused_with_the_settings_that_mend_it() {
+    without_binlog(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn a_mysql_without_a_binlog_is_refused_with_the_settings_that_mend_it() {
+    without_binlog(Flavor::Mysql).await;
+}
+
+async fn without_binlog(flavor: Flavor) {
+    let Some(own) = start("no-binlog", flavor, &["--skip-log-bin"]).await else { return };
+    let mut tail = tail_on(&own).await;
+    assert_refused(tail.tailer(), "start it with --log-bin --server-id=1").await;
+    tail.end();
+}
+
+#[tokio::test]
+async fn a_mysql_without_gtids_is_refused_with_the_statements_that_mend_it() {
+    let own = start("no-gtids", Flavor::Mysql, &["--gtid-mode=OFF"]).await;
+    let Some(own) = own else { return };
+    let mut tail = tail_on(&own).await;
+    let mend = "set global enforce_gtid_consistency = ON; set global gtid_mode = OFF_PERMISSIVE; \
+                set global gtid_mode = ON_PERMISSIVE; set global gtid_mode = ON";
+    assert_refused(tail.tailer(), mend).await;
+    tail.insert(1..=10);
+    tail.sql(mend);
+    tail.lead().await;
+    tail.insert(11..=20);
+    tail.until_complete().await;
+    tail.assert_complete().await;
+    tail.end();
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_stops_it_after_some_tries_and_is_never_skipped() {
+    damaged(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+async fn an_event_of_mysql_that_cannot_be_read_stops_it_after_some_tries_and_is_never_skipped() {
+    damaged(Flavor::Mysql).await;
+}
+
+/// Damages the server's binlog file. By default servers send its bytes unchecked, and the reader has to notice the
+/// damage.
+async fn damaged(flavor: Flavor) {
+    let Some(own) = start("damaged", flavor, &[]).await else { return };
+    let mut tail = tail_on(&own).await;
+    tail.lead().await;
+    tail.insert(1..=10);
+    tail.until_complete().await;
+    assert!(tail.tailer().stop().await.unwrap().unwrap().success());
+
+    let file = tail.next_binlog_file();
+    tail.insert(11..=20);
+    // The text must be in the row, not in a statement that may be logged with it.
+    let mark = MARKED.replace(' ', "', ' ', '");
+    tail.sql(&format!(
+        "update user_coupon set version = 2, order_ref = concat('{mark}') where id = 15"
+    ));
+    tail.insert(21..=30);
+    tail.next_binlog_file();
+    let file = Path::new(tail.sql("select @@datadir").trim()).join(file);
+    let bytes = fs::read(&file).unwrap();
+    let marked = MARKED.as_bytes();
+    let at = bytes.windows(marked.len()).position(|found| found == marked).unwrap();
+    let put = |byte: u8| {
+        let file = File::options().write(true).open(&file).unwrap();
+        file.write_all_at(&[byte], u64::try_from(at).unwrap()).unwrap();
+    };
+
+    put(bytes[at] ^ 1);
+    let broken = |log: &str| log.matches("binlog stream broke").count();
+    let before = broken(&log(tail.tailer()));
+    assert_refused(tail.tailer(), "has a wrong checksum").await;
+    let text = log(tail.tailer());
+    assert_eq!(broken(&text) - before, STRIKES_MAX - 1, "the last one ends it: {text}");
+    let told = tail.told().await;
+    assert!(told.iter().all(|(_, id, version)| *id <= 20 && *version == 1), "told what is behind");
+
+    // The checkpoint stayed before the event: once that is readable, nothing is missing.
+    put(bytes[at]);
+    tail.tailer().start().await.unwrap();
+    tail.until_complete().await;
+    tail.assert_complete().await;
+    let told = tail.told().await;
+    assert!(told.iter().all(|(op, ..)| *op != Op::Read), "tables were read anew");
+    tail.end();
+}
+
+#[tokio::test]
+async fn two_tailers_with_one_server_id_do_not_throw_each_other_off_for_ever() {
+    let mut tails =
+        [Tail::on_shared_servers("oneid").await, Tail::on_shared_servers("sameid").await];
+    let server_id = fastrand::u32(1_000..=2_000_000_000).to_string();
+    for tail in &mut tails {
+        tail.tailer().set_env("SERVER_ID", &server_id);
+        tail.tailer().spawn().unwrap();
+    }
+    let [one, other] = &mut tails;
+    let ended = async || (!one.tailer().is_running(), !other.tailer().is_running());
+    let (one_ended, _) = until(ended, |(one, other)| *one || *other).await;
+    let (ended, survivor) = if one_ended { (one, other) } else { (other, one) };
+    assert_ended(ended.tailer(), "give one of the two another SERVER_ID").await;
+    survivor.insert(1..=10);
+    survivor.until_complete().await;
+    for tail in tails {
+        tail.end();
+    }
+}
+
+/// Starts the tailer; it must end by itself.
+async fn assert_refused(tailer: &mut Process, sentence: &str) {
+    tailer.spawn().unwrap();
+    assert_ended(tailer, sentence).await;
+}
+
+/// Asserts that the tailer ends by itself with exit code 1, and logs the sentence.
+async fn assert_ended(tailer: &mut Process, sentence: &str) {
+    let status = tailer.wait_exit(ENDS_WITHIN).await.unwrap();
+    let log = log(tailer);
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains(sentence), "not in the log: {sentence}\n{log}");
+}

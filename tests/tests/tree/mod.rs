@@ -1,0 +1,4 @@
+//! The rules of the source tree.
+
+mod rooms;
+mod tidy;
