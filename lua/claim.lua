@@ -75,9 +75,10 @@ if not is_above(id, entry.floor) then return { TOO_OLD } end
 numbers = table.concat(numbers)
 table.insert(entry.requests,
     { key = key, hash = hash, state = 'p', quantity = quantity, id = id, numbers = numbers })
+-- First, because Redis undoes nothing: a key of another type must stop the claim before the stock is taken.
+redis.call('ZADD', KEYS[3], now, id .. ':' .. user)
 if redis.call('HSET', KEYS[2], user, encode(entry)) == 1 then
     redis.call('HINCRBY', KEYS[1], 'users', 1)
 end
 local left = redis.call('HINCRBY', KEYS[1], 'stock', -quantity)
-redis.call('ZADD', KEYS[3], now, id .. ':' .. user)
 return { ADMITTED, numbers, left }

@@ -148,6 +148,10 @@ impl World {
         self.damage("ZADD", "inflight", &["1", member]).await;
     }
 
+    pub(crate) async fn replace_in_flight(&self) {
+        self.damage("SET", "inflight", &["x"]).await;
+    }
+
     async fn damage(&self, command: &str, part: &str, arguments: &[&str]) {
         let epoch = self.meta().await.epoch;
         let key = format!("{}gate:1:{{{TEMPLATE}:0}}:{part}:{epoch}", self.prefix);

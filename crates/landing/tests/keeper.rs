@@ -91,6 +91,22 @@ async fn an_entry_that_cannot_be_read_stops_nobody_else_and_is_read_anew_at_the_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_in_flight_key_of_another_type_takes_no_stock_and_is_gone_at_the_next_look() {
+    let world = World::open("in flight replaced", 10, 2).await;
+    let (_gates, mut keeper) = keeper(&world);
+    let epoch = world.meta().await.epoch;
+    world.replace_in_flight().await;
+    let refused = world.gate.claim(&claim(USER, "a", 1), epoch, now()).await;
+    assert!(refused.is_err_and(|error| error.is_of_keys()));
+    assert_eq!(world.meta().await.stock, 10);
+    look(&mut keeper, now()).await;
+    assert!(world.meta().await.epoch > epoch);
+    Process::without_keeper(&world, "a").await.land(&claim(USER, "a", 1)).await;
+    world.settled().await;
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_read_in_flight_keeps_no_other_from_being_ended_and_is_gone_at_the_next_look()
  {
     let world = World::open("unreadable in flight", 10, 1).await;

@@ -69,6 +69,17 @@ async fn a_number_that_cannot_be_read_is_a_lost_gate_which_the_next_epoch_replac
     assert!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open());
 }
 
+/// Redis undoes nothing of a script that fails in the middle.
+#[tokio::test]
+async fn a_claim_that_cannot_be_noted_in_flight_takes_nothing() {
+    let gate = TestGate::open("wrong in flight", facts()).await;
+    gate.send(&["SET", &gate.in_flight_key(EPOCH), "x"]).await;
+    let error = gate.gate.claim(&claim(USER, "a", 1), EPOCH, now()).await.unwrap_err();
+    assert!(error.is_of_keys(), "{error}");
+    let meta = gate.gate.meta(TEMPLATE).await.unwrap().unwrap();
+    assert_eq!((meta.stock, meta.users), (facts().stock, 0));
+}
+
 #[tokio::test]
 async fn a_key_of_another_type_is_named_as_such_and_replaced_by_the_next_epoch() {
     let gate = TestGate::open("wrong type", facts()).await;

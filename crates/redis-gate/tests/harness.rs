@@ -105,6 +105,10 @@ impl TestGate {
         format!("{}gate:1:{{{TEMPLATE}:0}}:users:{epoch}", self.prefix)
     }
 
+    pub(crate) fn in_flight_key(&self, epoch: Epoch) -> String {
+        format!("{}gate:1:{{{TEMPLATE}:0}}:inflight:{epoch}", self.prefix)
+    }
+
     /// Changes a field of meta, as no script would.
     pub(crate) async fn set_meta(&self, field: &str, value: &str) {
         self.send(&["HSET", &self.meta(), field, value]).await;

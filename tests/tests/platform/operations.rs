@@ -149,16 +149,21 @@ fn compose_is_accepted_and_mounts_what_is_there() {
     for (name, lines) in &services {
         let is_looked_after = lines.iter().any(|line| line.starts_with("healthcheck:"));
         assert!(is_looked_after, "{name} is looked after, or says that it is not");
-        // Images are pinned, so that no other build of the same name is used.
         let image = lines.iter().find_map(|line| line.strip_prefix("image: ")).unwrap();
-        let version = image.split_once(':').map_or("", |(_, version)| version);
-        let is_exact = version.split('-').next().unwrap().split('.').count() == 3;
-        assert!(is_exact || image == "coupon-platform" || image.contains('@'), "{name}: {image}");
+        assert!(image == "coupon-platform" || is_pinned(image), "{name}: {image}");
     }
     for from in text("ops/Dockerfile").lines().filter_map(|line| line.strip_prefix("FROM ")) {
-        let digits = from.chars().filter(char::is_ascii_digit).count();
-        assert!(digits >= 3, "{from} is not one version");
+        let image = from.split(' ').next().unwrap();
+        assert!(is_pinned(image), "{image} is not one image for ever");
     }
+}
+
+/// Returns whether a reference names a version for people and a digest for the machine: `name:1.2.3@sha256:…`.
+fn is_pinned(image: &str) -> bool {
+    let Some((named, digest)) = image.split_once("@sha256:") else { return false };
+    let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digest
+        && named.split_once(':').is_some_and(|(_, version)| version.contains(char::is_numeric))
 }
 
 #[test]

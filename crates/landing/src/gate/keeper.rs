@@ -147,10 +147,7 @@ impl Keeper {
                 Ok(())
             } else if self.gates.wants(&watched.template, now) {
                 self.unwanted.remove(&id);
-                match self.keep_readable(&watched).await {
-                    Ok(()) => self.audit(&watched).await,
-                    failed => failed,
-                }
+                self.keep_readable(&watched).await
             } else {
                 self.unload(&watched.template, now).await
             };
@@ -208,8 +205,12 @@ impl Keeper {
     }
 
     /// Keeps a gate; rebuilds it if its keys are unreadable.
-    async fn keep_readable(&self, watched: &Watched) -> Result<(), RebuildError> {
-        match self.keep(watched).await {
+    async fn keep_readable(&mut self, watched: &Watched) -> Result<(), RebuildError> {
+        let kept = match self.keep(watched).await {
+            Ok(()) => self.audit(watched).await,
+            failed => failed,
+        };
+        match kept {
             Err(RebuildError::Gate(error)) if error.is_of_keys() => {
                 let id = watched.template.id;
                 error!(template.id = %id, error = %error, cause = ?error, "a gate cannot be read");
