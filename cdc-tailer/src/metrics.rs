@@ -12,7 +12,7 @@ pub(crate) const DEAD_LETTERS: &str = "cdc_tailer_dead_letters_total";
 pub(crate) const UNVERSIONED: &str = "cdc_tailer_unversioned_updates_total";
 /// Rows sent by snapshots.
 pub(crate) const SNAPSHOT_ROWS: &str = "cdc_tailer_snapshot_rows_total";
-/// TableMaps that the current snapshot has not fully read; 0 if there is no snapshot.
+/// Tables that the current snapshot has not fully read; 0 if there is no snapshot.
 pub(crate) const SNAPSHOT_TABLES_LEFT: &str = "cdc_tailer_snapshot_tables_left";
 /// Rows sent by the current snapshot, relative to the server's estimate for its tables; 1: done.
 pub(crate) const SNAPSHOT_PROGRESS: &str = "cdc_tailer_snapshot_progress_ratio";

@@ -35,7 +35,7 @@ const MOVEMENT_KEY: [&str; 2] = ["template_id", "seq"];
 /// Progress of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// TableMaps that are not fully read; the first one may be partly read.
+    /// Tables that are not fully read; the first one may be partly read.
     tables: Vec<String>,
     /// Primary key of the last row sent of the first table; empty if none was sent.
     after: Vec<i64>,

@@ -22,7 +22,7 @@ pub(crate) struct Begin {
     pub(crate) as_of_ms: i64,
     /// Messages that must be in the topics for the position to be valid.
     pub(crate) acknowledged: Acknowledged,
-    /// TableMaps to read before following the binlog.
+    /// Tables to read before following the binlog.
     pub(crate) snapshot: Option<Progress>,
     /// Reason for the snapshot.
     pub(crate) reason: String,

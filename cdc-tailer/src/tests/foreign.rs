@@ -1,4 +1,4 @@
-//! TableMaps that are not followed must not disturb the tailer, whatever they contain.
+//! Tables that are not followed must not disturb the tailer, whatever they contain.
 
 use super::{servers::Database, tap::Tap};
 

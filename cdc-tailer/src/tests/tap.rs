@@ -18,7 +18,7 @@ use crate::{
     transaction::{Assembled, Assembler, Limits, Transaction},
 };
 
-/// TableMaps that taps follow. A row in `tap_end` marks the end of what a tap must read.
+/// Tables that taps follow. A row in `tap_end` marks the end of what a tap must read.
 const TABLES: &[&str] = &["t", "u", "stock_movement", "tap_end"];
 
 /// Default maximum size of an event.

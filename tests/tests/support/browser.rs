@@ -1,4 +1,4 @@
-//! A real headless browser, driven over a pipe by its DevTools protocol.
+//! A real headless browser, driven over a pipe by its `DevTools` protocol.
 
 use std::{
     env,
