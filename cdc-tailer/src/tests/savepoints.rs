@@ -6,7 +6,7 @@ use super::{servers::Database, tap::Tap};
 const LOAD: &str = "
     begin;
         insert into t values (1);
-        savepoint BufferPosition;
+        savepoint Place;
         {}
         insert into t values (2);
         savepoint PLACE;

@@ -47,7 +47,14 @@ impl GateError {
     /// text. The call keeps failing until a new epoch begins.
     pub fn is_of_keys(&self) -> bool {
         let Self::Refused { source, .. } = self else { return false };
-        let in_script = source.detail().is_some_and(|detail| detail.contains("user_script:"));
-        source.code() == Some("WRONGTYPE") || (source.code() == Some("ERR") && in_script)
+        let is_of_keys = |code: &str, detail: Option<&str>| {
+            let in_script = detail.is_some_and(|detail| detail.contains("user_script:"));
+            code == "WRONGTYPE" || (code == "ERR" && in_script)
+        };
+        // In a transaction one command fails, and the others run.
+        let mut of_commands = source.clone().into_server_errors().into_iter();
+        source.code().is_some_and(|code| is_of_keys(code, source.detail()))
+            || of_commands
+                .any(|all| all.iter().any(|(_, one)| is_of_keys(one.code(), one.details())))
     }
 }

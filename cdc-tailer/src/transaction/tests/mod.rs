@@ -127,7 +127,7 @@ fn savepoints_of_one_name_are_one_whatever_their_case() {
             table_map(FOLLOWED),
             query(first),
             rows(FOLLOWED, 1),
-            query("SAVEPOINT `BufferPosition`"),
+            query("SAVEPOINT `Place`"),
             rows(FOLLOWED, 2),
             query(back_to),
             rows(FOLLOWED, 3),

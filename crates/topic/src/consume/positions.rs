@@ -60,7 +60,7 @@ pub async fn messages_at(
     let (brokers, topic, positions) = (brokers.to_owned(), topic.to_owned(), positions.clone());
     client::blocking(move || {
         let consumer: BaseConsumer = client::base_config(&brokers)
-            .set("group.id", "position-reader")
+            .set("group.id", "place-reader")
             .set("enable.auto.commit", "false")
             .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "earliest")
