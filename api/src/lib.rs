@@ -4,6 +4,7 @@
 //! processes.
 
 mod auth;
+mod code;
 mod config;
 mod connections;
 #[doc(hidden)]

@@ -8,12 +8,12 @@ use axum::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::code::Code;
+
 /// An error as the client sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
-    status: StatusCode,
-    code: &'static str,
-    title: &'static str,
+    code: Code,
     detail: String,
     /// Whether the same request may succeed later.
     retryable: bool,
@@ -27,16 +27,9 @@ pub(crate) struct Problem {
 
 impl Problem {
     /// Makes a problem that the same request would meet again.
-    pub(crate) fn new(
-        status: StatusCode,
-        code: &'static str,
-        title: &'static str,
-        detail: impl Into<String>,
-    ) -> Self {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
-            status,
             code,
-            title,
             detail: detail.into(),
             retryable: false,
             retry_after_seconds: None,
@@ -47,44 +40,13 @@ impl Problem {
     }
 
     /// Something is unavailable now. The same request, with the same key, may be sent again.
-    pub(crate) fn unavailable(code: &'static str, detail: impl Into<String>) -> Self {
-        let title = "Not available at the moment";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, detail).retry_after()
-    }
-
-    /// The form of the request is wrong.
-    pub(crate) fn malformed(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, code, "The request cannot be understood", detail)
-    }
-
-    /// The request is well formed, but asks for something impossible.
-    pub(crate) fn invalid(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, "The request is not acceptable", detail)
-    }
-
-    /// The current state does not allow the request.
-    pub(crate) fn conflict(
-        code: &'static str,
-        title: &'static str,
-        detail: impl Into<String>,
-    ) -> Self {
-        Self::new(StatusCode::CONFLICT, code, title, detail)
-    }
-
-    /// The object does not exist, or belongs to somebody else.
-    pub(crate) fn not_found(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, code, "Not found", detail)
-    }
-
-    /// The caller is known, and may not do this.
-    pub(crate) fn forbidden(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, code, "Not allowed", detail)
+    pub(crate) fn unavailable(code: Code, detail: impl Into<String>) -> Self {
+        Self::new(code, detail).retry_after()
     }
 
     /// The caller is not known.
     pub(crate) fn unauthenticated(detail: impl Into<String>) -> Self {
-        let title = "Authentication is required";
-        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", title, detail)
+        Self::new(Code::Unauthenticated, detail)
     }
 
     /// Says that the same request may be sent again after one to three seconds. Jitter spreads out clients that were
@@ -98,21 +60,19 @@ impl Problem {
     /// The caller has exceeded its rate, and may come back in `seconds`.
     pub(crate) fn too_many(seconds: u32) -> Self {
         let detail = format!("Too many requests in a short time. Come back in {seconds} s.");
-        let status = StatusCode::TOO_MANY_REQUESTS;
-        let problem = Self::new(status, "RATE_LIMITED", "Too many requests", detail);
+        let problem = Self::new(Code::RateLimited, detail);
         Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }
     }
 
     /// The caller's merchant has used up its hourly quota, and may come back in `seconds`.
     pub(crate) fn hour_is_used_up(seconds: u32, detail: impl Into<String>) -> Self {
-        let status = StatusCode::TOO_MANY_REQUESTS;
-        let problem = Self::new(status, "HOURLY_QUOTA_EXCEEDED", "Too many in this hour", detail);
+        let problem = Self::new(Code::HourlyQuotaExceeded, detail);
         Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }
     }
 
     pub(crate) fn no_store() -> Self {
         let detail = "The database did not answer. Send the request again.";
-        Self::unavailable("STORE_UNAVAILABLE", detail).unknown()
+        Self::unavailable(Code::StoreUnavailable, detail).unknown()
     }
 
     /// Says that the requested change may have been made.
@@ -143,7 +103,7 @@ impl Problem {
 
 /// The template does not exist, or belongs to another merchant.
 pub(crate) fn unknown_template() -> Problem {
-    Problem::not_found("TEMPLATE_NOT_FOUND", "There is no such template.")
+    Problem::new(Code::TemplateNotFound, "There is no such template.")
 }
 
 impl From<mysql_store::StoreError> for Problem {
@@ -157,29 +117,34 @@ impl From<mysql_store::StoreError> for Problem {
 impl From<landing::ids::IdError> for Problem {
     fn from(error: landing::ids::IdError) -> Self {
         tracing::error!(error = runtime::report(&error), "no id can be made");
-        Self::unavailable("OVERLOADED", "No id can be made at the moment. Send the request again.")
+        Self::unavailable(
+            Code::Overloaded,
+            "No id can be made at the moment. Send the request again.",
+        )
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let unknown = self.is_unknown.then(|| self.clone());
+        let status =
+            StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut body = self.more;
         // A URN, so that the type is stable wherever the documentation lives (docs/errors.md).
-        body.insert("type".to_owned(), json!(format!("urn:coupon:problem:{}", self.code)));
-        body.insert("title".to_owned(), json!(self.title));
-        body.insert("status".to_owned(), json!(self.status.as_u16()));
+        body.insert("type".to_owned(), json!(format!("urn:coupon:problem:{}", self.code.word())));
+        body.insert("title".to_owned(), json!(self.code.title()));
+        body.insert("status".to_owned(), json!(status.as_u16()));
         body.insert("detail".to_owned(), json!(self.detail));
-        body.insert("code".to_owned(), json!(self.code));
+        body.insert("code".to_owned(), json!(self.code.word()));
         body.insert("retryable".to_owned(), json!(self.retryable));
         let problem = HeaderValue::from_static("application/problem+json");
         let mut response =
-            (self.status, [(header::CONTENT_TYPE, problem)], Value::Object(body).to_string())
+            (status, [(header::CONTENT_TYPE, problem)], Value::Object(body).to_string())
                 .into_response();
         if let Some(seconds) = self.retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.status == StatusCode::UNAUTHORIZED {
+        if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
         }
@@ -192,7 +157,7 @@ impl IntoResponse for Problem {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, fs, path::Path};
+    use std::collections::BTreeSet;
 
     use super::*;
 
@@ -211,56 +176,13 @@ mod tests {
     #[test]
     fn who_is_refused_together_is_not_told_to_come_back_together() {
         let spread = BTreeSet::from([1, 2, 3]);
-        assert_eq!(waits(|| Problem::unavailable("OVERLOADED", "")), spread);
-        assert_eq!(waits(|| Problem::conflict("PAUSED", "", "").retry_after()), spread);
+        assert_eq!(waits(|| Problem::unavailable(Code::Overloaded, "")), spread);
+        assert_eq!(waits(|| Problem::new(Code::Paused, "").retry_after()), spread);
     }
 
     #[test]
     fn what_is_not_to_be_sent_again_says_no_time() {
-        let answer = Problem::conflict("SOLD_OUT", "", "").into_response();
+        let answer = Problem::new(Code::SoldOut, "").into_response();
         assert!(!answer.headers().contains_key(header::RETRY_AFTER));
-    }
-
-    /// Quoted words in capitals that are not codes: methods, and the currency of an example.
-    const NO_CODES: [&str; 7] = ["GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "EUR"];
-
-    /// Returns the texts between two marks that consist of capitals and underscores.
-    fn capitals(text: &str, mark: char) -> impl Iterator<Item = String> {
-        let capital = |text: &&str| {
-            text.len() > 2 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
-        };
-        text.split(mark).filter(capital).map(str::to_owned).collect::<Vec<_>>().into_iter()
-    }
-
-    #[test]
-    fn every_code_is_documented_and_every_documented_one_exists() {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let (mut used, mut paths) = (BTreeSet::new(), vec![here.join("src")]);
-        while let Some(path) = paths.pop() {
-            if path.is_dir() {
-                // What is in there only describes other files' codes.
-                if !path.ends_with("openapi") {
-                    paths.extend(fs::read_dir(&path).unwrap().map(|file| file.unwrap().path()));
-                }
-                continue;
-            }
-            // Capitals in these files are names of settings.
-            if path.ends_with("config.rs") || path.ends_with("secrets.rs") {
-                continue;
-            }
-            let text = fs::read_to_string(&path).unwrap();
-            used.extend(capitals(text.split("#[cfg(test)]").next().unwrap(), '"'));
-        }
-        for word in NO_CODES {
-            used.remove(word);
-        }
-        let text = fs::read_to_string(here.join("../docs/errors.md")).unwrap();
-        let rows = text.lines().filter(|line| line.starts_with("| `"));
-        let first = rows.filter_map(|line| line.split('|').nth(1));
-        let documented: BTreeSet<String> = first.flat_map(|cell| capitals(cell, '`')).collect();
-        let missing: Vec<_> = used.difference(&documented).collect();
-        assert!(missing.is_empty(), "docs/errors.md lacks {missing:?}");
-        let gone: Vec<_> = documented.difference(&used).collect();
-        assert!(gone.is_empty(), "nothing answers {gone:?} of docs/errors.md");
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, MatchedPath, Request, State},
-    http::{HeaderMap, Method, StatusCode, header},
+    http::{HeaderMap, Method, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::get,
@@ -14,6 +14,7 @@ use tracing::Instrument;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    code::Code,
     connections::{Connection, OfAddress, arriving::Awaited, limits::Limits},
     http::{
         cors,
@@ -95,13 +96,12 @@ pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Ro
 }
 
 async fn unknown_path() -> Problem {
-    Problem::not_found("NOT_FOUND", "There is no such path.")
+    Problem::new(Code::NotFound, "There is no such path.")
 }
 
 async fn unknown_method() -> Problem {
-    let status = StatusCode::METHOD_NOT_ALLOWED;
     let detail = "The path is there, but not with this method.";
-    Problem::new(status, "METHOD_NOT_ALLOWED", "Method not allowed", detail)
+    Problem::new(Code::MethodNotAllowed, detail)
 }
 
 /// Measures a request, and adds the headers of every answer.
@@ -154,7 +154,7 @@ pub(crate) async fn bounded(
         Err(_) if body.is_so() => Err(extract::incomplete()),
         Err(_) => {
             let detail = "The request took too long; whether it had an effect is unknown.";
-            Err(Problem::unavailable("TIMEOUT", detail).unknown())
+            Err(Problem::unavailable(Code::Timeout, detail).unknown())
         }
     }
 }
@@ -166,9 +166,8 @@ fn of_address(request: &Request) -> Result<Option<OfAddress>, Problem> {
     // A line that is not text can hide only addresses before it, which a client may have invented.
     let lines: Vec<&str> = lines.map(|line| line.to_str().unwrap_or_default()).collect();
     connection.forwarded(lines.into_iter()).map_err(|client| {
-        let status = StatusCode::TOO_MANY_REQUESTS;
         let detail =
             format!("Too many requests from {client} are under way. Send it again in a moment.");
-        Problem::new(status, "TOO_MANY_AT_ONCE", "Too many requests", detail).retry_after()
+        Problem::new(Code::TooManyAtOnce, detail).retry_after()
     })
 }

@@ -13,6 +13,7 @@ use runtime::{Clock, FailPoints};
 
 use crate::{
     auth::{Auth, rate_limit::RateLimit},
+    code::Code,
     config::Quotas,
     problem::Problem,
     shop_stock::ShopStock,
@@ -51,7 +52,7 @@ impl App {
     /// Commits a transaction. The fail point `api.before_commit` is before it.
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<(), Problem> {
         if self.points.reach("api.before_commit").await.is_err() {
-            return Err(Problem::unavailable("STORE_UNAVAILABLE", "Interrupted.").unknown());
+            return Err(Problem::unavailable(Code::StoreUnavailable, "Interrupted.").unknown());
         }
         Ok(connect::commit(transaction).await?)
     }

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use topic::{Event, TableReader, TemplateRow};
 use tracing::warn;
 
-use crate::problem::Problem;
+use crate::{code::Code, problem::Problem};
 
 /// How long an unknown id is refused from memory.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
@@ -83,7 +83,7 @@ impl TemplateCache {
         // Only requests that will read are counted: those that waited for another's read have its answer by now.
         if !self.bucket.lock().unwrap_or_else(PoisonError::into_inner).takes_one(Instant::now()) {
             let detail = "Too many unknown templates are asked for. Send the request again.";
-            return Err(Problem::unavailable("OVERLOADED", detail));
+            return Err(Problem::unavailable(Code::Overloaded, detail));
         }
         let template = self.read(id).await?;
         if template.is_none() {

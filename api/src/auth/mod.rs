@@ -25,6 +25,7 @@ use runtime::Clock;
 
 use crate::{
     auth::{key_cache::KeyCache, tokens::Tokens},
+    code::Code,
     http::headers,
     problem::Problem,
 };
@@ -146,7 +147,7 @@ impl Operator {
         }
         let word = scope.word();
         let detail = format!("The key lacks the scope `{word}`.");
-        Err(Problem::forbidden("SCOPE_LACKING", detail).with("scope", word))
+        Err(Problem::new(Code::ScopeLacking, detail).with("scope", word))
     }
 
     /// Rejects every key but the platform's own.
@@ -155,7 +156,7 @@ impl Operator {
             return Ok(());
         }
         let detail = "Only the platform's own key may do this, the one in its settings.";
-        Err(Problem::forbidden("PLATFORM_ONLY", detail))
+        Err(Problem::new(Code::PlatformOnly, detail))
     }
 
     /// Returns the requested merchant, or the key's own if none is requested. Only the platform's key may request

@@ -7,7 +7,7 @@ use mysql_store::user_view::End;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{http::schemas::Cursor, problem::Problem};
+use crate::{code::Code, http::schemas::Cursor, problem::Problem};
 
 /// Default page size, in entries.
 const PAGE_DEFAULT: u32 = 20;
@@ -79,13 +79,13 @@ pub(crate) fn limit(asked: Option<u32>) -> Result<u32, Problem> {
     if (1..=PAGE_MAX).contains(&limit) {
         Ok(limit)
     } else {
-        Err(Problem::invalid("INVALID_LIMIT", format!("Use a `limit` of 1 to {PAGE_MAX}.")))
+        Err(Problem::new(Code::InvalidLimit, format!("Use a `limit` of 1 to {PAGE_MAX}.")))
     }
 }
 
 /// Parses a cursor that a client sent back.
 pub(crate) fn parse<T: std::str::FromStr>(text: Option<&String>) -> Result<Option<T>, Problem> {
-    text.map(|text| text.parse()).transpose().map_err(|_| {
-        Problem::malformed("INVALID_CURSOR", "Use a `next_cursor` of this collection.")
-    })
+    text.map(|text| text.parse())
+        .transpose()
+        .map_err(|_| Problem::new(Code::InvalidCursor, "Use a `next_cursor` of this collection."))
 }

@@ -3,12 +3,12 @@
 
 use axum::{
     Json,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
 
-use crate::problem::Problem;
+use crate::{code::Code, problem::Problem};
 
 /// An answer and its version, which is sent as `ETag`.
 pub(crate) struct Tagged<T> {
@@ -74,8 +74,7 @@ impl IfMatch {
             return Ok(());
         }
         let detail = format!("The template is of version {version}. Look at it and decide again.");
-        let status = StatusCode::PRECONDITION_FAILED;
-        let problem = Problem::new(status, "PRECONDITION_FAILED", "Changed meanwhile", detail);
+        let problem = Problem::new(Code::PreconditionFailed, detail);
         Err(problem.with("version", version))
     }
 }
@@ -93,7 +92,7 @@ pub(crate) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
 
 fn malformed() -> Problem {
     let detail = "Send `If-Match` with the `ETag` of the template, or several, or `*`.";
-    Problem::malformed("IF_MATCH_INVALID", detail)
+    Problem::new(Code::IfMatchInvalid, detail)
 }
 
 /// Returns the versions in a list of entity tags, or `None` if it is not such a list. Empty elements are ignored.

@@ -9,7 +9,7 @@ use axum::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::problem::Problem;
+use crate::{code::Code, problem::Problem};
 
 /// Largest body, in bytes. A template with every field filled has a tenth of this.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -31,18 +31,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             kind.eq_ignore_ascii_case("application/json")
         });
         if request.headers().get(header::CONTENT_ENCODING).is_some_and(|how| how != "identity") {
-            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             let detail = "Send the body as it is, without a `Content-Encoding`.";
-            return Err(Problem::new(status, "BODY_ENCODED", "The body is encoded", detail));
+            return Err(Problem::new(Code::BodyEncoded, detail));
         }
         let bytes = Bytes::from_request(request, state).await.map_err(|why| unreadable(&why))?;
         if bytes.is_empty() {
             return parse(b"{}");
         }
         if !json {
-            let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             let detail = "Send the body as `Content-Type: application/json`.";
-            return Err(Problem::new(status, "NOT_JSON", "The body is not JSON", detail));
+            return Err(Problem::new(Code::NotJson, detail));
         }
         parse(&bytes)
     }
@@ -50,15 +48,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
 pub(crate) fn too_large() -> Problem {
     let detail = format!("Send a body of at most {BODY_BYTES_MAX} bytes.");
-    let status = StatusCode::PAYLOAD_TOO_LARGE;
-    Problem::new(status, "BODY_TOO_LARGE", "The body is too large", detail)
+    Problem::new(Code::BodyTooLarge, detail)
 }
 
 /// The body is shorter than announced, or came too slowly. Nothing was done.
 pub(crate) fn incomplete() -> Problem {
     let detail = "The body did not come as a whole. Nothing was done: send the request again.";
-    let title = "The body is not complete";
-    Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_INCOMPLETE", title, detail).retry_after()
+    Problem::new(Code::BodyIncomplete, detail).retry_after()
 }
 
 fn unreadable(rejection: &BytesRejection) -> Problem {
@@ -73,30 +69,27 @@ fn unreadable(rejection: &BytesRejection) -> Problem {
         // `write_timeout.rs` stops reading when unfinished requests hold too much memory.
         Some(io::ErrorKind::OutOfMemory) => {
             let detail = "Too much is being received. Send the request again.";
-            Problem::unavailable("OVERLOADED", detail)
+            Problem::unavailable(Code::Overloaded, detail)
         }
-        _ => {
-            let status = StatusCode::BAD_REQUEST;
-            Problem::new(status, "BODY_UNREADABLE", "The body cannot be read", detail)
-        }
+        _ => Problem::new(Code::BodyUnreadable, detail),
     }
 }
 
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Body<T>, Problem> {
     // serde would read an array as a struct's fields in order; the API accepts objects only.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Problem::malformed("MALFORMED_BODY", "The body: an object is expected."));
+        return Err(Problem::new(Code::MalformedBody, "The body: an object is expected."));
     }
     serde_json::from_slice(bytes)
         .map(Body)
-        .map_err(|error| Problem::malformed("MALFORMED_BODY", format!("The body: {error}.")))
+        .map_err(|error| Problem::new(Code::MalformedBody, format!("The body: {error}.")))
 }
 
 impl<S: Send + Sync, T: FromStr + Send> FromRequestParts<S> for PathId<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let unknown = || Problem::not_found("NOT_FOUND", "There is nothing under this id.");
+        let unknown = || Problem::new(Code::NotFound, "There is nothing under this id.");
         let Path(text) =
             Path::<String>::from_request_parts(parts, state).await.map_err(|_| unknown())?;
         text.parse().map(PathId).map_err(|_| unknown())
@@ -110,7 +103,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
         Query::from_request_parts(parts, state).await.map(|Query(params)| Self(params)).map_err(
             |rejection| {
                 let detail = format!("The query string: {}.", rejection.body_text());
-                Problem::malformed("MALFORMED_QUERY", detail)
+                Problem::new(Code::MalformedQuery, detail)
             },
         )
     }

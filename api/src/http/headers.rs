@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use coupon::{RequestId, Template};
 use runtime::trace;
 
-use crate::problem::Problem;
+use crate::{code::Code, problem::Problem};
 
 /// Returns the claim's key. It may be absent if the limit per user is 1: the template itself is the key then.
 pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<RequestId, Problem> {
@@ -14,7 +14,7 @@ pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<Req
         None => {
             let detail =
                 "Send a new `Idempotency-Key` with each claim, and the same one with a retry.";
-            Err(Problem::malformed("IDEMPOTENCY_KEY_MISSING", detail))
+            Err(Problem::new(Code::IdempotencyKeyMissing, detail))
         }
     }
 }
@@ -25,12 +25,12 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, 
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         let detail = "Send one `Idempotency-Key`: which of several counts, nobody can know.";
-        return Err(Problem::malformed("IDEMPOTENCY_KEY_INVALID", detail));
+        return Err(Problem::new(Code::IdempotencyKeyInvalid, detail));
     }
     let text = value.to_str().unwrap_or("");
     RequestId::from_client(text).map(Some).map_err(|error| {
         let detail = format!("The `Idempotency-Key`: {error}.");
-        Problem::malformed("IDEMPOTENCY_KEY_INVALID", detail)
+        Problem::new(Code::IdempotencyKeyInvalid, detail)
     })
 }
 

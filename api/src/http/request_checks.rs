@@ -1,10 +1,9 @@
 //! Checks of every request before it is handled, and headers of every answer.
 
-use axum::http::{
-    HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version, header, uri::Authority,
-};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Version, header, uri::Authority};
 
 use crate::{
+    code::Code,
     http::extract::{self, BODY_BYTES_MAX},
     problem::Problem,
 };
@@ -38,18 +37,16 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
     let uri = request.uri();
     if uri.path_and_query().is_some_and(|text| text.as_str().len() > URI_BYTES_MAX) {
         let detail = format!("Use a path and query of at most {URI_BYTES_MAX} bytes.");
-        let status = StatusCode::URI_TOO_LONG;
-        return Err(Problem::new(status, "URI_TOO_LONG", "The address is too long", detail));
+        return Err(Problem::new(Code::UriTooLong, detail));
     }
     let bytes = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
     if request.headers().iter().map(bytes).sum::<usize>() > HEADER_BYTES_MAX {
         let detail = format!("Send headers of at most {HEADER_BYTES_MAX} bytes in all.");
-        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        return Err(Problem::new(status, "HEADERS_TOO_LARGE", "The headers are too large", detail));
+        return Err(Problem::new(Code::HeadersTooLarge, detail));
     }
     if !names_one_host(request.version(), request.headers()) {
         let detail = "Send one `Host` header with the name or address of this server.";
-        return Err(Problem::malformed("HOST_INVALID", detail));
+        return Err(Problem::new(Code::HostInvalid, detail));
     }
     // Checked before the body is read: a client that sent `Expect` need not send it, and we do not wait for any
     // other's.
@@ -59,8 +56,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
     let is_for_people = uri.path().starts_with(DOCS_PATH);
     if !is_for_people && !accepts_json(request.headers()) {
         let detail = "Answers are `application/json`: accept it, or send no `Accept`.";
-        let status = StatusCode::NOT_ACCEPTABLE;
-        return Err(Problem::new(status, "NOT_ACCEPTABLE", "Not available in this form", detail));
+        return Err(Problem::new(Code::NotAcceptable, detail));
     }
     Ok(())
 }

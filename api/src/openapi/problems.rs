@@ -1,78 +1,63 @@
 //! Error responses of operations: every code that a client can receive there.
 //!
 //! A handler names its own codes in `x-problems`; the codes of the extractors and of `request_checks.rs` follow from the
-//! operation's form. Status and advice come from `docs/errors.md`, which people read too.
+//! operation's form. Status and advice are the code's.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::LazyLock,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-const PAGE: &str = include_str!("../../../docs/errors.md");
+use crate::code::Code;
 
 /// Codes that any request may be answered.
-const ANY: &str = "HOST_INVALID NOT_ACCEPTABLE URI_TOO_LONG HEADERS_TOO_LARGE BODY_TOO_LARGE TOO_MANY_AT_ONCE \
-                   STORE_UNAVAILABLE TIMEOUT";
+const ANY: &[Code] = &[
+    Code::HostInvalid,
+    Code::NotAcceptable,
+    Code::UriTooLong,
+    Code::HeadersTooLarge,
+    Code::BodyTooLarge,
+    Code::TooManyAtOnce,
+    Code::StoreUnavailable,
+    Code::Timeout,
+];
 /// Codes of operations that require authentication.
-const WITH_AUTHENTICATION: &str = "UNAUTHENTICATED";
+const WITH_AUTHENTICATION: &[Code] = &[Code::Unauthenticated];
 /// Codes of operations that require an operator's key, which has scopes.
-const WITH_KEY: &str = "SCOPE_LACKING";
+const WITH_KEY: &[Code] = &[Code::ScopeLacking];
 /// Codes of operations with an id in the path.
-const WITH_ID: &str = "NOT_FOUND";
+const WITH_ID: &[Code] = &[Code::NotFound];
 /// Codes of operations with a query string.
-const WITH_QUERY: &str = "MALFORMED_QUERY";
+const WITH_QUERY: &[Code] = &[Code::MalformedQuery];
 /// Codes of operations with a body.
-const WITH_BODY: &str =
-    "MALFORMED_BODY BODY_UNREADABLE BODY_INCOMPLETE NOT_JSON BODY_ENCODED OVERLOADED";
+const WITH_BODY: &[Code] = &[
+    Code::MalformedBody,
+    Code::BodyUnreadable,
+    Code::BodyIncomplete,
+    Code::NotJson,
+    Code::BodyEncoded,
+    Code::Overloaded,
+];
 
-/// The code whose operations send rate limit headers with each answer of the handler.
-const RATE_LIMITED: &str = "RATE_LIMITED";
-
-/// The entry of a code in `docs/errors.md`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Advice {
-    pub(super) status: u16,
-    pub(super) text: &'static str,
-    pub(super) retryable: bool,
-}
-
-/// Entries of `docs/errors.md` by code.
-pub(super) static ADVICE: LazyLock<BTreeMap<&'static str, Advice>> = LazyLock::new(|| {
-    let rows = PAGE.lines().filter(|line| line.starts_with("| `")).filter_map(row);
-    rows.flat_map(|(codes, advice)| codes.map(move |code| (code, advice.clone()))).collect()
-});
-
-/// Parses a row of the page's table: its codes, and their entry.
-fn row(line: &'static str) -> Option<(impl Iterator<Item = &'static str>, Advice)> {
-    let mut cells = line.trim_matches('|').splitn(3, '|').map(str::trim);
-    let (codes, status, text) = (cells.next()?, cells.next()?.parse().ok()?, cells.next()?);
-    let retryable = matches!(status, 429 | 503) || text.contains("retryable");
-    let codes = codes.split(',').map(|code| code.trim().trim_matches('`'));
-    Some((codes, Advice { status, text, retryable }))
-}
-
-/// Adds the error responses of an operation.
+/// Adds to an operation what it may answer besides its success.
 pub(super) fn answer(operation: &mut Value) {
     let own = own_codes(operation);
-    let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     for &code in own.union(&codes_of_form(operation)) {
-        by_status.entry(ADVICE[code].status).or_default().push(code);
+        by_status.entry(code.status()).or_default().push(code);
     }
-    for (status, codes) in by_status {
+    for (status, mut codes) in by_status {
+        codes.sort_by_key(|code| code.word());
         operation["responses"][status.to_string()] = response(status, &codes);
     }
-    if own.contains(RATE_LIMITED) {
+    if own.contains(&Code::RateLimited) {
         tell_rates(operation, &own);
     }
 }
 
 /// Adds the rate limit headers to the handler's responses. A request that is refused earlier, for its form, is not
 /// counted and has none.
-fn tell_rates(operation: &mut Value, own: &BTreeSet<&str>) {
-    let refusals: BTreeSet<String> =
-        own.iter().map(|code| ADVICE[code].status.to_string()).collect();
+fn tell_rates(operation: &mut Value, own: &BTreeSet<Code>) {
+    let refusals: BTreeSet<String> = own.iter().map(|code| code.status().to_string()).collect();
     for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
         if status.starts_with('2') || refusals.contains(status) {
             for header in ["RateLimit", "RateLimit-Policy"] {
@@ -84,13 +69,13 @@ fn tell_rates(operation: &mut Value, own: &BTreeSet<&str>) {
 }
 
 /// Removes `x-problems` and returns its codes.
-fn own_codes(operation: &mut Value) -> BTreeSet<&'static str> {
+fn own_codes(operation: &mut Value) -> BTreeSet<Code> {
     let own = operation.as_object_mut().and_then(|operation| operation.remove("x-problems"));
     known(own.as_ref().and_then(Value::as_str).unwrap_or_default()).collect()
 }
 
 /// Returns the codes that follow from an operation's form.
-fn codes_of_form(operation: &Value) -> BTreeSet<&'static str> {
+fn codes_of_form(operation: &Value) -> BTreeSet<Code> {
     let has_parameter = |place: &str| {
         let parameters = operation["parameters"].as_array();
         parameters.into_iter().flatten().any(|parameter| parameter["in"] == place)
@@ -106,23 +91,22 @@ fn codes_of_form(operation: &Value) -> BTreeSet<&'static str> {
         (operation.get("requestBody").is_some(), WITH_BODY),
     ];
     let by_form = by_form.into_iter().filter(|(is_so, _)| *is_so);
-    by_form.flat_map(|(_, codes)| known(codes)).collect()
+    by_form.flat_map(|(_, codes)| codes).copied().collect()
 }
 
 /// Returns the words that are codes. A test finds the others.
-fn known(words: &str) -> impl Iterator<Item = &'static str> {
-    words.split_whitespace().filter_map(|word| Some(*ADVICE.get_key_value(word)?.0))
+fn known(words: &str) -> impl Iterator<Item = Code> {
+    words.split_whitespace().filter_map(Code::from_word)
 }
 
-fn response(status: u16, codes: &[&str]) -> Value {
+fn response(status: u16, codes: &[Code]) -> Value {
+    let words: Vec<&str> = codes.iter().map(|code| code.word()).collect();
     let lines: Vec<String> =
-        codes.iter().map(|code| format!("`{code}`: {}", ADVICE[code].text)).collect();
-    let examples: Map<String, Value> = codes
-        .iter()
-        .map(|code| {
-            ((*code).to_owned(), json!({ "$ref": format!("#/components/examples/{code}") }))
-        })
-        .collect();
+        codes.iter().map(|code| format!("`{}`: {}", code.word(), code.advice())).collect();
+    let example = |word: &&str| {
+        ((*word).to_owned(), json!({ "$ref": format!("#/components/examples/{word}") }))
+    };
+    let examples: Map<String, Value> = words.iter().map(example).collect();
     let mut response = json!({
         "description": lines.join("\n\n"),
         "content": {
@@ -130,14 +114,14 @@ fn response(status: u16, codes: &[&str]) -> Value {
                 "schema": {
                     "allOf": [
                         { "$ref": "#/components/schemas/Problem" },
-                        { "properties": { "status": { "const": status }, "code": { "enum": codes } } }
+                        { "properties": { "status": { "const": status }, "code": { "enum": words } } }
                     ]
                 },
                 "examples": examples
             }
         }
     });
-    if codes.iter().any(|code| ADVICE[code].retryable) {
+    if codes.iter().any(|code| code.is_retryable()) {
         response["headers"]["Retry-After"] = json!({ "$ref": "#/components/headers/Retry-After" });
     }
     if status == 401 {
@@ -176,21 +160,20 @@ pub(super) fn describe(components: &mut Value) {
             "schema": { "type": "string", "examples": ["\"second\";q=50;w=1, \"minute\";q=600;w=60"] }
         }
     });
-    let examples = ADVICE.iter().map(|(code, advice)| {
+    let examples = Code::ALL.iter().map(|code| {
+        let word = code.word();
         let value = json!({
-            "type": format!("urn:coupon:problem:{code}"), "title": sentence(&code.replace('_', " ")),
-            "status": advice.status, "detail": sentence(advice.text), "code": code,
-            "retryable": advice.retryable
+            "type": format!("urn:coupon:problem:{word}"), "title": code.title(),
+            "status": code.status(), "detail": sentence(code.advice()), "code": word,
+            "retryable": code.is_retryable()
         });
-        ((*code).to_owned(), json!({ "summary": code, "value": value }))
+        (word.to_owned(), json!({ "summary": word, "value": value }))
     });
     components["examples"] = Value::Object(examples.collect());
 }
 
-/// Turns a text of capitals, or of a table's cell, into a sentence.
+/// Begins a text with a capital.
 fn sentence(text: &str) -> String {
-    let text =
-        if text.contains(char::is_lowercase) { text.to_owned() } else { text.to_lowercase() };
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
@@ -198,16 +181,6 @@ fn sentence(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_row_of_the_page_gives_each_of_its_codes_the_status_and_the_advice() {
-        let (codes, advice) = row("| `A_B`, `C` | 503 | wait, or `not` |").unwrap();
-        assert_eq!(codes.collect::<Vec<_>>(), ["A_B", "C"]);
-        assert_eq!(advice, Advice { status: 503, text: "wait, or `not`", retryable: true });
-        let sold_out = &ADVICE["SOLD_OUT"];
-        assert_eq!((sold_out.status, sold_out.retryable), (409, false));
-        assert!(ADVICE["PAUSED"].retryable && ADVICE["RATE_LIMITED"].retryable);
-    }
 
     #[test]
     fn the_codes_of_an_operation_are_its_own_and_those_of_its_form() {

@@ -19,7 +19,7 @@ use mysql_store::{
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::{auth::Operator, http::headers, problem::Problem, state::App};
+use crate::{auth::Operator, code::Code, http::headers, problem::Problem, state::App};
 
 /// Marks the answer of an earlier request with the same key.
 pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -88,7 +88,7 @@ impl Once {
             Begun::Other => {
                 let detail = "This `Idempotency-Key` was used for another request, or with another key \
                               of an operator. Send a new one.";
-                Err(Problem::invalid("IDEMPOTENCY_KEY_REUSED", detail))
+                Err(Problem::new(Code::IdempotencyKeyReused, detail))
             }
         }
     }

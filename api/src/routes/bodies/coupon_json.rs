@@ -8,6 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
+    code::Code,
     http::{
         instant::instant,
         schemas::{self, Id, Instant},
@@ -47,7 +48,7 @@ pub(crate) struct CouponJson {
 }
 
 pub(crate) fn not_found() -> Problem {
-    Problem::not_found("COUPON_NOT_FOUND", "You have no such coupon.")
+    Problem::new(Code::CouponNotFound, "You have no such coupon.")
 }
 
 impl CouponJson {

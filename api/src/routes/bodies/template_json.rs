@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::{
+    code::Code,
     http::{
         instant::instant,
         schemas::{self, Id, Instant},
@@ -234,7 +235,7 @@ pub(crate) fn not_acceptable(error: TemplateError) -> Problem {
 }
 
 pub(crate) fn invalid(field: &str, problem: String) -> Problem {
-    Problem::invalid("INVALID_TEMPLATE", format!("{field}: {problem}.")).with("field", field)
+    Problem::new(Code::InvalidTemplate, format!("{field}: {problem}.")).with("field", field)
 }
 
 impl From<&Template> for TemplateJson {

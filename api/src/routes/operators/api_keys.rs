@@ -15,6 +15,7 @@ use tracing::{error, info};
 
 use crate::{
     auth::{Operator, api_key},
+    code::Code,
     http::{
         extract::{Body, Params, PathId},
         instant::instant,
@@ -193,7 +194,7 @@ async fn rotate_once(
     let old = own(&mut transaction, operator, id).await?;
     if !old.is_live(now) {
         let detail = "The key is not accepted any more: make a new one.";
-        return Err(Problem::conflict("KEY_NOT_LIVE", "The key has ended", detail));
+        return Err(Problem::new(Code::KeyNotLive, detail));
     }
     store::revoke(&mut transaction, id, now + overlap).await?;
     let life = old.expires_at.map(|end| end - old.created_at);
@@ -241,7 +242,9 @@ fn told_again(answer: Answer, operator: Operator) -> Result<Answer, Problem> {
     let hidden = body["key"].as_str().unwrap_or_default();
     let secret = api_key::id_of(hidden)
         .and_then(|id| api_key::sealed(hidden, id, &operator.caller.seal))
-        .ok_or_else(|| Problem::unavailable("STORE_UNAVAILABLE", "The answer cannot be read."))?;
+        .ok_or_else(|| {
+            Problem::unavailable(Code::StoreUnavailable, "The answer cannot be read.")
+        })?;
     Ok(answer.with(hidden, &secret))
 }
 
@@ -255,7 +258,7 @@ fn lives_no_longer(key: &ApiKey, operator: Operator) -> Result<(), Problem> {
     let detail = format!(
         "The key that asks ends at {latest}, and makes none that lives longer: send an `expires_at` until then."
     );
-    Err(Problem::forbidden("LIFE_TOO_LONG", detail).with("latest", latest))
+    Err(Problem::new(Code::LifeTooLong, detail).with("latest", latest))
 }
 
 /// `DELETE /v1/api-keys/{id}`: revokes the key. Its row stays, since the audit record names it.
@@ -308,7 +311,7 @@ async fn own(
 ) -> Result<ApiKey, Problem> {
     let key = store::lock(transaction, id).await?;
     key.filter(|key| operator.merchant(Some(key.merchant_id)).is_ok())
-        .ok_or_else(|| Problem::not_found("KEY_NOT_FOUND", "There is no such key."))
+        .ok_or_else(|| Problem::new(Code::KeyNotFound, "There is no such key."))
 }
 
 async fn store_key(
@@ -328,7 +331,7 @@ async fn store_key(
 fn secret(id: ApiKeyId) -> Result<String, Problem> {
     api_key::new(id).map_err(|error| {
         error!(error = runtime::report(&error), "the system gives no random bytes");
-        Problem::unavailable("OVERLOADED", "No key can be made now. Send the request again.")
+        Problem::unavailable(Code::Overloaded, "No key can be made now. Send the request again.")
     })
 }
 
@@ -357,7 +360,7 @@ fn expiry(end: DateTime<Utc>, now: DateTime<Utc>) -> Result<DateTime<Utc>, Probl
 }
 
 fn invalid(field: &str, problem: String) -> Problem {
-    Problem::invalid("INVALID_KEY", format!("{field}: {problem}.")).with("field", field)
+    Problem::new(Code::InvalidKey, format!("{field}: {problem}.")).with("field", field)
 }
 
 fn target(id: ApiKeyId) -> String {

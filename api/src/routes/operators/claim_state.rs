@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Operator,
+    code::Code,
     http::{
         extract::{Params, PathId},
         instant::instant,
@@ -106,7 +107,7 @@ pub(crate) async fn get(
 
 fn not_found() -> Problem {
     let detail = "No claim of a template of yours has this id, or can still get it.";
-    Problem::not_found("CLAIM_NOT_FOUND", detail)
+    Problem::new(Code::ClaimNotFound, detail)
 }
 
 impl ClaimStateBody {

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Operator,
+    code::Code,
     http::{
         extract::{Body, PathId},
         schemas::{Id, RequestId},
@@ -161,7 +162,7 @@ pub(crate) async fn end(
     });
     if !known.await? {
         let detail = "No replay of dead letters that this key began has this id.";
-        return Err(Problem::not_found("NOT_FOUND", detail));
+        return Err(Problem::new(Code::NotFound, detail));
     }
     info!(audit.id = %id, "dead letters were put back");
     Ok(Json(ReplayBody { id: id.to_string() }))

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Operator,
+    code::Code,
     http::{
         cursor::{self, Page, PageParams},
         extract::{Body, Params},
@@ -79,7 +80,7 @@ pub(crate) async fn create(
         text::steering(&new.name).map(|it| format!("leave {it} out, a control character"))
     };
     if let Some(wrong) = wrong {
-        let problem = Problem::invalid("INVALID_MERCHANT", format!("name: {wrong}."));
+        let problem = Problem::new(Code::InvalidMerchant, format!("name: {wrong}."));
         return Err(problem.with("field", "name"));
     }
     let create = || create_once(&app, operator, &once, &new.name);

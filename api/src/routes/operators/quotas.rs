@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use mysql_store::{MySqlConnection, quota};
 
-use crate::{auth::Operator, config::Quotas, problem::Problem};
+use crate::{auth::Operator, code::Code, config::Quotas, problem::Problem};
 
 impl Quotas {
     /// Rejects an open template beyond the quota. Call it in the transaction that makes the template, before it does.
@@ -70,7 +70,5 @@ impl Quotas {
 }
 
 fn exceeded(quota: &str, most: u32, detail: String) -> Problem {
-    Problem::conflict("QUOTA_EXCEEDED", "The merchant has as many as it may", detail)
-        .with("quota", quota)
-        .with("limit", most)
+    Problem::new(Code::QuotaExceeded, detail).with("quota", quota).with("limit", most)
 }

@@ -19,6 +19,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Operator,
+    code::Code,
     http::{
         cursor::{self, Page, PageParams},
         extract::{Params, PathId},
@@ -122,7 +123,7 @@ pub(crate) async fn view(
     let away = || {
         let detail = "The view's Redis did not answer, or the rebuild is under way still: here, where it goes on \
                       by itself, or in another process. MySQL answers the user meanwhile. Send the request again.";
-        Problem::unavailable("VIEW_UNAVAILABLE", detail)
+        Problem::unavailable(Code::ViewUnavailable, detail)
     };
     let action = action(operator, "view.rebuild", format!("users/{user}"), None);
     let entry = match audit::begin(&app, operator, &once, action).await? {
@@ -142,7 +143,7 @@ pub(crate) async fn view(
             Ok(answer)
         }
         Ok(Rebuilt::TooMany) => {
-            Err(Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again."))
+            Err(Problem::unavailable(Code::Overloaded, "Too many lists are being read. Try again."))
         }
         Ok(Rebuilt::Unread) => Err(Problem::no_store()),
         Ok(Rebuilt::Elsewhere | Rebuilt::Overtaken | Rebuilt::Failed) | Err(_) => Err(away()),
@@ -180,7 +181,7 @@ pub(crate) async fn gate(
     if !app.gates.wants(&template, app.clock.now()) {
         let detail = "The template gives nothing now, so it has no gate: one is loaded shortly before \
                       its window opens.";
-        return Err(Problem::conflict("NO_GATE", "There is no gate", detail));
+        return Err(Problem::new(Code::NoGate, detail));
     }
     let mut connection = connect::acquire(&app.pool).await?;
     let row = connect::within(stock::get(&mut connection, id)).await?;
@@ -209,7 +210,7 @@ async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Prob
         let meta = app.gates.gate().meta(id).await.map_err(|error| {
             warn!(template.id = %id, error = runtime::report(&error), "a gate is not rebuilt");
             let detail = "The gate's Redis did not answer. Send the request again.";
-            Problem::unavailable("GATE_UNAVAILABLE", detail)
+            Problem::unavailable(Code::GateUnavailable, detail)
         })?;
         let newer = meta.filter(Meta::is_open).map(|meta| meta.epoch);
         if let Some(epoch) = newer.filter(|epoch| *epoch > before) {
@@ -217,7 +218,7 @@ async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Prob
         }
         if Instant::now() >= deadline {
             let detail = "The rebuild is under way and goes on by itself.";
-            return Err(Problem::unavailable("GATE_LOADING", detail));
+            return Err(Problem::unavailable(Code::GateLoading, detail));
         }
         sleep(LOOK_EVERY).await;
     }

@@ -22,6 +22,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Operator,
+    code::Code,
     http::{
         etag::IfMatch,
         extract::{Body, PathId},
@@ -106,7 +107,7 @@ pub(crate) async fn create(
     if !headers.contains_key("idempotency-key") {
         let detail =
             "Send a new `Idempotency-Key` with each movement, and the same one with a retry.";
-        return Err(Problem::malformed("IDEMPOTENCY_KEY_MISSING", detail));
+        return Err(Problem::new(Code::IdempotencyKeyMissing, detail));
     }
     let request_id = headers::request_id(&headers, &template)?;
     let if_match = IfMatch::of(&headers)?;
@@ -167,7 +168,7 @@ async fn apply(
 
 fn validate(request: &MovementRequest) -> Result<(), Problem> {
     let invalid = |field: &str, problem: String| {
-        Err(Problem::invalid("INVALID_MOVEMENT", format!("{field}: {problem}."))
+        Err(Problem::new(Code::InvalidMovement, format!("{field}: {problem}."))
             .with("field", field))
     };
     let most = limit::STOCK_MAX;
@@ -188,18 +189,18 @@ fn recorded(moved: Moved) -> Result<(Recorded, bool), Problem> {
     match moved {
         Moved::Recorded(recorded) => Ok((recorded, false)),
         Moved::Replayed(recorded) => Ok((recorded, true)),
-        Moved::KeyReused => Err(Problem::invalid(
-            "IDEMPOTENCY_KEY_REUSED",
+        Moved::KeyReused => Err(Problem::new(
+            Code::IdempotencyKeyReused,
             "This `Idempotency-Key` was used for another movement. Send a new key.",
         )),
         Moved::TooLittleLeft { stock } => {
             let detail = format!("Only {stock} are left. Cut at most as many.");
-            Err(Problem::conflict("INSUFFICIENT_STOCK", "Less is left", detail).with("left", stock))
+            Err(Problem::new(Code::InsufficientStock, detail).with("left", stock))
         }
         Moved::TooMuch { total } => {
             let most = limit::STOCK_MAX;
             let detail = format!("The total is {total}, and cannot be more than {most}.");
-            Err(Problem::conflict("TOTAL_TOO_LARGE", "Too many", detail).with("total", total))
+            Err(Problem::new(Code::TotalTooLarge, detail).with("total", total))
         }
         Moved::NoTemplate => Err(unknown_template()),
     }

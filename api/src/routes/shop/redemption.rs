@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::{Operator, Redeemer},
+    code::Code,
     http::{
         extract::{Body, PathId},
         instant::instant,
@@ -172,10 +173,7 @@ fn action(name: &str, before: &UserCoupon, after: &UserCoupon, now: DateTime<Utc
 impl RedemptionRequest {
     fn read(&self, coupon: CouponId) -> Result<Wish<'_>, Problem> {
         let user = self.user_id.parse().map_err(|_| {
-            Problem::invalid(
-                "INVALID_USER_ID",
-                "Use the user's id in `user_id`, a number in quotes.",
-            )
+            Problem::new(Code::InvalidUserId, "Use the user's id in `user_id`, a number in quotes.")
         })?;
         Ok(Wish { coupon, user, order_ref: order_ref(&self.order_ref)? })
     }
@@ -195,7 +193,7 @@ pub(crate) fn order_ref(text: &str) -> Result<&str, Problem> {
     } else {
         return Ok(text);
     };
-    let problem = Problem::invalid("INVALID_ORDER_REF", format!("order_ref: {wrong}."));
+    let problem = Problem::new(Code::InvalidOrderRef, format!("order_ref: {wrong}."));
     Err(problem.with("field", "order_ref"))
 }
 
@@ -204,15 +202,13 @@ pub(crate) fn answer_use(used: Use, now: DateTime<Utc>) -> Result<Json<CouponJso
     match used {
         Use::Used(coupon) | Use::Replayed(coupon) => Ok(Json(CouponJson::of(&coupon, now))),
         Use::UsedElsewhere(_) => Err(used_elsewhere()),
-        Use::GivenBack(_) => Err(Problem::conflict(
-            "ORDER_CANCELLED",
-            "The order is cancelled",
+        Use::GivenBack(_) => Err(Problem::new(
+            Code::OrderCancelled,
             "This order gave the coupon back and cannot use it again. Send another `order_ref`.",
         )),
         Use::Expired(coupon) => Err(expired(&coupon)),
-        Use::NotYetValid(coupon) => Err(Problem::conflict(
-            "COUPON_NOT_YET_VALID",
-            "The coupon is not valid yet",
+        Use::NotYetValid(coupon) => Err(Problem::new(
+            Code::CouponNotYetValid,
             format!("The coupon is valid from {}.", instant(coupon.valid_from)),
         )
         .with("valid_from", instant(coupon.valid_from))),
@@ -222,11 +218,11 @@ pub(crate) fn answer_use(used: Use, now: DateTime<Utc>) -> Result<Json<CouponJso
 
 fn used_elsewhere() -> Problem {
     let detail = "The coupon was used for another order.";
-    Problem::conflict("COUPON_USED", "The coupon is used", detail)
+    Problem::new(Code::CouponUsed, detail)
 }
 
 fn expired(coupon: &UserCoupon) -> Problem {
     let at = instant(coupon.valid_until);
     let detail = format!("The coupon was valid until {at}.");
-    Problem::conflict("COUPON_EXPIRED", "The coupon has expired", detail).with("valid_until", at)
+    Problem::new(Code::CouponExpired, detail).with("valid_until", at)
 }

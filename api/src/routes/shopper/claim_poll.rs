@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::User,
+    code::Code,
     http::{
         extract::{Params, PathId},
         schemas::Id,
@@ -108,14 +109,14 @@ async fn found(
 }
 
 fn not_found() -> Problem {
-    Problem::not_found("CLAIM_NOT_FOUND", "No claim of yours has this id; it did not land.")
+    Problem::new(Code::ClaimNotFound, "No claim of yours has this id; it did not land.")
 }
 
 /// MySQL has not decided the claim; only its template's gate knows whether it is being processed.
 pub(crate) fn template_needed() -> Problem {
     let detail = "Name the claim's template in `?template=`, as `Location` and `poll` do: whether the claim is on its \
                   way is known there.";
-    Problem::invalid("TEMPLATE_NEEDED", detail)
+    Problem::new(Code::TemplateNeeded, detail)
 }
 
 /// The state of the claim cannot be determined now.
@@ -126,7 +127,7 @@ pub(crate) fn cannot_tell(id: ClaimId, error: FateError) -> Problem {
             warn!(claim.id = %id, error = runtime::report(&error), "a claim is not looked up");
             let detail = "MySQL knows nothing of this claim yet, and the gate's Redis did not answer. Send the \
                           request again.";
-            Problem::unavailable("GATE_UNAVAILABLE", detail)
+            Problem::unavailable(Code::GateUnavailable, detail)
         }
     }
 }

@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::User,
+    code::Code,
     http::{
         extract::{Body, PathId},
         headers,
@@ -163,7 +164,7 @@ fn quantity(asked: i64, template: &Template) -> Result<u32, Problem> {
     let most = template.max_per_claim.min(limit::QUANTITY_MAX);
     u32::try_from(asked).ok().filter(|asked| (1..=most).contains(asked)).ok_or_else(|| {
         let detail = format!("Use a `quantity` of 1 to {most}.");
-        Problem::invalid("INVALID_QUANTITY", detail).with("max_per_claim", most)
+        Problem::new(Code::InvalidQuantity, detail).with("max_per_claim", most)
     })
 }
 
@@ -171,13 +172,12 @@ fn respond(answer: Answer, claim_id: ClaimId, template: TemplateId) -> Result<Re
     match answer {
         Answer::Landed { claim, replayed } => Ok(landed(&claim, replayed)),
         Answer::Refused(refusal) => Err(refused(refusal)),
-        Answer::KeyReused => Err(Problem::invalid(
-            "IDEMPOTENCY_KEY_REUSED",
+        Answer::KeyReused => Err(Problem::new(
+            Code::IdempotencyKeyReused,
             "This `Idempotency-Key` was used for another payload. Send a new key.",
         )),
-        Answer::InProgress => Err(Problem::conflict(
-            "REQUEST_IN_PROGRESS",
-            "The request is still being worked on",
+        Answer::InProgress => Err(Problem::new(
+            Code::RequestInProgress,
             "A request with this `Idempotency-Key` is under way. Send it again in a moment.",
         )
         .retry_after()),
@@ -198,30 +198,28 @@ fn landed(claim: &LandedClaim, replayed: bool) -> Response {
 }
 
 fn refused(refusal: Refusal) -> Problem {
-    let problem = |code, title, detail: &str| Problem::conflict(code, title, detail);
+    let problem = |code, detail: &str| Problem::new(code, detail);
     match refusal {
         Refusal::NotOpen { starts_at } => {
             let at = instant(starts_at);
-            problem("NOT_OPEN", "Not open yet", &format!("Claims open at {at}."))
+            problem(Code::NotOpen, &format!("Claims open at {at}."))
                 .with("opens_at", at)
         }
         Refusal::Paused => {
-            problem("PAUSED", "Paused", "Claims are paused. Try again later.").retry_after()
+            problem(Code::Paused, "Claims are paused. Try again later.").retry_after()
         }
-        Refusal::Closed => problem("CLOSED", "Closed", "The time for claims is over."),
-        Refusal::Ended => problem("ENDED", "Ended", "This coupon is no longer given out."),
+        Refusal::Closed => problem(Code::Closed, "The time for claims is over."),
+        Refusal::Ended => problem(Code::Ended, "This coupon is no longer given out."),
         Refusal::Limit { taken } => problem(
-            "LIMIT_REACHED",
-            "The limit is reached",
+            Code::LimitReached,
             &format!(
                 "You have claimed {taken} of these coupons, and this would be more than one person may."
             ),
         )
         .with("held", taken),
-        Refusal::SoldOut => problem("SOLD_OUT", "Sold out", "Nothing is left."),
+        Refusal::SoldOut => problem(Code::SoldOut, "Nothing is left."),
         Refusal::Insufficient { left } => problem(
-            "INSUFFICIENT_STOCK",
-            "Less is left",
+            Code::InsufficientStock,
             &format!("Only {left} are left. The same key may ask for less."),
         )
         .with("left", left),
@@ -231,20 +229,20 @@ fn refused(refusal: Refusal) -> Problem {
 fn unavailable(why: Unavailable, claim_id: ClaimId, template: TemplateId) -> Problem {
     match why {
         Unavailable::Overloaded => Problem::unavailable(
-            "OVERLOADED",
+            Code::Overloaded,
             "Too many claims are under way. Send the request again with the same key.",
         ),
         Unavailable::GateLoading => Problem::unavailable(
-            "GATE_LOADING",
+            Code::GateLoading,
             "The template is being loaded. Send the request again with the same key.",
         ),
         Unavailable::Gate => Problem::unavailable(
-            "GATE_UNAVAILABLE",
+            Code::GateUnavailable,
             "Whether the claim succeeded is unknown. Send the request again with the same key.",
         ),
         Unavailable::Store => pending(claim_id, template),
         Unavailable::GivenUp => Problem::unavailable(
-            "CLAIM_GIVEN_UP",
+            Code::ClaimGivenUp,
             "The claim did not succeed. Send the request again with the same key.",
         ),
         Unavailable::Stopping => pending(claim_id, template),
@@ -255,7 +253,7 @@ fn unavailable(why: Unavailable, claim_id: ClaimId, template: TemplateId) -> Pro
 fn pending(id: ClaimId, template: TemplateId) -> Problem {
     let detail = "Whether the claim succeeded is not known yet. Send the request again with the same \
                   key, or look at `poll`.";
-    Problem::unavailable("CLAIM_PENDING", detail).with("poll", poll_url(id, template))
+    Problem::unavailable(Code::ClaimPending, detail).with("poll", poll_url(id, template))
 }
 
 fn poll_url(id: ClaimId, template: TemplateId) -> String {

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::User,
+    code::Code,
     http::{
         extract::{Body, PathId},
         schemas::Id,
@@ -115,5 +116,5 @@ pub(crate) async fn unuse_coupon(
 
 fn not_by_its_user(done: &str) -> Problem {
     let detail = format!("This coupon is {done} by the shop, at its checkout.");
-    Problem::forbidden("SELF_REDEEM_FORBIDDEN", detail)
+    Problem::new(Code::SelfRedeemForbidden, detail)
 }

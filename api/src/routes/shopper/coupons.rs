@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use crate::{
     auth::User,
+    code::Code,
     http::{
         cursor::{self, EndCursor, Page},
         extract::{Params, PathId},
@@ -68,13 +69,15 @@ async fn page(
 ) -> Result<Json<Page<CouponJson>>, Problem> {
     let status = params.status.as_deref().unwrap_or("unused");
     let status = CouponStatus::from_word(status).ok_or_else(|| {
-        Problem::invalid("INVALID_STATUS", "Use a `status` of unused, used or expired.")
+        Problem::new(Code::InvalidStatus, "Use a `status` of unused, used or expired.")
     })?;
     let limit = cursor::limit(params.limit)?;
-    let after =
-        params.after.as_deref().map(str::parse).transpose().map_err(|_| {
-            Problem::malformed("INVALID_AFTER", "Use the id of a coupon in `after`.")
-        })?;
+    let after = params
+        .after
+        .as_deref()
+        .map(str::parse)
+        .transpose()
+        .map_err(|_| Problem::new(Code::InvalidAfter, "Use the id of a coupon in `after`."))?;
     match status {
         CouponStatus::Unused => usable(app, user, params, after, limit).await,
         CouponStatus::Used => used(app, user, params, limit).await,
@@ -103,7 +106,7 @@ async fn usable(
         MyCouponsError::Rows(error) => Problem::from(error),
         MyCouponsError::Unread => Problem::no_store(),
         MyCouponsError::Overloaded => {
-            Problem::unavailable("OVERLOADED", "Too many lists are being read. Try again.")
+            Problem::unavailable(Code::Overloaded, "Too many lists are being read. Try again.")
         }
     })?;
     metrics::counter!(MY_COUPONS, "origin" => page.origin.word()).increment(1);

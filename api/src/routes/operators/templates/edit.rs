@@ -4,10 +4,7 @@
 //! answer on: MySQL lets no claim land under the old one after it. Issued coupons keep their validity unless they are
 //! to follow ([`crate::routes::operators::templates::validity`]).
 
-use axum::{
-    extract::State,
-    http::{HeaderMap, StatusCode},
-};
+use axum::{extract::State, http::HeaderMap};
 use chrono::{DateTime, Utc};
 use coupon::{NotEditable, Template, TemplateField, TemplateId, TemplateState, Window};
 use mysql_store::{
@@ -21,6 +18,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Operator,
+    code::Code,
     http::{
         etag::{IfMatch, Tagged},
         extract::{Body, PathId},
@@ -242,7 +240,7 @@ async fn apply(
         Edited::MoveUnderWay => {
             let detail = "Issued coupons are being moved to an earlier change's validity. Wait until \
                           they are, or let them follow this change too.";
-            Err(Problem::conflict("MOVE_UNDER_WAY", "Coupons are being moved", detail)
+            Err(Problem::new(Code::MoveUnderWay, detail)
                 .with("progress", validity::progress_url(before.id))
                 .retry_after())
         }
@@ -283,7 +281,7 @@ fn not_editable_in(field: &str, state: TemplateState, states: Vec<&str>) -> Prob
             )
         }
     };
-    Problem::conflict("FIELD_NOT_EDITABLE", "Not editable in this state", detail)
+    Problem::new(Code::FieldNotEditable, detail)
         .with("field", field)
         .with("state", state.word())
         .with("editable_in", states)
@@ -356,8 +354,7 @@ impl Expected {
             return Ok(());
         }
         let detail = "Send `If-Match` with the template's `ETag`, or its `version` in the body.";
-        let status = StatusCode::PRECONDITION_REQUIRED;
-        Err(Problem::new(status, "PRECONDITION_REQUIRED", "Which version is not said", detail))
+        Err(Problem::new(Code::PreconditionRequired, detail))
     }
 
     fn names(&self, version: i64) -> bool {

@@ -16,6 +16,7 @@ use tracing::{info, warn};
 
 use crate::{
     auth::Operator,
+    code::Code,
     http::{
         cursor::{self, Page, PageParams},
         etag::{IfMatch, Tagged},
@@ -184,7 +185,7 @@ pub(crate) async fn change_state(
         "end" => (TemplateState::Published, TemplateState::Ended),
         _ => {
             let detail = "A template can be told to publish, pause, resume or end.";
-            return Err(Problem::not_found("NOT_FOUND", detail));
+            return Err(Problem::new(Code::NotFound, detail));
         }
     };
     let change = Change { id, verb, from, next, if_match: IfMatch::of(&headers)? };
@@ -259,12 +260,12 @@ impl Change {
         if !starts_here || !before.state.may_become(self.next) {
             let state = before.state.word();
             let detail = format!("The template is {state}: it cannot {}.", self.verb);
-            let problem = Problem::conflict("INVALID_TRANSITION", "Not in this state", detail);
+            let problem = Problem::new(Code::InvalidTransition, detail);
             return Err(problem.with("state", state));
         }
         if self.next == TemplateState::Published && before.validity.is_over(now) {
             let detail = "No coupon of it could be used any more: edit its validity first.";
-            return Err(Problem::conflict("VALIDITY_OVER", "Its validity is over", detail));
+            return Err(Problem::new(Code::ValidityOver, detail));
         }
         Ok(())
     }
@@ -273,13 +274,13 @@ impl Change {
 /// Somebody else changed the template, which has this version now.
 pub(crate) fn changed_meanwhile(version: i64) -> Problem {
     let detail = "The template is not of this version any more. Look at it and try again.";
-    Problem::conflict("CHANGED_MEANWHILE", "Changed meanwhile", detail).with("version", version)
+    Problem::new(Code::ChangedMeanwhile, detail).with("version", version)
 }
 
 /// The change is made, and claims wait for the gate.
 pub(crate) fn gate_loading() -> Problem {
     let detail = "The change is made; its gate is not loaded yet, and will be by itself.";
-    Problem::unavailable("GATE_LOADING", detail)
+    Problem::unavailable(Code::GateLoading, detail)
 }
 
 /// Name of a template in the audit record.

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Operator,
+    code::Code,
     http::{
         extract::PathId,
         instant::instant,
@@ -85,7 +86,7 @@ pub(crate) async fn progress(
     let last = connect::within(validity_move::last(&mut connection, id)).await?;
     let last = last.ok_or_else(|| {
         let detail = "No change of this template's validity was to be followed by its coupons.";
-        Problem::not_found("MOVE_NOT_FOUND", detail)
+        Problem::new(Code::MoveNotFound, detail)
     })?;
     Ok(Json(MoveBody::from(&last)))
 }

@@ -1,0 +1,298 @@
+//! Every error code: its status, title and advice. The OpenAPI responses and the table of `docs/errors.md` are made
+//! from this list.
+
+macro_rules! codes {
+    ($($name:ident $word:literal $status:literal $title:literal $advice:literal,)*) => {
+        /// A stable code, which clients program against.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Code {
+            $($name,)*
+        }
+
+        impl Code {
+            /// Every code, in the order of `docs/errors.md`.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)*];
+
+            pub(crate) fn word(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)*
+                }
+            }
+
+            pub(crate) fn status(self) -> u16 {
+                match self {
+                    $(Self::$name => $status,)*
+                }
+            }
+
+            /// The kind of problem, for people.
+            pub(crate) fn title(self) -> &'static str {
+                match self {
+                    $(Self::$name => $title,)*
+                }
+            }
+
+            /// What the client should do; Markdown.
+            pub(crate) fn advice(self) -> &'static str {
+                match self {
+                    $(Self::$name => $advice,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    Unauthenticated "UNAUTHENTICATED" 401 "Authentication is required"
+        "send one valid token (`Authorization: Bearer …`) or key (`X-Api-Key`); the detail says what is \
+         wrong",
+    ScopeLacking "SCOPE_LACKING" 403 "Not allowed"
+        "the key lacks `scope`: use or create a key that has it",
+    SelfRedeemForbidden "SELF_REDEEM_FORBIDDEN" 403 "Not allowed"
+        "only the shop redeems this coupon and gives it back: its checkout calls `POST \
+         /v1/coupons/{id}/use` or `unuse` with a key of the scope `redeem`",
+    PlatformOnly "PLATFORM_ONLY" 403 "Not allowed"
+        "only the platform's own key may do this: ask the platform's operator",
+    MalformedBody "MALFORMED_BODY" 400 "The request cannot be understood"
+        "correct what the detail names",
+    MalformedQuery "MALFORMED_QUERY" 400 "The request cannot be understood"
+        "correct what the detail names",
+    NotJson "NOT_JSON" 415 "The body is not JSON"
+        "send `Content-Type: application/json`",
+    BodyEncoded "BODY_ENCODED" 415 "The body is encoded"
+        "send the body without a `Content-Encoding`",
+    BodyTooLarge "BODY_TOO_LARGE" 413 "The body is too large"
+        "send a body of at most 64 KiB",
+    BodyUnreadable "BODY_UNREADABLE" 400 "The body cannot be read"
+        "send a valid HTTP body, e.g. with chunks of their stated length",
+    BodyIncomplete "BODY_INCOMPLETE" 408 "The body is not complete"
+        "the body broke off, or did not arrive in 15 s: retryable, nothing was done",
+    HeadersTooLarge "HEADERS_TOO_LARGE" 431 "The headers are too large"
+        "send headers of at most 16 KiB in total, e.g. a token with fewer claims",
+    HostInvalid "HOST_INVALID" 400 "The request cannot be understood"
+        "send one `Host` header with the name or address of this server, as HTTP/1.1 requires",
+    UriTooLong "URI_TOO_LONG" 414 "The address is too long"
+        "send a path and query of at most 4 KiB",
+    NotAcceptable "NOT_ACCEPTABLE" 406 "Not available in this form"
+        "accept `application/json`, or send no `Accept`",
+    MethodNotAllowed "METHOD_NOT_ALLOWED" 405 "Method not allowed"
+        "use a method that `Allow` names",
+    RateLimited "RATE_LIMITED" 429 "Too many requests"
+        "wait `Retry-After` seconds: the user claims or reads too often (`RateLimit`, `RateLimit-Policy`)",
+    TooManyAtOnce "TOO_MANY_AT_ONCE" 429 "Too many requests"
+        "wait for answers before sending more: too many requests of one address are in progress",
+    IdempotencyKeyMissing "IDEMPOTENCY_KEY_MISSING" 400 "The request cannot be understood"
+        "send a new `Idempotency-Key` with each claim (optional only where the limit is 1) and each stock \
+         movement",
+    IdempotencyKeyInvalid "IDEMPOTENCY_KEY_INVALID" 400 "The request cannot be understood"
+        "send one header with 1 to 64 characters from 0x21 to 0x7E, not beginning with `~`, not only `*`",
+    IdempotencyKeyReused "IDEMPOTENCY_KEY_REUSED" 422 "The request is not acceptable"
+        "the key was used for another request of this route, e.g. another quantity or movement, or with \
+         another operator's key: send a new key",
+    InvalidQuantity "INVALID_QUANTITY" 422 "The request is not acceptable"
+        "send a quantity from 1 to `max_per_claim`",
+    InvalidTemplate "INVALID_TEMPLATE" 422 "The request is not acceptable"
+        "correct `field`",
+    InvalidKey "INVALID_KEY" 422 "The request is not acceptable"
+        "correct `field`",
+    InvalidMerchant "INVALID_MERCHANT" 422 "The request is not acceptable"
+        "correct `field`",
+    InvalidMovement "INVALID_MOVEMENT" 422 "The request is not acceptable"
+        "correct `field`: a `delta` other than 0, a reason",
+    InvalidStatus "INVALID_STATUS" 422 "The request is not acceptable"
+        "the detail lists what is accepted",
+    InvalidLimit "INVALID_LIMIT" 422 "The request is not acceptable"
+        "the detail lists what is accepted",
+    InvalidOrderRef "INVALID_ORDER_REF" 422 "The request is not acceptable"
+        "the detail lists what is accepted",
+    InvalidUserId "INVALID_USER_ID" 422 "The request is not acceptable"
+        "the detail lists what is accepted",
+    InvalidCursor "INVALID_CURSOR" 400 "The request cannot be understood"
+        "send a `next_cursor` of the same collection, or the id of a coupon",
+    InvalidAfter "INVALID_AFTER" 400 "The request cannot be understood"
+        "send a `next_cursor` of the same collection, or the id of a coupon",
+    TemplateNeeded "TEMPLATE_NEEDED" 422 "The request is not acceptable"
+        "name the claim's template in `?template=`, as `Location` and `poll` do",
+    NotFound "NOT_FOUND" 404 "Not found"
+        "it does not exist, or is not yours. A claim that is not found did not land and never will",
+    TemplateNotFound "TEMPLATE_NOT_FOUND" 404 "Not found"
+        "it does not exist, or is not yours. A claim that is not found did not land and never will",
+    ClaimNotFound "CLAIM_NOT_FOUND" 404 "Not found"
+        "it does not exist, or is not yours. A claim that is not found did not land and never will",
+    CouponNotFound "COUPON_NOT_FOUND" 404 "Not found"
+        "it does not exist, or is not yours. A claim that is not found did not land and never will",
+    MoveNotFound "MOVE_NOT_FOUND" 404 "Not found"
+        "it does not exist, or is not yours. A claim that is not found did not land and never will",
+    KeyNotFound "KEY_NOT_FOUND" 404 "Not found"
+        "it does not exist, or is not yours. A claim that is not found did not land and never will",
+    NotOpen "NOT_OPEN" 409 "Not open yet"
+        "come back at `opens_at`",
+    Paused "PAUSED" 409 "Paused"
+        "the operator has paused the template: retryable",
+    Closed "CLOSED" 409 "Closed"
+        "the claim window is over, or the operator ended the template",
+    Ended "ENDED" 409 "Ended"
+        "the claim window is over, or the operator ended the template",
+    LimitReached "LIMIT_REACHED" 409 "The limit is reached"
+        "the user holds `held` already",
+    SoldOut "SOLD_OUT" 409 "Sold out"
+        "no coupon is left",
+    InsufficientStock "INSUFFICIENT_STOCK" 409 "Less is left"
+        "`left` coupons are left; the same key may ask for fewer. For a movement: cut at most that many",
+    TotalTooLarge "TOTAL_TOO_LARGE" 409 "Too many"
+        "keep the template's `total` at or below 1,000,000,000",
+    RequestInProgress "REQUEST_IN_PROGRESS" 409 "The request is still being worked on"
+        "a request with this key is in progress: retryable",
+    CouponUsed "COUPON_USED" 409 "The coupon is used"
+        "the coupon is used for another order",
+    CouponExpired "COUPON_EXPIRED" 409 "The coupon has expired"
+        "the coupon was valid until `valid_until`: it can be neither used nor given back",
+    CouponNotYetValid "COUPON_NOT_YET_VALID" 409 "The coupon is not valid yet"
+        "come back at `valid_from`",
+    OrderCancelled "ORDER_CANCELLED" 409 "The order is cancelled"
+        "this order gave the coupon back; another `order_ref` may use it",
+    InvalidTransition "INVALID_TRANSITION" 409 "Not in this state"
+        "read the template, then decide again",
+    ChangedMeanwhile "CHANGED_MEANWHILE" 409 "Changed meanwhile"
+        "read the template, then decide again",
+    ValidityOver "VALIDITY_OVER" 409 "Its validity is over"
+        "no coupon of the template could still be used, so it cannot be published: edit its validity first",
+    FieldNotEditable "FIELD_NOT_EDITABLE" 409 "Not editable in this state"
+        "`field` cannot be edited while the template is in this `state`; `editable_in` lists the states \
+         in which it can",
+    PreconditionFailed "PRECONDITION_FAILED" 412 "Changed meanwhile"
+        "the template has another `version` than `If-Match` names: read it, then decide again",
+    PreconditionRequired "PRECONDITION_REQUIRED" 428 "Which version is not said"
+        "send `If-Match` with the template's `ETag`, or its `version` in the body",
+    IfMatchInvalid "IF_MATCH_INVALID" 400 "The request cannot be understood"
+        "send `If-Match` as a list of quoted `ETag`s, or `*`",
+    KeyNotLive "KEY_NOT_LIVE" 409 "The key has ended"
+        "the key has expired or was revoked: create a new one",
+    LifeTooLong "LIFE_TOO_LONG" 403 "Not allowed"
+        "the key of this request expires at `latest` and cannot create one that lives longer: send an \
+         `expires_at` no later than that",
+    QuotaExceeded "QUOTA_EXCEEDED" 409 "The merchant has as many as it may"
+        "the merchant has reached the `limit` of `quota`: `open_templates` (end one), `keys` (revoke \
+         one); or ask the platform for more",
+    HourlyQuotaExceeded "HOURLY_QUOTA_EXCEEDED" 429 "Too many in this hour"
+        "the merchant's operators have reached the `limit` of `quota` for this hour: wait `Retry-After` \
+         seconds, or ask the platform for more",
+    MoveUnderWay "MOVE_UNDER_WAY" 409 "Coupons are being moved"
+        "issued coupons are still moving to an earlier change's validity (`progress`): retryable, or let \
+         them follow this change too",
+    NoGate "NO_GATE" 409 "There is no gate"
+        "the template gives out no coupons now, so there is no gate to rebuild: one is loaded shortly \
+         before its window",
+    ClaimPending "CLAIM_PENDING" 503 "Not available at the moment"
+        "the outcome is not known yet: retry, or read `poll`",
+    ClaimGivenUp "CLAIM_GIVEN_UP" 503 "Not available at the moment"
+        "it did not land: retry",
+    GateLoading "GATE_LOADING" 503 "Not available at the moment"
+        "retry",
+    GateUnavailable "GATE_UNAVAILABLE" 503 "Not available at the moment"
+        "retry",
+    ViewUnavailable "VIEW_UNAVAILABLE" 503 "Not available at the moment"
+        "retry",
+    StoreUnavailable "STORE_UNAVAILABLE" 503 "Not available at the moment"
+        "retry",
+    Overloaded "OVERLOADED" 503 "Not available at the moment"
+        "retry",
+    Timeout "TIMEOUT" 503 "Not available at the moment"
+        "retry",
+}
+
+impl Code {
+    /// Returns the code of that name.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.word() == word)
+    }
+
+    /// Returns whether the same request may succeed later.
+    pub(crate) fn is_retryable(self) -> bool {
+        matches!(self.status(), 429 | 503) || self.advice().contains("retryable")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeSet,
+        fs,
+        path::{Path, PathBuf},
+    };
+
+    use super::*;
+
+    /// The page for people, which holds the table.
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/errors.md");
+    const HEAD: &str = "| code | status | what to do |\n|---|---|---|\n";
+    /// Set to write the table into the page.
+    const ACCEPT: Option<&str> = option_env!("ACCEPT_GOLDEN");
+
+    /// Returns the table, with neighbours of the same status and advice in one row.
+    fn table() -> String {
+        let mut rows: Vec<(Vec<Code>, u16, &str)> = Vec::new();
+        for &code in Code::ALL {
+            match rows.last_mut() {
+                Some((codes, status, advice))
+                    if (*status, *advice) == (code.status(), code.advice()) =>
+                {
+                    codes.push(code);
+                }
+                _ => rows.push((vec![code], code.status(), code.advice())),
+            }
+        }
+        let row = |(codes, status, advice): (Vec<Code>, u16, &str)| {
+            let words: Vec<_> = codes.iter().map(|code| format!("`{}`", code.word())).collect();
+            format!("| {} | {status} | {advice} |\n", words.join(", "))
+        };
+        rows.into_iter().map(row).collect()
+    }
+
+    #[test]
+    fn the_page_of_errors_shows_this_list() {
+        let page = fs::read_to_string(PAGE).unwrap();
+        let (before, rest) = page.split_once(HEAD).unwrap();
+        let (shown, after) = rest.split_at(rest.find("\n\n").unwrap() + 1);
+        if ACCEPT.is_some() {
+            fs::write(PAGE, format!("{before}{HEAD}{}{after}", table())).unwrap();
+        } else {
+            assert_eq!(shown, table(), "ACCEPT_GOLDEN=1 writes it");
+        }
+    }
+
+    #[test]
+    fn every_code_is_answered_somewhere() {
+        let (mut text, mut paths) =
+            (String::new(), vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")]);
+        while let Some(path) = paths.pop() {
+            if path.is_dir() {
+                paths.extend(fs::read_dir(&path).unwrap().map(|file| file.unwrap().path()));
+            } else if path.file_name() != Path::new(file!()).file_name() {
+                let file = fs::read_to_string(&path).unwrap();
+                text.push_str(file.split("#[cfg(test)]").next().unwrap());
+            }
+        }
+        let after =
+            |part: &str| part.chars().take_while(|c| c.is_alphanumeric()).collect::<String>();
+        let used: BTreeSet<String> = text.split("Code::").skip(1).map(after).collect();
+        let unused: Vec<_> =
+            Code::ALL.iter().filter(|code| !used.contains(&format!("{code:?}"))).collect();
+        assert!(unused.is_empty(), "nothing answers {unused:?}");
+    }
+
+    #[test]
+    fn names_and_words_agree() {
+        for code in Code::ALL {
+            let name: String = code
+                .word()
+                .split('_')
+                .map(|part| part[..1].to_owned() + &part[1..].to_lowercase())
+                .collect();
+            assert_eq!(format!("{code:?}"), name);
+            assert_eq!(Code::from_word(code.word()), Some(*code));
+        }
+        assert!(Code::Paused.is_retryable() && Code::RateLimited.is_retryable());
+        assert!(!Code::SoldOut.is_retryable());
+    }
+}
