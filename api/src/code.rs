@@ -217,7 +217,7 @@ impl Code {
 mod tests {
     use std::{
         collections::BTreeSet,
-        fs,
+        env, fs,
         path::{Path, PathBuf},
     };
 
@@ -226,8 +226,8 @@ mod tests {
     /// The page for people, which holds the table.
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/errors.md");
     const HEAD: &str = "| code | status | what to do |\n|---|---|---|\n";
-    /// Set to write the table into the page.
-    const ACCEPT: Option<&str> = option_env!("ACCEPT_GOLDEN");
+    /// Variable that has the table written into the page.
+    const ACCEPT: &str = "ACCEPT_GOLDEN";
 
     /// Returns the table, with neighbours of the same status and advice in one row.
     fn table() -> String {
@@ -254,7 +254,7 @@ mod tests {
         let page = fs::read_to_string(PAGE).unwrap();
         let (before, rest) = page.split_once(HEAD).unwrap();
         let (shown, after) = rest.split_at(rest.find("\n\n").unwrap() + 1);
-        if ACCEPT.is_some() {
+        if env::var_os(ACCEPT).is_some() {
             fs::write(PAGE, format!("{before}{HEAD}{}{after}", table())).unwrap();
         } else {
             assert_eq!(shown, table(), "ACCEPT_GOLDEN=1 writes it");

@@ -1,6 +1,5 @@
-//! Reads expiry wake-ups and the deadline index in MySQL. Changes coupons from unused to expired,
-//! and moves coupons that follow their template to its new validity. Owns the shards of its
-//! partitions, and no state that a restart could lose.
+//! Reads expiry wake-ups and the deadline index in MySQL. Writes coupons from unused to expired, and the new validity of
+//! coupons that follow their template. Owns the shards of its partitions, and no state that a restart could lose.
 
 use std::process::ExitCode;
 

@@ -14,15 +14,13 @@ use sqlx::{
 use tokio::time::timeout;
 
 use crate::StoreError;
+pub use crate::error::ANSWER_MAX;
 
 /// Whether and how a connection is encrypted: `ssl-mode` of a URL.
 pub use sqlx::mysql::MySqlSslMode as SslMode;
 
 /// Longest wait for a pooled connection: longer than a checkpoint stall, shorter than a handler's deadline.
 const ACQUIRE_MAX: Duration = Duration::from_secs(3);
-
-/// Longest wait for an answer on a pooled connection: longer than any wait for a locked row.
-pub const ANSWER_MAX: Duration = Duration::from_secs(8);
 
 /// Session of a pooled connection outside transactions. A statement waits for a row longer than a stopped process can
 /// lock one ([`IDLE_SECONDS`]), so that it sees the outcome.

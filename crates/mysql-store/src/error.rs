@@ -1,8 +1,11 @@
 //! The error of every statement: the operation and the kind of failure.
 
+use std::time::Duration;
+
 use thiserror::Error;
 
-use crate::connect::ANSWER_MAX;
+/// Longest wait for an answer on a pooled connection: longer than any wait for a locked row.
+pub const ANSWER_MAX: Duration = Duration::from_secs(8);
 
 /// A statement or connection failed.
 #[derive(Debug, Error)]

@@ -1,12 +1,11 @@
 //! [`RedisAddress`]: parsing and connecting.
 
 use redis::{
-    AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult,
-    aio::MultiplexedConnection,
+    AsyncConnectionConfig, ConnectionInfo, RedisError, RedisResult, aio::MultiplexedConnection,
 };
 
 use crate::{
-    AddressError, Masters, cluster::Cluster, options::Options, sentinel::Sentinels,
+    AddressError, Masters, cluster::Cluster, hosts::server, options::Options, sentinel::Sentinels,
     transport::Transport,
 };
 
@@ -118,11 +117,6 @@ impl Route {
             Self::Cluster(cluster) => &cluster.hosts.each[0],
         }
     }
-}
-
-/// Parses the address of one server. The driver resolves escapes.
-pub(crate) fn server(url: &str) -> Result<ConnectionInfo, AddressError> {
-    url.into_connection_info().map_err(|_| AddressError::Malformed)
 }
 
 #[cfg(test)]

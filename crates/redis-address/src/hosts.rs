@@ -6,12 +6,12 @@ use std::{
 };
 
 use redis::{
-    AsyncConnectionConfig, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisError, RedisResult,
-    aio::MultiplexedConnection,
+    AsyncConnectionConfig, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisConnectionInfo,
+    RedisError, RedisResult, aio::MultiplexedConnection,
 };
 use tokio::time::timeout;
 
-use crate::{AddressError, address::server, transport::Transport};
+use crate::{AddressError, transport::Transport};
 
 /// Time that one server has to connect and answer before the next is asked. They have little else to do, and no request
 /// is served while we wait.
@@ -29,6 +29,11 @@ pub(crate) struct Answer<T> {
     pub(crate) answer: T,
     /// Index of the server that answered.
     pub(crate) by: usize,
+}
+
+/// Parses the address of one server. The driver resolves escapes.
+pub(crate) fn server(url: &str) -> Result<ConnectionInfo, AddressError> {
+    url.into_connection_info().map_err(|_| AddressError::Malformed)
 }
 
 /// Splits `user:password@hosts`.

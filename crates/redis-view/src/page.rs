@@ -6,11 +6,11 @@ use chrono::{DateTime, Utc};
 use coupon::{CouponId, TemplateId, UserId};
 use thiserror::Error;
 
-use crate::{Truth, ViewCoupon, ViewError, ViewStore, entry};
+use crate::{ViewCoupon, ViewError, ViewStore, entry};
 
 /// Largest number of members that one call examines. Coupons whose validity has ended are skipped until they are
 /// flipped, and a script blocks the server. If the limit is reached, the page may be short and still have a next page.
-const LOOKS_MAX: usize = 500;
+pub(crate) const LOOKS_MAX: usize = 500;
 
 /// Request for a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,45 +87,6 @@ impl ViewStore {
             Some((code, _)) if code == "0" => Ok(PageAnswer::Cold),
             Some((code, _)) if code == "2" => Ok(PageAnswer::Unknown),
             _ => Err(ViewError::unreadable(format!("view_page answered {answer:?}"))),
-        }
-    }
-}
-
-impl Page {
-    /// Reads the page from MySQL that a whole view of the same coupons would give, by the same rule: coupon by coupon
-    /// until the page is full, [`LOOKS_MAX`] were examined, or none is left.
-    pub(crate) async fn of_truth<T: Truth>(
-        truth: &T,
-        user: UserId,
-        request: &PageRequest,
-    ) -> Result<Self, T::Error> {
-        let limit = request.limit.max(1);
-        let looks = LOOKS_MAX.max(limit);
-        let mut page = Self { coupons: Vec::new(), next: None };
-        let (mut behind, mut looked, mut wanted) = (request.cursor, 0, limit);
-        loop {
-            // One more than needed, to learn whether more coupons are left.
-            let found = truth.listed(user, behind, wanted + 1).await?;
-            for coupon in found.iter().take(wanted) {
-                if page.coupons.len() == limit {
-                    break;
-                }
-                looked += 1;
-                behind = Some(Cursor::at(coupon));
-                if coupon.valid_until > request.now {
-                    page.coupons.push(*coupon);
-                }
-            }
-            let is_left = found.last().is_some_and(|last| Some(Cursor::at(last)) != behind);
-            if !is_left {
-                return Ok(page);
-            }
-            if page.coupons.len() == limit || looked == looks {
-                page.next = behind;
-                return Ok(page);
-            }
-            // Some had ended. One more read reaches the limit of examined coupons.
-            wanted = looks - looked;
         }
     }
 }

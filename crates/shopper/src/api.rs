@@ -1,6 +1,6 @@
 //! [`Api`]: a client of one api process with an operator's key, from which users' clients are made.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
@@ -11,17 +11,11 @@ use reqwest::{Client, Method, RequestBuilder};
 use runtime::Clock;
 use serde::de::DeserializeOwned;
 
-use crate::{Answer, NewTemplate, Shopper, ShopperError, Stock, Template, lines::Lines, token};
-
-/// How long to wait for an answer: longer than the five seconds after which the api asks a claim's
-/// client to poll.
-pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(10);
-
-/// Connect timeout, enough for connections on one machine.
-pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(3);
-
-/// Lifetime of a token: longer than any run.
-const TOKEN_LIFE: TimeDelta = TimeDelta::hours(12);
+use crate::{
+    Answer, NewTemplate, ShopperError, Stock, Template,
+    lines::{ANSWER_MAX, CONNECT_MAX, Lines},
+    token,
+};
 
 /// A client of an api process. Clones share its connections.
 #[derive(Clone)]
@@ -73,22 +67,9 @@ impl Api {
         &self.inner.clock
     }
 
-    /// Creates a client for a user, with a token.
-    ///
-    /// # Errors
-    /// The token cannot be signed.
-    pub fn shopper(&self, user: UserId) -> Result<Shopper, ShopperError> {
-        self.shopper_until(user, TOKEN_LIFE)
-    }
-
-    /// Creates a client for a user whose token expires after `life`, which may be negative.
-    ///
-    /// # Errors
-    /// The token cannot be signed.
-    pub fn shopper_until(&self, user: UserId, life: TimeDelta) -> Result<Shopper, ShopperError> {
-        let until = self.inner.clock.now() + life;
-        let token = token::sign(&self.inner.signing_key, user, until)?;
-        Ok(Shopper::new(self.clone(), user, &token))
+    /// Signs a token of a user.
+    pub(crate) fn token(&self, user: UserId, life: TimeDelta) -> Result<String, ShopperError> {
+        token::sign(&self.inner.signing_key, user, self.inner.clock.now() + life)
     }
 
     /// Creates a draft.

@@ -5,6 +5,7 @@
 use std::{
     error::Error,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use http_body_util::{BodyExt, Full};
@@ -17,7 +18,12 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::timeout};
 
-use crate::api::{ANSWER_MAX, CONNECT_MAX};
+/// How long to wait for an answer: longer than the five seconds after which the api asks a claim's
+/// client to poll.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Connect timeout, enough for connections on one machine.
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(3);
 
 /// Reason for a missing answer.
 pub(crate) type NoAnswer = Box<dyn Error + Send + Sync>;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use coupon::{ClaimId, CouponId, TemplateId, UserId};
 use http_body_util::Full;
 use hyper::Request;
@@ -13,6 +14,9 @@ use crate::{Answer, Api, Coupon, CouponPage, ShopperError};
 
 /// Polling interval while waiting for a coupon to appear: the resolution of "visible".
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Lifetime of a token: longer than any run.
+const TOKEN_LIFE: TimeDelta = TimeDelta::hours(12);
 
 /// One user of an api.
 #[derive(Clone)]
@@ -35,8 +39,27 @@ pub struct CouponQuery {
     pub after: Option<CouponId>,
 }
 
+impl Api {
+    /// Creates a client for a user, with a token.
+    ///
+    /// # Errors
+    /// The token cannot be signed.
+    pub fn shopper(&self, user: UserId) -> Result<Shopper, ShopperError> {
+        self.shopper_until(user, TOKEN_LIFE)
+    }
+
+    /// Creates a client for a user whose token expires after `life`, which may be negative.
+    ///
+    /// # Errors
+    /// The token cannot be signed.
+    pub fn shopper_until(&self, user: UserId, life: TimeDelta) -> Result<Shopper, ShopperError> {
+        let token = self.token(user, life)?;
+        Ok(Shopper::new(self.clone(), user, &token))
+    }
+}
+
 impl Shopper {
-    pub(crate) fn new(api: Api, user: UserId, token: &str) -> Self {
+    fn new(api: Api, user: UserId, token: &str) -> Self {
         Self { api, user, authorization: format!("Bearer {token}") }
     }
 
