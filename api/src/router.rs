@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{
     Router,
+    body::HttpBody as _,
     extract::{DefaultBodyLimit, MatchedPath, Request, State},
-    http::{HeaderMap, Method, header},
+    http::{HeaderMap, HeaderValue, Method, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::get,
@@ -139,7 +140,9 @@ pub(crate) async fn bounded(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    request_checks::check(&request)?;
+    if let Err(problem) = request_checks::check(&request) {
+        return Ok(refused(problem, !request.body().is_end_stream()));
+    }
     let _one_of_its_address = of_address(&request)?;
     let span = tracing::debug_span!(
         "request",
@@ -157,6 +160,16 @@ pub(crate) async fn bounded(
             Err(Problem::unavailable(Code::Timeout, detail).unknown())
         }
     }
+}
+
+/// Answers a request whose body, if there is one, is not read. The server closes the connection then, and a client that is
+/// not told so loses the next request that it sends there.
+fn refused(problem: Problem, has_body: bool) -> Response {
+    let mut answer = problem.into_response();
+    if has_body {
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
 }
 
 /// Takes one of the concurrent requests that a client may have through a proxy.

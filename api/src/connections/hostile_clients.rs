@@ -239,6 +239,8 @@ async fn a_body_that_is_too_large_is_refused_by_its_head() {
             // The server does not ask for the body.
             assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
             assert!(answer.contains("\"code\":\"BODY_TOO_LARGE\""), "{answer}");
+            // A client that does not know would send its next request into a closed connection.
+            assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
         }
         // A client that keeps sending still reads the refusal, and no connection reset.
         let mut line = sent(address, &format!("{head}\r\n")).await;

@@ -151,12 +151,15 @@ async fn hostile_input_is_answered_by_a_problem_and_changes_nothing() {
     assert!(count >= CASES_MIN, "{count} hostile inputs");
     let document = ground.api.anonymous(Method::GET, "/openapi.json");
     let document: Value = ground.api.send(document).await.unwrap().json().unwrap();
+    let mut previous = String::new();
     for (name, request, status, code) in cases {
         let asked = request.try_clone().unwrap().build().unwrap();
         if !is_documented(&document, &asked, status, code) {
             wrong.push(format!("{name}: {status} {code} is not in the document"));
         }
-        let answer = ground.api.send(request).await.unwrap();
+        let answer = ground.api.send(request).await;
+        let answer = answer.unwrap_or_else(|error| panic!("{name}, behind {previous}: {error:?}"));
+        previous.clone_from(&name);
         if !is_problem(&answer, status, code) {
             wrong.push(format!("{name}, not {status} {code}: {answer:?}"));
         }
