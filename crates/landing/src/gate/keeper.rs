@@ -1,6 +1,6 @@
 //! The task that keeps the gates in order. Each check rebuilds gates that are lost, behind MySQL, wrong or of another
 //! run of Redis; repairs state and stock if a process changed them in MySQL and died before it updated the gate; and
-//! unloads gates that are no longer needed. Calm gates are checked together ([`crate::gate::calm`]).
+//! unloads gates that are no longer needed. Calm gates are checked together (`calm.rs`).
 
 use std::{
     collections::{HashMap, HashSet},
