@@ -60,6 +60,9 @@ async fn unrest(
     if let Some(lost) = gate::not_loaded(sources, clock.now()).await? {
         return Ok(Some(lost));
     }
+    if let Some(behind) = gate::behind(sources).await? {
+        return Ok(Some(behind));
+    }
     if let Some(in_flight) = in_flight(sources).await? {
         return Ok(Some(in_flight));
     }

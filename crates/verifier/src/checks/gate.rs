@@ -72,6 +72,24 @@ pub(crate) async fn not_loaded(
     Ok(None)
 }
 
+/// Describes an open gate that has not heard of its template's last change yet: a keeper brings it within a second.
+pub(crate) async fn behind(sources: &Sources) -> Result<Option<String>, VerifyError> {
+    let kept = |state| matches!(state, TemplateState::Published | TemplateState::Paused);
+    for template in terms(sources).await?.into_iter().map(|terms| terms.template) {
+        if !kept(template.state) {
+            continue;
+        }
+        let meta = sources.gate.meta(template.id).await?.filter(Meta::is_open);
+        if meta.is_some_and(|meta| meta.version < template.version) {
+            let (id, version) = (template.id, template.version);
+            return Ok(Some(format!(
+                "the gate of template {id} has not heard of version {version}"
+            )));
+        }
+    }
+    Ok(None)
+}
+
 async fn terms(sources: &Sources) -> Result<Vec<Terms>, VerifyError> {
     let mut connection = connect::acquire(&sources.pool).await?;
     Ok(verify::terms(&mut connection).await?)
