@@ -86,4 +86,70 @@ pub enum Bug {
     CompleteWithoutNonce,
     /// The consumer skips a loading view.
     LoadingSkipped,
+    /// The lander commits its offset before its transaction.
+    OffsetBeforeCommit,
+    /// The relay deletes an entry before the broker's ack.
+    TrimBeforeAck,
+    /// The relay deletes by the stream's id without comparing the run of Redis.
+    TrimWithoutRun,
+    /// A relay reads new entries only, not what a dead one has left.
+    LeftoversNotRead,
+    /// The consumer group begins at the end of the stream.
+    GroupFromNow,
+    /// The relay writes a rejected row for an entry that the broker refuses.
+    RelayRejects,
+    /// 202 follows the broker's ack without `published.lua`.
+    NotConfirmed,
+    /// A replay of a queued request is answered 202 at once.
+    ReplayAccepted,
+    /// WAIT is sent on another connection than `claim.lua`.
+    WaitOnAnotherConnection,
+    /// A replay that writes nothing is answered 202 after a WAIT.
+    ReplayWithoutWrite,
+    /// A queued claim of a user whose entry says to look is answered 202 without a look.
+    QueuedWithoutLook,
+    /// A rebuild does not load users that have only rejected claims.
+    RejectedKeysNotLoaded,
+    /// The outbox may hold entries when the partition's end is noted.
+    OutboxNotEmptied,
+    /// The partition's end is noted before `begin.lua`.
+    EndNotedBeforeBegin,
+    /// MySQL is read before `queued_epoch` is set.
+    ReadBeforeQueuedEpoch,
+    /// `queued_epoch` is set whatever epoch MySQL has.
+    QueuedEpochWithoutCompare,
+    /// Whether the template was ever queued is asked when the epoch is raised, not after `begin.lua`.
+    NeverQueuedAskedAtRaise,
+    /// A rebuild that has nothing to drain leaves `queued_epoch` as it is.
+    SkipLeavesQueuedEpoch,
+    /// Queued landings are guarded by the epoch of direct ones.
+    QueuedGuardHasDirectEpoch,
+    /// What is too late gets a rejected row under the client's key.
+    LateRowOnKey,
+    /// A rejected row is written without deciding again under the lock of the stock row.
+    RejectedWithoutLock,
+    /// That decision leaves out the epoch.
+    RejectedWithoutEpoch,
+    /// The lander rejects a claim whose number is taken.
+    NumberTakenRejected,
+    /// A claim whose key has an answer under another id is skipped without a fence.
+    ElsewhereWithoutFence,
+    /// The lander fences such a claim whatever `queued_epoch` is.
+    FenceWithoutEpoch,
+    /// A direct landing takes no rejected row for an answer.
+    RejectionUnknownToDirect,
+    /// The resolver leaves queued requests alone.
+    ResolverIgnoresQueued,
+    /// The resolver fences queued requests as it does pending ones.
+    ResolverFencesQueued,
+    /// The resolver notes the partition's end before it looks into the outbox.
+    EndNotedBeforeOutbox,
+    /// `GET` reads the row first and `queued_epoch` after it.
+    RowReadBeforeEpoch,
+    /// Without a gate ENDED is final as soon as the template has ended.
+    EndedBeforeTheQueueIsClosed,
+    /// The queue is closed after the end without `begin.lua`.
+    ClosedWithoutBegin,
+    /// A template that rejects what was accepted is taken for one whose queue is closed.
+    RefusingTakenForClosed,
 }

@@ -20,7 +20,6 @@ impl<T: Copy + Default, const N: usize> Few<T, N> {
         &self.items[..usize::from(self.count)]
     }
 
-    /// Returns the items, mutable.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         &mut self.items[..usize::from(self.count)]
     }

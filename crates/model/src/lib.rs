@@ -1,8 +1,9 @@
 //! The protocols of the gate and of the view as executable specifications, explored exhaustively within small bounds.
 //!
 //! [`gate`] is a template's gate as a pure state machine, with one method per script. [`claim`] is everything around
-//! it. [`view`] is a user's view, with its commands, its consumer and its readers. [`search`] visits every reachable
-//! state. [`Bug`] lists planted mistakes: a search that does not find them proves nothing.
+//! it. [`queued`] is the way of a claim that is answered before it lands. [`view`] is a user's view, with its commands,
+//! its consumer and its readers. [`search`] visits every reachable state. [`Bug`] lists planted mistakes: a search that
+//! does not find them proves nothing.
 //!
 //! `docs/model.md` says what is covered and what is not.
 
@@ -10,6 +11,7 @@ mod bug;
 pub mod claim;
 mod few;
 pub mod gate;
+pub mod queued;
 pub mod search;
 pub mod view;
 

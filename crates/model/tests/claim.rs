@@ -31,20 +31,6 @@ fn is_caught(bug: Bug) {
     assert_eq!(explored(*bounds).end, End::Holds, "{bug:?}");
 }
 
-/// One test per configuration, so that they run in parallel.
-macro_rules! holds {
-    ($($test:ident: $name:literal)*) => {
-        $(#[test] fn $test() { holds($name); })*
-
-        #[test]
-        fn every_small_configuration_has_a_test() {
-            let tested: &[&str] = &[$($name),*];
-            let all: Vec<&str> = configurations::SMALL.iter().map(|(name, _)| *name).collect();
-            assert_eq!(tested, all);
-        }
-    };
-}
-
 holds! {
     three_claims_of_two_keys_two_resolvers_a_crash_hold: "three claims of two keys, two resolvers, a crash"
     redis_forgets_a_crash_a_rebuild_hold: "Redis forgets, a crash, a rebuild"

@@ -16,5 +16,20 @@ macro_rules! is_caught {
     };
 }
 
+/// One test per configuration, so that they run in parallel, using `holds` and `configurations` of the calling module.
+macro_rules! holds {
+    ($($test:ident: $name:literal)*) => {
+        $(#[test] fn $test() { holds($name); })*
+
+        #[test]
+        fn every_small_configuration_has_a_test() {
+            let tested: &[&str] = &[$($name),*];
+            let all: Vec<&str> = configurations::SMALL.iter().map(|(name, _)| *name).collect();
+            assert_eq!(tested, all);
+        }
+    };
+}
+
 mod claim;
+mod queued;
 mod view;

@@ -19,7 +19,7 @@ impl Protocol {
         let mut after = *state;
         after.packet = None;
         let mut lost = after;
-        lost.operator.untold |= matches!(packet, Packet::SetState { .. });
+        lost.operator.send_lost |= matches!(packet, Packet::SetState { .. });
         next.push((Step { who: Who::Network, what: "the late packet is lost" }, lost));
         let what = match packet {
             Packet::Claim { id, epoch } => {

@@ -8,8 +8,8 @@ use crate::gate::Moved;
 
 impl Protocol {
     pub(super) fn operate(&self, state: &State, next: &mut Next) {
-        if state.operator.tells {
-            self.tell(state, next);
+        if state.operator.must_send {
+            self.send_last_change(state, next);
             return;
         }
         let Some(change) = self.bounds.changes.get(usize::from(state.operator.committed)) else {
@@ -17,7 +17,7 @@ impl Protocol {
         };
         let mut after = *state;
         after.operator.committed += 1;
-        after.operator.tells = match change {
+        after.operator.must_send = match change {
             Change::Pause => after.truth.change_state(TemplateState::Paused),
             Change::Resume => after.truth.change_state(TemplateState::Published),
             Change::End => after.truth.change_state(TemplateState::Ended),
@@ -39,17 +39,17 @@ impl Protocol {
     }
 
     /// Sends the last change to the gate. An absent gate reads MySQL when it is rebuilt.
-    fn tell(&self, state: &State, next: &mut Next) {
+    fn send_last_change(&self, state: &State, next: &mut Next) {
         let who = Who::Operator;
         let last = usize::from(state.operator.committed) - 1;
         let moves = matches!(self.bounds.changes[last], Change::Move(_));
         let mut after = *state;
-        after.operator.tells = false;
+        after.operator.must_send = false;
         if state.left.crashes > 0 {
             let mut died = after;
             died.left.crashes -= 1;
-            died.operator.untold |= !moves;
-            next.push((Step { who, what: "dies before the gate is told" }, died));
+            died.operator.send_lost |= !moves;
+            next.push((Step { who, what: "dies before it updates the gate" }, died));
         }
         let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
         let truth = state.truth;
@@ -64,7 +64,7 @@ impl Protocol {
             next.push((Step { who, what }, Self::sent_late(&after, packet)));
         }
         let what = if moves {
-            self.tell_movement(&mut after, truth.movement);
+            self.send_movement(&mut after, truth.movement);
             "move.lua"
         } else {
             after.gate.set_state(self.rules(), epoch, truth.version, truth.state);
@@ -75,7 +75,7 @@ impl Protocol {
 
     /// `move.lua`; if earlier movements are missing, those first. They are read from MySQL, and each takes effect once,
     /// so this may be a single step.
-    pub(super) fn tell_movement(&self, state: &mut State, seq: u8) {
+    pub(super) fn send_movement(&self, state: &mut State, seq: u8) {
         let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
         let mut call = |seq, delta| state.gate.apply_movement(self.rules(), epoch, seq, delta);
         let truth = state.truth;
@@ -102,7 +102,7 @@ impl Protocol {
         if seq <= state.truth.movement {
             let mut after = *state;
             // A loading gate is not waited for, because its rebuild catches up.
-            self.tell_movement(&mut after, seq);
+            self.send_movement(&mut after, seq);
             after.consumed = seq;
             next.push((Step { who, what: "move.lua; its offset is stored" }, after));
         }

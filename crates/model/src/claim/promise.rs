@@ -124,14 +124,14 @@ impl Protocol {
             |user: u8| state.gate.users[usize::from(user)].map_or(Numbers::default(), |e| e.taken);
         let numbers_differ = self.bounds.limit > 0
             && self.users().any(|user| taken(user) != state.truth.taken(self.claims(), user));
-        // The keeper sends what a dead process could not send. All other changes have arrived.
-        let untold = state.operator.untold;
-        let mended = untold && self.movement_is_behind(state);
+        // The keeper sends what was lost on its way. All other changes have arrived.
+        let send_lost = state.operator.send_lost;
+        let mended = send_lost && self.movement_is_behind(state);
         let differs = (meta.facts.stock != state.truth.stock && !mended) || numbers_differ;
         if differs && state.lied != meta.epoch {
             return Some(Promise::QuietGateIsMySqls);
         }
-        let mended = untold && self.state_is_behind(state);
+        let mended = send_lost && self.state_is_behind(state);
         if meta.facts.state != state.truth.state && !mended {
             return Some(Promise::QuietGateKnowsItsState);
         }

@@ -32,7 +32,7 @@ impl Protocol {
             let mut died = *state;
             died.left.crashes -= 1;
             died.rebuilders[which] = idle;
-            died.operator.untold |= rebuilder_next == RebuildStep::CatchUp;
+            died.operator.send_lost |= rebuilder_next == RebuildStep::CatchUp;
             next.push((Step { who, what: "dies" }, died));
         }
     }

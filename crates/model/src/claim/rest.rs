@@ -17,7 +17,7 @@ impl Protocol {
     /// Returns whether no process is at work; there may be work to do.
     pub(super) fn is_idle(&self, state: &State) -> bool {
         state.packet.is_none()
-            && !state.operator.tells
+            && !state.operator.must_send
             && !state.is_rebuilding()
             && state.walks.iter().all(|walk| !walk.is_under_way())
             && state.resolvers.iter().all(|resolver| *resolver == Resolver::Idle)
@@ -95,7 +95,7 @@ impl Protocol {
     fn come_to_rest(&self, state: &mut State) {
         self.keep(state);
         for seq in state.consumed + 1..=state.truth.movement {
-            self.tell_movement(state, seq);
+            self.send_movement(state, seq);
             state.consumed = seq;
         }
         let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);

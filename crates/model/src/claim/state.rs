@@ -186,9 +186,9 @@ pub struct Operator {
     /// Number of changes that were committed or refused.
     pub committed: u8,
     /// Whether the last one must still be sent to the gate.
-    pub tells: bool,
-    /// Whether the process that had to send one died, so that the gate waits for the keeper.
-    pub untold: bool,
+    pub must_send: bool,
+    /// Whether a change was lost on its way, with its sender or its packet, so that the gate waits for the keeper.
+    pub send_lost: bool,
 }
 
 /// The first half of the keeper's check, which reads MySQL before the gate.

@@ -249,7 +249,8 @@ impl Protocol {
                 after = after.with_walk(id, At::Settle);
                 "decides: landed earlier, 201"
             }
-            Decision::LandedElsewhere => {
+            // Nothing is queued here, so nothing is rejected: see `queued`.
+            Decision::LandedElsewhere | Decision::Rejected => {
                 after = after.with_walk(id, At::Release(Ending::Other));
                 "decides: landed under another admission"
             }

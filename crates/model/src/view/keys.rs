@@ -101,7 +101,7 @@ impl Keys {
         self.state(bug) == Some((Phase::Loading, (self.generation, nonce)))
     }
 
-    /// `apply_change.lua` for one change; `false`: the view is cold.
+    /// `view_apply_change.lua` for one change; `false`: the view is cold.
     pub fn apply(&mut self, coupon: u8, version: u8, bug: Option<Bug>) -> bool {
         let loading_skipped = bug == Some(Bug::LoadingSkipped);
         match self.state(bug) {

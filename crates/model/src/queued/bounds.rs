@@ -1,0 +1,160 @@
+//! Bounds of a search: the claims, the operator's changes, and the faults that may strike.
+
+use crate::Bug;
+
+/// Most claims. The id of a claim is its index in the list.
+pub const ATTEMPTS_MAX: usize = 4;
+
+/// Id of the additional claim that probes quiet states.
+pub(super) const SPARE: usize = ATTEMPTS_MAX;
+
+/// All ids.
+pub(super) const IDS: usize = ATTEMPTS_MAX + 1;
+
+/// Most users.
+pub const USERS_MAX: usize = 3;
+
+/// Most movements.
+pub(super) const MOVEMENTS_MAX: usize = 3;
+
+/// Most relays, landers and rebuilders.
+pub(super) const WORKERS_MAX: usize = 2;
+
+/// Most messages of the partition. A publication beyond it is not explored.
+pub(super) const MESSAGES_MAX: usize = 10;
+
+/// The bounds of a search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Initial number of coupons.
+    pub total: i16,
+    /// Limit per user, at least 1.
+    pub limit: u8,
+    /// Initial mode of the template.
+    pub mode: Mode,
+    pub accept_after: AcceptAfter,
+    /// The claims of one coupon each. Those with the same key are sent in this order, and may be under way together.
+    pub attempts: &'static [Attempt],
+    /// The operator's changes, in this order.
+    pub changes: &'static [Change],
+    pub relays: usize,
+    pub landers: usize,
+    pub rebuilders: usize,
+    pub left: Left,
+    /// A planted mistake.
+    pub bug: Option<Bug>,
+}
+
+/// How many steps or faults of each kind there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Left {
+    /// Rebuilds, for whatever reason.
+    pub rebuilds: u8,
+    /// Entries that relays read.
+    pub reads: u8,
+    /// Deaths of processes.
+    pub crashes: u8,
+    /// How often Redis loses everything.
+    pub losses: u8,
+    /// How often Redis goes on with what its replica or its disk had.
+    pub rewinds: u8,
+    /// How often the gate's contents become wrong.
+    pub lies: u8,
+    /// How often the gate does not answer a lander, which goes on without it.
+    pub deaf: u8,
+    /// How often the broker refuses an entry for good.
+    pub refusals: u8,
+    /// How often a client asks for its claim's state.
+    pub looks: u8,
+    /// How often the resolver looks for a queued request that nobody carries.
+    pub orphans: u8,
+}
+
+/// A request of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    pub user: u8,
+    /// The client's key; no two users share one.
+    pub key: u8,
+}
+
+/// `claim_mode` of a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Lands before its answer.
+    Direct,
+    /// 202; lands behind a queue.
+    Queued,
+    /// Either, as the api says with the claim.
+    Spill,
+}
+
+/// `accept_after` of a template: what a 202 has waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcceptAfter {
+    /// Nothing beyond the gate.
+    Gate,
+    /// A replica of the gate.
+    Replica,
+    /// The topic.
+    Topic,
+}
+
+/// A change by an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Pauses; what was accepted lands.
+    Pause,
+    /// Pauses; what was accepted is rejected.
+    PauseReject,
+    Resume,
+    /// Ends for good; what was accepted lands.
+    End,
+    /// Ends for good; what was accepted is rejected.
+    EndReject,
+    /// Changes the stock by a top-up or a cut.
+    Move(i16),
+    Mode(Mode),
+}
+
+impl Left {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        rebuilds: 0,
+        reads: 0,
+        crashes: 0,
+        losses: 0,
+        rewinds: 0,
+        lies: 0,
+        deaf: 0,
+        refusals: 0,
+        looks: 0,
+        orphans: 0,
+    };
+}
+
+impl Bounds {
+    /// One queued claim of one coupon, accepted after the topic, without faults.
+    pub const CALM: Self = Self {
+        total: 1,
+        limit: 1,
+        mode: Mode::Queued,
+        accept_after: AcceptAfter::Topic,
+        attempts: &[attempt(0, 0)],
+        changes: &[],
+        relays: 1,
+        landers: 1,
+        rebuilders: 1,
+        left: Left::NONE,
+        bug: None,
+    };
+
+    pub(super) fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+}
+
+/// A claim of `user` under `key`.
+pub const fn attempt(user: u8, key: u8) -> Attempt {
+    Attempt { user, key }
+}

@@ -1,0 +1,67 @@
+//! `GET` of a claim by its id, with a receipt.
+
+use super::{
+    Next, Promise, Protocol, State, Who,
+    bounds::IDS,
+    state::Looker,
+    step,
+    truth::{Outcome, Row},
+};
+use crate::Bug;
+
+impl Protocol {
+    /// Reads `queued_epoch` before the row, so that no row under an older epoch means none for ever.
+    pub(super) fn look(&self, state: &State, next: &mut Next) {
+        let mut after = *state;
+        match state.looker {
+            Looker::Idle if state.left.looks > 0 => {
+                after.left.looks -= 1;
+                for id in (0..IDS as u8).filter(|id| state.receipts[usize::from(*id)] > 0) {
+                    after.looker = if !self.bounds.has(Bug::RowReadBeforeEpoch) {
+                        Looker::Epoch { id, queued: state.truth.queued_epoch }
+                    } else if state.truth.row(id) == Row::Absent {
+                        Looker::NoRow { id }
+                    } else {
+                        continue;
+                    };
+                    next.push((step(Who::Client, "asks for its claim: the first read"), after));
+                }
+            }
+            Looker::Idle => {}
+            Looker::Epoch { id, queued } => {
+                let receipt = state.receipts[usize::from(id)];
+                self.answer(&mut after, id, self.outcome(&state.truth, id, receipt, queued));
+                next.push((step(Who::Client, "asks for its claim: the second read"), after));
+            }
+            Looker::NoRow { id } => {
+                let late = state.receipts[usize::from(id)] < state.truth.queued_epoch;
+                let outcome = if late { Outcome::Lost } else { Outcome::Processing };
+                self.answer(&mut after, id, outcome);
+                next.push((step(Who::Client, "asks for its claim: the second read"), after));
+            }
+        }
+    }
+
+    fn answer(&self, state: &mut State, id: u8, outcome: Outcome) {
+        state.looker = Looker::Idle;
+        if outcome != Outcome::Processing && outcome != state.told[usize::from(id)] {
+            state.broken = Some(Promise::OneOutcome);
+        }
+    }
+
+    /// Notes what a client would be told in this state. What is definite never changes.
+    pub(super) fn tell(&self, state: &mut State) {
+        for id in 0..IDS as u8 {
+            let receipt = state.receipts[usize::from(id)];
+            if receipt == 0 {
+                continue;
+            }
+            let now = self.outcome(&state.truth, id, receipt, state.truth.queued_epoch);
+            let told = &mut state.told[usize::from(id)];
+            if *told != Outcome::Processing && now != *told {
+                state.broken = Some(Promise::OneOutcome);
+            }
+            *told = now;
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! For each mistake, the promise that it breaks and the smallest known bounds in which it does.
+
+use super::{AcceptAfter, Attempt, Bounds, Change, Left, Mode, Promise, attempt};
+use crate::Bug;
+
+const ONE: Attempt = attempt(0, 0);
+const OTHER: Attempt = attempt(1, 1);
+
+const NONE: Left = Left::NONE;
+const REBUILT: Left = Left { rebuilds: 1, ..NONE };
+const RELAYED: Left = Left { reads: 1, ..NONE };
+const AT_GATE: Bounds = Bounds { accept_after: AcceptAfter::Gate, ..Bounds::CALM };
+const AT_REPLICA: Bounds = Bounds { accept_after: AcceptAfter::Replica, ..Bounds::CALM };
+
+/// Bounds of a claim that is rejected for a cut, and may be sent again after a top-up.
+const CUT: Bounds =
+    Bounds { attempts: &[ONE, ONE], changes: &[Change::Move(-1), Change::Move(1)], ..Bounds::CALM };
+
+/// The bounds are without the mistake.
+pub type Planted = (Bug, Promise, Bounds);
+
+/// Every planted mistake of queued claims.
+pub const PLANTED: &[Planted] = &[
+    (
+        Bug::OffsetBeforeCommit,
+        Promise::AcceptedLands,
+        Bounds { left: Left { crashes: 1, ..NONE }, ..Bounds::CALM },
+    ),
+    (
+        Bug::TrimBeforeAck,
+        Promise::AcceptedLands,
+        Bounds { left: Left { crashes: 1, ..RELAYED }, ..AT_GATE },
+    ),
+    (
+        Bug::TrimWithoutRun,
+        Promise::AcceptedLands,
+        Bounds {
+            attempts: &[ONE, OTHER],
+            total: 2,
+            left: Left { rewinds: 1, rebuilds: 1, ..RELAYED },
+            ..AT_GATE
+        },
+    ),
+    (
+        Bug::LeftoversNotRead,
+        Promise::EveryReceiptEnds,
+        Bounds { left: Left { crashes: 1, ..RELAYED }, ..AT_GATE },
+    ),
+    (Bug::GroupFromNow, Promise::EveryReceiptEnds, Bounds { left: RELAYED, ..AT_GATE }),
+    (
+        Bug::RelayRejects,
+        Promise::AcceptedLands,
+        Bounds { left: Left { refusals: 1, ..RELAYED }, ..Bounds::CALM },
+    ),
+    (
+        Bug::NotConfirmed,
+        Promise::AcceptedLands,
+        Bounds { left: Left { losses: 1, ..REBUILT }, ..Bounds::CALM },
+    ),
+    (
+        Bug::ReplayAccepted,
+        Promise::AcceptedLands,
+        Bounds {
+            attempts: &[ONE, ONE],
+            left: Left { losses: 1, crashes: 1, ..NONE },
+            ..Bounds::CALM
+        },
+    ),
+    (
+        Bug::WaitOnAnotherConnection,
+        Promise::AcceptedLands,
+        Bounds { left: Left { rewinds: 1, ..NONE }, ..AT_REPLICA },
+    ),
+    (
+        Bug::ReplayWithoutWrite,
+        Promise::AcceptedLands,
+        Bounds { attempts: &[ONE, ONE], left: Left { rewinds: 1, ..NONE }, ..AT_REPLICA },
+    ),
+    (Bug::QueuedWithoutLook, Promise::AcceptedLands, CUT),
+    (Bug::RejectedKeysNotLoaded, Promise::AcceptedLands, Bounds { left: REBUILT, ..CUT }),
+    (Bug::OutboxNotEmptied, Promise::AcceptedLands, Bounds { left: REBUILT, ..AT_GATE }),
+    (Bug::EndNotedBeforeBegin, Promise::AcceptedLands, Bounds { left: REBUILT, ..Bounds::CALM }),
+    (
+        Bug::ReadBeforeQueuedEpoch,
+        Promise::GateAccountsForStock,
+        Bounds { left: Left { losses: 1, ..REBUILT }, ..Bounds::CALM },
+    ),
+    (
+        Bug::QueuedEpochWithoutCompare,
+        Promise::AcceptedLands,
+        Bounds { rebuilders: 2, left: Left { rebuilds: 2, ..NONE }, ..Bounds::CALM },
+    ),
+    (
+        Bug::NeverQueuedAskedAtRaise,
+        Promise::AcceptedLands,
+        Bounds {
+            mode: Mode::Direct,
+            changes: &[Change::Mode(Mode::Queued)],
+            left: REBUILT,
+            ..Bounds::CALM
+        },
+    ),
+    (
+        Bug::SkipLeavesQueuedEpoch,
+        Promise::AcceptedLands,
+        Bounds {
+            mode: Mode::Direct,
+            changes: &[Change::Mode(Mode::Queued)],
+            left: REBUILT,
+            ..Bounds::CALM
+        },
+    ),
+    (
+        Bug::QueuedGuardHasDirectEpoch,
+        Promise::AcceptedLands,
+        Bounds { left: REBUILT, ..Bounds::CALM },
+    ),
+    (
+        Bug::LateRowOnKey,
+        Promise::OneOutcome,
+        Bounds { left: Left { losses: 1, ..REBUILT }, ..Bounds::CALM },
+    ),
+    (Bug::RejectedWithoutLock, Promise::RejectedForATrueReason, Bounds { attempts: &[ONE], ..CUT }),
+    (
+        Bug::RejectedWithoutEpoch,
+        Promise::OneOutcome,
+        Bounds {
+            attempts: &[ONE],
+            changes: &[Change::Move(-1)],
+            left: Left { losses: 1, ..REBUILT },
+            ..CUT
+        },
+    ),
+    (
+        Bug::NumberTakenRejected,
+        Promise::RejectedForATrueReason,
+        Bounds {
+            attempts: &[ONE, attempt(0, 2)],
+            limit: 2,
+            total: 2,
+            left: Left { lies: 1, ..NONE },
+            ..Bounds::CALM
+        },
+    ),
+    (Bug::ElsewhereWithoutFence, Promise::EveryReceiptEnds, Bounds { left: RELAYED, ..CUT }),
+    (
+        Bug::FenceWithoutEpoch,
+        Promise::OneOutcome,
+        Bounds { attempts: &[ONE, ONE], left: Left { losses: 1, ..REBUILT }, ..Bounds::CALM },
+    ),
+    (
+        Bug::RejectionUnknownToDirect,
+        Promise::FinalAnswerInTheEnd,
+        Bounds {
+            attempts: &[ONE],
+            changes: &[Change::Move(-1), Change::Move(1), Change::Mode(Mode::Direct)],
+            ..CUT
+        },
+    ),
+    (
+        Bug::ResolverIgnoresQueued,
+        Promise::QuietGateIsMySqls,
+        Bounds { left: Left { deaf: 1, ..NONE }, ..Bounds::CALM },
+    ),
+    (Bug::ResolverFencesQueued, Promise::AcceptedLands, Bounds::CALM),
+    (
+        Bug::EndNotedBeforeOutbox,
+        Promise::NoNeedlessEpoch,
+        Bounds { left: Left { orphans: 1, ..NONE }, ..Bounds::CALM },
+    ),
+    (
+        Bug::RowReadBeforeEpoch,
+        Promise::OneOutcome,
+        Bounds { left: Left { looks: 1, ..REBUILT }, ..Bounds::CALM },
+    ),
+    (
+        Bug::EndedBeforeTheQueueIsClosed,
+        Promise::NothingUnderWayWhenRefused,
+        Bounds { attempts: &[ONE, ONE], changes: &[Change::End], left: REBUILT, ..Bounds::CALM },
+    ),
+    (
+        Bug::ClosedWithoutBegin,
+        Promise::AcceptedLands,
+        Bounds { changes: &[Change::End], left: REBUILT, ..Bounds::CALM },
+    ),
+    (
+        Bug::RefusingTakenForClosed,
+        Promise::EveryReceiptEnds,
+        Bounds { changes: &[Change::EndReject], left: Left { losses: 1, ..NONE }, ..AT_GATE },
+    ),
+];
