@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::{ClaimId, CouponId, Epoch, TemplateId, UnknownCode, UserId, limit};
+use crate::{ClaimId, CouponId, Epoch, JobId, TemplateId, UnknownCode, UserId, limit};
 
 /// The client's name for a claim: bytes 0x21 to 0x7E, at most 64 of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +48,27 @@ impl RequestId {
     /// The key of an admission's fence. No client's key begins with `~`.
     pub fn fence(id: ClaimId) -> Self {
         Self(format!("~{id}"))
+    }
+
+    /// The key of the claim that one row of a job of grants makes: the same row is the same claim, whoever runs the job
+    /// and however often. No client's key begins with `~`, and no fence's with `~g`.
+    pub fn grant(job: JobId, row: u32) -> Self {
+        Self(format!("~g{job}-{row}"))
+    }
+
+    /// Returns whether this is the key of a grant.
+    pub fn is_grant(&self) -> bool {
+        self.0.starts_with("~g")
+    }
+
+    /// The key of the stock movement that a job makes before its grants.
+    pub fn job_movement(job: JobId) -> Self {
+        Self(format!("~job-{job}"))
+    }
+
+    /// The key of the stock movement that takes back what a job's grants left over.
+    pub fn job_rest(job: JobId) -> Self {
+        Self(format!("~job-{job}-rest"))
     }
 
     pub fn as_str(&self) -> &str {
@@ -122,7 +143,7 @@ pub enum ClaimState {
     Landed,
     /// The claim was fenced: this admission never lands.
     Void,
-    /// The claim ended without coupons, and its answer is stored (queued mode).
+    /// The claim was queued and ended without coupons, for good: its key is never admitted again.
     Rejected,
 }
 
@@ -186,6 +207,20 @@ mod tests {
         for text in ["", "*", "~1", "a b", "a ", "é", "a\n", &"x".repeat(65)] {
             assert_eq!(RequestId::from_client(text), Err(RequestIdError), "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_keys_of_a_job_are_no_clients_and_no_fences_and_fit_their_column() {
+        let (job, row) = (JobId(i64::MAX), u32::MAX);
+        for key in
+            [RequestId::grant(job, row), RequestId::job_movement(job), RequestId::job_rest(job)]
+        {
+            assert_eq!(RequestId::from_client(key.as_str()), Err(RequestIdError));
+            assert!(key.as_str().len() <= limit::REQUEST_ID_BYTES_MAX, "{key}");
+        }
+        assert!(RequestId::grant(job, row).is_grant());
+        assert!(!RequestId::fence(ClaimId(7)).is_grant());
+        assert_ne!(RequestId::grant(JobId(1), 12), RequestId::grant(JobId(11), 2));
     }
 
     #[test]

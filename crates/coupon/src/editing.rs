@@ -1,8 +1,9 @@
 //! Which fields of a template may be changed in which state.
 //!
-//! Users who hold a coupon, or wait for the opening, keep what was promised: the discount, the limit per user, and the
-//! opening time. Operators may move the end of the window and the validity of future coupons until the template ends.
-//! The name, and who redeems the coupons, may always change.
+//! Users who hold a coupon, or wait for the opening, keep what was promised: the discount and what it combines with, and
+//! the limit per user. Operators may move the end of the window and the validity of future coupons until the template
+//! ends, and its start until it has come. Until the end they may also change how claims are answered. The name, and who
+//! redeems the coupons, may always change.
 
 use chrono::{DateTime, Utc};
 use thiserror::Error;
@@ -29,6 +30,12 @@ pub enum TemplateField {
     Validity,
     /// Whether users may redeem the coupons themselves.
     SelfRedeem,
+    /// Whether one order may redeem the coupons together with others.
+    Stackable,
+    /// How claims are answered.
+    ClaimMode,
+    /// What a queued claim must be stored in before it is accepted.
+    AcceptAfter,
 }
 
 /// A field cannot be changed in the template's state.
@@ -40,7 +47,7 @@ pub struct NotEditable {
 }
 
 impl TemplateField {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Name,
         Self::Discount,
         Self::PerUserLimit,
@@ -49,6 +56,9 @@ impl TemplateField {
         Self::ClaimEndsAt,
         Self::Validity,
         Self::SelfRedeem,
+        Self::Stackable,
+        Self::ClaimMode,
+        Self::AcceptAfter,
     ];
 
     /// Name in the API.
@@ -62,6 +72,9 @@ impl TemplateField {
             Self::ClaimEndsAt => "claim_ends_at",
             Self::Validity => "validity",
             Self::SelfRedeem => "self_redeem",
+            Self::Stackable => "stackable",
+            Self::ClaimMode => "claim_mode",
+            Self::AcceptAfter => "accept_after",
         }
     }
 
@@ -69,8 +82,12 @@ impl TemplateField {
     pub fn may_change_in(self, state: TemplateState) -> bool {
         match self {
             Self::Name | Self::SelfRedeem => true,
-            Self::ClaimEndsAt | Self::Validity => state != TemplateState::Ended,
-            Self::Discount | Self::PerUserLimit | Self::MaxPerClaim | Self::ClaimStartsAt => {
+            Self::ClaimStartsAt
+            | Self::ClaimEndsAt
+            | Self::Validity
+            | Self::ClaimMode
+            | Self::AcceptAfter => state != TemplateState::Ended,
+            Self::Discount | Self::PerUserLimit | Self::MaxPerClaim | Self::Stackable => {
                 state == TemplateState::Draft
             }
         }
@@ -94,6 +111,9 @@ impl Template {
             TemplateField::ClaimEndsAt => self.window.ends_at != other.window.ends_at,
             TemplateField::Validity => self.validity != other.validity,
             TemplateField::SelfRedeem => self.self_redeem != other.self_redeem,
+            TemplateField::Stackable => self.stackable != other.stackable,
+            TemplateField::ClaimMode => self.claim_mode != other.claim_mode,
+            TemplateField::AcceptAfter => self.accept_after != other.accept_after,
         };
         TemplateField::ALL.into_iter().filter(differs).collect()
     }
@@ -107,6 +127,28 @@ impl Template {
         let refused = |field: &TemplateField| !field.may_change_in(state);
         let field = self.differences(edited).into_iter().find(refused);
         field.map_or(Ok(()), |field| Err(NotEditable { field, state }))
+    }
+
+    /// Returns whether `edited` moves the start of a claim window that has opened. Users have claimed since, so this
+    /// start stays; a draft's may always move.
+    pub fn moves_a_start_that_has_come(&self, edited: &Self, now: DateTime<Utc>) -> bool {
+        self.state != TemplateState::Draft
+            && self.window.starts_at != edited.window.starts_at
+            && self.window.starts_at <= now
+    }
+
+    /// Checks that the start of a claim window that users can see is not moved to the past. It may move to a later time,
+    /// or to an earlier one that is still ahead.
+    ///
+    /// # Errors
+    /// The template is no draft and its start moves to before `now`.
+    pub fn check_start(&self, edited: &Self, now: DateTime<Utc>) -> Result<(), TemplateError> {
+        let moved = self.window.starts_at != edited.window.starts_at;
+        if self.state != TemplateState::Draft && moved && edited.window.starts_at < now {
+            let problem = "use a time from now on".to_owned();
+            return Err(TemplateError { field: "claim_starts_at", problem });
+        }
+        Ok(())
     }
 
     /// Checks that the end of a claim window that users can see is not moved to the past.
@@ -128,7 +170,9 @@ mod tests {
     use chrono::TimeDelta;
 
     use super::*;
-    use crate::{Discount, DiscountKind, MerchantId, TemplateId, Validity, Window};
+    use crate::{
+        AcceptAfter, ClaimMode, Discount, DiscountKind, MerchantId, TemplateId, Validity, Window,
+    };
 
     fn template(state: TemplateState) -> Template {
         let starts_at = DateTime::UNIX_EPOCH;
@@ -148,6 +192,9 @@ mod tests {
             window: Window { starts_at, ends_at: starts_at + TimeDelta::hours(1) },
             validity: Validity::Relative { valid_for: TimeDelta::hours(1) },
             self_redeem: false,
+            stackable: true,
+            claim_mode: ClaimMode::Direct,
+            accept_after: AcceptAfter::Topic,
             state,
             version: 1,
         }
@@ -167,6 +214,9 @@ mod tests {
                 edited.validity = Validity::Relative { valid_for: TimeDelta::hours(2) };
             }
             TemplateField::SelfRedeem => edited.self_redeem = true,
+            TemplateField::Stackable => edited.stackable = false,
+            TemplateField::ClaimMode => edited.claim_mode = ClaimMode::Spill,
+            TemplateField::AcceptAfter => edited.accept_after = AcceptAfter::Gate,
         }
         edited
     }
@@ -184,7 +234,16 @@ mod tests {
         };
         assert_eq!(editable(TemplateState::Draft).len(), TemplateField::ALL.len());
         for state in [TemplateState::Published, TemplateState::Paused] {
-            assert_eq!(editable(state), ["name", "claim_ends_at", "validity", "self_redeem"]);
+            let wanted = [
+                "name",
+                "claim_starts_at",
+                "claim_ends_at",
+                "validity",
+                "self_redeem",
+                "claim_mode",
+                "accept_after",
+            ];
+            assert_eq!(editable(state), wanted);
         }
         assert_eq!(editable(TemplateState::Ended), ["name", "self_redeem"]);
         let ended = template(TemplateState::Ended);
@@ -201,5 +260,25 @@ mod tests {
         assert_eq!(before.check_end(&edited, late).unwrap_err().field, "claim_ends_at");
         assert!(before.check_end(&before, late).is_ok(), "it was over before");
         assert!(template(TemplateState::Draft).check_end(&edited, late).is_ok());
+    }
+
+    #[test]
+    fn a_start_moves_until_it_has_come_and_never_to_the_past() {
+        let before = template(TemplateState::Published);
+        let edited = with(TemplateField::ClaimStartsAt, &before);
+        let (start, moved) = (before.window.starts_at, edited.window.starts_at);
+        let ms = TimeDelta::milliseconds(1);
+        assert!(!before.moves_a_start_that_has_come(&edited, start - ms));
+        assert!(before.moves_a_start_that_has_come(&edited, start));
+        assert!(!before.moves_a_start_that_has_come(&before, start), "it stays where it is");
+        assert!(before.check_start(&edited, moved).is_ok());
+        let refused = before.check_start(&edited, moved + ms).unwrap_err();
+        assert_eq!(refused.field, "claim_starts_at");
+        // Earlier, and still ahead.
+        assert!(edited.check_start(&before, start).is_ok());
+        assert!(edited.check_start(&before, start + ms).is_err());
+        let draft = template(TemplateState::Draft);
+        assert!(!draft.moves_a_start_that_has_come(&edited, moved));
+        assert!(draft.check_start(&edited, moved + ms).is_ok());
     }
 }

@@ -5,7 +5,7 @@
 //! number of partitions divides 64, all users of a shard are in one partition (the shard modulo the number of
 //! partitions), so changes for coupons that end together are published together, in few large batches.
 
-use crate::UserId;
+use crate::{TemplateId, UserId};
 
 /// Number of shards, and so the largest number of workers that can share expiry. Stored rows depend on it: it never
 /// changes.
@@ -17,17 +17,28 @@ pub fn expiry_shards() -> impl Iterator<Item = u8> {
 
 /// Returns the shard for a user's new coupons. Each stored row keeps its own.
 pub fn expiry_shard(user: UserId) -> u8 {
-    u8::try_from(place(user) % EXPIRY_SHARDS).unwrap_or_default()
+    u8::try_from(user_hash(user) % EXPIRY_SHARDS).unwrap_or_default()
 }
 
 /// Returns the partition with a user's changes in a topic of `partitions` partitions; 0 if there are none.
 pub fn partition_of(user: UserId, partitions: i32) -> i32 {
-    i32::try_from(place(user) % i64::from(partitions.max(1))).unwrap_or_default()
+    i32::try_from(user_hash(user) % i64::from(partitions.max(1))).unwrap_or_default()
+}
+
+/// Returns the partition with a template's messages in a topic of `partitions` partitions that is keyed by template; 0
+/// if there are none.
+pub fn partition_of_template(template: TemplateId, partitions: i32) -> i32 {
+    i32::try_from(key_hash(&template.to_string()) % i64::from(partitions.max(1)))
+        .unwrap_or_default()
+}
+
+fn user_hash(user: UserId) -> i64 {
+    key_hash(&user.to_string())
 }
 
 /// Like Kafka, clears the sign bit rather than negating.
-fn place(user: UserId) -> i64 {
-    i64::from(murmur2(user.to_string().as_bytes()) & 0x7fff_ffff)
+fn key_hash(key: &str) -> i64 {
+    i64::from(murmur2(key.as_bytes()) & 0x7fff_ffff)
 }
 
 /// `MurmurHash2`, 32 bits, with the seed of Kafka's clients (`org.apache.kafka.common.utils.Utils.murmur2`).

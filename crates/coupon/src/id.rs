@@ -35,6 +35,13 @@ macro_rules! id {
             }
         }
 
+        /// Takes the number as it is: a column holds nothing else.
+        impl From<i64> for $name {
+            fn from(number: i64) -> Self {
+                Self(number)
+            }
+        }
+
         impl From<$name> for String {
             fn from(id: $name) -> Self {
                 id.0.to_string()
@@ -76,8 +83,16 @@ id!(
     ApiKeyId
 );
 id!(
+    /// A record of a coupon's redemption, or of its rollback.
+    RedemptionId
+);
+id!(
     /// An entry of the audit log of operators' actions.
     AuditId
+);
+id!(
+    /// A job of grants.
+    JobId
 );
 
 /// The generation of a template's gate; it only rises. 0 means unknown.
@@ -87,6 +102,12 @@ pub struct Epoch(pub i64);
 impl Epoch {
     /// Epoch of a gate that this process has not heard from.
     pub const UNKNOWN: Self = Self(0);
+}
+
+impl From<i64> for Epoch {
+    fn from(number: i64) -> Self {
+        Self(number)
+    }
 }
 
 impl fmt::Display for Epoch {

@@ -1,31 +1,46 @@
-//! The vocabulary of the platform: ids, states and their transitions, limits, outcome rules.
+//! The vocabulary of the platform: ids, states and their transitions, limits, money, decisions after a rollback.
 //!
 //! Architecture invariant: pure. No I/O, no clock, no wire format; time is an argument.
 
 mod claim;
+mod code;
+mod decision;
 mod editing;
 mod expiry_shard;
 mod id;
+mod job;
 pub mod limit;
-mod outcome;
+mod mode;
+pub mod money;
+mod queued;
+mod queued_decision;
 mod scope;
 mod status;
 mod template;
 pub mod text;
+mod transitions;
 
 pub use claim::{
     Admission, Claim, ClaimState, LandedClaim, LandedCoupon, Numbers, PayloadHash, RequestId,
     RequestIdError,
 };
+pub use code::UnknownCode;
+pub use decision::{ClaimRow, Decision, FoundRows, StockRow, decide};
 pub use editing::{NotEditable, TemplateField};
-pub use expiry_shard::{EXPIRY_SHARDS, expiry_shard, expiry_shards, partition_of};
-pub use id::{
-    ApiKeyId, AuditId, ClaimId, CouponId, Epoch, IdError, MerchantId, TemplateId, UserId,
+pub use expiry_shard::{
+    EXPIRY_SHARDS, expiry_shard, expiry_shards, partition_of, partition_of_template,
 };
-pub use outcome::{ClaimRow, Decision, FoundRows, StockRow, decide};
+pub use id::{
+    ApiKeyId, AuditId, ClaimId, CouponId, Epoch, IdError, JobId, MerchantId, RedemptionId,
+    TemplateId, UserId,
+};
+pub use job::{JobState, RowOutcome};
+pub use mode::{AcceptAfter, AcceptedClaims, ClaimMode, Open};
+pub use queued::{QueuedClaim, RejectReason};
+pub use queued_decision::{QueuedDecision, QueuedRows, QueuedStock, decide_queued};
 pub use scope::{Scope, Scopes};
 pub use status::CouponStatus;
 pub use template::{
-    Discount, DiscountKind, MoveState, Template, TemplateError, TemplateState, UnknownCode,
-    Validity, Window,
+    Discount, DiscountKind, MoveState, Template, TemplateError, TemplateState, Validity, Window,
 };
+pub use transitions::Transition;

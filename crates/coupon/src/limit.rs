@@ -21,3 +21,23 @@ pub const ORDER_REF_CHARS_MAX: usize = 64;
 
 /// Longest validity: ten years. A longer one is more likely a typing error.
 pub const VALID_FOR_MS_MAX: i64 = 10 * 365 * 24 * 60 * 60 * 1000;
+
+/// Most rows of one job of grants: a large list of customers. Larger ones are several jobs, and take turns with others'.
+pub const JOB_ROWS_MAX: usize = 50_000;
+
+/// Longest text of a job's row that is no user id, in characters: the size of its `varchar(64)` column. The rest is cut
+/// off, since it is only shown to the operator.
+pub const JOB_ROW_CHARS_MAX: usize = 64;
+
+/// Most jobs of one merchant that have not ended. The jobs of all merchants take turns, so more would only wait.
+pub const JOBS_OPEN_MAX: i64 = 20;
+
+/// Largest amount of an order, in minor units: ten billion of most currencies. A larger one is more likely a typing
+/// error, and the sum over millions of such orders still fits into 64 bits.
+pub const AMOUNT_MAX: i64 = 1_000_000_000_000;
+
+/// Largest number of coupons that one order redeems together: one transaction holds them all.
+pub const ORDER_COUPONS_MAX: usize = 20;
+
+/// Longest lock of a coupon for a checkout, in milliseconds: 30 minutes. A shopper who takes longer has left.
+pub const LOCK_MS_MAX: i64 = 30 * 60 * 1000;

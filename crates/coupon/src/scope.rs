@@ -3,7 +3,8 @@
 use crate::UnknownCode;
 
 /// A right of a key. `Admin` includes `Operate`, which includes `Read`. `Redeem` stands alone: a checkout need not read
-/// campaigns, and operators of campaigns need no right to use up a user's coupon.
+/// campaigns, and operators of campaigns need no right to use up a user's coupon. `Emergency` includes `Read` and is not
+/// included in any other: it reaches beyond the key's own merchant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Read the merchant's data.
@@ -14,10 +15,12 @@ pub enum Scope {
     Admin,
     /// Redeem users' coupons of the merchant, and give them back.
     Redeem,
+    /// See every merchant's templates, pause and resume them, end a drain, and see the health of all processes.
+    Emergency,
 }
 
 /// The bits of all scopes.
-const ALL_BITS: u8 = 15;
+const ALL_BITS: u8 = 31;
 
 /// The scopes granted to a key: one or more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,7 +28,8 @@ pub struct Scopes(u8);
 
 impl Scope {
     /// In the order of their codes.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Operate, Self::Admin, Self::Redeem];
+    pub const ALL: [Self; 5] =
+        [Self::Read, Self::Operate, Self::Admin, Self::Redeem, Self::Emergency];
 
     /// Name in the API.
     pub fn word(self) -> &'static str {
@@ -34,6 +38,7 @@ impl Scope {
             Self::Operate => "operate",
             Self::Admin => "admin",
             Self::Redeem => "redeem",
+            Self::Emergency => "emergency",
         }
     }
 
@@ -48,6 +53,7 @@ impl Scope {
             Self::Operate => 2,
             Self::Admin => 4,
             Self::Redeem => 8,
+            Self::Emergency => 16,
         }
     }
 
@@ -58,6 +64,7 @@ impl Scope {
             Self::Operate => 1 | 2,
             Self::Admin => 1 | 2 | 4,
             Self::Redeem => 8,
+            Self::Emergency => 1 | 16,
         }
     }
 }
@@ -107,12 +114,13 @@ mod tests {
 
     #[test]
     fn a_scope_includes_the_lesser_ones_and_no_greater_and_to_redeem_is_a_right_of_its_own() {
-        use Scope::{Admin, Operate, Read, Redeem};
-        let allowed: [(Scope, &[Scope]); 4] = [
+        use Scope::{Admin, Emergency, Operate, Read, Redeem};
+        let allowed: [(Scope, &[Scope]); 5] = [
             (Read, &[Read]),
             (Operate, &[Read, Operate]),
             (Admin, &[Read, Operate, Admin]),
             (Redeem, &[Redeem]),
+            (Emergency, &[Read, Emergency]),
         ];
         for (given, allowed) in allowed {
             let scopes = Scopes::of([given]).unwrap();
@@ -126,13 +134,13 @@ mod tests {
 
     #[test]
     fn scopes_come_back_from_their_code_as_they_were_given() {
-        for code in 1..=15 {
+        for code in 1..=31 {
             let scopes = Scopes::from_code(code).unwrap();
             assert_eq!(Scopes::of(scopes.iter()), Some(scopes));
             assert_eq!(scopes.code(), code);
         }
         assert_eq!(Scopes::of(Scope::ALL), Some(Scopes::all()));
-        assert!(Scopes::from_code(0).is_err() && Scopes::from_code(16).is_err());
+        assert!(Scopes::from_code(0).is_err() && Scopes::from_code(32).is_err());
         assert!(Scope::ALL.iter().all(|scope| Scope::from_word(scope.word()) == Some(*scope)));
         assert_eq!(Scope::from_word("root"), None);
     }

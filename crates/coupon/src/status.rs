@@ -13,15 +13,21 @@ pub enum CouponStatus {
     Used,
     /// Its validity ended before it was used.
     Expired,
+    /// The shop revoked it before it was used.
+    Cancelled,
 }
 
 impl CouponStatus {
+    /// In the order of their codes.
+    pub const ALL: [Self; 4] = [Self::Unused, Self::Used, Self::Expired, Self::Cancelled];
+
     /// The stored code.
     pub fn code(self) -> u8 {
         match self {
             Self::Unused => 0,
             Self::Used => 1,
             Self::Expired => 2,
+            Self::Cancelled => 3,
         }
     }
 
@@ -34,6 +40,7 @@ impl CouponStatus {
             0 => Ok(Self::Unused),
             1 => Ok(Self::Used),
             2 => Ok(Self::Expired),
+            3 => Ok(Self::Cancelled),
             _ => Err(UnknownCode { what: "coupon status", code }),
         }
     }
@@ -44,23 +51,19 @@ impl CouponStatus {
             Self::Unused => "unused",
             Self::Used => "used",
             Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
         }
     }
 
     /// Finds a status by its name in the API.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Unused, Self::Used, Self::Expired].into_iter().find(|status| status.word() == word)
+        Self::ALL.into_iter().find(|status| status.word() == word)
     }
 
     /// Status at `now`: an unused coupon is expired once `now` has reached `valid_until`, whether
     /// or not a worker has recorded it.
     pub fn at(self, valid_until: DateTime<Utc>, now: DateTime<Utc>) -> Self {
         if self == Self::Unused && now >= valid_until { Self::Expired } else { self }
-    }
-
-    /// Returns whether a coupon may change from this status to `next`.
-    pub fn may_become(self, next: Self) -> bool {
-        matches!((self, next), (Self::Unused, Self::Used | Self::Expired))
     }
 }
 
@@ -75,11 +78,12 @@ mod tests {
         assert_eq!(CouponStatus::Unused.at(deadline, before), CouponStatus::Unused);
         assert_eq!(CouponStatus::Unused.at(deadline, deadline), CouponStatus::Expired);
         assert_eq!(CouponStatus::Used.at(deadline, deadline), CouponStatus::Used);
+        assert_eq!(CouponStatus::Cancelled.at(deadline, deadline), CouponStatus::Cancelled);
     }
 
     #[test]
     fn codes_and_words_lead_back_to_their_status() {
-        for status in [CouponStatus::Unused, CouponStatus::Used, CouponStatus::Expired] {
+        for status in CouponStatus::ALL {
             assert_eq!(CouponStatus::from_code(status.code()), Ok(status));
             assert_eq!(CouponStatus::from_word(status.word()), Some(status));
         }

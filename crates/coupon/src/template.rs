@@ -3,16 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use thiserror::Error;
 
-use crate::{MerchantId, TemplateId, limit, text};
-
-/// A stored code that this version of the software does not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("unknown {what} code {code}")]
-pub struct UnknownCode {
-    /// The kind of code.
-    pub what: &'static str,
-    pub code: u8,
-}
+use crate::{AcceptAfter, ClaimMode, MerchantId, TemplateId, UnknownCode, limit, text};
 
 /// Why a template is not acceptable. The message says what to change.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -70,17 +61,6 @@ impl TemplateState {
             Self::Paused => "paused",
             Self::Ended => "ended",
         }
-    }
-
-    /// Returns whether a template may change from this state to `next`: draft → published ⇄ paused,
-    /// and from published or paused to ended.
-    pub fn may_become(self, next: Self) -> bool {
-        matches!(
-            (self, next),
-            (Self::Draft | Self::Paused, Self::Published)
-                | (Self::Published, Self::Paused)
-                | (Self::Published | Self::Paused, Self::Ended)
-        )
     }
 }
 
@@ -250,6 +230,12 @@ pub struct Template {
     pub validity: Validity,
     /// Whether users may redeem the coupons themselves; otherwise only the shop does, with a key.
     pub self_redeem: bool,
+    /// Whether one order may redeem the coupons together with others.
+    pub stackable: bool,
+    /// How its claims are answered.
+    pub claim_mode: ClaimMode,
+    /// What a queued claim must be stored in before it is answered as accepted.
+    pub accept_after: AcceptAfter,
     pub state: TemplateState,
     /// Rises by one with each change. Derived copies apply only newer versions.
     pub version: i64,
@@ -262,12 +248,8 @@ impl Template {
     /// Returns the first field that is wrong.
     pub fn validate(&self) -> Result<(), TemplateError> {
         let wrong = |field, problem: String| Err(TemplateError { field, problem });
-        let chars = self.name.chars().count();
-        if self.name.trim().is_empty() || chars > limit::NAME_CHARS_MAX {
-            return wrong("name", format!("use 1 to {} characters", limit::NAME_CHARS_MAX));
-        }
-        if let Some(refused) = text::steering(&self.name) {
-            return wrong("name", format!("leave {refused} out, a control character"));
+        if let Some(problem) = text::wrong(&self.name, limit::NAME_CHARS_MAX) {
+            return wrong("name", problem);
         }
         if self.per_user_limit > limit::PER_USER_MAX {
             let most = limit::PER_USER_MAX;

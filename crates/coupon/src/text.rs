@@ -19,6 +19,15 @@ pub fn steering(text: &str) -> Option<Refused> {
     text.chars().find(|&one| steers(one)).map(Refused)
 }
 
+/// Returns what is wrong with a name or reason that people write: it is blank, has more than `most` characters, or holds
+/// one that [`steering`] finds.
+pub fn wrong(text: &str, most: usize) -> Option<String> {
+    if text.trim().is_empty() || text.chars().count() > most {
+        return Some(format!("use 1 to {most} characters"));
+    }
+    steering(text).map(|refused| format!("leave {refused} out, a control character"))
+}
+
 /// Returns the first character that is not allowed in references, because two references that look alike must be equal.
 /// Besides those of [`steering`], it refuses all invisible characters (Unicode's `Default_Ignorable_Code_Point`) and
 /// every space but U+0020.
@@ -63,7 +72,7 @@ mod tests {
         ["A sale: 10 % off!", "Größe, naïve, ½", "春の割引", "תווית", "خصم", "छूट", "👩‍🚀 🏴‍☠️"];
 
     #[test]
-    fn what_people_write_is_a_name_and_an_emoji_that_joins_is_no_reference() {
+    fn names_may_be_any_script_and_a_joined_emoji_is_no_reference() {
         assert!(WRITTEN.iter().all(|text| steering(text).is_none()));
         assert!(WRITTEN[..6].iter().all(|text| unseen(text).is_none()));
         assert_eq!(unseen(WRITTEN[6]).map(|it| it.to_string()), Some("U+200D".to_owned()));
@@ -81,7 +90,7 @@ mod tests {
         }
 
         #[test]
-        fn one_that_nobody_sees_is_found_in_a_reference(
+        fn an_invisible_character_is_found_in_a_reference(
             before in "[ -~äל春]{0,20}", which in 0..UNSEEN.len(), after in "[ -~]{0,20}",
         ) {
             let one = UNSEEN[which];
@@ -91,7 +100,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_let_through_holds_no_control_and_prints_as_it_reads(text in any::<String>()) {
+        fn accepted_text_holds_no_control_and_prints_as_it_reads(text in any::<String>()) {
             if steering(&text).is_none() {
                 prop_assert!(!text.chars().any(char::is_control));
             }

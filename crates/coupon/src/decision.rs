@@ -18,7 +18,7 @@ pub struct ClaimRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StockRow {
     pub epoch: Epoch,
-    /// Whether landings are allowed.
+    /// Whether direct claims land: [`crate::Open::All`].
     pub open: bool,
     pub stock: i64,
 }
@@ -35,14 +35,16 @@ pub struct FoundRows {
     pub stock: Option<StockRow>,
 }
 
-/// Outcome for an admission. The first rule that applies decides, in this order.
+/// How an admission continues. The variants are in the order of the rules, and the first rule that applies decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// An earlier attempt of the same admission landed: success.
     Landed,
-    /// The request landed under another admission: release this one, and answer the stored result, or refuse the key if
-    /// its payload differs.
+    /// The request has its answer, landed or rejected, under another admission: release this one, and answer the stored
+    /// result, or refuse the key if its payload differs.
     LandedElsewhere,
+    /// The same admission was queued earlier and rejected: release it, and answer that.
+    Rejected,
     /// The admission was fenced and never lands.
     Fenced,
     /// The gate was rebuilt meanwhile: no admission of the old epoch can land.
@@ -65,10 +67,15 @@ pub enum Decision {
 
 /// Decides for one admission.
 pub fn decide(admission: &Admission, found: &FoundRows) -> Decision {
-    let landed = found.by_key.filter(|row| row.state == ClaimState::Landed);
-    if let Some(row) = landed {
+    if let Some(row) = found.by_key {
         let mine = row.id == admission.claim.id;
-        return if mine { Decision::Landed } else { Decision::LandedElsewhere };
+        match row.state {
+            ClaimState::Landed if mine => return Decision::Landed,
+            ClaimState::Rejected if mine => return Decision::Rejected,
+            ClaimState::Landed | ClaimState::Rejected => return Decision::LandedElsewhere,
+            // A fence stands under a key of its own.
+            ClaimState::Void => {}
+        }
     }
     if found.fenced {
         return Decision::Fenced;
@@ -113,6 +120,10 @@ mod tests {
         Some(ClaimRow { id: ClaimId(id), state: ClaimState::Landed })
     }
 
+    fn rejected(id: i64) -> Option<ClaimRow> {
+        Some(ClaimRow { id: ClaimId(id), state: ClaimState::Rejected })
+    }
+
     fn stock(epoch: i64, open: bool, stock: i64) -> Option<StockRow> {
         Some(StockRow { epoch: Epoch(epoch), open, stock })
     }
@@ -128,6 +139,8 @@ mod tests {
         let cases = [
             (all_wrong, Decision::Landed),
             (FoundRows { by_key: row(8), ..all_wrong }, Decision::LandedElsewhere),
+            (FoundRows { by_key: rejected(7), ..all_wrong }, Decision::Rejected),
+            (FoundRows { by_key: rejected(8), ..all_wrong }, Decision::LandedElsewhere),
             (FoundRows { by_key: None, ..all_wrong }, Decision::Fenced),
             (
                 FoundRows { by_key: None, fenced: false, ..all_wrong },

@@ -1,0 +1,117 @@
+//! A queued claim: what is carried from the gate's outbox over the topic to its landing, and how it may end otherwise.
+
+use chrono::{DateTime, Utc};
+
+use crate::{AcceptAfter, Admission, UnknownCode};
+
+/// An admission that lands behind a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedClaim {
+    pub admission: Admission,
+    /// What it must be stored in before it is answered as accepted.
+    pub accept_after: AcceptAfter,
+    /// When the gate admitted it: the same as its claim's `claimed_at`, to the millisecond.
+    pub admitted_at: DateTime<Utc>,
+    /// Stock that the gate had left behind it, if known.
+    pub left_after: Option<i64>,
+}
+
+/// Why a queued claim was rejected for good. Its key is never admitted again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RejectReason {
+    /// No stock is left.
+    SoldOut,
+    /// Less stock is left than it asks for.
+    InsufficientStock,
+    /// The user has fewer free numbers than it asks for.
+    LimitReached,
+    /// The template was paused without the claims that were accepted before.
+    Paused,
+    /// The template was ended without the claims that were accepted before.
+    Ended,
+    /// It could not be landed, for another reason.
+    Failed,
+    /// It was cancelled. Nothing writes this yet.
+    Cancelled,
+}
+
+impl RejectReason {
+    /// In the order of their codes.
+    pub const ALL: [Self; 7] = [
+        Self::SoldOut,
+        Self::InsufficientStock,
+        Self::LimitReached,
+        Self::Paused,
+        Self::Ended,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// The stored code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::SoldOut => 1,
+            Self::InsufficientStock => 2,
+            Self::LimitReached => 3,
+            Self::Paused => 4,
+            Self::Ended => 5,
+            Self::Failed => 6,
+            Self::Cancelled => 7,
+        }
+    }
+
+    /// Converts a stored code.
+    ///
+    /// # Errors
+    /// This version does not know the code.
+    pub fn from_code(code: u8) -> Result<Self, UnknownCode> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|reason| reason.code() == code).ok_or(UnknownCode { what: "reject reason", code })
+    }
+
+    /// Name in the API: the code of the error that a direct claim gets for the same reason.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::SoldOut => "SOLD_OUT",
+            Self::InsufficientStock => "INSUFFICIENT_STOCK",
+            Self::LimitReached => "LIMIT_REACHED",
+            Self::Paused => "PAUSED",
+            Self::Ended => "ENDED",
+            Self::Failed => "FAILED",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+
+    /// Finds a reason by its name in the API.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.word() == word)
+    }
+
+    /// The reason for a claim that asks for more than the `left` coupons in stock.
+    pub fn of_short_stock(left: i64) -> Self {
+        if left > 0 { Self::InsufficientStock } else { Self::SoldOut }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_words_lead_back_to_their_reason() {
+        for (code, reason) in (1..).zip(RejectReason::ALL) {
+            assert_eq!(reason.code(), code);
+            assert_eq!(RejectReason::from_code(code), Ok(reason));
+            assert_eq!(RejectReason::from_word(reason.word()), Some(reason));
+        }
+        assert!(RejectReason::from_code(0).is_err() && RejectReason::from_code(8).is_err());
+    }
+
+    #[test]
+    fn a_stock_of_nothing_is_sold_out_and_a_smaller_one_insufficient() {
+        assert_eq!(RejectReason::of_short_stock(1), RejectReason::InsufficientStock);
+        for left in [0, -1] {
+            assert_eq!(RejectReason::of_short_stock(left), RejectReason::SoldOut);
+        }
+    }
+}
