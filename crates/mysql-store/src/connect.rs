@@ -265,7 +265,8 @@ pub async fn single(url: &str) -> Result<MySqlConnection, StoreError> {
     Ok(connection)
 }
 
-/// Opens a lander's own connection: it waits briefly for locks, and the server ends it soon if the process stops.
+/// Opens a connection for the transactions of one task, such as a lander or the mover of coupons: it waits briefly for
+/// locks, and the server ends it soon if the process stops.
 ///
 /// # Errors
 /// The URL is invalid, or the server cannot be reached.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use coupon::UnknownCode;
 use thiserror::Error;
 
 /// Longest wait for an answer on a pooled connection: longer than any wait for a locked row.
@@ -43,6 +44,12 @@ pub enum StoreError {
     },
 }
 
+impl From<UnknownCode> for StoreError {
+    fn from(code: UnknownCode) -> Self {
+        Self::unreadable(code.to_string())
+    }
+}
+
 /// The unique key that a row collided with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DuplicateKey {
@@ -54,7 +61,14 @@ pub enum DuplicateKey {
 
 impl StoreError {
     pub(crate) fn query(operation: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
-        move |source| Self::Query { operation, source }
+        move |source| {
+            if let sqlx::Error::ColumnDecode { source: cause, .. } = &source
+                && let Some(code) = cause.downcast_ref::<UnknownCode>()
+            {
+                return Self::from(*code);
+            }
+            Self::Query { operation, source }
+        }
     }
 
     pub(crate) fn unreadable(what: impl Into<String>) -> Self {
@@ -84,9 +98,36 @@ impl StoreError {
         matches!(self, Self::Contended) || matches!(self.number(), Some(1213 | 1205))
     }
 
+    /// Returns whether the server refuses us, whenever we ask: a wrong user or password (1045, 1698), no right to the
+    /// database (1044), or no such database (1049).
+    pub fn is_denied(&self) -> bool {
+        matches!(self.number(), Some(1044 | 1045 | 1049 | 1698))
+    }
+
     /// Returns whether a wait for a row locked by another transaction timed out (1205).
     pub fn is_lock_wait(&self) -> bool {
         self.number() == Some(1205)
+    }
+
+    /// Returns whether the server refuses the values of a row, whenever they are sent: a value that does not fit its
+    /// column (1048, 1264, 1265, 1292, 1366, 1406), a constraint (1452, 3819, 4025), or a trigger (1644). This is an
+    /// allow-list: any other error may be over once the server, the schema or our rights are in order.
+    pub fn is_of_row(&self) -> bool {
+        matches!(
+            self.number(),
+            Some(1048 | 1264 | 1265 | 1292 | 1366 | 1406 | 1452 | 1644 | 3819 | 4025)
+        )
+    }
+
+    /// Returns whether a stored value cannot be read by this version, whenever it is asked for.
+    pub fn is_unreadable(&self) -> bool {
+        match self {
+            Self::Unreadable { .. } => true,
+            Self::Query { source, .. } => {
+                matches!(source, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
+            }
+            Self::Silent | Self::Contended | Self::Settings(_) | Self::Url { .. } => false,
+        }
     }
 
     /// Returns whether the connection or the server failed rather than the statement. The effect is unknown, and the

@@ -6,6 +6,7 @@
 //! Architecture invariant: the only crate with sqlx.
 
 mod claims;
+mod code;
 pub mod connect;
 mod coupons;
 mod datetime;
@@ -19,11 +20,16 @@ mod templates;
 #[cfg(feature = "verify")]
 pub mod verify;
 
-pub use claims::{claim, landing, lease, look_up};
-pub use coupons::{snapshot, user_coupon, user_view, view_generation};
+pub use claims::{claim, claim_states, landing, lease, look_up, queued_landing, search, story};
+pub use coupons::{
+    checkout, desk, held, redemption, redemption_order, snapshot, status_counts, user_coupon,
+    user_view, view_generation,
+};
 pub use expiries::{expiring, expiry, expiry_report, worker_lease};
-pub use operators::{api_key, audit, idempotency, merchant, quota};
-pub use templates::{stock, template, template_edit, validity_move};
+pub use operators::{api_key, audit, idempotency, job, job_row, job_watch, merchant, quota};
+pub use templates::{
+    history, list, stock, template, template_delete, template_edit, validity_move,
+};
 
 pub use error::{DuplicateKey, StoreError};
 pub use sqlx::{MySqlConnection, MySqlPool};

@@ -213,10 +213,10 @@ pub async fn readable_position(
 }
 
 /// A binlog position: file number and offset. Positions of one server are ordered.
-type BinlogPlace = (u64, u64);
+type BinlogPosition = (u64, u64);
 
 /// Returns the end of the binlog.
-async fn binlog_end(connection: &mut MySqlConnection) -> Result<BinlogPlace, StoreError> {
+async fn binlog_end(connection: &mut MySqlConnection) -> Result<BinlogPosition, StoreError> {
     let failed = || StoreError::query("read the end of the binlog");
     let row = connection.fetch_one("show master status").await.map_err(failed())?;
     let file: String = row.try_get(0).map_err(failed())?;
@@ -224,7 +224,7 @@ async fn binlog_end(connection: &mut MySqlConnection) -> Result<BinlogPlace, Sto
 }
 
 /// Returns the end of the binlog that a transaction beginning now can see.
-async fn snapshot_end(connection: &mut MySqlConnection) -> Result<BinlogPlace, StoreError> {
+async fn snapshot_end(connection: &mut MySqlConnection) -> Result<BinlogPosition, StoreError> {
     let failed = || StoreError::query("read a snapshot's position");
     // Text protocol, because MariaDB does not prepare the first two statements.
     let begin = [
@@ -326,7 +326,7 @@ pub async fn writes(connection: &mut MySqlConnection) -> Result<u64, StoreError>
 async fn variables(
     connection: &mut MySqlConnection,
 ) -> Result<HashMap<String, String>, StoreError> {
-    let rows = sqlx::query(
+    let rows: Vec<(String, String)> = sqlx::query_as(
         "show global variables where variable_name in \
          ('version', 'server_id', 'server_uid', 'server_uuid', 'log_bin', 'binlog_format', \
           'binlog_row_image', 'binlog_row_metadata', 'gtid_mode', 'log_bin_compress', \
@@ -336,8 +336,5 @@ async fn variables(
     .fetch_all(connection)
     .await
     .map_err(StoreError::query("read the server variables"))?;
-    rows.iter()
-        .map(|row| Ok((row.try_get::<String, _>(0)?.to_ascii_lowercase(), row.try_get(1)?)))
-        .collect::<Result<_, sqlx::Error>>()
-        .map_err(StoreError::query("read the server variables"))
+    Ok(rows.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect())
 }

@@ -36,7 +36,7 @@ async fn a_matched_row_counts_as_affected_even_if_it_stays_as_it_was() {
     let mut store = Store::with_template("found rows", 10).await;
     let same = "update template_stock set stock = stock where template_id = 10";
     assert_eq!(try_execute(&mut store.connection, same).await.unwrap(), 1);
-    let upsert = "insert into template_stock values (10, 0, 0, 0, 0, 1) \
+    let upsert = "insert into template_stock values (10, 0, 0, 0, 0, 1, 0, 0, 0) \
                   on duplicate key update stock = stock";
     assert_eq!(try_execute(&mut store.connection, upsert).await.unwrap(), 1, "not 0");
     let condition = "update template_stock set stock = stock where template_id = 10 and stock > 10";

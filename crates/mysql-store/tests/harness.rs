@@ -1,36 +1,29 @@
 //! A separate migrated database for each test, and rows to fill it with.
 
-use std::{
-    sync::atomic::{AtomicI64, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use coupon::{
-    Admission, Claim, ClaimId, CouponId, Discount, DiscountKind, Epoch, LandedClaim, LandedCoupon,
-    MerchantId, PayloadHash, RequestId, Template, TemplateId, TemplateState, UserId, Validity,
-    Window,
+    AcceptAfter, AcceptedClaims, Admission, Claim, ClaimId, ClaimMode, CouponId, Discount,
+    DiscountKind, Epoch, QueuedClaim, Template, TemplateId, TemplateState, UserId,
 };
 use devstack::TestServers;
 use mysql_store::{
     MySqlConnection, connect,
     landing::{self, Attempt, Landing},
-    migrate, template,
+    migrate,
+    queued_landing::QueuedLanding,
+    template,
 };
 use sqlx::Row;
+pub(crate) use testkit::MERCHANT;
+use testkit::until_true;
 
-pub(crate) const MERCHANT: MerchantId = MerchantId(1);
 pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
 pub(crate) const USER: UserId = UserId(70);
 
 /// The epoch of a new template.
 pub(crate) const EPOCH: Epoch = Epoch(1);
-
-/// Longest wait for another connection's next step.
-const SOON: Duration = Duration::from_secs(10);
-
-/// Interval between checks of another connection.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Source of ids that a test does not choose itself.
 static NEXT_ID: AtomicI64 = AtomicI64::new(1_000_000);
@@ -55,13 +48,30 @@ impl Store {
         store
     }
 
+    /// Like [`Self::with_template`], with claims that are queued.
+    pub(crate) async fn with_queue(name: &str, stock: i64) -> Self {
+        let mut store = Self::new(name).await;
+        let template = Template { claim_mode: ClaimMode::Queued, ..draft(TEMPLATE) };
+        store.publish_as(&template, stock).await;
+        store
+    }
+
     pub(crate) async fn publish(&mut self, id: TemplateId, stock: i64) {
-        let template = draft(id);
-        template::create(&mut self.connection, &template, stock, "test", now()).await.unwrap();
+        self.publish_as(&draft(id), stock).await;
+    }
+
+    pub(crate) async fn publish_as(&mut self, template: &Template, stock: i64) {
+        template::create(&mut self.connection, template, stock, "test", now()).await.unwrap();
         let next = TemplateState::Published;
-        assert!(
-            template::change_state(&mut self.connection, &template, next, now()).await.unwrap()
-        );
+        assert!(template::change_state(&mut self.connection, template, next, now()).await.unwrap());
+    }
+
+    /// Changes the state of [`TEMPLATE`].
+    pub(crate) async fn change(&mut self, next: TemplateState, accepted: AcceptedClaims) {
+        let connection = &mut self.connection;
+        let current = template::get(connection, TEMPLATE).await.unwrap().unwrap();
+        let changed = template::change_state_with(connection, &current, next, accepted, now());
+        assert!(changed.await.unwrap());
     }
 
     pub(crate) async fn another(&self) -> MySqlConnection {
@@ -115,19 +125,14 @@ pub(crate) async fn id_of(connection: &mut MySqlConnection) -> i64 {
 pub(crate) async fn waits_for_a_row(connection: &mut MySqlConnection, id: i64) {
     // Not `innodb_trx`: it repeats an answer for 100 ms.
     let thread = format!("thread id {id},");
-    let waits = async {
-        loop {
-            let status = sqlx::raw_sql("show engine innodb status");
-            let row = status.fetch_one(&mut *connection).await.unwrap();
-            let text: String = row.try_get_unchecked("Status").unwrap();
-            let mut transactions = text.split("---TRANSACTION");
-            if transactions.any(|one| one.contains(&thread) && one.contains("LOCK WAIT")) {
-                return;
-            }
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
-    };
-    tokio::time::timeout(SOON, waits).await.unwrap();
+    until_true(async || {
+        let status = sqlx::raw_sql("show engine innodb status");
+        let row = status.fetch_one(&mut *connection).await.unwrap();
+        let text: String = row.try_get_unchecked("Status").unwrap();
+        let mut transactions = text.split("---TRANSACTION");
+        transactions.any(|one| one.contains(&thread) && one.contains("LOCK WAIT"))
+    })
+    .await;
 }
 
 /// Waits until the connection with this id waits for a locked table.
@@ -136,12 +141,7 @@ pub(crate) async fn waits_for_a_table(connection: &mut MySqlConnection, id: i64)
         "select count(*) from information_schema.processlist \
          where id = {id} and state = 'Waiting for table metadata lock'"
     );
-    let waits = async {
-        while number(connection, &sql).await != 1 {
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
-    };
-    tokio::time::timeout(SOON, waits).await.unwrap();
+    until_true(async || number(connection, &sql).await == 1).await;
 }
 
 /// The tests' current time: in the servers' future, since some rules depend on both clocks.
@@ -152,8 +152,6 @@ pub(crate) fn now() -> DateTime<Utc> {
 /// A template as an operator sends it.
 pub(crate) fn draft(id: TemplateId) -> Template {
     Template {
-        id,
-        merchant_id: MERCHANT,
         name: "Zehn % 券".to_owned(),
         discount: Discount {
             kind: DiscountKind::PercentOff,
@@ -164,14 +162,7 @@ pub(crate) fn draft(id: TemplateId) -> Template {
         },
         per_user_limit: 5,
         max_per_claim: 5,
-        window: Window {
-            starts_at: now() - TimeDelta::hours(1),
-            ends_at: now() + TimeDelta::hours(1),
-        },
-        validity: Validity::Relative { valid_for: TimeDelta::days(1) },
-        self_redeem: false,
-        state: TemplateState::Draft,
-        version: 1,
+        ..testkit::draft(id, now())
     }
 }
 
@@ -188,29 +179,32 @@ pub(crate) fn landing_of(
 ) -> Landing {
     let quantity = u32::try_from(numbers.len()).unwrap();
     let claim = Claim {
-        id: ClaimId(next_id()),
-        template_id,
-        user_id,
-        request_id: RequestId::from_client(key).unwrap(),
-        payload_hash: PayloadHash::of_quantity(quantity),
-        quantity,
-        claimed_at: now(),
         trace_parent: Some("00-trace-01".to_owned()),
+        ..testkit::claim(ClaimId(next_id()), template_id, user_id, key, quantity, now())
     };
-    let coupon =
-        |number: &u8| LandedCoupon { id: CouponId(next_id()), claim_no: i64::from(*number) };
-    let landed = LandedClaim {
-        id: claim.id,
-        template_id,
-        user_id,
-        payload_hash: claim.payload_hash,
-        claimed_at: claim.claimed_at,
-        valid_from: now(),
-        valid_until: now() + TimeDelta::days(1),
-        coupons: numbers.iter().map(coupon).collect(),
-    };
+    let coupons = numbers.iter().map(|number| (CouponId(next_id()), i64::from(*number)));
+    let landed = testkit::landed(&claim, coupons);
     let admission = Admission { claim, epoch: EPOCH, numbers: numbers.to_vec() };
-    Landing { admission, merchant_id: MERCHANT, terms: 1, landed }
+    Landing {
+        admission,
+        merchant_id: MERCHANT,
+        terms: 1,
+        landed,
+        admitted_at: None,
+        left_after: None,
+    }
+}
+
+/// Stock that the gate had left behind each queued claim.
+pub(crate) const LEFT_AFTER: i64 = 9;
+
+/// The same admission behind a queue.
+pub(crate) fn queued(landing: Landing) -> QueuedLanding {
+    let Landing { admission, merchant_id, terms, landed, .. } = landing;
+    let admitted_at = admission.claim.claimed_at;
+    let (accept_after, left_after) = (AcceptAfter::Topic, Some(LEFT_AFTER));
+    let queued = QueuedClaim { admission, accept_after, admitted_at, left_after };
+    QueuedLanding { queued, merchant_id, terms, landed }
 }
 
 /// Gives the admission another id.

@@ -5,7 +5,7 @@ use coupon::{ApiKeyId, AuditId, MerchantId, Scope, Scopes, TemplateState};
 use mysql_store::{
     MySqlConnection,
     api_key::{self, ApiKey, Created},
-    audit::{self, Entry},
+    audit::{self, By, Entry, Filter, Named},
     connect,
     merchant::{self, Merchant, PLATFORM},
     template,
@@ -150,11 +150,26 @@ async fn the_record_is_read_newest_first_by_merchant_and_target() {
         audit::record(connection, entry).await.unwrap();
     }
     let [one, _, three, four] = &written;
-    let all = audit::page(connection, MERCHANT, None, None, 10).await.unwrap();
-    assert_eq!(all, [four.clone(), three.clone(), one.clone()]);
+    let all = audit::page(connection, &Filter::of(MERCHANT), None, 10).await.unwrap();
+    let named = [four, three, one].map(|entry| Named { entry: entry.clone(), key_name: None });
+    assert_eq!(all, named);
+    let (at, after) = (now(), now() + TimeDelta::milliseconds(1));
+    for (filter, ids) in [
+        (Filter { by: By::Platform, ..Filter::of(MERCHANT) }, vec![4, 1]),
+        (Filter { by: By::Key(ApiKeyId(5)), ..Filter::of(MERCHANT) }, vec![3]),
+        (Filter { by: By::Key(ApiKeyId(6)), ..Filter::of(MERCHANT) }, vec![]),
+        (Filter { from: Some(at), to: Some(after), ..Filter::of(MERCHANT) }, vec![4, 3, 1]),
+        (Filter { to: Some(at), ..Filter::of(MERCHANT) }, vec![]),
+        (Filter { from: Some(after), ..Filter::of(MERCHANT) }, vec![]),
+    ] {
+        let page = audit::page(connection, &filter, None, 10).await.unwrap();
+        let found: Vec<i64> = page.iter().map(|line| line.entry.id.0).collect();
+        assert_eq!(found, ids, "{filter:?}");
+    }
     let mut ids = async |merchant, target, before: Option<i64>, limit| -> Vec<i64> {
-        let page = audit::page(connection, merchant, target, before.map(AuditId), limit).await;
-        page.unwrap().iter().map(|entry| entry.id.0).collect()
+        let filter = Filter { target, ..Filter::of(merchant) };
+        let page = audit::page(connection, &filter, before.map(AuditId), limit).await;
+        page.unwrap().iter().map(|line| line.entry.id.0).collect()
     };
     assert_eq!(ids(MERCHANT, None, Some(4), 1).await, [3]);
     assert_eq!(ids(MERCHANT, Some("templates/1"), None, 10).await, [4, 1]);
@@ -174,7 +189,8 @@ async fn the_end_of_an_action_outside_mysql_is_added_to_its_line_once() {
     for after in ["{\"epoch\":2}", "{\"epoch\":3}"] {
         audit::complete(connection, began.id, after).await.unwrap();
     }
-    let lines = audit::page(connection, MERCHANT, None, None, 10).await.unwrap();
+    let lines = audit::page(connection, &Filter::of(MERCHANT), None, 10).await.unwrap();
+    let lines: Vec<Entry> = lines.into_iter().map(|line| line.entry).collect();
     assert_eq!(lines, [other, Entry { after: Some("{\"epoch\":2}".to_owned()), ..began }]);
 }
 

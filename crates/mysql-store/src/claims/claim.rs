@@ -2,12 +2,12 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{
-    ClaimId, ClaimRow, ClaimState, CouponId, LandedClaim, LandedCoupon, PayloadHash, RequestId,
+    ClaimId, ClaimState, CouponId, LandedClaim, LandedCoupon, PayloadHash, RejectReason, RequestId,
     TemplateId, UserId, limit,
 };
-use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+use sqlx::{FromRow, MySqlConnection};
 
-use crate::{StoreError, datetime::datetime, templates::template::code_of};
+use crate::{StoreError, code::Code, datetime::datetime};
 
 /// How far the ids of a claim's coupons may be below its own id, as a difference of ids: ten seconds, for a clock that
 /// is behind the one that assigned the claim's id. Coupon ids are assigned at the landing, usually some milliseconds
@@ -25,7 +25,7 @@ pub async fn landed_under_key(
     user: UserId,
     request: &RequestId,
 ) -> Result<Option<LandedClaim>, StoreError> {
-    let row = sqlx::query(
+    let row: Option<ClaimColumns> = sqlx::query_as(
         "select * from claim where template_id = ? and user_id = ? and request_id = ? and state = ?",
     )
     .bind(template.0)
@@ -35,7 +35,8 @@ pub async fn landed_under_key(
     .fetch_optional(&mut *connection)
     .await
     .map_err(StoreError::query("read the claim"))?;
-    with_coupons(connection, row).await
+    let Some(row) = row else { return Ok(None) };
+    with_coupons(connection, row).await.map(Some)
 }
 
 /// Returns the state of the claim row with an admission's id.
@@ -46,18 +47,18 @@ pub async fn state_of(
     connection: &mut MySqlConnection,
     id: ClaimId,
 ) -> Result<Option<ClaimState>, StoreError> {
-    let row = sqlx::query("select state from claim where id = ?")
+    let code: Option<Code> = sqlx::query_scalar("select state from claim where id = ?")
         .bind(id.0)
         .fetch_optional(connection)
         .await
         .map_err(StoreError::query("read the claim"))?;
-    row.map(|row| claim_state(&row)).transpose()
+    Ok(code.map(ClaimState::try_from).transpose()?)
 }
 
 /// Result of fencing an admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fence {
-    /// The fence exists, from now or earlier: the admission can never land.
+    /// The fence exists, from now or earlier, or the admission was rejected: it can never land.
     Stands,
     /// The admission had landed.
     Landed,
@@ -108,63 +109,72 @@ pub async fn fence(
     }
 }
 
-pub(crate) fn claim_state(row: &MySqlRow) -> Result<ClaimState, StoreError> {
-    ClaimState::from_code(code_of(row, "state")?)
-        .map_err(|error| StoreError::unreadable(error.to_string()))
+/// Columns of a claim's row.
+#[derive(FromRow)]
+pub(crate) struct ClaimColumns {
+    #[sqlx(try_from = "i64")]
+    pub(crate) id: ClaimId,
+    #[sqlx(try_from = "i64")]
+    pub(crate) template_id: TemplateId,
+    #[sqlx(try_from = "i64")]
+    pub(crate) user_id: UserId,
+    quantity: i32,
+    #[sqlx(try_from = "Code")]
+    pub(crate) state: ClaimState,
+    reason: Option<Code>,
+    payload_hash: Vec<u8>,
+    valid_from: DateTime<Utc>,
+    valid_until: DateTime<Utc>,
+    pub(crate) created_at: DateTime<Utc>,
 }
 
-pub(crate) fn row_of(row: &MySqlRow) -> Result<ClaimRow, StoreError> {
-    let id = row.try_get("id").map_err(StoreError::query("read a claim's row"))?;
-    Ok(ClaimRow { id: ClaimId(id), state: claim_state(row)? })
+impl ClaimColumns {
+    pub(crate) fn payload_hash(&self) -> Result<PayloadHash, StoreError> {
+        let hash = self.payload_hash.as_slice().try_into().map(PayloadHash);
+        hash.map_err(|_| StoreError::unreadable("claim.payload_hash"))
+    }
+
+    /// Why the claim was rejected.
+    pub(crate) fn reason(&self) -> Result<RejectReason, StoreError> {
+        let code = self.reason.ok_or_else(|| StoreError::unreadable("claim.reason"))?;
+        Ok(RejectReason::try_from(code)?)
+    }
 }
 
-fn payload_hash(bytes: &[u8]) -> Result<PayloadHash, StoreError> {
-    bytes.try_into().map(PayloadHash).map_err(|_| StoreError::unreadable("claim.payload_hash"))
-}
-
-/// Reads a claim with its coupons. They are found by (template, user); a separate index would cost every landing.
+/// Reads the coupons of a claim. They are found by (template, user); a separate index would cost every landing.
 pub(crate) async fn with_coupons(
     connection: &mut MySqlConnection,
-    row: Option<MySqlRow>,
-) -> Result<Option<LandedClaim>, StoreError> {
-    let Some(row) = row else { return Ok(None) };
-    let read = || -> Result<_, sqlx::Error> {
-        Ok((
-            LandedClaim {
-                id: ClaimId(row.try_get("id")?),
-                template_id: TemplateId(row.try_get("template_id")?),
-                user_id: UserId(row.try_get("user_id")?),
-                payload_hash: PayloadHash([0; 16]),
-                claimed_at: row.try_get("created_at")?,
-                valid_from: row.try_get("valid_from")?,
-                valid_until: row.try_get("valid_until")?,
-                coupons: Vec::new(),
-            },
-            row.try_get::<Vec<u8>, _>("payload_hash")?,
-        ))
+    row: ClaimColumns,
+) -> Result<LandedClaim, StoreError> {
+    let mut claim = LandedClaim {
+        id: row.id,
+        template_id: row.template_id,
+        user_id: row.user_id,
+        payload_hash: row.payload_hash()?,
+        claimed_at: row.created_at,
+        valid_from: row.valid_from,
+        valid_until: row.valid_until,
+        coupons: Vec::new(),
     };
-    let (mut claim, hash) = read().map_err(StoreError::query("read a claim's row"))?;
-    claim.payload_hash = payload_hash(&hash)?;
-    let quantity: i32 =
-        row.try_get("quantity").map_err(StoreError::query("read a claim's quantity"))?;
-    claim.coupons = coupons(connection, &claim, quantity, claim.id.0 - LANDED_BEFORE).await?;
-    if claim.coupons.len() < usize::try_from(quantity).unwrap_or(0) {
-        claim.coupons = coupons(connection, &claim, quantity, 0).await?;
+    claim.coupons = coupons(connection, &claim, row.quantity, claim.id.0 - LANDED_BEFORE).await?;
+    if claim.coupons.len() < usize::try_from(row.quantity).unwrap_or(0) {
+        claim.coupons = coupons(connection, &claim, row.quantity, 0).await?;
     }
-    Ok(Some(claim))
+    Ok(claim)
 }
 
 /// Reads a claim's coupons among those whose number is within a limit or, as an id, at least `from`. Stops at the last
-/// of them.
+/// of them. A replacement bears the id of its coupon's claim, and is not what the claim was answered with.
 async fn coupons(
     connection: &mut MySqlConnection,
     claim: &LandedClaim,
     quantity: i32,
     from: i64,
 ) -> Result<Vec<LandedCoupon>, StoreError> {
-    let rows = sqlx::query(
+    let rows: Vec<(i64, i64)> = sqlx::query_as(
         "select id, claim_no from user_coupon force index (uq_number) \
          where template_id = ? and user_id = ? and (claim_no <= ? or claim_no >= ?) and claim_id = ? \
+         and not exists (select 1 from coupon_replacement where replacement_id = user_coupon.id) \
          order by claim_no limit ?",
     )
     .bind(claim.template_id.0)
@@ -176,8 +186,6 @@ async fn coupons(
     .fetch_all(connection)
     .await
     .map_err(StoreError::query("read the claim's coupons"))?;
-    rows.iter()
-        .map(|row| Ok(LandedCoupon { id: CouponId(row.try_get(0)?), claim_no: row.try_get(1)? }))
-        .collect::<Result<_, sqlx::Error>>()
-        .map_err(StoreError::query("read the claim's coupons"))
+    let coupon = |(id, claim_no)| LandedCoupon { id: CouponId(id), claim_no };
+    Ok(rows.into_iter().map(coupon).collect())
 }

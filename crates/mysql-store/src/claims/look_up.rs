@@ -1,13 +1,16 @@
-//! Lookups for operators: a user's coupons of one merchant, and a claim by its id alone.
+//! Lookups: a user's coupons of one merchant, a claim by its id alone, a key's answer, and rejected users.
 
 use chrono::{DateTime, Utc};
-use coupon::{ClaimId, ClaimState, CouponId, LandedClaim, MerchantId, TemplateId, UserId};
-use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+use coupon::{
+    ClaimId, ClaimState, CouponId, LandedClaim, MerchantId, PayloadHash, RejectReason, RequestId,
+    TemplateId, UserId,
+};
+use sqlx::MySqlConnection;
 
 use crate::{
     StoreError,
-    claims::claim,
-    coupons::user_coupon::{self, UserCoupon},
+    claims::claim::{self, ClaimColumns},
+    coupons::user_coupon::UserCoupon,
 };
 
 /// Returns a page of a user's coupons of one merchant, in any status: ids below `before`, at most `limit`, the newest
@@ -24,7 +27,7 @@ pub async fn coupons_of(
 ) -> Result<Vec<UserCoupon>, StoreError> {
     // A user has few rows, the table has many. Without the hint, the order could lead to a scan of the whole table by
     // its primary key.
-    let rows = sqlx::query(
+    sqlx::query_as(
         "select * from user_coupon force index (ix_user) \
          where user_id = ? and merchant_id = ? and id < ? order by id desc limit ?",
     )
@@ -34,8 +37,7 @@ pub async fn coupons_of(
     .bind(limit)
     .fetch_all(connection)
     .await
-    .map_err(StoreError::query("look up a user's coupons"))?;
-    rows.iter().map(user_coupon::from_row).collect()
+    .map_err(StoreError::query("look up a user's coupons"))
 }
 
 /// Final outcome of an admission according to MySQL.
@@ -43,7 +45,19 @@ pub async fn coupons_of(
 pub enum ClaimFate {
     /// The user has the coupons.
     Landed(LandedClaim),
-    /// The admission has a fence, or a rejection: it can never land.
+    /// The claim was queued and rejected for good, under its key.
+    Rejected {
+        /// Id of the claim.
+        id: ClaimId,
+        /// Template of the claim.
+        template_id: TemplateId,
+        /// The user that claimed.
+        user_id: UserId,
+        reason: RejectReason,
+        /// When the row was written.
+        at: DateTime<Utc>,
+    },
+    /// The admission has a fence: it can never land.
     GivenUp {
         /// Id of the claim.
         id: ClaimId,
@@ -60,7 +74,7 @@ impl ClaimFate {
     pub fn template_id(&self) -> TemplateId {
         match self {
             Self::Landed(claim) => claim.template_id,
-            Self::GivenUp { template_id, .. } => *template_id,
+            Self::Rejected { template_id, .. } | Self::GivenUp { template_id, .. } => *template_id,
         }
     }
 }
@@ -74,27 +88,118 @@ pub async fn claim_fate(
     connection: &mut MySqlConnection,
     id: ClaimId,
 ) -> Result<Option<ClaimFate>, StoreError> {
-    let row = sqlx::query("select * from claim where id = ?")
+    let row: Option<ClaimColumns> = sqlx::query_as("select * from claim where id = ?")
         .bind(id.0)
         .fetch_optional(&mut *connection)
         .await
         .map_err(StoreError::query("look up a claim"))?;
     let Some(row) = row else { return Ok(None) };
-    match claim::claim_state(&row)? {
-        ClaimState::Void | ClaimState::Rejected => {
-            given_up(&row).map(Some).map_err(StoreError::query("read a fence"))
+    Ok(Some(match row.state {
+        ClaimState::Void => ClaimFate::GivenUp {
+            id: row.id,
+            template_id: row.template_id,
+            user_id: row.user_id,
+            at: row.created_at,
+        },
+        ClaimState::Rejected => ClaimFate::Rejected {
+            id: row.id,
+            template_id: row.template_id,
+            user_id: row.user_id,
+            reason: row.reason()?,
+            at: row.created_at,
+        },
+        ClaimState::Landed => ClaimFate::Landed(claim::with_coupons(connection, row).await?),
+    }))
+}
+
+/// The answer that a client's key has for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoredAnswer {
+    /// The user has the coupons.
+    Landed(LandedClaim),
+    /// The claim was queued and rejected.
+    Rejected {
+        /// Id of the claim that was rejected.
+        id: ClaimId,
+        reason: RejectReason,
+        payload_hash: PayloadHash,
+    },
+}
+
+impl StoredAnswer {
+    /// Id of the claim that got the answer.
+    pub fn id(&self) -> ClaimId {
+        match self {
+            Self::Landed(claim) => claim.id,
+            Self::Rejected { id, .. } => *id,
         }
-        ClaimState::Landed => {
-            Ok(claim::with_coupons(connection, Some(row)).await?.map(ClaimFate::Landed))
+    }
+
+    /// Hash of its payload. The same key with another hash is a reused key.
+    pub fn payload_hash(&self) -> PayloadHash {
+        match self {
+            Self::Landed(claim) => claim.payload_hash,
+            Self::Rejected { payload_hash, .. } => *payload_hash,
         }
     }
 }
 
-fn given_up(row: &MySqlRow) -> Result<ClaimFate, sqlx::Error> {
-    Ok(ClaimFate::GivenUp {
-        id: ClaimId(row.try_get("id")?),
-        template_id: TemplateId(row.try_get("template_id")?),
-        user_id: UserId(row.try_get("user_id")?),
-        at: row.try_get("created_at")?,
+/// Returns the answer stored under a client's key, or `None` if the key has none yet.
+///
+/// # Errors
+/// A statement fails.
+pub async fn by_key(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    user: UserId,
+    request: &RequestId,
+) -> Result<Option<StoredAnswer>, StoreError> {
+    let row: Option<ClaimColumns> = sqlx::query_as(
+        "select * from claim where template_id = ? and user_id = ? and request_id = ?",
+    )
+    .bind(template.0)
+    .bind(user.0)
+    .bind(request.as_str().as_bytes())
+    .fetch_optional(&mut *connection)
+    .await
+    .map_err(StoreError::query("read a key's answer"))?;
+    let Some(row) = row else { return Ok(None) };
+    Ok(match row.state {
+        // No client's key is a fence's.
+        ClaimState::Void => None,
+        ClaimState::Rejected => Some(StoredAnswer::Rejected {
+            id: row.id,
+            reason: row.reason()?,
+            payload_hash: row.payload_hash()?,
+        }),
+        ClaimState::Landed => {
+            Some(StoredAnswer::Landed(claim::with_coupons(connection, row).await?))
+        }
     })
+}
+
+/// Rows in one page of rejected users: some hundred kilobytes.
+const REJECTED_ROWS_MAX: u32 = 10_000;
+
+/// Returns some users with a rejected claim of the template after `after`, ordered; empty at the end. A gate that is
+/// rebuilt looks into MySQL before it answers them, since their keys have answers that it does not know.
+///
+/// # Errors
+/// The statement fails.
+pub async fn rejected_users_after(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    after: UserId,
+) -> Result<Vec<UserId>, StoreError> {
+    let users: Vec<i64> = sqlx::query_scalar(
+        "select user_id from rejected_user where template_id = ? and user_id > ? \
+         order by user_id limit ?",
+    )
+    .bind(template.0)
+    .bind(after.0)
+    .bind(REJECTED_ROWS_MAX)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the rejected users"))?;
+    Ok(users.into_iter().map(UserId).collect())
 }

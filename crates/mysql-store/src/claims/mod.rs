@@ -1,6 +1,10 @@
 //! Claims and their landing.
 
 pub mod claim;
+pub mod claim_states;
 pub mod landing;
 pub mod lease;
 pub mod look_up;
+pub mod queued_landing;
+pub mod search;
+pub mod story;

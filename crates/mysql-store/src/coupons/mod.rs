@@ -1,6 +1,12 @@
-//! A user's coupons.
+//! A user's coupons, and what they are redeemed for.
 
+pub mod checkout;
+pub mod desk;
+pub mod held;
+pub mod redemption;
+pub mod redemption_order;
 pub mod snapshot;
+pub mod status_counts;
 pub mod user_coupon;
 pub mod user_view;
 pub mod view_generation;

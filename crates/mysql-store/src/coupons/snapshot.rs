@@ -5,10 +5,7 @@ use std::fmt::Write as _;
 
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{
-    StoreError,
-    coupons::user_coupon::{self, UserCoupon},
-};
+use crate::{StoreError, coupons::user_coupon::UserCoupon};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableColumn {
@@ -51,13 +48,12 @@ pub async fn user_coupon_after(
     after: i64,
     limit: u32,
 ) -> Result<Vec<UserCoupon>, StoreError> {
-    let rows = sqlx::query("select * from user_coupon where id > ? order by id limit ?")
+    sqlx::query_as("select * from user_coupon where id > ? order by id limit ?")
         .bind(after)
         .bind(limit)
         .fetch_all(connection)
         .await
-        .map_err(StoreError::query("read a chunk of coupons"))?;
-    rows.iter().map(user_coupon::from_row).collect()
+        .map_err(StoreError::query("read a chunk of coupons"))
 }
 
 /// Returns the columns of a table of this connection's database, in table order.
@@ -68,8 +64,7 @@ pub async fn columns(
     connection: &mut MySqlConnection,
     table: &str,
 ) -> Result<Vec<TableColumn>, StoreError> {
-    let failed = || StoreError::query("read a table's columns");
-    let rows = sqlx::query(
+    let rows: Vec<(String, String, u64)> = sqlx::query_as(
         "select cast(column_name as char), cast(lower(data_type) as char), \
          cast(coalesce(datetime_precision, 0) as unsigned) from information_schema.columns \
          where table_schema = database() and table_name = ? order by ordinal_position",
@@ -77,13 +72,13 @@ pub async fn columns(
     .bind(table)
     .fetch_all(connection)
     .await
-    .map_err(failed())?;
-    let column = |row: &sqlx::mysql::MySqlRow| {
-        let fraction: u64 = row.try_get(2)?;
-        let fraction = u8::try_from(fraction).unwrap_or(0);
-        Ok(TableColumn { name: row.try_get(0)?, data_type: row.try_get(1)?, fraction })
+    .map_err(StoreError::query("read a table's columns"))?;
+    let column = |(name, data_type, fraction): (String, String, u64)| TableColumn {
+        name,
+        data_type,
+        fraction: u8::try_from(fraction).unwrap_or(0),
     };
-    rows.iter().map(column).collect::<Result<_, sqlx::Error>>().map_err(failed())
+    Ok(rows.into_iter().map(column).collect())
 }
 
 /// Returns rows whose key is above `after`, at most `limit`, by key. `key` names the primary key's columns, which all

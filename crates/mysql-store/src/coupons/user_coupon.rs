@@ -2,23 +2,29 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId, CouponStatus, MerchantId, TemplateId, UserId};
-use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+use sqlx::{FromRow, MySqlConnection, mysql::MySqlRow};
 
-use crate::{StoreError, datetime::datetime, templates::template::code_of};
+use crate::{StoreError, code::Code, datetime::datetime};
 
 /// A coupon's row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct UserCoupon {
+    #[sqlx(try_from = "i64")]
     pub id: CouponId,
+    #[sqlx(try_from = "i64")]
     pub template_id: TemplateId,
+    #[sqlx(try_from = "i64")]
     pub user_id: UserId,
     /// The user's number for it; the coupon's own id if the template has no limit.
     pub claim_no: i64,
     /// The claim that created it.
+    #[sqlx(try_from = "i64")]
     pub claim_id: ClaimId,
     /// The template's owner.
+    #[sqlx(try_from = "i64")]
     pub merchant_id: MerchantId,
     /// As stored; [`CouponStatus::at`] returns the current status.
+    #[sqlx(try_from = "Code")]
     pub status: CouponStatus,
     /// Rises by one with each change.
     pub version: i64,
@@ -52,6 +58,8 @@ pub enum Use {
     Expired(UserCoupon),
     /// Its validity has not begun.
     NotYetValid(UserCoupon),
+    /// The shop revoked it.
+    Cancelled(UserCoupon),
     /// The user has no such coupon.
     NotFound,
 }
@@ -67,6 +75,8 @@ pub enum Unuse {
     UsedElsewhere(UserCoupon),
     /// Its validity has ended: it stays as it is.
     Expired(UserCoupon),
+    /// The shop revoked it: it stays as it is.
+    Cancelled(UserCoupon),
     /// The user has no such coupon.
     NotFound,
 }
@@ -84,9 +94,7 @@ pub async fn get(
     user: UserId,
     id: CouponId,
 ) -> Result<Option<UserCoupon>, StoreError> {
-    let sql = "select * from user_coupon where id = ? and user_id = ?";
-    let row = find(connection, sql, user, id).await?;
-    row.map(|row| from_row(&row)).transpose()
+    find(connection, "select * from user_coupon where id = ? and user_id = ?", user, id).await
 }
 
 /// Returns a user's coupon, locked until the transaction ends.
@@ -99,18 +107,27 @@ pub async fn hold(
     id: CouponId,
 ) -> Result<Option<UserCoupon>, StoreError> {
     let sql = "select * from user_coupon where id = ? and user_id = ? for update";
-    let row = find(transaction, sql, user, id).await?;
-    row.map(|row| from_row(&row)).transpose()
+    find(transaction, sql, user, id).await
 }
 
-async fn find(
+async fn find<T>(
     connection: &mut MySqlConnection,
     sql: &'static str,
     user: UserId,
     id: CouponId,
-) -> Result<Option<MySqlRow>, StoreError> {
-    let query = sqlx::query(sql).bind(id.0).bind(user.0);
+) -> Result<Option<T>, StoreError>
+where
+    T: for<'r> FromRow<'r, MySqlRow> + Send + Unpin,
+{
+    let query = sqlx::query_as(sql).bind(id.0).bind(user.0);
     query.fetch_optional(connection).await.map_err(StoreError::query("read the coupon"))
+}
+
+#[derive(FromRow)]
+struct ByClock {
+    #[sqlx(flatten)]
+    coupon: UserCoupon,
+    server_now: DateTime<Utc>,
 }
 
 /// Returns a user's coupon and the server's time at the same moment.
@@ -121,9 +138,8 @@ async fn get_by_clock(
 ) -> Result<Option<(UserCoupon, DateTime<Utc>)>, StoreError> {
     let sql =
         "select *, utc_timestamp(3) as server_now from user_coupon where id = ? and user_id = ?";
-    let Some(row) = find(connection, sql, user, id).await? else { return Ok(None) };
-    let now = row.try_get("server_now").map_err(StoreError::query("read the server's clock"))?;
-    Ok(Some((from_row(&row)?, now)))
+    let row: Option<ByClock> = find(connection, sql, user, id).await?;
+    Ok(row.map(|row| (row.coupon, row.server_now)))
 }
 
 /// Uses a coupon for an order. Idempotent for the same order.
@@ -200,7 +216,25 @@ fn refused_use(
         CouponStatus::Unused if same_order => Some(Use::GivenBack(coupon)),
         CouponStatus::Unused if !over => None,
         CouponStatus::Unused | CouponStatus::Expired => Some(Use::Expired(coupon)),
+        CouponStatus::Cancelled => Some(Use::Cancelled(coupon)),
     }
+}
+
+/// Returns why a use of a user's coupon would be refused now, or [`Use::Replayed`]; `None` if it would be made. An empty
+/// `order_ref` stands for an order that has no name yet. Changes nothing.
+///
+/// # Errors
+/// The statement fails.
+pub async fn refusal(
+    connection: &mut MySqlConnection,
+    user: UserId,
+    id: CouponId,
+    order_ref: &str,
+    now: DateTime<Utc>,
+) -> Result<Option<Use>, StoreError> {
+    let read = get_by_clock(connection, user, id).await?;
+    let Some((coupon, server_now)) = read else { return Ok(Some(Use::NotFound)) };
+    Ok(refused_use(coupon, order_ref, now, server_now))
 }
 
 /// Gives back a coupon that was used for a cancelled order. Idempotent for the same order. The coupon must still be
@@ -270,61 +304,13 @@ fn refused_unuse(coupon: UserCoupon, order_ref: &str, now: DateTime<Utc>) -> Opt
     let over = coupon.valid_until <= now;
     match coupon.status {
         CouponStatus::Used if !same_order => Some(Unuse::UsedElsewhere(coupon)),
-        CouponStatus::Unused | CouponStatus::Expired if same_order => Some(Unuse::Replayed(coupon)),
+        CouponStatus::Unused | CouponStatus::Expired | CouponStatus::Cancelled if same_order => {
+            Some(Unuse::Replayed(coupon))
+        }
+        CouponStatus::Cancelled => Some(Unuse::Cancelled(coupon)),
         CouponStatus::Used | CouponStatus::Unused if !over => None,
         CouponStatus::Used | CouponStatus::Unused | CouponStatus::Expired => {
             Some(Unuse::Expired(coupon))
         }
     }
-}
-
-/// Returns a user's coupon, and whether its template lets users redeem it themselves, or `None` if the user has no such
-/// coupon.
-///
-/// # Errors
-/// A statement fails.
-pub async fn with_self_redeem(
-    connection: &mut MySqlConnection,
-    user: UserId,
-    id: CouponId,
-) -> Result<Option<(UserCoupon, bool)>, StoreError> {
-    let row = sqlx::query(
-        "select coupon.*, template.self_redeem from user_coupon coupon \
-         join coupon_template template on template.id = coupon.template_id \
-         where coupon.id = ? and coupon.user_id = ?",
-    )
-    .bind(id.0)
-    .bind(user.0)
-    .fetch_optional(connection)
-    .await
-    .map_err(StoreError::query("read the coupon and its template"))?;
-    let Some(row) = row else { return Ok(None) };
-    let may: i8 = row.try_get("self_redeem").map_err(StoreError::query("read the template"))?;
-    Ok(Some((from_row(&row)?, may == 1)))
-}
-
-pub(crate) fn from_row(row: &MySqlRow) -> Result<UserCoupon, StoreError> {
-    let status = CouponStatus::from_code(code_of(row, "status")?)
-        .map_err(|error| StoreError::unreadable(error.to_string()))?;
-    let read = || -> Result<_, sqlx::Error> {
-        Ok(UserCoupon {
-            id: CouponId(row.try_get("id")?),
-            template_id: TemplateId(row.try_get("template_id")?),
-            user_id: UserId(row.try_get("user_id")?),
-            claim_no: row.try_get("claim_no")?,
-            claim_id: ClaimId(row.try_get("claim_id")?),
-            merchant_id: MerchantId(row.try_get("merchant_id")?),
-            status,
-            version: row.try_get("version")?,
-            expiry_shard: row.try_get("expiry_shard")?,
-            claimed_at: row.try_get("claimed_at")?,
-            changed_at: row.try_get("changed_at")?,
-            valid_from: row.try_get("valid_from")?,
-            valid_until: row.try_get("valid_until")?,
-            used_at: row.try_get("used_at")?,
-            order_ref: row.try_get("order_ref")?,
-            trace_parent: row.try_get("trace_parent")?,
-        })
-    };
-    read().map_err(StoreError::query("read a coupon's row"))
 }

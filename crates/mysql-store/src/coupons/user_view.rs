@@ -10,15 +10,10 @@ use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use sqlx::{MySqlConnection, MySqlPool};
 
-use crate::{
-    StoreError, connect,
-    coupons::user_coupon::{self, UserCoupon},
-    datetime::datetime,
-};
+use crate::{StoreError, connect, coupons::user_coupon::UserCoupon, datetime::datetime};
 
 /// The statuses, in the order in which a rebuild reads them.
-const STATUSES: [CouponStatus; 3] =
-    [CouponStatus::Unused, CouponStatus::Used, CouponStatus::Expired];
+const STATUSES: [CouponStatus; 4] = CouponStatus::ALL;
 
 /// Latest time that the server accepts: the end of the year 9999.
 const LATEST_MS: i64 = 253_402_300_799_999;
@@ -74,7 +69,7 @@ pub async fn page(
     let status = status.code();
     let rows = match behind {
         None => {
-            sqlx::query(
+            sqlx::query_as(
                 "select * from user_coupon force index (ix_user) where user_id = ? and status = ? \
                  order by claimed_at desc, template_id desc, id desc limit ?",
             )
@@ -88,7 +83,7 @@ pub async fn page(
             let claimed_at = datetime(claimed_at.min(latest()));
             // Each part is a bounded backward read of the index; one comparison of all three columns would not be. Only
             // the merged parts are sorted.
-            sqlx::query(
+            sqlx::query_as(
                 "(select * from user_coupon force index (ix_user) where user_id = ? and status = ? \
                   and claimed_at = ? and template_id = ? and id < ? order by id desc limit ?) union all \
                  (select * from user_coupon force index (ix_user) where user_id = ? and status = ? \
@@ -117,8 +112,7 @@ pub async fn page(
             .await
         }
     };
-    let rows = rows.map_err(StoreError::query("read a page of coupons"))?;
-    rows.iter().map(user_coupon::from_row).collect()
+    rows.map_err(StoreError::query("read a page of coupons"))
 }
 
 /// Returns the user's coupons whose validity ended unused, flipped or not, after a position, at most `limit`, the
@@ -137,7 +131,7 @@ pub async fn expired_page(
 ) -> Result<Vec<UserCoupon>, StoreError> {
     let behind = behind.unwrap_or(End { valid_until: latest(), id: CouponId(i64::MAX) });
     let until = datetime(behind.valid_until.min(latest()));
-    let mut query = sqlx::query(
+    let mut query = sqlx::query_as(
         "(select * from user_coupon force index (ix_ends) where user_id = ? and status = ? \
           and valid_until = ? and id < ? and valid_until <= ? order by id desc limit ?) union all \
          (select * from user_coupon force index (ix_ends) where user_id = ? and status = ? \
@@ -156,8 +150,7 @@ pub async fn expired_page(
         query = query.bind(user.0).bind(status).bind(until).bind(ended_by).bind(limit);
     }
     let rows = query.bind(limit).fetch_all(connection).await;
-    let rows = rows.map_err(StoreError::query("read a page of expired coupons"))?;
-    rows.iter().map(user_coupon::from_row).collect()
+    rows.map_err(StoreError::query("read a page of expired coupons"))
 }
 
 /// Returns the rows for a view's rebuild, as of one moment: the user's unused coupons, and all coupons changed since
@@ -178,13 +171,12 @@ pub async fn rows_of_few(
     let part = "(select * from user_coupon force index (ix_user) \
                 where user_id = ? and status = ? limit ?)";
     // One statement, so that all rows are of one moment.
-    let mut query = sqlx::query(sqlx::AssertSqlSafe([part; STATUSES.len()].join(" union all ")));
+    let mut query = sqlx::query_as(sqlx::AssertSqlSafe([part; STATUSES.len()].join(" union all ")));
     for status in STATUSES {
         query = query.bind(user.0).bind(status.code()).bind(most.saturating_add(1));
     }
-    let rows = query.fetch_all(connection).await;
+    let rows: Result<Vec<UserCoupon>, _> = query.fetch_all(connection).await;
     let rows = rows.map_err(StoreError::query("read a user's coupons"))?;
-    let rows = rows.iter().map(user_coupon::from_row).collect::<Result<Vec<_>, _>>()?;
     let mut counts: HashMap<u8, u32> = HashMap::new();
     for row in &rows {
         let count = counts.entry(row.status.code()).or_default();

@@ -11,7 +11,7 @@
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
-use sqlx::{MySqlConnection, Row};
+use sqlx::MySqlConnection;
 
 use crate::StoreError;
 
@@ -137,15 +137,12 @@ impl Servers {
 }
 
 async fn stored(connection: &mut MySqlConnection) -> Result<Option<(Servers, i64)>, StoreError> {
-    let row = sqlx::query("select run_id, servers, generation from view_generation where id = 1")
-        .fetch_optional(connection)
-        .await
-        .map_err(StoreError::query("read the view generation"))?;
-    let Some(row) = row else { return Ok(None) };
-    let columns =
-        || Ok((row.try_get("run_id")?, row.try_get("servers")?, row.try_get("generation")?));
-    let (run, servers, generation): (String, Option<String>, i64) =
-        columns().map_err(StoreError::query("read the view generation"))?;
+    let row: Option<(String, Option<String>, i64)> =
+        sqlx::query_as("select run_id, servers, generation from view_generation where id = 1")
+            .fetch_optional(connection)
+            .await
+            .map_err(StoreError::query("read the view generation"))?;
+    let Some((run, servers, generation)) = row else { return Ok(None) };
     let servers = match servers.filter(|_| run.is_empty()) {
         Some(servers) => serde_json::from_str(&servers).map_err(|error| broken(&error))?,
         None => Servers { masters: vec![run], slots: vec![(SLOT_MAX, 0, generation)] },

@@ -2,24 +2,28 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
-use sqlx::{MySqlConnection, Row};
+use sqlx::{FromRow, MySqlConnection};
 
 use crate::{StoreError, datetime::datetime};
 
 /// A position in a shard's part of the deadline index. Everything up to it is announced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromRow)]
 pub struct Cursor {
     /// Deadline of the last announced coupon.
     pub valid_until: DateTime<Utc>,
     /// Last announced coupon of that deadline.
+    #[sqlx(try_from = "i64")]
     pub id: CouponId,
 }
 
 /// A coupon that ends soon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct Expiring {
+    #[sqlx(try_from = "i64")]
     pub id: CouponId,
+    #[sqlx(try_from = "i64")]
     pub template_id: TemplateId,
+    #[sqlx(try_from = "i64")]
     pub user_id: UserId,
     pub claimed_at: DateTime<Utc>,
     pub valid_until: DateTime<Utc>,
@@ -34,15 +38,14 @@ pub async fn cursor(
     shard: u8,
     lead_seconds: u32,
 ) -> Result<Option<Cursor>, StoreError> {
-    let row: Option<(DateTime<Utc>, i64)> = sqlx::query_as(
+    sqlx::query_as(
         "select valid_until, id from expiring_cursor where shard = ? and lead_seconds = ?",
     )
     .bind(shard)
     .bind(lead_seconds)
     .fetch_optional(connection)
     .await
-    .map_err(StoreError::query("read how far announcements are"))?;
-    Ok(row.map(|(valid_until, id)| Cursor { valid_until, id: CouponId(id) }))
+    .map_err(StoreError::query("read how far announcements are"))
 }
 
 /// Moves a cursor forward, never back.
@@ -83,7 +86,7 @@ pub async fn behind(
     until: DateTime<Utc>,
     limit: u32,
 ) -> Result<Vec<Expiring>, StoreError> {
-    let rows = sqlx::query(
+    sqlx::query_as(
         "select id, template_id, user_id, claimed_at, valid_until from user_coupon \
          where expiry_shard = ? and status = ? and valid_until between ? and ? \
          and (valid_until > ? or id > ?) order by valid_until, id limit ?",
@@ -97,17 +100,5 @@ pub async fn behind(
     .bind(limit)
     .fetch_all(connection)
     .await
-    .map_err(StoreError::query("read the coupons that end soon"))?;
-    rows.iter()
-        .map(|row| {
-            Ok(Expiring {
-                id: CouponId(row.try_get("id")?),
-                template_id: TemplateId(row.try_get("template_id")?),
-                user_id: UserId(row.try_get("user_id")?),
-                claimed_at: row.try_get("claimed_at")?,
-                valid_until: row.try_get("valid_until")?,
-            })
-        })
-        .collect::<Result<_, sqlx::Error>>()
-        .map_err(StoreError::query("read the coupons that end soon"))
+    .map_err(StoreError::query("read the coupons that end soon"))
 }

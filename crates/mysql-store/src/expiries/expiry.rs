@@ -6,7 +6,7 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus};
-use sqlx::{MySqlConnection, Row};
+use sqlx::{FromRow, MySqlConnection};
 
 use crate::{StoreError, datetime::datetime, rows};
 
@@ -16,8 +16,9 @@ use crate::{StoreError, datetime::datetime, rows};
 pub const FLIP_MAX: usize = 512;
 
 /// A coupon whose deadline has passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct Due {
+    #[sqlx(try_from = "i64")]
     pub id: CouponId,
     /// Its deadline.
     pub valid_until: DateTime<Utc>,
@@ -51,7 +52,7 @@ pub async fn due(
     now: DateTime<Utc>,
     limit: u32,
 ) -> Result<Vec<Due>, StoreError> {
-    let rows = sqlx::query(
+    sqlx::query_as(
         "select id, valid_until from user_coupon where expiry_shard = ? and status = ? \
          and valid_until <= least(cast(? as datetime(3)), utc_timestamp(3)) \
          order by valid_until, id limit ?",
@@ -62,13 +63,7 @@ pub async fn due(
     .bind(limit)
     .fetch_all(connection)
     .await
-    .map_err(StoreError::query("read the coupons that are due"))?;
-    rows.iter()
-        .map(|row| {
-            Ok(Due { id: CouponId(row.try_get("id")?), valid_until: row.try_get("valid_until")? })
-        })
-        .collect::<Result<_, sqlx::Error>>()
-        .map_err(StoreError::query("read the coupons that are due"))
+    .map_err(StoreError::query("read the coupons that are due"))
 }
 
 /// Flips those of `ids` that are unused and due by both clocks to `expired`, and returns how many. A coupon used or
@@ -146,7 +141,7 @@ pub async fn trace_parents(
 ///
 /// # Errors
 /// The statement fails.
-pub async fn untold(
+pub async fn unannounced(
     connection: &mut MySqlConnection,
     shard: u8,
     ends_before: Option<DateTime<Utc>>,
@@ -157,7 +152,7 @@ pub async fn untold(
     let count: i64 = sqlx::query_scalar(
         "select count(*) from (select 1 from user_coupon where expiry_shard = ? and status = ? \
          and valid_until < coalesce(cast(? as datetime(3)), '9999-12-31') and changed_at <= ? \
-         limit ?) as untold",
+         limit ?) as unannounced",
     )
     .bind(shard)
     .bind(CouponStatus::Unused.code())
@@ -166,7 +161,7 @@ pub async fn untold(
     .bind(most)
     .fetch_one(connection)
     .await
-    .map_err(StoreError::query("count the coupons that nobody was told of"))?;
+    .map_err(StoreError::query("count the coupons that no wake-up announced"))?;
     Ok(count.unsigned_abs())
 }
 

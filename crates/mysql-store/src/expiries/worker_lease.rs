@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{MySqlConnection, Row};
+use sqlx::MySqlConnection;
 
 use crate::{StoreError, connect};
 
@@ -68,7 +68,7 @@ async fn take_once(
     .execute(&mut *transaction)
     .await
     .map_err(StoreError::query("add a worker number"))?;
-    let free = sqlx::query(
+    let free: Option<(i16, i64)> = sqlx::query_as(
         "select worker, last_ms from worker_lease where until <= utc_timestamp(3) and last_ms <= ? \
          order by worker limit 1 for update skip locked",
     )
@@ -76,11 +76,7 @@ async fn take_once(
     .fetch_optional(&mut *transaction)
     .await
     .map_err(StoreError::query("find a worker number"))?;
-    let Some(row) = free else { return Ok(None) };
-    let read = || -> Result<_, sqlx::Error> {
-        Ok((row.try_get::<i16, _>("worker")?, row.try_get::<i64, _>("last_ms")?))
-    };
-    let (worker, last_ms) = read().map_err(StoreError::query("read a worker number"))?;
+    let Some((worker, last_ms)) = free else { return Ok(None) };
     sqlx::query(
         "update worker_lease set holder = ?, until = utc_timestamp(3) + interval ? microsecond \
          where worker = ?",

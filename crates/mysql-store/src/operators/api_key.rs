@@ -2,9 +2,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ApiKeyId, MerchantId, Scopes};
-use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+use sqlx::{FromRow, MySqlConnection};
 
-use crate::{StoreError, datetime::datetime, operators::merchant, templates::template::code_of};
+use crate::{StoreError, code::Code, datetime::datetime, operators::merchant};
 
 /// Number of keys in one statement of [`note_uses`].
 const USES_MAX: usize = 500;
@@ -13,11 +13,14 @@ const USES_MAX: usize = 500;
 pub type Digest = [u8; 32];
 
 /// A key without its secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct ApiKey {
+    #[sqlx(try_from = "i64")]
     pub id: ApiKeyId,
+    #[sqlx(try_from = "i64")]
     pub merchant_id: MerchantId,
     pub name: String,
+    #[sqlx(try_from = "Code")]
     pub scopes: Scopes,
     pub created_at: DateTime<Utc>,
     /// First instant at which it is not accepted; `None` if it does not expire.
@@ -104,6 +107,13 @@ async fn live(
     .map_err(StoreError::query("count the merchant's keys"))
 }
 
+#[derive(FromRow)]
+struct WithDigest {
+    #[sqlx(flatten)]
+    key: ApiKey,
+    digest: Vec<u8>,
+}
+
 /// Returns a key of any merchant, with the digest of the whole key that clients send.
 ///
 /// # Errors
@@ -112,12 +122,15 @@ pub async fn get(
     connection: &mut MySqlConnection,
     id: ApiKeyId,
 ) -> Result<Option<(ApiKey, Digest)>, StoreError> {
-    let row = sqlx::query("select * from api_key where id = ?")
+    let row: Option<WithDigest> = sqlx::query_as("select * from api_key where id = ?")
         .bind(id.0)
         .fetch_optional(connection)
         .await
         .map_err(StoreError::query("read the key"))?;
-    row.map(|row| Ok((from_row(&row)?, digest_of(&row)?))).transpose()
+    let Some(WithDigest { key, digest }) = row else { return Ok(None) };
+    let digest =
+        digest.try_into().map_err(|_| StoreError::unreadable("a digest of another length"))?;
+    Ok(Some((key, digest)))
 }
 
 /// Returns a key, locked until the transaction ends.
@@ -128,12 +141,11 @@ pub async fn lock(
     transaction: &mut MySqlConnection,
     id: ApiKeyId,
 ) -> Result<Option<ApiKey>, StoreError> {
-    let row = sqlx::query("select * from api_key where id = ? for update")
+    sqlx::query_as("select * from api_key where id = ? for update")
         .bind(id.0)
         .fetch_optional(transaction)
         .await
-        .map_err(StoreError::query("lock the key"))?;
-    row.map(|row| from_row(&row)).transpose()
+        .map_err(StoreError::query("lock the key"))
 }
 
 /// Returns a merchant's keys, the newest first, including those that are no longer accepted.
@@ -145,13 +157,12 @@ pub async fn list(
     merchant: MerchantId,
     limit: u32,
 ) -> Result<Vec<ApiKey>, StoreError> {
-    let rows = sqlx::query("select * from api_key where merchant_id = ? order by id desc limit ?")
+    sqlx::query_as("select * from api_key where merchant_id = ? order by id desc limit ?")
         .bind(merchant.0)
         .bind(limit)
         .fetch_all(connection)
         .await
-        .map_err(StoreError::query("read the keys"))?;
-    rows.iter().map(from_row).collect()
+        .map_err(StoreError::query("read the keys"))
 }
 
 /// Ends a key at `at`, unless it ends earlier anyway. Returns whether that changed anything.
@@ -200,27 +211,4 @@ pub async fn note_uses(
             .map_err(StoreError::query("write when keys were used"))?;
     }
     Ok(())
-}
-
-fn digest_of(row: &MySqlRow) -> Result<Digest, StoreError> {
-    let digest: Vec<u8> = row.try_get("digest").map_err(StoreError::query("read a key's row"))?;
-    digest.try_into().map_err(|_| StoreError::unreadable("a digest of another length"))
-}
-
-fn from_row(row: &MySqlRow) -> Result<ApiKey, StoreError> {
-    let scopes = Scopes::from_code(code_of(row, "scopes")?)
-        .map_err(|error| StoreError::unreadable(error.to_string()))?;
-    let read = || -> Result<_, sqlx::Error> {
-        Ok(ApiKey {
-            id: ApiKeyId(row.try_get("id")?),
-            merchant_id: MerchantId(row.try_get("merchant_id")?),
-            name: row.try_get("name")?,
-            scopes,
-            created_at: row.try_get("created_at")?,
-            expires_at: row.try_get("expires_at")?,
-            revoked_at: row.try_get("revoked_at")?,
-            last_used_at: row.try_get("last_used_at")?,
-        })
-    };
-    read().map_err(StoreError::query("read a key's row"))
 }

@@ -7,6 +7,12 @@ use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{StoreError, datetime::datetime};
 
+/// Later than any action: the last second that a `datetime` can hold.
+const END_OF_TIME: DateTime<Utc> = match DateTime::from_timestamp(253_402_300_799, 0) {
+    Some(end) => end,
+    None => DateTime::<Utc>::MAX_UTC,
+};
+
 /// One action of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -28,6 +34,45 @@ pub struct Entry {
     pub trace_id: Option<String>,
     /// Time by the api's clock.
     pub at: DateTime<Utc>,
+}
+
+/// An action, with the name of the key that did it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    pub entry: Entry,
+    /// `None`: the platform's own key.
+    pub key_name: Option<String>,
+}
+
+/// Whose actions, and on what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Of any key.
+    Anyone,
+    /// Of the platform's own key.
+    Platform,
+    /// Of this key.
+    Key(ApiKeyId),
+}
+
+/// Which entries a page shows.
+#[derive(Debug, Clone, Copy)]
+pub struct Filter<'a> {
+    pub merchant: MerchantId,
+    /// Only actions on this object.
+    pub target: Option<&'a str>,
+    pub by: By,
+    /// Only actions at this time or later.
+    pub from: Option<DateTime<Utc>>,
+    /// Only actions before this time.
+    pub to: Option<DateTime<Utc>>,
+}
+
+impl Filter<'static> {
+    /// All entries of a merchant.
+    pub fn of(merchant: MerchantId) -> Self {
+        Self { merchant, target: None, by: By::Anyone, from: None, to: None }
+    }
 }
 
 /// Records an action. Call it in the transaction of the action.
@@ -88,37 +133,62 @@ pub async fn get(
     row.map(|row| from_row(&row)).transpose()
 }
 
-/// Returns a merchant's entries with ids below `before`, the newest first, optionally for one target.
+/// Returns a merchant's entries with ids below `before`, the newest first, that pass the filter.
 ///
 /// # Errors
 /// The statement fails.
 pub async fn page(
     connection: &mut MySqlConnection,
-    merchant: MerchantId,
-    target: Option<&str>,
+    filter: &Filter<'_>,
     before: Option<AuditId>,
     limit: u32,
-) -> Result<Vec<Entry>, StoreError> {
+) -> Result<Vec<Named>, StoreError> {
     let before = before.map_or(i64::MAX, |id| id.0);
-    let query = match target {
+    let (is_any, key) = match filter.by {
+        By::Anyone => (true, None),
+        By::Platform => (false, None),
+        By::Key(id) => (false, Some(id.0)),
+    };
+    let query = match filter.target {
         Some(target) => sqlx::query(
-            "select * from audit_entry where merchant_id = ? and target = ? and id < ? \
-             order by id desc limit ?",
+            "select entry.*, api_key.name as key_name from audit_entry entry \
+             left join api_key on api_key.id = entry.key_id \
+             where entry.merchant_id = ? and entry.target = ? and entry.id < ? \
+             and (? or entry.key_id <=> ?) and entry.created_at >= ? and entry.created_at < ? \
+             order by entry.id desc limit ?",
         )
-        .bind(merchant.0)
+        .bind(filter.merchant.0)
         .bind(target.to_owned()),
         None => sqlx::query(
-            "select * from audit_entry where merchant_id = ? and id < ? order by id desc limit ?",
+            "select entry.*, api_key.name as key_name from audit_entry entry \
+             left join api_key on api_key.id = entry.key_id \
+             where entry.merchant_id = ? and entry.id < ? \
+             and (? or entry.key_id <=> ?) and entry.created_at >= ? and entry.created_at < ? \
+             order by entry.id desc limit ?",
         )
-        .bind(merchant.0),
+        .bind(filter.merchant.0),
     };
     let rows = query
         .bind(before)
+        .bind(is_any)
+        .bind(key)
+        .bind(datetime(time(filter.from.unwrap_or(DateTime::UNIX_EPOCH))))
+        .bind(datetime(time(filter.to.unwrap_or(END_OF_TIME))))
         .bind(limit)
         .fetch_all(connection)
         .await
         .map_err(StoreError::query("read what operators did"))?;
-    rows.iter().map(from_row).collect()
+    let named = |row: &MySqlRow| -> Result<_, StoreError> {
+        let key_name: Result<Option<String>, _> = row.try_get("key_name");
+        let key_name = key_name.map_err(StoreError::query("read a row of the record"))?;
+        Ok(Named { entry: from_row(row)?, key_name })
+    };
+    rows.iter().map(named).collect()
+}
+
+/// Returns the nearest time that a column can hold.
+fn time(at: DateTime<Utc>) -> DateTime<Utc> {
+    at.clamp(DateTime::UNIX_EPOCH, END_OF_TIME)
 }
 
 fn from_row(row: &MySqlRow) -> Result<Entry, StoreError> {

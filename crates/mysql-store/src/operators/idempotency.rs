@@ -6,7 +6,7 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{AuditId, MerchantId, RequestId};
-use sqlx::{MySqlConnection, Row};
+use sqlx::{FromRow, MySqlConnection};
 
 use crate::{DuplicateKey, StoreError, datetime::datetime};
 
@@ -77,12 +77,21 @@ pub async fn begin(
     }
 }
 
+#[derive(FromRow)]
+struct Known {
+    digest: Vec<u8>,
+    status: Option<i16>,
+    head: Option<String>,
+    body: Option<String>,
+    audit_id: Option<i64>,
+}
+
 async fn known(
     transaction: &mut MySqlConnection,
     request: Request<'_>,
 ) -> Result<Begun, StoreError> {
     // Not a locking read: all who waited for the insert share the row's lock by now, and would block each other.
-    let row = sqlx::query(
+    let row: Option<Known> = sqlx::query_as(
         "select digest, status, head, body, audit_id from idempotent_request \
          where merchant_id = ? and route = ? and request_key = ?",
     )
@@ -94,20 +103,14 @@ async fn known(
     .map_err(StoreError::query("read a request by its key"))?;
     // The row was deleted just now. Repeating the call begins the request.
     let row = row.ok_or(StoreError::Contended)?;
-    let read = || -> Result<_, sqlx::Error> {
-        if row.try_get::<Vec<u8>, _>("digest")? != request.digest {
-            return Ok(Some(Begun::Other));
-        }
-        if let Some(status) = row.try_get::<Option<i16>, _>("status")? {
-            let status = status.unsigned_abs();
-            let head = row.try_get::<Option<String>, _>("head")?.unwrap_or_default();
-            let body = row.try_get::<Option<String>, _>("body")?.unwrap_or_default();
-            return Ok(Some(Begun::Answered(Answer { status, head, body })));
-        }
-        let audit_id: Option<i64> = row.try_get("audit_id")?;
-        Ok(audit_id.map(|id| Begun::UnderWay(AuditId(id))))
-    };
-    read().map_err(StoreError::query("read a request by its key"))?.ok_or_else(|| {
+    if row.digest != request.digest {
+        return Ok(Begun::Other);
+    }
+    if let Some(status) = row.status {
+        let (head, body) = (row.head.unwrap_or_default(), row.body.unwrap_or_default());
+        return Ok(Begun::Answered(Answer { status: status.unsigned_abs(), head, body }));
+    }
+    row.audit_id.map(|id| Begun::UnderWay(AuditId(id))).ok_or_else(|| {
         StoreError::unreadable("a request without an answer and a line of the record")
     })
 }

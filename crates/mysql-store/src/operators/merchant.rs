@@ -2,15 +2,16 @@
 
 use chrono::{DateTime, Utc};
 use coupon::MerchantId;
-use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+use sqlx::{FromRow, MySqlConnection};
 
 use crate::{StoreError, datetime::datetime};
 
 /// The platform's own merchant, which the migration creates.
 pub const PLATFORM: MerchantId = MerchantId(1);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct Merchant {
+    #[sqlx(try_from = "i64")]
     pub id: MerchantId,
     pub name: String,
     pub created_at: DateTime<Utc>,
@@ -43,13 +44,12 @@ pub async fn page(
     before: Option<MerchantId>,
     limit: u32,
 ) -> Result<Vec<Merchant>, StoreError> {
-    let rows = sqlx::query("select * from merchant where id < ? order by id desc limit ?")
+    sqlx::query_as("select * from merchant where id < ? order by id desc limit ?")
         .bind(before.map_or(i64::MAX, |id| id.0))
         .bind(limit)
         .fetch_all(connection)
         .await
-        .map_err(StoreError::query("read the merchants"))?;
-    rows.iter().map(from_row).collect()
+        .map_err(StoreError::query("read the merchants"))
 }
 
 /// Locks the merchant's row until the transaction ends, which serializes changes of its keys.
@@ -64,15 +64,4 @@ pub(crate) async fn lock(
         .await
         .map_err(StoreError::query("lock the merchant"))?;
     Ok(row.is_some())
-}
-
-fn from_row(row: &MySqlRow) -> Result<Merchant, StoreError> {
-    let read = || -> Result<_, sqlx::Error> {
-        Ok(Merchant {
-            id: MerchantId(row.try_get("id")?),
-            name: row.try_get("name")?,
-            created_at: row.try_get("created_at")?,
-        })
-    };
-    read().map_err(StoreError::query("read a merchant's row"))
 }

@@ -1,6 +1,10 @@
-//! Templates, their stock and their edits.
+//! Templates, their stock, their edits, and what became of them.
 
+pub mod history;
+pub mod list;
+mod queue;
 pub mod stock;
 pub mod template;
+pub mod template_delete;
 pub mod template_edit;
 pub mod validity_move;

@@ -1,27 +1,39 @@
 //! `template_stock` and `stock_movement`: a template's coupons, and the epoch of its gate.
 
 use chrono::{DateTime, Utc};
-use coupon::{Epoch, RequestId, StockRow, TemplateId, UserId, limit};
-use sqlx::{Connection, MySqlConnection, Row, mysql::MySqlRow};
+use coupon::{
+    AcceptedClaims, Epoch, Open, RequestId, Template, TemplateId, TemplateState, UserId, limit,
+};
+use sqlx::{Connection, FromRow, MySqlConnection};
 
-use crate::{StoreError, connect, datetime::datetime};
+pub use super::queue::{
+    QueueFacts, UNCLOSED_MAX, close_queue, end_drain, queue_facts, set_queued_epoch,
+    unclosed_queues,
+};
+use crate::{StoreError, code::Code, connect, datetime::datetime};
 
 /// The whole stock row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct Stock {
     /// Sum of all movements.
     pub total: i64,
     /// Total minus landed coupons.
     pub stock: i64,
+    /// Guards direct landings.
+    #[sqlx(try_from = "i64")]
     pub epoch: Epoch,
-    /// Whether landings are allowed.
-    pub open: bool,
+    /// Guards queued landings. It is behind `epoch` while the queue of a lost gate is drained.
+    #[sqlx(try_from = "i64")]
+    pub queued_epoch: Epoch,
+    /// What lands.
+    #[sqlx(try_from = "Code")]
+    pub open: Open,
     /// Number of the last movement.
     pub movement: i64,
 }
 
 /// One change of a template's total.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct Movement {
     /// 1 for the first; no gaps.
     pub seq: i64,
@@ -76,33 +88,53 @@ pub enum Moved {
 
 pub(crate) async fn create(
     connection: &mut MySqlConnection,
-    template: TemplateId,
+    template: &Template,
     total: i64,
     actor: &str,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    sqlx::query("insert into template_stock (template_id, total, stock, epoch, open) values (?, ?, ?, 1, 0)")
-        .bind(template.0)
-        .bind(total)
-        .bind(total)
-        .execute(&mut *connection)
-        .await
-        .map_err(StoreError::query("create the stock row"))?;
+    sqlx::query(
+        "insert into template_stock (template_id, total, stock, epoch, open, queued_epoch, \
+         ever_queued) values (?, ?, ?, 1, 0, 1, ?)",
+    )
+    .bind(template.id.0)
+    .bind(total)
+    .bind(total)
+    .bind(template.claim_mode.queues())
+    .execute(&mut *connection)
+    .await
+    .map_err(StoreError::query("create the stock row"))?;
     let first = Recorded { seq: 1, total, stock: total };
-    insert_movement(connection, template, first, None, (total, "created", actor), now).await
+    insert_movement(connection, template.id, first, None, (total, "created", actor), now).await
 }
 
-pub(crate) async fn set_open(
+/// Opens the stock row of a template that becomes published, or closes that of one that is paused or ended. Claims that
+/// were accepted before still land, unless they are to be rejected; of a template that was never queued, or whose queue
+/// is closed, there are none.
+///
+/// # Errors
+/// The statement fails.
+pub async fn set_open(
     connection: &mut MySqlConnection,
     template: TemplateId,
-    open: bool,
+    next: TemplateState,
+    accepted: AcceptedClaims,
 ) -> Result<(), StoreError> {
-    sqlx::query("update template_stock set open = ? where template_id = ?")
-        .bind(open)
-        .bind(template.0)
-        .execute(connection)
-        .await
-        .map_err(StoreError::query("open or close the stock row"))?;
+    let (with_a_queue, without) = match (next, accepted) {
+        (TemplateState::Published, _) => (Open::All, Open::All),
+        (_, AcceptedClaims::Land) => (Open::Accepted, Open::Nothing),
+        (_, AcceptedClaims::Reject) => (Open::Nothing, Open::Nothing),
+    };
+    sqlx::query(
+        "update template_stock set open = if(ever_queued = 1 and queue_closed = 0, ?, ?) \
+         where template_id = ?",
+    )
+    .bind(with_a_queue.code())
+    .bind(without.code())
+    .bind(template.0)
+    .execute(connection)
+    .await
+    .map_err(StoreError::query("open or close the stock row"))?;
     Ok(())
 }
 
@@ -114,8 +146,8 @@ pub async fn get(
     connection: &mut MySqlConnection,
     template: TemplateId,
 ) -> Result<Option<Stock>, StoreError> {
-    let row = sqlx::query(
-        "select total, stock, epoch, open, \
+    sqlx::query_as(
+        "select total, stock, epoch, queued_epoch, open, \
          (select coalesce(max(seq), 0) from stock_movement where template_id = ?) as movement \
          from template_stock where template_id = ?",
     )
@@ -123,26 +155,12 @@ pub async fn get(
     .bind(template.0)
     .fetch_optional(connection)
     .await
-    .map_err(StoreError::query("read the stock"))?;
-    row.map(|row| from_row(&row)).transpose()
-}
-
-/// Reads columns `total`, `stock`, `epoch`, `open` and `movement`.
-pub(crate) fn from_row(row: &MySqlRow) -> Result<Stock, StoreError> {
-    let read = || -> Result<_, sqlx::Error> {
-        Ok(Stock {
-            total: row.try_get("total")?,
-            stock: row.try_get("stock")?,
-            epoch: Epoch(row.try_get("epoch")?),
-            open: row.try_get::<i8, _>("open")? == 1,
-            movement: row.try_get("movement")?,
-        })
-    };
-    read().map_err(StoreError::query("read the stock"))
+    .map_err(StoreError::query("read the stock"))
 }
 
 /// Begins a new epoch and returns it, read inside the same transaction. The row lock orders it after every landing, so
-/// no older admission can land any more. Returns `None` if there is no such template.
+/// no older direct admission can land any more. What is queued stays landable until [`set_queued_epoch`]. Returns `None`
+/// if there is no such template.
 ///
 /// # Errors
 /// A statement fails. Then the epoch is unknown.
@@ -169,7 +187,8 @@ pub async fn next_epoch(
 /// whole user.
 const NUMBER_ROWS_MAX: usize = 10_000;
 
-/// Returns the taken numbers of some users after `after`, ordered; empty at the end.
+/// Returns the taken numbers of some users after `after`, ordered; empty at the end. Replacements have numbers beyond
+/// the limit, which no claim takes, and are left out.
 ///
 /// Chunks are read one after another. That is enough for a gate's rebuild, because under its epoch nothing can land
 /// before the gate is open.
@@ -183,10 +202,11 @@ pub async fn taken_numbers_after(
 ) -> Result<Vec<(UserId, Vec<u8>)>, StoreError> {
     let rows: Vec<(i64, i64)> = sqlx::query_as(
         "select user_id, claim_no from user_coupon where template_id = ? and user_id > ? \
-         order by user_id, claim_no limit ?",
+         and claim_no <= ? order by user_id, claim_no limit ?",
     )
     .bind(template.0)
     .bind(after.0)
+    .bind(limit::PER_USER_MAX)
     .bind(NUMBER_ROWS_MAX as u64)
     .fetch_all(connection)
     .await
@@ -299,7 +319,7 @@ pub async fn movements_after(
     template: TemplateId,
     seq: i64,
 ) -> Result<Vec<Movement>, StoreError> {
-    let rows = sqlx::query(
+    sqlx::query_as(
         "select seq, delta, reason, actor from stock_movement \
          where template_id = ? and seq > ? order by seq",
     )
@@ -307,27 +327,7 @@ pub async fn movements_after(
     .bind(seq)
     .fetch_all(connection)
     .await
-    .map_err(StoreError::query("read the stock movements"))?;
-    rows.iter()
-        .map(|row| {
-            Ok(Movement {
-                seq: row.try_get("seq")?,
-                delta: row.try_get("delta")?,
-                reason: row.try_get("reason")?,
-                actor: row.try_get("actor")?,
-            })
-        })
-        .collect::<Result<_, sqlx::Error>>()
-        .map_err(StoreError::query("read the stock movements"))
-}
-
-pub(crate) fn row_of(row: &MySqlRow) -> Result<(TemplateId, StockRow), sqlx::Error> {
-    let stock = StockRow {
-        epoch: Epoch(row.try_get("epoch")?),
-        open: row.try_get::<i8, _>("open")? == 1,
-        stock: row.try_get("stock")?,
-    };
-    Ok((TemplateId(row.try_get("template_id")?), stock))
+    .map_err(StoreError::query("read the stock movements"))
 }
 
 async fn insert_movement(

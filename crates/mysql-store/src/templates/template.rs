@@ -2,17 +2,19 @@
 
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use coupon::{
-    Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
+    AcceptedClaims, Discount, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
 };
 use sqlx::{
-    Connection, MySql, MySqlConnection, Row,
+    AssertSqlSafe, Connection, FromRow, MySql, MySqlConnection, Row,
     mysql::{MySqlArguments, MySqlRow},
     query::Query,
 };
 
 use crate::{
     StoreError,
+    code::code_of,
     datetime::datetime,
+    rows,
     templates::stock::{self, Stock},
 };
 
@@ -29,7 +31,7 @@ pub async fn create(
 ) -> Result<(), StoreError> {
     let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
     insert(&mut transaction, template, now).await?;
-    stock::create(&mut transaction, template.id, total, actor, now).await?;
+    stock::create(&mut transaction, template, total, actor, now).await?;
     transaction.commit().await.map_err(StoreError::query("create the template"))
 }
 
@@ -41,8 +43,9 @@ async fn insert(
     let statement = sqlx::query(
         "insert into coupon_template (id, merchant_id, name, discount_kind, discount_value, \
          discount_cap, minimum_spend, currency, per_user_limit, max_per_claim, claim_starts_at, \
-         claim_ends_at, valid_from, valid_until, valid_for_ms, self_redeem, state, version, \
-         created_at, changed_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         claim_ends_at, valid_from, valid_until, valid_for_ms, self_redeem, stackable, claim_mode, \
+         accept_after, state, version, created_at, changed_at) \
+         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(template.id.0)
     .bind(template.merchant_id.0);
@@ -57,7 +60,8 @@ async fn insert(
     Ok(())
 }
 
-/// Binds the editable columns: `name` to `valid_for_ms` in table order, and `self_redeem`.
+/// Binds the editable columns: `name` to `valid_for_ms` in table order, `self_redeem`, `stackable`, `claim_mode`, and
+/// `accept_after`.
 pub(crate) fn bind_edited<'a>(
     statement: Query<'a, MySql, MySqlArguments>,
     template: &'a Template,
@@ -78,6 +82,9 @@ pub(crate) fn bind_edited<'a>(
         .bind(valid_until)
         .bind(valid_for_ms)
         .bind(template.self_redeem)
+        .bind(template.stackable)
+        .bind(template.claim_mode.code())
+        .bind(template.accept_after.code())
 }
 
 /// Returns a template of any merchant.
@@ -88,12 +95,57 @@ pub async fn get(
     connection: &mut MySqlConnection,
     id: TemplateId,
 ) -> Result<Option<Template>, StoreError> {
-    let row = sqlx::query("select * from coupon_template where id = ?")
+    sqlx::query("select * from coupon_template where id = ?")
         .bind(id.0)
         .fetch_optional(connection)
         .await
-        .map_err(StoreError::query("read the template"))?;
-    row.map(|row| from_row(&row)).transpose()
+        .and_then(|row| row.as_ref().map(from_row).transpose())
+        .map_err(StoreError::query("read the template"))
+}
+
+/// Returns the templates with these ids, in any order. Unknown ids are left out.
+///
+/// # Errors
+/// A statement fails.
+pub async fn of_ids(
+    connection: &mut MySqlConnection,
+    ids: &[TemplateId],
+) -> Result<Vec<Template>, StoreError> {
+    let mut found = Vec::with_capacity(ids.len());
+    for run in rows::runs(ids) {
+        let sql =
+            rows::repeat("select * from coupon_template where id in (", "?", ",", run.len(), ")");
+        let query = run.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, id| query.bind(id.0));
+        let read = query.fetch_all(&mut *connection).await;
+        let templates: Result<Vec<Template>, _> =
+            read.and_then(|rows| rows.iter().map(from_row).collect());
+        found.extend(templates.map_err(StoreError::query("read templates by their ids"))?);
+    }
+    Ok(found)
+}
+
+/// Returns templates beyond draft whose window ends after `ending_after`, and which changed after `changed_after`.
+///
+/// # Errors
+/// The statement fails.
+pub async fn changed(
+    connection: &mut MySqlConnection,
+    ending_after: DateTime<Utc>,
+    changed_after: DateTime<Utc>,
+) -> Result<Vec<Template>, StoreError> {
+    sqlx::query(
+        "select * from coupon_template \
+         where state in (?, ?, ?) and claim_ends_at > ? and changed_at > ?",
+    )
+    .bind(TemplateState::Published.code())
+    .bind(TemplateState::Paused.code())
+    .bind(TemplateState::Ended.code())
+    .bind(datetime(ending_after))
+    .bind(datetime(changed_after))
+    .fetch_all(connection)
+    .await
+    .and_then(|rows| rows.iter().map(from_row).collect())
+    .map_err(StoreError::query("read the templates that changed"))
 }
 
 /// Returns the template with the lowest id; ids rise with time.
@@ -133,7 +185,7 @@ pub async fn page(
     before: Option<TemplateId>,
     limit: u32,
 ) -> Result<Vec<Template>, StoreError> {
-    let rows = sqlx::query(
+    sqlx::query(
         "select * from coupon_template where merchant_id = ? and id < ? order by id desc limit ?",
     )
     .bind(merchant_id.0)
@@ -141,8 +193,8 @@ pub async fn page(
     .bind(limit)
     .fetch_all(connection)
     .await
-    .map_err(StoreError::query("read the templates"))?;
-    rows.iter().map(from_row).collect()
+    .and_then(|rows| rows.iter().map(from_row).collect())
+    .map_err(StoreError::query("read the templates"))
 }
 
 /// A template whose gate is needed now, and its stock at the same moment.
@@ -161,8 +213,11 @@ pub async fn watched(
     opening_before: DateTime<Utc>,
     ending_after: DateTime<Utc>,
 ) -> Result<Vec<Watched>, StoreError> {
-    let rows = sqlx::query(
-        "select template.*, stock.total, stock.stock, stock.epoch, stock.open, \
+    let watched = |row: &MySqlRow| -> Result<_, sqlx::Error> {
+        Ok(Watched { template: from_row(row)?, stock: Stock::from_row(row)? })
+    };
+    sqlx::query(
+        "select template.*, stock.total, stock.stock, stock.epoch, stock.queued_epoch, stock.open, \
          (select coalesce(max(seq), 0) from stock_movement movement \
           where movement.template_id = template.id) as movement \
          from coupon_template template \
@@ -177,14 +232,11 @@ pub async fn watched(
     .bind(datetime(opening_before))
     .fetch_all(connection)
     .await
-    .map_err(StoreError::query("read the templates near their window"))?;
-    rows.iter()
-        .map(|row| Ok(Watched { template: from_row(row)?, stock: stock::from_row(row)? }))
-        .collect()
+    .and_then(|rows| rows.iter().map(watched).collect())
+    .map_err(StoreError::query("read the templates near their window"))
 }
 
-/// Changes the state of a template of the given version, and opens or closes its guard row in the same transaction.
-/// Returns false if the version has changed.
+/// Like [`change_state_with`]; claims that were accepted before a pause or an end land.
 ///
 /// # Errors
 /// A statement fails.
@@ -192,6 +244,22 @@ pub async fn change_state(
     connection: &mut MySqlConnection,
     template: &Template,
     next: TemplateState,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    change_state_with(connection, template, next, AcceptedClaims::Land, now).await
+}
+
+/// Changes the state of a template of the given version, and opens or closes its guard row in the same transaction.
+/// `accepted` tells what a pause or an end does with the claims that were accepted before it. Returns false if the
+/// version has changed.
+///
+/// # Errors
+/// A statement fails.
+pub async fn change_state_with(
+    connection: &mut MySqlConnection,
+    template: &Template,
+    next: TemplateState,
+    accepted: AcceptedClaims,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let mut transaction = connection.begin().await.map_err(StoreError::query("begin"))?;
@@ -211,42 +279,38 @@ pub async fn change_state(
         transaction.rollback().await.map_err(StoreError::query("roll back"))?;
         return Ok(false);
     }
-    stock::set_open(&mut transaction, template.id, next == TemplateState::Published).await?;
+    stock::set_open(&mut transaction, template.id, next, accepted).await?;
     transaction.commit().await.map_err(StoreError::query("change the template's state"))?;
     Ok(true)
 }
 
-pub(crate) fn from_row(row: &MySqlRow) -> Result<Template, StoreError> {
-    let code = |error: coupon::UnknownCode| StoreError::unreadable(error.to_string());
-    let read = || -> Result<_, sqlx::Error> {
-        Ok(Template {
-            id: TemplateId(row.try_get("id")?),
-            merchant_id: MerchantId(row.try_get("merchant_id")?),
-            name: row.try_get("name")?,
-            discount: Discount {
-                kind: DiscountKind::AmountOff,
-                value: row.try_get("discount_value")?,
-                cap: row.try_get("discount_cap")?,
-                minimum_spend: row.try_get("minimum_spend")?,
-                currency: row.try_get("currency")?,
-            },
-            per_user_limit: row.try_get::<i32, _>("per_user_limit")?.unsigned_abs(),
-            max_per_claim: row.try_get::<i32, _>("max_per_claim")?.unsigned_abs(),
-            window: Window {
-                starts_at: row.try_get("claim_starts_at")?,
-                ends_at: row.try_get("claim_ends_at")?,
-            },
-            validity: validity_of(row)?,
-            self_redeem: row.try_get::<i8, _>("self_redeem")? == 1,
-            state: TemplateState::Draft,
-            version: row.try_get("version")?,
-        })
-    };
-    let mut template = read().map_err(StoreError::query("read a template's row"))?;
-    template.discount.kind =
-        DiscountKind::from_code(code_of(row, "discount_kind")?).map_err(code)?;
-    template.state = TemplateState::from_code(code_of(row, "state")?).map_err(code)?;
-    Ok(template)
+/// Reads a template's row. [`Template`] belongs to another crate, so it cannot derive this.
+pub(crate) fn from_row(row: &MySqlRow) -> Result<Template, sqlx::Error> {
+    Ok(Template {
+        id: TemplateId(row.try_get("id")?),
+        merchant_id: MerchantId(row.try_get("merchant_id")?),
+        name: row.try_get("name")?,
+        discount: Discount {
+            kind: code_of(row, "discount_kind")?,
+            value: row.try_get("discount_value")?,
+            cap: row.try_get("discount_cap")?,
+            minimum_spend: row.try_get("minimum_spend")?,
+            currency: row.try_get("currency")?,
+        },
+        per_user_limit: row.try_get::<i32, _>("per_user_limit")?.unsigned_abs(),
+        max_per_claim: row.try_get::<i32, _>("max_per_claim")?.unsigned_abs(),
+        window: Window {
+            starts_at: row.try_get("claim_starts_at")?,
+            ends_at: row.try_get("claim_ends_at")?,
+        },
+        validity: StoredValidity::from_row(row)?.0,
+        self_redeem: row.try_get("self_redeem")?,
+        stackable: row.try_get("stackable")?,
+        claim_mode: code_of(row, "claim_mode")?,
+        accept_after: code_of(row, "accept_after")?,
+        state: code_of(row, "state")?,
+        version: row.try_get("version")?,
+    })
 }
 
 /// Returns the columns `valid_from`, `valid_until` and `valid_for_ms` for a validity.
@@ -259,20 +323,24 @@ pub(crate) fn validity_columns(
     }
 }
 
-/// Reads the validity from a row's columns `valid_from`, `valid_until` and `valid_for_ms`.
-pub(crate) fn validity_of(row: &MySqlRow) -> Result<Validity, sqlx::Error> {
-    let valid_for_ms: Option<i64> = row.try_get("valid_for_ms")?;
-    Ok(match valid_for_ms {
-        Some(ms) => Validity::Relative { valid_for: TimeDelta::milliseconds(ms) },
-        None => Validity::Absolute {
-            from: row.try_get("valid_from")?,
-            until: row.try_get("valid_until")?,
-        },
-    })
+/// A validity in the columns `valid_from`, `valid_until` and `valid_for_ms`.
+pub(crate) struct StoredValidity(pub(crate) Validity);
+
+impl FromRow<'_, MySqlRow> for StoredValidity {
+    fn from_row(row: &MySqlRow) -> Result<Self, sqlx::Error> {
+        let valid_for_ms: Option<i64> = row.try_get("valid_for_ms")?;
+        Ok(Self(match valid_for_ms {
+            Some(ms) => Validity::Relative { valid_for: TimeDelta::milliseconds(ms) },
+            None => Validity::Absolute {
+                from: row.try_get("valid_from")?,
+                until: row.try_get("valid_until")?,
+            },
+        }))
+    }
 }
 
-/// Reads a code column: a `tinyint` from 0 to 127.
-pub(crate) fn code_of(row: &MySqlRow, column: &'static str) -> Result<u8, StoreError> {
-    let code: i8 = row.try_get(column).map_err(StoreError::query("read a code column"))?;
-    u8::try_from(code).map_err(|_| StoreError::unreadable(format!("{column} = {code}")))
+impl From<StoredValidity> for Validity {
+    fn from(stored: StoredValidity) -> Self {
+        stored.0
+    }
 }

@@ -1,14 +1,16 @@
 //! Edits of a template. They take effect exactly between two claims, and on request begin a [`crate::templates::validity_move`] of
 //! the coupons issued before.
 //!
-//! Two numbers of the guard row rise in the transaction of the edit, under the lock that every landing takes:
+//! Numbers of the guard row change in the transaction of the edit, under the lock that every landing takes:
 //! - `terms` is the template's version at the last change of its validity. A landing of an older version fails. So all
 //!   later landings have the new validity, and all coupons with the old one landed before the move begins.
 //! - `epoch` rises if the window of a template beyond draft changes. Nothing admitted under the old window can land any
-//!   more, and the next check of the gate finds it behind MySQL and reloads it.
+//!   more, and the next check of the gate finds it behind MySQL and reloads it. What was queued before still lands.
+//! - `ever_queued` is set with the first mode that queues claims, for good. A queue that was closed after its window is
+//!   opened again by another window.
 
 use chrono::{DateTime, Utc};
-use coupon::{MoveState, Template, TemplateId, TemplateState, Validity};
+use coupon::{MoveState, Open, Template, TemplateId, TemplateState, Validity};
 use sqlx::{Connection, MySqlConnection};
 
 use crate::{
@@ -70,22 +72,45 @@ async fn try_edit(
     }
     let version = before.version + 1;
     let new_window = before.state != TemplateState::Draft && before.window != after.window;
-    if new_terms || new_window {
-        sqlx::query(
-            "update template_stock set terms = greatest(terms, ?), epoch = epoch + ? \
-             where template_id = ?",
-        )
-        .bind(if new_terms { version } else { 0 })
-        .bind(i64::from(new_window))
-        .bind(before.id.0)
-        .execute(&mut *transaction)
-        .await
-        .map_err(StoreError::query("raise the terms"))?;
+    let queues = after.claim_mode.queues() && !before.claim_mode.queues();
+    if new_terms || new_window || queues {
+        let terms = if new_terms { version } else { 0 };
+        move_guard(transaction, before, terms, new_window, queues).await?;
     }
     if follow {
         begin_move(transaction, before.id, version, &after.validity, now).await?;
     }
     Ok(Edited::Done)
+}
+
+/// Raises the numbers of the guard row: the terms to `terms` at least, and the epoch if there is a new window.
+async fn move_guard(
+    transaction: &mut MySqlConnection,
+    template: &Template,
+    terms: i64,
+    new_window: bool,
+    queues: bool,
+) -> Result<(), StoreError> {
+    let published = template.state == TemplateState::Published;
+    let reopened = if published { Open::All } else { Open::Nothing };
+    // `open` first, because it depends on what `queue_closed` was.
+    sqlx::query(
+        "update template_stock set terms = greatest(terms, ?), epoch = epoch + ?, \
+         ever_queued = greatest(ever_queued, ?), \
+         open = if(? = 1 and queue_closed = 1, ?, open), \
+         queue_closed = if(? = 1, 0, queue_closed) where template_id = ?",
+    )
+    .bind(terms)
+    .bind(i64::from(new_window))
+    .bind(i64::from(queues))
+    .bind(i64::from(new_window))
+    .bind(reopened.code())
+    .bind(i64::from(new_window))
+    .bind(template.id.0)
+    .execute(transaction)
+    .await
+    .map_err(StoreError::query("raise the terms"))?;
+    Ok(())
 }
 
 /// Ends the template's move under way. Returns whether there was one.
@@ -117,7 +142,8 @@ async fn write(
         "update coupon_template set name = ?, discount_kind = ?, discount_value = ?, \
          discount_cap = ?, minimum_spend = ?, currency = ?, per_user_limit = ?, \
          max_per_claim = ?, claim_starts_at = ?, claim_ends_at = ?, valid_from = ?, \
-         valid_until = ?, valid_for_ms = ?, self_redeem = ?, version = version + 1, changed_at = ? \
+         valid_until = ?, valid_for_ms = ?, self_redeem = ?, stackable = ?, claim_mode = ?, \
+         accept_after = ?, version = version + 1, changed_at = ? \
          where id = ? and merchant_id = ? and version = ?",
     );
     let done = bind_edited(statement, after)

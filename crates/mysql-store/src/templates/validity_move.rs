@@ -7,27 +7,32 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, MoveState, TemplateId, Validity};
-use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
 
 use crate::{
-    StoreError, connect,
+    StoreError,
+    code::Code,
+    connect,
     datetime::datetime,
     expiries::expiry::FLIP_MAX,
     rows,
-    templates::template::{code_of, validity_columns, validity_of},
+    templates::template::{StoredValidity, validity_columns},
 };
 
 /// Coupons in one chunk: as many as in a flip, for the same reasons.
 pub const CHUNK: usize = FLIP_MAX;
 
 /// A move and its progress.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct ValidityMove {
+    #[sqlx(try_from = "i64")]
     pub template_id: TemplateId,
     /// The template's version after the change.
     pub version: i64,
     /// The new validity.
+    #[sqlx(flatten, try_from = "StoredValidity")]
     pub validity: Validity,
+    #[sqlx(try_from = "Code")]
     pub state: MoveState,
     /// Number of coupons issued before the change.
     pub total: i64,
@@ -39,8 +44,10 @@ pub struct ValidityMove {
     pub started_at: Option<DateTime<Utc>>,
     /// When the last chunk was committed or a later move took over.
     pub ended_at: Option<DateTime<Utc>>,
-    /// Last processed coupon, by user and number.
-    after: (i64, i64),
+    /// User of the last processed coupon.
+    after_user: i64,
+    /// Number of the last processed coupon.
+    after_number: i64,
 }
 
 /// Result of one step.
@@ -57,7 +64,7 @@ pub struct Step {
 
 /// A coupon of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct MovePosition {
+struct ChunkCoupon {
     user: i64,
     number: i64,
     id: CouponId,
@@ -72,14 +79,13 @@ pub async fn last(
     connection: &mut MySqlConnection,
     template: TemplateId,
 ) -> Result<Option<ValidityMove>, StoreError> {
-    let row = sqlx::query(
+    sqlx::query_as(
         "select * from validity_move where template_id = ? order by version desc limit 1",
     )
     .bind(template.0)
     .fetch_optional(connection)
     .await
-    .map_err(StoreError::query("read a validity's move"))?;
-    row.map(|row| from_row(&row)).transpose()
+    .map_err(StoreError::query("read a validity's move"))
 }
 
 /// Returns the number of moves under way.
@@ -129,7 +135,7 @@ async fn try_step(
     transaction: &mut MySqlConnection,
     now: DateTime<Utc>,
 ) -> Result<Option<Step>, StoreError> {
-    let row = sqlx::query(
+    let job: Option<ValidityMove> = sqlx::query_as(
         "select * from validity_move where state = ? order by template_id limit 1 \
          for update skip locked",
     )
@@ -137,13 +143,14 @@ async fn try_step(
     .fetch_optional(&mut *transaction)
     .await
     .map_err(StoreError::query("take a move"))?;
-    let Some(row) = row else { return Ok(None) };
-    let job = from_row(&row)?;
+    let Some(job) = job else { return Ok(None) };
     let chunk = chunk(transaction, &job).await?;
-    let unused: Vec<_> = chunk.iter().filter(|place| place.unused).map(|place| place.id).collect();
+    let unused: Vec<_> =
+        chunk.iter().filter(|coupon| coupon.unused).map(|coupon| coupon.id).collect();
     let moved = move_all(transaction, unused, &job.validity, now).await?;
     let finished = chunk.len() < CHUNK;
-    let after = chunk.last().map_or(job.after, |place| (place.user, place.number));
+    let before = (job.after_user, job.after_number);
+    let (user, number) = chunk.last().map_or(before, |coupon| (coupon.user, coupon.number));
     let state = if finished { MoveState::Finished } else { MoveState::UnderWay };
     sqlx::query(
         "update validity_move set state = ?, looked_at = looked_at + ?, moved = moved + ?, \
@@ -153,8 +160,8 @@ async fn try_step(
     .bind(state.code())
     .bind(chunk.len() as u64)
     .bind(moved)
-    .bind(after.0)
-    .bind(after.1)
+    .bind(user)
+    .bind(number)
     .bind(datetime(now))
     .bind(finished.then(|| datetime(now)))
     .bind(job.template_id.0)
@@ -171,29 +178,27 @@ async fn try_step(
 async fn chunk(
     connection: &mut MySqlConnection,
     job: &ValidityMove,
-) -> Result<Vec<MovePosition>, StoreError> {
-    let (user, number) = job.after;
+) -> Result<Vec<ChunkCoupon>, StoreError> {
     let limit = u32::try_from(CHUNK).unwrap_or(u32::MAX);
-    let rows = sqlx::query(CHUNK_SQL)
+    let rows: Vec<(i64, i64, i64, Code)> = sqlx::query_as(CHUNK_SQL)
         .bind(job.template_id.0)
-        .bind(user)
-        .bind(number)
+        .bind(job.after_user)
+        .bind(job.after_number)
         .bind(limit)
         .bind(job.template_id.0)
-        .bind(user)
+        .bind(job.after_user)
         .bind(limit)
         .fetch_all(connection)
         .await
         .map_err(StoreError::query("read a chunk of coupons"))?;
-    let mut chunk = Vec::with_capacity(rows.len());
-    for row in &rows {
-        let unused = code_of(row, "status")? == CouponStatus::Unused.code();
-        let read = || -> Result<_, sqlx::Error> {
-            let (user, number) = (row.try_get("user_id")?, row.try_get("claim_no")?);
-            Ok(MovePosition { user, number, id: CouponId(row.try_get("id")?), unused })
-        };
-        chunk.push(read().map_err(StoreError::query("read a chunk of coupons"))?);
-    }
+    let coupon = |(id, user, number, status): (i64, i64, i64, Code)| ChunkCoupon {
+        user,
+        number,
+        id: CouponId(id),
+        // A status that this version does not know is another one.
+        unused: CouponStatus::try_from(status) == Ok(CouponStatus::Unused),
+    };
+    let mut chunk: Vec<_> = rows.into_iter().map(coupon).collect();
     // A union guarantees no order.
     chunk.sort_unstable();
     chunk.truncate(CHUNK);
@@ -250,24 +255,4 @@ async fn move_all(
         .await
         .map_err(StoreError::query("move coupons to another validity"))?;
     Ok(done.rows_affected())
-}
-
-fn from_row(row: &MySqlRow) -> Result<ValidityMove, StoreError> {
-    let state = MoveState::from_code(code_of(row, "state")?)
-        .map_err(|error| StoreError::unreadable(error.to_string()))?;
-    let read = || -> Result<_, sqlx::Error> {
-        Ok(ValidityMove {
-            template_id: TemplateId(row.try_get("template_id")?),
-            version: row.try_get("version")?,
-            validity: validity_of(row)?,
-            state,
-            total: row.try_get("total")?,
-            looked_at: row.try_get("looked_at")?,
-            moved: row.try_get("moved")?,
-            started_at: row.try_get("started_at")?,
-            ended_at: row.try_get("ended_at")?,
-            after: (row.try_get("after_user")?, row.try_get("after_number")?),
-        })
-    };
-    read().map_err(StoreError::query("read a move's row"))
 }

@@ -1,20 +1,20 @@
 //! Finds coupons that ended wrongly, or whose validity is wrong.
 
 use chrono::{DateTime, Utc};
-use coupon::{CouponStatus, MoveState};
-use sqlx::MySqlConnection;
+use coupon::{CouponId, CouponStatus, MoveState};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use super::EXAMPLES;
-use crate::{
-    StoreError,
-    coupons::user_coupon::{self, UserCoupon},
-    datetime::datetime,
-};
+use super::{EXAMPLES, read_all};
+use crate::{StoreError, coupons::user_coupon::UserCoupon, datetime::datetime};
+
+/// How often operators extended a coupon's validity: each time is a line of the audit record, in one transaction.
+const EXTENSIONS: &str = "(select count(*) from audit_entry entry where entry.merchant_id = coupon.merchant_id \
+     and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.extend')";
 
 /// Returns coupons that expired early or more than once, were used after their deadline, changed more often than their
-/// end and their template's changes of validity explain, or are unused although their deadline is at or before
-/// `overdue_at`. Orders may use a coupon and give it back any number of times, so changes of a coupon that was ever
-/// used are not counted here; the topic shows whether each was allowed.
+/// end, their template's changes of validity and the operators' extensions explain, were revoked after their deadline,
+/// or are unused although their deadline is at or before `overdue_at`. Orders may use a coupon and give it back any number
+/// of times, so changes of a coupon that was ever used are not counted here; the topic shows whether each was allowed.
 ///
 /// # Errors
 /// The statement fails.
@@ -22,31 +22,40 @@ pub async fn bad_ends(
     connection: &mut MySqlConnection,
     overdue_at: DateTime<Utc>,
 ) -> Result<Vec<UserCoupon>, StoreError> {
-    let rows = sqlx::query(
+    // The extensions are counted only for coupons that changed more often than moves explain.
+    let too_often = |least: u32| {
+        format!(
+            "(order_ref is null and version not between {least} and {least} + coalesce(moves, 0) \
+             and version not between {least} and {least} + coalesce(moves, 0) + {EXTENSIONS})"
+        )
+    };
+    let (issued, ended) = (too_often(1), too_often(2));
+    let sql = format!(
         "select coupon.* from user_coupon coupon \
          left join (select template_id, count(*) as moves from validity_move group by template_id) \
          followed on followed.template_id = coupon.template_id where \
-         (status = ? and (changed_at < coupon.valid_until \
-          or (order_ref is null and version not between 2 and 2 + coalesce(moves, 0)))) or \
+         (status = ? and (changed_at < coupon.valid_until or {ended})) or \
          (status = ? and (used_at is null or used_at >= coupon.valid_until or version < 2)) or \
-         (status = ? and (used_at is not null or coupon.valid_until <= ? \
-          or (order_ref is null and version not between 1 and 1 + coalesce(moves, 0)))) limit ?",
-    )
-    .bind(CouponStatus::Expired.code())
-    .bind(CouponStatus::Used.code())
-    .bind(CouponStatus::Unused.code())
-    .bind(datetime(overdue_at))
-    .bind(EXAMPLES)
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("look for coupons that ended wrongly"))?;
-    rows.iter().map(user_coupon::from_row).collect()
+         (status = ? and (used_at is not null or coupon.valid_until <= ? or {issued})) or \
+         (status = ? and (used_at is not null or changed_at >= coupon.valid_until or {ended})) limit ?"
+    );
+    sqlx::query_as(AssertSqlSafe(sql))
+        .bind(CouponStatus::Expired.code())
+        .bind(CouponStatus::Used.code())
+        .bind(CouponStatus::Unused.code())
+        .bind(datetime(overdue_at))
+        .bind(CouponStatus::Cancelled.code())
+        .bind(EXAMPLES)
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("look for coupons that ended wrongly"))
 }
 
 /// Returns coupons with a wrong validity, of templates whose issued coupons ever had to follow a change: coupons that
 /// were not moved and differ from their claim; that were moved and match no change; or that can still be used at `now`
 /// and differ from the last change although its move is finished. A coupon that an order gave back keeps the validity
-/// under which it was used.
+/// under which it was used. Coupons that an operator extended, and replacements, have a validity of their own and are not
+/// looked at.
 ///
 /// # Errors
 /// The statement fails.
@@ -54,7 +63,7 @@ pub async fn bad_validities(
     connection: &mut MySqlConnection,
     now: DateTime<Utc>,
 ) -> Result<Vec<UserCoupon>, StoreError> {
-    let rows = sqlx::query(
+    let sql = format!(
         "select coupon.* from user_coupon coupon join claim \
          on claim.id = coupon.claim_id and claim.template_id = coupon.template_id \
          and claim.user_id = coupon.user_id \
@@ -63,26 +72,56 @@ pub async fn bad_validities(
           or coupon.valid_until <> claim.valid_until)) or \
          (coupon.version - (coupon.status <> ?) > 1 and not (coupon.order_ref is not null \
           and coupon.valid_from = claim.valid_from and coupon.valid_until = claim.valid_until) \
-          and not exists (select 1 from validity_move told where told.template_id = coupon.template_id \
-           and coupon.valid_from = coalesce(told.valid_from, coupon.claimed_at) \
-           and coupon.valid_until = coalesce(told.valid_until, \
-            coupon.claimed_at + interval told.valid_for_ms * 1000 microsecond))) or \
+          and not exists (select 1 from validity_move moved where moved.template_id = coupon.template_id \
+           and coupon.valid_from = coalesce(moved.valid_from, coupon.claimed_at) \
+           and coupon.valid_until = coalesce(moved.valid_until, \
+            coupon.claimed_at + interval moved.valid_for_ms * 1000 microsecond))) or \
          (coupon.status = ? and coupon.order_ref is null and coupon.valid_until > ? and exists \
-          (select 1 from validity_move told join template_stock stock \
-           on stock.template_id = told.template_id and stock.terms = told.version \
-           where told.template_id = coupon.template_id and told.state = ? \
-           and (coupon.valid_from <> coalesce(told.valid_from, coupon.claimed_at) \
-            or coupon.valid_until <> coalesce(told.valid_until, \
-             coupon.claimed_at + interval told.valid_for_ms * 1000 microsecond))))) limit ?",
+          (select 1 from validity_move moved join template_stock stock \
+           on stock.template_id = moved.template_id and stock.terms = moved.version \
+           where moved.template_id = coupon.template_id and moved.state = ? \
+           and (coupon.valid_from <> coalesce(moved.valid_from, coupon.claimed_at) \
+            or coupon.valid_until <> coalesce(moved.valid_until, \
+             coupon.claimed_at + interval moved.valid_for_ms * 1000 microsecond))))) \
+         and {EXTENSIONS} = 0 and (select count(*) from coupon_replacement replaced \
+          where replaced.replacement_id = coupon.id) = 0 limit ?"
+    );
+    sqlx::query_as(AssertSqlSafe(sql))
+        .bind(CouponStatus::Unused.code())
+        .bind(CouponStatus::Unused.code())
+        .bind(CouponStatus::Unused.code())
+        .bind(datetime(now))
+        .bind(MoveState::Finished.code())
+        .bind(EXAMPLES)
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("look for coupons of a wrong validity"))
+}
+
+/// Version of the migration with which every return of a coupon became a line of the audit record.
+const RETURNS_RECORDED_SINCE: i64 = 20_261_123_000_001;
+
+/// Returns coupons whose row says that an order gave them back, although the audit record has no such return by that
+/// order. A return and its line are one transaction, so somebody else changed the row. Coupons that were claimed before
+/// returns were recorded are not looked at.
+///
+/// # Errors
+/// The statement fails.
+pub async fn unrecorded_returns(
+    connection: &mut MySqlConnection,
+) -> Result<Vec<CouponId>, StoreError> {
+    let rows = sqlx::query(
+        "select coupon.id from user_coupon coupon where coupon.status <> ? and coupon.order_ref is not null \
+         and coupon.claimed_at > (select installed_on from _sqlx_migrations where version = ?) \
+         and not exists (select 1 from audit_entry entry where entry.merchant_id = coupon.merchant_id \
+          and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.unuse' \
+          and cast(json_unquote(json_extract(entry.after_json, '$.order_ref')) as binary) \
+           = cast(coupon.order_ref as binary)) limit ?",
     )
-    .bind(CouponStatus::Unused.code())
-    .bind(CouponStatus::Unused.code())
-    .bind(CouponStatus::Unused.code())
-    .bind(datetime(now))
-    .bind(MoveState::Finished.code())
+    .bind(CouponStatus::Used.code())
+    .bind(RETURNS_RECORDED_SINCE)
     .bind(EXAMPLES)
     .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("look for coupons of a wrong validity"))?;
-    rows.iter().map(user_coupon::from_row).collect()
+    .await;
+    read_all("look for returns that nobody recorded", rows, |row| Ok(CouponId(row.try_get(0)?)))
 }

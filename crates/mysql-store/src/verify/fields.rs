@@ -1,17 +1,19 @@
 //! Checks columns of coupons, claims and stock rows that must agree with other rows.
 
-use coupon::{ClaimId, ClaimState, CouponId, PayloadHash, Template};
-use sqlx::{MySqlConnection, Row};
+use coupon::{ClaimId, ClaimState, CouponId, Open, PayloadHash, Template};
+use sqlx::{FromRow, MySqlConnection, Row};
 
 use super::{EXAMPLES, read_all};
-use crate::{StoreError, templates::template};
+use crate::{StoreError, code::code_of, templates::template};
 
 /// A template and parts of its stock row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Terms {
     pub template: Template,
-    /// Whether landings are allowed.
+    /// Whether direct claims land.
     pub open: bool,
+    /// Whether the queue is closed, so that nothing need land.
+    pub queue_closed: bool,
     /// The template's version at the last change of its validity.
     pub terms: i64,
     /// The last such version that issued coupons had to follow; 0 if none.
@@ -19,14 +21,17 @@ pub struct Terms {
 }
 
 /// A coupon that disagrees with its claim or template.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct OddCoupon {
+    #[sqlx(try_from = "i64")]
     pub id: CouponId,
     /// Its merchant is not its template's.
     pub merchant: bool,
     /// Its time of claim is not its claim's.
+    #[sqlx(rename = "claimed")]
     pub claimed_at: bool,
-    /// Its validity is not its claim's, although issued coupons never had to follow a change of validity.
+    /// Its validity is not its claim's, although issued coupons never had to follow a change of validity, nobody extended
+    /// it, and it replaces none.
     pub validity: bool,
 }
 
@@ -46,21 +51,21 @@ pub struct Payload {
 /// The statement fails.
 pub async fn terms(connection: &mut MySqlConnection) -> Result<Vec<Terms>, StoreError> {
     let rows = sqlx::query(
-        "select template.*, stock.open, stock.terms, (select coalesce(max(version), 0) \
+        "select template.*, stock.open, stock.queue_closed, stock.terms, (select coalesce(max(version), 0) \
          from validity_move where template_id = template.id) as followed \
          from coupon_template template join template_stock stock on stock.template_id = template.id",
     )
     .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("read the templates"))?;
-    let read = |row: &sqlx::mysql::MySqlRow| {
-        let columns = || -> Result<_, sqlx::Error> {
-            Ok((row.try_get::<i8, _>("open")?, row.try_get("terms")?, row.try_get("followed")?))
-        };
-        let (open, terms, followed) = columns().map_err(StoreError::query("read a template"))?;
-        Ok(Terms { template: template::from_row(row)?, open: open == 1, terms, followed })
-    };
-    rows.iter().map(read).collect()
+    .await;
+    read_all("read the templates", rows, |row| {
+        Ok(Terms {
+            template: template::from_row(row)?,
+            open: code_of::<Open>(row, "open")?.lands_direct(),
+            queue_closed: row.try_get("queue_closed")?,
+            terms: row.try_get("terms")?,
+            followed: row.try_get("followed")?,
+        })
+    })
 }
 
 /// Returns coupons that disagree with their claim or template.
@@ -68,13 +73,17 @@ pub async fn terms(connection: &mut MySqlConnection) -> Result<Vec<Terms>, Store
 /// # Errors
 /// The statement fails.
 pub async fn odd_coupons(connection: &mut MySqlConnection) -> Result<Vec<OddCoupon>, StoreError> {
-    let rows = sqlx::query(
+    sqlx::query_as(
         "select id, cast(merchant as signed) as merchant, cast(claimed as signed) as claimed, \
          cast(validity as signed) as validity from (select coupon.id, \
          coupon.merchant_id <> template.merchant_id as merchant, \
          coupon.claimed_at <> claim.created_at as claimed, \
          coupon.template_id not in (select template_id from validity_move) and \
-         (coupon.valid_from <> claim.valid_from or coupon.valid_until <> claim.valid_until) \
+         (coupon.valid_from <> claim.valid_from or coupon.valid_until <> claim.valid_until) and \
+         (select count(*) from coupon_replacement replaced \
+          where replaced.replacement_id = coupon.id) = 0 and \
+         (select count(*) from audit_entry entry where entry.merchant_id = coupon.merchant_id \
+          and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.extend') = 0 \
          as validity \
          from user_coupon coupon join claim on claim.id = coupon.claim_id \
          join coupon_template template on template.id = coupon.template_id) looked_at \
@@ -82,16 +91,8 @@ pub async fn odd_coupons(connection: &mut MySqlConnection) -> Result<Vec<OddCoup
     )
     .bind(EXAMPLES)
     .fetch_all(connection)
-    .await;
-    read_all("compare coupons with their claims", rows, |row| {
-        let is = |column| row.try_get::<i64, _>(column).map(|value| value != 0);
-        Ok(OddCoupon {
-            id: CouponId(row.try_get("id")?),
-            merchant: is("merchant")?,
-            claimed_at: is("claimed")?,
-            validity: is("validity")?,
-        })
-    })
+    .await
+    .map_err(StoreError::query("compare coupons with their claims"))
 }
 
 /// Returns the distinct payloads of landed claims.
@@ -99,42 +100,41 @@ pub async fn odd_coupons(connection: &mut MySqlConnection) -> Result<Vec<OddCoup
 /// # Errors
 /// The statement fails.
 pub async fn payloads(connection: &mut MySqlConnection) -> Result<Vec<Payload>, StoreError> {
-    let rows = sqlx::query(
+    let rows: Vec<(i32, Vec<u8>, i64)> = sqlx::query_as(
         "select quantity, payload_hash, min(id) as example from claim where state = ? \
          group by quantity, payload_hash",
     )
     .bind(ClaimState::Landed.code())
     .fetch_all(connection)
-    .await;
-    read_all("read the claims' payloads", rows, |row| {
-        let hash: Vec<u8> = row.try_get("payload_hash")?;
-        Ok(Payload {
-            quantity: row.try_get::<i32, _>("quantity")?.unsigned_abs(),
-            hash: hash.try_into().ok().map(PayloadHash),
-            example: ClaimId(row.try_get("example")?),
-        })
-    })
+    .await
+    .map_err(StoreError::query("read the claims' payloads"))?;
+    let payload = |(quantity, hash, example): (i32, Vec<u8>, i64)| Payload {
+        quantity: quantity.unsigned_abs(),
+        hash: hash.try_into().ok().map(PayloadHash),
+        example: ClaimId(example),
+    };
+    Ok(rows.into_iter().map(payload).collect())
 }
 
 /// Returns claims under a key of the wrong kind: a fence under a client's key, or a claim under a fence's. True marks a
-/// fence.
+/// fence. The claims of grants have keys that begin with `~g` ([`coupon::RequestId::grant`]).
 ///
 /// # Errors
 /// The statement fails.
 pub async fn misplaced_claims(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<(ClaimId, bool)>, StoreError> {
-    let rows = sqlx::query(
+    let rows: Vec<(i64, i8)> = sqlx::query_as(
         "select id, state from claim where (state = ? and request_id <> cast(concat('~', id) as binary)) \
-         or (state <> ? and substring(request_id, 1, 1) = cast('~' as binary)) limit ?",
+         or (state <> ? and substring(request_id, 1, 1) = cast('~' as binary) \
+          and substring(request_id, 1, 2) <> cast('~g' as binary)) limit ?",
     )
     .bind(ClaimState::Void.code())
     .bind(ClaimState::Void.code())
     .bind(EXAMPLES)
     .fetch_all(connection)
-    .await;
-    read_all("look for fences on clients' keys", rows, |row| {
-        let is_fence = row.try_get::<i8, _>("state")? == ClaimState::Void.code().cast_signed();
-        Ok((ClaimId(row.try_get("id")?), is_fence))
-    })
+    .await
+    .map_err(StoreError::query("look for fences on clients' keys"))?;
+    let fence = ClaimState::Void.code().cast_signed();
+    Ok(rows.into_iter().map(|(id, state)| (ClaimId(id), state == fence)).collect())
 }

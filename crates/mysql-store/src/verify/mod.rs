@@ -3,10 +3,14 @@
 //!
 //! A function that finds offenders returns at most [`EXAMPLES`]: one is enough to fail, a few are enough to understand.
 
+mod claim_ends;
+mod desk;
 mod ends;
 mod fields;
 mod reader;
-pub mod told;
+mod redemptions;
+mod rejections;
+pub mod topic_rows;
 mod walk;
 
 use std::collections::HashMap;
@@ -15,12 +19,16 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{
     ClaimId, ClaimState, CouponId, CouponStatus, Epoch, RequestId, TemplateId, UserId, expiry_shard,
 };
-use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, Row, mysql::MySqlRow};
 
 pub use self::{
-    ends::{bad_ends, bad_validities},
+    claim_ends::{ClaimEnd, ends_of},
+    desk::{odd_replacements, unrecorded_cancellations},
+    ends::{bad_ends, bad_validities, unrecorded_returns},
     fields::{OddCoupon, Payload, Terms, misplaced_claims, odd_coupons, payloads, terms},
     reader::{Reader, STATEMENT_MAX, number, rows_read},
+    redemptions::{count_redemptions, odd_rollbacks, odd_sums, unredeemed, unused},
+    rejections::{count_rejections, odd_queues, odd_rejections, rejected_with_coupons},
     walk::{ClaimKey, claims_by_id, coupons_of_users, numbers_of_users},
 };
 use crate::{StoreError, datetime::datetime};
@@ -45,7 +53,8 @@ pub struct Balance {
     pub moved: i64,
     /// Sum of the quantities of landed claims.
     pub landed: i64,
-    /// Number of coupons.
+    /// Number of coupons, without replacements: a replacement takes no stock, because the unit of the coupon that it
+    /// replaces is gone.
     pub coupons: i64,
     /// Limit per user; 0 if there is none.
     pub limit: u32,
@@ -63,7 +72,9 @@ pub async fn balances(connection: &mut MySqlConnection) -> Result<Vec<Balance>, 
          (select cast(coalesce(sum(quantity), 0) as signed) from claim \
           where claim.template_id = stock.template_id and claim.state = ?) as landed, \
          (select count(*) from user_coupon coupon \
-          where coupon.template_id = stock.template_id) as coupons \
+          where coupon.template_id = stock.template_id) - \
+         (select count(*) from coupon_replacement replaced \
+          where replaced.template_id = stock.template_id) as coupons \
          from template_stock stock \
          join coupon_template template on template.id = stock.template_id \
          order by stock.template_id",
@@ -86,8 +97,9 @@ pub async fn balances(connection: &mut MySqlConnection) -> Result<Vec<Balance>, 
 }
 
 /// A landed claim and the number of its coupons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct UnevenClaim {
+    #[sqlx(try_from = "i64")]
     pub id: ClaimId,
     pub quantity: i64,
     /// Number of coupons with this claim id.
@@ -101,26 +113,21 @@ pub struct UnevenClaim {
 pub async fn uneven_claims(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<UnevenClaim>, StoreError> {
-    let rows = sqlx::query(
+    sqlx::query_as(
         // Grouped first, because no index begins with `claim_id`: a join by row would read all coupons of a user for
         // each of the user's claims. Coupons with the claim of another user are found by [`orphans`].
         "select claim.id, cast(claim.quantity as signed) as quantity, \
          cast(coalesce(made.coupons, 0) as signed) as coupons from claim left join \
-         (select claim_id, count(*) as coupons from user_coupon group by claim_id) made \
+         (select claim_id, count(*) as coupons from user_coupon \
+          where id not in (select replacement_id from coupon_replacement) group by claim_id) made \
          on made.claim_id = claim.id \
          where claim.state = ? and coalesce(made.coupons, 0) <> claim.quantity limit ?",
     )
     .bind(ClaimState::Landed.code())
     .bind(EXAMPLES)
     .fetch_all(connection)
-    .await;
-    read_all("compare claims with coupons", rows, |row| {
-        Ok(UnevenClaim {
-            id: ClaimId(row.try_get("id")?),
-            quantity: row.try_get("quantity")?,
-            coupons: row.try_get("coupons")?,
-        })
-    })
+    .await
+    .map_err(StoreError::query("compare claims with coupons"))
 }
 
 /// Returns coupons without a landed claim of their user.
@@ -128,7 +135,7 @@ pub async fn uneven_claims(
 /// # Errors
 /// The statement fails.
 pub async fn orphans(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
-    let rows = sqlx::query(
+    let ids: Vec<i64> = sqlx::query_scalar(
         "select coupon.id from user_coupon coupon \
          left join claim on claim.id = coupon.claim_id and claim.template_id = coupon.template_id \
          and claim.user_id = coupon.user_id and claim.state = ? \
@@ -137,14 +144,17 @@ pub async fn orphans(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, 
     .bind(ClaimState::Landed.code())
     .bind(EXAMPLES)
     .fetch_all(connection)
-    .await;
-    read_all("look for coupons without a claim", rows, |row| Ok(CouponId(row.try_get(0)?)))
+    .await
+    .map_err(StoreError::query("look for coupons without a claim"))?;
+    Ok(ids.into_iter().map(CouponId).collect())
 }
 
 /// A user's coupons of a template with a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct Holding {
+    #[sqlx(rename = "template_id", try_from = "i64")]
     pub template: TemplateId,
+    #[sqlx(rename = "user_id", try_from = "i64")]
     pub user: UserId,
     /// Number of coupons.
     pub coupons: i64,
@@ -153,37 +163,31 @@ pub struct Holding {
     /// The largest number among them.
     pub highest: i64,
     /// The template's limit.
+    #[sqlx(rename = "per_user_limit")]
     pub limit: i64,
 }
 
-/// Returns users with more coupons than the limit, or with a number outside 1 to the limit.
+/// Returns users with more coupons than the limit, or with a number outside 1 to the limit. Replacements do not count:
+/// each has the place of a cancelled coupon, which does.
 ///
 /// # Errors
 /// The statement fails.
 pub async fn over_limit(connection: &mut MySqlConnection) -> Result<Vec<Holding>, StoreError> {
-    let rows = sqlx::query(
+    sqlx::query_as(
         "select coupon.template_id, coupon.user_id, count(*) as coupons, \
          min(coupon.claim_no) as lowest, max(coupon.claim_no) as highest, \
          cast(template.per_user_limit as signed) as per_user_limit \
          from user_coupon coupon join coupon_template template on template.id = coupon.template_id \
          where template.per_user_limit > 0 \
+         and coupon.id not in (select replacement_id from coupon_replacement) \
          group by coupon.template_id, coupon.user_id, template.per_user_limit \
          having count(*) > template.per_user_limit or min(coupon.claim_no) < 1 \
          or max(coupon.claim_no) > template.per_user_limit limit ?",
     )
     .bind(EXAMPLES)
     .fetch_all(connection)
-    .await;
-    read_all("look for users over the limit", rows, |row| {
-        Ok(Holding {
-            template: TemplateId(row.try_get("template_id")?),
-            user: UserId(row.try_get("user_id")?),
-            coupons: row.try_get("coupons")?,
-            lowest: row.try_get("lowest")?,
-            highest: row.try_get("highest")?,
-            limit: row.try_get("per_user_limit")?,
-        })
-    })
+    .await
+    .map_err(StoreError::query("look for users over the limit"))
 }
 
 /// A landed claim with the ids of its coupons.
@@ -194,7 +198,7 @@ pub struct LandedRow {
     /// The client's key.
     pub request_id: RequestId,
     pub quantity: u32,
-    /// In no particular order.
+    /// As issued, without replacements, in no particular order.
     pub coupons: Vec<CouponId>,
 }
 
@@ -206,44 +210,46 @@ pub async fn landed_claims(
     connection: &mut MySqlConnection,
     template: TemplateId,
 ) -> Result<Vec<LandedRow>, StoreError> {
-    let rows = sqlx::query("select id, claim_id from user_coupon where template_id = ?")
-        .bind(template.0)
-        .fetch_all(&mut *connection)
-        .await;
-    let pairs = read_all("read a template's coupons", rows, |row| {
-        Ok((ClaimId(row.try_get(1)?), CouponId(row.try_get(0)?)))
-    })?;
-    let mut coupons: HashMap<ClaimId, Vec<CouponId>> = HashMap::new();
+    let pairs: Vec<(i64, i64)> = sqlx::query_as(
+        "select claim_id, id from user_coupon where template_id = ? \
+             and id not in (select replacement_id from coupon_replacement)",
+    )
+    .bind(template.0)
+    .fetch_all(&mut *connection)
+    .await
+    .map_err(StoreError::query("read a template's coupons"))?;
+    let mut coupons: HashMap<i64, Vec<CouponId>> = HashMap::new();
     for (claim, coupon) in pairs {
-        coupons.entry(claim).or_default().push(coupon);
+        coupons.entry(claim).or_default().push(CouponId(coupon));
     }
-    let rows = sqlx::query(
+    let rows: Vec<(i64, i64, Vec<u8>, i32)> = sqlx::query_as(
         "select id, user_id, request_id, quantity from claim where template_id = ? and state = ?",
     )
     .bind(template.0)
     .bind(ClaimState::Landed.code())
     .fetch_all(connection)
-    .await;
-    read_all("read a template's claims", rows, |row| {
-        let id = ClaimId(row.try_get("id")?);
-        Ok(LandedRow {
-            id,
-            user: UserId(row.try_get("user_id")?),
-            request_id: RequestId::from_stored(row.try_get("request_id")?),
-            quantity: row.try_get::<i32, _>("quantity")?.unsigned_abs(),
-            coupons: coupons.remove(&id).unwrap_or_default(),
-        })
-    })
+    .await
+    .map_err(StoreError::query("read a template's claims"))?;
+    let landed = rows.into_iter().map(|(id, user, request_id, quantity)| LandedRow {
+        id: ClaimId(id),
+        user: UserId(user),
+        request_id: RequestId::from_stored(&request_id),
+        quantity: quantity.unsigned_abs(),
+        coupons: coupons.remove(&id).unwrap_or_default(),
+    });
+    Ok(landed.collect())
 }
 
 /// Number of coupons by status, and of their changes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromRow)]
 pub struct CouponCounts {
     /// Due or not.
     pub unused: i64,
     pub used: i64,
     /// Flipped to expired.
     pub expired: i64,
+    /// Revoked by the shop.
+    pub cancelled: i64,
     /// Unused, with a deadline that has passed.
     pub due: i64,
     /// Sum of all versions: the number of changes so far.
@@ -253,7 +259,7 @@ pub struct CouponCounts {
 impl CouponCounts {
     /// Number of all coupons.
     pub fn all(&self) -> i64 {
-        self.unused + self.used + self.expired
+        self.unused + self.used + self.expired + self.cancelled
     }
 }
 
@@ -266,10 +272,11 @@ pub async fn count_coupons(
     template: Option<TemplateId>,
     now: DateTime<Utc>,
 ) -> Result<CouponCounts, StoreError> {
-    let row = sqlx::query(
+    sqlx::query_as(
         "select cast(coalesce(sum(status = ?), 0) as signed) as unused, \
          cast(coalesce(sum(status = ?), 0) as signed) as used, \
          cast(coalesce(sum(status = ?), 0) as signed) as expired, \
+         cast(coalesce(sum(status = ?), 0) as signed) as cancelled, \
          cast(coalesce(sum(status = ? and valid_until <= ?), 0) as signed) as due, \
          cast(coalesce(sum(version), 0) as signed) as changes \
          from user_coupon where ? is null or template_id = ?",
@@ -277,22 +284,14 @@ pub async fn count_coupons(
     .bind(CouponStatus::Unused.code())
     .bind(CouponStatus::Used.code())
     .bind(CouponStatus::Expired.code())
+    .bind(CouponStatus::Cancelled.code())
     .bind(CouponStatus::Unused.code())
     .bind(datetime(now))
     .bind(template.map(|id| id.0))
     .bind(template.map(|id| id.0))
     .fetch_one(connection)
-    .await;
-    let read = |row: MySqlRow| -> Result<_, sqlx::Error> {
-        Ok(CouponCounts {
-            unused: row.try_get("unused")?,
-            used: row.try_get("used")?,
-            expired: row.try_get("expired")?,
-            due: row.try_get("due")?,
-            changes: row.try_get("changes")?,
-        })
-    };
-    row.and_then(read).map_err(StoreError::query("count the coupons"))
+    .await
+    .map_err(StoreError::query("count the coupons"))
 }
 
 /// Returns the time from deadline to flip of each expired coupon of a template, ascending.
@@ -303,17 +302,16 @@ pub async fn lateness(
     connection: &mut MySqlConnection,
     template: TemplateId,
 ) -> Result<Vec<TimeDelta>, StoreError> {
-    let rows = sqlx::query(
+    let rows: Vec<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(
         "select changed_at, valid_until from user_coupon where template_id = ? and status = ?",
     )
     .bind(template.0)
     .bind(CouponStatus::Expired.code())
     .fetch_all(connection)
-    .await;
-    let mut late = read_all("read how late coupons expired", rows, |row| {
-        let changed_at: DateTime<Utc> = row.try_get("changed_at")?;
-        Ok(changed_at - row.try_get::<DateTime<Utc>, _>("valid_until")?)
-    })?;
+    .await
+    .map_err(StoreError::query("read how late coupons expired"))?;
+    let late = rows.into_iter().map(|(changed_at, valid_until)| changed_at - valid_until);
+    let mut late: Vec<TimeDelta> = late.collect();
     late.sort_unstable();
     Ok(late)
 }
@@ -328,6 +326,19 @@ pub async fn insert_bulk(
     first_id: i64,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
+    insert_bulk_of(connection, TemplateId(0), first_id, now).await
+}
+
+/// Like [`insert_bulk`], with coupons that belong to a template, and to no claim.
+///
+/// # Errors
+/// The statement fails.
+pub async fn insert_bulk_of(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    first_id: i64,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
     // One byte per row, because MySQL lacks this hash.
     let users = (first_id..first_id + BULK_ROWS).map(UserId);
     let shards: Vec<u8> = users.map(expiry_shard).collect();
@@ -337,13 +348,14 @@ pub async fn insert_bulk(
     let sql = format!(
         "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, \
          status, version, expiry_shard, claimed_at, changed_at, valid_from, valid_until) \
-         select ? + number, 0, ? + number, 1, ? + number, 1, ?, 1, \
+         select ? + number, ?, ? + number, 1, ? + number, 1, ?, 1, \
          ord(substring(?, number + 1, 1)), ?, ?, ?, ? \
          from (select a.digit * 1000 + b.digit * 100 + c.digit * 10 + d.digit as number \
          from {digits} a, {digits} b, {digits} c, {digits} d) numbers"
     );
     sqlx::query(AssertSqlSafe(sql))
         .bind(first_id)
+        .bind(template.0)
         .bind(first_id)
         .bind(first_id)
         .bind(CouponStatus::Unused.code())

@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 
-use coupon::{ClaimId, ClaimState, PayloadHash, RequestId, TemplateId, UserId};
-use sqlx::{MySqlConnection, QueryBuilder, Row};
+use coupon::{ClaimId, ClaimState, PayloadHash, RequestId, TemplateId, UserId, limit};
+use sqlx::{MySqlConnection, QueryBuilder};
 
-use crate::{
-    StoreError,
-    coupons::user_coupon::{self, UserCoupon},
-};
+use crate::{StoreError, coupons::user_coupon::UserCoupon};
 
 /// The part of a landed claim that its gate stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,15 +36,15 @@ pub async fn coupons_of_users(
         ids.push_bind(user.0);
     }
     query.push(")");
-    let rows = query.build().fetch_all(connection).await;
-    for row in rows.map_err(StoreError::query("read users' coupons"))? {
-        let coupon = user_coupon::from_row(&row)?;
+    let rows: Result<Vec<UserCoupon>, _> = query.build_query_as().fetch_all(connection).await;
+    for coupon in rows.map_err(StoreError::query("read users' coupons"))? {
         coupons.entry(coupon.user_id).or_default().push(coupon);
     }
     Ok(coupons)
 }
 
-/// Returns these users' numbers of a template, ascending.
+/// Returns these users' numbers of a template with a limit, ascending. Replacements have numbers beyond every limit,
+/// which are left out.
 ///
 /// # Errors
 /// The statement fails.
@@ -67,7 +64,8 @@ pub async fn numbers_of_users(
     for user in users {
         ids.push_bind(user.0);
     }
-    query.push(") order by user_id, claim_no");
+    query.push(") and claim_no <= ").push_bind(limit::PER_USER_MAX);
+    query.push(" order by user_id, claim_no");
     let rows: Result<Vec<(i64, i64)>, _> = query.build_query_as().fetch_all(connection).await;
     for (user, number) in rows.map_err(StoreError::query("read users' numbers"))? {
         numbers.entry(UserId(user)).or_default().push(number);
@@ -97,18 +95,17 @@ pub async fn claims_by_id(
         list.push_bind(id.0);
     }
     query.push(")");
-    let rows = query.build().fetch_all(connection).await;
-    super::read_all("read claims", rows, |row| {
-        let hash: Vec<u8> = row.try_get("payload_hash")?;
-        let id = ClaimId(row.try_get("id")?);
-        let claim = ClaimKey {
-            id,
-            user: UserId(row.try_get("user_id")?),
-            request_id: RequestId::from_stored(row.try_get("request_id")?),
-            payload_hash: PayloadHash(hash.try_into().unwrap_or_default()),
-            quantity: row.try_get::<i32, _>("quantity")?.unsigned_abs(),
-        };
-        Ok((id, claim))
-    })
-    .map(|pairs| pairs.into_iter().collect())
+    let rows = query
+        .build_query_as::<(i64, i64, Vec<u8>, Vec<u8>, i32)>()
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("read claims"))?;
+    let claims = rows.into_iter().map(|(id, user, request_id, hash, quantity)| ClaimKey {
+        id: ClaimId(id),
+        user: UserId(user),
+        request_id: RequestId::from_stored(&request_id),
+        payload_hash: PayloadHash(hash.try_into().unwrap_or_default()),
+        quantity: quantity.unsigned_abs(),
+    });
+    Ok(claims.map(|claim| (claim.id, claim)).collect())
 }

@@ -6,7 +6,7 @@ use coupon::{
 use mysql_store::{
     MySqlConnection, claim, connect,
     landing::{self, Attempt, Landing},
-    template, user_coupon,
+    queued_landing, template, user_coupon,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -245,9 +245,10 @@ async fn the_guard_join_reads_the_demands_first_and_the_stock_by_its_key() {
         store.publish(TemplateId(id), 10).await;
     }
     execute(&mut store.connection, "analyze table template_stock").await;
-    for count in [2, 16] {
+    let joins: [fn(usize) -> String; 2] = [landing::guard_join, queued_landing::guard_join];
+    for (join, count) in joins.into_iter().flat_map(|join| [(join, 2), (join, 16)]) {
         // MySQL's own default is a tree.
-        let sql = format!("explain format=traditional {}", landing::guard_join(count));
+        let sql = format!("explain format=traditional {}", join(count));
         let mut explain = sqlx::query(AssertSqlSafe(sql));
         for id in 1..=count as i64 {
             explain = explain.bind(id).bind(EPOCH.0).bind(1_i64).bind(1_i64);

@@ -3,4 +3,7 @@
 mod fence;
 mod landing;
 mod look_up;
+mod queued_landing;
+mod rejection;
 mod reread;
+mod story;

@@ -1,5 +1,8 @@
 //! A user's coupons.
 
+mod held;
+mod redemption;
+mod status_counts;
 mod user_coupon;
 mod user_view;
 mod view_generation;

@@ -175,7 +175,7 @@ async fn what_has_expired_is_not_given_back_by_either_clock() {
 const MEETINGS: usize = 3_000;
 
 #[tokio::test]
-async fn no_use_or_return_that_others_overtake_is_told_that_a_valid_coupon_has_expired() {
+async fn no_use_or_return_that_others_overtake_is_answered_that_a_valid_coupon_has_expired() {
     let mut store = Store::with_template("overtaken", 10).await;
     let id = landed(&mut store, landing("a", &[1])).await;
     let (mut one, mut other, mut third) =

@@ -3,6 +3,7 @@
 use chrono::{DateTime, TimeDelta};
 use coupon::CouponId;
 use mysql_store::expiring::{self, Cursor};
+use testkit::{CouponRow, insert_coupons, sql_time};
 
 use crate::harness::{Store, execute, now};
 
@@ -16,13 +17,10 @@ async fn a_cursor_walks_each_unused_coupon_of_its_shard_once_and_never_goes_back
     let (now, second) = (now(), TimeDelta::seconds(1));
     // Id, shard, status and deadline in seconds from now; two end at the same moment.
     let rows = [(9, 6, 0, 1), (3, 6, 0, 2), (5, 6, 0, 2), (4, 6, 0, 9), (6, 6, 1, 2), (7, 5, 0, 2)];
-    for (id, shard, status, ends_in) in rows {
-        let until = (now + second * ends_in).format("%Y-%m-%d %H:%M:%S%.3f");
-        let row = format!(
-            "insert into user_coupon values ({id}, 10, 70, {id}, {id}, 1, {status}, 1, {shard}, \
-             '2026-01-01', '2026-01-01', '2026-01-01', '{until}', null, null, null)"
-        );
-        execute(connection, &row).await;
+    for (id, expiry_shard, status, ends_in) in rows {
+        let valid_until = sql_time(now + second * ends_in);
+        let row = CouponRow { expiry_shard, status, valid_until, ..CouponRow::unused(id, 70) };
+        execute(connection, &insert_coupons([row])).await;
     }
     assert_eq!(expiring::cursor(connection, SHARD, LEAD).await.unwrap(), None);
     let mut at = Cursor { valid_until: DateTime::UNIX_EPOCH, id: CouponId(0) };

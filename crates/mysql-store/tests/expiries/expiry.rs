@@ -8,6 +8,7 @@ use mysql_store::{
     settings,
 };
 use sqlx::Row;
+use testkit::{CouponRow, insert_coupons, sql_time};
 
 use crate::harness::{Store, execute, id_of, number, waits_for_a_row};
 
@@ -16,17 +17,11 @@ const SHARD: u8 = 6;
 
 /// Inserts coupons of [`SHARD`] with ids from `first` and these deadlines.
 async fn insert(connection: &mut MySqlConnection, first: i64, deadlines: &[DateTime<Utc>]) {
-    let rows: Vec<String> = (first..)
-        .zip(deadlines)
-        .map(|(id, until)| {
-            let until = until.format("%Y-%m-%d %H:%M:%S%.3f");
-            format!(
-                "({id}, 10, 70, {id}, {id}, 1, 0, 1, {SHARD}, '2026-01-01', '2026-01-01', \
-                 '2026-01-01', '{until}', null, null, null)"
-            )
-        })
-        .collect();
-    execute(connection, &format!("insert into user_coupon values {}", rows.join(", "))).await;
+    let rows = (first..).zip(deadlines).map(|(id, until)| {
+        let valid_until = sql_time(*until);
+        CouponRow { expiry_shard: SHARD.into(), valid_until, ..CouponRow::unused(id, 70) }
+    });
+    execute(connection, &insert_coupons(rows)).await;
 }
 
 fn ids(due: &[expiry::Due]) -> Vec<i64> {
@@ -134,8 +129,8 @@ async fn a_flip_that_waits_for_one_coupon_holds_none_of_the_statements_before() 
 }
 
 #[tokio::test]
-async fn untold_are_those_that_end_before_all_that_is_known_and_changed_long_ago() {
-    let mut store = Store::new("untold").await;
+async fn unannounced_are_those_that_end_before_all_that_is_known_and_changed_long_ago() {
+    let mut store = Store::new("unannounced").await;
     let connection = &mut store.connection;
     let now = settings::server_time(connection).await.unwrap();
     let hour = TimeDelta::hours(1);
@@ -145,14 +140,14 @@ async fn untold_are_those_that_end_before_all_that_is_known_and_changed_long_ago
         "update user_coupon set changed_at = utc_timestamp(3), version = 2 where id = 2",
     )
     .await;
-    let untold = async |connection: &mut MySqlConnection, known| {
-        expiry::untold(connection, SHARD, known, now - hour, 10).await.unwrap()
+    let unannounced = async |connection: &mut MySqlConnection, known| {
+        expiry::unannounced(connection, SHARD, known, now - hour, 10).await.unwrap()
     };
-    assert_eq!(untold(connection, None).await, 3, "nothing is known: all but the young one");
-    assert_eq!(untold(connection, Some(now + hour * 3)).await, 2);
-    assert_eq!(untold(connection, Some(now - hour)).await, 0);
-    assert_eq!(expiry::untold(connection, SHARD, None, now, 2).await.unwrap(), 2, "at most");
-    assert_eq!(expiry::untold(connection, SHARD + 1, None, now, 2).await.unwrap(), 0);
+    assert_eq!(unannounced(connection, None).await, 3, "nothing is known: all but the young one");
+    assert_eq!(unannounced(connection, Some(now + hour * 3)).await, 2);
+    assert_eq!(unannounced(connection, Some(now - hour)).await, 0);
+    assert_eq!(expiry::unannounced(connection, SHARD, None, now, 2).await.unwrap(), 2, "at most");
+    assert_eq!(expiry::unannounced(connection, SHARD + 1, None, now, 2).await.unwrap(), 0);
 }
 
 /// Checks the plans of copies of the statements in [`expiry`].
@@ -181,12 +176,12 @@ async fn looking_goes_by_the_deadline_index_and_flipping_by_the_primary_key() {
     let plan = explain(connection, &next).await;
     assert!(plan.extra.contains("optimized away"), "one seek: {plan:?}");
 
-    let untold = format!(
+    let unannounced = format!(
         "select 1 from user_coupon where expiry_shard = {SHARD} and status = 0 \
          and valid_until < coalesce(cast('2026-01-01' as datetime(3)), '9999-12-31') \
          and changed_at <= '2026-01-01' limit 1000"
     );
-    let plan = explain(connection, &untold).await;
+    let plan = explain(connection, &unannounced).await;
     assert_eq!(plan.key.as_deref(), Some("ix_deadline"), "{plan:?}");
 
     let ids: Vec<String> = (1..=512).map(|id| id.to_string()).collect();

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use mysql_store::{MySqlConnection, expiry_report as report};
+use testkit::{CouponRow, insert_coupons, sql_time};
 
 use crate::harness::{Store, execute, now};
 
@@ -13,13 +14,10 @@ async fn insert(
     until: DateTime<Utc>,
     changed: DateTime<Utc>,
 ) {
-    let [until, changed] = [until, changed].map(|time| time.format("%Y-%m-%d %H:%M:%S%.3f"));
-    let shard = id % 64;
-    let row = format!(
-        "insert into user_coupon values ({id}, 10, {id}, 1, {id}, 1, {status}, 1, {shard}, \
-         '2026-01-01', '{changed}', '2026-01-01', '{until}', null, null, null)"
-    );
-    execute(connection, &row).await;
+    let [valid_until, changed_at] = [until, changed].map(sql_time);
+    let row =
+        CouponRow { claim_no: 1, status, changed_at, valid_until, ..CouponRow::unused(id, id) };
+    execute(connection, &insert_coupons([row])).await;
 }
 
 #[tokio::test]

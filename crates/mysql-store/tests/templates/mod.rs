@@ -1,5 +1,6 @@
 //! Templates, validity and stock.
 
+mod queue;
 mod stock;
 mod template;
 mod validity;

@@ -1,12 +1,13 @@
 //! Stock, epochs and movements.
 
-use coupon::{Epoch, RequestId, TemplateId, UserId};
+use coupon::{Epoch, Open, RequestId, TemplateId, UserId};
 use mysql_store::{
     MySqlConnection,
     landing::Attempt,
     stock::{self, Moved, Movement, NewMovement, Recorded, Stock},
 };
 use sqlx::Connection;
+use testkit::{CouponRow, insert_coupons};
 
 use crate::harness::{
     EPOCH, Store, TEMPLATE, USER, execute, id_of, landing, landing_of, now, waits_for_a_row,
@@ -18,7 +19,9 @@ const NOWHERE: TemplateId = TemplateId(99);
 async fn a_new_template_has_its_total_in_one_movement() {
     let mut store = Store::with_template("new stock", 10).await;
     let stock = stock::get(&mut store.connection, TEMPLATE).await.unwrap().unwrap();
-    assert_eq!(stock, Stock { total: 10, stock: 10, epoch: EPOCH, open: true, movement: 1 });
+    let (queued_epoch, open) = (EPOCH, Open::All);
+    let new = Stock { total: 10, stock: 10, epoch: EPOCH, queued_epoch, open, movement: 1 };
+    assert_eq!(stock, new);
     let movements = stock::movements_after(&mut store.connection, TEMPLATE, 0).await.unwrap();
     assert_eq!(movements.iter().map(|one| (one.seq, one.delta)).collect::<Vec<_>>(), [(1, 10)]);
     assert_eq!(stock::get(&mut store.connection, NOWHERE).await.unwrap(), None);
@@ -90,17 +93,13 @@ async fn no_user_is_cut_in_two_where_a_chunk_of_taken_numbers_ends() {
     const NUMBERS: u8 = 97;
     let mut store = Store::with_template("chunks of numbers", 0).await;
     let users = 2 * CHUNK / i64::from(NUMBERS);
-    let rows: Vec<String> = (0..users)
-        .flat_map(|user| (1..=i64::from(NUMBERS)).map(move |number| (user, number)))
-        .map(|(user, number)| {
-            let id = user * 1_000 + number;
-            format!(
-                "({id}, 10, {user}, {number}, 1, 1, 0, 1, 0, now(), now(), now(), now(), \
-                 null, null, null)"
-            )
-        })
-        .collect();
-    let insert = format!("insert into user_coupon values {}", rows.join(","));
+    let numbers = |user| (1..=i64::from(NUMBERS)).map(move |number| (user, number));
+    let rows = (0..users).flat_map(numbers).map(|(user, claim_no)| CouponRow {
+        claim_no,
+        claim_id: 1,
+        ..CouponRow::unused(user * 1_000 + claim_no, user)
+    });
+    let insert = insert_coupons(rows);
     execute(&mut store.connection, &insert).await;
     let mut found = Vec::new();
     let mut after = UserId(-1);
@@ -144,7 +143,9 @@ async fn movements_change_total_and_stock_and_are_numbered_without_gaps() {
         assert_eq!(moved, Moved::Recorded(Recorded { seq, total, stock }));
     }
     let found = stock::get(&mut store.connection, TEMPLATE).await.unwrap().unwrap();
-    assert_eq!(found, Stock { total: 1, stock: 0, epoch: EPOCH, open: true, movement: 3 });
+    let (queued_epoch, open) = (EPOCH, Open::All);
+    let left = Stock { total: 1, stock: 0, epoch: EPOCH, queued_epoch, open, movement: 3 };
+    assert_eq!(found, left);
     let too_much = add(&mut store.connection, "too-much", -1).await;
     assert_eq!(too_much, Moved::TooLittleLeft { stock: 0 });
     // A refused movement leaves no lock, and its key is free.

@@ -1,7 +1,10 @@
 //! Templates: they are stored as sent, and change by version.
 
-use chrono::TimeDelta;
-use coupon::{Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity};
+use chrono::{DateTime, TimeDelta};
+use coupon::{
+    AcceptAfter, ClaimMode, Discount, DiscountKind, MerchantId, Open, Template, TemplateId,
+    TemplateState, Validity, Window,
+};
 use mysql_store::{
     stock,
     template::{self, Watched},
@@ -22,6 +25,8 @@ async fn a_template_comes_back_as_it_was_sent() {
             ..percent.discount.clone()
         },
         per_user_limit: 0,
+        claim_mode: ClaimMode::Spill,
+        accept_after: AcceptAfter::Replica,
         ..draft(TemplateId(2))
     };
     for sent in [percent, absolute] {
@@ -55,7 +60,8 @@ async fn a_change_of_state_needs_the_version_and_the_merchant_and_moves_the_guar
         let stored = template::get(connection, TEMPLATE).await.unwrap().unwrap();
         assert_eq!((stored.state, stored.version), (state, version + 1));
         let stock = stock::get(connection, TEMPLATE).await.unwrap().unwrap();
-        assert_eq!(stock.open, open);
+        // It was never queued, so nothing was accepted.
+        assert_eq!(stock.open, if open { Open::All } else { Open::Nothing });
     }
 }
 
@@ -128,4 +134,53 @@ async fn templates_beyond_draft_are_watched_from_before_their_window_to_its_end(
         let right = |one: &Watched| one.template.id == TEMPLATE && one.stock == stock;
         assert!(watched.iter().all(right), "{watched:?}");
     }
+}
+
+#[tokio::test]
+async fn templates_are_read_by_their_ids_and_by_what_changed_while_their_window_lasts() {
+    let mut store = Store::new("changed templates").await;
+    let connection = &mut store.connection;
+    let hour = TimeDelta::hours(1);
+    let ending = |ends_at| Window { starts_at: now() - hour, ends_at };
+    let (second, last) = (TimeDelta::seconds(1), now() + hour);
+    // Their windows, and the states that they get, each a second later.
+    let published = vec![TemplateState::Published];
+    let ended = vec![TemplateState::Published, TemplateState::Ended];
+    let stories = [
+        (1, last, published.clone()),
+        (2, now(), published),
+        (3, last, Vec::new()),
+        (4, last, ended),
+    ];
+    for (id, ends_at, states) in stories {
+        let sent = Template { window: ending(ends_at), ..draft(TemplateId(id)) };
+        template::create(connection, &sent, 5, "test", now()).await.unwrap();
+        for (version, state) in (1..).zip(states) {
+            let current = Template { version, ..sent.clone() };
+            let at = now() + second * i32::try_from(version).unwrap();
+            assert!(template::change_state(connection, &current, state, at).await.unwrap());
+        }
+    }
+    let at = |seconds: i32| now() + second * seconds;
+    for (ending_after, changed_after, found) in [
+        (now(), DateTime::UNIX_EPOCH, vec![1, 4]),
+        (now() - second, DateTime::UNIX_EPOCH, vec![1, 2, 4]),
+        (now(), at(1), vec![4]),
+        (now(), at(2), vec![]),
+        (last, DateTime::UNIX_EPOCH, vec![]),
+    ] {
+        let read = template::changed(connection, ending_after, changed_after).await.unwrap();
+        let mut ids: Vec<i64> = read.iter().map(|template| template.id.0).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, found, "ending after {ending_after}, changed after {changed_after}");
+    }
+
+    let asked = [3, 9, 1, 4].map(TemplateId);
+    let mut read = template::of_ids(connection, &asked).await.unwrap();
+    read.sort_by_key(|template| template.id);
+    let states: Vec<_> = read.iter().map(|template| (template.id.0, template.state)).collect();
+    let expected =
+        [(1, TemplateState::Published), (3, TemplateState::Draft), (4, TemplateState::Ended)];
+    assert_eq!(states, expected);
+    assert!(template::of_ids(connection, &[]).await.unwrap().is_empty());
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use coupon::{Template, TemplateId};
-use sqlx::{AssertSqlSafe, MySqlConnection};
+use coupon::{LandedClaim, Template, TemplateId};
+use sqlx::MySqlConnection;
 
 use super::Landing;
-use crate::{StoreError, rows, templates::template};
+use crate::{StoreError, templates::template};
 
 /// Gives each of `landings` whose template has a newer version the new validity. Returns whether there were any. The
 /// guard refuses a landing if its terms change once more.
@@ -17,38 +17,31 @@ pub async fn renew<'a>(
     connection: &mut MySqlConnection,
     landings: impl Iterator<Item = &'a mut Landing>,
 ) -> Result<bool, StoreError> {
-    let landings: Vec<&mut Landing> = landings.collect();
-    let mut ids: Vec<i64> = landings.iter().map(|landing| landing.landed.template_id.0).collect();
+    let parts = |landing: &'a mut Landing| (&mut landing.landed, &mut landing.terms);
+    let parts = landings.map(parts).collect();
+    all(connection, parts).await
+}
+
+/// Renews each claim and the version of the template from which its validity comes.
+pub(crate) async fn all(
+    connection: &mut MySqlConnection,
+    landings: Vec<(&mut LandedClaim, &mut i64)>,
+) -> Result<bool, StoreError> {
+    let mut ids: Vec<TemplateId> = landings.iter().map(|(landed, _)| landed.template_id).collect();
     ids.sort_unstable();
     ids.dedup();
-    let templates = templates(connection, &ids).await?;
+    let templates = template::of_ids(connection, &ids).await?;
+    let templates: HashMap<TemplateId, Template> =
+        templates.into_iter().map(|template| (template.id, template)).collect();
     let mut renewed = false;
-    for landing in landings {
-        let Some(template) = templates.get(&landing.landed.template_id) else { continue };
-        if template.version > landing.terms {
-            let validity = template.validity.of_claim(landing.landed.claimed_at);
-            (landing.landed.valid_from, landing.landed.valid_until) = validity;
-            landing.terms = template.version;
+    for (landed, terms) in landings {
+        let Some(template) = templates.get(&landed.template_id) else { continue };
+        if template.version > *terms {
+            let validity = template.validity.of_claim(landed.claimed_at);
+            (landed.valid_from, landed.valid_until) = validity;
+            *terms = template.version;
             renewed = true;
         }
     }
     Ok(renewed)
-}
-
-async fn templates(
-    connection: &mut MySqlConnection,
-    ids: &[i64],
-) -> Result<HashMap<TemplateId, Template>, StoreError> {
-    let mut found = HashMap::new();
-    for run in rows::runs(ids) {
-        let sql =
-            rows::repeat("select * from coupon_template where id in (", "?", ",", run.len(), ")");
-        let query = run.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, id| query.bind(*id));
-        let read = query.fetch_all(&mut *connection).await;
-        for row in read.map_err(StoreError::query("read the terms of landings"))? {
-            let template = template::from_row(&row)?;
-            found.insert(template.id, template);
-        }
-    }
-    Ok(found)
 }

@@ -2,11 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use coupon::{ClaimRow, ClaimState, FoundRows, RequestId, StockRow, TemplateId, UserId};
-use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+use coupon::{
+    Claim, ClaimId, ClaimRow, ClaimState, Epoch, FoundRows, Open, RequestId, StockRow, TemplateId,
+    UserId,
+};
+use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use super::Landing;
-use crate::{StoreError, claims::claim, rows, templates::stock};
+use crate::{StoreError, code::Code, rows};
 
 /// Returns the rows found for each of `landings`, in order.
 ///
@@ -21,7 +24,8 @@ pub async fn reread(
 ) -> Result<Vec<FoundRows>, StoreError> {
     let stocks = stock_rows(connection, landings).await?;
     let numbers = taken_numbers(connection, landings).await?;
-    let claims = claim_rows(connection, landings).await?;
+    let claims: Vec<&Claim> = landings.iter().map(|landing| &landing.admission.claim).collect();
+    let claims = claim_rows(connection, &claims).await?;
     let found = landings.iter().map(|landing| {
         let claim = &landing.admission.claim;
         let owner = (claim.template_id, claim.user_id);
@@ -40,7 +44,8 @@ pub async fn reread(
     Ok(found.collect())
 }
 
-type Owner = (TemplateId, UserId);
+/// A user's claims of a template.
+pub(crate) type Owner = (TemplateId, UserId);
 
 async fn stock_rows(
     connection: &mut MySqlConnection,
@@ -54,15 +59,14 @@ async fn stock_rows(
     for run in rows::runs(&ids) {
         let head =
             "select template_id, stock, epoch, open from template_stock where template_id in (";
-        let mut query = sqlx::query(AssertSqlSafe(rows::repeat(head, "?", ",", run.len(), ")")));
+        let mut query = sqlx::query_as(AssertSqlSafe(rows::repeat(head, "?", ",", run.len(), ")")));
         for id in run {
             query = query.bind(*id);
         }
-        let rows = query.fetch_all(&mut *connection).await;
-        for row in rows.map_err(StoreError::query("reread the stock"))? {
-            let (template, stock) =
-                stock::row_of(&row).map_err(StoreError::query("reread the stock"))?;
-            found.insert(template, stock);
+        let rows: Result<Vec<(i64, i64, i64, Code)>, _> = query.fetch_all(&mut *connection).await;
+        for (id, stock, epoch, open) in rows.map_err(StoreError::query("reread the stock"))? {
+            let open = Open::try_from(open)?.lands_direct();
+            found.insert(TemplateId(id), StockRow { epoch: Epoch(epoch), open, stock });
         }
     }
     Ok(found)
@@ -84,29 +88,26 @@ async fn taken_numbers(
         let head = "select template_id, user_id, claim_no from user_coupon \
                     where (template_id, user_id, claim_no) in (";
         let mut query =
-            sqlx::query(AssertSqlSafe(rows::repeat(head, "(?,?,?)", ",", run.len(), ")")));
+            sqlx::query_as(AssertSqlSafe(rows::repeat(head, "(?,?,?)", ",", run.len(), ")")));
         for ((template, user), number) in run {
             query = query.bind(template.0).bind(user.0).bind(*number);
         }
-        let rows = query.fetch_all(&mut *connection).await;
-        for row in rows.map_err(StoreError::query("reread the numbers"))? {
-            let read = || -> Result<_, sqlx::Error> {
-                Ok(((TemplateId(row.try_get(0)?), UserId(row.try_get(1)?)), row.try_get(2)?))
-            };
-            found.insert(read().map_err(StoreError::query("reread the numbers"))?);
+        let rows: Result<Vec<(i64, i64, i64)>, _> = query.fetch_all(&mut *connection).await;
+        for (template, user, number) in rows.map_err(StoreError::query("reread the numbers"))? {
+            found.insert(((TemplateId(template), UserId(user)), number));
         }
     }
     Ok(found)
 }
 
-async fn claim_rows(
+/// Returns the rows under the keys of these claims and under those of their fences.
+pub(crate) async fn claim_rows(
     connection: &mut MySqlConnection,
-    landings: &[Landing],
+    claims: &[&Claim],
 ) -> Result<HashMap<(Owner, RequestId), ClaimRow>, StoreError> {
-    let wanted: Vec<(Owner, RequestId)> = landings
+    let wanted: Vec<(Owner, RequestId)> = claims
         .iter()
-        .flat_map(|landing| {
-            let claim = &landing.admission.claim;
+        .flat_map(|claim| {
             let owner = (claim.template_id, claim.user_id);
             [(owner, claim.request_id.clone()), (owner, RequestId::fence(claim.id))]
         })
@@ -116,18 +117,17 @@ async fn claim_rows(
         let head = "select template_id, user_id, request_id, id, state from claim \
                     where (template_id, user_id, request_id) in (";
         let mut query =
-            sqlx::query(AssertSqlSafe(rows::repeat(head, "(?,?,?)", ",", run.len(), ")")));
+            sqlx::query_as(AssertSqlSafe(rows::repeat(head, "(?,?,?)", ",", run.len(), ")")));
         for ((template, user), request) in run {
             query = query.bind(template.0).bind(user.0).bind(request.as_str().as_bytes());
         }
-        let rows = query.fetch_all(&mut *connection).await;
-        for row in rows.map_err(StoreError::query("reread the claims"))? {
-            let read = || -> Result<_, sqlx::Error> {
-                let owner = (TemplateId(row.try_get(0)?), UserId(row.try_get(1)?));
-                Ok((owner, RequestId::from_stored(row.try_get(2)?)))
-            };
-            let key = read().map_err(StoreError::query("reread the claims"))?;
-            found.insert(key, claim::row_of(&row)?);
+        let rows: Vec<(i64, i64, Vec<u8>, i64, Code)> = query
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(StoreError::query("reread the claims"))?;
+        for (template, user, request, id, state) in rows {
+            let key = ((TemplateId(template), UserId(user)), RequestId::from_stored(&request));
+            found.insert(key, ClaimRow { id: ClaimId(id), state: state.try_into()? });
         }
     }
     Ok(found)

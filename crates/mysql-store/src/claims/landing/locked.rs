@@ -12,11 +12,11 @@ use crate::{StoreError, rows};
 ///
 /// # Errors
 /// The statement fails.
-pub async fn held(
+pub async fn locked(
     connection: &mut MySqlConnection,
     templates: &BTreeSet<TemplateId>,
 ) -> Result<BTreeSet<TemplateId>, StoreError> {
-    let mut held = templates.clone();
+    let mut locked = templates.clone();
     let ids: Vec<i64> = templates.iter().map(|template| template.0).collect();
     for run in rows::runs(&ids) {
         let head = "select template_id from template_stock where template_id in (";
@@ -26,10 +26,10 @@ pub async fn held(
         let free: Vec<i64> = query
             .fetch_all(&mut *connection)
             .await
-            .map_err(StoreError::query("look for held stock rows"))?;
+            .map_err(StoreError::query("look for locked stock rows"))?;
         for id in free {
-            held.remove(&TemplateId(id));
+            locked.remove(&TemplateId(id));
         }
     }
-    Ok(held)
+    Ok(locked)
 }

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use coupon::{Template, TemplateId};
 use sqlx::{MySqlConnection, Row};
 
+use super::read_all;
 use crate::{StoreError, templates::template};
 
 /// The part of a movement that is compared with its topic.
@@ -37,20 +38,14 @@ pub async fn templates_after(
         .bind(after)
         .bind(limit)
         .fetch_all(connection)
-        .await
-        .map_err(StoreError::query("read a chunk of templates"))?;
-    let time = |row: &sqlx::mysql::MySqlRow, column| {
-        row.try_get(column).map_err(StoreError::query("read a template"))
-    };
-    rows.iter()
-        .map(|row| {
-            Ok(TemplateRow {
-                template: template::from_row(row)?,
-                created_at: time(row, "created_at")?,
-                changed_at: time(row, "changed_at")?,
-            })
+        .await;
+    read_all("read a chunk of templates", rows, |row| {
+        Ok(TemplateRow {
+            template: template::from_row(row)?,
+            created_at: row.try_get("created_at")?,
+            changed_at: row.try_get("changed_at")?,
         })
-        .collect()
+    })
 }
 
 /// Returns movements after (`template`, `seq`), at most `limit`, by primary key.

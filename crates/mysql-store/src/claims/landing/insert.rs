@@ -1,0 +1,121 @@
+//! The rows of a landing: claims and coupons.
+
+use chrono::{DateTime, Utc};
+use coupon::{
+    Claim, ClaimId, ClaimState, CouponStatus, LandedClaim, MerchantId, RequestId, TemplateId,
+    UserId, expiry_shard,
+};
+use sqlx::{AssertSqlSafe, MySqlConnection};
+
+use super::Attempt;
+use crate::{DuplicateKey, StoreError, datetime::datetime, rows};
+
+/// What the rows of one claim are made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub(crate) claim: &'a Claim,
+    pub(crate) merchant_id: MerchantId,
+    pub(crate) landed: &'a LandedClaim,
+    pub(crate) admitted_at: Option<DateTime<Utc>>,
+    pub(crate) left_after: Option<i64>,
+}
+
+/// Inserts all rows. Returns what was taken, or `None` if nothing was.
+pub(crate) async fn all(
+    connection: &mut MySqlConnection,
+    all: &[Rows<'_>],
+) -> Result<Option<Attempt>, StoreError> {
+    match claims(connection, all).await {
+        Ok(()) => {}
+        Err(error) if error.duplicate_key().is_some() => return Ok(Some(Attempt::ClaimTaken)),
+        Err(error) => return Err(error),
+    }
+    match coupons(connection, all).await {
+        Ok(()) => Ok(None),
+        Err(error) => match error.duplicate_key() {
+            Some(DuplicateKey::Primary) => Ok(Some(Attempt::CouponIdTaken)),
+            Some(DuplicateKey::Other) => Ok(Some(Attempt::NumberTaken)),
+            None => Err(error),
+        },
+    }
+}
+
+/// Sorted by the primary key, so that all transactions lock in the same order.
+async fn claims(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<(), StoreError> {
+    let mut sorted = all.to_vec();
+    sorted.sort_by_key(|rows| key_of(rows.claim));
+    for run in rows::runs(&sorted) {
+        let sql = rows::repeat(
+            "insert into claim (template_id, user_id, request_id, id, quantity, state, \
+             payload_hash, valid_from, valid_until, created_at, admitted_at, left_after) values ",
+            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            ",",
+            run.len(),
+            "",
+        );
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for Rows { claim, landed, admitted_at, left_after, .. } in run {
+            query = query
+                .bind(claim.template_id.0)
+                .bind(claim.user_id.0)
+                .bind(claim.request_id.as_str().as_bytes())
+                .bind(claim.id.0)
+                .bind(claim.quantity)
+                .bind(ClaimState::Landed.code())
+                .bind(&claim.payload_hash.0[..])
+                .bind(datetime(landed.valid_from))
+                .bind(datetime(landed.valid_until))
+                .bind(datetime(landed.claimed_at))
+                .bind(admitted_at.map(datetime))
+                .bind(*left_after);
+        }
+        query.execute(&mut *connection).await.map_err(StoreError::query("insert claims"))?;
+    }
+    Ok(())
+}
+
+/// Sorted by the unique key of the numbers.
+async fn coupons(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<(), StoreError> {
+    let mut sorted: Vec<_> = all
+        .iter()
+        .flat_map(|rows| rows.landed.coupons.iter().map(move |coupon| (rows, coupon)))
+        .collect();
+    sorted.sort_by_key(|(rows, coupon)| {
+        (rows.landed.template_id, rows.landed.user_id, coupon.claim_no)
+    });
+    for run in rows::runs(&sorted) {
+        let sql = rows::repeat(
+            "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, \
+             status, version, expiry_shard, claimed_at, changed_at, valid_from, valid_until, \
+             trace_parent) values ",
+            "(?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?)",
+            ",",
+            run.len(),
+            "",
+        );
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for (rows, coupon) in run {
+            let claim = rows.landed;
+            query = query
+                .bind(coupon.id.0)
+                .bind(claim.template_id.0)
+                .bind(claim.user_id.0)
+                .bind(coupon.claim_no)
+                .bind(claim.id.0)
+                .bind(rows.merchant_id.0)
+                .bind(CouponStatus::Unused.code())
+                .bind(expiry_shard(claim.user_id))
+                .bind(datetime(claim.claimed_at))
+                .bind(datetime(claim.claimed_at))
+                .bind(datetime(claim.valid_from))
+                .bind(datetime(claim.valid_until))
+                .bind(rows.claim.trace_parent.as_deref());
+        }
+        query.execute(&mut *connection).await.map_err(StoreError::query("insert coupons"))?;
+    }
+    Ok(())
+}
+
+fn key_of(claim: &Claim) -> (TemplateId, UserId, RequestId, ClaimId) {
+    (claim.template_id, claim.user_id, claim.request_id.clone(), claim.id)
+}

@@ -1,0 +1,198 @@
+//! The ends of a queued claim that does not land: a rejected row under its key, or a fence beside the key's answer.
+//!
+//! Both lock the stock row first. A rebuild that gives up the claim's epoch changes this row, and from then on the client
+//! is told that the claim is lost and may send its key again. So the epoch is compared under the lock, and a rejection is
+//! decided there once more. Both may be repeated after any error.
+
+use chrono::{DateTime, Utc};
+use coupon::{ClaimState, Epoch, QueuedDecision, RejectReason, TemplateId, decide_queued};
+use sqlx::{Connection, MySqlConnection};
+
+use super::{QueuedLanding, reread};
+use crate::{
+    StoreError,
+    claims::claim::{self, Fence},
+    datetime::datetime,
+};
+
+/// Result of a rejection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RejectOutcome {
+    /// The rejected row stands: the claim has its end.
+    Written,
+    /// Under the lock the claim was decided otherwise. Nothing was written.
+    Otherwise(QueuedDecision),
+}
+
+/// Rejects a queued claim for good, if under the lock of its stock row it is still to be rejected for this reason. For
+/// [`RejectReason::Failed`], which no row shows, its epoch must still be that of queued claims, and no row may stand.
+/// Begin on a connection that the server ends if the process stops ([`crate::connect::lander`]).
+///
+/// # Errors
+/// A statement fails. After a conflict nothing was written. After a lost connection it is unknown; the same call then
+/// finds [`QueuedDecision::Rejected`]. A duplicate key: another claim has its id, so it never gets a row.
+pub async fn reject(
+    connection: &mut MySqlConnection,
+    landing: &QueuedLanding,
+    reason: RejectReason,
+    now: DateTime<Utc>,
+) -> Result<RejectOutcome, StoreError> {
+    let mut transaction =
+        connection.begin().await.map_err(StoreError::query("begin a rejection"))?;
+    match try_reject(&mut transaction, landing, reason, now).await {
+        Ok(RejectOutcome::Written) => {
+            transaction.commit().await.map_err(StoreError::query("commit a rejection"))?;
+            Ok(RejectOutcome::Written)
+        }
+        Ok(otherwise) => {
+            transaction.rollback().await.map_err(StoreError::query("roll back a rejection"))?;
+            Ok(otherwise)
+        }
+        Err(error) => {
+            // Roll back now: left to the connection's next use, the transaction would keep rows locked.
+            drop(transaction.rollback().await);
+            Err(error)
+        }
+    }
+}
+
+async fn try_reject(
+    transaction: &mut MySqlConnection,
+    landing: &QueuedLanding,
+    reason: RejectReason,
+    now: DateTime<Utc>,
+) -> Result<RejectOutcome, StoreError> {
+    hold_stock(transaction, landing.claim().template_id).await?;
+    let decision = decide_now(transaction, landing).await?;
+    if !stands(reason, &decision) {
+        return Ok(RejectOutcome::Otherwise(decision));
+    }
+    match insert(transaction, landing, reason, now).await {
+        Ok(()) => Ok(RejectOutcome::Written),
+        Err(error) if error.duplicate_key().is_some() => {
+            let decision = decide_now(transaction, landing).await?;
+            if stands(reason, &decision) {
+                // Its id is another claim's, so it can never have a row.
+                return Err(error);
+            }
+            // A fence came between, which takes no lock of the stock row.
+            Ok(RejectOutcome::Otherwise(decision))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether a claim that is decided so is to be rejected for this reason.
+pub(super) fn stands(reason: RejectReason, decision: &QueuedDecision) -> bool {
+    match reason {
+        RejectReason::Failed => decision.is_unanswered(),
+        reason => decision.reject_reason() == Some(reason),
+    }
+}
+
+/// Fences a queued claim whose key has its answer under another id, so that whoever asks for its own id finds an end.
+/// Returns whether the fence stands, from now or earlier; false if the epoch of the claim was given up, so that it gets
+/// no row. Begin on a connection that the server ends if the process stops ([`crate::connect::lander`]).
+///
+/// # Errors
+/// A statement fails. After a conflict nothing was written. After a lost connection it is unknown; the same call finds
+/// out.
+pub async fn fence_elsewhere(
+    connection: &mut MySqlConnection,
+    landing: &QueuedLanding,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let mut transaction = connection.begin().await.map_err(StoreError::query("begin a fence"))?;
+    match try_fence(&mut transaction, landing, now).await {
+        Ok(true) => {
+            transaction.commit().await.map_err(StoreError::query("commit a fence"))?;
+            Ok(true)
+        }
+        Ok(false) => {
+            transaction.rollback().await.map_err(StoreError::query("roll back a fence"))?;
+            Ok(false)
+        }
+        Err(error) => {
+            drop(transaction.rollback().await);
+            Err(error)
+        }
+    }
+}
+
+async fn try_fence(
+    transaction: &mut MySqlConnection,
+    landing: &QueuedLanding,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let claim = landing.claim();
+    if hold_stock(transaction, claim.template_id).await? != Some(landing.epoch()) {
+        return Ok(false);
+    }
+    let (template, user) = (claim.template_id, claim.user_id);
+    let fence = claim::fence(transaction, template, user, claim.id, now).await?;
+    Ok(fence == Fence::Stands)
+}
+
+/// Locks the stock row and returns its epoch of queued claims, or `None` if there is no such template.
+async fn hold_stock(
+    transaction: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<Option<Epoch>, StoreError> {
+    let epoch: Option<i64> = sqlx::query_scalar(
+        "select queued_epoch from template_stock where template_id = ? for update",
+    )
+    .bind(template.0)
+    .fetch_optional(transaction)
+    .await
+    .map_err(StoreError::query("hold the stock row"))?;
+    Ok(epoch.map(Epoch))
+}
+
+async fn decide_now(
+    transaction: &mut MySqlConnection,
+    landing: &QueuedLanding,
+) -> Result<QueuedDecision, StoreError> {
+    let found = reread(transaction, std::slice::from_ref(landing)).await?;
+    // One claim was reread, so its rows are there.
+    let decision = found.first().map(|found| decide_queued(&landing.queued, found));
+    Ok(decision.unwrap_or(QueuedDecision::Retry))
+}
+
+/// Inserts the row under the client's key, and its user among those whom a rebuilt gate looks up.
+async fn insert(
+    transaction: &mut MySqlConnection,
+    landing: &QueuedLanding,
+    reason: RejectReason,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let claim = landing.claim();
+    sqlx::query(
+        "insert into claim (template_id, user_id, request_id, id, quantity, state, reason, \
+         payload_hash, valid_from, valid_until, created_at, admitted_at, left_after) \
+         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(claim.template_id.0)
+    .bind(claim.user_id.0)
+    .bind(claim.request_id.as_str().as_bytes())
+    .bind(claim.id.0)
+    .bind(claim.quantity)
+    .bind(ClaimState::Rejected.code())
+    .bind(reason.code())
+    .bind(&claim.payload_hash.0[..])
+    .bind(datetime(now))
+    .bind(datetime(now))
+    .bind(datetime(now))
+    .bind(datetime(landing.queued.admitted_at))
+    .bind(landing.queued.left_after)
+    .execute(&mut *transaction)
+    .await
+    .map_err(StoreError::query("insert a rejected claim"))?;
+    // A user may have been rejected before.
+    sqlx::query("insert ignore into rejected_user (template_id, user_id) values (?, ?)")
+        .bind(claim.template_id.0)
+        .bind(claim.user_id.0)
+        .execute(transaction)
+        .await
+        .map_err(StoreError::query("note a rejected user"))?;
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Rereads the templates, numbers and claims after a landing was rolled back.
+
+use std::collections::HashMap;
+
+use coupon::{
+    Claim, ClaimState, Epoch, Open, QueuedRows, QueuedStock, RequestId, TemplateId, TemplateState,
+    UserId, limit,
+};
+use sqlx::{AssertSqlSafe, MySqlConnection};
+
+use super::QueuedLanding;
+use crate::{
+    StoreError,
+    claims::landing::reread::{Owner, claim_rows},
+    code::Code,
+    rows,
+};
+
+/// Returns the rows found for each of `landings`, in order.
+///
+/// Under READ COMMITTED each statement sees its own moment, so the claim rows are read last: a claim that landed
+/// meanwhile is then visible, and the stale rows read before it do not matter.
+///
+/// # Errors
+/// A statement fails.
+pub async fn reread(
+    connection: &mut MySqlConnection,
+    landings: &[QueuedLanding],
+) -> Result<Vec<QueuedRows>, StoreError> {
+    let templates = templates(connection, landings).await?;
+    let numbers = taken_numbers(connection, landings).await?;
+    let claims: Vec<&Claim> = landings.iter().map(QueuedLanding::claim).collect();
+    let claims = claim_rows(connection, &claims).await?;
+    let found = landings.iter().map(|landing| {
+        let claim = landing.claim();
+        let owner = owner(landing);
+        let fence = RequestId::fence(claim.id);
+        let template = templates.get(&claim.template_id);
+        QueuedRows {
+            by_key: claims.get(&(owner, claim.request_id.clone())).copied(),
+            fenced: claims.get(&(owner, fence)).is_some_and(|row| row.state == ClaimState::Void),
+            taken: numbers.get(&owner).cloned().unwrap_or_default(),
+            limit: template.map_or(0, |template| template.limit),
+            stock: template.map(|template| template.stock),
+            // Nobody looks at it without a stock row.
+            template_state: template.map_or(TemplateState::Ended, |template| template.state),
+        }
+    });
+    Ok(found.collect())
+}
+
+fn owner(landing: &QueuedLanding) -> Owner {
+    let claim = landing.claim();
+    (claim.template_id, claim.user_id)
+}
+
+/// A template and its stock row, of one moment.
+struct TemplateFacts {
+    state: TemplateState,
+    limit: u32,
+    stock: QueuedStock,
+}
+
+async fn templates(
+    connection: &mut MySqlConnection,
+    landings: &[QueuedLanding],
+) -> Result<HashMap<TemplateId, TemplateFacts>, StoreError> {
+    let mut ids: Vec<i64> = landings.iter().map(|landing| landing.claim().template_id.0).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let mut found = HashMap::new();
+    for run in rows::runs(&ids) {
+        let head = "select stock.template_id, stock.stock, stock.queued_epoch, stock.open, \
+                    template.state, template.per_user_limit from template_stock stock \
+                    join coupon_template template on template.id = stock.template_id \
+                    where stock.template_id in (";
+        let mut query = sqlx::query_as(AssertSqlSafe(rows::repeat(head, "?", ",", run.len(), ")")));
+        for id in run {
+            query = query.bind(*id);
+        }
+        let rows: Vec<(i64, i64, i64, Code, Code, i32)> =
+            query
+                .fetch_all(&mut *connection)
+                .await
+                .map_err(StoreError::query("reread the stock of queued claims"))?;
+        for (id, stock, epoch, open, state, limit) in rows {
+            let open = Open::try_from(open)?;
+            let facts = TemplateFacts {
+                state: state.try_into()?,
+                limit: limit.unsigned_abs(),
+                stock: QueuedStock { queued_epoch: Epoch(epoch), open, stock },
+            };
+            found.insert(TemplateId(id), facts);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns all numbers of the users, not only those of the claims, to find free ones. Replacements have numbers beyond
+/// every limit, which no claim takes.
+async fn taken_numbers(
+    connection: &mut MySqlConnection,
+    landings: &[QueuedLanding],
+) -> Result<HashMap<Owner, Vec<u8>>, StoreError> {
+    // Without a limit a user may have any number of coupons, and none of them is in the way.
+    let limited = landings.iter().filter(|landing| !landing.queued.admission.numbers.is_empty());
+    let mut wanted: Vec<Owner> = limited.map(owner).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let mut found: HashMap<Owner, Vec<u8>> = HashMap::new();
+    for run in rows::runs(&wanted) {
+        let head = "select template_id, user_id, claim_no from user_coupon force index (uq_number) \
+                    where claim_no <= ? and (template_id, user_id) in (";
+        let sql = rows::repeat(head, "(?,?)", ",", run.len(), ")");
+        let mut query = sqlx::query_as(AssertSqlSafe(sql)).bind(limit::PER_USER_MAX);
+        for (template, user) in run {
+            query = query.bind(template.0).bind(user.0);
+        }
+        let rows: Result<Vec<(i64, i64, i64)>, _> = query.fetch_all(&mut *connection).await;
+        for (template, user, number) in rows.map_err(StoreError::query("reread all numbers"))? {
+            let number = u8::try_from(number).map_err(|_| {
+                StoreError::unreadable(format!("claim_no = {number} under a limit"))
+            })?;
+            found.entry((TemplateId(template), UserId(user))).or_default().push(number);
+        }
+    }
+    Ok(found)
+}

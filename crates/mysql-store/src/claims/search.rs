@@ -1,0 +1,126 @@
+//! A merchant's coupons by order, user, template or status, in pages.
+//!
+//! Each page follows one index and reads a bounded number of rows, whatever the filters: those of a page are filtered by
+//! the caller, so a page may be short although more follow.
+
+use coupon::{CouponId, MerchantId, TemplateId, UserId};
+use sqlx::MySqlConnection;
+
+use super::look_up;
+use crate::{StoreError, coupons::user_coupon::UserCoupon};
+
+/// Most rows read for one page: some hundred kilobytes, and a few milliseconds of the server.
+pub const ROWS_MAX: u32 = 1_000;
+
+/// The index that a search follows, with its first columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Along<'a> {
+    /// The coupons of an order, the newest first: those that it uses, and those whose last order to give them back it was.
+    Order(&'a str),
+    /// A user's coupons, the newest first.
+    User(UserId),
+    /// A template's coupons, by user and number; of one user only, if named.
+    Template(TemplateId, Option<UserId>),
+}
+
+/// Position of a coupon in any of these orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    pub user: UserId,
+    /// The coupon's number, [`UserCoupon::claim_no`].
+    pub number: i64,
+    pub id: CouponId,
+}
+
+impl Position {
+    /// Position of the coupon.
+    pub fn of(coupon: &UserCoupon) -> Self {
+        Self { user: coupon.user_id, number: coupon.claim_no, id: coupon.id }
+    }
+}
+
+/// Returns the next coupons of a merchant behind a position, at most `limit` and [`ROWS_MAX`]. Without `behind`, starts
+/// at the beginning.
+///
+/// # Errors
+/// The statement fails.
+pub async fn page(
+    connection: &mut MySqlConnection,
+    merchant: MerchantId,
+    along: Along<'_>,
+    behind: Option<Position>,
+    limit: u32,
+) -> Result<Vec<UserCoupon>, StoreError> {
+    let limit = limit.min(ROWS_MAX);
+    match along {
+        Along::Order(order_ref) => of_order(connection, merchant, order_ref, behind, limit).await,
+        Along::User(user) => {
+            let before = behind.map(|behind| behind.id);
+            look_up::coupons_of(connection, merchant, user, before, limit).await
+        }
+        Along::Template(template, user) => {
+            of_template(connection, merchant, (template, user), behind, limit).await
+        }
+    }
+}
+
+/// The column's collation finds more than is asked for, e.g. other cases, so the bytes are compared too.
+async fn of_order(
+    connection: &mut MySqlConnection,
+    merchant: MerchantId,
+    order_ref: &str,
+    behind: Option<Position>,
+    limit: u32,
+) -> Result<Vec<UserCoupon>, StoreError> {
+    sqlx::query_as(
+        "select * from user_coupon force index (ix_order) \
+         where merchant_id = ? and order_ref = ? and id < ? \
+         and cast(order_ref as binary) = cast(? as binary) order by id desc limit ?",
+    )
+    .bind(merchant.0)
+    .bind(order_ref)
+    .bind(behind.map_or(i64::MAX, |behind| behind.id.0))
+    .bind(order_ref)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("look for an order's coupons"))
+}
+
+/// First the rest of the last user's, then those of the following users: one comparison of both columns would not be a
+/// bounded read of the index.
+async fn of_template(
+    connection: &mut MySqlConnection,
+    merchant: MerchantId,
+    (template, user): (TemplateId, Option<UserId>),
+    behind: Option<Position>,
+    limit: u32,
+) -> Result<Vec<UserCoupon>, StoreError> {
+    let after = behind.map_or((user.map_or(-1, |user| user.0), i64::MIN), |behind| {
+        (behind.user.0, behind.number)
+    });
+    // Beyond every user, if only one is asked for.
+    let others = if user.is_some() { i64::MAX } else { after.0 };
+    let mut rows: Vec<UserCoupon> = sqlx::query_as(
+        "(select * from user_coupon force index (uq_number) where template_id = ? and user_id = ? \
+          and claim_no > ? and merchant_id = ? order by claim_no limit ?) union all \
+         (select * from user_coupon force index (uq_number) where template_id = ? and user_id > ? \
+          and merchant_id = ? order by user_id, claim_no limit ?)",
+    )
+    .bind(template.0)
+    .bind(after.0)
+    .bind(after.1)
+    .bind(merchant.0)
+    .bind(limit)
+    .bind(template.0)
+    .bind(others)
+    .bind(merchant.0)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("look for a template's coupons"))?;
+    // A union guarantees no order.
+    rows.sort_unstable_by_key(|row| (row.user_id, row.claim_no));
+    rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(rows)
+}

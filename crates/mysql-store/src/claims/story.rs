@@ -1,0 +1,64 @@
+//! What MySQL keeps of a claim's way: what its row says of its admission, and what became of its coupons.
+
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, CouponId};
+use sqlx::{AssertSqlSafe, MySqlConnection};
+
+use crate::{StoreError, coupons::user_coupon::UserCoupon, rows};
+
+/// What a claim's row says of its admission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admitted {
+    /// Number of coupons that were asked for; 0 for a fence.
+    pub quantity: u32,
+    /// When the gate admitted it, if the row says so.
+    pub admitted_at: Option<DateTime<Utc>>,
+    /// Stock that the gate had left behind it, if the row says so.
+    pub left_after: Option<i64>,
+}
+
+/// Returns what the row of a claim says of its admission, or `None` if there is no row.
+///
+/// # Errors
+/// The statement fails.
+pub async fn admitted(
+    connection: &mut MySqlConnection,
+    id: ClaimId,
+) -> Result<Option<Admitted>, StoreError> {
+    let row: Option<(i32, Option<DateTime<Utc>>, Option<i64>)> =
+        sqlx::query_as("select quantity, admitted_at, left_after from claim where id = ?")
+            .bind(id.0)
+            .fetch_optional(connection)
+            .await
+            .map_err(StoreError::query("read the admission of a claim"))?;
+    Ok(row.map(|(quantity, admitted_at, left_after)| Admitted {
+        quantity: quantity.unsigned_abs(),
+        admitted_at,
+        left_after,
+    }))
+}
+
+/// Returns the rows of these coupons by id, as they are now.
+///
+/// # Errors
+/// A statement fails.
+pub async fn coupons(
+    connection: &mut MySqlConnection,
+    ids: &[CouponId],
+) -> Result<Vec<UserCoupon>, StoreError> {
+    let mut found: Vec<UserCoupon> = Vec::with_capacity(ids.len());
+    for run in rows::runs(ids) {
+        let sql = rows::repeat("select * from user_coupon where id in (", "?", ",", run.len(), ")");
+        let mut query = sqlx::query_as(AssertSqlSafe(sql));
+        for id in run {
+            query = query.bind(id.0);
+        }
+        let coupons: Vec<UserCoupon> = query
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(StoreError::query("read a claim's coupons"))?;
+        found.extend(coupons);
+    }
+    found.sort_unstable_by_key(|coupon| coupon.id);
+    Ok(found)
+}

@@ -1,0 +1,288 @@
+//! `redemption`: what coupons were redeemed for. Rows are only added: a redemption, and at most one rollback that ends
+//! it. A redemption *stands* while no rollback undoes it. Both are written in the transaction that changes the coupon.
+
+use chrono::{DateTime, Utc};
+use coupon::{CouponId, RedemptionId, TemplateId, UserId};
+use sqlx::{FromRow, MySqlConnection};
+
+use crate::{
+    StoreError,
+    coupons::{redemption_order::OrderName, user_coupon::UserCoupon},
+    datetime::datetime,
+};
+
+/// Code of a redemption.
+pub(crate) const REDEEM: i8 = 1;
+/// Code of a rollback.
+pub(crate) const ROLLBACK: i8 = 2;
+
+/// Most redemptions that are read of one order: no order has a tenth as many coupons.
+const OF_ORDER_MAX: u32 = 1_000;
+
+/// Actor of a redemption by a shopper's own token, at a till. Such a redemption belongs to no order of the shop's
+/// checkout, since the shopper chose the order's name.
+pub const USER: &str = "user";
+
+/// Money of a coupon's redemption, in minor units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Money {
+    /// The order's amount before any discount.
+    pub amount: i64,
+    /// What this coupon took off.
+    pub discount: i64,
+    /// ISO 4217 code.
+    pub currency: String,
+}
+
+/// A redemption to be recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct New<'a> {
+    /// Rises with time, and within an order in the order of application.
+    pub id: RedemptionId,
+    pub coupon: &'a UserCoupon,
+    pub order_ref: &'a str,
+    /// `None`: the caller did not say what the order costs.
+    pub money: Option<&'a Money>,
+    /// `platform` or `key:ID`; [`USER`].
+    pub actor: &'a str,
+    pub at: DateTime<Utc>,
+}
+
+/// A recorded redemption, and its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redemption {
+    pub id: RedemptionId,
+    pub coupon_id: CouponId,
+    pub template_id: TemplateId,
+    pub user_id: UserId,
+    /// `None`: nobody said what the order costs.
+    pub money: Option<Money>,
+    pub at: DateTime<Utc>,
+    /// `None`: it stands.
+    pub rolled_back: Option<RolledBack>,
+}
+
+/// The end of a redemption.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RolledBack {
+    pub at: DateTime<Utc>,
+    /// `None`: none was given.
+    pub reason: Option<String>,
+}
+
+/// Sums over a template's redemptions that stand. Money is in minor units; redemptions without money count as 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromRow)]
+pub struct Totals {
+    /// Number of redemptions.
+    pub redeemed: i64,
+    /// What the template's coupons took off.
+    pub discount: i64,
+    /// What was left to pay of the orders that redeemed a coupon of it, each order once.
+    pub revenue: i64,
+}
+
+/// Records a redemption, in the transaction that uses the coupon.
+///
+/// # Errors
+/// The statement fails.
+pub async fn add(transaction: &mut MySqlConnection, new: New<'_>) -> Result<(), StoreError> {
+    let New { id, coupon, order_ref, money, actor, at } = new;
+    sqlx::query(
+        "insert into redemption (id, kind, merchant_id, order_ref, coupon_id, template_id, user_id, \
+         amount, discount, currency, actor, created_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(id.0)
+    .bind(REDEEM)
+    .bind(coupon.merchant_id.0)
+    .bind(order_ref.as_bytes())
+    .bind(coupon.id.0)
+    .bind(coupon.template_id.0)
+    .bind(coupon.user_id.0)
+    .bind(money.map(|money| money.amount))
+    .bind(money.map(|money| money.discount))
+    .bind(money.map(|money| money.currency.as_str()))
+    .bind(actor)
+    .bind(datetime(at))
+    .execute(transaction)
+    .await
+    .map_err(StoreError::query("record a redemption"))?;
+    Ok(())
+}
+
+/// Ends a coupon's standing redemption for an order, in the transaction that gives the coupon back. Does nothing if none
+/// stands: the coupon was not used for the order, or before redemptions were recorded.
+///
+/// # Errors
+/// The statement fails.
+pub async fn roll_back(
+    transaction: &mut MySqlConnection,
+    id: RedemptionId,
+    (coupon, order_ref): (CouponId, &str),
+    (actor, reason): (&str, Option<&str>),
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into redemption (id, kind, undoes, merchant_id, order_ref, coupon_id, template_id, \
+         user_id, amount, discount, currency, actor, reason, created_at) \
+         select ?, ?, made.id, made.merchant_id, made.order_ref, made.coupon_id, made.template_id, \
+         made.user_id, made.amount, made.discount, made.currency, ?, ?, ? from redemption made \
+         left join redemption undone on undone.undoes = made.id \
+         where made.coupon_id = ? and made.order_ref = ? and made.kind = ? and undone.id is null \
+         order by made.id desc limit 1",
+    )
+    .bind(id.0)
+    .bind(ROLLBACK)
+    .bind(actor)
+    .bind(reason)
+    .bind(datetime(now))
+    .bind(coupon.0)
+    .bind(order_ref.as_bytes())
+    .bind(REDEEM)
+    .execute(transaction)
+    .await
+    .map_err(StoreError::query("record a rollback"))?;
+    Ok(())
+}
+
+#[derive(FromRow)]
+struct Row {
+    id: i64,
+    coupon_id: i64,
+    template_id: i64,
+    user_id: i64,
+    amount: Option<i64>,
+    discount: Option<i64>,
+    currency: Option<String>,
+    created_at: DateTime<Utc>,
+    undone_at: Option<DateTime<Utc>>,
+    reason: Option<String>,
+}
+
+/// Returns the redemptions of an order of a shop's checkout, in the order in which they were made. A till's are not
+/// among them.
+///
+/// # Errors
+/// The statement fails.
+pub async fn of_order(
+    connection: &mut MySqlConnection,
+    name: OrderName<'_>,
+) -> Result<Vec<Redemption>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "select made.id, made.coupon_id, made.template_id, made.user_id, made.amount, made.discount, \
+         made.currency, made.created_at, undone.created_at as undone_at, undone.reason \
+         from redemption made left join redemption undone on undone.undoes = made.id \
+         where made.merchant_id = ? and made.order_ref = ? and made.kind = ? and made.actor <> ? \
+         order by made.id limit ?",
+    )
+    .bind(name.merchant_id.0)
+    .bind(name.order_ref.as_bytes())
+    .bind(REDEEM)
+    .bind(USER)
+    .bind(OF_ORDER_MAX)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read an order's redemptions"))?;
+    Ok(rows.into_iter().map(Redemption::from).collect())
+}
+
+/// Returns the actor of a coupon's standing redemption for an order. `None` if none stands: the coupon is not used for
+/// the order, or was before redemptions were recorded.
+///
+/// # Errors
+/// The statement fails.
+pub async fn made_by(
+    connection: &mut MySqlConnection,
+    coupon: CouponId,
+    order_ref: &str,
+) -> Result<Option<String>, StoreError> {
+    sqlx::query_scalar(
+        "select made.actor from redemption made left join redemption undone on undone.undoes = made.id \
+         where made.coupon_id = ? and made.order_ref = ? and made.kind = ? and undone.id is null \
+         order by made.id desc limit 1",
+    )
+    .bind(coupon.0)
+    .bind(order_ref.as_bytes())
+    .bind(REDEEM)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("read who redeemed a coupon"))
+}
+
+/// Returns the user's other coupons whose redemptions for an order of a shop's checkout stand.
+///
+/// # Errors
+/// The statement fails.
+pub async fn beside(
+    connection: &mut MySqlConnection,
+    name: OrderName<'_>,
+    coupon: &UserCoupon,
+) -> Result<Vec<CouponId>, StoreError> {
+    let ids: Vec<i64> = sqlx::query_scalar(
+        "select made.coupon_id from redemption made \
+         left join redemption undone on undone.undoes = made.id \
+         where made.merchant_id = ? and made.order_ref = ? and made.user_id = ? and made.kind = ? \
+         and made.actor <> ? and made.coupon_id <> ? and undone.id is null limit ?",
+    )
+    .bind(name.merchant_id.0)
+    .bind(name.order_ref.as_bytes())
+    .bind(coupon.user_id.0)
+    .bind(REDEEM)
+    .bind(USER)
+    .bind(coupon.id.0)
+    .bind(OF_ORDER_MAX)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read an order's other coupons"))?;
+    Ok(ids.into_iter().map(CouponId).collect())
+}
+
+/// Sums up a template's redemptions that stand.
+///
+/// # Errors
+/// The statement fails.
+pub async fn totals(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<Totals, StoreError> {
+    sqlx::query_as(
+        "select cast(coalesce(sum(own.redeemed), 0) as signed) as redeemed, \
+         cast(coalesce(sum(own.discount), 0) as signed) as discount, \
+         cast(coalesce(sum(own.amount - coalesce( \
+          (select sum(made.discount) from redemption made \
+           left join redemption undone on undone.undoes = made.id \
+           where made.merchant_id = own.merchant_id and made.order_ref = own.order_ref \
+           and made.kind = ? and made.actor <> ? and undone.id is null), 0)), 0) as signed) as revenue \
+         from (select made.merchant_id, made.order_ref, count(*) as redeemed, \
+          coalesce(sum(made.discount), 0) as discount, max(made.amount) as amount \
+          from redemption made left join redemption undone on undone.undoes = made.id \
+          where made.template_id = ? and made.kind = ? and undone.id is null \
+          group by made.merchant_id, made.order_ref) own",
+    )
+    .bind(REDEEM)
+    .bind(USER)
+    .bind(template.0)
+    .bind(REDEEM)
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::query("sum up a template's redemptions"))
+}
+
+impl From<Row> for Redemption {
+    fn from(row: Row) -> Self {
+        let money = match (row.amount, row.discount, row.currency) {
+            (Some(amount), Some(discount), Some(currency)) => {
+                Some(Money { amount, discount, currency })
+            }
+            _ => None,
+        };
+        Self {
+            id: RedemptionId(row.id),
+            coupon_id: CouponId(row.coupon_id),
+            template_id: TemplateId(row.template_id),
+            user_id: UserId(row.user_id),
+            money,
+            at: row.created_at,
+            rolled_back: row.undone_at.map(|at| RolledBack { at, reason: row.reason }),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Finds what only a support desk may do, done by somebody else: coupons that were revoked or replaced.
+
+use coupon::{CouponId, CouponStatus};
+use sqlx::{MySqlConnection, Row};
+
+use super::{EXAMPLES, read_all};
+use crate::StoreError;
+
+/// Returns replacements that do not stand in the place of a cancelled coupon: the cancelled one is missing or has another
+/// status, or template, user, claim or time of claim differ, or the number is not the replacement's own id, or the audit
+/// record does not name the replacement. Where issued coupons never had to follow a change of validity, its validity is
+/// also that of the cancelled one, unless an operator extended it.
+///
+/// # Errors
+/// The statement fails.
+pub async fn odd_replacements(
+    connection: &mut MySqlConnection,
+) -> Result<Vec<CouponId>, StoreError> {
+    let rows = sqlx::query(
+        "select replaced.replacement_id from coupon_replacement replaced \
+         left join user_coupon one on one.id = replaced.replacement_id \
+         left join user_coupon other on other.id = replaced.coupon_id \
+         where one.id is null or other.id is null or other.status <> ? or one.claim_no <> one.id \
+         or one.template_id <> replaced.template_id or one.template_id <> other.template_id \
+         or one.user_id <> other.user_id or one.claim_id <> other.claim_id \
+         or one.claimed_at <> other.claimed_at \
+         or not exists (select 1 from audit_entry entry where entry.merchant_id = other.merchant_id \
+          and entry.target = concat('coupons/', other.id) and entry.action = 'coupon.replace' \
+          and cast(json_unquote(json_extract(entry.after_json, '$.replaced_by')) as binary) \
+           = cast(one.id as binary)) \
+         or (one.template_id not in (select template_id from validity_move) \
+          and (one.valid_from <> other.valid_from or (one.valid_until <> other.valid_until \
+           and not exists (select 1 from audit_entry entry where entry.merchant_id = one.merchant_id \
+            and entry.target = concat('coupons/', one.id) and entry.action = 'coupon.extend')))) limit ?",
+    )
+    .bind(CouponStatus::Cancelled.code())
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await;
+    read_all("look for odd replacements", rows, |row| Ok(CouponId(row.try_get(0)?)))
+}
+
+/// Returns cancelled coupons of which the audit record does not say who revoked or replaced them. A cancellation and its
+/// line are one transaction.
+///
+/// # Errors
+/// The statement fails.
+pub async fn unrecorded_cancellations(
+    connection: &mut MySqlConnection,
+) -> Result<Vec<CouponId>, StoreError> {
+    let rows = sqlx::query(
+        "select coupon.id from user_coupon coupon where coupon.status = ? \
+         and not exists (select 1 from audit_entry entry where entry.merchant_id = coupon.merchant_id \
+          and entry.target = concat('coupons/', coupon.id) \
+          and entry.action in ('coupon.revoke', 'coupon.replace')) limit ?",
+    )
+    .bind(CouponStatus::Cancelled.code())
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await;
+    read_all("look for cancellations that nobody recorded", rows, |row| {
+        Ok(CouponId(row.try_get(0)?))
+    })
+}

@@ -1,0 +1,33 @@
+//! What rows tell of a claim's way.
+
+use coupon::{ClaimId, CouponId};
+use mysql_store::{
+    queued_landing::{self, QueuedAttempt},
+    story::{self, Admitted},
+};
+
+use crate::harness::{LEFT_AFTER, Store, landing, now, queued};
+
+#[tokio::test]
+async fn a_claim_tells_its_admission_and_its_coupons_are_read_together() {
+    let mut store = Store::with_queue("story", 10).await;
+    let (direct, queued) = (landing("a", &[1, 2, 3]), queued(landing("b", &[4])));
+    let (direct_id, queued_id) = (direct.landed.id, queued.landed.id);
+    let mut ids: Vec<CouponId> = direct.landed.coupons.iter().map(|coupon| coupon.id).collect();
+    ids.extend(queued.landed.coupons.iter().map(|coupon| coupon.id));
+    store.land(&[direct]).await;
+    let attempt = queued_landing::land(&mut store.connection, &[queued]).await.unwrap();
+    assert_eq!(attempt, QueuedAttempt::Landed);
+
+    let connection = &mut store.connection;
+    let unrecorded = Admitted { quantity: 3, admitted_at: None, left_after: None };
+    assert_eq!(story::admitted(connection, direct_id).await.unwrap(), Some(unrecorded));
+    let recorded = Admitted { quantity: 1, admitted_at: Some(now()), left_after: Some(LEFT_AFTER) };
+    assert_eq!(story::admitted(connection, queued_id).await.unwrap(), Some(recorded));
+    assert_eq!(story::admitted(connection, ClaimId(1)).await.unwrap(), None);
+
+    let asked: Vec<CouponId> = ids.iter().rev().copied().chain([CouponId(1)]).collect();
+    let found = story::coupons(connection, &asked).await.unwrap();
+    assert_eq!(found.iter().map(|coupon| coupon.id).collect::<Vec<_>>(), ids);
+    assert_eq!(story::coupons(connection, &[]).await.unwrap(), []);
+}
