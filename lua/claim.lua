@@ -1,28 +1,35 @@
 #!lua
--- Admits or refuses one claim. Atomic: the user's numbers, the stock, the request's marker and the in-flight entry
--- change together or not at all. Refusals change nothing and cost no memory. An unreadable entry is reported to the
--- keeper (see the include), and its user is answered NOT_LOADED.
--- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>, of the epoch that the caller knows
+-- Admits or refuses one claim. Atomic: the user's numbers, the stock, the request's marker, the in-flight or queued
+-- entry and the outbox change together or not at all. Refusals change nothing and cost no memory. An unreadable entry
+-- is reported to the keeper (see the include), and its user is answered NOT_LOADED.
+-- The gate's own mode decides whether an admission is landed at once or queued: the caller's copy may be old.
+-- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>   4 queued:<epoch>, of the epoch that the caller knows   5 outbox
 -- ARGV  1 epoch the caller knows   2 run of the connection   3 now in ms   4 user
 --       5 key digest   6 payload hash   7 claim id   8 quantity
+--       9 behind: 1 if the caller's lander cannot keep up (mode spill)   10 most entries of the outbox
+--       11 key   12 code of what 202 waits for   13 trace parent, '' none
+--       14 touch: 1 if a replay of a queued request must write, so that a WAIT after it covers the request
 -- Returns {code, ...}:
---   0 ADMITTED numbers left        1 REPLAY id state numbers     2 KEY_REUSED
---   3 NOT_LOADED                   4 OTHER_EPOCH epoch
+--   0 ADMITTED numbers left        1 REPLAY id state numbers look admitted_ms ('' unless queued)
+--   2 KEY_REUSED                   3 NOT_LOADED                   4 OTHER_EPOCH epoch
 --   5 NOT_OPEN look starts_ms      6 PAUSED look   7 CLOSED look   8 ENDED look
 --   9 LIMIT look taken             10 SOLD_OUT look   11 INSUFFICIENT look left
 --   12 TOO_OLD: this id or a later one was dropped from the entry, so it may have landed
---   look = 1: the refusal is final only after MySQL was checked for the key
+--   13 QUEUED numbers left entry_id look        14 OUTBOX_FULL
+--   look = 1: the refusal is final only after MySQL was checked for the key; what is queued is accepted only then.
+--   Without a limit every refusal is checked, but what is queued only if the entry says so: a key that landed before
+--   the gate was loaded ends with its answer, and a sale goes on while MySQL is away.
 -- include entry
 local ADMITTED, REPLAY, KEY_REUSED, NOT_LOADED, OTHER_EPOCH = 0, 1, 2, 3, 4
 local NOT_OPEN, PAUSED, CLOSED, ENDED, LIMIT, SOLD_OUT, INSUFFICIENT = 5, 6, 7, 8, 9, 10, 11
-local TOO_OLD = 12
+local TOO_OLD, QUEUED, OUTBOX_FULL = 12, 13, 14
 
 local epoch, run, now, user = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local key, hash, id, quantity = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 
 local meta = redis.call('HMGET', KEYS[1],
-    'phase', 'epoch', 'run', 'users', 'state', 'starts', 'ends', 'limit', 'stock')
-local phase, current, users, state = meta[1], meta[2], meta[4], meta[5]
+    'phase', 'epoch', 'run', 'users', 'state', 'starts', 'ends', 'limit', 'stock', 'mode')
+local phase, current, users, state, mode = meta[1], meta[2], meta[4], meta[5], meta[10]
 if phase ~= 'open' or meta[3] ~= run then return { NOT_LOADED } end
 if current ~= epoch then return { OTHER_EPOCH, current } end
 -- A gate with an unreadable number counts as lost.
@@ -36,14 +43,33 @@ local text = redis.call('HGET', KEYS[2], user)
 local entry = text and decode(text, KEYS[1], user)
 if text and not entry then return { NOT_LOADED } end
 entry = entry or { flags = 0, taken = '', floor = '', requests = {} }
+local look_queued = entry.flags == LOOK_IN_MYSQL and 1 or 0
+local look = limit == 0 and 1 or look_queued
+
+-- Answers with a request that the gate remembers. A queued one is published with the time of its admission; a gate that
+-- has lost it is damaged.
+local function replay(request)
+    local admitted = ''
+    if request.state == 'q' then
+        admitted = redis.call('ZSCORE', KEYS[4], request.id .. ':' .. user)
+        if not admitted then
+            redis.call('HSET', KEYS[1], 'unreadable', user)
+            return { NOT_LOADED }
+        end
+        admitted = string.format('%.0f', tonumber(admitted))
+        -- The entry as it is: a write that changes nothing.
+        if ARGV[14] == '1' then redis.call('HSET', KEYS[2], user, text) end
+    end
+    return { REPLAY, request.id, request.state, request.numbers, look_queued, admitted }
+end
+
 for _, request in ipairs(entry.requests) do
     if request.key == key then
         if request.hash ~= hash then return { KEY_REUSED } end
-        return { REPLAY, request.id, request.state, request.numbers }
+        return replay(request)
     end
 end
 
-local look = (limit == 0 or entry.flags == LOOK_IN_MYSQL) and 1 or 0
 if state == 'ended' then return { ENDED, look } end
 if now < tonumber(meta[6]) then return { NOT_OPEN, look, meta[6] } end
 if now >= tonumber(meta[7]) then return { CLOSED, look } end
@@ -73,12 +99,24 @@ if stock < quantity then return { INSUFFICIENT, look, stock } end
 if not is_above(id, entry.floor) then return { TOO_OLD } end
 
 numbers = table.concat(numbers)
-table.insert(entry.requests,
-    { key = key, hash = hash, state = 'p', quantity = quantity, id = id, numbers = numbers })
--- First, because Redis undoes nothing: a key of another type must stop the claim before the stock is taken.
-redis.call('ZADD', KEYS[3], now, id .. ':' .. user)
+local queued = mode == 'queued' or (mode == 'spill' and ARGV[9] == '1')
+-- Redis undoes nothing, so a key of another type must stop the claim before anything is taken: the outbox does here,
+-- and the set of those in flight or queued at the first write.
+if queued and redis.call('XLEN', KEYS[5]) >= tonumber(ARGV[10]) then return { OUTBOX_FULL } end
+redis.call('ZADD', queued and KEYS[4] or KEYS[3], ARGV[3], id .. ':' .. user)
+local entry_id = queued and redis.call('XADD', KEYS[5], '*',
+    'id', id, 'user', user, 'key', ARGV[11], 'hash', hash, 'quantity', ARGV[8], 'numbers', numbers,
+    'epoch', epoch, 'at', ARGV[3], 'left', string.format('%.0f', stock - quantity),
+    'after', ARGV[12], 'trace', ARGV[13])
+table.insert(entry.requests, {
+    key = key, hash = hash, state = queued and 'q' or 'p', quantity = quantity, id = id,
+    numbers = numbers,
+})
 if redis.call('HSET', KEYS[2], user, encode(entry)) == 1 then
     redis.call('HINCRBY', KEYS[1], 'users', 1)
 end
 local left = redis.call('HINCRBY', KEYS[1], 'stock', -quantity)
+if queued then
+    return { QUEUED, numbers, left, entry_id, look_queued }
+end
 return { ADMITTED, numbers, left }

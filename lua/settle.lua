@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Settles landed admissions: pending becomes landed, and the in-flight entries are removed. Each takes effect once; a
--- no-op under another epoch or run. Atomic: entry and in-flight set change together.
--- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>
+-- Settles landed admissions: pending or queued becomes landed, and the in-flight or queued entries are removed. Each
+-- takes effect once; a no-op under another epoch or run. Atomic: entry and set change together.
+-- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>   4 queued:<epoch>
 -- ARGV  1 epoch   2 run   then pairs: user, claim id
 -- Returns the number of admissions settled; -1 under another epoch or run
 -- include entry
@@ -11,7 +11,7 @@ local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'limit')
 if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then return -1 end
 local unlimited = tonumber(meta[3]) == 0
 
--- Drops the oldest landed requests beyond that number, never a pending one.
+-- Drops the oldest landed requests beyond that number, never a pending or queued one.
 local function trim(entry)
     local at = 1
     while #entry.requests > REQUESTS_KEPT and at <= #entry.requests do
@@ -32,7 +32,7 @@ for at = 3, #ARGV, 2 do
     if text then
         local entry = decode(text, KEYS[1], user)
         for _, request in ipairs(entry and entry.requests or {}) do
-            if request.id == id and request.state == 'p' then
+            if request.id == id and request.state ~= 'l' then
                 request.state = 'l'
                 settled = settled + 1
                 if unlimited then trim(entry) end
@@ -42,5 +42,6 @@ for at = 3, #ARGV, 2 do
         end
     end
     redis.call('ZREM', KEYS[3], id .. ':' .. user)
+    redis.call('ZREM', KEYS[4], id .. ':' .. user)
 end
 return settled

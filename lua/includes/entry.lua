@@ -3,9 +3,10 @@
 --   format byte 1 | flags byte | taken | request...
 -- Layout 2, of an entry that has dropped requests; only entries without a limit do:
 --   format byte 2 | flags byte | taken | floor | request...
---   flags    1: the entry does not have every request of this user (loaded from MySQL, or dropped): check MySQL
+--   flags    1: the entry does not have every request of this user (loaded from MySQL, dropped, or rejected after it
+--            was queued): check MySQL
 --   taken    one character 0 or 1 per number 1..limit; empty where there is no limit
---   request  key digest (16) | payload hash (16) | state p(ending) or l(anded) | quantity byte
+--   request  key digest (16) | payload hash (16) | state p(ending), q(ueued) or l(anded) | quantity byte
 --            | id as decimal text | numbers, one byte each
 --   floor    the highest id that was dropped, as decimal text; no id up to it is admitted any more, otherwise
 --            a packet that arrives after its own request was dropped would be admitted again
@@ -27,7 +28,7 @@ local function decode_exactly(text)
     while at <= #text do
         local key, hash, state, quantity, id, numbers
         key, hash, state, quantity, id, numbers, at = struct.unpack('>c16c16c1BBc0Bc0', text, at)
-        assert(state == 'p' or state == 'l', 'a request of an unknown state')
+        assert(state == 'p' or state == 'q' or state == 'l', 'a request of an unknown state')
         assert(string.match(id, '^%d+$'), 'a request without an id')
         for index = 1, #numbers do
             local number = string.byte(numbers, index)

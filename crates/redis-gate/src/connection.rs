@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, ErrorKind, RedisResult, ServerErrorKind, aio::MultiplexedConnection,
+};
 use redis_address::RedisAddress;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
@@ -32,6 +34,11 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Run(String);
 
 impl Run {
+    /// A run by its text, for parsers without a server.
+    pub(crate) fn named(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -112,6 +119,36 @@ impl GateRedis {
         }
     }
 
+    /// Returns the same Redis with a connection of its own.
+    pub(crate) fn apart(&self) -> Self {
+        Self { address: Arc::clone(&self.address), state: Arc::default() }
+    }
+
+    /// Distinguishes an error answered by Redis from a missing answer.
+    pub(crate) async fn checked<T>(
+        &self,
+        call: &'static str,
+        live: &Live,
+        result: RedisResult<T>,
+    ) -> Result<T, GateError> {
+        match result {
+            Ok(value) => Ok(value),
+            Err(source) if source.is_io_error() || source.is_unrecoverable_error() => {
+                self.forget(live).await;
+                Err(GateError::Unknown { call, source })
+            }
+            Err(source) => {
+                // The server is no master, or not yet. The next connection finds the master.
+                if let ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) =
+                    source.kind()
+                {
+                    self.forget(live).await;
+                }
+                Err(GateError::Refused { call, source })
+            }
+        }
+    }
+
     /// Drops the connection after a call without an answer. The next call connects again and learns whether the run is
     /// still the same.
     pub(crate) async fn forget(&self, failed: &Live) {
@@ -156,7 +193,7 @@ fn fit_run(info: &str) -> Result<Run, GateError> {
     }
     let (run_id, replication_id) = (field("run_id"), field("master_replid"));
     if run_id.is_empty() || replication_id.is_empty() {
-        return Err(GateError::Unfit("the gate's Redis does not tell its run id".to_owned()));
+        return Err(GateError::Unfit("the gate's Redis does not report its run id".to_owned()));
     }
     Ok(Run(format!("{run_id}/{replication_id}")))
 }

@@ -43,6 +43,8 @@ pub struct Request {
 pub enum RequestState {
     /// Admitted; only MySQL knows whether it has landed.
     Pending,
+    /// Admitted into the queue; only MySQL knows whether it has landed or was rejected.
+    Queued,
     Landed,
 }
 
@@ -55,6 +57,7 @@ impl RequestState {
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             b'p' => Some(Self::Pending),
+            b'q' => Some(Self::Queued),
             b'l' => Some(Self::Landed),
             _ => None,
         }

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 /// A call to the gate failed.
-#[derive(Debug, Error)]
+#[derive(Debug, Clone, Error)]
 pub enum GateError {
     /// No answer came, so whether the script ran is unknown. Repeating the call with the same key finds out.
     #[error("the gate did not answer {call}")]
@@ -15,7 +15,8 @@ pub enum GateError {
     /// No connection could be made: the script did not run.
     #[error("the gate cannot be reached")]
     Unreachable {
-        /// The driver's error; absent if this call did not try because the last failure was moments ago.
+        /// The driver's error; absent if this call did not try, because the last failure was moments ago or too many
+        /// claims wait for replicas.
         #[source]
         source: Option<redis::RedisError>,
     },

@@ -1,9 +1,10 @@
 //! Parsers of script answers and gate keys, for `fuzz/` and the test that runs its corpus; not to be called elsewhere.
 //! [`crate::Entry`] decodes users' entries.
 
+use coupon::TemplateId;
 use redis::Value;
 
-use crate::{InFlight, Refusal, Verdict, gate, keys::Keys, operator};
+use crate::{InFlight, OutboxEntry, Refusal, Run, Verdict, keys::Keys, operator, verdict};
 
 /// Most values to read of one answer.
 const VALUES_MAX: usize = 100;
@@ -14,7 +15,7 @@ pub fn gate_answer(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n').take(VALUES_MAX);
     let answer: Vec<Value> = lines.map(value).collect();
     let _read = operator::moved(&answer);
-    if let Some(Verdict::Refused { refusal, .. }) = gate::verdict(&answer) {
+    if let Some(Verdict::Refused { refusal, .. }) = verdict::verdict(&answer, &Run::named("a/b")) {
         let said = match refusal {
             Refusal::NotOpen { starts_at } => starts_at.timestamp_millis(),
             Refusal::Limit { taken } => taken.into(),
@@ -34,6 +35,10 @@ pub fn gate_key(data: &[u8]) {
         let written = Keys::new(prefix, template).meta();
         assert_eq!(Keys::of_meta(prefix, &written), Some(template), "{key:?} as {written:?}");
     }
+    if let Some(template) = Keys::of_outbox(prefix, key) {
+        let written = Keys::new(prefix, template).outbox();
+        assert_eq!(Keys::of_outbox(prefix, &written), Some(template), "{key:?} as {written:?}");
+    }
 }
 
 /// Parses an admission in flight: a member, a space, and its score. What was read must survive being written again.
@@ -45,6 +50,25 @@ pub fn in_flight(data: &[u8]) {
         assert_eq!(read.admitted_at.timestamp_millis(), score, "another time");
         let written = format!("{}:{}", read.id, read.user);
         assert_eq!(InFlight::read(&written, score), Some(read), "{member:?} as {written:?}");
+    }
+}
+
+/// Parses an entry of the outbox: its id, then names and values in turn, one line each. An entry that cannot be read is
+/// shown without what steers a terminal.
+pub fn outbox_entry(data: &[u8]) {
+    let mut lines = data.split(|byte| *byte == b'\n').take(VALUES_MAX);
+    let id = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
+    let fields: Vec<Vec<u8>> = lines.map(<[u8]>::to_vec).collect();
+    match OutboxEntry::read(TemplateId(1), id, &fields, u64::MAX).claim {
+        Ok(claim) => {
+            let (numbers, asked) = (&claim.admission.numbers, &claim.admission.claim);
+            assert_eq!(asked.claimed_at, claim.admitted_at, "another time");
+            assert!(numbers.is_empty() || numbers.len() == asked.quantity as usize, "{numbers:?}");
+        }
+        Err(error) => {
+            let plain = |byte: u8| byte == b'\n' || (0x20..0x7f).contains(&byte);
+            assert!(error.entry.bytes().all(plain), "{error:?}");
+        }
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use chrono::{DateTime, Utc};
-use coupon::{ClaimId, Epoch, TemplateId, UserId};
+use coupon::{ClaimMode, Epoch, TemplateId, UserId};
 
 use crate::{Entry, Gate, GateError, Run, keys::Keys};
 
 /// Keys or members per SCAN step: a fraction of a millisecond, so that claims hardly wait.
-const SCAN_KEYS: usize = 1000;
+pub(crate) const SCAN_KEYS: usize = 1000;
 
 /// The numeric fields of an open gate.
 const NUMBERS: [&str; 8] =
@@ -31,6 +30,8 @@ pub struct Meta {
     pub version: i64,
     /// The template's state, as a word.
     pub state: String,
+    /// Whether admissions are landed at once or queued; direct in a gate that was not told.
+    pub mode: ClaimMode,
     /// Start and end of the claim window, in milliseconds since 1970.
     pub window_ms: (i64, i64),
     /// Most coupons per user; 0: no limit.
@@ -56,36 +57,6 @@ impl Meta {
 /// A raw field name of the users hash, and its user and entry if they can be read.
 pub type ReadEntry = (String, Option<(UserId, Entry)>);
 
-/// An admission whose landing is not settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InFlight {
-    pub id: ClaimId,
-    pub user: UserId,
-    /// Time of the admission.
-    pub admitted_at: DateTime<Utc>,
-}
-
-/// Admissions in flight, oldest first.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Flights {
-    /// Readable admissions.
-    pub admissions: Vec<InFlight>,
-    /// Number of members in a format that no script writes.
-    pub unreadable: usize,
-}
-
-impl InFlight {
-    /// Parses a member `id:user` and its time in milliseconds, as written by `claim.lua`.
-    pub(crate) fn read(member: &str, score: i64) -> Option<Self> {
-        let (id, user) = member.split_once(':')?;
-        Some(Self {
-            id: id.parse().ok()?,
-            user: user.parse().ok()?,
-            admitted_at: DateTime::from_timestamp_millis(score)?,
-        })
-    }
-}
-
 impl Gate {
     /// Reads what the gate of `template` knows; `None` if there is no gate.
     ///
@@ -104,37 +75,37 @@ impl Gate {
         Ok(Some(read_meta(&fields, &live.run)))
     }
 
-    /// Lists the templates that have a gate here, in any phase and of any run. Scans all keys of Redis: three for each
-    /// gate, however many users it has.
+    /// Lists the templates that have a gate here, in any phase and of any run. Scans all keys of Redis: up to five
+    /// for each gate, however many users it has.
     ///
     /// # Errors
     /// No answer.
     pub async fn templates(&self) -> Result<BTreeSet<TemplateId>, GateError> {
-        self.scan("meta", |key| Keys::of_meta(self.prefix(), key)).await
+        self.scan("meta", None, |key| Keys::of_meta(self.prefix(), key)).await
     }
 
-    /// Lists every epoch of every template that has users or in-flight entries here.
+    /// Lists every epoch of every template that has users, in-flight or queued entries here.
     pub(crate) async fn epochs(&self) -> Result<BTreeSet<(TemplateId, Epoch)>, GateError> {
-        self.scan("*", |key| Keys::of_epoch(self.prefix(), key)).await
+        self.scan("*", None, |key| Keys::of_epoch(self.prefix(), key)).await
     }
 
-    async fn scan<T: Ord>(
+    /// Lists what `read` finds in the names of all keys of this part and, if given, of this type.
+    pub(crate) async fn scan<T: Ord>(
         &self,
         part: &str,
+        kind: Option<&str>,
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<BTreeSet<T>, GateError> {
         let live = self.redis.live().await?;
         let pattern = Keys::pattern(self.prefix(), part);
         let (mut found, mut cursor) = (BTreeSet::new(), 0_u64);
         loop {
-            let result = redis::cmd("SCAN")
-                .arg(cursor)
-                .arg("MATCH")
-                .arg(&pattern)
-                .arg("COUNT")
-                .arg(SCAN_KEYS)
-                .query_async(&mut live.connection.clone())
-                .await;
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_KEYS);
+            if let Some(kind) = kind {
+                scan.arg("TYPE").arg(kind);
+            }
+            let result = scan.query_async(&mut live.connection.clone()).await;
             let (next, keys): (u64, Vec<String>) = self.checked("scan", &live, result).await?;
             found.extend(keys.iter().filter_map(|key| read(key)));
             if next == 0 {
@@ -144,11 +115,11 @@ impl Gate {
         }
     }
 
-    /// Reads the state of the gate of `template` and the number of admissions in flight, atomically; `None` if the gate
-    /// is not open in this epoch.
+    /// Reads the state of the gate of `template` and the number of admissions in flight or queued, atomically; `None`
+    /// if the gate is not open in this epoch.
     ///
     /// # Errors
-    /// No answer.
+    /// No answer, or a key of another type ([`GateError::is_of_keys`]); the outbox is among them.
     pub async fn account(
         &self,
         template: TemplateId,
@@ -162,94 +133,17 @@ impl Gate {
             .arg(keys.meta())
             .cmd("ZCARD")
             .arg(keys.inflight(epoch))
+            .cmd("ZCARD")
+            .arg(keys.queued(epoch))
+            // Only to see that it can be appended to.
+            .cmd("XLEN")
+            .arg(keys.outbox())
             .query_async(&mut live.connection.clone())
             .await;
-        let (fields, in_flight): (HashMap<String, String>, u64) =
+        let (fields, in_flight, queued, _waiting): (HashMap<String, String>, u64, u64, u64) =
             self.checked("account", &live, result).await?;
         let meta = read_meta(&fields, &live.run);
-        Ok((meta.is_open() && meta.epoch == epoch).then_some((meta, in_flight)))
-    }
-
-    /// Reads at most `limit` admissions in flight since `before` or earlier, oldest first, skipping the first `passed`.
-    ///
-    /// # Errors
-    /// No answer.
-    pub async fn in_flight(
-        &self,
-        template: TemplateId,
-        epoch: Epoch,
-        before: DateTime<Utc>,
-        passed: usize,
-        limit: usize,
-    ) -> Result<Flights, GateError> {
-        let live = self.redis.live().await?;
-        let result = redis::cmd("ZRANGE")
-            .arg(self.keys(template).inflight(epoch))
-            .arg("-inf")
-            .arg(before.timestamp_millis())
-            .arg("BYSCORE")
-            .arg("LIMIT")
-            .arg(passed)
-            .arg(limit)
-            .arg("WITHSCORES")
-            .query_async(&mut live.connection.clone())
-            .await;
-        let members: Vec<(String, i64)> = self.checked("in_flight", &live, result).await?;
-        let read = members.iter().filter_map(|(member, score)| InFlight::read(member, *score));
-        let admissions: Vec<_> = read.collect();
-        Ok(Flights { unreadable: members.len() - admissions.len(), admissions })
-    }
-
-    /// Finds an admission in flight. Scans all of them, so it is only for requests made by hand.
-    ///
-    /// # Errors
-    /// No answer.
-    pub async fn find_in_flight(
-        &self,
-        template: TemplateId,
-        epoch: Epoch,
-        id: ClaimId,
-    ) -> Result<Option<InFlight>, GateError> {
-        let live = self.redis.live().await?;
-        let mut cursor = 0_u64;
-        loop {
-            let result = redis::cmd("ZSCAN")
-                .arg(self.keys(template).inflight(epoch))
-                .arg(cursor)
-                .arg("MATCH")
-                .arg(format!("{id}:*"))
-                .arg("COUNT")
-                .arg(SCAN_KEYS)
-                .query_async(&mut live.connection.clone())
-                .await;
-            let (next, found): (u64, Vec<(String, i64)>) =
-                self.checked("find_in_flight", &live, result).await?;
-            let read = |(member, score): &(String, i64)| InFlight::read(member, *score);
-            if let Some(entry) = found.iter().find_map(read) {
-                return Ok(Some(entry));
-            }
-            if next == 0 {
-                return Ok(None);
-            }
-            cursor = next;
-        }
-    }
-
-    /// Counts the admissions in flight.
-    ///
-    /// # Errors
-    /// No answer.
-    pub async fn in_flight_count(
-        &self,
-        template: TemplateId,
-        epoch: Epoch,
-    ) -> Result<u64, GateError> {
-        let live = self.redis.live().await?;
-        let result = redis::cmd("ZCARD")
-            .arg(self.keys(template).inflight(epoch))
-            .query_async(&mut live.connection.clone())
-            .await;
-        self.checked("in_flight_count", &live, result).await
+        Ok((meta.is_open() && meta.epoch == epoch).then_some((meta, in_flight + queued)))
     }
 
     /// Counts the users with an entry. Fewer than [`Meta::users`] means that some are lost.
@@ -377,6 +271,7 @@ fn read_meta(fields: &HashMap<String, String>, run: &Run) -> Meta {
         movement: number("movement"),
         version: number("version"),
         state: text("state").to_owned(),
+        mode: ClaimMode::from_word(text("mode")).unwrap_or_default(),
         window_ms: (number("starts"), number("ends")),
         limit: number("limit"),
         unreadable: fields.get("unreadable").cloned(),

@@ -15,7 +15,7 @@ impl Keys {
         Self { base: format!("{prefix}gate:1:{{{template}:0}}") }
     }
 
-    /// Returns the pattern, for `SCAN`, of all gate keys under a prefix; `part` is `meta`, or `*` for any.
+    /// Returns the pattern, for `SCAN`, of all gate keys under a prefix; `part` is `meta`, `outbox`, or `*` for any.
     pub(crate) fn pattern(prefix: &str, part: &str) -> String {
         let mut pattern = String::new();
         for letter in prefix.chars() {
@@ -33,11 +33,17 @@ impl Keys {
         key.strip_prefix(prefix)?.strip_prefix("gate:1:{")?.strip_suffix(":0}:meta")?.parse().ok()
     }
 
-    /// Returns the template and epoch of a key of users or in-flight entries; `None` for any other key.
+    /// Returns the template of an outbox; `None` if it is no such key of this prefix.
+    pub(crate) fn of_outbox(prefix: &str, key: &str) -> Option<TemplateId> {
+        key.strip_prefix(prefix)?.strip_prefix("gate:1:{")?.strip_suffix(":0}:outbox")?.parse().ok()
+    }
+
+    /// Returns the template and epoch of a key of users, in-flight or queued entries; `None` for any other key.
     pub(crate) fn of_epoch(prefix: &str, key: &str) -> Option<(TemplateId, Epoch)> {
         let (template, part) =
             key.strip_prefix(prefix)?.strip_prefix("gate:1:{")?.split_once(":0}:")?;
-        let epoch = part.strip_prefix("users:").or_else(|| part.strip_prefix("inflight:"))?;
+        let epoch =
+            ["users:", "inflight:", "queued:"].into_iter().find_map(|of| part.strip_prefix(of))?;
         Some((template.parse().ok()?, Epoch(epoch.parse().ok()?)))
     }
 
@@ -54,5 +60,15 @@ impl Keys {
     /// Admissions in flight by time, of one epoch.
     pub(crate) fn inflight(&self, epoch: Epoch) -> String {
         format!("{}:inflight:{epoch}", self.base)
+    }
+
+    /// Queued admissions by time, of one epoch.
+    pub(crate) fn queued(&self, epoch: Epoch) -> String {
+        format!("{}:queued:{epoch}", self.base)
+    }
+
+    /// The stream of queued claims on their way to the topic. It outlives every epoch.
+    pub(crate) fn outbox(&self) -> String {
+        format!("{}:outbox", self.base)
     }
 }

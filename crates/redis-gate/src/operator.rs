@@ -1,7 +1,7 @@
 //! Movements, states, unloading: changes to a gate that keeps its epoch.
 
 use chrono::{DateTime, Utc};
-use coupon::{Epoch, TemplateId, TemplateState};
+use coupon::{ClaimMode, Epoch, TemplateId, TemplateState};
 use redis::{FromRedisValue, Value};
 
 use crate::{Gate, GateError};
@@ -27,7 +27,7 @@ pub enum Moved {
 pub enum Unloaded {
     /// It is removed.
     Gone,
-    /// Admissions are in flight; nothing was done.
+    /// Admissions are in flight or queued, or claims are in the outbox; nothing was done.
     InFlight,
     /// The template has not ended and its window is not over; nothing was done.
     Open,
@@ -54,8 +54,8 @@ impl Gate {
         moved(&answer).ok_or(GateError::Unreadable { call: "apply_movement" })
     }
 
-    /// Sets the template's state as of `version`, also while the gate is loading. Returns whether the version was
-    /// newer; `None` if the gate is absent or of another epoch or run.
+    /// Sets the template's state and mode as of `version`, also while the gate is loading. Returns whether the version
+    /// was newer; `None` if the gate is absent or of another epoch or run.
     ///
     /// # Errors
     /// [`GateError::Unknown`]: call again; it takes effect once.
@@ -65,10 +65,12 @@ impl Gate {
         epoch: Epoch,
         version: i64,
         state: TemplateState,
+        mode: ClaimMode,
     ) -> Result<Option<bool>, GateError> {
         let live = self.redis.live().await?;
         let mut call = self.scripts.set_state.key(self.keys(template).meta());
         call.arg(epoch.0).arg(live.run.as_str()).arg(version).arg(state.word());
+        call.arg(mode.word());
         let set: i64 = self.invoke("set_state", live, &call).await?;
         Ok(match set {
             1 => Some(true),
@@ -92,6 +94,8 @@ impl Gate {
         let mut call = self.scripts.unload.key(keys.meta());
         call.key(keys.users(epoch))
             .key(keys.inflight(epoch))
+            .key(keys.queued(epoch))
+            .key(keys.outbox())
             .arg(epoch.0)
             .arg(live.run.as_str())
             .arg(now.timestamp_millis());

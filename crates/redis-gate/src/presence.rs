@@ -17,7 +17,7 @@ pub struct CheckedGate {
     pub has_users: bool,
 }
 
-/// A gate that had nothing in flight at its last check.
+/// A gate that had nothing in flight or queued at its last check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuietGate {
     pub template: TemplateId,
@@ -39,41 +39,44 @@ impl Gate {
         self.differing(&gates.iter().map(keys).collect::<Vec<_>>(), true).await
     }
 
-    /// Returns those of `gates` that have admissions in flight now, or that exist now and did not before.
+    /// Returns those of `gates` that have admissions in flight or queued now, or that exist now and did not before.
     ///
     /// # Errors
     /// No answer.
     pub async fn stirred(&self, gates: &[QuietGate]) -> Result<Vec<TemplateId>, GateError> {
         let keys = |gate: &QuietGate| {
             let keys = self.keys(gate.template);
-            let key = gate.epoch.map_or_else(|| keys.meta(), |epoch| keys.inflight(epoch));
-            (gate.template, vec![key])
+            let stirred = gate.epoch.map_or_else(
+                || vec![keys.meta()],
+                |epoch| vec![keys.inflight(epoch), keys.queued(epoch)],
+            );
+            (gate.template, stirred)
         };
         self.differing(&gates.iter().map(keys).collect::<Vec<_>>(), false).await
     }
 
-    /// Returns the gates that lack a key, if `should_be`; otherwise those that have one. It searches by bisection, so the
-    /// cost is a few commands for each such gate and one for all the others.
+    /// Returns the gates that lack a key, if `should_exist`; otherwise those that have one. It searches by bisection, so
+    /// the cost is a few commands for each such gate and one for all the others.
     async fn differing(
         &self,
         gates: &[(TemplateId, Vec<String>)],
-        should_be: bool,
+        should_exist: bool,
     ) -> Result<Vec<TemplateId>, GateError> {
         let live = self.redis.live().await?;
-        let mut open: Vec<_> = gates.chunks(GATES_AT_ONCE).collect();
+        let mut unsearched: Vec<_> = gates.chunks(GATES_AT_ONCE).collect();
         let mut differing = Vec::new();
-        while let Some(run) = open.pop() {
-            let keys: Vec<&String> = run.iter().flat_map(|(_, keys)| keys).collect();
-            let wanted = if should_be { keys.len() } else { 0 };
+        while let Some(part) = unsearched.pop() {
+            let keys: Vec<&String> = part.iter().flat_map(|(_, keys)| keys).collect();
+            let wanted = if should_exist { keys.len() } else { 0 };
             let result =
                 redis::cmd("EXISTS").arg(keys).query_async(&mut live.connection.clone()).await;
             let found: usize = self.checked("exists", &live, result).await?;
-            match run {
+            match part {
                 _ if found == wanted => {}
                 [(template, _)] => differing.push(*template),
-                run => {
-                    let (first, second) = run.split_at(run.len() / 2);
-                    open.extend([first, second]);
+                part => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    unsearched.extend([first, second]);
                 }
             }
         }

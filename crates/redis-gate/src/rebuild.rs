@@ -1,7 +1,7 @@
 //! Begin, load, open: rebuilds a gate under a new epoch; a gate is never repaired in place.
 
 use chrono::{DateTime, Utc};
-use coupon::{Epoch, TemplateId, TemplateState, UserId};
+use coupon::{ClaimMode, Epoch, TemplateId, TemplateState, UserId};
 
 use crate::{Entry, Gate, GateError, connection::Live};
 
@@ -19,6 +19,8 @@ pub struct OpenFacts {
     /// Version of the template.
     pub version: i64,
     pub state: TemplateState,
+    /// Whether admissions are landed at once or queued.
+    pub mode: ClaimMode,
     /// Start of the claim window.
     pub starts_at: DateTime<Utc>,
     /// End of the claim window.
@@ -32,7 +34,7 @@ pub struct OpenFacts {
 
 impl Gate {
     /// Makes the gate loading(`epoch`), and removes the keys of older epochs, since a gate near the memory limit has no
-    /// room for both. Returns `false` if the gate knows this epoch or a later one.
+    /// room for both. The outbox stays. Returns `false` if the gate knows this epoch or a later one.
     ///
     /// # Errors
     /// No answer, or an error of Redis.
@@ -40,7 +42,12 @@ impl Gate {
         let keys = self.keys(template);
         let live = self.redis.live().await?;
         let mut call = self.scripts.begin.key(keys.meta());
-        call.key(keys.users(epoch)).key(keys.inflight(epoch)).arg(epoch.0).arg(live.run.as_str());
+        call.key(keys.users(epoch))
+            .key(keys.inflight(epoch))
+            .key(keys.queued(epoch))
+            .key(keys.outbox())
+            .arg(epoch.0)
+            .arg(live.run.as_str());
         let begun: i64 = self.invoke("begin", live.clone(), &call).await?;
         if begun != 1 {
             return Ok(false);
@@ -84,6 +91,31 @@ impl Gate {
         Ok(loaded == 1)
     }
 
+    /// Loads users with rejected claims, at most [`LOAD_USERS_MAX`] of them: MySQL has answers under their keys. A user
+    /// loaded with coupons stays as loaded. Returns whether the gate was still loading(`epoch`).
+    ///
+    /// # Errors
+    /// No answer, or an error of Redis. Loading the same users again does no harm.
+    pub async fn load_rejected(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        users: &[UserId],
+    ) -> Result<bool, GateError> {
+        if users.is_empty() {
+            return Ok(true);
+        }
+        let keys = self.keys(template);
+        let live = self.redis.live().await?;
+        let mut call = self.scripts.load_rejected.key(keys.meta());
+        call.key(keys.users(epoch)).arg(epoch.0).arg(live.run.as_str()).arg(Entry::loaded(&[]));
+        for user in users {
+            call.arg(user.0);
+        }
+        let loaded: i64 = self.invoke("load_rejected", live, &call).await?;
+        Ok(loaded == 1)
+    }
+
     /// Opens the loaded gate. Returns whether it was still loading(`epoch`).
     ///
     /// # Errors
@@ -105,7 +137,8 @@ impl Gate {
             .arg(facts.ends_at.timestamp_millis())
             .arg(facts.limit)
             .arg(facts.stock)
-            .arg(facts.movement);
+            .arg(facts.movement)
+            .arg(facts.mode.word());
         let opened: i64 = self.invoke("open", live, &call).await?;
         Ok(opened == 1)
     }
@@ -121,7 +154,8 @@ impl Gate {
             let keys = self.keys(template);
             let live = self.redis.live().await?;
             let mut call = self.scripts.remove_stale.key(keys.meta());
-            call.key(keys.users(epoch)).key(keys.inflight(epoch)).arg(epoch.0);
+            call.key(keys.users(epoch)).key(keys.inflight(epoch)).key(keys.queued(epoch));
+            call.arg(epoch.0);
             removed += self.invoke::<u64>("remove_stale", live, &call).await?;
         }
         Ok(removed)
@@ -150,7 +184,7 @@ impl Gate {
         let keys = self.keys(template);
         let mut unlink = redis::cmd("UNLINK");
         for epoch in epochs {
-            unlink.arg(keys.users(epoch)).arg(keys.inflight(epoch));
+            unlink.arg(keys.users(epoch)).arg(keys.inflight(epoch)).arg(keys.queued(epoch));
         }
         let result = unlink.query_async(&mut live.connection.clone()).await;
         let _removed: i64 = self.checked("unlink", live, result).await?;

@@ -1,7 +1,7 @@
 //! Text in the gate that no script wrote: it stops its user or its template, and no others.
 
-use coupon::{Epoch, TemplateState, UserId};
-use redis_gate::{Moved, Unloaded, Verdict};
+use coupon::{ClaimMode, Epoch, TemplateState, UserId};
+use redis_gate::{Door, Moved, Unloaded, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now};
 
@@ -26,7 +26,7 @@ async fn an_entry_that_cannot_be_read_stops_its_user_and_nobody_else() {
     }
     let all = [&damaged, &other].map(|claim| (claim.user_id, claim.id));
     assert_eq!(gate.gate.settle(TEMPLATE, EPOCH, &all).await.unwrap(), Some(1));
-    assert_eq!(gate.release(&damaged).await, Some(false), "nobody can tell what it took");
+    assert_eq!(gate.release(&damaged).await, Some(false), "nobody knows what it took");
     assert_eq!(gate.release(&third).await, Some(true));
     assert_eq!(gate.in_flight().await, 0);
     gate.admit(&claim(UserId(71), "b", 1)).await;
@@ -34,7 +34,7 @@ async fn an_entry_that_cannot_be_read_stops_its_user_and_nobody_else() {
     gate.rebuild(NEXT, facts()).await;
     let meta = gate.gate.meta(TEMPLATE).await.unwrap().unwrap();
     assert_eq!(meta.unreadable, None);
-    let verdict = gate.gate.claim(&again(&damaged), NEXT, now()).await.unwrap();
+    let verdict = gate.gate.claim(&again(&damaged), NEXT, now(), Door::direct()).await.unwrap();
     assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
 }
 
@@ -54,7 +54,8 @@ async fn a_number_that_cannot_be_read_is_a_lost_gate_which_the_next_epoch_replac
         }
         if field == "version" {
             let state = TemplateState::Published;
-            let set = gate.gate.set_state(TEMPLATE, EPOCH, 1, state).await.unwrap();
+            let mode = ClaimMode::Direct;
+            let set = gate.gate.set_state(TEMPLATE, EPOCH, 1, state, mode).await.unwrap();
             assert_eq!(set, Some(true), "it is readable again");
         }
         if field == "ends" {
@@ -74,7 +75,8 @@ async fn a_number_that_cannot_be_read_is_a_lost_gate_which_the_next_epoch_replac
 async fn a_claim_that_cannot_be_noted_in_flight_takes_nothing() {
     let gate = TestGate::open("wrong in flight", facts()).await;
     gate.send(&["SET", &gate.in_flight_key(EPOCH), "x"]).await;
-    let error = gate.gate.claim(&claim(USER, "a", 1), EPOCH, now()).await.unwrap_err();
+    let error =
+        gate.gate.claim(&claim(USER, "a", 1), EPOCH, now(), Door::direct()).await.unwrap_err();
     assert!(error.is_of_keys(), "{error}");
     let meta = gate.gate.meta(TEMPLATE).await.unwrap().unwrap();
     assert_eq!((meta.stock, meta.users), (facts().stock, 0));
@@ -84,7 +86,8 @@ async fn a_claim_that_cannot_be_noted_in_flight_takes_nothing() {
 async fn a_key_of_another_type_is_named_as_such_and_replaced_by_the_next_epoch() {
     let gate = TestGate::open("wrong type", facts()).await;
     gate.send(&["SET", &gate.users(EPOCH), "x"]).await;
-    let error = gate.gate.claim(&claim(USER, "a", 1), EPOCH, now()).await.unwrap_err();
+    let error =
+        gate.gate.claim(&claim(USER, "a", 1), EPOCH, now(), Door::direct()).await.unwrap_err();
     assert!(error.is_of_keys(), "{error}");
     gate.send(&["SET", &gate.meta(), "x"]).await;
     assert!(gate.gate.meta(TEMPLATE).await.unwrap_err().is_of_keys());

@@ -7,12 +7,10 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{
-    Claim, ClaimId, Epoch, Numbers, PayloadHash, RequestId, TemplateId, TemplateState, UserId,
-};
+use coupon::{Claim, ClaimId, ClaimMode, Epoch, Numbers, TemplateId, TemplateState, UserId};
 use devstack::TestServers;
 use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
-use redis_gate::{Entry, Gate, GateRedis, OpenFacts, Refusal, Verdict};
+use redis_gate::{Door, Entry, Gate, GateRedis, OpenFacts, Refusal, RequestState, Run, Verdict};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     net::TcpListener,
@@ -65,7 +63,15 @@ impl TestGate {
     }
 
     pub(crate) async fn claim(&self, claim: &Claim) -> Verdict {
-        self.gate.claim(claim, EPOCH, now()).await.unwrap()
+        self.gate.claim(claim, EPOCH, now(), Door::direct()).await.unwrap()
+    }
+
+    /// Claims, and returns the numbers, the entry in the outbox and the run of the claim, which must be queued.
+    pub(crate) async fn queue(&self, claim: &Claim) -> (Numbers, String, Run) {
+        match self.claim(claim).await {
+            Verdict::Queued { numbers, entry, run, .. } => (numbers, entry, run),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Claims, and returns the numbers of the claim, which must be admitted.
@@ -73,6 +79,18 @@ impl TestGate {
         match self.claim(claim).await {
             Verdict::Admitted { numbers, .. } => numbers,
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// The gate's answer to the key of `first`, which was admitted to the direct way.
+    pub(crate) async fn replay_of(&self, first: &Claim, state: RequestState) -> Verdict {
+        Verdict::Replay {
+            id: first.id,
+            state,
+            numbers: vec![1],
+            look_in_mysql: false,
+            admitted_at: None,
+            run: self.gate.redis().run().await.unwrap(),
         }
     }
 
@@ -96,6 +114,14 @@ impl TestGate {
         self.gate.in_flight_count(TEMPLATE, EPOCH).await.unwrap()
     }
 
+    pub(crate) async fn queued(&self) -> u64 {
+        self.gate.queued_count(TEMPLATE, EPOCH).await.unwrap()
+    }
+
+    pub(crate) async fn outbox_len(&self) -> u64 {
+        self.gate.outbox_len(TEMPLATE).await.unwrap()
+    }
+
     /// The names of the keys are a contract: `lua/README.md`.
     pub(crate) fn meta(&self) -> String {
         format!("{}gate:1:{{{TEMPLATE}:0}}:meta", self.prefix)
@@ -107,6 +133,14 @@ impl TestGate {
 
     pub(crate) fn in_flight_key(&self, epoch: Epoch) -> String {
         format!("{}gate:1:{{{TEMPLATE}:0}}:inflight:{epoch}", self.prefix)
+    }
+
+    pub(crate) fn queued_key(&self, epoch: Epoch) -> String {
+        format!("{}gate:1:{{{TEMPLATE}:0}}:queued:{epoch}", self.prefix)
+    }
+
+    pub(crate) fn outbox_key(&self) -> String {
+        format!("{}gate:1:{{{TEMPLATE}:0}}:outbox", self.prefix)
     }
 
     /// Changes a field of meta, as no script would.
@@ -127,6 +161,15 @@ impl TestGate {
         let mut memory = Memory::new();
         for key in keys {
             let kind: String = redis::cmd("TYPE").arg(&key).query_async(&mut redis).await.unwrap();
+            if kind == "stream" {
+                let mut look = redis::cmd("XRANGE");
+                look.arg(&key).arg("-").arg("+");
+                let entries: Vec<(Vec<u8>, Vec<Vec<u8>>)> =
+                    look.query_async(&mut redis).await.unwrap();
+                let entries = entries.into_iter().map(|(id, fields)| (id, fields.concat()));
+                memory.insert(key, entries.collect());
+                continue;
+            }
             let mut look = match kind.as_str() {
                 "hash" => redis::cmd("HGETALL"),
                 _ => redis::cmd("ZRANGE"),
@@ -221,6 +264,7 @@ pub(crate) fn facts() -> OpenFacts {
     OpenFacts {
         version: 1,
         state: TemplateState::Published,
+        mode: ClaimMode::Direct,
         starts_at: now() - TimeDelta::seconds(1),
         ends_at: now() + TimeDelta::seconds(1),
         limit: 2,
@@ -229,20 +273,17 @@ pub(crate) fn facts() -> OpenFacts {
     }
 }
 
+/// The same template, with its claims queued.
+pub(crate) fn queued_facts() -> OpenFacts {
+    OpenFacts { mode: ClaimMode::Queued, ..facts() }
+}
+
 /// A claim of `user` under `key`, with a unique id.
 pub(crate) fn claim(user: UserId, key: &str, quantity: u32) -> Claim {
     /// The first id is beyond 2^53, where Lua's numbers are no longer exact.
     static NEXT: AtomicI64 = AtomicI64::new((1 << 53) + 1);
-    Claim {
-        id: ClaimId(NEXT.fetch_add(1, Ordering::Relaxed)),
-        template_id: TEMPLATE,
-        user_id: user,
-        request_id: RequestId::from_client(key).unwrap(),
-        payload_hash: PayloadHash::of_quantity(quantity),
-        quantity,
-        claimed_at: now(),
-        trace_parent: None,
-    }
+    let id = ClaimId(NEXT.fetch_add(1, Ordering::Relaxed));
+    testkit::claim(id, TEMPLATE, user, key, quantity, now())
 }
 
 /// The same request as another admission.

@@ -1,7 +1,7 @@
 //! The end of an admission at the gate: settled or released, once.
 
 use coupon::{Claim, ClaimId, Epoch, UserId};
-use redis_gate::{OpenFacts, Refusal, RequestState, Verdict};
+use redis_gate::{Door, OpenFacts, Refusal, RequestState, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, refused};
 
@@ -169,18 +169,18 @@ async fn without_a_limit_every_refusal_looks_in_mysql() {
 }
 
 #[tokio::test]
-async fn what_is_in_flight_is_told_the_oldest_first() {
+async fn what_is_in_flight_is_listed_the_oldest_first() {
     let gate = TestGate::open("in flight", facts()).await;
     let claims = [claim(USER, "a", 1), claim(UserId(71), "a", 1), claim(UserId(72), "a", 1)];
     let at = |n: i64| facts().starts_at + chrono::TimeDelta::milliseconds(n);
     for (claim, n) in claims.iter().zip([5, 3, 9]) {
-        gate.gate.claim(claim, EPOCH, at(n)).await.unwrap();
+        gate.gate.claim(claim, EPOCH, at(n), Door::direct()).await.unwrap();
     }
-    let told = gate.gate.in_flight(TEMPLATE, EPOCH, at(5), 0, 10).await.unwrap();
-    let told: Vec<_> =
-        told.admissions.iter().map(|entry| (entry.id, entry.user, entry.admitted_at)).collect();
+    let listed = gate.gate.in_flight(TEMPLATE, EPOCH, at(5), 0, 10).await.unwrap();
+    let listed: Vec<_> =
+        listed.admissions.iter().map(|entry| (entry.id, entry.user, entry.admitted_at)).collect();
     assert_eq!(
-        told,
+        listed,
         [(claims[1].id, UserId(71), at(3)), (claims[0].id, USER, at(5))],
         "the one after the given time is left out"
     );
@@ -194,7 +194,7 @@ async fn one_admission_is_found_among_thousands_in_flight_until_it_is_settled() 
     let at = facts().starts_at;
     let claims: Vec<Claim> = (0..3_000).map(|user| claim(UserId(user), "a", 1)).collect();
     for claim in &claims {
-        gate.gate.claim(claim, EPOCH, at).await.unwrap();
+        gate.gate.claim(claim, EPOCH, at, Door::direct()).await.unwrap();
     }
     let find = |id| gate.gate.find_in_flight(TEMPLATE, EPOCH, id);
     for wanted in [&claims[0], &claims[1_500], &claims[2_999]] {

@@ -1,8 +1,8 @@
 //! Movements, states, unloading: each call takes effect once, even if it comes late or twice.
 
 use chrono::TimeDelta;
-use coupon::{Epoch, TemplateState, UserId};
-use redis_gate::{GateError, Moved, OpenFacts, Phase, Refusal, Unloaded, Verdict};
+use coupon::{ClaimMode, Epoch, TemplateState, UserId};
+use redis_gate::{Door, GateError, Moved, OpenFacts, Phase, Refusal, Unloaded, Verdict};
 
 use crate::harness::{EPOCH, OwnRedis, TEMPLATE, TestGate, USER, claim, facts, now, refused};
 
@@ -11,6 +11,15 @@ const NEWER: Epoch = Epoch(8);
 
 async fn apply(gate: &TestGate, seq: i64, delta: i64) -> Moved {
     gate.gate.apply_movement(TEMPLATE, EPOCH, seq, delta).await.unwrap()
+}
+
+async fn set_state(
+    gate: &TestGate,
+    epoch: Epoch,
+    version: i64,
+    state: TemplateState,
+) -> Option<bool> {
+    gate.gate.set_state(TEMPLATE, epoch, version, state, ClaimMode::Direct).await.unwrap()
 }
 
 async fn unload(gate: &TestGate) -> Unloaded {
@@ -78,8 +87,7 @@ async fn a_movement_is_applied_in_the_gates_own_numbers() {
 #[tokio::test]
 async fn a_state_is_taken_if_its_version_is_newer_and_refuses_or_admits_at_once() {
     let gate = TestGate::open("states", OpenFacts { version: 2, ..facts() }).await;
-    let set =
-        async |version, state| gate.gate.set_state(TEMPLATE, EPOCH, version, state).await.unwrap();
+    let set = async |version, state| set_state(&gate, EPOCH, version, state).await;
     assert_eq!(set(3, TemplateState::Paused).await, Some(true));
     assert_eq!(gate.claim(&claim(USER, "a", 1)).await, refused(Refusal::Paused));
     let before = gate.memory().await;
@@ -100,8 +108,7 @@ async fn a_state_is_taken_if_its_version_is_newer_and_refuses_or_admits_at_once(
 #[tokio::test]
 async fn a_state_has_no_effect_under_another_epoch_or_run() {
     let gate = TestGate::absent("state elsewhere").await;
-    let set =
-        async |epoch| gate.gate.set_state(TEMPLATE, epoch, 9, TemplateState::Paused).await.unwrap();
+    let set = async |epoch| set_state(&gate, epoch, 9, TemplateState::Paused).await;
     assert_eq!(set(EPOCH).await, None);
     assert!(gate.memory().await.is_empty());
     gate.rebuild(EPOCH, facts()).await;
@@ -121,7 +128,7 @@ async fn a_pause_while_the_gate_loads_outlives_its_opening() {
     let gate = TestGate::absent("pause while loading").await;
     assert!(gate.gate.begin(TEMPLATE, EPOCH).await.unwrap());
     let paused = TemplateState::Paused;
-    assert_eq!(gate.gate.set_state(TEMPLATE, EPOCH, 3, paused).await.unwrap(), Some(true));
+    assert_eq!(set_state(&gate, EPOCH, 3, paused).await, Some(true));
     // Facts read from MySQL before the pause.
     assert!(gate.gate.open(TEMPLATE, EPOCH, &OpenFacts { version: 2, ..facts() }).await.unwrap());
     assert_eq!(gate.claim(&claim(USER, "a", 1)).await, refused(Refusal::Paused));
@@ -129,9 +136,10 @@ async fn a_pause_while_the_gate_loads_outlives_its_opening() {
     // Facts read after the pause.
     assert!(gate.gate.begin(TEMPLATE, NEWER).await.unwrap());
     let resumed = OpenFacts { version: 4, ..facts() };
-    assert_eq!(gate.gate.set_state(TEMPLATE, NEWER, 3, paused).await.unwrap(), Some(true));
+    assert_eq!(set_state(&gate, NEWER, 3, paused).await, Some(true));
     assert!(gate.gate.open(TEMPLATE, NEWER, &resumed).await.unwrap());
-    let verdict = gate.gate.claim(&claim(USER, "a", 1), NEWER, now()).await.unwrap();
+    let verdict =
+        gate.gate.claim(&claim(USER, "a", 1), NEWER, now(), Door::direct()).await.unwrap();
     assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
 }
 
@@ -141,9 +149,9 @@ async fn an_ended_gate_goes_once_nothing_is_in_flight_and_leaves_nothing() {
     let admitted = claim(USER, "a", 1);
     gate.admit(&admitted).await;
     assert_eq!(unload(&gate).await, Unloaded::Open);
-    gate.gate.set_state(TEMPLATE, EPOCH, 2, TemplateState::Paused).await.unwrap();
+    set_state(&gate, EPOCH, 2, TemplateState::Paused).await;
     assert_eq!(unload(&gate).await, Unloaded::Open, "it may be resumed");
-    gate.gate.set_state(TEMPLATE, EPOCH, 3, TemplateState::Ended).await.unwrap();
+    set_state(&gate, EPOCH, 3, TemplateState::Ended).await;
     let before = gate.memory().await;
     assert_eq!(unload(&gate).await, Unloaded::InFlight);
     assert_eq!(gate.gate.unload(TEMPLATE, OLDER, now()).await.unwrap(), Unloaded::OtherEpoch);
@@ -199,10 +207,11 @@ async fn a_full_gate_can_still_be_cut_paused_and_unloaded() {
     let gate = TestGate::on(server.url.clone(), String::new()).await;
     gate.rebuild(EPOCH, facts()).await;
     gate.send(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let error = gate.gate.claim(&claim(USER, "a", 1), EPOCH, now()).await.unwrap_err();
+    let error =
+        gate.gate.claim(&claim(USER, "a", 1), EPOCH, now(), Door::direct()).await.unwrap_err();
     assert!(matches!(error, GateError::Refused { .. }), "{error:?}");
     assert_eq!(apply(&gate, 2, -1).await, Moved::Applied(9));
     let ended = TemplateState::Ended;
-    assert_eq!(gate.gate.set_state(TEMPLATE, EPOCH, 2, ended).await.unwrap(), Some(true));
+    assert_eq!(set_state(&gate, EPOCH, 2, ended).await, Some(true));
     assert_eq!(unload(&gate).await, Unloaded::Gone);
 }

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use coupon::{Epoch, UserId};
-use redis_gate::{OpenFacts, Refusal, RequestState, Verdict};
+use redis_gate::{Door, OpenFacts, Refusal, RequestState, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now, refused};
 
@@ -31,7 +31,7 @@ async fn a_replay_comes_before_every_refusal_and_keeps_the_first_id() {
         gate.set_meta(field, value).await;
         for (claim, state) in [(&settled, RequestState::Landed), (&pending, RequestState::Pending)]
         {
-            let replay = Verdict::Replay { id: claim.id, state, numbers: vec![1] };
+            let replay = gate.replay_of(claim, state).await;
             assert_eq!(gate.claim(claim).await, replay, "{field} {value}");
             assert_eq!(gate.claim(&again(claim)).await, replay, "{field} {value}");
         }
@@ -56,7 +56,7 @@ async fn a_caller_of_another_epoch_hears_the_gates_and_changes_nothing() {
     let before = gate.memory().await;
     for epoch in [Epoch::UNKNOWN, Epoch(6), Epoch(8)] {
         for claim in [claim(USER, "a", 1), claim(UserId(71), "a", 1)] {
-            let verdict = gate.gate.claim(&claim, epoch, now()).await.unwrap();
+            let verdict = gate.gate.claim(&claim, epoch, now(), Door::direct()).await.unwrap();
             assert_eq!(verdict, Verdict::OtherEpoch(EPOCH));
         }
     }
@@ -72,7 +72,7 @@ async fn a_gate_that_is_absent_or_loading_says_nothing() {
     assert_eq!(gate.claim(&claim).await, Verdict::NotLoaded);
     assert!(gate.gate.load(TEMPLATE, EPOCH, &[(USER, vec![1])]).await.unwrap());
     assert_eq!(gate.claim(&claim).await, Verdict::NotLoaded);
-    let unknown = gate.gate.claim(&claim, Epoch::UNKNOWN, now()).await.unwrap();
+    let unknown = gate.gate.claim(&claim, Epoch::UNKNOWN, now(), Door::direct()).await.unwrap();
     assert_eq!(unknown, Verdict::NotLoaded, "not even its epoch");
 }
 
@@ -112,7 +112,8 @@ async fn of_several_refusals_the_first_in_order_is_given_and_none_leaves_a_trace
     for ((field, value), at, refusal) in steps {
         gate.set_meta(field, value).await;
         let before = gate.memory().await;
-        let verdict = gate.gate.claim(&claim(USER, "b", 2), EPOCH, at).await.unwrap();
+        let verdict =
+            gate.gate.claim(&claim(USER, "b", 2), EPOCH, at, Door::direct()).await.unwrap();
         assert_eq!(verdict, refused(refusal));
         assert_eq!(gate.memory().await, before, "{refusal:?}");
     }
@@ -136,7 +137,9 @@ async fn the_window_holds_its_first_instant_and_not_its_last() {
     let gate = TestGate::open("window", facts()).await;
     let tick = TimeDelta::milliseconds(1);
     let OpenFacts { starts_at, ends_at, .. } = facts();
-    let at = async |at, key| gate.gate.claim(&claim(USER, key, 1), EPOCH, at).await.unwrap();
+    let at = async |at, key| {
+        gate.gate.claim(&claim(USER, key, 1), EPOCH, at, Door::direct()).await.unwrap()
+    };
     assert_eq!(at(starts_at - tick, "a").await, refused(Refusal::NotOpen { starts_at }));
     assert_eq!(at(starts_at, "a").await, Verdict::Admitted { numbers: vec![1], left: 9 });
     assert_eq!(at(ends_at - tick, "b").await, Verdict::Admitted { numbers: vec![2], left: 8 });

@@ -1,0 +1,159 @@
+//! Claims that count only once replicas have them: many claims, then one WAIT for all of them.
+//!
+//! WAIT covers what its own connection wrote, and holds up everything behind it there. Therefore these claims have a
+//! connection of their own, and one task sends them in rounds: all that arrived during a round are the next one.
+
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
+
+use redis::{FromRedisValue, RedisResult, Value};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    GateError, GateRedis, Verdict,
+    connection::Live,
+    scripts::Scripts,
+    verdict::{Asked, verdict},
+};
+
+/// Most claims of a round: some milliseconds of scripts, which other connections wait for.
+const ROUND_MAX: usize = 256;
+
+/// Most claims that wait for a round. While a replica is away a round takes its whole time, and claims beyond these would
+/// take up the places of all others in their process.
+const WAITING_MAX: usize = 16 * ROUND_MAX;
+
+/// How long replicas have for a round, in milliseconds. A healthy one confirms within a few; together with the scripts
+/// it is less than the time limit for an answer.
+const COPIES_WAIT_MS: u64 = 500;
+
+/// An answer, and whether enough replicas have what was written for it.
+type Answer = Result<(Verdict, bool), GateError>;
+
+/// The rounds of one process. Their task starts with the first claim and ends with the last [`crate::Gate`].
+pub(crate) struct Rounds {
+    redis: GateRedis,
+    scripts: Arc<Scripts>,
+    waiting: OnceLock<mpsc::Sender<One>>,
+}
+
+/// A claim that waits for its round.
+struct One {
+    keys: [String; 5],
+    asked: Asked<'static>,
+    copies: u32,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Rounds {
+    /// Creates rounds on a connection of their own.
+    pub(crate) fn new(redis: GateRedis, scripts: Arc<Scripts>) -> Self {
+        Self { redis, scripts, waiting: OnceLock::new() }
+    }
+
+    /// Sends one claim with the next round.
+    pub(crate) async fn ask(
+        &self,
+        keys: [String; 5],
+        asked: Asked<'static>,
+        copies: u32,
+    ) -> Result<(Verdict, bool), GateError> {
+        let waiting = self.waiting.get_or_init(|| {
+            let (sender, waiting) = mpsc::channel(WAITING_MAX);
+            tokio::spawn(run(self.redis.clone(), Arc::clone(&self.scripts), waiting));
+            sender
+        });
+        let (answer, answered) = oneshot::channel();
+        // Nothing was sent if there is no room. The task ends only with the process.
+        let one = One { keys, asked, copies, answer };
+        waiting.try_send(one).map_err(|_| GateError::Unreachable { source: None })?;
+        let ended = |_| GateError::Unknown {
+            call: "claim",
+            source: io::Error::from(io::ErrorKind::BrokenPipe).into(),
+        };
+        answered.await.map_err(ended)?
+    }
+}
+
+async fn run(redis: GateRedis, scripts: Arc<Scripts>, mut waiting: mpsc::Receiver<One>) {
+    let mut round = Vec::with_capacity(ROUND_MAX);
+    while waiting.recv_many(&mut round, ROUND_MAX).await > 0 {
+        let answers = ask_all(&redis, &scripts, &round).await;
+        for (one, answer) in round.drain(..).zip(answers) {
+            // A caller that is gone needs no answer.
+            drop(one.answer.send(answer));
+        }
+    }
+}
+
+/// Sends a round, and returns its answers in the same order.
+async fn ask_all(redis: &GateRedis, scripts: &Scripts, round: &[One]) -> Vec<Answer> {
+    let live = match redis.live().await {
+        Ok(live) => live,
+        Err(error) => return round.iter().map(|_| Err(error.clone())).collect(),
+    };
+    let mut results = send(&live, scripts, round).await;
+    if results.as_ref().is_ok_and(|results| results.iter().any(lacks_script)) {
+        // Those that did run are replayed.
+        results = match scripts.claim.load_async(&mut live.connection.clone()).await {
+            Ok(_) => send(&live, scripts, round).await,
+            Err(error) => Err(error),
+        };
+    }
+    let mut results = match redis.checked("claim", &live, results).await {
+        Ok(results) => results,
+        Err(error) => return round.iter().map(|_| Err(error.clone())).collect(),
+    };
+    let copies = match results.pop() {
+        Some(waited) => read::<u32>(redis, &live, "wait", waited).await,
+        None => Err(GateError::Unreadable { call: "wait" }),
+    };
+    // Without an answer to WAIT no copy is known.
+    let copies = copies.unwrap_or(0);
+    let mut answers = Vec::with_capacity(round.len());
+    for (one, result) in round.iter().zip(results) {
+        let answer = read::<Vec<Value>>(redis, &live, "claim", result).await;
+        let known = answer.and_then(|answer| {
+            verdict(&answer, &live.run).ok_or(GateError::Unreadable { call: "claim" })
+        });
+        answers.push(known.map(|verdict| (verdict, copies >= one.copies)));
+    }
+    answers
+}
+
+/// Sends the claims and one WAIT for the most copies that any of them needs. Returns one result for each, WAIT's last.
+async fn send(
+    live: &Live,
+    scripts: &Scripts,
+    round: &[One],
+) -> RedisResult<Vec<RedisResult<Value>>> {
+    let mut pipe = redis::pipe();
+    pipe.ignore_errors();
+    for One { keys, asked, .. } in round {
+        pipe.cmd("EVALSHA")
+            .arg(scripts.claim.get_hash())
+            .arg(keys.len())
+            .arg(keys)
+            .arg(asked.arguments(&live.run));
+    }
+    let copies = round.iter().map(|one| one.copies).max().unwrap_or(0);
+    pipe.cmd("WAIT").arg(copies).arg(COPIES_WAIT_MS);
+    pipe.query_async(&mut live.connection.clone()).await
+}
+
+/// Returns whether the claim was not run because Redis does not have the script.
+fn lacks_script(result: &RedisResult<Value>) -> bool {
+    matches!(result, Err(error) if error.code() == Some("NOSCRIPT"))
+}
+
+async fn read<T: FromRedisValue>(
+    redis: &GateRedis,
+    live: &Live,
+    call: &'static str,
+    result: RedisResult<Value>,
+) -> Result<T, GateError> {
+    let result = result.and_then(|value| Ok(T::from_redis_value(value)?));
+    redis.checked(call, live, result).await
+}
