@@ -21,6 +21,9 @@ pub const DEFAULT_PARTITIONS: i32 = 32;
 /// Retention of events. It is also the maximum life of a view that was built from them (DESIGN §6).
 pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// Retention of statistics: a campaign's report a month later, and nothing that the platform itself relies on.
+pub const STATS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 /// Time after which a compacted topic's segment closes. Only closed segments are compacted, and readers read the whole
 /// topic at start.
 const COMPACTED_SEGMENT: Duration = Duration::from_secs(60 * 60);
@@ -86,11 +89,11 @@ pub async fn ensure_topics(
         }
     }
     let address = brokers.to_owned();
-    client::blocking(move || settle(&admin, &address, &wanted)).await
+    client::blocking(move || await_leaders(&admin, &address, &wanted)).await
 }
 
 /// Waits until every topic has leaders, and logs a warning for a topic whose partition count differs from the layout.
-fn settle(
+fn await_leaders(
     admin: &AdminClient<LogOnly>,
     brokers: &str,
     wanted: &[Wanted],
@@ -112,37 +115,48 @@ fn settle(
 struct Wanted {
     name: String,
     partitions: i32,
-    compacted: bool,
+    kept: Kept,
 }
 
-/// Lists the topics. The template, checkpoint and dead letter topics are small and read whole: one partition.
+/// How long a topic's messages are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    For(Duration),
+    /// The last message of each key, for ever.
+    Compacted,
+}
+
+/// Lists the topics. The template, progress, checkpoint and dead letter topics are small and read whole: one partition.
 fn wanted(names: &TopicNames, layout: &TopicLayout) -> Vec<Wanted> {
-    let topic = |name, partitions, compacted| Wanted { name, partitions, compacted };
+    let topic = |name, partitions, kept| Wanted { name, partitions, kept };
+    let week = Kept::For(RETENTION);
     vec![
-        topic(names.user_coupon(), layout.partitions, false),
-        topic(names.stock_movement(), layout.partitions, false),
-        topic(names.expiry(), layout.partitions, false),
-        topic(names.expiring(), layout.partitions, false),
-        topic(names.template(), 1, true),
-        topic(names.checkpoint(), 1, true),
-        topic(names.dead_letter(), 1, false),
+        topic(names.user_coupon(), layout.partitions, week),
+        topic(names.stock_movement(), layout.partitions, week),
+        topic(names.expiry(), layout.partitions, week),
+        topic(names.expiring(), layout.partitions, week),
+        topic(names.claim_stats(), layout.partitions, Kept::For(STATS_RETENTION)),
+        topic(names.claims(), layout.partitions, week),
+        topic(names.claim_progress(), 1, Kept::Compacted),
+        topic(names.template(), 1, Kept::Compacted),
+        topic(names.checkpoint(), 1, Kept::Compacted),
+        topic(names.dead_letter(), 1, week),
     ]
 }
 
 impl Wanted {
     fn settings(&self, layout: &TopicLayout) -> Vec<(&'static str, String)> {
-        let mut settings = if self.compacted {
-            vec![
+        let mut settings = match self.kept {
+            Kept::Compacted => vec![
                 ("cleanup.policy", "compact".to_owned()),
                 ("segment.ms", COMPACTED_SEGMENT.as_millis().to_string()),
                 ("min.cleanable.dirty.ratio", "0.1".to_owned()),
-            ]
-        } else {
+            ],
             // Set explicitly: every reader relies on it, and a broker's default may differ.
-            vec![
+            Kept::For(retention) => vec![
                 ("cleanup.policy", "delete".to_owned()),
-                ("retention.ms", RETENTION.as_millis().to_string()),
-            ]
+                ("retention.ms", retention.as_millis().to_string()),
+            ],
         };
         if layout.replication >= REPLICATION_FOR_TWO_COPIES {
             settings.push(("min.insync.replicas", "2".to_owned()));

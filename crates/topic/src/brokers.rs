@@ -21,8 +21,8 @@ pub(crate) fn set(config: &mut ClientConfig, brokers: &str) {
         config.set("bootstrap.servers", brokers);
         return;
     };
-    let (places, query) = address.split_once('?').unwrap_or((address, ""));
-    config.set("bootstrap.servers", places).set("security.protocol", "ssl");
+    let (servers, query) = address.split_once('?').unwrap_or((address, ""));
+    config.set("bootstrap.servers", servers).set("security.protocol", "ssl");
     // The library's defaults, set explicitly because TLS is worthless without them.
     config.set("enable.ssl.certificate.verification", "true");
     config.set("ssl.endpoint.identification.algorithm", "https");
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_tls_is_what_it_always_was() {
+    fn an_address_without_tls_is_passed_on_unchanged() {
         let config = config("a:1,b:2");
         assert_eq!(config.get("bootstrap.servers"), Some("a:1,b:2"));
         assert_eq!(config.get("security.protocol"), None);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_by_name() {
+    fn a_wrong_option_is_refused_by_name() {
         for (address, word) in [
             ("ssl://a:1?tls-ca=/a", "tls-ca (an option of KAFKA_BROKERS)"),
             ("ssl://a:1?enable.ssl.certificate.verification=false", "KAFKA_BROKERS"),

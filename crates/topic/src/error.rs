@@ -117,6 +117,24 @@ impl TopicError {
             | Self::Interrupted(_) => false,
         }
     }
+
+    /// Returns whether the broker refuses this message whoever sends it and whenever: it was not written and never will
+    /// be. This is an allow-list: after any other error the message may be sent again.
+    pub fn is_refused_for_good(&self) -> bool {
+        let Self::Produce { source, .. } = self else { return false };
+        source.rdkafka_error_code().is_some_and(|code| {
+            matches!(
+                code,
+                Code::MessageSizeTooLarge | Code::InvalidMessageSize | Code::InvalidRecord
+            )
+        })
+    }
+
+    /// Returns whether the client that failed can send nothing any more.
+    pub(crate) fn is_final_for_client(&self) -> bool {
+        let Self::Produce { source, .. } = self else { return false };
+        source.rdkafka_error_code() == Some(Code::Fatal)
+    }
 }
 
 /// Returns whether an error is transient: a network error, or a broker that is starting or stopping. This is an
@@ -185,5 +203,26 @@ mod tests {
         assert!(produce(Code::MessageTimedOut).is_retriable());
         assert!(!produce(Code::MessageSizeTooLarge).is_retriable());
         assert!(!produce(Code::Fatal).is_retriable());
+    }
+
+    /// A claim that is given up is lost, so whatever may be due to the topic or the time is waited out.
+    #[test]
+    fn only_a_message_that_is_wrong_itself_is_refused_for_good() {
+        let produce = |code| TopicError::Produce {
+            topic: "t".into(),
+            source: KafkaError::MessageProduction(code),
+        };
+        assert!(produce(Code::MessageSizeTooLarge).is_refused_for_good());
+        for code in [
+            Code::UnknownTopicOrPartition,
+            Code::TopicAuthorizationFailed,
+            Code::InvalidDifferentRecord,
+            Code::InvalidMessage,
+            Code::Fatal,
+        ] {
+            assert!(!produce(code).is_refused_for_good(), "{code:?}");
+        }
+        assert!(produce(Code::Fatal).is_final_for_client());
+        assert!(!TopicError::MissingTopic { topic: "t".into() }.is_refused_for_good());
     }
 }

@@ -1,8 +1,8 @@
-//! Fuzz target for broker addresses, for `fuzz/` and the test that runs its corpus only.
+//! Fuzz targets for broker addresses and queued claims, for `fuzz/` and the test that runs its corpus only.
 
 use rdkafka::ClientConfig;
 
-use crate::brokers;
+use crate::{Progress, brokers, decode_claim, encode_claim};
 
 /// Parses an address of brokers. Panics only if TLS is requested but not fully checked, or is used without a request.
 pub fn brokers_address(data: &[u8]) {
@@ -20,5 +20,19 @@ pub fn brokers_address(data: &[u8]) {
         }
     } else {
         assert_eq!(config.get("security.protocol"), None, "{address:?}");
+    }
+}
+
+/// Decodes a message of a queued claim and one of its progress. Panics only if what was read is written as something
+/// else.
+pub fn claim_message(data: &[u8]) {
+    if let Ok(claim) = decode_claim(data) {
+        let again = decode_claim(&encode_claim(&claim)).ok();
+        assert_eq!(again.as_ref(), Some(&claim), "a claim is not what it was");
+    }
+    if let Ok(progress) = Progress::decode(data) {
+        let again = Progress::decode(&progress.encode()).ok();
+        let again = again.map(|read| (read.committed, read.end));
+        assert_eq!(again, Some((progress.committed, progress.end)), "progress is not what it was");
     }
 }

@@ -5,10 +5,12 @@
 //! Reading order: [`TopicNames`] (the topics), [`Event`] and the row types (their contents), [`ensure_topics`], then
 //! the clients: [`Producer`] (one message, one answer), [`OrderedProducer`] (a stream of messages and a watermark of
 //! those acknowledged), [`FencedWriter`] (one writer at a time), [`Consumer`] (a member of a group), [`TableReader`] (a
-//! whole topic from its beginning).
+//! whole topic from its beginning), [`read_history`] and [`find_message`] (one partition since a moment, for reports and
+//! support). Queued claims have clients of their own: [`ClaimsProducer`], [`ClaimsReader`], [`QueueOffsets`], [`Progress`].
 
 mod admin;
 mod brokers;
+mod claims;
 mod client;
 mod consume;
 mod error;
@@ -20,8 +22,16 @@ mod produce;
 #[cfg(feature = "verify")]
 pub use consume::verify;
 
-pub use admin::{DEFAULT_PARTITIONS, RETENTION, TopicLayout, ensure_topics};
+pub use admin::{DEFAULT_PARTITIONS, RETENTION, STATS_RETENTION, TopicLayout, ensure_topics};
+pub use claims::message::{decode_claim, encode_claim};
+pub use claims::offsets::QueueOffsets;
+pub use claims::partition::{ONLY_BUCKET, claims_partition};
+pub use claims::producer::{ClaimsProducer, QueuePosition};
+pub use claims::progress::Progress;
+pub use claims::reader::{ClaimMessage, ClaimsBatch, ClaimsReader, PREFETCH_BATCHES};
+pub use client::probe::BrokerProbe;
 pub use consume::consumer::{Consumer, ConsumerOptions};
+pub use consume::history::{HistorySpan, Reached, Search, find_message, read_history};
 pub use consume::member::Assignment;
 pub use consume::offsets::{
     PartitionOffsets, committed_lag, committed_offsets, partitions, topic_offsets,
@@ -29,6 +39,7 @@ pub use consume::offsets::{
 pub use consume::positions::{Found, messages_at};
 pub use consume::table::TableReader;
 pub use error::TopicError;
+pub use events::claim_stats::{ClaimStats, LATENCY_BOUNDS_MS, OTHERS};
 pub use events::event::{DecodeError, Event, MAX_EVENT_BYTES, Op, SCHEMA_VERSION, Source, decode};
 pub use events::expiring::ExpiringSoon;
 pub use events::message::{HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Message};

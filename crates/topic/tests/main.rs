@@ -1,14 +1,20 @@
 //! Topics on a real Kafka: `./dev test`, or `./dev servers up` first.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
-use std::time::{Duration, Instant};
+mod claims;
+
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
 
 use coupon::{EXPIRY_SHARDS, UserId, expiry_shard};
 use devstack::{Certificates, OwnBroker, TestServers};
 use topic::{
-    Consumer, ConsumerOptions, FencedWriter, Found, HEADER_TRACE_PARENT, Message, MessagePosition,
-    OrderedProducer, Producer, ProducerOptions, Record, TableReader, TopicError, TopicLayout,
-    TopicNames, committed_lag, ensure_topics, messages_at, topic_offsets,
+    Consumer, ConsumerOptions, FencedWriter, Found, HEADER_TRACE_PARENT, HistorySpan, Message,
+    MessagePosition, OrderedProducer, Producer, ProducerOptions, Reached, Record, Search,
+    TableReader, TopicError, TopicLayout, TopicNames, committed_lag, ensure_topics, find_message,
+    messages_at, read_history, topic_offsets,
 };
 
 /// Time after which a test fails.
@@ -288,6 +294,65 @@ async fn a_message_between_idle_ends_takes_milliseconds() {
     // A lingering client or a fetch that is not woken would take its full delay of 100 ms.
     assert!(taken[ROUNDS / 2] < Duration::from_millis(50), "{:?}", taken[ROUNDS / 2]);
     consumer.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_begins_at_a_time_and_ends_at_the_end_or_at_a_limit() {
+    let test = Test::new("history").await;
+    let (producer, topic) = (test.producer().await, test.names.claim_stats());
+    for number in 0..10 {
+        let key = number.to_string();
+        producer.send(&topic, Some(1), key.as_bytes(), b"p", &[]).await.unwrap();
+    }
+    producer.send(&topic, Some(0), b"elsewhere", b"p", &[]).await.unwrap();
+    let all = HistorySpan { from_ms: 0, until_ms: i64::MAX, within: PATIENCE, messages_max: 100 };
+    let read = async |span: HistorySpan, most: usize| {
+        let take = move |keys: &mut Vec<Vec<u8>>, key: &[u8], _: &[u8]| {
+            keys.push(key.to_vec());
+            if keys.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let (keys, reached) =
+            read_history(&test.brokers, &topic, |_| 1, span, Vec::new(), take).await.unwrap();
+        (keys.len(), matches!(reached, Reached::Limit(Some(_))))
+    };
+    assert_eq!(read(all, 100).await, (10, false));
+    assert_eq!(read(all, 4).await, (4, true), "the caller has enough");
+    assert_eq!(read(HistorySpan { messages_max: 3, ..all }, 100).await, (3, true));
+    assert_eq!(read(HistorySpan { from_ms: 4_000_000_000_000, ..all }, 100).await, (0, false));
+    assert_eq!(read(HistorySpan { until_ms: 1, ..all }, 100).await, (0, false));
+    let soon = HistorySpan { within: Duration::from_millis(200), ..all };
+    let nobody =
+        read_history("127.0.0.1:1", &topic, |_| 1, soon, (), |(), _, _| ControlFlow::Continue(()));
+    let nobody = nobody.await.unwrap_err();
+    assert!(matches!(nobody, TopicError::Unreachable { .. }), "{nobody:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_found_by_its_time_and_content_or_said_not_to_be_there() {
+    let test = Test::new("search").await;
+    let (producer, topic) = (test.producer().await, test.names.user_coupon());
+    for number in 0..10 {
+        let payload = number.to_string();
+        producer.send(&topic, Some(1), b"42", payload.as_bytes(), &[]).await.unwrap();
+    }
+    let all = HistorySpan { from_ms: 0, until_ms: i64::MAX, within: PATIENCE, messages_max: 100 };
+    let find = async |span: HistorySpan, wanted: &'static [u8]| {
+        let fits = move |key: &[u8], payload: &[u8]| key == b"42" && payload == wanted;
+        find_message(&test.brokers, &topic, |_| 1, span, fits).await.unwrap()
+    };
+    match find(all, b"7").await {
+        Search::Found(message) => {
+            let found = (message.partition, message.offset, message.payload.as_deref());
+            assert_eq!(found, (1, 7, Some(&b"7"[..])));
+            assert!(message.timestamp_ms.is_some());
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(find(all, b"10").await, Search::Nothing);
+    assert_eq!(find(HistorySpan { messages_max: 3, ..all }, b"7").await, Search::Limit);
+    assert_eq!(find(HistorySpan { until_ms: 1, ..all }, b"7").await, Search::Nothing);
+    let later = HistorySpan { from_ms: 4_000_000_000_000, ..all };
+    assert_eq!(find(later, b"7").await, Search::Nothing);
 }
 
 #[tokio::test(flavor = "multi_thread")]

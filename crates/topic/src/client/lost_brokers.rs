@@ -52,8 +52,27 @@ impl LostBrokers {
     }
 
     /// Creates a client whose `context` reports losses to `self`, and adds the brokers again after each loss while the
-    /// client lives. `inner` returns the underlying client. Must be called within a Tokio runtime.
-    pub(crate) fn client<T, C, I>(
+    /// client lives. `inner` returns the underlying client.
+    pub(crate) async fn client<T, C, I>(
+        &self,
+        config: &ClientConfig,
+        context: C,
+        inner: impl Fn(&T) -> &Client<I> + Send + 'static,
+    ) -> Result<Arc<T>, TopicError>
+    where
+        T: FromClientConfigAndContext<C> + Send + Sync + 'static,
+        C: ClientContext + 'static,
+        I: ClientContext,
+    {
+        let settings = config.clone();
+        let client = super::blocking(move || create(&settings, context)).await?;
+        self.mend(&client, config, inner);
+        Ok(client)
+    }
+
+    /// Like [`LostBrokers::client`], but blocks the thread while the client is created. Must be called within a Tokio
+    /// runtime.
+    pub(crate) fn client_now<T, C, I>(
         &self,
         config: &ClientConfig,
         context: C,
@@ -64,8 +83,7 @@ impl LostBrokers {
         C: ClientContext,
         I: ClientContext,
     {
-        let client = T::from_config_and_context(config, context).map_err(TopicError::Client)?;
-        let client = Arc::new(client);
+        let client = create(config, context)?;
         self.mend(&client, config, inner);
         Ok(client)
     }
@@ -107,9 +125,19 @@ pub(crate) fn are_lost(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown)
 }
 
+/// Creates a client. This waits for the client's threads, and was seen to wait for a minute while the clock of the host
+/// was moved.
+fn create<T, C>(config: &ClientConfig, context: C) -> Result<Arc<T>, TopicError>
+where
+    T: FromClientConfigAndContext<C>,
+    C: ClientContext,
+{
+    T::from_config_and_context(config, context).map(Arc::new).map_err(TopicError::Client)
+}
+
 /// Returns whether at least one broker accepts connections.
 async fn is_one_there(brokers: &str) -> bool {
-    for broker in brokers.split(',').map(place) {
+    for broker in brokers.split(',').map(host_and_port) {
         let connected = timeout(ACCEPT_MAX, TcpStream::connect(&broker)).await;
         match connected {
             Ok(Ok(_)) => return true,
@@ -121,12 +149,12 @@ async fn is_one_there(brokers: &str) -> bool {
 }
 
 /// Returns host and port of a broker as librdkafka reads it: `[protocol://]host[:port]`.
-fn place(broker: &str) -> String {
+fn host_and_port(broker: &str) -> String {
     let broker = broker.trim();
-    let place = broker.split_once("://").map_or(broker, |(_, place)| place);
-    match place.rsplit_once(':') {
-        Some((_, port)) if port.parse::<u16>().is_ok() => place.to_owned(),
-        _ => format!("{place}:{DEFAULT_PORT}"),
+    let address = broker.split_once("://").map_or(broker, |(_, address)| address);
+    match address.rsplit_once(':') {
+        Some((_, port)) if port.parse::<u16>().is_ok() => address.to_owned(),
+        _ => format!("{address}:{DEFAULT_PORT}"),
     }
 }
 
@@ -152,9 +180,9 @@ mod tests {
 
     #[test]
     fn a_broker_is_where_the_client_looks_for_it() {
-        let places = ["kafka", " kafka:9093 ", "PLAINTEXT://kafka:9094", "[::1]", "[::1]:9095"];
+        let written = ["kafka", " kafka:9093 ", "PLAINTEXT://kafka:9094", "[::1]", "[::1]:9095"];
         let read = ["kafka:9092", "kafka:9093", "kafka:9094", "[::1]:9092", "[::1]:9095"];
-        assert_eq!(places.map(place), read);
+        assert_eq!(written.map(host_and_port), read);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,8 @@
 //! Common settings of every client, and the bounded wait for a broker.
 
 pub(crate) mod lost_brokers;
+pub(crate) mod probe;
+mod seldom;
 
 use std::{
     sync::Arc,
@@ -86,8 +88,8 @@ impl ProducerContext for LongLived {
     fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
 }
 
-/// Creates a long-lived client that recovers from the loss of all its brokers. Must be called within a Tokio runtime.
-pub(crate) fn long_lived<T, I>(
+/// Creates a long-lived client that recovers from the loss of all its brokers.
+pub(crate) async fn long_lived<T, I>(
     config: &ClientConfig,
     inner: impl Fn(&T) -> &Client<I> + Send + 'static,
 ) -> Result<Arc<T>, TopicError>
@@ -97,7 +99,7 @@ where
 {
     let context = LongLived::default();
     let lost = context.lost.clone();
-    lost.client(config, context, inner)
+    lost.client(config, context, inner).await
 }
 
 pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, line: &str) {
@@ -106,11 +108,15 @@ pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, line: &str) {
         | RDKafkaLogLevel::Alert
         | RDKafkaLogLevel::Critical
         | RDKafkaLogLevel::Error
-        | RDKafkaLogLevel::Warning => warn!(kafka.facility = facility, "kafka client: {line}"),
+        | RDKafkaLogLevel::Warning
+            if seldom::is_due(facility, line) =>
+        {
+            warn!(kafka.facility = facility, "kafka client: {line}");
+        }
         RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
             info!(kafka.facility = facility, "kafka client: {line}");
         }
-        RDKafkaLogLevel::Debug => debug!(kafka.facility = facility, "kafka client: {line}"),
+        _ => debug!(kafka.facility = facility, "kafka client: {line}"),
     }
 }
 
@@ -122,7 +128,7 @@ pub(crate) fn log_error(error: &KafkaError, reason: &str) {
 
 /// Returns whether the client's own log lines already report a transient error. They come once per connection, this
 /// error once per broker and attempt.
-pub(crate) fn is_told(error: &KafkaError) -> bool {
+pub(crate) fn is_in_client_log(error: &KafkaError) -> bool {
     let code = error.rdkafka_error_code();
     lost_brokers::are_lost(error) || code == Some(RDKafkaErrorCode::BrokerTransportFailure)
 }
@@ -183,10 +189,10 @@ fn first_missing<C: ClientContext>(
 pub(crate) fn partition_count(metadata: &Metadata, topic: &str) -> Option<i32> {
     let topic = metadata.topics().iter().find(|found| found.name() == topic)?;
     let partitions = topic.partitions();
-    let settled = topic.error().is_none()
+    let is_led = topic.error().is_none()
         && !partitions.is_empty()
         && partitions.iter().all(|partition| partition.leader() >= 0);
-    settled.then(|| i32::try_from(partitions.len()).unwrap_or(i32::MAX))
+    is_led.then(|| i32::try_from(partitions.len()).unwrap_or(i32::MAX))
 }
 
 /// Returns the number of partitions of an existing topic.

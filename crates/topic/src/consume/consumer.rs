@@ -19,6 +19,7 @@ use rdkafka::{
     ClientConfig,
     consumer::{Consumer as _, StreamConsumer},
     error::KafkaError,
+    types::RDKafkaErrorCode,
 };
 use tokio::{sync::watch, time::sleep_until};
 use tracing::{debug, warn};
@@ -73,7 +74,7 @@ pub struct Consumer {
     config: ClientConfig,
     topics: Vec<String>,
     rejoin_within: Duration,
-    standing: watch::Sender<Membership>,
+    membership: watch::Sender<Membership>,
     rebalances: watch::Receiver<Assignment>,
 }
 
@@ -94,9 +95,10 @@ impl Consumer {
     ) -> Result<Self, TopicError> {
         let (assignments, rebalances) = watch::channel(Assignment::default());
         let config = config(brokers, group, options);
-        let standing = watch::Sender::default();
-        let member = Member::new(assignments, standing.clone());
-        let inner = client_of(member, &config)?;
+        let membership = watch::Sender::default();
+        let member = Member::new(assignments, membership.clone());
+        let lost = member.lost.clone();
+        let inner = lost.client(&config, member, Client::client).await?;
         let (address, topics) = (brokers.to_owned(), topics.to_vec());
         let names = topics.clone();
         let inner = client::blocking(move || {
@@ -107,7 +109,7 @@ impl Consumer {
         .await?;
         let client = RwLock::new(inner);
         let rejoin_within = options.rejoin_within;
-        Ok(Self { client, config, topics, rejoin_within, standing, rebalances })
+        Ok(Self { client, config, topics, rejoin_within, membership, rebalances })
     }
 
     /// Waits for at least one message, then takes those that have arrived, up to `max`. Never waits for a batch to
@@ -154,12 +156,17 @@ impl Consumer {
     /// Marks `message`, and all before it in its partition, as processed. Does nothing for a partition that was revoked
     /// meanwhile: its new owner repeats the message.
     pub fn store(&self, message: &Message) {
-        let next = self.client().store_offset(&message.topic, message.partition, message.offset);
-        if let Err(error) = next {
+        self.store_before(&message.topic, message.partition, message.offset + 1);
+    }
+
+    /// Like [`Consumer::store`], for all messages before `next_offset`.
+    pub(crate) fn store_before(&self, topic: &str, partition: i32, next_offset: i64) {
+        // The client adds the one that is taken off here.
+        if let Err(error) = self.client().store_offset(topic, partition, next_offset - 1) {
             debug!(
-                topic = message.topic,
-                topic.partition = message.partition,
-                topic.offset = message.offset,
+                topic,
+                topic.partition = partition,
+                topic.offset = next_offset,
                 error = %error,
                 "offset not stored: the partition has moved on"
             );
@@ -173,7 +180,7 @@ impl Consumer {
 
     /// Returns how often the client was replaced because it had lost its partitions and received no new assignment.
     pub fn replaced(&self) -> u32 {
-        self.standing.borrow().replaced
+        self.membership.borrow().replaced
     }
 
     /// Commits the stored offsets now.
@@ -186,16 +193,23 @@ impl Consumer {
         client::blocking(move || commit_stored(client.as_ref()).map_err(TopicError::Commit)).await
     }
 
-    /// Commits the stored offsets and leaves the group, so that other members take over at once.
+    /// Commits the stored offsets and leaves the group, so that other members take over at once. If the group is just
+    /// sharing out its partitions, the offsets count no more: the new owners repeat those messages.
     ///
     /// # Errors
     ///
     /// Returns an error if the broker does not accept the commit; the consumer leaves the group anyway.
     pub async fn close(self) -> Result<(), TopicError> {
         client::blocking(move || {
-            let committed = commit_stored(self.client().as_ref()).map_err(TopicError::Commit);
+            let committed = commit_stored(self.client().as_ref());
             drop(self);
-            committed
+            match committed {
+                Err(error) if is_of_old_generation(&error) => {
+                    warn!(error = %error, "left the group while it shared out its partitions");
+                    Ok(())
+                }
+                committed => committed.map_err(TopicError::Commit),
+            }
         })
         .await
     }
@@ -206,9 +220,9 @@ impl Consumer {
 
     /// Resolves once the client has been without an assignment for `rejoin_within`.
     async fn is_stuck(&self) {
-        let mut standing = self.standing.subscribe();
+        let mut membership = self.membership.subscribe();
         loop {
-            let lost_since = standing.borrow_and_update().lost_since;
+            let lost_since = membership.borrow_and_update().lost_since;
             let over = async {
                 match lost_since {
                     Some(since) => sleep_until(since + self.rejoin_within).await,
@@ -218,7 +232,7 @@ impl Consumer {
             tokio::select! {
                 () = over => return,
                 // The sender lives as long as this consumer.
-                _ = standing.changed() => {}
+                _ = membership.changed() => {}
             }
         }
     }
@@ -230,7 +244,9 @@ impl Consumer {
             "partitions were lost and no assignment came: joining the group anew"
         );
         let member = self.client().context().retire();
-        let fresh = client_of(member, &self.config)?;
+        let lost = member.lost.clone();
+        // Not on a blocking thread: `next_batch` may be cancelled at any wait, and this member has retired.
+        let fresh = lost.client_now(&self.config, member, Client::client)?;
         subscribe(&fresh, &self.topics)?;
         let mut client = self.client.write().unwrap_or_else(PoisonError::into_inner);
         let stuck = mem::replace(&mut *client, fresh);
@@ -239,11 +255,6 @@ impl Consumer {
         thread::spawn(move || drop(stuck));
         Ok(())
     }
-}
-
-fn client_of(member: Member, config: &ClientConfig) -> Result<Arc<Client>, TopicError> {
-    let lost = member.lost.clone();
-    lost.client(config, member, Client::client)
 }
 
 fn config(brokers: &str, group: &str, options: ConsumerOptions) -> ClientConfig {
@@ -269,9 +280,21 @@ fn subscribe(client: &Client, topics: &[String]) -> Result<(), TopicError> {
     client.subscribe(&names).map_err(TopicError::Consume)
 }
 
+/// Returns whether a commit came from a member of an older generation of its group.
+fn is_of_old_generation(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::IllegalGeneration
+                | RDKafkaErrorCode::RebalanceInProgress
+                | RDKafkaErrorCode::UnknownMemberId
+        )
+    )
+}
+
 /// Logs a transient error and returns any other.
 pub(crate) fn wait_out(error: KafkaError) -> Result<(), TopicError> {
-    if client::is_told(&error) {
+    if client::is_in_client_log(&error) {
         debug!(error = %error, "consuming is interrupted");
         return Ok(());
     }

@@ -53,7 +53,7 @@ pub(crate) struct Membership {
 /// Receives rebalance callbacks, inside [`crate::Consumer::next_batch`].
 pub(crate) struct Member {
     assignments: watch::Sender<Assignment>,
-    standing: watch::Sender<Membership>,
+    membership: watch::Sender<Membership>,
     /// Set once another client is the member: later callbacks of this one are ignored.
     retired: AtomicBool,
     pub(crate) lost: LostBrokers,
@@ -62,10 +62,10 @@ pub(crate) struct Member {
 impl Member {
     pub(crate) fn new(
         assignments: watch::Sender<Assignment>,
-        standing: watch::Sender<Membership>,
+        membership: watch::Sender<Membership>,
     ) -> Self {
         let (retired, lost) = (AtomicBool::new(false), LostBrokers::default());
-        Self { assignments, standing, retired, lost }
+        Self { assignments, membership, retired, lost }
     }
 
     /// Retires this member and returns its successor, which owns nothing yet.
@@ -74,11 +74,11 @@ impl Member {
             self.retired.store(true, Ordering::Release);
             *assignment = Assignment { partitions: Vec::new(), is_lost: true };
         });
-        self.standing.send_modify(|standing| {
-            standing.lost_since = None;
-            standing.replaced += 1;
+        self.membership.send_modify(|membership| {
+            membership.lost_since = None;
+            membership.replaced += 1;
         });
-        Self::new(self.assignments.clone(), self.standing.clone())
+        Self::new(self.assignments.clone(), self.membership.clone())
     }
 
     fn is_retired(&self) -> bool {
@@ -121,7 +121,7 @@ impl ConsumerContext for Member {
         if counts {
             info!(partitions = owned, "partitions assigned");
             let lost_since = (owned == 0 && !is_new).then(Instant::now);
-            self.standing.send_modify(|standing| standing.lost_since = lost_since);
+            self.membership.send_modify(|membership| membership.lost_since = lost_since);
         }
     }
 

@@ -15,7 +15,7 @@ use rdkafka::{
 use crate::{TopicError, client};
 
 /// Timeout of one request.
-const REQUEST_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const REQUEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Time a new topic may take to elect leaders, and the interval between checks.
 const LEADERS_MAX: Duration = Duration::from_secs(15);

@@ -28,7 +28,7 @@ use crate::{
 const READ_MAX: Duration = Duration::from_secs(15);
 
 /// Timeout of one poll.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_MAX: Duration = Duration::from_millis(100);
 
 /// Bytes fetched of a partition from which one message is needed.
 const FETCH_BYTES: &str = "65536";
@@ -70,11 +70,11 @@ pub async fn messages_at(
             .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS)
             .create()
             .map_err(TopicError::Client)?;
-        let held = offsets::watermarks(&consumer, &brokers, &topic)?;
+        let spans = offsets::watermarks(&consumer, &brokers, &topic)?;
         let mut found = BTreeMap::new();
         let mut wanted = BTreeMap::new();
         for (partition, position) in positions {
-            match from_span(position, held.iter().find(|held| held.partition == partition)) {
+            match from_span(position, spans.iter().find(|span| span.partition == partition)) {
                 Some(known) => drop(found.insert(partition, known)),
                 None => drop(wanted.insert(partition, position)),
             }
@@ -86,10 +86,10 @@ pub async fn messages_at(
 }
 
 /// Returns the result if the partition's start and end alone decide it; `None` if the message must be read.
-fn from_span(position: MessagePosition, held: Option<&PartitionOffsets>) -> Option<Found> {
-    match held {
-        Some(held) if held.end > position.offset => {
-            (held.start > position.offset).then_some(Found::Passed)
+fn from_span(position: MessagePosition, span: Option<&PartitionOffsets>) -> Option<Found> {
+    match span {
+        Some(span) if span.end > position.offset => {
+            (span.start > position.offset).then_some(Found::Passed)
         }
         Some(_) | None => Some(Found::Nothing),
     }
@@ -109,7 +109,7 @@ fn read(
     consumer.assign(&list).map_err(TopicError::Consume)?;
     let deadline = Instant::now() + READ_MAX;
     while !wanted.is_empty() {
-        match consumer.poll(LOOK) {
+        match consumer.poll(POLL_MAX) {
             Some(Ok(message)) => {
                 let partition = message.partition();
                 if let Some(position) = wanted.remove(&partition) {

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use rdkafka::{
     Offset, TopicPartitionList,
-    admin::{AdminClient, AdminOptions},
+    admin::{AdminClient, AdminOptions, NewPartitions},
     config::FromClientConfigAndContext as _,
+    error::KafkaError,
     metadata::MetadataTopic,
+    types::RDKafkaErrorCode,
 };
 
 use crate::{
-    TopicError,
+    TopicError, TopicNames,
     client::{self, LogOnly},
     topic_offsets,
 };
@@ -49,15 +51,73 @@ pub async fn copies_in_sync(brokers: &str, prefix: &str) -> Result<usize, TopicE
 pub async fn forget_messages(brokers: &str, topic: &str) -> Result<(), TopicError> {
     let failed = |source| TopicError::Forget { topic: topic.to_owned(), source };
     let mut ends = TopicPartitionList::new();
-    for held in topic_offsets(brokers, topic).await? {
-        let end = Offset::Offset(held.end);
-        ends.add_partition_offset(topic, held.partition, end).map_err(failed)?;
+    for span in topic_offsets(brokers, topic).await? {
+        let end = Offset::Offset(span.end);
+        ends.add_partition_offset(topic, span.partition, end).map_err(failed)?;
     }
     let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
         .map_err(TopicError::Client)?;
     let deleted = admin.delete_records(&ends, &AdminOptions::new()).await.map_err(failed)?;
     for partition in deleted.elements() {
         partition.error().map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Adds partitions to a topic, which then has `partitions` of them. Messages stay where they are.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers, or the topic is not there or has as many.
+pub async fn raise_partitions(
+    brokers: &str,
+    topic: &str,
+    partitions: i32,
+) -> Result<(), TopicError> {
+    let failed = |source| TopicError::Forget { topic: topic.to_owned(), source };
+    let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
+        .map_err(TopicError::Client)?;
+    let wanted = NewPartitions::new(topic, usize::try_from(partitions).unwrap_or_default());
+    let raised = admin.create_partitions(&[wanted], &AdminOptions::new()).await.map_err(failed)?;
+    for one in raised {
+        one.map_err(|(_, code)| failed(KafkaError::Global(code)))?;
+    }
+    Ok(())
+}
+
+/// Removes a topic with all its messages.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers, or the topic is not there.
+pub async fn remove(brokers: &str, topic: &str) -> Result<(), TopicError> {
+    let failed = |source| TopicError::Forget { topic: topic.to_owned(), source };
+    let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
+        .map_err(TopicError::Client)?;
+    let removed = admin.delete_topics(&[topic], &AdminOptions::new()).await.map_err(failed)?;
+    for one in removed {
+        one.map_err(|(_, code)| failed(KafkaError::Global(code)))?;
+    }
+    Ok(())
+}
+
+/// Removes the topics of these names that are there, with all their messages.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers.
+pub async fn remove_all(brokers: &str, names: &TopicNames) -> Result<(), TopicError> {
+    let failed = |source| TopicError::Forget { topic: names.prefix().to_owned(), source };
+    let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
+        .map_err(TopicError::Client)?;
+    let topics = names.all();
+    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+    let removed = admin.delete_topics(&topics, &AdminOptions::new()).await.map_err(failed)?;
+    for one in removed {
+        match one {
+            Ok(_) | Err((_, RDKafkaErrorCode::UnknownTopicOrPartition)) => {}
+            Err((_, code)) => return Err(failed(KafkaError::Global(code))),
+        }
     }
     Ok(())
 }

@@ -42,6 +42,28 @@ impl TopicNames {
         self.named("expiring")
     }
 
+    /// Statistics of the answers to claims. Key: template id.
+    pub fn claim_stats(&self) -> String {
+        self.named("claim_stats")
+    }
+
+    /// Queued claims. Key: template and bucket; the sender sets the partition by [`claims_partition`].
+    ///
+    /// [`claims_partition`]: crate::claims_partition
+    pub fn claims(&self) -> String {
+        self.named("claims")
+    }
+
+    /// How far each partition of [`TopicNames::claims`] has landed. Key: the partition. Compacted.
+    pub fn claim_progress(&self) -> String {
+        self.named("claim_progress")
+    }
+
+    /// The group of the landers of queued claims.
+    pub fn claim_lander_group(&self) -> String {
+        format!("{}-claim-lander", self.prefix)
+    }
+
     /// The tailer's position. Key: database name. Compacted.
     pub fn checkpoint(&self) -> String {
         self.named("checkpoint")
@@ -50,6 +72,23 @@ impl TopicNames {
     /// Messages that could not be decoded, unchanged, and the keys of messages that were too long.
     pub fn dead_letter(&self) -> String {
         self.named("dead_letter")
+    }
+
+    /// Returns all of them.
+    #[cfg(feature = "verify")]
+    pub(crate) fn all(&self) -> [String; 10] {
+        [
+            self.user_coupon(),
+            self.template(),
+            self.stock_movement(),
+            self.expiry(),
+            self.expiring(),
+            self.claim_stats(),
+            self.claims(),
+            self.claim_progress(),
+            self.checkpoint(),
+            self.dead_letter(),
+        ]
     }
 
     fn named(&self, topic: &str) -> String {

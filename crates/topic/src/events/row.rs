@@ -69,6 +69,15 @@ pub struct TemplateRow {
     /// 1 if users may redeem its coupons themselves. Events older than the column lack it: 0.
     #[serde(default)]
     pub self_redeem: u8,
+    /// 1 if one order may redeem its coupons together with others. Events older than the column lack it: 1.
+    #[serde(default = "stacks")]
+    pub stackable: u8,
+    /// Code of how its claims are answered. Events older than the column lack it: 0, direct.
+    #[serde(default)]
+    pub claim_mode: u8,
+    /// Code of what a queued claim is stored in before it is accepted. Events older than the column lack it: 2, the topic.
+    #[serde(default = "after_topic")]
+    pub accept_after: u8,
     /// State code.
     pub state: u8,
     /// Incremented by each change.
@@ -76,6 +85,16 @@ pub struct TemplateRow {
     pub created_at: i64,
     /// Time of the last change.
     pub changed_at: i64,
+}
+
+/// Templates of before the column all are stackable.
+fn stacks() -> u8 {
+    1
+}
+
+/// Templates of before the column queue nothing, and begin with the safest.
+fn after_topic() -> u8 {
+    2
 }
 
 /// A row of `stock_movement`: a change of a template's total.

@@ -58,7 +58,7 @@ impl FencedWriter {
             .set("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
             .set("message.timeout.ms", STEP_WAIT.as_millis().to_string())
             .set("linger.ms", "0");
-        let producer = client::long_lived(&config, ThreadedProducer::client)?;
+        let producer = client::long_lived(&config, ThreadedProducer::client).await?;
         let (brokers, id) = (brokers.to_owned(), id.to_owned());
         client::blocking(move || {
             client::await_topics(producer.client(), &brokers, &[])?;

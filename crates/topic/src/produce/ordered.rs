@@ -82,7 +82,7 @@ impl OrderedProducer {
         let options = ProducerOptions { give_up: None, ..options };
         let (config, lost) = (options.config(brokers), LostBrokers::default());
         let context = Acks { state: Arc::clone(&acks), lost: lost.clone() };
-        let inner = lost.client(&config, context, ThreadedProducer::client)?;
+        let inner = lost.client(&config, context, ThreadedProducer::client).await?;
         let (address, topics) = (brokers.to_owned(), topics.to_vec());
         let inner = client::blocking(move || {
             client::await_topics(inner.client(), &address, &topics)?;

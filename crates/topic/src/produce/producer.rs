@@ -14,6 +14,9 @@ use crate::{
     client::{self, LongLived},
 };
 
+/// Timeout of a question for the end of a partition.
+const END_WAIT: Duration = Duration::from_secs(3);
+
 /// Delay and buffer size of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProducerOptions {
@@ -76,10 +79,21 @@ impl Producer {
     ///
     /// Returns an error if no broker answers within 15 s or the client cannot be created.
     pub async fn connect(brokers: &str, options: ProducerOptions) -> Result<Self, TopicError> {
-        let inner = client::long_lived(&options.config(brokers), FutureProducer::client)?;
-        let (producer, address) = (Arc::clone(&inner), brokers.to_owned());
-        client::blocking(move || client::await_topics(producer.client(), &address, &[])).await?;
+        let producer = Self::open(brokers, options).await?;
+        let (inner, address) = (Arc::clone(&producer.inner), brokers.to_owned());
+        client::blocking(move || client::await_topics(inner.client(), &address, &[])).await?;
+        Ok(producer)
+    }
+
+    /// Makes a producer without waiting for a broker.
+    pub(crate) async fn open(brokers: &str, options: ProducerOptions) -> Result<Self, TopicError> {
+        let inner = client::long_lived(&options.config(brokers), FutureProducer::client).await?;
         Ok(Self { inner })
+    }
+
+    /// Returns whether both share one connection.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// Sends a message and waits until all in-sync replicas have it. Without `partition` the key decides. Waits while
@@ -116,6 +130,16 @@ impl Producer {
     pub async fn partitions(&self, topic: &str) -> Result<i32, TopicError> {
         let (producer, topic) = (Arc::clone(&self.inner), topic.to_owned());
         client::blocking(move || client::partitions_of(producer.client(), &topic)).await
+    }
+
+    /// Returns the offset that the next message of a partition will get.
+    pub(crate) async fn end(&self, topic: &str, partition: i32) -> Result<i64, TopicError> {
+        let (producer, topic) = (Arc::clone(&self.inner), topic.to_owned());
+        client::blocking(move || {
+            let held = producer.client().fetch_watermarks(&topic, partition, END_WAIT);
+            held.map(|(_, end)| end).map_err(|source| TopicError::Offsets { topic, source })
+        })
+        .await
     }
 }
 

@@ -100,7 +100,8 @@ async fn a_commit_that_is_not_answered_in_time_is_in_the_way_of_no_later_write()
     at_last(async || writer.write(&topic, key, b"third").await).await;
 
     let messages = TableReader::open(&brokers, &topic).await.unwrap().read_to_end().await.unwrap();
-    let told: Vec<_> = messages.iter().filter_map(|message| message.payload.as_deref()).collect();
-    assert_eq!(told[..2], [b"first".as_slice(), b"second"]);
-    assert_eq!(told.last().unwrap(), b"third");
+    let published: Vec<_> =
+        messages.iter().filter_map(|message| message.payload.as_deref()).collect();
+    assert_eq!(published[..2], [b"first".as_slice(), b"second"]);
+    assert_eq!(published.last().unwrap(), b"third");
 }

@@ -1,0 +1,181 @@
+//! How far the topic `claims` reaches, and how far it has landed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coupon::TemplateId;
+use rdkafka::{
+    Offset,
+    config::FromClientConfigAndContext as _,
+    consumer::{BaseConsumer, Consumer as _},
+    topic_partition_list::TopicPartitionList,
+};
+use tokio::sync::OnceCell;
+
+use super::partition::{ONLY_BUCKET, claims_partition};
+use crate::{
+    TopicError, TopicNames,
+    client::{self, probe::Silent},
+    consume::offsets::REQUEST_WAIT,
+};
+
+type Client = BaseConsumer<Silent>;
+
+/// Asks for the ends and the landed offsets of the topic `claims`. A client that failed is replaced at the next
+/// question: a new one needs no recovery. Clones share the client.
+#[derive(Clone)]
+pub struct QueueOffsets {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    brokers: String,
+    topic: String,
+    group: String,
+    client: Mutex<Option<Arc<Client>>>,
+    /// Number of partitions of the topic, which never changes.
+    partitions: OnceCell<i32>,
+}
+
+impl QueueOffsets {
+    /// Makes it. It connects at the first question.
+    pub fn new(brokers: &str, names: &TopicNames) -> Self {
+        let inner = Inner {
+            brokers: brokers.to_owned(),
+            topic: names.claims(),
+            group: names.claim_lander_group(),
+            client: Mutex::default(),
+            partitions: OnceCell::new(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Returns the offset that the next claim of a partition will get. Every claim that was acknowledged before the
+    /// call is before it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the broker does not answer within some seconds.
+    pub async fn end(&self, partition: i32) -> Result<i64, TopicError> {
+        self.ask(move |inner, client| Ok(inner.span(client, partition)?.1)).await
+    }
+
+    /// Returns the offset before which every claim of a partition has ended. It is never before the oldest message that
+    /// there is: what retention or an operator has removed cannot land any more. Where the landers have committed
+    /// nothing it is that message, and 0 in a partition that never had one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the broker does not answer within some seconds.
+    pub async fn committed(&self, partition: i32) -> Result<i64, TopicError> {
+        self.ask(move |inner, client| {
+            let committed = inner.committed(client, partition)?;
+            // Asked second: what is appended in between only moves the end away.
+            Ok(ended(committed, inner.span(client, partition)?))
+        })
+        .await
+    }
+
+    /// Returns the partition of a template's claims.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the number of partitions is not known and no broker answers, or the topic is missing.
+    pub async fn partition_of(&self, template: TemplateId) -> Result<i32, TopicError> {
+        Ok(claims_partition(template, ONLY_BUCKET, self.partitions().await?))
+    }
+
+    /// Returns the number of partitions of the topic.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the number is not known and no broker answers, or the topic is missing.
+    pub async fn partitions(&self) -> Result<i32, TopicError> {
+        let count =
+            |inner: &Inner, client: &Client| client::partitions_of(client.client(), &inner.topic);
+        self.inner.partitions.get_or_try_init(|| self.ask(count)).await.copied()
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Inner, &Client) -> Result<T, TopicError> + Send + 'static,
+    ) -> Result<T, TopicError> {
+        let inner = Arc::clone(&self.inner);
+        client::blocking(move || {
+            let client = inner.client()?;
+            let answer = question(&inner, &client);
+            if answer.is_err() {
+                inner.forget(&client);
+            }
+            answer
+        })
+        .await
+    }
+}
+
+/// Returns the offset before which everything has ended in a partition that holds the messages from `start` to `end`.
+fn ended(committed: Option<i64>, (start, end): (i64, i64)) -> i64 {
+    match committed {
+        Some(offset) if offset <= end => offset.max(start),
+        // Beyond the end: it is of messages that the partition has lost, for example of a topic that was made anew. The
+        // landers begin again at its start.
+        Some(_) | None => start,
+    }
+}
+
+impl Inner {
+    fn span(&self, client: &Client, partition: i32) -> Result<(i64, i64), TopicError> {
+        let held = client.fetch_watermarks(&self.topic, partition, REQUEST_WAIT);
+        held.map_err(|source| TopicError::Offsets { topic: self.topic.clone(), source })
+    }
+
+    fn committed(&self, client: &Client, partition: i32) -> Result<Option<i64>, TopicError> {
+        let failed = |source| TopicError::Offsets { topic: self.topic.clone(), source };
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition(&self.topic, partition);
+        let answer = client.committed_offsets(asked, REQUEST_WAIT).map_err(failed)?;
+        for element in answer.elements() {
+            element.error().map_err(failed)?;
+            if let Offset::Offset(offset) = element.offset() {
+                return Ok(Some(offset));
+            }
+        }
+        Ok(None)
+    }
+
+    fn client(&self) -> Result<Arc<Client>, TopicError> {
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = &*client {
+            return Ok(Arc::clone(client));
+        }
+        let mut config = client::base_config(&self.brokers);
+        config.set("group.id", &self.group).set("enable.auto.commit", "false");
+        let new = Client::from_config_and_context(&config, Silent);
+        let new = Arc::new(new.map_err(TopicError::Client)?);
+        *client = Some(Arc::clone(&new));
+        Ok(new)
+    }
+
+    /// Drops a client that failed, unless it was replaced meanwhile.
+    fn forget(&self, failed: &Arc<Client>) {
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if client.as_ref().is_some_and(|client| Arc::ptr_eq(client, failed)) {
+            *client = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_lost_messages_waits_for_none_of_them_and_passes_over_no_other() {
+        assert_eq!(ended(None, (0, 0)), 0);
+        assert_eq!(ended(None, (0, 9)), 0, "nothing is committed yet");
+        assert_eq!(ended(Some(5), (0, 9)), 5);
+        assert_eq!(ended(Some(9), (0, 9)), 9);
+        assert_eq!(ended(Some(5), (9, 9)), 9, "all are gone");
+        assert_eq!(ended(Some(5), (7, 9)), 7);
+        assert_eq!(ended(Some(500), (0, 9)), 0, "the topic was made anew");
+    }
+}

@@ -1,0 +1,74 @@
+//! How far a partition of the topic `claims` has landed, for everybody who tells users their position.
+//!
+//! ```json
+//! {"partition":3,"committed":1200,"end":1350,"landed_per_s":812.5,"at_ms":1700000000123}
+//! ```
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{DecodeError, decode};
+
+/// Progress of one partition, as its lander knows it. Sent on a change, at most once a second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    pub partition: i32,
+    /// Next offset to land: all before it have ended, landed or rejected.
+    pub committed: i64,
+    /// Offset that the next message will get, as the lander last saw it.
+    pub end: i64,
+    /// Claims that ended in a second, of late; 0 if unknown.
+    pub landed_per_s: f64,
+    /// When it was true, by the lander's clock: milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+impl Progress {
+    /// Returns the key of its message: the partition in decimal.
+    pub fn key(&self) -> String {
+        self.partition.to_string()
+    }
+
+    /// Encodes it. A rate that is no number is unknown.
+    pub fn encode(&self) -> Vec<u8> {
+        let rate = if self.landed_per_s.is_finite() { self.landed_per_s } else { 0.0 };
+        let message = json!({
+            "partition": self.partition,
+            "committed": self.committed,
+            "end": self.end,
+            "landed_per_s": rate,
+            "at_ms": self.at_ms,
+        });
+        message.to_string().into_bytes()
+    }
+
+    /// Decodes it. Unknown fields are ignored, so that fields can be added.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the payload is too long or is not JSON of this shape.
+    pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+        decode(payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        r#"{"partition":3,"committed":1200,"end":1350,"landed_per_s":812.5,"at_ms":1700000000123}"#;
+
+    #[test]
+    fn the_message_is_as_documented_and_ignores_fields_it_does_not_know() {
+        let (partition, landed_per_s, at_ms) = (3, 812.5, 1_700_000_000_123);
+        let documented = Progress { partition, committed: 1_200, end: 1_350, landed_per_s, at_ms };
+        assert_eq!(Progress::decode(TEXT.as_bytes()).unwrap(), documented);
+        assert_eq!(Progress::decode(&documented.encode()).unwrap(), documented);
+        let newer = TEXT.replacen('{', r#"{"more":[1],"#, 1);
+        assert_eq!(Progress::decode(newer.as_bytes()).unwrap(), documented);
+        let unknown = Progress { landed_per_s: f64::NAN, ..documented };
+        assert!(Progress::decode(&unknown.encode()).unwrap().landed_per_s.abs() < f64::EPSILON);
+        assert_eq!(documented.key(), "3");
+    }
+}

@@ -1,0 +1,151 @@
+//! Reads queued claims for a lander, in batches of one partition.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use chrono::{DateTime, Utc};
+use coupon::QueuedClaim;
+use tokio::sync::{Notify, watch};
+
+use super::{message::decode_claim, prefetch::Prefetch};
+use crate::{Assignment, Consumer, ConsumerOptions, Message, TopicError, TopicNames};
+
+/// Batches that are read ahead, over all partitions: while one lands the next ones are there, and no more memory is
+/// taken than that.
+pub const PREFETCH_BATCHES: usize = 3;
+
+/// Messages of one partition, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimsBatch {
+    /// Partition of the topic `claims`.
+    pub partition: i32,
+    /// At least one.
+    pub messages: Vec<ClaimMessage>,
+}
+
+/// One message of the topic `claims`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimMessage {
+    pub offset: i64,
+    /// When it was published, by the publisher's clock; 1970 if unknown.
+    pub at: DateTime<Utc>,
+    /// Template and bucket as text.
+    pub key: Vec<u8>,
+    /// The claim, or the payload if it is not readable: [`decode_claim`] says why.
+    pub body: Result<QueuedClaim, Vec<u8>>,
+}
+
+/// A member of the landers' group. One task at a time asks for batches; any may report them done.
+///
+/// While a batch of a partition is out, that partition gives no other one. Offsets are committed every second, in
+/// [`ClaimsReader::commit_now`] and when partitions are given up.
+pub struct ClaimsReader {
+    consumer: Consumer,
+    topic: String,
+    prefetch: Mutex<Prefetch>,
+    /// Notified when a partition may give its next batch.
+    freed: Notify,
+}
+
+impl ClaimsReader {
+    /// Joins the landers' group, from the oldest message where it has no offset yet. Partitions arrive later.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no broker answers within 15 s, the topic is missing or the client cannot be created.
+    pub async fn join(
+        brokers: &str,
+        names: &TopicNames,
+        options: ConsumerOptions,
+    ) -> Result<Self, TopicError> {
+        let (group, topic) = (names.claim_lander_group(), names.claims());
+        let topics = [topic.clone()];
+        let consumer = Consumer::join(brokers, &group, &topics, options).await?;
+        Ok(Self { consumer, topic, prefetch: Mutex::default(), freed: Notify::new() })
+    }
+
+    /// Waits for messages of a partition of which no batch is out, and takes up to `max` of them. Never waits for a
+    /// batch to fill. Waits out broker outages. Cancel-safe.
+    ///
+    /// Rebalances happen inside this call. What is held of a partition that was lost is dropped; its batch that is out
+    /// may be landed all the same, but no offset of it is stored.
+    ///
+    /// # Errors
+    ///
+    /// Returns errors that are not transient. They are final: drop the reader and join again; messages that were not
+    /// done are delivered again.
+    pub async fn next_batch(&self, max: usize) -> Result<ClaimsBatch, TopicError> {
+        let owned = self.consumer.rebalances();
+        loop {
+            // Created before the look, so that what is freed in between wakes it.
+            let freed = self.freed.notified();
+            let is_full = {
+                let mut prefetch = self.lock();
+                prefetch.keep(&owned.borrow().of(&self.topic));
+                if let Some(batch) = prefetch.take(max) {
+                    return Ok(batch);
+                }
+                prefetch.waiting() >= max.saturating_mul(PREFETCH_BATCHES)
+            };
+            tokio::select! {
+                () = freed => {}
+                arrived = self.consumer.next_batch(max), if !is_full => self.hold(arrived?),
+            }
+        }
+    }
+
+    /// Marks everything before `next_offset` in a partition as done; the partition gives its next batch once all of
+    /// the one that is out is done. Does nothing for a partition that was lost meanwhile: its new owner repeats the
+    /// batch.
+    pub fn done(&self, partition: i32, next_offset: i64) {
+        if self.lock().done(partition, next_offset) {
+            self.consumer.store_before(&self.topic, partition, next_offset);
+            self.freed.notify_waiters();
+        }
+    }
+
+    /// Commits what is done, now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the broker does not accept the commit.
+    pub async fn commit_now(&self) -> Result<(), TopicError> {
+        self.consumer.commit().await
+    }
+
+    /// Returns a channel with the partitions owned.
+    pub fn rebalances(&self) -> watch::Receiver<Assignment> {
+        self.consumer.rebalances()
+    }
+
+    /// Commits what is done and leaves the group, so that other members take over at once.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the broker does not accept the commit; the reader leaves the group anyway.
+    pub async fn close(self) -> Result<(), TopicError> {
+        self.consumer.close().await
+    }
+
+    fn hold(&self, messages: Vec<Message>) {
+        let mut prefetch = self.lock();
+        for message in messages {
+            let partition = message.partition;
+            prefetch.push(partition, read(message));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Prefetch> {
+        self.prefetch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(message: Message) -> ClaimMessage {
+    let at = message.timestamp_ms.and_then(DateTime::from_timestamp_millis);
+    let payload = message.payload.unwrap_or_default();
+    ClaimMessage {
+        offset: message.offset,
+        at: at.unwrap_or_default(),
+        key: message.key,
+        body: decode_claim(&payload).map_err(|_| payload),
+    }
+}

@@ -1,0 +1,100 @@
+//! Asks the brokers whether they answer, for the health of a process.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rdkafka::{
+    ClientContext,
+    config::{FromClientConfigAndContext, RDKafkaLogLevel},
+    consumer::{BaseConsumer, Consumer as _, ConsumerContext},
+    error::KafkaError,
+};
+use tracing::debug;
+
+use crate::{TopicError, client};
+
+/// Asks the brokers whether each partition of a topic has a leader. A client that failed is replaced at the next
+/// question: a new one needs no recovery. Clones share the client.
+#[derive(Clone)]
+pub struct BrokerProbe {
+    brokers: String,
+    topic: String,
+    client: Arc<Mutex<Option<Arc<BaseConsumer<Silent>>>>>,
+}
+
+/// Context of a client whose outages its caller reports.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Silent;
+
+impl ClientContext for Silent {
+    fn log(&self, _: RDKafkaLogLevel, facility: &str, line: &str) {
+        debug!(kafka.facility = facility, "kafka client: {line}");
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        client::log_error(&error, reason);
+    }
+}
+
+impl ConsumerContext for Silent {}
+
+impl BrokerProbe {
+    /// Makes a probe. It connects at the first question.
+    pub fn new(brokers: &str, topic: &str) -> Self {
+        Self { brokers: brokers.to_owned(), topic: topic.to_owned(), client: Arc::default() }
+    }
+
+    /// Asks once; takes at most about three seconds.
+    ///
+    /// # Errors
+    /// No broker answers, or a partition of the topic has no leader.
+    pub async fn check(&self) -> Result<(), TopicError> {
+        let probe = self.clone();
+        client::blocking(move || probe.ask()).await
+    }
+
+    fn ask(&self) -> Result<(), TopicError> {
+        let client = self.client()?;
+        let asked = client::partitions_of(client.client(), &self.topic);
+        if asked.is_err() {
+            *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        asked.map(|_| ()).map_err(|error| match error {
+            TopicError::Offsets { source, .. } => {
+                let (brokers, waited) = (self.brokers.clone(), client::METADATA_WAIT);
+                TopicError::Unreachable { brokers, waited, source }
+            }
+            other => other,
+        })
+    }
+
+    fn client(&self) -> Result<Arc<BaseConsumer<Silent>>, TopicError> {
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = &*client {
+            return Ok(Arc::clone(client));
+        }
+        let config = client::base_config(&self.brokers);
+        let new = BaseConsumer::from_config_and_context(&config, Silent);
+        let new = Arc::new(new.map_err(TopicError::Client)?);
+        *client = Some(Arc::clone(&new));
+        Ok(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use devstack::TestServers;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_probe_tells_no_broker_from_no_topic() {
+        let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let away = BrokerProbe::new(&nowhere, "any").check().await.unwrap_err();
+        assert!(matches!(away, TopicError::Unreachable { .. }), "{away}");
+        let there = TestServers::shared().scope("probe").endpoints.kafka_brokers;
+        let missing = BrokerProbe::new(&there, "there-is-no-such-topic").check().await.unwrap_err();
+        assert!(matches!(missing, TopicError::MissingTopic { .. }), "{missing}");
+    }
+}
