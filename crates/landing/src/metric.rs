@@ -1,32 +1,256 @@
-//! Names of this crate's metrics; docs/metrics.md says when to worry.
+//! This crate's metrics.
 
-/// Counter by `outcome`: answers of the gate.
-pub const GATE_VERDICTS: &str = "coupon_gate_verdicts_total";
-/// Gauge: claims under way in this process, at most [`crate::claims::CLAIMS_MAX`].
-pub const CLAIMS_UNDER_WAY: &str = "coupon_claims_under_way";
-/// Gauge: admissions that wait for a landing, those set aside included.
-pub const LANDING_QUEUE: &str = "coupon_landing_queue_admissions";
-/// Gauge: landed admissions not yet settled at the gate.
-pub const SETTLING_QUEUE: &str = "coupon_settling_queue_admissions";
-/// Histogram: coupons in one landing transaction.
-pub const BATCH_SIZE: &str = "coupon_landing_batch_size";
-/// Histogram: duration of landing one batch, including repetitions and waits for MySQL.
-pub const BATCH_SECONDS: &str = "coupon_landing_batch_seconds";
-/// Counter by `reason`: landings run again.
-pub const LANDING_RETRIES: &str = "coupon_landing_retries_total";
-/// Counter by `decision`: admissions that MySQL did not land. Each is a disagreement between Redis and MySQL.
-pub const GUARD_REJECTIONS: &str = "coupon_gate_db_rejections_total";
-/// Counter by `action`: what the resolver did with admissions left in flight.
-pub const RESOLVED: &str = "coupon_resolver_actions_total";
-/// Gauge: age of the oldest admission in flight beyond the resolver's grace; 0 if there is none.
-pub const IN_FLIGHT_OLDEST: &str = "coupon_in_flight_oldest_seconds";
-/// Gauge: admissions in flight for more than a minute.
-pub const STUCK: &str = "coupon_in_flight_stuck";
-/// Gauge: coupons of MySQL's stock that no gate can give out, as this process's keeper sees it.
-pub const MISSING_STOCK: &str = "coupon_gate_missing_stock";
-/// Counter by `result`: gate rebuilds.
-pub const REBUILDS: &str = "coupon_gate_rebuilds_total";
-/// Counter: gates rebuilt because an entry or a key could not be read.
-pub const UNREADABLE: &str = "coupon_gate_unreadable_total";
-/// Histogram: duration of a successful gate rebuild.
-pub const REBUILD_SECONDS: &str = "coupon_gate_rebuild_seconds";
+use runtime::metric::{Kind, Label, Metric};
+
+/// All of them, in the order of docs/metrics.md.
+pub const METRICS: [Metric; 19] = [
+    CLAIMS_UNDER_WAY,
+    GATE_VERDICTS,
+    ACCEPTS,
+    LANDING_QUEUE,
+    BATCH_SIZE,
+    BATCH_SECONDS,
+    LANDING_RETRIES,
+    GUARD_REJECTIONS,
+    SETTLING_QUEUE,
+    IN_FLIGHT_OLDEST,
+    STUCK,
+    QUEUED_OLDEST,
+    RESOLVED,
+    MISSING_STOCK,
+    NOT_LOADED_OPENS,
+    REBUILDS,
+    UNREADABLE,
+    REBUILD_SECONDS,
+    DRAIN_OLDEST,
+];
+
+/// At most [`crate::claims::CLAIMS_MAX`].
+pub const CLAIMS_UNDER_WAY: Metric = Metric {
+    name: "coupon_claims_under_way",
+    kind: Kind::Gauge,
+    unit: "claims",
+    labels: &[],
+    meaning: "claims in progress in this api; at 16,384 it answers `OVERLOADED`",
+    worry: Some("above 13,000"),
+};
+
+/// The outcomes are what `claims::label::verdict` returns.
+pub const GATE_VERDICTS: Metric = Metric {
+    name: "coupon_gate_verdicts_total",
+    kind: Kind::Counter,
+    unit: "claims",
+    labels: &[Label {
+        name: "outcome",
+        values: &[
+            "admitted",
+            "queued",
+            "outbox_full",
+            "replay",
+            "key_reused",
+            "not_loaded",
+            "other_epoch",
+            "too_old",
+            "not_open",
+            "paused",
+            "closed",
+            "ended",
+            "limit",
+            "sold_out",
+            "insufficient",
+        ],
+    }],
+    meaning: "the gate's answer: `admitted`, `queued`, `outbox_full` (its relays are behind), \
+              `replay` (the key is known), `key_reused`, or a \
+              refusal: `not_open`, `paused`, `closed`, `ended`, `limit`, `sold_out`, \
+              `insufficient`; `not_loaded`, `other_epoch` and `too_old` come from new gates",
+    worry: Some("`not_loaded` keeps rising; any `outbox_full`"),
+};
+
+/// The outcomes are what `claims::accept` counts.
+pub const ACCEPTS: Metric = Metric {
+    name: "coupon_accepts_total",
+    kind: Kind::Counter,
+    unit: "claims",
+    labels: &[Label { name: "outcome", values: &["accepted", "answered", "unknown"] }],
+    meaning: "answers to claims that the gate queued: `accepted`, 202; `answered`, the key had its \
+              answer in MySQL; `unknown`, how durably it is queued could not be found out, or MySQL \
+              could not be asked for the key: 503, and it may land",
+    worry: Some("`unknown` keeps rising: the broker, a replica of the gate, or MySQL is away"),
+};
+
+pub const LANDING_QUEUE: Metric = Metric {
+    name: "coupon_landing_queue_admissions",
+    kind: Kind::Gauge,
+    unit: "admissions",
+    labels: &[],
+    meaning: "waiting for the next transaction",
+    worry: Some("it stays above 1,000: MySQL is slow or unreachable"),
+};
+
+pub const BATCH_SIZE: Metric = Metric {
+    name: "coupon_landing_batch_size",
+    kind: Kind::Histogram,
+    unit: "coupons",
+    labels: &[],
+    meaning: "coupons of one transaction, at most 1,000; grows with the load",
+    worry: None,
+};
+
+pub const BATCH_SECONDS: Metric = Metric {
+    name: "coupon_landing_batch_seconds",
+    kind: Kind::Histogram,
+    unit: "seconds",
+    labels: &[],
+    meaning: "duration of one transaction with its repetitions, until the commit's answer",
+    worry: Some("p99 above 0.5"),
+};
+
+pub const LANDING_RETRIES: Metric = Metric {
+    name: "coupon_landing_retries_total",
+    kind: Kind::Counter,
+    unit: "landings",
+    labels: &[Label {
+        name: "reason",
+        values: &["refused", "conflict", "set_aside", "coupon_id", "error"],
+    }],
+    meaning: "repeated transactions: `conflict`, a deadlock or lock wait; `set_aside`, a stock row \
+              was locked and its template is landed separately; `refused`, one of its claims could \
+              not land; `coupon_id`, an id was taken; `error`, MySQL refused the statement",
+    worry: Some("any `error`; many `conflict`, or `set_aside`"),
+};
+
+/// The decisions are what `claims::label::decision` returns.
+pub const GUARD_REJECTIONS: Metric = Metric {
+    name: "coupon_gate_db_rejections_total",
+    kind: Kind::Counter,
+    unit: "claims",
+    labels: &[Label {
+        name: "decision",
+        values: &[
+            "landed",
+            "landed_elsewhere",
+            "rejected",
+            "fenced",
+            "stale_epoch",
+            "number_taken",
+            "not_open",
+            "short",
+            "retry",
+        ],
+    }],
+    meaning: "admissions that MySQL did not land. `number_taken` and `short` are disagreements \
+              between Redis and MySQL (`short` is expected just after a cut of the stock). The \
+              others follow from an event in between: `landed` and `landed_elsewhere` from a lost \
+              answer or gate, `rejected` from a queue before, `fenced` from a slow claim, \
+              `stale_epoch` from a rebuild, `not_open` from a pause or end; `retry` from no event",
+    worry: Some("any `number_taken` or `short`"),
+};
+
+pub const SETTLING_QUEUE: Metric = Metric {
+    name: "coupon_settling_queue_admissions",
+    kind: Kind::Gauge,
+    unit: "admissions",
+    labels: &[],
+    meaning: "landed, and not settled at the gate yet",
+    worry: Some("above 10,000: the gate's Redis is slow"),
+};
+
+pub const IN_FLIGHT_OLDEST: Metric = Metric {
+    name: "coupon_in_flight_oldest_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "age of the oldest admission in flight for longer than 10 s; 0: none. All apis see \
+              the same gates: take the maximum",
+    worry: Some("above 60"),
+};
+
+pub const STUCK: Metric = Metric {
+    name: "coupon_in_flight_stuck",
+    kind: Kind::Gauge,
+    unit: "admissions",
+    labels: &[],
+    meaning: "in flight for more than a minute; take the maximum here too",
+    worry: Some("above 0"),
+};
+
+pub const QUEUED_OLDEST: Metric = Metric {
+    name: "coupon_queued_oldest_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "age of the oldest queued admission without an answer, of those older than 10 s; 0: \
+              none. All apis see the same gates: take the maximum",
+    worry: Some("above 60: the relay, the broker, the claim landers or MySQL do not keep up"),
+};
+
+pub const RESOLVED: Metric = Metric {
+    name: "coupon_resolver_actions_total",
+    kind: Kind::Counter,
+    unit: "admissions",
+    labels: &[Label { name: "action", values: &["settled", "released", "busy"] }],
+    meaning: "admissions whose process died or hung: `settled`, they had landed; `released`, they \
+              never will; `busy`, another process was landing them",
+    worry: Some("it rises although no api ended"),
+};
+
+pub const MISSING_STOCK: Metric = Metric {
+    name: "coupon_gate_missing_stock",
+    kind: Kind::Gauge,
+    unit: "coupons",
+    labels: &[],
+    meaning: "stock in MySQL that certainly no gate has: it is not sold until a rebuild; each api \
+              reports what its keeper sees",
+    worry: Some("above 0"),
+};
+
+pub const NOT_LOADED_OPENS: Metric = Metric {
+    name: "coupon_gate_not_loaded_opens_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "until the first claim window opens of those whose gate should be loaded and is not; \
+              below 0: it is open; NaN: every gate is loaded",
+    worry: Some("below 180: the window may open without its gate"),
+};
+
+pub const REBUILDS: Metric = Metric {
+    name: "coupon_gate_rebuilds_total",
+    kind: Kind::Counter,
+    unit: "rebuilds",
+    labels: &[Label { name: "result", values: &["open", "closed", "left", "failed"] }],
+    meaning: "rebuilds of gates: `open`; `closed`, the queue of a template that is over; `left` to \
+              another process; `failed`",
+    worry: Some("`failed`; `open` although Redis did not restart"),
+};
+
+pub const UNREADABLE: Metric = Metric {
+    name: "coupon_gate_unreadable_total",
+    kind: Kind::Counter,
+    unit: "gates",
+    labels: &[],
+    meaning: "restarted under a new epoch because a user's entry or a key could not be read; the \
+              log names it",
+    worry: Some("any"),
+};
+
+pub const REBUILD_SECONDS: Metric = Metric {
+    name: "coupon_gate_rebuild_seconds",
+    kind: Kind::Histogram,
+    unit: "seconds",
+    labels: &[],
+    meaning: "duration of a rebuild, until the gate was open",
+    worry: Some("above 10"),
+};
+
+pub const DRAIN_OLDEST: Metric = Metric {
+    name: "coupon_gate_drain_oldest_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "how long the oldest rebuild of this api has been waiting for queued claims to land; 0: \
+              none waits. Meanwhile its template answers `GATE_LOADING`. Of a template that is over, \
+              what is beyond a minute",
+    worry: Some("above 10: the relay, the broker, the claim landers or MySQL are away"),
+};

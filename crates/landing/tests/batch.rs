@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use chrono::TimeDelta;
 use coupon::{
-    Admission, Claim, CouponId, Decision, Epoch, LandedClaim, LandedCoupon, MerchantId, Template,
-    TemplateId, TemplateState, UserId, Validity,
+    Admission, Claim, CouponId, Decision, Epoch, LandedCoupon, MerchantId, Template, TemplateId,
+    TemplateState, UserId, Validity,
 };
 use landing::{
     batch::{Batch, Outcome, RunError},
@@ -45,25 +45,17 @@ impl Bench {
     }
 
     fn landing(&self, claim: Claim, numbers: &[u8]) -> Landing {
-        let coupons = numbers
-            .iter()
-            .map(|number| LandedCoupon {
-                id: self.ids.coupon().unwrap(),
-                claim_no: i64::from(*number),
-            })
-            .collect();
-        let landed = LandedClaim {
-            id: claim.id,
-            template_id: claim.template_id,
-            user_id: claim.user_id,
-            payload_hash: claim.payload_hash,
-            claimed_at: claim.claimed_at,
-            valid_from: now(),
-            valid_until: now() + TimeDelta::days(1),
-            coupons,
-        };
+        let coupons = numbers.iter().map(|number| (self.ids.coupon().unwrap(), i64::from(*number)));
+        let landed = testkit::landed(&claim, coupons);
         let admission = Admission { claim, epoch: EPOCH, numbers: numbers.to_vec() };
-        Landing { admission, merchant_id: MerchantId(1), terms: TERMS, landed }
+        Landing {
+            admission,
+            merchant_id: MerchantId(1),
+            terms: TERMS,
+            landed,
+            admitted_at: None,
+            left_after: None,
+        }
     }
 
     fn fresh(&self, user: i64) -> Landing {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use coupon::{Epoch, TemplateState, UserId};
+use coupon::{ClaimMode, Epoch, TemplateState, UserId};
 use futures::future::join_all;
 use landing::claims::{Answer, Unavailable};
 use mysql_store::{claim as claims, stock};
 use redis_gate::{OpenFacts, Refusal, RequestState};
+use testkit::until_true;
 
-use crate::harness::{Process, TEMPLATE, USER, World, again, claim, template, until};
+use crate::harness::{Process, TEMPLATE, USER, World, again, claim, template};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_lands_is_settled_and_is_answered_alike_ever_after() {
@@ -154,7 +155,7 @@ async fn a_gate_that_promised_too_much_is_mended() {
     let answer = process.claim(&claim(USER, "a", 1)).await;
     assert_eq!(answer, Answer::Refused(Refusal::SoldOut));
     // The refused claim requested a new epoch. After that the gate itself refuses.
-    until(async || world.meta().await.stock == 0).await;
+    until_true(async || world.meta().await.stock == 0).await;
     assert_eq!(process.retry(&claim(USER, "a", 1)).await, Answer::Refused(Refusal::SoldOut));
     assert_eq!(world.number("select count(*) from user_coupon").await, 0);
 }
@@ -184,6 +185,7 @@ async fn gate_without_users(world: &World, epoch: Epoch) -> Epoch {
     let facts = OpenFacts {
         version: 2,
         state: TemplateState::Published,
+        mode: ClaimMode::Direct,
         starts_at: window.starts_at,
         ends_at: window.ends_at,
         limit: 2,

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use coupon::{
-    Admission, Claim, ClaimId, Decision, Epoch, LandedClaim, LandedCoupon, MerchantId, PayloadHash,
-    RequestId, TemplateId, TemplateState, UserId,
-};
+use coupon::{Admission, ClaimId, Decision, Epoch, MerchantId, TemplateId, TemplateState, UserId};
 use fastrand::Rng;
 use landing::{
     batch::{Batch, Outcome},
@@ -113,37 +110,26 @@ impl Side<'_> {
 
     async fn landing(&self, wish: &Wish, epoch: Epoch) -> Landing {
         let template_id = TemplateId(self.base + wish.template);
-        let claim = Claim {
-            id: self.ids.claim().unwrap(),
-            template_id,
-            user_id: UserId(wish.user),
-            request_id: RequestId::from_client(&wish.key.to_string()).unwrap(),
-            payload_hash: PayloadHash::of_quantity(wish.quantity),
-            quantity: wish.quantity,
-            claimed_at: now(),
-            trace_parent: None,
-        };
+        let (id, user, key) = (self.ids.claim().unwrap(), UserId(wish.user), wish.key.to_string());
+        let claim = testkit::claim(id, template_id, user, &key, wish.quantity, now());
         let coupons = (0..wish.quantity as usize).map(|at| {
             let id = self.ids.coupon().unwrap();
-            let claim_no = wish.numbers.get(at).map_or(id.0, |number| i64::from(*number));
-            LandedCoupon { id, claim_no }
+            (id, wish.numbers.get(at).map_or(id.0, |number| i64::from(*number)))
         });
-        let landed = LandedClaim {
-            id: claim.id,
-            template_id,
-            user_id: claim.user_id,
-            payload_hash: claim.payload_hash,
-            claimed_at: claim.claimed_at,
-            valid_from: now(),
-            valid_until: now(),
-            coupons: coupons.collect(),
-        };
+        let landed = testkit::landed(&claim, coupons);
         if wish.fenced {
             self.fence(claim.user_id, template_id, claim.id).await;
         }
         let epoch = if wish.stale { Epoch(epoch.0 - 1) } else { epoch };
         let admission = Admission { claim, epoch, numbers: wish.numbers.clone() };
-        Landing { admission, merchant_id: MerchantId(1), terms: 2, landed }
+        Landing {
+            admission,
+            merchant_id: MerchantId(1),
+            terms: 2,
+            landed,
+            admitted_at: None,
+            left_after: None,
+        }
     }
 
     async fn fence(&self, user: UserId, template: TemplateId, id: ClaimId) {

@@ -1,5 +1,5 @@
-//! Every row of the two failure tables: injects the fault at a named point, then checks the answer, the rows, the gate,
-//! the user's entry, and a repetition of the key.
+//! Rows of the two tables of `docs/failures.md`: injects the fault at a named point, then checks the answer, the rows,
+//! the gate, the user's entry, and a repetition of the key.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,15 +11,13 @@ use mysql_store::{
     stock::{self, NewMovement},
     template_edit::{self, Edited},
 };
-use redis_gate::{Refusal, RequestState, Verdict};
+use redis_gate::{Door, Refusal, RequestState, Verdict};
 use sqlx::{Connection, Row};
+use testkit::{COMMIT, Proxy, until_true};
 
-use crate::{
-    harness::{
-        Process, Rows, Setup, TEMPLATE, USER, World, again, claim, execute, now, number, template,
-        until, waits_for_a_row,
-    },
-    proxy::{COMMIT, Proxy, server_of},
+use crate::harness::{
+    Process, Rows, Setup, TEMPLATE, USER, World, again, claim, execute, now, number, template,
+    waits_for_a_row,
 };
 
 /// Coupons of a test's template.
@@ -35,7 +33,7 @@ const BEFORE_BEGIN: &str = "landing.before_begin";
 
 /// A process whose landers connect to MySQL through the proxy.
 async fn behind_proxy(world: &World) -> (Process, Proxy) {
-    let proxy = Proxy::start(server_of(&world.url)).await;
+    let proxy = Proxy::before(&world.url).await;
     let url = proxy.instead_of(&world.url);
     (Process::start_with(world, |setup| setup.database_url = url).await, proxy)
 }
@@ -344,7 +342,8 @@ async fn a_gate_that_lies_about_the_stock_is_refused_fenced_and_mended() {
         let epoch = world.meta().await.epoch;
         world.execute(&format!("update template_stock set stock = {left}, total = {left}")).await;
         assert_eq!(process.claim(&claim(USER, "a", 2)).await, Answer::Refused(refusal));
-        until(async || world.meta().await.epoch > epoch && world.meta().await.stock == left).await;
+        until_true(async || world.meta().await.epoch > epoch && world.meta().await.stock == left)
+            .await;
         world.settled().await;
         assert_eq!(world.rows().await, Rows { landed: 0, fences: 1, coupons: 0 });
         world.assert_gate_equals_mysql().await;
@@ -360,7 +359,7 @@ async fn a_gate_that_lies_about_the_stock_is_refused_fenced_and_mended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_tells_what_the_decision_saw_although_the_stock_was_topped_up_since() {
+async fn a_refusal_reports_what_the_decision_saw_although_the_stock_was_topped_up_since() {
     let world = World::open("cut and top-up", TOTAL, 2).await;
     let process = Process::start(&world, "a").await;
     let mut connection = world.connection().await;
@@ -380,7 +379,7 @@ async fn a_refusal_tells_what_the_decision_saw_although_the_stock_was_topped_up_
     decided.let_go();
     // The claim requests one, and ten are left by now: `Insufficient` would be wrong.
     assert_eq!(answer.await.unwrap(), Answer::Refused(Refusal::SoldOut));
-    until(async || world.meta().await.stock == TOTAL).await;
+    until_true(async || world.meta().await.stock == TOTAL).await;
     assert_eq!(landed(process.retry(&claim(USER, "a", 1)).await).coupons.len(), 1);
 }
 
@@ -401,7 +400,7 @@ async fn a_cut_in_flight_refuses_what_it_took_and_needs_no_new_epoch() {
         stock::add_movement(&mut connection, TEMPLATE, &cut, now()).await.unwrap();
         held.let_go();
         assert_eq!(answer.await.unwrap(), Answer::Refused(refusal));
-        until(async || world.meta().await.stock == TOTAL + cut.delta).await;
+        until_true(async || world.meta().await.stock == TOTAL + cut.delta).await;
         assert_nothing_landed(&world, 1).await;
         assert_eq!(world.meta().await.epoch, epoch);
     }
@@ -471,7 +470,7 @@ async fn behind_gate_proxy_with(
     world: &World,
     change: impl FnOnce(&mut Setup),
 ) -> (Process, Proxy) {
-    let proxy = Proxy::start(server_of(&world.gate_url)).await;
+    let proxy = Proxy::before(&world.gate_url).await;
     let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
     let change = |setup: &mut Setup| {
         setup.gate = gate;
@@ -481,7 +480,7 @@ async fn behind_gate_proxy_with(
     process.gates.next_look().await;
     // Load the script first: a server without it answers that it needs loading, and no such answer must be held back.
     let elsewhere = Claim { template_id: TemplateId(99), ..claim(USER, "warm", 1) };
-    let verdict = world.gate.claim(&elsewhere, Epoch(1), now()).await.unwrap();
+    let verdict = world.gate.claim(&elsewhere, Epoch(1), now(), Door::direct()).await.unwrap();
     assert_eq!(verdict, Verdict::NotLoaded);
     (process, proxy)
 }
@@ -567,7 +566,7 @@ async fn a_row_that_somebody_holds_too_long_is_waited_for_aside() {
     let answer = process.begin(&first);
     let lander = lander_at_the_guard(&world).await;
     // Its lock wait timed out (1205): all was rolled back, and another connection waits for the row.
-    until(async || lander_at_the_guard(&world).await != lander).await;
+    until_true(async || lander_at_the_guard(&world).await != lander).await;
     holding.rollback().await.unwrap();
     assert_eq!(landed(answer.await.unwrap()).id, first.id);
     assert_landed_once(&world, &process, &first, 0).await;
@@ -599,7 +598,7 @@ async fn lander_at_the_guard(world: &World) -> i64 {
     let sql = "select cast(coalesce(max(id), 0) as signed) from information_schema.processlist \
                where db = database() and info like 'update template_stock%'";
     let (mut connection, mut lander) = (world.connection().await, 0);
-    until(async || {
+    until_true(async || {
         // MySQL cannot list statements while any connection's statement holds bytes that are not text.
         let row = sqlx::raw_sql(sql).fetch_one(&mut connection).await;
         lander = row.map_or(0, |row| row.try_get_unchecked(0).unwrap());

@@ -5,21 +5,22 @@ use coupon::{Epoch, TemplateState};
 use landing::gates::PRELOAD;
 use mysql_store::template;
 use redis_gate::Phase;
+use testkit::until_true;
 
-use crate::harness::{Process, TEMPLATE, World, now, template as published, until};
+use crate::harness::{Process, TEMPLATE, World, now, template as published};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keeper_loads_what_is_not_loaded_and_rebuilds_what_is_reported_wrong() {
     let world = World::without_gate("keeper", 10, 1).await;
     let process = Process::start(&world, "a").await;
-    until(async || process.gates.known(TEMPLATE) > Epoch::UNKNOWN).await;
+    until_true(async || process.gates.known(TEMPLATE) > Epoch::UNKNOWN).await;
     let first = world.meta().await;
     assert_eq!((first.phase, first.stock), (Phase::Open, 10));
     process.gates.report_wrong(TEMPLATE, Epoch(first.epoch.0 - 1));
     process.gates.next_look().await;
     assert_eq!(world.meta().await.epoch, first.epoch, "an older epoch's fault is mended already");
     process.gates.report_wrong(TEMPLATE, first.epoch);
-    until(async || world.meta().await.epoch > first.epoch).await;
+    until_true(async || world.meta().await.epoch > first.epoch).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +36,7 @@ async fn a_gate_left_loading_or_behind_mysql_is_found_without_any_claim() {
         let meta = world.meta().await;
         meta.phase == Phase::Open && meta.epoch > epoch
     };
-    until(open).await;
+    until_true(open).await;
     assert!(world.meta().await.epoch > left);
     world.assert_gate_equals_mysql().await;
 }
@@ -52,7 +53,7 @@ async fn two_keepers_of_a_lost_gate_end_with_one_that_equals_mysql() {
             let meta = world.gate.meta(TEMPLATE).await.unwrap();
             meta.is_some_and(|meta| meta.phase == Phase::Open)
         };
-        until(open).await;
+        until_true(open).await;
         one.gates.next_look().await;
         other.gates.next_look().await;
         world.assert_gate_equals_mysql().await;
@@ -73,7 +74,7 @@ async fn a_changed_template_is_shown_by_its_gate() {
         assert_eq!(meta.epoch, before.epoch, "it needs no new epoch");
     }
     world.lose_gate().await;
-    assert!(!process.gates.tell(&paused).await.unwrap(), "there is nobody to be told");
+    assert!(!process.gates.send_state(&paused).await.unwrap(), "there is nobody to be notified");
     assert!(process.gates.show(&paused).await.unwrap());
     assert!(world.meta().await.epoch > before.epoch);
 }

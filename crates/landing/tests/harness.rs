@@ -8,17 +8,15 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{
-    Claim, ClaimId, Discount, DiscountKind, Epoch, LandedClaim, MerchantId, PayloadHash, RequestId,
-    Template, TemplateId, TemplateState, UserId, Validity, Window,
-};
+use chrono::{DateTime, Utc};
+use coupon::{Claim, ClaimId, Epoch, LandedClaim, Template, TemplateId, TemplateState, UserId};
 use devstack::{Endpoints, TestServers};
 use landing::{
     claims::{Answer, CLAIMS_MAX, Claims, Unavailable},
     gates::{Gates, PRELOAD},
     ids::Ids,
     lander,
+    queue::{ClaimQueue, NoQueue},
     rebuild::{Rebuilt, rebuild},
     resolver::{GRACE, Resolved, Resolver},
     settler::Settler,
@@ -27,23 +25,26 @@ use mysql_store::{MySqlConnection, MySqlPool, connect, migrate, stock, template}
 use redis_gate::{Entry, Gate, GateRedis, Meta};
 use runtime::{Clock, FailPoints};
 use sqlx::Row;
+use testkit::{STATE_MAX, until_true};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
 pub(crate) const USER: UserId = UserId(70);
-
-/// Longest wait for an expected state: several of the keeper's checks.
-const SOON: Duration = Duration::from_secs(20);
 
 /// Interval between polls.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 const CONNECTIONS: u32 = 8;
 
+/// Replicas that a claim accepted after them waits for.
+const COPIES: u32 = 1;
+
 pub(crate) struct World {
     pub(crate) url: String,
     pub(crate) pool: MySqlPool,
     pub(crate) gate: Gate,
+    /// What carries queued claims.
+    pub(crate) queue: Arc<dyn ClaimQueue>,
     pub(crate) gate_url: String,
     pub(crate) prefix: String,
 }
@@ -76,7 +77,8 @@ impl World {
         migrate::run(&url).await.unwrap();
         let pool = connect::pool(&url, CONNECTIONS).await.unwrap();
         let gate = Gate::new(GateRedis::connect(&gate_url).await.unwrap(), prefix);
-        let world = Self { url, pool, gate, gate_url, prefix: prefix.to_owned() };
+        let (queue, prefix) = (Arc::new(NoQueue), prefix.to_owned());
+        let world = Self { url, pool, gate, queue, gate_url, prefix };
         world.publish(TEMPLATE, stock, limit).await;
         world
     }
@@ -121,7 +123,9 @@ impl World {
     }
 
     pub(crate) async fn rebuild_gate_of(&self, id: TemplateId) -> Epoch {
-        match rebuild(&self.pool, &self.gate, id, "test", &FailPoints::default()).await.unwrap() {
+        let points = FailPoints::default();
+        let rebuilt = rebuild(&self.pool, &self.gate, &*self.queue, id, "test", &points);
+        match rebuilt.await.unwrap() {
             Rebuilt::Open(epoch) => epoch,
             other => panic!("{other:?}"),
         }
@@ -152,9 +156,17 @@ impl World {
         self.damage("SET", "inflight", &["x"]).await;
     }
 
+    pub(crate) async fn replace_outbox(&self) {
+        self.damage_key("SET", "outbox", &["x"]).await;
+    }
+
     async fn damage(&self, command: &str, part: &str, arguments: &[&str]) {
         let epoch = self.meta().await.epoch;
-        let key = format!("{}gate:1:{{{TEMPLATE}:0}}:{part}:{epoch}", self.prefix);
+        self.damage_key(command, &format!("{part}:{epoch}"), arguments).await;
+    }
+
+    async fn damage_key(&self, command: &str, part: &str, arguments: &[&str]) {
+        let key = format!("{}gate:1:{{{TEMPLATE}:0}}:{part}", self.prefix);
         let client = redis::Client::open(self.gate_url.as_str()).unwrap();
         let mut redis = client.get_multiplexed_async_connection().await.unwrap();
         redis::cmd(command).arg(key).arg(arguments).exec_async(&mut redis).await.unwrap();
@@ -183,6 +195,7 @@ impl World {
         Resolver {
             pool: self.pool.clone(),
             gate: self.gate.clone(),
+            queue: Arc::clone(&self.queue),
             grace: Duration::ZERO,
             points: FailPoints::default(),
         }
@@ -198,7 +211,7 @@ impl World {
             let epoch = self.meta().await.epoch;
             self.gate.in_flight_count(TEMPLATE, epoch).await.unwrap() == 0
         };
-        until(settled).await;
+        until_true(settled).await;
     }
 
     /// Asserts that the open gate agrees with MySQL and that nothing is in flight.
@@ -283,8 +296,14 @@ impl Process {
         for worker in workers {
             spawn(tokio::spawn(worker.run()));
         }
-        let (gates, keeper) =
-            Gates::new(pool.clone(), gate.clone(), holder, PRELOAD, points.clone());
+        let (gates, keeper) = Gates::new(
+            pool,
+            gate.clone(),
+            Arc::clone(&world.queue),
+            holder,
+            PRELOAD,
+            points.clone(),
+        );
         if keeps {
             spawn(tokio::spawn(keeper.run(now, CancellationToken::new())));
         }
@@ -294,7 +313,7 @@ impl Process {
             template::get(&mut world.connection().await, TEMPLATE).await.unwrap().unwrap();
         let (own, at) = (clock.clone(), points.clone());
         let now = move || own.now();
-        let claims = Claims::new(pool, gates.clone(), landers, settler, now, ask_for, at);
+        let claims = Claims::new(gates.clone(), landers, settler, now, ask_for, COPIES, at);
         Self { claims, gates, template: Arc::new(template), points, clock, _tasks: tasks }
     }
 
@@ -331,18 +350,8 @@ impl Process {
                 }
             }
         };
-        tokio::time::timeout(SOON, answer).await.unwrap()
+        tokio::time::timeout(STATE_MAX, answer).await.unwrap()
     }
-}
-
-/// Waits until the condition holds.
-pub(crate) async fn until(mut so: impl AsyncFnMut() -> bool) {
-    let waits = async {
-        while !so().await {
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
-    };
-    tokio::time::timeout(SOON, waits).await.unwrap();
 }
 
 pub(crate) async fn execute(connection: &mut MySqlConnection, sql: &str) {
@@ -359,7 +368,7 @@ pub(crate) async fn number(connection: &mut MySqlConnection, sql: &str) -> i64 {
 pub(crate) async fn waits_for_a_row(world: &World, id: i64) {
     let mut connection = world.connection().await;
     let thread = format!("thread id {id},");
-    until(async || {
+    until_true(async || {
         let status = sqlx::raw_sql("show engine innodb status");
         let row = status.fetch_one(&mut connection).await.unwrap();
         let text: String = row.try_get_unchecked("Status").unwrap();
@@ -374,7 +383,7 @@ pub(crate) async fn somebody_waits_for_a_table(world: &World) {
     let mut connection = world.connection().await;
     let sql = "select count(*) from information_schema.processlist \
                where db = database() and state = 'Waiting for table metadata lock'";
-    until(async || number(&mut connection, sql).await == 1).await;
+    until_true(async || number(&mut connection, sql).await == 1).await;
 }
 
 /// The time at which all tests run.
@@ -385,42 +394,19 @@ pub(crate) fn now() -> DateTime<Utc> {
 /// A published template, claimable from an hour before [`now`] to an hour after.
 pub(crate) fn template(id: TemplateId, limit: u32) -> Template {
     Template {
-        id,
-        merchant_id: MerchantId(1),
-        name: "ten off".to_owned(),
-        discount: Discount {
-            kind: DiscountKind::AmountOff,
-            value: 1_000,
-            cap: None,
-            minimum_spend: 0,
-            currency: "EUR".to_owned(),
-        },
         per_user_limit: limit,
         max_per_claim: 5,
-        window: Window {
-            starts_at: now() - TimeDelta::hours(1),
-            ends_at: now() + TimeDelta::hours(1),
-        },
-        validity: Validity::Relative { valid_for: TimeDelta::days(1) },
-        self_redeem: false,
         state: TemplateState::Published,
         version: 2,
+        ..testkit::draft(id, now())
     }
 }
 
 /// A claim of `user` under `key`, with a unique id.
 pub(crate) fn claim(user: UserId, key: &str, quantity: u32) -> Claim {
     static NEXT: AtomicI64 = AtomicI64::new(1);
-    Claim {
-        id: ClaimId(NEXT.fetch_add(1, Ordering::Relaxed)),
-        template_id: TEMPLATE,
-        user_id: user,
-        request_id: RequestId::from_client(key).unwrap(),
-        payload_hash: PayloadHash::of_quantity(quantity),
-        quantity,
-        claimed_at: now(),
-        trace_parent: None,
-    }
+    let id = ClaimId(NEXT.fetch_add(1, Ordering::Relaxed));
+    testkit::claim(id, TEMPLATE, user, key, quantity, now())
 }
 
 /// The same request as another admission.

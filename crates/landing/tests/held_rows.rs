@@ -6,9 +6,10 @@ use coupon::{Claim, Template, TemplateId, UserId};
 use landing::claims::Answer;
 use mysql_store::connect;
 use sqlx::Connection;
+use testkit::until_true;
 
 use crate::{
-    harness::{Process, Rows, Setup, TEMPLATE, USER, World, claim, execute, until},
+    harness::{Process, Rows, Setup, TEMPLATE, USER, World, claim, execute},
     private,
 };
 
@@ -100,7 +101,7 @@ async fn a_server_that_takes_no_writes_is_asked_with_pauses_and_the_batch_lands_
     let answer = process.begin(&claim(USER, "while", 1));
     // Each poll connects too: once.
     let mut looks = 0;
-    until(async || {
+    until_true(async || {
         looks += 1;
         began.elapsed().as_millis() >= 1_500 && status(&world, connections).await > before
     })

@@ -1,13 +1,16 @@
 //! Idle templates cost the gate's Redis a few commands, however many there are, and a change at any one of them is
 //! noticed.
 
+use std::sync::Arc;
+
 use coupon::{Claim, TemplateId, UserId};
 use landing::{
     gates::{Gates, PRELOAD},
     keeper::Keeper,
+    queue::NoQueue,
     resolver::Watch,
 };
-use redis_gate::{Meta, Verdict};
+use redis_gate::{Door, Meta, Verdict};
 use runtime::FailPoints;
 
 use crate::{
@@ -64,9 +67,9 @@ async fn idle_templates_cost_the_gate_a_few_commands_and_whatever_happens_at_one
         world.publish(id, 10, 2).await;
         world.rebuild_gate_of(id).await;
     }
-    let points = FailPoints::default();
+    let (queue, points) = (Arc::new(NoQueue), FailPoints::default());
     let (_gates, mut keeper) =
-        Gates::new(world.pool.clone(), world.gate.clone(), "keeper", PRELOAD, points);
+        Gates::new(world.pool.clone(), world.gate.clone(), queue, "keeper", PRELOAD, points);
     let mut watch = Watch::default();
     // The first check reads each gate individually.
     look(&world, &mut keeper, &mut watch).await;
@@ -82,7 +85,7 @@ async fn idle_templates_cost_the_gate_a_few_commands_and_whatever_happens_at_one
     let [admitted, deleted, emptied, written] = [7, 77, 177, 277].map(|at| ids[at]);
     let lost = Claim { template_id: admitted, ..claim(UserId(5), "a", 1) };
     let epoch = meta(&world, admitted).await.epoch;
-    let verdict = world.gate.claim(&lost, epoch, now()).await.unwrap();
+    let verdict = world.gate.claim(&lost, epoch, now(), Door::direct()).await.unwrap();
     assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
     assert_eq!(meta(&world, admitted).await.stock, 9);
     let resolved = world.resolver().look_again(&mut watch, now()).await.unwrap();

@@ -1,6 +1,6 @@
 //! Single checks of the keeper: what it repairs in place, rebuilds and unloads.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{Epoch, RequestId, TemplateId, TemplateState, UserId};
@@ -8,13 +8,15 @@ use landing::{
     claims::{Answer, Unavailable},
     gates::{Gates, PRELOAD},
     keeper::Keeper,
+    queue::NoQueue,
 };
 use mysql_store::{
     stock::{self, Moved, NewMovement},
     template_edit::{self, Edited},
 };
-use redis_gate::{Phase, Refusal, Verdict};
+use redis_gate::{Door, Phase, Refusal, Verdict};
 use runtime::FailPoints;
+use testkit::until_true;
 
 use crate::harness::{
     Process, TEMPLATE, USER, World, claim, execute, now, somebody_waits_for_a_table, template,
@@ -25,6 +27,7 @@ fn keeper(world: &World) -> (Gates, Keeper) {
     let (gates, mut keeper) = Gates::new(
         world.pool.clone(),
         world.gate.clone(),
+        Arc::new(NoQueue),
         "keeper",
         PRELOAD,
         FailPoints::default(),
@@ -96,7 +99,7 @@ async fn an_in_flight_key_of_another_type_takes_no_stock_and_is_gone_at_the_next
     let (_gates, mut keeper) = keeper(&world);
     let epoch = world.meta().await.epoch;
     world.replace_in_flight().await;
-    let refused = world.gate.claim(&claim(USER, "a", 1), epoch, now()).await;
+    let refused = world.gate.claim(&claim(USER, "a", 1), epoch, now(), Door::direct()).await;
     assert!(refused.is_err_and(|error| error.is_of_keys()));
     assert_eq!(world.meta().await.stock, 10);
     look(&mut keeper, now()).await;
@@ -106,13 +109,52 @@ async fn an_in_flight_key_of_another_type_takes_no_stock_and_is_gone_at_the_next
     world.assert_gate_equals_mysql().await;
 }
 
+/// Redis refuses its claims, and no relay sees it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outbox_of_another_type_takes_no_stock_and_is_gone_at_the_next_look() {
+    let world = World::without_gate("outbox replaced", 10, 2).await;
+    world.execute("update coupon_template set claim_mode = 1").await;
+    let epoch = world.rebuild().await;
+    let (_gates, mut keeper) = keeper(&world);
+    world.replace_outbox().await;
+    let refused = world.gate.claim(&claim(USER, "a", 1), epoch, now(), Door::direct()).await;
+    assert!(refused.is_err_and(|error| error.is_of_keys()));
+    assert_eq!(world.meta().await.stock, 10);
+    look(&mut keeper, now()).await;
+    let after = world.meta().await.epoch;
+    assert!(after > epoch);
+    let verdict = world.gate.claim(&claim(USER, "a", 1), after, now(), Door::direct()).await;
+    assert!(matches!(verdict, Ok(Verdict::Queued { .. })), "{verdict:?}");
+}
+
+/// A process of a version without queues rebuilds a gate so.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_gate_gets_the_epoch_of_what_it_queues_or_begins_anew() {
+    let world = World::open("queued epoch behind", 10, 1).await;
+    let (_gates, mut keeper) = keeper(&world);
+    let epoch = world.meta().await.epoch;
+    let queued_epoch = "select queued_epoch from template_stock";
+    world.execute("update template_stock set queued_epoch = epoch - 1").await;
+    look(&mut keeper, now()).await;
+    assert_eq!(world.number(queued_epoch).await, epoch.0);
+    assert_eq!(world.meta().await.epoch, epoch, "nothing was queued before it");
+    // What an older gate has queued must land first.
+    let queued = "update template_stock set queued_epoch = epoch - 1, ever_queued = 1";
+    world.execute(queued).await;
+    look(&mut keeper, now()).await;
+    until_true(async || world.meta().await.is_open()).await;
+    let after = world.meta().await.epoch;
+    assert!(after > epoch);
+    assert_eq!(world.number(queued_epoch).await, after.0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_read_in_flight_keeps_no_other_from_being_ended_and_is_gone_at_the_next_look()
  {
     let world = World::open("unreadable in flight", 10, 1).await;
     let (_gates, mut keeper) = keeper(&world);
     let epoch = world.meta().await.epoch;
-    world.gate.claim(&claim(USER, "a", 1), epoch, now()).await.unwrap();
+    world.gate.claim(&claim(USER, "a", 1), epoch, now(), Door::direct()).await.unwrap();
     for member in ["garbage", ":", "x:70", ""] {
         world.damage_in_flight(member).await;
     }
@@ -178,7 +220,7 @@ async fn a_cut_below_what_is_in_flight_is_no_fault_either() {
     let epoch = world.meta().await.epoch;
     let admitted: Vec<_> = (0..4).map(|user| claim(UserId(user), "a", 1)).collect();
     for claim in &admitted {
-        let verdict = world.gate.claim(claim, epoch, now()).await.unwrap();
+        let verdict = world.gate.claim(claim, epoch, now(), Door::direct()).await.unwrap();
         assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
     }
     move_stock(&world, "cut", -3).await;
@@ -211,11 +253,13 @@ async fn a_gate_that_promises_more_than_there_is_is_rebuilt_unasked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_state_that_the_gate_was_not_told_is_repaired_in_place() {
+async fn a_state_that_the_gate_did_not_learn_is_repaired_in_place() {
     let world = World::open("missed state", 10, 1).await;
     let (_gates, mut keeper) = keeper(&world);
     let epoch = world.meta().await.epoch;
-    let ask = async || world.gate.claim(&claim(USER, "a", 1), epoch, now()).await.unwrap();
+    let ask = async || {
+        world.gate.claim(&claim(USER, "a", 1), epoch, now(), Door::direct()).await.unwrap()
+    };
     world.change_state(TEMPLATE, TemplateState::Paused).await;
     look(&mut keeper, now()).await;
     let paused = Verdict::Refused { refusal: Refusal::Paused, look_in_mysql: false };
@@ -237,21 +281,24 @@ async fn what_changes_while_a_gate_loads_is_in_it_when_it_is_open() {
     execute(&mut locker, "lock tables user_coupon write").await;
     let (pool, gate) = (world.pool.clone(), world.gate.clone());
     let rebuilding = tokio::spawn(async move {
-        landing::rebuild::rebuild(&pool, &gate, TEMPLATE, "slow", &FailPoints::default())
-            .await
-            .unwrap()
+        let points = FailPoints::default();
+        landing::rebuild::rebuild(&pool, &gate, &NoQueue, TEMPLATE, "slow", &points).await.unwrap()
     });
     somebody_waits_for_a_table(&world).await;
     move_stock(&world, "up", 7).await;
     process.gates.catch_up(TEMPLATE).await.unwrap();
     world.change_state(TEMPLATE, TemplateState::Paused).await;
     let paused = current(&world).await;
-    assert!(!process.gates.tell(&paused).await.unwrap(), "not loaded yet");
+    assert!(!process.gates.send_state(&paused).await.unwrap(), "not loaded yet");
     execute(&mut locker, "unlock tables").await;
     rebuilding.await.unwrap();
     let meta = world.meta().await;
     assert_eq!((meta.stock, meta.movement, meta.version), (16, 2, paused.version));
-    let verdict = world.gate.claim(&claim(UserId(71), "a", 1), meta.epoch, now()).await.unwrap();
+    let verdict = world
+        .gate
+        .claim(&claim(UserId(71), "a", 1), meta.epoch, now(), Door::direct())
+        .await
+        .unwrap();
     let refused = Verdict::Refused { refusal: Refusal::Paused, look_in_mysql: false };
     assert_eq!(verdict, refused);
 }
@@ -285,7 +332,8 @@ async fn a_window_that_is_moved_lets_nothing_land_by_the_old_one_and_loads_the_g
     look(&mut keeper, now() - TimeDelta::seconds(1)).await;
     assert!(world.meta().await.epoch > epoch);
     assert!(gates.bring_up(TEMPLATE).await.unwrap());
-    let verdict = world.gate.claim(&late, world.meta().await.epoch, now()).await.unwrap();
+    let verdict =
+        world.gate.claim(&late, world.meta().await.epoch, now(), Door::direct()).await.unwrap();
     let refused = Verdict::Refused { refusal: Refusal::Closed, look_in_mysql: false };
     assert_eq!(verdict, refused);
     assert_eq!(world.left().await, 9);
@@ -303,9 +351,9 @@ async fn the_gate_of_an_ended_template_goes_once_nothing_is_in_flight() {
     let (gates, mut keeper) = keeper(&world);
     let epoch = world.meta().await.epoch;
     let admitted = claim(USER, "a", 1);
-    world.gate.claim(&admitted, epoch, now()).await.unwrap();
+    world.gate.claim(&admitted, epoch, now(), Door::direct()).await.unwrap();
     world.change_state(TEMPLATE, TemplateState::Ended).await;
-    gates.tell(&current(&world).await).await.unwrap();
+    gates.send_state(&current(&world).await).await.unwrap();
     for _ in 0..2 {
         look(&mut keeper, now()).await;
         assert!(is_loaded(&world).await, "an admission is in flight");
@@ -321,8 +369,8 @@ async fn the_gate_of_an_ended_template_goes_once_nothing_is_in_flight() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gate_that_was_not_told_of_the_end_goes_too() {
-    let world = World::open("ended untold", 10, 1).await;
+async fn a_gate_that_did_not_learn_of_the_end_goes_too() {
+    let world = World::open("ended unnoticed", 10, 1).await;
     let (_gates, mut keeper) = keeper(&world);
     world.change_state(TEMPLATE, TemplateState::Ended).await;
     look(&mut keeper, now()).await;
@@ -353,7 +401,8 @@ async fn a_gate_is_loaded_as_early_as_asked_for() {
     let world = World::without_gate("early", 10, 1).await;
     let hour = Duration::from_hours(1);
     let (pool, gate) = (world.pool.clone(), world.gate.clone());
-    let (_gates, mut keeper) = Gates::new(pool, gate, "early", hour, FailPoints::default());
+    let (_gates, mut keeper) =
+        Gates::new(pool, gate, Arc::new(NoQueue), "early", hour, FailPoints::default());
     let opens = template(TEMPLATE, 1).window.starts_at - hour;
     look(&mut keeper, opens - TimeDelta::milliseconds(1)).await;
     assert!(!is_loaded(&world).await);
@@ -365,7 +414,7 @@ async fn a_gate_is_loaded_as_early_as_asked_for() {
 async fn a_gate_that_was_forgotten_loaded_is_found_in_redis_and_goes_with_what_was_in_flight() {
     let world = World::open("forgotten", 10, 1).await;
     let epoch = world.meta().await.epoch;
-    world.gate.claim(&claim(USER, "a", 1), epoch, now()).await.unwrap();
+    world.gate.claim(&claim(USER, "a", 1), epoch, now(), Door::direct()).await.unwrap();
     let ends_at = template(TEMPLATE, 1).window.ends_at;
     // A day after its end the template leaves MySQL's list; no process was running to unload it.
     for (days, loaded, fences) in [(1, true, 0), (2, false, 1)] {
@@ -387,6 +436,7 @@ async fn a_gate_stays_for_a_while_after_its_end() {
     let (_gates, mut keeper) = Gates::new(
         world.pool.clone(),
         world.gate.clone(),
+        Arc::new(NoQueue),
         "patient",
         PRELOAD,
         FailPoints::default(),
@@ -415,7 +465,7 @@ async fn asking_for_a_gate_that_is_not_wanted_loads_none() {
         process.gates.next_look().await;
         assert_eq!(world.gate.meta(id).await.unwrap(), None);
     }
-    crate::harness::until(async || {
+    until_true(async || {
         let meta = world.gate.meta(TEMPLATE).await.unwrap();
         meta.is_some_and(|meta| meta.phase == Phase::Open)
     })

@@ -1,9 +1,9 @@
 //! Limits and keys: numbers are reused, keys are kept apart, and every refusal checks MySQL for the key first.
 
 use chrono::TimeDelta;
-use coupon::{Claim, TemplateId, TemplateState, UserId};
+use coupon::{Claim, ClaimMode, TemplateId, TemplateState, UserId};
 use landing::claims::{Answer, Unavailable};
-use redis_gate::{Refusal, Unloaded, Verdict};
+use redis_gate::{Door, Refusal, Unloaded, Verdict};
 
 use crate::harness::{Process, Rows, TEMPLATE, USER, World, again, claim, now, template};
 
@@ -214,7 +214,10 @@ async fn a_claim_so_late_that_the_gate_dropped_it_is_answered_by_mysql_and_costs
     world.settled().await;
     let epoch = world.meta().await.epoch;
     assert_eq!(world.entry(USER).await.floor, Some(first.id));
-    assert_eq!(world.gate.claim(&first, epoch, now()).await.unwrap(), Verdict::TooOld);
+    assert_eq!(
+        world.gate.claim(&first, epoch, now(), Door::direct()).await.unwrap(),
+        Verdict::TooOld
+    );
     let replay = Answer::Landed { claim: landed, replayed: true };
     assert_eq!(process.claim(&first).await, replay);
     let given_up = Answer::Unavailable(Unavailable::GivenUp);
@@ -234,7 +237,11 @@ async fn an_ended_template_without_a_gate_is_ended_and_looks_the_key_up_first() 
     let AfterRebuild { world, landed, .. } = AfterRebuild::new("ended, no gate", 10, 1).await;
     world.change_state(TEMPLATE, TemplateState::Ended).await;
     let epoch = world.gate.meta(TEMPLATE).await.unwrap().unwrap().epoch;
-    world.gate.set_state(TEMPLATE, epoch, NEWEST, TemplateState::Ended).await.unwrap();
+    world
+        .gate
+        .set_state(TEMPLATE, epoch, NEWEST, TemplateState::Ended, ClaimMode::Direct)
+        .await
+        .unwrap();
     assert_eq!(world.gate.unload(TEMPLATE, epoch, now()).await.unwrap(), Unloaded::Gone);
     let process = Process::start(&world, "b").await;
     let refused = process.claim(&claim(STRANGER, "b", 1)).await;

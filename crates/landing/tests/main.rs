@@ -15,8 +15,6 @@ mod limits;
 mod memory;
 mod outages;
 mod private;
-// Shared with the pipeline tests.
-#[path = "../../../tests/tests/support/proxy.rs"]
-mod proxy;
+mod queue;
 mod rebuild;
 mod resolver;

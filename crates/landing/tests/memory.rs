@@ -1,13 +1,17 @@
 //! Rebuilds on a Redis whose memory is nearly full.
 
+use std::sync::Arc;
+
 use coupon::UserId;
 use landing::{
     claims::{Answer, Unavailable},
     gates::{Gates, PRELOAD},
-    rebuild::{RebuildError, Rebuilt, rebuild},
+    queue::NoQueue,
+    rebuild::{RebuildError, rebuild},
 };
 use redis_gate::Phase;
 use runtime::FailPoints;
+use testkit::until_true;
 
 use crate::{
     harness::{Process, TEMPLATE, World, claim, now},
@@ -86,7 +90,8 @@ async fn a_gate_without_room_leaves_nothing_behind_is_left_alone_for_a_while_and
     let (world, gate) = full_world(&servers, "no_room").await;
     let full = used(&world).await;
     allow(&world, full - gate / 2).await;
-    let ended = rebuild(&world.pool, &world.gate, TEMPLATE, "test", &FailPoints::default()).await;
+    let points = FailPoints::default();
+    let ended = rebuild(&world.pool, &world.gate, &NoQueue, TEMPLATE, "test", &points).await;
     assert!(matches!(&ended, Err(RebuildError::Gate(error)) if error.is_out_of_memory()));
     let meta = world.meta().await;
     assert_eq!(meta.phase, Phase::Loading);
@@ -94,9 +99,9 @@ async fn a_gate_without_room_leaves_nothing_behind_is_left_alone_for_a_while_and
     assert!(used(&world).await < full - gate * 3 / 4, "what was loaded is freed");
 
     // A keeper tries, fails, and does not raise the epoch with every later check.
-    let points = FailPoints::default();
+    let (queue, points) = (Arc::new(NoQueue), FailPoints::default());
     let (gates, mut keeper) =
-        Gates::new(world.pool.clone(), world.gate.clone(), "keeper", PRELOAD, points);
+        Gates::new(world.pool.clone(), world.gate.clone(), queue, "keeper", PRELOAD, points);
     keeper.look(now()).await.unwrap();
     let failed = world.meta().await.epoch;
     assert!(failed > meta.epoch);
@@ -109,7 +114,7 @@ async fn a_gate_without_room_leaves_nothing_behind_is_left_alone_for_a_while_and
     assert_eq!(process.claim(&late).await, Answer::Unavailable(Unavailable::GateLoading));
 
     allow(&world, 0).await;
-    crate::harness::until(async || {
+    until_true(async || {
         keeper.look(now()).await.unwrap();
         world.meta().await.is_open()
     })
@@ -126,11 +131,7 @@ async fn what_older_epochs_left_behind_is_found_and_the_gate_that_is_open_stays(
     let process = Process::without_keeper(&world, "a").await;
     process.land(&claim(UserId(1), "a", 1)).await;
     world.settled().await;
-    let Rebuilt::Open(epoch) =
-        rebuild(&world.pool, &world.gate, TEMPLATE, "test", &FailPoints::default()).await.unwrap()
-    else {
-        panic!("not rebuilt")
-    };
+    let epoch = world.rebuild().await;
     let mut redis = redis(&world).await;
     let found: Vec<String> = redis::cmd("KEYS")
         .arg(format!("{}gate:*:users:{epoch}", world.prefix))

@@ -16,20 +16,23 @@ use landing::{
     claims::{Answer, CLAIMS_MAX, Unavailable},
     gates::{Gates, PRELOAD},
     metric,
+    queue::NoQueue,
     rebuild::RebuildError,
     resolver::{ResolveError, Resolver, Watch},
 };
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use mysql_store::{StoreError, connect, stock};
+use redis_gate::Door;
 use runtime::FailPoints;
+use testkit::until_true;
 
 use crate::{
-    harness::{Process, Rows, Setup, TEMPLATE, USER, World, again, claim, now, number, until},
+    harness::{Process, Rows, Setup, TEMPLATE, USER, World, again, claim, now, number},
     private,
 };
 
 async fn gate_is_back(world: &World) {
-    until(async || {
+    until_true(async || {
         let Ok(Some(meta)) = world.gate.meta(TEMPLATE).await else { return false };
         meta.is_open() && matches!(world.gate.in_flight_count(TEMPLATE, meta.epoch).await, Ok(0))
     })
@@ -73,7 +76,7 @@ async fn a_redis_that_hangs_is_unknown_and_what_it_admits_late_is_ended() {
     assert_eq!(process.claim(&first).await, Answer::Unavailable(Unavailable::Gate));
     servers.gate.resume().unwrap();
     // The script whose caller has given up runs now.
-    until(async || match world.gate.meta(TEMPLATE).await {
+    until_true(async || match world.gate.meta(TEMPLATE).await {
         Ok(Some(meta)) => world.gate.in_flight_count(TEMPLATE, meta.epoch).await.unwrap() == 1,
         _ => false,
     })
@@ -106,7 +109,7 @@ async fn a_mysql_that_dies_or_hangs_gets_the_same_batch_when_it_is_back() {
         held.let_go();
         let late = claim(UserId(2), "late", 1);
         let later = process.begin(&late);
-        until(async || world.entry(UserId(2)).await.taken == [1]).await;
+        until_true(async || world.entry(UserId(2)).await.taken == [1]).await;
         assert!(!answer.is_finished() && !later.is_finished(), "unknown, and so not answered");
         if dies {
             servers.database.start().await.unwrap();
@@ -138,11 +141,11 @@ async fn a_mysql_that_falls_silent_keeps_nobody_waiting_and_what_is_stuck_is_cou
     let _recorded = metrics::set_default_local_recorder(&gauges);
     let lost = claim(USER, "a", 1);
     let epoch = world.meta().await.epoch;
-    world.gate.claim(&lost, epoch, now()).await.unwrap();
+    world.gate.claim(&lost, epoch, now(), Door::direct()).await.unwrap();
     let patient = Resolver { grace: Duration::from_secs(10), ..world.resolver() };
     let mut watch = Watch::default();
     patient.look_again(&mut watch, now()).await.unwrap();
-    assert_eq!(gauges.value(metric::STUCK), 0.0);
+    assert_eq!(gauges.value(metric::STUCK.name), 0.0);
 
     let pool = connect::pool(&world.url, 1).await.unwrap();
     let mut checked_out = connect::acquire(&pool).await.unwrap();
@@ -155,23 +158,23 @@ async fn a_mysql_that_falls_silent_keeps_nobody_waiting_and_what_is_stuck_is_cou
         assert!(error.is_unavailable() && matches!(error, StoreError::Silent), "{error:?}");
         drop(checked_out);
         // Closed, although the server does not answer to that either.
-        until(async || pool.size() == 0).await;
+        until_true(async || pool.size() == 0).await;
     };
-    let points = FailPoints::default();
+    let (queue, points) = (Arc::new(NoQueue), FailPoints::default());
     let (_gates, mut keeper) =
-        Gates::new(world.pool.clone(), world.gate.clone(), "silent", PRELOAD, points);
+        Gates::new(world.pool.clone(), world.gate.clone(), queue, "silent", PRELOAD, points);
     let (resolved, kept, ()) =
         join!(patient.look_again(&mut watch, later), keeper.look(later), silent);
     assert!(matches!(resolved, Err(ResolveError::Store(error)) if error.is_unavailable()));
     assert!(matches!(kept, Err(RebuildError::Store(error)) if error.is_unavailable()));
-    assert_eq!(gauges.value(metric::STUCK), 1.0);
+    assert_eq!(gauges.value(metric::STUCK.name), 1.0);
 
     servers.database.resume().unwrap();
     let mut next = connect::acquire(&pool).await.unwrap();
     assert_ne!(number(&mut next, "select connection_id()").await, before);
     assert_eq!(patient.look_again(&mut watch, later).await.unwrap().released, 1);
     patient.look_again(&mut watch, later).await.unwrap();
-    assert_eq!(gauges.value(metric::STUCK), 0.0);
+    assert_eq!(gauges.value(metric::STUCK.name), 0.0);
     world.assert_gate_equals_mysql().await;
 }
 
@@ -218,7 +221,7 @@ async fn while_mysql_is_down_claims_queue_up_to_a_bound_and_more_are_shed() {
     let epoch = world.meta().await.epoch;
     // More than 16,000 claims begin in this process, so an answer may come too late, and the call is repeated.
     let in_flight = async || world.gate.in_flight_count(TEMPLATE, epoch).await.ok();
-    until(async || in_flight().await == Some(CLAIMS_MAX as u64)).await;
+    until_true(async || in_flight().await == Some(CLAIMS_MAX as u64)).await;
     let shed = process.claim(&claim(UserId(1), "a", 1)).await;
     assert_eq!(shed, Answer::Unavailable(Unavailable::Overloaded));
     servers.database.start().await.unwrap();

@@ -1,12 +1,20 @@
 //! The rebuild: its result equals MySQL, and an overtaken rebuild opens no gate.
 
 use coupon::{Epoch, TemplateId, UserId};
-use landing::rebuild::{Rebuilt, rebuild};
+use landing::{
+    queue::NoQueue,
+    rebuild::{Rebuilt, rebuild},
+};
 use mysql_store::{lease, stock};
 use redis_gate::Phase;
 use runtime::FailPoints;
 
 use crate::harness::{Process, TEMPLATE, USER, World, claim, execute, somebody_waits_for_a_table};
+
+async fn rebuilt_by_mine(world: &World, template: TemplateId) -> Rebuilt {
+    let points = FailPoints::default();
+    rebuild(&world.pool, &world.gate, &NoQueue, template, "mine", &points).await.unwrap()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rebuilt_gate_equals_mysql() {
@@ -33,7 +41,7 @@ async fn rebuilds_at_the_same_time_end_with_one_open_gate_that_equals_mysql() {
     for _ in 0..5 {
         // The same holder may take the lease any number of times, so the rebuilds really run concurrently.
         let points = FailPoints::default();
-        let one = || rebuild(&world.pool, &world.gate, TEMPLATE, "same", &points);
+        let one = || rebuild(&world.pool, &world.gate, &NoQueue, TEMPLATE, "same", &points);
         let (a, b, c) = tokio::join!(one(), one(), one());
         let ends = [a.unwrap(), b.unwrap(), c.unwrap()];
         assert!(ends.iter().any(|end| matches!(end, Rebuilt::Open(_))), "{ends:?}");
@@ -50,8 +58,7 @@ async fn a_rebuild_that_another_process_is_at_is_left_to_it() {
     let long = std::time::Duration::from_secs(600);
     let name = format!("rebuild:{TEMPLATE}");
     assert!(lease::take(&mut connection, &name, "other", long).await.unwrap());
-    let ended =
-        rebuild(&world.pool, &world.gate, TEMPLATE, "mine", &FailPoints::default()).await.unwrap();
+    let ended = rebuilt_by_mine(&world, TEMPLATE).await;
     assert_eq!(ended, Rebuilt::Elsewhere);
     let stock = stock::get(&mut connection, TEMPLATE).await.unwrap().unwrap();
     assert_eq!((world.meta().await.epoch, stock.epoch), (epoch, epoch));
@@ -61,8 +68,7 @@ async fn a_rebuild_that_another_process_is_at_is_left_to_it() {
 async fn a_template_that_does_not_exist_has_no_gate() {
     let world = World::open("no template", 10, 1).await;
     let nowhere = TemplateId(99);
-    let ended =
-        rebuild(&world.pool, &world.gate, nowhere, "mine", &FailPoints::default()).await.unwrap();
+    let ended = rebuilt_by_mine(&world, nowhere).await;
     assert_eq!(ended, Rebuilt::NoTemplate);
     assert_eq!(world.gate.meta(nowhere).await.unwrap(), None);
 }
@@ -72,8 +78,7 @@ async fn a_rebuild_whose_gate_knows_a_later_epoch_does_not_begin() {
     let world = World::open("later epoch", 10, 1).await;
     let later = Epoch(1_000);
     assert!(world.gate.begin(TEMPLATE, later).await.unwrap());
-    let ended =
-        rebuild(&world.pool, &world.gate, TEMPLATE, "mine", &FailPoints::default()).await.unwrap();
+    let ended = rebuilt_by_mine(&world, TEMPLATE).await;
     assert_eq!(ended, Rebuilt::Overtaken);
     let meta = world.meta().await;
     assert_eq!((meta.epoch, meta.phase), (later, Phase::Loading));
@@ -85,7 +90,8 @@ async fn overtaken_at(world: &World, table: &str, meanwhile: impl AsyncFnOnce(Ep
     execute(&mut locker, &format!("lock tables {table} write")).await;
     let (pool, gate) = (world.pool.clone(), world.gate.clone());
     let paused = tokio::spawn(async move {
-        rebuild(&pool, &gate, TEMPLATE, "paused", &FailPoints::default()).await.unwrap()
+        let points = FailPoints::default();
+        rebuild(&pool, &gate, &NoQueue, TEMPLATE, "paused", &points).await.unwrap()
     });
     somebody_waits_for_a_table(world).await;
     let mut connection = world.connection().await;

@@ -13,11 +13,12 @@ use landing::{
     resolver::{Resolved, Resolver},
 };
 use mysql_store::claim as claims;
-use redis_gate::{RequestState, Verdict};
+use redis_gate::{Door, RequestState, Verdict};
 use sqlx::Connection;
+use testkit::until_true;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::harness::{Process, TEMPLATE, USER, World, again, claim, execute, now, until};
+use crate::harness::{Process, TEMPLATE, USER, World, again, claim, execute, now};
 
 fn resolver(world: &World, grace: Duration) -> Resolver {
     Resolver { grace, ..world.resolver() }
@@ -30,7 +31,7 @@ async fn look(world: &World) -> Resolved {
 /// Passes a claim through the gate, as a process that then dies.
 async fn admit(world: &World, claim: &Claim) -> Epoch {
     let epoch = world.meta().await.epoch;
-    let verdict = world.gate.claim(claim, epoch, now()).await.unwrap();
+    let verdict = world.gate.claim(claim, epoch, now(), Door::direct()).await.unwrap();
     assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
     epoch
 }
@@ -104,7 +105,7 @@ async fn an_open_landing_is_waited_for_and_its_end_decides() {
         let looking = tokio::spawn(async move { looker.look(now()).await.unwrap() });
         let waits = "select count(*) from information_schema.processlist \
                      where db = database() and info like 'insert into claim%'";
-        until(async || world.number(waits).await == 1).await;
+        until_true(async || world.number(waits).await == 1).await;
         if commits { transaction.commit().await } else { transaction.rollback().await }.unwrap();
         let (settled, released) = if commits { (1, 0) } else { (0, 1) };
         assert_eq!(looking.await.unwrap(), Resolved { settled, released, stuck: 0 });
@@ -143,7 +144,7 @@ async fn admissions_in_flight_for_more_than_a_minute_are_counted_as_stuck() {
     let world = World::open("stuck", 10, 1).await;
     let epoch = admit(&world, &claim(USER, "a", 1)).await;
     let young = claim(UserId(71), "a", 1);
-    world.gate.claim(&young, epoch, now() + TimeDelta::seconds(30)).await.unwrap();
+    world.gate.claim(&young, epoch, now() + TimeDelta::seconds(30), Door::direct()).await.unwrap();
     let resolver = resolver(&world, Duration::ZERO);
     let look = resolver.look(now() + TimeDelta::seconds(61)).await;
     assert_eq!(look.unwrap(), Resolved { settled: 0, released: 2, stuck: 1 });
@@ -179,7 +180,7 @@ async fn a_template_that_cannot_be_looked_at_keeps_no_other_from_being_resolved(
     world.publish(other, 10, 1).await;
     let epoch = world.rebuild_gate_of(other).await;
     let left = Claim { template_id: other, ..claim(USER, "a", 1) };
-    world.gate.claim(&left, epoch, now()).await.unwrap();
+    world.gate.claim(&left, epoch, now(), Door::direct()).await.unwrap();
     admit(&world, &claim(USER, "a", 1)).await;
     let resolver = world.resolver();
     // Fails for the first template.
@@ -210,7 +211,7 @@ async fn resolvers_without_any_grace_that_race_every_landing_double_and_lose_not
         .collect();
     let held = processes[0].points.hold("landing.before_begin");
     let slow_start = async {
-        until(async || world.rows().await.fences > 0).await;
+        until_true(async || world.rows().await.fences > 0).await;
         held.let_go();
     };
     let insist = async |user: i64| {

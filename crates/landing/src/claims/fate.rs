@@ -1,8 +1,10 @@
 //! Determines the fate of a claim, for a user's poll URL or an operator.
 //!
-//! An answer is definite only if nothing can change it: a row in MySQL (landed or fenced), or an id that no claim can
-//! have. An unknown admission that is older than the resolver's grace is fenced here, as the resolver would do: its
-//! gate may have been rebuilt meanwhile, and then no in-flight entry leads the resolver to it.
+//! An answer is definite only if nothing can change it: a row in MySQL (landed, rejected or fenced), or an id that no
+//! claim can have. An unknown admission that is older than the resolver's grace is fenced here, as the resolver would
+//! do: its gate may have been rebuilt meanwhile, and then no in-flight entry leads the resolver to it. As long as a
+//! queue may carry it nothing is fenced: a claim that was accepted lands. A client with a receipt learns more from
+//! [`queued_fate`].
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, TemplateId, UserId};
@@ -11,11 +13,12 @@ use mysql_store::{
     claim::{self, Fence},
     connect,
     look_up::{self, ClaimFate},
-    template,
+    stock, template,
 };
 use redis_gate::{Gate, GateError, RequestState};
 use thiserror::Error;
 
+pub use super::queued_fate::{QueuedFate, queued_fate};
 use crate::{gate::resolver::GRACE, ids};
 
 /// Clock difference between two processes to allow for when judging by ids alone. Minutes may go unnoticed, but no
@@ -89,7 +92,7 @@ pub async fn fate(
         return Ok(processing);
     }
     let grace = TimeDelta::from_std(GRACE).unwrap_or(TimeDelta::MAX);
-    if now - made_at < grace || !may_fence() {
+    if now - made_at < grace || may_be_queued(pool, template).await? || !may_fence() {
         return Ok(Fate::Processing { user: asked.user, at: made_at });
     }
     // The user's entry does not show another user's claim, and a user must not end that one by asking for it.
@@ -113,6 +116,15 @@ async fn decided(pool: &MySqlPool, id: ClaimId) -> Result<Option<ClaimFate>, Sto
         look_up::claim_fate(&mut connection, id).await
     })
     .await
+}
+
+/// Returns whether claims of the template may stand in its queue, whatever its gate knows.
+async fn may_be_queued(pool: &MySqlPool, template: TemplateId) -> Result<bool, StoreError> {
+    let facts = connect::within(async {
+        let mut connection = connect::acquire(pool).await?;
+        stock::queue_facts(&mut connection, template).await
+    });
+    Ok(facts.await?.is_some_and(|facts| facts.ever_queued && !facts.queue_closed))
 }
 
 /// A claim is made after its template, so its id must be later than the template's; without a template, later than the
@@ -145,7 +157,8 @@ async fn in_gate(
     let Some(meta) = gate.meta(template).await? else { return Ok(None) };
     let entry = gate.entry(template, meta.epoch, user).await?;
     let pending = entry.is_some_and(|entry| {
-        entry.requests.iter().any(|one| one.id == asked.id && one.state == RequestState::Pending)
+        let mut of_id = entry.requests.iter().filter(|one| one.id == asked.id);
+        of_id.any(|one| matches!(one.state, RequestState::Pending | RequestState::Queued))
     });
     let at = ids::made_at(asked.id.0);
     Ok(pending.then_some(Fate::Processing { user: Some(user), at }))

@@ -1,42 +1,15 @@
-//! Metric labels of the gate's verdicts and of the decisions.
+//! Metric labels of the gate's verdicts and of the decisions. The tables in `metric.rs` list each of them.
 
 use coupon::Decision;
 use redis_gate::{Refusal, Verdict};
 
 use crate::lander::batch::Outcome;
 
-/// Every label that [`verdict`] returns.
-pub(crate) const VERDICTS: [&str; 13] = [
-    "admitted",
-    "replay",
-    "key_reused",
-    "not_loaded",
-    "other_epoch",
-    "too_old",
-    "not_open",
-    "paused",
-    "closed",
-    "ended",
-    "limit",
-    "sold_out",
-    "insufficient",
-];
-
-/// Every label that [`decision`] returns.
-pub(crate) const DECISIONS: [&str; 8] = [
-    "landed",
-    "landed_elsewhere",
-    "fenced",
-    "stale_epoch",
-    "number_taken",
-    "not_open",
-    "short",
-    "retry",
-];
-
 pub(super) fn verdict(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Admitted { .. } => "admitted",
+        Verdict::Queued { .. } => "queued",
+        Verdict::OutboxFull => "outbox_full",
         Verdict::Replay { .. } => "replay",
         Verdict::KeyReused => "key_reused",
         Verdict::NotLoaded => "not_loaded",
@@ -67,6 +40,7 @@ pub(super) fn decision(decision: Decision) -> &'static str {
     match decision {
         Decision::Landed => "landed",
         Decision::LandedElsewhere => "landed_elsewhere",
+        Decision::Rejected => "rejected",
         Decision::Fenced => "fenced",
         Decision::StaleEpoch { .. } => "stale_epoch",
         Decision::NumberTaken => "number_taken",

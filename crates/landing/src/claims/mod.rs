@@ -3,8 +3,11 @@
 //! A task takes over the claim before the first byte goes to the gate, so the claim continues when its client hangs up.
 //! Concurrent requests with the same key in this process share one answer.
 
+mod accept;
+mod direct;
 pub mod fate;
-pub(crate) mod label;
+mod label;
+mod queued_fate;
 mod spans;
 mod walk;
 mod window;
@@ -16,8 +19,10 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use coupon::{Claim, LandedClaim, PayloadHash, RequestId, Template, TemplateId, UserId};
-use mysql_store::MySqlPool;
+use coupon::{
+    Claim, ClaimId, Epoch, LandedClaim, PayloadHash, RejectReason, RequestId, Template, TemplateId,
+    UserId,
+};
 use redis_gate::Refusal;
 use runtime::FailPoints;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -29,11 +34,16 @@ use crate::{
     gate::gates::Gates,
     lander::{Landers, settler::Settler},
     metric,
+    queue::QueuePosition,
 };
 
 /// Most claims under way in one process. This bounds every queue behind it: a claim holds about two kilobytes, and at
 /// 10,000 landed claims a second this many wait for less than two seconds.
 pub const CLAIMS_MAX: usize = 16_384;
+
+/// Most claims that one process publishes at a time. While the broker is away each waits for seconds, and without a bound
+/// they would take the places of claims that need no broker.
+pub const PUBLISHING_MAX: usize = CLAIMS_MAX / 4;
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +54,23 @@ pub enum Answer {
         claim: LandedClaim,
         /// Whether an earlier request with the same key issued it.
         replayed: bool,
+    },
+    /// It is in the queue and will land, unless MySQL then has a reason against it.
+    Accepted {
+        /// The admission, perhaps that of an earlier request with the same key.
+        id: ClaimId,
+        /// The epoch under which it can land.
+        epoch: Epoch,
+        /// When the gate admitted it.
+        accepted_at: DateTime<Utc>,
+        /// Where it stands, if this process appended it.
+        position: Option<QueuePosition>,
+    },
+    /// A queued claim with this key was rejected. Final for the key.
+    Rejected {
+        /// The admission that was rejected.
+        id: ClaimId,
+        reason: RejectReason,
     },
     /// Refused; final under the current state.
     Refused(Refusal),
@@ -65,6 +92,16 @@ pub enum Unavailable {
     Store,
     /// The admission was given up; nothing landed.
     GivenUp,
+    /// The gate queued the claim, but how durably is unknown, or MySQL could not be asked for the key. It stays queued
+    /// and may land.
+    Queue {
+        /// The admission, perhaps that of an earlier request with the same key.
+        id: ClaimId,
+        /// The epoch under which it can land.
+        epoch: Epoch,
+        /// When the gate admitted it.
+        accepted_at: DateTime<Utc>,
+    },
     Stopping,
 }
 
@@ -85,21 +122,35 @@ type Pending = watch::Receiver<Option<Answer>>;
 struct UnderWay(Mutex<HashMap<Key, (PayloadHash, Pending)>>);
 
 impl Claims {
-    /// Creates the claims of a process, landed by `landers`. `clock` supplies the time at the gate. A gate that may
-    /// have admitted a claim is called again for `ask_for`, normally [`GRACE`]: after that the resolver ends the
-    /// admission. The fail points are `claims.after_gate`, `claims.before_fence` and `claims.before_release`.
+    /// Creates the claims of a process, landed by `landers`, or by the queue that `gates` were given. `clock` supplies
+    /// the time at the gate. A gate that may have admitted a claim is called again for `ask_max`, normally [`GRACE`]:
+    /// after that the resolver ends the admission. `copies` is the number of the gate's replicas that must have a claim
+    /// that is accepted after them. The fail points are `claims.after_gate`, `claims.before_fence`,
+    /// `claims.before_release`, `claims.after_queued` and `claims.after_publish`.
     pub fn new(
-        pool: MySqlPool,
         gates: Gates,
         landers: Landers,
         settler: Settler,
         clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static,
-        ask_for: Duration,
+        ask_max: Duration,
+        copies: u32,
         points: FailPoints,
     ) -> Self {
-        let clock = Box::new(clock);
+        let (pool, clock) = (gates.pool().clone(), Box::new(clock));
+        let publishing = Semaphore::new(PUBLISHING_MAX);
+        let work = walk::Walk {
+            pool,
+            gates,
+            landers,
+            settler,
+            clock,
+            points,
+            ask_max,
+            copies,
+            publishing,
+        };
         Self {
-            work: Arc::new(walk::Walk { pool, gates, landers, settler, clock, points, ask_for }),
+            work: Arc::new(work),
             permits: Arc::new(Semaphore::new(CLAIMS_MAX)),
             tasks: TaskTracker::new(),
             under_way: Arc::default(),
@@ -143,9 +194,9 @@ impl Claims {
     pub fn measure(&self) {
         let under_way = CLAIMS_MAX - self.permits.available_permits();
         for (name, depth) in [
-            (metric::CLAIMS_UNDER_WAY, under_way),
-            (metric::LANDING_QUEUE, self.work.landers.queued()),
-            (metric::SETTLING_QUEUE, self.work.settler.queued()),
+            (metric::CLAIMS_UNDER_WAY.name, under_way),
+            (metric::LANDING_QUEUE.name, self.work.landers.queued()),
+            (metric::SETTLING_QUEUE.name, self.work.settler.queued()),
         ] {
             metrics::gauge!(name).set(depth as f64);
         }
@@ -161,14 +212,15 @@ impl Claims {
 enum Joined {
     /// The key was free: the caller works under this permit and answers all waiters through the sender.
     First { sender: watch::Sender<Option<Answer>>, pending: Pending, permit: OwnedSemaphorePermit },
-    /// Another request with the key, for this payload, is under way.
+    /// Another request with the key is under way, with a payload of this hash.
     Other(PayloadHash, Pending),
     /// The key was free, but too many claims are under way.
     Full,
 }
 
 impl UnderWay {
-    /// Takes the permit under the lock, so that no request waits for one that then gets no permit.
+    /// Joins the request that is being answered for this key, or becomes it. The permit is taken under the lock:
+    /// otherwise a second request could join a first one that then gets no permit.
     fn join(&self, key: &Key, payload_hash: PayloadHash, permits: &Arc<Semaphore>) -> Joined {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match map.entry(key.clone()) {

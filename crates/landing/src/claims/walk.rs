@@ -1,4 +1,5 @@
-//! Takes one claim from the gate to its answer; implements the two failure tables of `ARCHITECTURE.md`.
+//! Takes one claim from the gate to its answer, also after a rollback and other faults: the tables of
+//! `docs/failures.md`. What the gate admits to the direct way goes on in `direct.rs`, what it queues in `accept.rs`.
 
 use std::{
     io,
@@ -6,16 +7,25 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use coupon::{Admission, Claim, Decision, Epoch, LandedClaim, Numbers, Template, TemplateState};
-use mysql_store::{MySqlPool, StoreError, claim, connect, template};
-use redis_gate::{GateError, Refusal, RequestState, Verdict};
+use coupon::{AcceptAfter, Claim, ClaimMode, Epoch, LandedClaim, Template};
+use mysql_store::{
+    MySqlPool, StoreError, connect,
+    look_up::{self, StoredAnswer},
+};
+use redis_gate::{Door, GateError, Refusal, RequestState, Verdict};
 use runtime::{Backoff, FailPoints};
-use tracing::warn;
+use tokio::sync::Semaphore;
 
-use super::{Answer, Unavailable, fate, label, spans, window::Window};
+use super::{
+    Answer, Unavailable,
+    accept::InQueue,
+    direct::{Admitted, Next},
+    label, spans,
+    window::Window,
+};
 use crate::{
     gate::gates::Gates,
-    lander::{Landers, batch::Outcome, settler::Settler},
+    lander::{Landers, settler::Settler},
     metric,
 };
 
@@ -28,6 +38,10 @@ const ADMISSIONS_MAX: u32 = 2;
 /// Most newer epochs adopted within one claim; rebuilds do not follow each other faster.
 const EPOCHS_MAX: u32 = 4;
 
+/// Claims that may wait in a template's partition before mode spill queues further ones instead of landing them: a
+/// fifth of a second of what the landers of one partition land. What waits there should land before what comes now.
+const SPILL_BACKLOG_MAX: u64 = 1_000;
+
 pub(super) struct Walk {
     pub(super) pool: MySqlPool,
     pub(super) gates: Gates,
@@ -36,7 +50,11 @@ pub(super) struct Walk {
     pub(super) clock: Box<dyn Fn() -> DateTime<Utc> + Send + Sync>,
     pub(super) points: FailPoints,
     /// How long to keep calling a gate that may have admitted the claim.
-    pub(super) ask_for: Duration,
+    pub(super) ask_max: Duration,
+    /// How many of the gate's replicas must have a claim that is accepted after them.
+    pub(super) copies: u32,
+    /// Turns to publish a claim.
+    pub(super) publishing: Semaphore,
 }
 
 /// Why a claim has no definite answer.
@@ -65,11 +83,22 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// The step after a landing's outcome.
-enum Next {
+/// What the gate answered.
+struct Asked {
+    verdict: Verdict,
+    /// The time that it was given.
+    at: DateTime<Utc>,
+    /// Whether enough replicas have what it wrote; absent if they were not asked.
+    copied: Option<bool>,
+}
+
+/// The step after the gate's answer.
+enum Step {
     Answer(Answer),
-    /// Pass the gate once more, with the same id.
-    AdmitAgain,
+    /// Land it, then answer.
+    Land(Admitted),
+    /// Ask under the epoch learned meanwhile.
+    AskAgain,
 }
 
 impl Walk {
@@ -77,11 +106,13 @@ impl Walk {
         match self.walk(template, &claim).await {
             Ok(answer) => answer,
             Err(Stop::Gate(error)) => {
-                warn!(claim.id = %claim.id, error = %error, cause = ?error, "the gate failed");
+                let why = format!("claim {}: {}", claim.id, runtime::report(&error));
+                runtime::seldom!("claims fail at the gate", why);
                 Answer::Unavailable(Unavailable::Gate)
             }
             Err(Stop::Store(error)) => {
-                warn!(claim.id = %claim.id, error = %error, cause = ?error, "MySQL failed");
+                let why = format!("claim {}: {}", claim.id, runtime::report(&error));
+                runtime::seldom!("claims fail at MySQL", why);
                 Answer::Unavailable(Unavailable::Store)
             }
             Err(Stop::Unavailable(why)) => Answer::Unavailable(why),
@@ -101,45 +132,14 @@ impl Walk {
         let mut admissions = 0;
         for _ in 0..EPOCHS_MAX {
             let epoch = self.gates.known(template.id);
-            let numbers = match self.ask_gate(claim, epoch).await? {
-                Verdict::Admitted { numbers, .. } => numbers,
-                Verdict::Replay { id, state, numbers } => {
-                    if id == claim.id && state == RequestState::Pending {
-                        // The answer to an earlier call for this very claim was lost.
-                        numbers
-                    } else {
-                        return self.replay(claim, state).await;
-                    }
-                }
-                Verdict::KeyReused => return Ok(Answer::KeyReused),
-                Verdict::TooOld => {
-                    let stored = self.stored_answer(claim).await?;
-                    return Ok(stored.unwrap_or(Answer::Unavailable(Unavailable::GivenUp)));
-                }
-                Verdict::NotLoaded => {
-                    self.gates.ask_look(template.id);
-                    return Ok(Answer::Unavailable(Unavailable::GateLoading));
-                }
-                // Compare with the epoch that was sent, not with the latest known one: the first claims of a rush all
-                // learn the gate's epoch at the same time.
-                Verdict::OtherEpoch(newer) if newer > epoch => {
-                    self.gates.learn(template.id, newer);
-                    continue;
-                }
-                Verdict::OtherEpoch(_) => {
-                    // The gate is behind the epoch that this process knows, so it was rewound.
-                    self.gates.ask_look(template.id);
-                    return Ok(Answer::Unavailable(Unavailable::GateLoading));
-                }
-                Verdict::Refused { refusal: Refusal::Closed, .. } => {
-                    return self.closed_by_gate(claim).await;
-                }
-                Verdict::Refused { refusal, look_in_mysql } => {
-                    return self.refused(claim, refusal, look_in_mysql).await;
-                }
+            let asked = self.ask_gate(template, claim, epoch).await?;
+            let admitted = match self.follow_verdict(template, claim, epoch, asked).await? {
+                Step::Answer(answer) => return Ok(answer),
+                Step::AskAgain => continue,
+                Step::Land(admitted) => admitted,
             };
             admissions += 1;
-            match self.land(template, claim, epoch, numbers).await? {
+            match self.land(template, claim, epoch, admitted).await? {
                 Next::Answer(answer) => return Ok(answer),
                 Next::AdmitAgain if admissions < ADMISSIONS_MAX => {}
                 Next::AdmitAgain => break,
@@ -148,20 +148,90 @@ impl Walk {
         Ok(Answer::Unavailable(Unavailable::GateLoading))
     }
 
+    /// One arm for each verdict.
+    async fn follow_verdict(
+        &self,
+        template: &Template,
+        claim: &Claim,
+        epoch: Epoch,
+        Asked { verdict, at, copied }: Asked,
+    ) -> Result<Step, Stop> {
+        let answer = match verdict {
+            Verdict::Admitted { numbers, left } => {
+                return Ok(Step::Land(Admitted { numbers, at, left_after: Some(left) }));
+            }
+            Verdict::Queued { numbers, left, entry, look_in_mysql: look, run } => {
+                let (id, left_after, entry) = (claim.id, Some(left), Some(entry));
+                let queued =
+                    InQueue { id, epoch, numbers, at, left_after, entry, run, look, copied };
+                Box::pin(self.accept(template, claim, queued)).await?
+            }
+            // The answer to an earlier call for this very claim was lost.
+            Verdict::Replay { id, state: RequestState::Pending, numbers, admitted_at, .. }
+                if id == claim.id =>
+            {
+                let at = admitted_at.unwrap_or(at);
+                return Ok(Step::Land(Admitted { numbers, at, left_after: None }));
+            }
+            Verdict::Replay {
+                id,
+                state: RequestState::Queued,
+                numbers,
+                look_in_mysql: look,
+                admitted_at: Some(at),
+                run,
+            } => {
+                let (left_after, entry) = (None, None);
+                let queued =
+                    InQueue { id, epoch, numbers, at, left_after, entry, run, look, copied };
+                Box::pin(self.accept(template, claim, queued)).await?
+            }
+            Verdict::Replay { state, .. } => self.replay(claim, epoch, state).await?,
+            Verdict::OutboxFull => Answer::Unavailable(Unavailable::Overloaded),
+            Verdict::KeyReused => Answer::KeyReused,
+            Verdict::TooOld => {
+                let stored = self.stored_answer(claim).await?;
+                stored.unwrap_or(Answer::Unavailable(Unavailable::GivenUp))
+            }
+            // Compare with the epoch that was sent, not with the latest known one: the first claims of a rush all learn
+            // the gate's epoch at the same time.
+            Verdict::OtherEpoch(newer) if newer > epoch => {
+                self.gates.learn(template.id, newer);
+                return Ok(Step::AskAgain);
+            }
+            // The gate is behind the epoch that this process knows, so it was rewound.
+            Verdict::NotLoaded | Verdict::OtherEpoch(_) => {
+                self.gates.ask_look(template.id);
+                Answer::Unavailable(Unavailable::GateLoading)
+            }
+            Verdict::Refused { refusal: Refusal::Closed, .. } => self.closed_by_gate(claim).await?,
+            Verdict::Refused { refusal, look_in_mysql } => {
+                self.refused(claim, refusal, look_in_mysql).await?
+            }
+        };
+        Ok(Step::Answer(answer))
+    }
+
     /// Calls the gate until it answers. After a call without an answer the claim may be admitted; repeating the call
     /// finds out. Only this task knows of the claim, so it repeats the call for as long as the resolver leaves the
     /// admission alone.
-    async fn ask_gate(&self, claim: &Claim, epoch: Epoch) -> Result<Verdict, GateError> {
+    async fn ask_gate(
+        &self,
+        template: &Template,
+        claim: &Claim,
+        epoch: Epoch,
+    ) -> Result<Asked, GateError> {
         let mut span = spans::gate(claim);
         let mut unknown_since: Option<Instant> = None;
         let mut backoff = Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1);
         loop {
-            match self.gates.gate().claim(claim, epoch, (self.clock)()).await {
-                Ok(verdict) => {
-                    let outcome = label::verdict(&verdict);
+            match self.call_gate(template, claim, epoch).await {
+                Ok(asked) => {
+                    let outcome = label::verdict(&asked.verdict);
                     span.set(spans::OUTCOME, outcome);
-                    metrics::counter!(metric::GATE_VERDICTS, "outcome" => outcome).increment(1);
-                    return Ok(verdict);
+                    metrics::counter!(metric::GATE_VERDICTS.name, "outcome" => outcome)
+                        .increment(1);
+                    return Ok(asked);
                 }
                 Err(error) => {
                     if matches!(error, GateError::Unknown { .. }) {
@@ -169,7 +239,7 @@ impl Walk {
                     }
                     // No call reached the gate, so nothing was admitted.
                     let Some(since) = unknown_since else { return Err(error) };
-                    if since.elapsed() >= self.ask_for {
+                    if since.elapsed() >= self.ask_max {
                         return Err(error);
                     }
                     backoff.wait().await;
@@ -178,18 +248,63 @@ impl Walk {
         }
     }
 
+    async fn call_gate(
+        &self,
+        template: &Template,
+        claim: &Claim,
+        epoch: Epoch,
+    ) -> Result<Asked, GateError> {
+        // The gate keeps milliseconds, and so does what this process publishes.
+        let at = (self.clock)();
+        let at = DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at);
+        let (gate, door) = (self.gates.gate(), self.door(template));
+        let waits = template.claim_mode == ClaimMode::Queued
+            && template.accept_after == AcceptAfter::Replica;
+        if waits {
+            let asked = gate.claim_replicated(claim, epoch, at, door, self.copies).await?;
+            return Ok(Asked { verdict: asked.0, at, copied: Some(asked.1) });
+        }
+        let verdict = gate.claim(claim, epoch, at, door).await?;
+        Ok(Asked { verdict, at, copied: None })
+    }
+
+    /// What the gate is told beside the claim. It decides by the mode that it knows itself; `behind` counts only in
+    /// mode spill.
+    pub(super) fn door(&self, template: &Template) -> Door {
+        let behind = template.claim_mode == ClaimMode::Spill && self.is_behind(template);
+        Door { behind, accept_after: template.accept_after }
+    }
+
+    fn is_behind(&self, template: &Template) -> bool {
+        let backlog = self.gates.queue().backlog(template.id);
+        self.landers.is_behind(template.id)
+            || backlog.is_some_and(|waiting| waiting > SPILL_BACKLOG_MAX)
+    }
+
     /// The gate remembers the key under another admission. Settling is asynchronous, so a pending one counts as under
     /// way only after MySQL was read. Only a landed claim is answered with 201.
-    async fn replay(&self, claim: &Claim, state: RequestState) -> Result<Answer, Stop> {
-        Ok(match (self.stored_answer(claim).await?, state) {
-            (Some(answer), _) => answer,
-            (None, RequestState::Pending) => Answer::InProgress,
+    async fn replay(
+        &self,
+        claim: &Claim,
+        epoch: Epoch,
+        state: RequestState,
+    ) -> Result<Answer, Stop> {
+        if let Some(answer) = self.stored_answer(claim).await? {
+            return Ok(answer);
+        }
+        Ok(match state {
+            RequestState::Pending => Answer::InProgress,
             // The gate knows a landing that MySQL does not have. Only a lost commit can cause this.
-            (None, RequestState::Landed) => Answer::Unavailable(Unavailable::GateLoading),
+            RequestState::Landed => Answer::Unavailable(Unavailable::GateLoading),
+            // Its member of the queued set is gone, which no script causes. A new epoch repairs it.
+            RequestState::Queued => {
+                self.gates.report_wrong(claim.template_id, epoch);
+                Answer::Unavailable(Unavailable::GateLoading)
+            }
         })
     }
 
-    /// A refusal is final only if the key has not landed: a winner who retries after a rebuild gets the coupon, not
+    /// A refusal is final only if the key has no answer: a winner who retries after a rebuild gets the coupon, not
     /// `SOLD_OUT`.
     pub(super) async fn refused(
         &self,
@@ -201,163 +316,40 @@ impl Walk {
         Ok(stored.unwrap_or(Answer::Refused(refusal)))
     }
 
-    async fn land(
-        &self,
-        template: &Template,
-        claim: &Claim,
-        epoch: Epoch,
-        numbers: Numbers,
-    ) -> Result<Next, Stop> {
-        self.points.reach("claims.after_gate").await?;
-        let admission = Admission { claim: claim.clone(), epoch, numbers };
-        let mut span = spans::landing(claim);
-        let outcome = self.landers.land(template, admission).await;
-        span.set(spans::OUTCOME, label::landing(outcome.as_ref().ok().and_then(Option::as_ref)));
-        drop(span);
-        let Ok(outcome) = outcome else {
-            // No coupon id could be made, so nothing was sent to MySQL.
-            return Box::pin(self.give_up(claim, epoch)).await.map(Next::Answer);
-        };
-        let Some(outcome) = outcome else {
-            return Err(Stop::Unavailable(Unavailable::Stopping));
-        };
-        let decision = match outcome {
-            Outcome::Landed(landed) => return Ok(Next::Answer(self.landed(claim, epoch, landed))),
-            Outcome::Undecided => {
-                return Box::pin(self.give_up(claim, epoch)).await.map(Next::Answer);
-            }
-            Outcome::Decided(decision) => decision,
-        };
-        // Boxed because it is rare and larger than the code before it; otherwise the task of every claim would reserve
-        // the space.
-        Box::pin(self.follow(template, claim, epoch, decision)).await
-    }
-
-    /// One arm for each row of the decision table.
-    async fn follow(
-        &self,
-        template: &Template,
-        claim: &Claim,
-        epoch: Epoch,
-        decision: Decision,
-    ) -> Result<Next, Stop> {
-        let word = label::decision(decision);
-        metrics::counter!(metric::GUARD_REJECTIONS, "decision" => word).increment(1);
-        match decision {
-            Decision::Landed => {
-                let landed = self.stored_claim(claim).await?;
-                let landed = landed.ok_or(Stop::Unavailable(Unavailable::Store))?;
-                Ok(Next::Answer(self.landed(claim, epoch, landed)))
-            }
-            Decision::LandedElsewhere => {
-                // The key belongs to another admission for good, so this one can never land and needs no fence.
-                self.release(claim, epoch).await;
-                let stored = self.stored_answer(claim).await?;
-                Ok(Next::Answer(stored.unwrap_or(Answer::Unavailable(Unavailable::GivenUp))))
-            }
-            Decision::Fenced => {
-                self.release(claim, epoch).await;
-                Ok(Next::Answer(Answer::Unavailable(Unavailable::GivenUp)))
-            }
-            Decision::StaleEpoch { now } => {
-                self.gates.learn(template.id, now);
-                Ok(Next::AdmitAgain)
-            }
-            Decision::NumberTaken => {
-                self.gates.mend(template.id, epoch).await;
-                Ok(Next::AdmitAgain)
-            }
-            Decision::NotOpen => {
-                if let Some(landed) = self.fence(claim, epoch).await? {
-                    return Ok(Next::Answer(landed));
-                }
-                self.not_open(template).await.map(Next::Answer)
-            }
-            Decision::Short { left } => {
-                if let Some(landed) = self.fence(claim, epoch).await? {
-                    return Ok(Next::Answer(landed));
-                }
-                // After a cut the gate may promise too much until the movement reaches it. Otherwise the gate is wrong,
-                // and the check finds that out.
-                self.gates.ask_look(template.id);
-                // Answer by the stock that the decision saw; a top-up may have come since.
-                Ok(Next::Answer(Answer::Refused(match left {
-                    1.. => Refusal::Insufficient { left },
-                    _ => Refusal::SoldOut,
-                })))
-            }
-            Decision::Retry => Err(Stop::Unavailable(Unavailable::GivenUp)),
-        }
-    }
-
-    /// The template was not open when the landing was decided. Ended is final; anything else was a pause.
-    async fn not_open(&self, template: &Template) -> Result<Answer, Stop> {
-        let current = connect::within(async {
-            let mut connection = connect::acquire(&self.pool).await?;
-            template::get(&mut connection, template.id).await
-        });
-        let ended = current.await?.is_none_or(|current| current.state == TemplateState::Ended);
-        Ok(Answer::Refused(if ended { Refusal::Ended } else { Refusal::Paused }))
-    }
-
-    fn landed(&self, claim: &Claim, epoch: Epoch, landed: LandedClaim) -> Answer {
-        self.settler.landed(claim.template_id, epoch, claim.user_id, claim.id);
-        Answer::Landed { claim: landed, replayed: false }
-    }
-
-    /// Gives up an admission with an unknown outcome: fences it, so that it never lands.
-    async fn give_up(&self, claim: &Claim, epoch: Epoch) -> Result<Answer, Stop> {
-        let landed = self.fence(claim, epoch).await?;
-        Ok(landed.unwrap_or(Answer::Unavailable(Unavailable::GivenUp)))
-    }
-
-    /// Fences the admission and releases it. If it had landed after all, returns its answer.
-    async fn fence(&self, claim: &Claim, epoch: Epoch) -> Result<Option<Answer>, Stop> {
-        self.points.reach("claims.before_fence").await?;
-        let (template, user) = (claim.template_id, claim.user_id);
-        match fate::fence(&self.pool, template, user, claim.id, (self.clock)()).await? {
-            claim::Fence::Stands => {
-                self.release(claim, epoch).await;
-                Ok(None)
-            }
-            claim::Fence::Landed => {
-                let landed = self.stored_claim(claim).await?;
-                Ok(landed.map(|landed| self.landed(claim, epoch, landed)))
-            }
-        }
-    }
-
-    /// Releases an admission that is fenced or whose key another admission landed under. If this fails, the resolver
-    /// releases it.
-    async fn release(&self, claim: &Claim, epoch: Epoch) {
-        if self.points.reach("claims.before_release").await.is_err() {
-            return;
-        }
-        let gate = self.gates.gate();
-        let released = gate.release(claim.template_id, epoch, claim.user_id, claim.id).await;
-        if let Err(error) = released {
-            warn!(claim.id = %claim.id, error = %error, "not released; the resolver will");
-        }
-    }
-
-    async fn stored_claim(&self, claim: &Claim) -> Result<Option<LandedClaim>, StoreError> {
+    /// Returns what MySQL has under the client's key.
+    pub(super) async fn stored(&self, claim: &Claim) -> Result<Option<StoredAnswer>, StoreError> {
         let (template, user) = (claim.template_id, claim.user_id);
         connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
-            claim::landed_under_key(&mut connection, template, user, &claim.request_id).await
+            look_up::by_key(&mut connection, template, user, &claim.request_id).await
         })
         .await
     }
 
-    /// Returns the answer of the key's landed claim to this request, if there is one.
+    /// Returns the answer of the key's row to this request, if there is one.
     pub(super) async fn stored_answer(&self, claim: &Claim) -> Result<Option<Answer>, StoreError> {
-        let stored = self.stored_claim(claim).await?;
-        Ok(stored.map(|stored| {
-            if stored.payload_hash == claim.payload_hash {
-                Answer::Landed { claim: stored, replayed: true }
-            } else {
-                Answer::KeyReused
+        let stored = self.stored(claim).await?;
+        Ok(stored.map(|stored| match stored {
+            StoredAnswer::Landed(landed) if landed.payload_hash == claim.payload_hash => {
+                Answer::Landed { claim: landed, replayed: true }
             }
+            StoredAnswer::Rejected { id, reason, payload_hash }
+                if payload_hash == claim.payload_hash =>
+            {
+                Answer::Rejected { id, reason }
+            }
+            StoredAnswer::Landed(_) | StoredAnswer::Rejected { .. } => Answer::KeyReused,
         }))
+    }
+
+    /// Returns the landed claim under the client's key.
+    pub(super) async fn stored_claim(
+        &self,
+        claim: &Claim,
+    ) -> Result<Option<LandedClaim>, StoreError> {
+        Ok(match self.stored(claim).await? {
+            Some(StoredAnswer::Landed(landed)) => Some(landed),
+            Some(StoredAnswer::Rejected { .. }) | None => None,
+        })
     }
 }

@@ -21,11 +21,11 @@ pub(super) enum Window {
 
 impl Walk {
     /// Handles the times when no gate is loaded: long before the window nothing can have landed, but after it the key
-    /// may have.
+    /// may have, and as long as a queue is not closed it still may. Until then only the gate refuses.
     pub(super) async fn window(&self, template: &Template, claim: &Claim) -> Result<Window, Stop> {
-        // An ended template has no gate any more, and the end is final.
+        // An ended template has no gate any more once its queue is closed, and the end is final.
         if template.state == TemplateState::Ended {
-            return self.refused(claim, Refusal::Ended, true).await.map(Window::Answered);
+            return self.over(template, claim, Refusal::Ended).await;
         }
         let (now, window) = ((self.clock)(), template.window);
         if now + self.gates.preload() < window.starts_at {
@@ -35,33 +35,75 @@ impl Walk {
         if now >= window.ends_at { self.closed(claim).await } else { Ok(Window::Inside) }
     }
 
-    /// The window is over according to this process or the gate. Its end may have moved since, so only MySQL refuses.
+    /// The window is over according to this process. Its end may have moved since, so only MySQL refuses.
     async fn closed(&self, claim: &Claim) -> Result<Window, Stop> {
+        // Read first: what was known before the key is looked up still holds after it.
+        let closed_at = self.gates.queue_closed_at(claim.template_id);
         if let Some(stored) = self.stored_answer(claim).await? {
             return Ok(Window::Answered(stored));
         }
+        let Some(current) = self.current(claim).await? else {
+            return Ok(Window::Answered(Answer::Refused(Refusal::Closed)));
+        };
+        match self.is_over(&current) {
+            None => Ok(Window::Moved(Box::new(current))),
+            Some(refusal) if closed_at == Some(current.version) => {
+                Ok(Window::Answered(Answer::Refused(refusal)))
+            }
+            Some(refusal) => self.over(&current, claim, refusal).await,
+        }
+    }
+
+    /// Refuses a claim of a template that is over for good, once nothing of its queue can land any more.
+    async fn over(
+        &self,
+        template: &Template,
+        claim: &Claim,
+        refusal: Refusal,
+    ) -> Result<Window, Stop> {
+        // Before the key is looked up: after this nothing lands under it.
+        let closed = self.gates.is_queue_closed(template).await?;
+        let stored = self.stored_answer(claim).await?;
+        Ok(match stored {
+            Some(stored) => Window::Answered(stored),
+            None if closed => Window::Answered(Answer::Refused(refusal)),
+            None => Window::Inside,
+        })
+    }
+
+    /// If MySQL has moved the window, the gate that calls it over is behind. The gate knows every key that may still
+    /// land, and it does not know this one.
+    pub(super) async fn closed_by_gate(&self, claim: &Claim) -> Result<Answer, Stop> {
+        if let Some(stored) = self.stored_answer(claim).await? {
+            return Ok(stored);
+        }
+        let current = self.current(claim).await?;
+        let over = current.as_ref().map_or(Some(Refusal::Closed), |current| self.is_over(current));
+        Ok(over.map_or_else(
+            || {
+                self.gates.ask_look(claim.template_id);
+                Answer::Unavailable(Unavailable::GateLoading)
+            },
+            Answer::Refused,
+        ))
+    }
+
+    async fn current(&self, claim: &Claim) -> Result<Option<Template>, Stop> {
         let current = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
             template::get(&mut connection, claim.template_id).await
         });
-        let refused = |refusal| Ok(Window::Answered(Answer::Refused(refusal)));
-        match current.await? {
-            Some(current) if current.state == TemplateState::Ended => refused(Refusal::Ended),
-            Some(current) if (self.clock)() < current.window.ends_at => {
-                Ok(Window::Moved(Box::new(current)))
-            }
-            _ => refused(Refusal::Closed),
-        }
+        Ok(current.await?)
     }
 
-    /// If MySQL has moved the window, the gate that calls it over is behind.
-    pub(super) async fn closed_by_gate(&self, claim: &Claim) -> Result<Answer, Stop> {
-        match Box::pin(self.closed(claim)).await? {
-            Window::Answered(answer) => Ok(answer),
-            Window::Inside | Window::Moved(_) => {
-                self.gates.ask_look(claim.template_id);
-                Ok(Answer::Unavailable(Unavailable::GateLoading))
-            }
+    /// Returns why a template gives out nothing any more, if so.
+    fn is_over(&self, current: &Template) -> Option<Refusal> {
+        if current.state == TemplateState::Ended {
+            Some(Refusal::Ended)
+        } else if (self.clock)() < current.window.ends_at {
+            None
+        } else {
+            Some(Refusal::Closed)
         }
     }
 }

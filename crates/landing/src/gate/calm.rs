@@ -36,7 +36,7 @@ pub(crate) struct Calm {
 struct Found {
     version: i64,
     stock: Stock,
-    standing: CheckedGate,
+    checked: CheckedGate,
 }
 
 impl Calm {
@@ -67,8 +67,8 @@ impl Calm {
         for id in self.next_turn() {
             self.gates.remove(&id);
         }
-        let standing: Vec<CheckedGate> = self.gates.values().map(|found| found.standing).collect();
-        for id in gate.lost(&standing).await? {
+        let checked: Vec<CheckedGate> = self.gates.values().map(|found| found.checked).collect();
+        for id in gate.lost(&checked).await? {
             self.gates.remove(&id);
         }
         Ok(self.gates.keys().copied().collect())
@@ -84,8 +84,8 @@ impl Calm {
             && (meta.stock, meta.version) == (stock.stock, template.version);
         if is_right {
             let (id, has_users) = (template.id, meta.users > 0);
-            let standing = CheckedGate { template: id, epoch: meta.epoch, has_users };
-            let found = Found { version: template.version, stock: *stock, standing };
+            let checked = CheckedGate { template: id, epoch: meta.epoch, has_users };
+            let found = Found { version: template.version, stock: *stock, checked };
             self.gates.insert(id, found);
         }
     }

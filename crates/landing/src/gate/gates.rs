@@ -12,53 +12,55 @@ use chrono::{DateTime, Utc};
 use coupon::{Epoch, Template, TemplateId, TemplateState};
 use mysql_store::{MySqlPool, connect, stock};
 use redis_gate::{Gate, Phase};
-use runtime::{Backoff, FailPoints};
+use runtime::FailPoints;
 use tokio::sync::{Mutex, MutexGuard, Notify, mpsc};
 use tracing::debug;
 
-use crate::gate::{
-    keeper::Keeper,
-    movements,
-    rebuild::{RebuildError, Rebuilt, rebuild},
+use crate::{
+    gate::{attempts::Attempts, keeper::Keeper, movements, rebuild::RebuildError},
+    queue::ClaimQueue,
 };
 
 /// Default time before its window opens at which a template's gate is loaded. A million users take seconds to load, and
 /// an outage just then takes minutes.
 pub const PRELOAD: Duration = Duration::from_mins(5);
 
-/// Longest time a template's change waits for its gate, and interval between checks while another process loads the
-/// gate: a million users take seconds.
+/// Longest time a template's change waits for its gate while another process loads it: a million users take seconds.
 pub const SHOW_MAX: Duration = Duration::from_secs(10);
+
+/// Interval between checks of such a gate.
 const SHOW_LOOK: Duration = Duration::from_millis(20);
 
 /// Longest time a claim waits for a wrong gate: a check and a rebuild of a small template. If a larger one takes
 /// longer, the claim is answered that the gate is loading.
 pub const MEND_MAX: Duration = Duration::from_secs(3);
 
-/// First and longest wait before a failed rebuild is repeated. Each attempt raises the epoch and gives up what was
-/// admitted under the one before.
-const REBUILD_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
-
 /// Requests that may wait. More are of no use, since one check covers all templates.
 pub(crate) const REQUESTS_MAX: usize = 1024;
 
-/// The gates of a process: the epochs it knows, and the requests to check a gate.
 #[derive(Clone)]
 pub struct Gates {
     pool: MySqlPool,
     gate: Gate,
-    holder: Arc<str>,
+    queue: Arc<dyn ClaimQueue>,
+    pub(super) holder: Arc<str>,
     preload: Duration,
-    points: FailPoints,
+    pub(super) points: FailPoints,
     epochs: Arc<Lock<HashMap<TemplateId, Epoch>>>,
     requests: mpsc::Sender<Request>,
     /// Notified after every check.
     looked: Arc<Notify>,
     /// Held while a gate is checked and rebuilt, so that the keeper does not rebuild what a publish has just loaded.
     rebuilding: Arc<Mutex<()>>,
-    /// Gates whose rebuild failed in this process, and when the next attempt is due.
-    failed: Arc<Lock<HashMap<TemplateId, (Backoff, Instant)>>>,
+    not_loaded: Arc<Lock<NotLoaded>>,
+    /// Rebuilds that this process is at, or rests from.
+    pub(super) attempts: Arc<Attempts>,
+    /// Templates that are over and whose queues are known closed, or were never used, and their versions.
+    pub(super) queues_closed: Arc<Lock<HashMap<TemplateId, i64>>>,
 }
+
+/// Templates whose gate was wanted and not loaded at the last check, and when their windows open.
+type NotLoaded = Vec<(TemplateId, DateTime<Utc>)>;
 
 /// Why a gate is to be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,20 +71,23 @@ pub(crate) struct Request {
 }
 
 impl Gates {
-    /// Creates the gates and the task that keeps them; `holder` names this process. The fail points are those of
-    /// [`rebuild`]. A gate is loaded `preload` before its window opens ([`PRELOAD`]). `preload` must be the same in all
-    /// processes: one with a smaller value unloads what another loads.
+    /// Creates the gates and the task that keeps them; `queue` carries what they queue, `holder` names this process.
+    /// The fail points are those of [`rebuild`](crate::rebuild::rebuild). A gate is loaded `preload` before its window
+    /// opens ([`PRELOAD`]). `preload` must be the same in all processes: one with a smaller value unloads what another
+    /// loads.
     pub fn new(
         pool: MySqlPool,
         gate: Gate,
+        queue: Arc<dyn ClaimQueue>,
         holder: &str,
         preload: Duration,
         points: FailPoints,
     ) -> (Self, Keeper) {
-        let (requests, queue) = mpsc::channel(REQUESTS_MAX);
+        let (requests, asked) = mpsc::channel(REQUESTS_MAX);
         let gates = Self {
             pool,
             gate,
+            queue,
             holder: holder.into(),
             preload,
             points,
@@ -90,13 +95,20 @@ impl Gates {
             requests,
             looked: Arc::default(),
             rebuilding: Arc::default(),
-            failed: Arc::default(),
+            not_loaded: Arc::default(),
+            attempts: Arc::default(),
+            queues_closed: Arc::default(),
         };
-        (gates.clone(), Keeper::new(gates, queue))
+        (gates.clone(), Keeper::new(gates, asked))
     }
 
     pub fn gate(&self) -> &Gate {
         &self.gate
+    }
+
+    /// Returns the queue of accepted claims.
+    pub(crate) fn queue(&self) -> &Arc<dyn ClaimQueue> {
+        &self.queue
     }
 
     /// Returns the newest epoch that this process knows.
@@ -133,6 +145,16 @@ impl Gates {
             && now < template.window.ends_at
     }
 
+    /// Returns the templates whose gate was wanted and not loaded at the last check, and when their windows open.
+    pub fn not_loaded(&self) -> Vec<(TemplateId, DateTime<Utc>)> {
+        self.not_loaded.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces what [`Gates::not_loaded`] returns.
+    pub(crate) fn note_not_loaded(&self, templates: Vec<(TemplateId, DateTime<Utc>)>) {
+        *self.not_loaded.lock().unwrap_or_else(PoisonError::into_inner) = templates;
+    }
+
     /// Waits for the end of the next check of the gates.
     pub async fn next_look(&self) {
         self.looked.notified().await;
@@ -149,17 +171,17 @@ impl Gates {
         }
     }
 
-    /// Sends the template's state and version to its gate. Returns whether a loaded gate knows it now; a gate that is
-    /// not loaded will read it from MySQL.
+    /// Sends the template's state, mode and version to its gate. Returns whether a loaded gate knows it now; a gate that
+    /// is not loaded will read it from MySQL.
     ///
     /// # Errors
     /// The gate failed; the keeper tries again.
-    pub async fn tell(&self, template: &Template) -> Result<bool, RebuildError> {
+    pub async fn send_state(&self, template: &Template) -> Result<bool, RebuildError> {
         let Some(meta) = self.gate.meta(template.id).await? else { return Ok(false) };
-        let Template { id, version, state, .. } = *template;
+        let Template { id, version, state, claim_mode, .. } = *template;
         // Absent: a newer epoch has begun, and its rebuilder reads the template after that.
-        let told = self.gate.set_state(id, meta.epoch, version, state).await?;
-        Ok(told.is_some() && meta.phase == Phase::Open)
+        let known = self.gate.set_state(id, meta.epoch, version, state, claim_mode).await?;
+        Ok(known.is_some() && meta.phase == Phase::Open)
     }
 
     /// Ensures that a loaded gate knows this version of its template, whichever process loads the gate. Returns whether
@@ -172,11 +194,11 @@ impl Gates {
         loop {
             {
                 let _alone = self.alone().await;
-                if self.tell(template).await? {
+                if self.send_state(template).await? {
                     return Ok(true);
                 }
                 self.rebuild(template.id).await?;
-                if self.tell(template).await? {
+                if self.send_state(template).await? {
                     return Ok(true);
                 }
             }
@@ -246,33 +268,6 @@ impl Gates {
     /// Wakes the tasks that wait for a check.
     pub(crate) fn looked(&self) {
         self.looked.notify_waiters();
-    }
-
-    /// Rebuilds the gate and learns its epoch, unless another process is rebuilding it or a rebuild failed a moment
-    /// ago.
-    pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
-        let resting = {
-            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-            failed.get(&template).is_some_and(|(_, again)| Instant::now() < *again)
-        };
-        if resting {
-            return Ok(());
-        }
-        let rebuilt = rebuild(&self.pool, &self.gate, template, &self.holder, &self.points).await;
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        match &rebuilt {
-            Ok(Rebuilt::Open(epoch)) => {
-                failed.remove(&template);
-                self.learn(template, *epoch);
-            }
-            Ok(_) => {}
-            Err(_) => {
-                let first = || (Backoff::new(REBUILD_AGAIN.0, REBUILD_AGAIN.1), Instant::now());
-                let (backoff, again) = failed.entry(template).or_insert_with(first);
-                *again = Instant::now() + backoff.next_wait();
-            }
-        }
-        rebuilt.map(|_| ())
     }
 
     fn request(&self, request: Request) {

@@ -1,9 +1,11 @@
 //! The task that keeps the gates in order. Each check rebuilds gates that are lost, behind MySQL, wrong or of another
 //! run of Redis; repairs state and stock if a process changed them in MySQL and died before it updated the gate; and
-//! unloads gates that are no longer needed. Calm gates are checked together (`calm.rs`).
+//! closes the queues (`closing.rs`) and unloads the gates that are no longer needed. Calm gates are checked together
+//! (`calm.rs`).
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -12,7 +14,7 @@ use coupon::{Epoch, Template, TemplateId};
 use metrics::counter;
 use mysql_store::{
     connect,
-    stock::Stock,
+    stock::{self, QueueFacts, Stock},
     template::{self, Watched},
 };
 use redis_gate::{Meta, Unloaded};
@@ -58,11 +60,13 @@ pub struct Keeper {
     requests: Vec<Request>,
     unwanted: HashMap<TemplateId, Unwanted>,
     /// When Redis was last scanned.
-    walked: Option<Instant>,
+    scanned: Option<Instant>,
     /// The accounts of the open gates at the previous check.
     accounts: HashMap<TemplateId, Account>,
     /// Coupons that the gates certainly lack, as of this check.
     missing: i64,
+    /// Gates that this check wants and finds not loaded, and when their windows open.
+    not_loaded: Vec<(TemplateId, DateTime<Utc>)>,
     /// Gates that were found correct with nothing in flight.
     calm: Calm,
 }
@@ -92,9 +96,10 @@ impl Keeper {
             queue,
             requests: Vec::new(),
             unwanted: HashMap::new(),
-            walked: None,
+            scanned: None,
             accounts: HashMap::new(),
             missing: 0,
+            not_loaded: Vec::new(),
             calm: Calm::default(),
         }
     }
@@ -103,7 +108,7 @@ impl Keeper {
     pub async fn run(mut self, clock: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
         loop {
             if let Err(error) = self.look(clock()).await {
-                warn!(error = %error, cause = ?error, "the gates could not be looked at");
+                runtime::seldom!("the gates could not be looked at", runtime::report(&error));
             }
             self.gates.looked();
             self.requests.clear();
@@ -114,6 +119,10 @@ impl Keeper {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
         }
+    }
+
+    pub(super) fn gates(&self) -> &Gates {
+        &self.gates
     }
 
     /// Returns the coupons of MySQL's stock that the open gates certainly lacked at the last check.
@@ -127,16 +136,20 @@ impl Keeper {
     /// MySQL failed, or Redis failed for a step that concerns all gates. An error at one gate is logged and does not
     /// keep the others from being checked.
     pub async fn look(&mut self, now: DateTime<Utc>) -> Result<(), RebuildError> {
+        let longest = self.gates.attempts.longest_drain();
+        metrics::gauge!(metric::DRAIN_OLDEST.name).set(longest.as_secs_f64());
         let near = now + self.gates.preload();
         let watched = connect::within(async {
             let mut connection = connect::acquire(self.gates.pool()).await?;
             template::watched(&mut connection, near, now - TAIL).await
         });
         let watched = watched.await?;
+        let unclosed = self.unclosed(now).await?;
         let ids: HashSet<TemplateId> = watched.iter().map(|one| one.template.id).collect();
         self.unwanted.retain(|id, _| ids.contains(id));
         self.accounts.retain(|id, _| ids.contains(id));
         self.missing = 0;
+        self.not_loaded.clear();
         let wanted = |one: &&Watched| self.gates.wants(&one.template, now);
         let asked: HashSet<TemplateId> = self.requests.iter().map(|one| one.template).collect();
         let all = watched.iter().filter(wanted).filter(|one| !asked.contains(&one.template.id));
@@ -149,22 +162,35 @@ impl Keeper {
                 self.unwanted.remove(&id);
                 self.keep_readable(&watched).await
             } else {
-                self.unload(&watched.template, now).await
+                // The gate of an open queue goes when the queue is closed.
+                let may_go = !unclosed.contains(&id);
+                self.unload(&watched.template, may_go, now).await
             };
             if let Err(error) = looked {
-                warn!(template.id = %id, error = %error, cause = ?error, "a gate is not kept");
+                let why = format!("template {id}: {}", runtime::report(&error));
+                runtime::seldom!("a gate is not kept", why);
             }
         }
-        metrics::gauge!(metric::MISSING_STOCK).set(self.missing as f64);
-        if self.walked.is_none_or(|walked| walked.elapsed() >= STRAYS_EVERY) {
+        self.close_queues(&unclosed).await;
+        metrics::gauge!(metric::MISSING_STOCK.name).set(self.missing as f64);
+        self.show_not_loaded(now);
+        if self.scanned.is_none_or(|scanned| scanned.elapsed() >= STRAYS_EVERY) {
             self.unload_strays(&ids, now).await?;
             let keys = self.gates.gate().remove_stale().await?;
             if keys > 0 {
                 info!(keys, "removed what older epochs of gates had left behind");
             }
-            self.walked = Some(Instant::now());
+            self.scanned = Some(Instant::now());
         }
         Ok(())
+    }
+
+    /// Shows the gates that are wanted and not loaded, and in how many seconds the first of them is needed.
+    fn show_not_loaded(&mut self, now: DateTime<Utc>) {
+        let first = self.not_loaded.iter().map(|(_, opens_at)| *opens_at).min();
+        let seconds = first.map_or(f64::NAN, |opens_at| (opens_at - now).as_seconds_f64());
+        metrics::gauge!(metric::NOT_LOADED_OPENS.name).set(seconds);
+        self.gates.note_not_loaded(std::mem::take(&mut self.not_loaded));
     }
 
     /// Removes loaded gates that are not on the list any more: every api, or Redis, was down for longer than [`TAIL`],
@@ -189,11 +215,12 @@ impl Keeper {
             let resolver = Resolver {
                 pool: self.gates.pool().clone(),
                 gate: gate.clone(),
+                queue: Arc::clone(self.gates.queue()),
                 grace: GRACE,
                 points: FailPoints::default(),
             };
             if let Err(error) = resolver.look_at(id, now).await {
-                warn!(template.id = %id, error = %error, cause = ?error, "not resolved");
+                warn!(template.id = %id, error = runtime::report(&error), "not resolved");
                 continue;
             }
             let Some(meta) = gate.meta(id).await? else { continue };
@@ -213,8 +240,8 @@ impl Keeper {
         match kept {
             Err(RebuildError::Gate(error)) if error.is_of_keys() => {
                 let id = watched.template.id;
-                error!(template.id = %id, error = %error, cause = ?error, "a gate cannot be read");
-                counter!(metric::UNREADABLE).increment(1);
+                error!(template.id = %id, error = runtime::report(&error), "a gate cannot be read");
+                counter!(metric::UNREADABLE.name).increment(1);
                 let _alone = self.gates.alone().await;
                 self.gates.rebuild(id).await
             }
@@ -222,7 +249,7 @@ impl Keeper {
         }
     }
 
-    async fn keep(&self, watched: &Watched) -> Result<(), RebuildError> {
+    async fn keep(&mut self, watched: &Watched) -> Result<(), RebuildError> {
         let _alone = self.gates.alone().await;
         let (template, stock) = (&watched.template, &watched.stock);
         // Read after MySQL: `promises_too_much` relies on this order.
@@ -230,22 +257,54 @@ impl Keeper {
         let open = |meta: &Meta| meta.is_open() && meta.epoch >= stock.epoch;
         // The gate is loading, or was left loading. In the first case the rebuilder holds the lease, and this rebuild
         // is skipped.
-        let Some(meta) = meta.filter(open) else { return self.gates.rebuild(template.id).await };
+        let Some(meta) = meta.filter(open) else {
+            self.not_loaded.push((template.id, template.window.starts_at));
+            self.gates.rebuild(template.id).await?;
+            if self.gates.gate().meta(template.id).await?.is_some_and(|meta| open(&meta)) {
+                self.not_loaded.pop();
+            }
+            return Ok(());
+        };
         self.gates.learn(template.id, meta.epoch);
         if let Some(what) = &meta.unreadable {
             error!(template.id = %template.id, what, "something in a gate cannot be read");
-            counter!(metric::UNREADABLE).increment(1);
+            counter!(metric::UNREADABLE.name).increment(1);
             return self.gates.rebuild(template.id).await;
         }
         if self.is_wrong(template.id, &meta).await? || promises_too_much(&meta, stock) {
             return self.gates.rebuild(template.id).await;
         }
+        // Before the gate hears of a mode that queues.
+        if stock.queued_epoch < stock.epoch {
+            return self.bring_queue_up(template.id, meta.epoch).await;
+        }
         if meta.version < template.version {
-            self.gates.tell(template).await?;
+            self.gates.send_state(template).await?;
         }
         if meta.movement < stock.movement {
             let mut connection = connect::acquire(self.gates.pool()).await?;
             movements::catch_up(&mut connection, self.gates.gate(), template.id).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets what an open gate queues land. A process of a version without queues rebuilds a gate and leaves the epoch of
+    /// queued claims behind. What an older gate has queued must land first, so if there may be such claims, the gate is
+    /// rebuilt.
+    async fn bring_queue_up(&self, template: TemplateId, epoch: Epoch) -> Result<(), RebuildError> {
+        let mut connection = connect::acquire(self.gates.pool()).await?;
+        // Read after the gate, because a rebuild of this version sets the epoch before it opens the gate.
+        let facts = connect::within(stock::queue_facts(&mut connection, template)).await?;
+        let is_behind = |facts: &QueueFacts| facts.epoch == epoch && facts.queued_epoch < epoch;
+        match facts.filter(is_behind) {
+            None => {}
+            Some(QueueFacts { ever_queued: true, .. }) => self.gates.rebuild(template).await?,
+            Some(_) => {
+                let set = stock::set_queued_epoch(&mut connection, template, epoch);
+                if connect::within(set).await? {
+                    info!(template.id = %template, gate.epoch = %epoch, "claims it queues land now");
+                }
+            }
         }
         Ok(())
     }
@@ -287,10 +346,12 @@ impl Keeper {
         Ok(users < meta.users || wrong.is_some_and(|wrong: Epoch| wrong >= meta.epoch))
     }
 
-    /// Removes a gate that has not been wanted for a while, once nothing is in flight.
+    /// Tells a gate that is not wanted any more its last state. If it `may_go`, removes it after a while, once nothing
+    /// is in flight.
     async fn unload(
         &mut self,
         template: &Template,
+        may_go: bool,
         now: DateTime<Utc>,
     ) -> Result<(), RebuildError> {
         let id = template.id;
@@ -302,9 +363,10 @@ impl Keeper {
             return Ok(());
         };
         if meta.version < template.version {
-            self.gates.tell(template).await?;
+            self.gates.send_state(template).await?;
         }
-        if since.elapsed() >= self.unload_after
+        if may_go
+            && since.elapsed() >= self.unload_after
             && gate.unload(id, meta.epoch, now).await? == Unloaded::Gone
         {
             info!(template.id = %id, "unloaded a gate that gives nothing any more");

@@ -1,8 +1,13 @@
 //! A template's gate in Redis: loading, keeping, rebuilding, and resolving what is left in flight.
 
+mod attempts;
 pub(crate) mod calm;
+mod closing;
+pub(crate) mod drain;
 pub mod gates;
 pub mod keeper;
+mod load;
 pub mod movements;
+mod queued;
 pub mod rebuild;
 pub mod resolver;

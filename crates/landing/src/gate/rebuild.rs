@@ -1,39 +1,42 @@
 //! Rebuilds a gate that is lost, wrong or doubtful. There is one primitive: a new epoch.
 //!
-//! 1. MySQL's epoch rises. No older admission can land any more.
+//! 1. MySQL's epoch rises. No older direct admission can land any more.
 //! 2. `begin.lua` makes the gate loading(E), unless it knows E or a later epoch. From then on older epochs are not read
 //!    any more, and their keys are removed at once, so that the gate takes its memory once, not twice.
-//! 3. Stock, last movement and taken numbers are read, unless MySQL's epoch is no longer E. `load.lua` writes only
-//!    while the gate is exactly loading(E).
-//! 4. `open.lua` opens only from exactly loading(E). A state set meanwhile stays if it is newer, and movements made
+//! 3. If the template was ever queued, what was queued before lands first, under its own epoch (`drain.rs`).
+//! 4. MySQL's `queued_epoch` becomes E, unless its epoch is no longer E. No older queued claim can land any more.
+//! 5. Only now stock, last movement, taken numbers and rejected keys are read, unless MySQL's epoch is no longer E.
+//!    `load.lua` writes only while the gate is exactly loading(E).
+//! 6. `open.lua` opens only from exactly loading(E). A state set meanwhile stays if it is newer, and movements made
 //!    meanwhile are applied afterwards.
 //!
-//! Each step alone prevents a paused rebuilder from replacing a newer gate with an older snapshot.
+//! Each step alone prevents a paused rebuilder from replacing a newer gate with an older snapshot. After the end of a
+//! template the first three steps close its queue, and no gate is opened.
 
 use std::{
     io,
     time::{Duration, Instant},
 };
 
-use coupon::{Epoch, TemplateId, UserId};
+use chrono::DateTime;
+use coupon::{Epoch, TemplateId};
 use mysql_store::{MySqlConnection, MySqlPool, StoreError, connect, lease, stock, template};
-use redis_gate::{Gate, GateError, LOAD_USERS_MAX, OpenFacts};
-use runtime::{Backoff, FailPoints};
+use redis_gate::{Gate, GateError, OpenFacts};
+use runtime::FailPoints;
 use thiserror::Error;
 use tracing::info;
 
-use crate::{gate::movements, metric};
+use crate::{
+    gate::{
+        drain::{self, Drained},
+        load, movements,
+    },
+    metric,
+    queue::ClaimQueue,
+};
 
-/// Duration of the lease that keeps other processes from the same rebuild; renewed after every page.
-const LEASE: Duration = Duration::from_secs(5);
-
-/// Longest wait of a load for memory of the older epoch that Redis is still freeing, and the pauses between attempts.
-/// Freeing a million entries takes Redis about a second.
-const MEMORY_MAX: Duration = Duration::from_secs(5);
-const MEMORY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-
-/// Label values of the metric for ended rebuilds.
-pub(crate) const RESULTS: [&str; 3] = ["open", "left", "failed"];
+/// Duration of the lease that keeps other processes from the same rebuild; renewed after every page and during a drain.
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
 
 /// How a rebuild ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub enum Rebuilt {
     /// A newer epoch has begun; its rebuilder opens the gate.
     Overtaken,
     NoTemplate,
+    /// The template is over, and its queue is closed. There is no gate.
+    Closed,
 }
 
 /// A gate could not be brought in line with MySQL. A gate that was being rebuilt stays closed until another rebuild
@@ -59,88 +64,225 @@ pub enum RebuildError {
     FailPoint(#[from] io::Error),
 }
 
-/// Rebuilds the gate of `template` on behalf of `holder`, unless another process is rebuilding it. The fail points are
-/// `rebuild.before_epoch` (inside the transaction), `rebuild.before_begin`, `rebuild.before_read` and
-/// `rebuild.before_open`.
+/// A rebuild of one template's gate, and what it works with.
+pub(crate) struct Site<'a> {
+    pub(crate) pool: &'a MySqlPool,
+    pub(crate) gate: &'a Gate,
+    pub(crate) queue: &'a dyn ClaimQueue,
+    pub(crate) template: TemplateId,
+    pub(crate) aim: Aim,
+    /// The name of its lease, and who has it.
+    pub(crate) lease: String,
+    pub(crate) holder: &'a str,
+    pub(crate) points: &'a FailPoints,
+}
+
+/// What a rebuild ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// An open gate.
+    Open,
+    /// No gate, and a queue that is closed for good: the template is over.
+    Close,
+}
+
+/// A rebuild after its first steps.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    Ended(Rebuilt),
+    /// The gate is loading this epoch. What was queued before it has to land first, however long that takes.
+    Drains(Epoch),
+}
+
+impl<'a> Site<'a> {
+    pub(crate) fn new(
+        (pool, gate): (&'a MySqlPool, &'a Gate),
+        queue: &'a dyn ClaimQueue,
+        (template, aim): (TemplateId, Aim),
+        holder: &'a str,
+        points: &'a FailPoints,
+    ) -> Self {
+        let lease = format!("rebuild:{template}");
+        Self { pool, gate, queue, template, aim, lease, holder, points }
+    }
+}
+
+/// Rebuilds the gate of `template` on behalf of `holder`, unless another process is rebuilding it. Waits until what was
+/// queued before has landed, as long as that takes. The fail points are `rebuild.before_epoch` (inside the
+/// transaction), `rebuild.before_begin`, `rebuild.before_drain`, `rebuild.before_queued_epoch`, `rebuild.before_read`
+/// and `rebuild.before_open`.
 ///
 /// # Errors
 /// MySQL or the gate failed.
 pub async fn rebuild(
     pool: &MySqlPool,
     gate: &Gate,
+    queue: &dyn ClaimQueue,
     template: TemplateId,
     holder: &str,
     points: &FailPoints,
 ) -> Result<Rebuilt, RebuildError> {
     let started = Instant::now();
-    let name = format!("rebuild:{template}");
-    let mut connection = connect::acquire(pool).await?;
-    if !connect::within(lease::take(&mut connection, &name, holder, LEASE)).await? {
-        return Ok(Rebuilt::Elsewhere);
+    let site = Site::new((pool, gate), queue, (template, Aim::Open), holder, points);
+    match begin(&site, started).await? {
+        Begun::Ended(rebuilt) => Ok(rebuilt),
+        Begun::Drains(epoch) => finish(&site, epoch, started).await,
     }
-    let rebuilt = match raise_epoch(pool, template, points).await {
-        Ok(Some(epoch)) => {
-            run(&mut connection, gate, (template, epoch), (&name, holder), points).await
-        }
-        Ok(None) => Ok(Rebuilt::NoTemplate),
+}
+
+/// Takes the lease, raises the epoch and begins it at the gate. The gate of a template that was never queued is then
+/// loaded and opened at once; any other keeps the lease for [`finish`].
+///
+/// # Errors
+/// MySQL or the gate failed.
+pub(crate) async fn begin(site: &Site<'_>, started: Instant) -> Result<Begun, RebuildError> {
+    let mut connection = connect::acquire(site.pool).await?;
+    let taken = lease::take(&mut connection, &site.lease, site.holder, LEASE);
+    if !connect::within(taken).await? {
+        return Ok(Begun::Ended(Rebuilt::Elsewhere));
+    }
+    let begun = match raise_epoch(site).await {
+        Ok(Some(epoch)) => begin_epoch(&mut connection, site, epoch).await,
+        Ok(None) => Ok(Begun::Ended(Rebuilt::NoTemplate)),
         Err(error) => Err(error),
     };
+    match begun {
+        Ok(Begun::Drains(epoch)) => Ok(Begun::Drains(epoch)),
+        Ok(Begun::Ended(rebuilt)) => {
+            ended(&mut connection, site, started, Ok(rebuilt)).await.map(Begun::Ended)
+        }
+        Err(error) => ended(&mut connection, site, started, Err(error)).await.map(Begun::Ended),
+    }
+}
+
+/// Ends a rebuild that has to wait for the queue.
+///
+/// # Errors
+/// MySQL or the gate failed after the wait. During it they may be away.
+pub(crate) async fn finish(
+    site: &Site<'_>,
+    epoch: Epoch,
+    started: Instant,
+) -> Result<Rebuilt, RebuildError> {
+    site.points.reach("rebuild.before_drain").await?;
+    let drained = drain::drain(site, epoch).await;
+    let mut connection = connect::acquire(site.pool).await?;
+    let rebuilt = match drained {
+        Drained::Overtaken => Ok(Rebuilt::Overtaken),
+        Drained::Empty if site.aim == Aim::Close => close(&mut connection, site, epoch).await,
+        Drained::Empty => open(&mut connection, site, epoch, true).await,
+    };
+    ended(&mut connection, site, started, rebuilt).await
+}
+
+/// Releases the lease, and reports how the rebuild ended.
+async fn ended(
+    connection: &mut MySqlConnection,
+    site: &Site<'_>,
+    started: Instant,
+    rebuilt: Result<Rebuilt, RebuildError>,
+) -> Result<Rebuilt, RebuildError> {
+    let template = site.template;
     // A failed connection is not used again; the lease expires.
     if !matches!(rebuilt, Err(RebuildError::Store(_))) {
-        connect::within(lease::release(&mut connection, &name, holder)).await?;
+        connect::within(lease::release(connection, &site.lease, site.holder)).await?;
     }
     let result = match &rebuilt {
         Ok(Rebuilt::Open(epoch)) => {
             let seconds = started.elapsed().as_secs_f64();
             info!(template.id = %template, gate.epoch = %epoch, seconds, "opened a gate");
-            metrics::histogram!(metric::REBUILD_SECONDS).record(seconds);
+            metrics::histogram!(metric::REBUILD_SECONDS.name).record(seconds);
             "open"
         }
-        Ok(_) => "left",
+        Ok(Rebuilt::Closed) => {
+            info!(template.id = %template, "closed the queue of a template that is over");
+            "closed"
+        }
+        Ok(Rebuilt::Elsewhere | Rebuilt::Overtaken | Rebuilt::NoTemplate) => "left",
         Err(_) => "failed",
     };
-    metrics::counter!(metric::REBUILDS, "result" => result).increment(1);
+    metrics::counter!(metric::REBUILDS.name, "result" => result).increment(1);
     rebuilt
 }
 
 /// Raises MySQL's epoch. Returns `None` if there is no such template.
-async fn raise_epoch(
-    pool: &MySqlPool,
-    template: TemplateId,
-    points: &FailPoints,
-) -> Result<Option<Epoch>, RebuildError> {
+async fn raise_epoch(site: &Site<'_>) -> Result<Option<Epoch>, RebuildError> {
     connect::within(async {
-        let mut transaction = connect::begin(pool).await?;
-        let epoch = stock::next_epoch(&mut transaction, template).await?;
-        points.reach("rebuild.before_epoch").await?;
+        let mut transaction = connect::begin(site.pool).await?;
+        let epoch = stock::next_epoch(&mut transaction, site.template).await?;
+        site.points.reach("rebuild.before_epoch").await?;
         connect::commit(transaction).await?;
         Ok(epoch)
     })
     .await
 }
 
-async fn run(
+async fn begin_epoch(
     connection: &mut MySqlConnection,
-    gate: &Gate,
-    (template_id, epoch): (TemplateId, Epoch),
-    lease: (&str, &str),
-    points: &FailPoints,
+    site: &Site<'_>,
+    epoch: Epoch,
+) -> Result<Begun, RebuildError> {
+    site.points.reach("rebuild.before_begin").await?;
+    if !site.gate.begin(site.template, epoch).await? {
+        return Ok(Begun::Ended(Rebuilt::Overtaken));
+    }
+    // Asked after `begin`: until then the older gate may have heard of a mode that queues, and queued a claim.
+    let facts = connect::within(stock::queue_facts(connection, site.template)).await?;
+    let Some(facts) = facts else { return Ok(Begun::Ended(Rebuilt::NoTemplate)) };
+    if facts.ever_queued {
+        return Ok(Begun::Drains(epoch));
+    }
+    open(connection, site, epoch, false).await.map(Begun::Ended)
+}
+
+/// Ends the queue of a template that is over, and removes its gate.
+async fn close(
+    connection: &mut MySqlConnection,
+    site: &Site<'_>,
+    epoch: Epoch,
 ) -> Result<Rebuilt, RebuildError> {
-    points.reach("rebuild.before_begin").await?;
-    if !gate.begin(template_id, epoch).await? {
+    site.points.reach("rebuild.before_queued_epoch").await?;
+    let closed = stock::close_queue(connection, site.template, epoch);
+    if !connect::within(closed).await? {
+        return Ok(Rebuilt::Overtaken);
+    }
+    // A loading gate is removed at any time. If this fails, the keeper unloads it.
+    let now = DateTime::UNIX_EPOCH;
+    if let Err(error) = site.gate.unload(site.template, epoch, now).await {
+        let why = format!("template {}: {}", site.template, runtime::report(&error));
+        runtime::seldom!("the gate of a closed queue is not removed yet", why);
+    }
+    Ok(Rebuilt::Closed)
+}
+
+/// Lets the queue's claims of this epoch land, loads the gate and opens it. Without a queue before it, nothing queued
+/// can have been rejected either.
+async fn open(
+    connection: &mut MySqlConnection,
+    site: &Site<'_>,
+    epoch: Epoch,
+    ever_queued: bool,
+) -> Result<Rebuilt, RebuildError> {
+    let (gate, template_id, points) = (site.gate, site.template, site.points);
+    points.reach("rebuild.before_queued_epoch").await?;
+    let set = stock::set_queued_epoch(connection, template_id, epoch);
+    if !connect::within(set).await? {
         return Ok(Rebuilt::Overtaken);
     }
     points.reach("rebuild.before_read").await?;
-    // Read after `begin`: from here on, changes of the template's state reach the gate by their version.
+    // Read after `begin`: from here on, changes of the template's state reach the gate by their version. Read after
+    // `queued_epoch` too: from here on nothing lands that the gate has not admitted in this epoch.
     let template = connect::within(template::get(connection, template_id)).await?;
     let stock = connect::within(stock::get(connection, template_id)).await?;
     let (Some(template), Some(stock)) = (template, stock) else { return Ok(Rebuilt::NoTemplate) };
     if stock.epoch != epoch {
         return Ok(Rebuilt::Overtaken);
     }
-    // Without a limit there are no numbers to load; every refusal checks MySQL instead.
-    if template.per_user_limit > 0 {
-        match load(connection, gate, template_id, epoch, lease).await {
+    // Without a limit there are no numbers to load; every refusal checks MySQL instead. What is accepted is checked only
+    // for users with a rejected key, and these are loaded.
+    let has_numbers = template.per_user_limit > 0;
+    if has_numbers || ever_queued {
+        match load_users(connection, site, epoch, (has_numbers, ever_queued)).await {
             Ok(true) => {}
             Ok(false) => return Ok(Rebuilt::Overtaken),
             Err(error) => {
@@ -154,6 +296,7 @@ async fn run(
     let facts = OpenFacts {
         version: template.version,
         state: template.state,
+        mode: template.claim_mode,
         starts_at: template.window.starts_at,
         ends_at: template.window.ends_at,
         limit: template.per_user_limit,
@@ -168,50 +311,14 @@ async fn run(
     Ok(Rebuilt::Open(epoch))
 }
 
-/// Copies the taken numbers into the gate, page by page. Returns whether the gate was loading this epoch until the end.
-async fn load(
+async fn load_users(
     connection: &mut MySqlConnection,
-    gate: &Gate,
-    template: TemplateId,
+    site: &Site<'_>,
     epoch: Epoch,
-    (lease_name, holder): (&str, &str),
+    (has_numbers, ever_queued): (bool, bool),
 ) -> Result<bool, RebuildError> {
-    let first = stock::taken_numbers_after(connection, template, UserId(-1));
-    let mut users = connect::within(first).await?;
-    while let Some((last, _)) = users.last() {
-        // Reads the next page while this one loads; both take about as long.
-        let (loading, next) = tokio::join!(
-            load_page(gate, template, epoch, &users),
-            connect::within(stock::taken_numbers_after(connection, template, *last)),
-        );
-        if !loading? {
-            return Ok(false);
-        }
-        users = next?;
-        connect::within(lease::take(connection, lease_name, holder, LEASE)).await?;
+    if has_numbers && !load::numbers(connection, site, epoch).await? {
+        return Ok(false);
     }
-    Ok(true)
-}
-
-async fn load_page(
-    gate: &Gate,
-    template: TemplateId,
-    epoch: Epoch,
-    users: &[(UserId, Vec<u8>)],
-) -> Result<bool, GateError> {
-    let started = Instant::now();
-    let mut backoff = Backoff::new(MEMORY_PAUSE.0, MEMORY_PAUSE.1);
-    for chunk in users.chunks(LOAD_USERS_MAX) {
-        loop {
-            match gate.load(template, epoch, chunk).await {
-                Ok(true) => break,
-                Ok(false) => return Ok(false),
-                Err(error) if error.is_out_of_memory() && started.elapsed() < MEMORY_MAX => {
-                    backoff.wait().await;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(true)
+    if ever_queued { load::rejected(connection, site, epoch).await } else { Ok(true) }
 }

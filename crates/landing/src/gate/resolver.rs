@@ -5,10 +5,12 @@
 //! stands (it never will: release). This is correct even with a grace of 0; the grace only avoids fencing claims that
 //! are about to land.
 //!
+//! What is queued has the claim landers for its end, so it is never fenced: `queued.rs`.
+//!
 //! A gate without admissions in flight has no in-flight key, and one command checks hundreds of gates for the key. The
 //! cost of a scan for Redis thus depends on the sales under way, not on the number of templates (docs/decisions/0038).
 
-use std::{collections::HashMap, io, time::Duration};
+use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, TemplateId};
@@ -19,7 +21,11 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::{gate::gates::PRELOAD, metric};
+use crate::{
+    gate::{gates::PRELOAD, queued::Uncarried},
+    metric,
+    queue::{ClaimQueue, QueueError},
+};
 
 /// Time in flight before an admission is examined. A landing takes milliseconds, and a lander that lost MySQL keeps its
 /// batch, so this is the length of a short outage.
@@ -30,10 +36,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Admissions of one template read at a time. The next scan reads the rest, unless some of these fail; then the ones
 /// behind them are read in this scan.
-const LOOK_MAX: usize = 1000;
+const READ_MAX: usize = 1000;
 
 /// Failing admissions of one template that a scan skips to reach those behind them.
-const PASSED_MAX: usize = 16 * LOOK_MAX;
+const PASSED_MAX: usize = 16 * READ_MAX;
 
 /// Time in flight after which an admission is reported as stuck.
 const STUCK_AFTER: Duration = Duration::from_mins(1);
@@ -41,15 +47,14 @@ const STUCK_AFTER: Duration = Duration::from_mins(1);
 /// How long after the end of a template's window its gate is still scanned.
 const TAIL: Duration = Duration::from_hours(24);
 
-/// Label values of the metric for the resolver's actions.
-pub(crate) const ACTIONS: [&str; 3] = ["settled", "released", "busy"];
-
 /// The task that resolves admissions.
 pub struct Resolver {
     /// The database for the fences.
     pub pool: MySqlPool,
-    /// The gates whose in-flight entries are scanned.
+    /// The gates whose in-flight and queued entries are scanned.
     pub gate: Gate,
+    /// The queue that carries queued entries.
+    pub queue: Arc<dyn ClaimQueue>,
     /// How long an admission is left alone.
     pub grace: Duration,
     /// `resolver.before_fence`, `resolver.before_settle` and `resolver.before_release`.
@@ -64,7 +69,9 @@ pub struct Watch {
     templates: Vec<(TemplateId, Epoch)>,
     /// Gates that had nothing in flight, as they were then. Until their in-flight key appears they are checked
     /// together, not one by one.
-    still: HashMap<TemplateId, QuietGate>,
+    quiet: HashMap<TemplateId, QuietGate>,
+    /// Queued requests that seem to be carried by nobody.
+    pub(super) uncarried: HashMap<TemplateId, Uncarried>,
 }
 
 /// What one scan did.
@@ -85,6 +92,8 @@ pub enum ResolveError {
     Store(#[from] StoreError),
     #[error("the resolver could not use the gate")]
     Gate(#[from] GateError),
+    #[error("the resolver could not use the queue")]
+    Queue(#[from] QueueError),
     #[error("the resolver was interrupted")]
     FailPoint(#[from] io::Error),
 }
@@ -96,7 +105,7 @@ impl Resolver {
         while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
             let look = stop.run_until_cancelled(self.look_again(&mut watch, clock()));
             if let Some(Err(error)) = look.await {
-                warn!(error = %error, cause = ?error, "the resolver could not look");
+                runtime::seldom!("the resolver could not look", runtime::report(&error));
             }
         }
     }
@@ -119,7 +128,7 @@ impl Resolver {
         watch: &mut Watch,
         now: DateTime<Utc>,
     ) -> Result<Resolved, ResolveError> {
-        let told = self.watched(now).await.map(|templates| watch.templates = templates);
+        let listed = self.watched(now).await.map(|templates| watch.templates = templates);
         let mut resolved = Resolved::default();
         let mut flights = Vec::new();
         let mut first_error = None;
@@ -134,9 +143,12 @@ impl Resolver {
             }
         }
         report_stuck(&flights, now, &mut resolved);
-        told?;
-        for flight in flights {
+        listed?;
+        watch.uncarried.retain(|id, _| flights.iter().any(|flight| flight.template == *id));
+        let mut queues = Vec::with_capacity(flights.len());
+        for mut flight in flights {
             let template = flight.template;
+            queues.push(((template, flight.epoch), std::mem::take(&mut flight.queued)));
             match self.resolve_all(flight, now, &mut resolved).await {
                 Ok(None) => {}
                 Ok(Some(error)) => {
@@ -148,7 +160,32 @@ impl Resolver {
                 Err(error) => note(&mut first_error, template, error),
             }
         }
+        self.resolve_queues(watch, queues, &mut resolved, &mut first_error).await?;
         first_error.map_or(Ok(resolved), Err)
+    }
+
+    /// Resolves what is queued, after all that is in flight: a broker that is away says so late, and only once in a scan.
+    async fn resolve_queues(
+        &self,
+        watch: &mut Watch,
+        queues: Vec<((TemplateId, Epoch), Flights)>,
+        resolved: &mut Resolved,
+        first_error: &mut Option<ResolveError>,
+    ) -> Result<(), ResolveError> {
+        let mut answers = true;
+        for (at, queued) in queues {
+            match self.resolve_queued(watch, at, &queued, answers, resolved).await {
+                Ok(()) => {}
+                Err(ResolveError::Store(error)) if error.is_unavailable() => {
+                    return Err(error.into());
+                }
+                Err(error) => {
+                    answers &= !matches!(error, ResolveError::Queue(_));
+                    note(first_error, at.0, error);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Ends what is in flight at the gate of a template that is no longer on MySQL's list.
@@ -160,8 +197,11 @@ impl Resolver {
         template: TemplateId,
         now: DateTime<Utc>,
     ) -> Result<(), ResolveError> {
-        let Some(flight) = self.flight(template, now).await? else { return Ok(()) };
-        let failed = self.resolve_all(flight, now, &mut Resolved::default()).await?;
+        let Some(mut flight) = self.flight(template, now).await? else { return Ok(()) };
+        let (queued, epoch) = (std::mem::take(&mut flight.queued), flight.epoch);
+        let mut resolved = Resolved::default();
+        let failed = self.resolve_all(flight, now, &mut resolved).await?;
+        self.end_queued((template, epoch), &queued, &mut resolved).await?;
         failed.map_or(Ok(()), Err)
     }
 
@@ -169,15 +209,15 @@ impl Resolver {
     async fn stirred(&self, watch: &mut Watch) -> Result<Vec<(TemplateId, Epoch)>, GateError> {
         let epochs: HashMap<TemplateId, Epoch> = watch.templates.iter().copied().collect();
         // A gate of another epoch is another gate.
-        watch.still.retain(|id, still| {
-            epochs.get(id).is_some_and(|epoch| still.epoch.is_none_or(|own| own == *epoch))
+        watch.quiet.retain(|id, quiet| {
+            epochs.get(id).is_some_and(|epoch| quiet.epoch.is_none_or(|own| own == *epoch))
         });
-        let still: Vec<QuietGate> = watch.still.values().copied().collect();
-        for id in self.gate.stirred(&still).await? {
-            watch.still.remove(&id);
+        let quiet: Vec<QuietGate> = watch.quiet.values().copied().collect();
+        for id in self.gate.stirred(&quiet).await? {
+            watch.quiet.remove(&id);
         }
         let templates = watch.templates.iter().copied();
-        Ok(templates.filter(|(id, _)| !watch.still.contains_key(id)).collect())
+        Ok(templates.filter(|(id, _)| !watch.quiet.contains_key(id)).collect())
     }
 
     /// Reads the templates that may have admissions in flight, and the epochs of their gates.
@@ -197,12 +237,13 @@ impl Resolver {
     ) -> Result<Option<Flight>, GateError> {
         let Some(meta) = self.gate.meta(template).await? else { return Ok(None) };
         let before = now - self.grace;
-        let flights = self.gate.in_flight(template, meta.epoch, before, 0, LOOK_MAX).await?;
-        if flights.unreadable > 0 {
+        let flights = self.gate.in_flight(template, meta.epoch, before, 0, READ_MAX).await?;
+        let queued = self.gate.queued_flights(template, meta.epoch, before, 0, READ_MAX).await?;
+        if flights.unreadable + queued.unreadable > 0 {
             // It is unknown whose request this is. The new epoch reads everything from MySQL.
             self.gate.mark_unreadable(template, meta.epoch, "in flight").await?;
         }
-        Ok(Some(Flight { template, epoch: meta.epoch, flights }))
+        Ok(Some(Flight { template, epoch: meta.epoch, flights, queued }))
     }
 
     /// Ends what it can of a flight, and skips admissions that fail individually. Returns the first such error.
@@ -234,11 +275,11 @@ impl Resolver {
                     }
                 }
             }
-            if looked_at < LOOK_MAX || passed == before || passed >= PASSED_MAX {
+            if looked_at < READ_MAX || passed == before || passed >= PASSED_MAX {
                 return Ok(first_error);
             }
             let (template, epoch, until) = (flight.template, flight.epoch, now - self.grace);
-            let next = self.gate.in_flight(template, epoch, until, passed, LOOK_MAX).await?;
+            let next = self.gate.in_flight(template, epoch, until, passed, READ_MAX).await?;
             flight.flights = next;
         }
     }
@@ -273,7 +314,7 @@ impl Resolver {
             Err(error) => return Err(error.into()),
         };
         debug!(claim.id = %id, action, "resolved an admission");
-        metrics::counter!(metric::RESOLVED, "action" => action).increment(1);
+        metrics::counter!(metric::RESOLVED.name, "action" => action).increment(1);
         Ok(())
     }
 }
@@ -281,22 +322,26 @@ impl Resolver {
 impl Watch {
     /// Records a gate that had nothing in flight. `epoch` is MySQL's; a gate of another epoch is about to be replaced.
     fn note(&mut self, template: TemplateId, epoch: Epoch, flight: Option<&Flight>) {
-        let still = match flight {
+        let quiet = match flight {
             None => Some(QuietGate { template, epoch: None }),
-            Some(flight) if flight.flights == Flights::default() && flight.epoch == epoch => {
+            Some(Flight { flights, queued, epoch: own, .. })
+                if (flights, queued) == (&Flights::default(), &Flights::default())
+                    && *own == epoch =>
+            {
                 Some(QuietGate { template, epoch: Some(epoch) })
             }
             Some(_) => None,
         };
-        self.still.extend(still.map(|still| (template, still)));
+        self.quiet.extend(quiet.map(|quiet| (template, quiet)));
     }
 }
 
-/// The admissions of one gate that have been in flight longer than the grace.
+/// The admissions of one gate that have been in flight, or queued, longer than the grace.
 struct Flight {
     template: TemplateId,
     epoch: Epoch,
     flights: Flights,
+    queued: Flights,
 }
 
 fn report_stuck(flights: &[Flight], now: DateTime<Utc>, resolved: &mut Resolved) {
@@ -304,8 +349,11 @@ fn report_stuck(flights: &[Flight], now: DateTime<Utc>, resolved: &mut Resolved)
     let ages = ages.map(|one| (now - one.admitted_at).to_std().unwrap_or_default());
     let oldest = ages.clone().max().unwrap_or_default();
     resolved.stuck = ages.filter(|age| *age > STUCK_AFTER).count();
-    metrics::gauge!(metric::IN_FLIGHT_OLDEST).set(oldest.as_secs_f64());
-    metrics::gauge!(metric::STUCK).set(resolved.stuck as f64);
+    metrics::gauge!(metric::IN_FLIGHT_OLDEST.name).set(oldest.as_secs_f64());
+    metrics::gauge!(metric::STUCK.name).set(resolved.stuck as f64);
+    let queued = flights.iter().flat_map(|flight| &flight.queued.admissions);
+    let oldest = queued.map(|one| (now - one.admitted_at).to_std().unwrap_or_default()).max();
+    metrics::gauge!(metric::QUEUED_OLDEST.name).set(oldest.unwrap_or_default().as_secs_f64());
     if resolved.stuck > 0 {
         let admissions = resolved.stuck;
         warn!(admissions, "admissions were in flight for more than a minute");
@@ -313,6 +361,7 @@ fn report_stuck(flights: &[Flight], now: DateTime<Utc>, resolved: &mut Resolved)
 }
 
 fn note(first: &mut Option<ResolveError>, template: TemplateId, error: ResolveError) {
-    warn!(template.id = %template, error = %error, cause = ?error, "not resolved");
+    let text = format!("template {template}: {}", runtime::report(&error));
+    runtime::seldom!("admissions are not resolved", text);
     first.get_or_insert(error);
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use coupon::{ApiKeyId, AuditId, ClaimId, CouponId, MerchantId, TemplateId};
+use coupon::{ApiKeyId, AuditId, ClaimId, CouponId, JobId, MerchantId, RedemptionId, TemplateId};
 use ferroid::{
     generator::{AtomicSnowflakeGenerator, Poll},
     id::SnowflakeTwitterId,
@@ -124,12 +124,28 @@ impl Ids {
         self.next().map(ApiKeyId)
     }
 
+    /// Makes an id for a record of a redemption.
+    ///
+    /// # Errors
+    /// The lease is lost.
+    pub fn redemption(&self) -> Result<RedemptionId, IdError> {
+        self.next().map(RedemptionId)
+    }
+
     /// Makes an id for an audit record.
     ///
     /// # Errors
     /// The lease is lost.
     pub fn audit(&self) -> Result<AuditId, IdError> {
         self.next().map(AuditId)
+    }
+
+    /// Makes a job id.
+    ///
+    /// # Errors
+    /// The lease is lost.
+    pub fn job(&self) -> Result<JobId, IdError> {
+        self.next().map(JobId)
     }
 
     fn next(&self) -> Result<i64, IdError> {
@@ -152,7 +168,8 @@ impl Ids {
     pub async fn keep(&self, now: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(RENEW_EVERY)).await.is_some() {
             if let Err(error) = self.renew(now()).await {
-                warn!(error = runtime::report(&error), "the worker number could not be renewed");
+                let error = runtime::report(&error);
+                runtime::seldom!("the worker number could not be renewed", error);
             }
         }
         let (worker, _) = self.held();
@@ -253,7 +270,7 @@ async fn record(
 }
 
 /// Returns when an id was made, by the clock of the process that made it.
-pub(crate) fn made_at(id: i64) -> DateTime<Utc> {
+pub fn made_at(id: i64) -> DateTime<Utc> {
     // The layout: 41 bits of milliseconds above 22 bits of worker and sequence.
     let ms = (id.cast_unsigned() >> 22) + u64::try_from(TWITTER_EPOCH.as_millis()).unwrap_or(0);
     DateTime::from_timestamp_millis(ms.cast_signed()).unwrap_or_default()

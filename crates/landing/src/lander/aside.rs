@@ -25,7 +25,7 @@ static WAITING: AtomicUsize = AtomicUsize::new(0);
 type Counts = Arc<Mutex<HashMap<TemplateId, usize>>>;
 
 /// The lander's end, which sets admissions aside. `CLAIMS_MAX` bounds its queue.
-pub(crate) struct Parked {
+pub(crate) struct AsideQueue {
     counts: Counts,
     queue: mpsc::UnboundedSender<Job>,
 }
@@ -42,7 +42,7 @@ pub(crate) fn waiting() -> usize {
     WAITING.load(Ordering::Relaxed)
 }
 
-impl Parked {
+impl AsideQueue {
     /// Sets aside those of `jobs` whose template is aside and returns the others.
     pub(crate) fn keep_apart(&self, jobs: Vec<Job>) -> Vec<Job> {
         let (aside, rest) = {
@@ -70,10 +70,10 @@ impl Parked {
 
 impl Aside {
     /// Returns both ends.
-    pub(crate) fn new(link: Link) -> (Parked, Self) {
+    pub(crate) fn new(link: Link) -> (AsideQueue, Self) {
         let (sender, queue) = mpsc::unbounded_channel();
         let counts = Counts::default();
-        (Parked { counts: Arc::clone(&counts), queue: sender }, Self { counts, queue, link })
+        (AsideQueue { counts: Arc::clone(&counts), queue: sender }, Self { counts, queue, link })
     }
 
     /// Lands until the lander's end is dropped and nothing waits. Templates take turns, since each attempt at a

@@ -15,26 +15,26 @@ use runtime::FailPoints;
 use thiserror::Error;
 use tokio::time::{error::Elapsed, timeout};
 
-use crate::{ids::Ids, metric};
+use crate::{
+    ids::{IdError, Ids},
+    metric,
+};
 
-/// Attempts at a single admission when each reread shows that the obstacle is gone, because others commit and roll
-/// back around it. After that the caller fences it.
+/// Attempts at an admission that is tried alone. A further one is needed only where the reread shows that the obstacle
+/// is gone again, because others commit and roll back around it. After the last, the caller fences the admission.
 const ALONE_TRIES_MAX: u32 = 8;
 
 /// Attempts at a whole group against deadlocks and lock waits. Then the group is halved, so that a locked claim row
 /// delays only its own admissions. A locked stock row sets all admissions of its template aside at once.
-const WHOLE_TRIES_MAX: u32 = 4;
+pub(crate) const WHOLE_TRIES_MAX: u32 = 4;
 
 /// Pause after a deadlock or a lock wait; the other transaction needs a flush or two.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
+pub(crate) const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 
 /// Longest silence of MySQL within one attempt; far longer than a lander's lock wait timeout. Otherwise a half-open
 /// connection would hold up its batch for many minutes. The same batch finds out over another connection whether it
 /// landed.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
-
-/// Label values of the metric for landings that are run again.
-pub(crate) const RETRIES: [&str; 5] = ["refused", "conflict", "set_aside", "coupon_id", "error"];
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// The outcome of one admission.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +57,9 @@ pub enum RunError {
     Silent(#[from] Elapsed),
     #[error("a batch was interrupted")]
     FailPoint(#[from] io::Error),
+    /// Only of queued claims: others are given their ids before they are in a batch.
+    #[error("a batch has no ids for its coupons")]
+    Ids(#[from] IdError),
 }
 
 /// Admissions to land, each with a tag of the caller, and the outcomes so far.
@@ -172,7 +175,7 @@ impl<T> Batch<T> {
             Err(error) if error.is_unavailable() => return Err(error.into()),
             Err(error) => {
                 // MySQL refuses the statement itself. Tried alone, only the admission at fault fails.
-                tracing::error!(error = %error, cause = ?error, "a landing was refused by MySQL");
+                tracing::error!(error = runtime::report(&error), "a landing was refused by MySQL");
                 count_retry("error");
             }
         }
@@ -186,13 +189,13 @@ impl<T> Batch<T> {
         connection: &mut MySqlConnection,
     ) -> Result<(), RunError> {
         let templates = group.jobs.iter().map(|(_, landing)| landing.landed.template_id).collect();
-        let held = timeout(SILENCE_MAX, landing::held(connection, &templates)).await??;
-        if held.is_empty() {
+        let locked = timeout(SILENCE_MAX, landing::locked(connection, &templates)).await??;
+        if locked.is_empty() {
             return Ok(());
         }
         count_retry("set_aside");
-        let is_held = |(_, landing): &(T, Landing)| held.contains(&landing.landed.template_id);
-        let (aside, rest) = group.jobs.drain(..).partition(is_held);
+        let is_locked = |(_, landing): &(T, Landing)| locked.contains(&landing.landed.template_id);
+        let (aside, rest) = group.jobs.drain(..).partition(is_locked);
         group.jobs = rest;
         group.tries = 0;
         group.conflicts = 0;
@@ -277,7 +280,7 @@ fn decide_all(landings: &[Landing], found: Vec<FoundRows>) -> Vec<Decision> {
         .collect()
 }
 
-/// What the admissions ahead that are to be run again take.
+/// What is taken by the admissions of the batch that were decided before and will be tried again.
 #[derive(Default)]
 struct Ahead<'a> {
     taken: HashMap<TemplateId, i64>,
@@ -322,5 +325,5 @@ fn give_new_coupon_ids<T>(jobs: &mut [(T, Landing)], ids: &Ids) {
 }
 
 fn count_retry(reason: &'static str) {
-    metrics::counter!(metric::LANDING_RETRIES, "reason" => reason).increment(1);
+    metrics::counter!(metric::LANDING_RETRIES.name, "reason" => reason).increment(1);
 }

@@ -7,6 +7,7 @@
 
 pub(crate) mod aside;
 pub mod batch;
+mod pulse;
 pub mod settler;
 
 use std::{
@@ -14,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chrono::{DateTime, Utc};
 use coupon::{Admission, LandedClaim, LandedCoupon, Template, TemplateId};
 use mysql_store::{MySqlConnection, connect, landing::Landing};
 use runtime::{Backoff, FailPoints};
@@ -22,13 +24,14 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::{
     ids::{IdError, Ids},
     lander::{
         aside::Aside,
-        batch::{Batch, Outcome},
+        batch::{Batch, Outcome, RunError},
+        pulse::Pulse,
     },
     metric,
 };
@@ -39,10 +42,18 @@ pub const LANDERS: usize = 2;
 
 /// Most coupons in one transaction: ten times what it takes for the flush not to be the bottleneck, and far below
 /// MySQL's 65,535 placeholders.
-const BATCH_COUPONS_MAX: usize = 1000;
+pub(crate) const BATCH_COUPONS_MAX: usize = 1000;
+
+/// Admissions that may wait for a lander before mode spill queues further claims: two batches, so that each waits for
+/// a few transactions at most.
+const BEHIND_MAX: usize = 2 * BATCH_COUPONS_MAX;
+
+/// Longest time of one batch, or of a connect, before mode spill takes it that MySQL does not answer; far above that of
+/// a batch, and far below the deadline of a request.
+const ANSWERS_MAX: Duration = Duration::from_secs(1);
 
 /// Interval between pings of an idle connection; well within its `wait_timeout`.
-const PING_EVERY: Duration = Duration::from_secs(2);
+pub(crate) const PING_EVERY: Duration = Duration::from_secs(2);
 
 /// Time limit for connecting and for a ping, since the server may be gone without closing the connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -53,7 +64,7 @@ const RECONNECT: (Duration, Duration) = (Duration::from_millis(50), Duration::fr
 /// The landers of a process, as claims use them.
 #[derive(Clone)]
 pub struct Landers {
-    queues: Vec<mpsc::Sender<Job>>,
+    queues: Vec<(mpsc::Sender<Job>, Arc<Pulse>)>,
     ids: Arc<Ids>,
 }
 
@@ -77,6 +88,7 @@ impl Job {
 pub struct Lander {
     queue: mpsc::Receiver<Job>,
     link: Link,
+    pulse: Arc<Pulse>,
 }
 
 /// A lander's access to MySQL. A clone has its own backoff.
@@ -100,18 +112,18 @@ pub fn landers(
     let (queues, workers) = (0..count)
         .map(|_| {
             let (sender, queue) = mpsc::channel(queued_max);
-            let (ids, points) = (Arc::clone(ids), points.clone());
-            let backoff = Backoff::new(RECONNECT.0, RECONNECT.1);
-            let link = Link { database_url: database_url.to_owned(), ids, points, backoff };
-            (sender, Lander { queue, link })
+            let pulse = Arc::<Pulse>::default();
+            let link = Link::new(database_url, ids, points);
+            ((sender, Arc::clone(&pulse)), Lander { queue, link, pulse })
         })
         .unzip();
     (Landers { queues, ids: Arc::clone(ids) }, workers)
 }
 
 impl Landers {
-    /// Lands an admission and returns its outcome. Absent: the landers have stopped, and whether the admission landed
-    /// is unknown; the resolver will find out.
+    /// Lands an admission of `admitted_at` that left `left_after` coupons in the gate, if known, and returns its
+    /// outcome. Absent: the landers have stopped, and whether the admission landed is unknown; the resolver will find
+    /// out.
     ///
     /// # Errors
     /// No coupon id can be made; the admission did not begin to land.
@@ -119,12 +131,15 @@ impl Landers {
         &self,
         template: &Template,
         admission: Admission,
+        admitted_at: DateTime<Utc>,
+        left_after: Option<i64>,
     ) -> Result<Option<Outcome>, IdError> {
-        let landed = self.answer_if_landed(template, &admission)?;
+        let landed = answer_if_landed(&self.ids, template, &admission)?;
         let (merchant_id, terms) = (template.merchant_id, template.version);
-        let landing = Landing { admission, merchant_id, terms, landed };
+        let admitted_at = Some(admitted_at);
+        let landing = Landing { admission, merchant_id, terms, landed, admitted_at, left_after };
         let (answer, outcome) = oneshot::channel();
-        let queue = &self.queues[share_of(template.id, self.queues.len())];
+        let (queue, _) = &self.queues[share_of(template.id, self.queues.len())];
         if queue.send(Job { landing, answer }).await.is_err() {
             return Ok(None);
         }
@@ -133,45 +148,55 @@ impl Landers {
 
     /// Returns the number of admissions that wait to land.
     pub(crate) fn queued(&self) -> usize {
-        let queued = self.queues.iter().map(|queue| queue.max_capacity() - queue.capacity());
-        queued.sum::<usize>() + aside::waiting()
+        self.queues.iter().map(|(queue, _)| waiting(queue)).sum::<usize>() + aside::waiting()
     }
 
-    fn answer_if_landed(
-        &self,
-        template: &Template,
-        admission: &Admission,
-    ) -> Result<LandedClaim, IdError> {
-        let claim = &admission.claim;
-        let (valid_from, valid_until) = template.validity.of_claim(claim.claimed_at);
-        let coupons = (0..claim.quantity as usize)
-            .map(|index| {
-                let id = self.ids.coupon()?;
-                let claim_no = admission.numbers.get(index).map_or(id.0, |n| i64::from(*n));
-                Ok(LandedCoupon { id, claim_no })
-            })
-            .collect::<Result<_, IdError>>()?;
-        Ok(LandedClaim {
-            id: claim.id,
-            template_id: claim.template_id,
-            user_id: claim.user_id,
-            payload_hash: claim.payload_hash,
-            claimed_at: claim.claimed_at,
-            valid_from,
-            valid_until,
-            coupons,
-        })
+    /// Returns whether a template's lander does not keep up: too many admissions wait for it, or MySQL does not answer
+    /// it.
+    pub(crate) fn is_behind(&self, template: TemplateId) -> bool {
+        let (queue, pulse) = &self.queues[share_of(template, self.queues.len())];
+        waiting(queue) > BEHIND_MAX || pulse.lasts() > ANSWERS_MAX
     }
+}
+
+/// Returns the answer to an admission if it lands under this version of its template, with new ids for its coupons.
+///
+/// # Errors
+/// No coupon id can be made.
+pub(crate) fn answer_if_landed(
+    ids: &Ids,
+    template: &Template,
+    admission: &Admission,
+) -> Result<LandedClaim, IdError> {
+    let claim = &admission.claim;
+    let (valid_from, valid_until) = template.validity.of_claim(claim.claimed_at);
+    let coupons = (0..claim.quantity as usize)
+        .map(|index| {
+            let id = ids.coupon()?;
+            let claim_no = admission.numbers.get(index).map_or(id.0, |n| i64::from(*n));
+            Ok(LandedCoupon { id, claim_no })
+        })
+        .collect::<Result<_, IdError>>()?;
+    Ok(LandedClaim {
+        id: claim.id,
+        template_id: claim.template_id,
+        user_id: claim.user_id,
+        payload_hash: claim.payload_hash,
+        claimed_at: claim.claimed_at,
+        valid_from,
+        valid_until,
+        coupons,
+    })
 }
 
 impl Lander {
     /// Lands what is queued until all senders are dropped and everything has its outcome. The resolver ends what is cut
     /// off.
     pub async fn run(mut self) {
-        let (parked, aside) = Aside::new(self.link.clone());
+        let (aside_queue, aside) = Aside::new(self.link.clone());
         // Ends when the last admission that was set aside has landed.
         let landing_aside = AbortOnDropHandle::new(tokio::spawn(aside.run()));
-        let mut connection = self.link.connect().await;
+        let mut connection = connect_noting(&mut self.link, &self.pulse).await;
         let mut jobs = Vec::new();
         loop {
             tokio::select! {
@@ -181,24 +206,38 @@ impl Lander {
                 }
                 () = tokio::time::sleep(PING_EVERY) => {
                     if !answers(&mut connection).await {
-                        connection = self.link.connect().await;
+                        connection = connect_noting(&mut self.link, &self.pulse).await;
                     }
                     continue;
                 }
             }
-            jobs = parked.keep_apart(jobs);
+            jobs = aside_queue.keep_apart(jobs);
             while !jobs.is_empty() {
                 let batch = take_batch(&mut jobs);
+                let _working = self.pulse.begin();
                 let aside = self.link.land(batch, &mut connection).await;
-                parked.set_aside(aside);
+                aside_queue.set_aside(aside);
             }
         }
-        drop(parked);
+        drop(aside_queue);
         drop(landing_aside.await);
     }
 }
 
+/// Connects, and lets claims see how long that takes.
+async fn connect_noting(link: &mut Link, pulse: &Pulse) -> MySqlConnection {
+    let _working = pulse.begin();
+    link.connect().await
+}
+
 impl Link {
+    /// Creates the access to MySQL at this address. It is not connected.
+    pub(crate) fn new(database_url: &str, ids: &Arc<Ids>, points: &FailPoints) -> Self {
+        let (ids, points) = (Arc::clone(ids), points.clone());
+        let backoff = Backoff::new(RECONNECT.0, RECONNECT.1);
+        Self { database_url: database_url.to_owned(), ids, points, backoff }
+    }
+
     /// Lands a batch, however long MySQL is unreachable. Returns the jobs to be landed aside.
     pub(crate) async fn land(
         &mut self,
@@ -207,7 +246,7 @@ impl Link {
     ) -> Vec<Job> {
         let started = Instant::now();
         let coupons: usize = jobs.iter().map(Job::coupons).sum();
-        metrics::histogram!(metric::BATCH_SIZE).record(coupons as f64);
+        metrics::histogram!(metric::BATCH_SIZE.name).record(coupons as f64);
         let jobs = jobs.into_iter().map(|job| (job.answer, job.landing)).collect();
         let mut batch = Batch::new(jobs).with_fail_points(self.points.clone());
         loop {
@@ -218,19 +257,26 @@ impl Link {
             }
             match ran {
                 Ok(()) => break,
-                Err(error) => {
-                    let error = runtime::report(&error);
-                    warn!(error, "a lander lost MySQL; it keeps its batch");
-                    // Wait even if connecting succeeds. Otherwise a server that takes no writes would be called as fast
-                    // as it answers; also, another server may be the primary by now.
-                    self.backoff.wait().await;
-                    *connection = self.connect().await;
-                }
+                Err(error) => *connection = self.connect_after(&error).await,
             }
         }
-        self.backoff.reset();
-        metrics::histogram!(metric::BATCH_SECONDS).record(started.elapsed().as_secs_f64());
+        self.worked();
+        metrics::histogram!(metric::BATCH_SECONDS.name).record(started.elapsed().as_secs_f64());
         batch.take_aside().into_iter().map(|(answer, landing)| Job { landing, answer }).collect()
+    }
+
+    /// Connects again after a run that failed, however long it takes.
+    pub(crate) async fn connect_after(&mut self, error: &RunError) -> MySqlConnection {
+        runtime::seldom!("a lander lost MySQL; it keeps its batch", runtime::report(error));
+        // Wait even if connecting succeeds. Otherwise a server that takes no writes would be called as fast as it
+        // answers; also, another server may be the primary by now.
+        self.backoff.wait().await;
+        self.connect().await
+    }
+
+    /// Records that MySQL answered: the next wait is short again.
+    pub(crate) fn worked(&mut self) {
+        self.backoff.reset();
     }
 
     /// Connects, however long it takes.
@@ -242,17 +288,22 @@ impl Link {
                     return connection;
                 }
                 Ok(Err(error)) => {
-                    warn!(error = runtime::report(&error), "a lander cannot connect");
+                    runtime::seldom!("a lander cannot connect", runtime::report(&error));
                 }
-                Err(_) => warn!("a lander cannot connect: MySQL is silent"),
+                Err(_) => runtime::seldom!("a lander cannot connect", "MySQL is silent"),
             }
             self.backoff.wait().await;
         }
     }
 }
 
-async fn answers(connection: &mut MySqlConnection) -> bool {
+/// Pings a connection. Returns whether it answers.
+pub(crate) async fn answers(connection: &mut MySqlConnection) -> bool {
     matches!(timeout(CONNECT_MAX, connect::ping(connection)).await, Ok(Ok(())))
+}
+
+fn waiting(queue: &mpsc::Sender<Job>) -> usize {
+    queue.max_capacity() - queue.capacity()
 }
 
 /// Returns which of `shares` lands a template. The low bits of an id count within its millisecond and are nearly always

@@ -10,14 +10,14 @@ use tokio::sync::mpsc;
 use tracing::warn;
 
 /// Most admissions in one call of `settle.lua`: about a millisecond of the gate's time.
-const SETTLE_MAX: usize = 256;
+pub(crate) const SETTLE_MAX: usize = 256;
 
 /// Most admissions that may wait to be settled. The rest is left to the resolver.
-const QUEUED_MAX: usize = 65_536;
+pub(crate) const QUEUED_MAX: usize = 65_536;
 
 /// Calls in total when no answer comes, and the pause before each repetition.
-const TRIES: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(200);
+pub(crate) const TRIES: u32 = 3;
+pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 
 /// The sending end: landed admissions are reported here.
 #[derive(Clone)]
@@ -65,13 +65,18 @@ async fn settle_all(gate: Gate, mut queue: mpsc::Receiver<Landed>, points: FailP
                 continue;
             }
             if let Err(error) = settle(&gate, template, epoch, &admissions).await {
-                warn!(template.id = %template, error = %error, "not settled; the resolver will");
+                let why = format!("template {template}: {}", runtime::report(&error));
+                runtime::seldom!("admissions are not settled; the resolver will", why);
             }
         }
     }
 }
 
-async fn settle(
+/// Settles admissions, and repeats the call if no answer comes.
+///
+/// # Errors
+/// The gate did not settle them.
+pub(crate) async fn settle(
     gate: &Gate,
     template: TemplateId,
     epoch: Epoch,

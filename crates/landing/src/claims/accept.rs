@@ -1,0 +1,191 @@
+//! The queued way of a claim: what 202 waits for, as `accept_after` of its template says.
+//!
+//! Each step may find that it cannot know how durably the claim is queued. Then the answer is 503 with a place to look,
+//! since the claim stays queued and may land.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use coupon::{AcceptAfter, Admission, Claim, ClaimId, Epoch, Numbers, QueuedClaim, Template};
+use redis_gate::{GateError, RequestState, Run, Verdict};
+use runtime::Backoff;
+use tokio::time::timeout;
+
+use super::{
+    Answer, Unavailable,
+    walk::{Stop, Walk},
+};
+use crate::{metric, queue::QueuePosition};
+
+/// Longest wait for the queue's acknowledgement; it takes milliseconds. The outbox keeps the claim, and the relay
+/// publishes it.
+const PUBLISH_MAX: Duration = Duration::from_secs(5);
+
+/// Calls of `published.lua` while the gate does not answer, and the waits in between. It takes effect once.
+const CONFIRM_TRIES: u32 = 3;
+const CONFIRM_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
+
+/// A claim that stands in the gate's queue.
+pub(super) struct InQueue {
+    /// The admission, perhaps another one with the same key.
+    pub(super) id: ClaimId,
+    pub(super) epoch: Epoch,
+    pub(super) numbers: Numbers,
+    /// When the gate admitted it.
+    pub(super) at: DateTime<Utc>,
+    /// Stock that the gate had left behind it, if known.
+    pub(super) left_after: Option<i64>,
+    /// Its entry in the outbox, if known.
+    pub(super) entry: Option<String>,
+    /// The run of the gate's Redis.
+    pub(super) run: Run,
+    /// Whether MySQL must be asked for the key first.
+    pub(super) look: bool,
+    /// Whether enough replicas have it; absent if they were not asked.
+    pub(super) copied: Option<bool>,
+}
+
+impl InQueue {
+    /// The message, the same whoever publishes it.
+    fn message(&self, claim: &Claim, accept_after: AcceptAfter) -> QueuedClaim {
+        let claim = Claim { id: self.id, claimed_at: self.at, ..claim.clone() };
+        let admission = Admission { claim, epoch: self.epoch, numbers: self.numbers.clone() };
+        let (admitted_at, left_after) = (self.at, self.left_after);
+        QueuedClaim { admission, accept_after, admitted_at, left_after }
+    }
+
+    fn accepted(&self, position: Option<QueuePosition>) -> Answer {
+        count("accepted");
+        let (id, epoch, accepted_at) = (self.id, self.epoch, self.at);
+        Answer::Accepted { id, epoch, accepted_at, position }
+    }
+
+    fn unknown(&self) -> Answer {
+        count("unknown");
+        let (id, epoch, accepted_at) = (self.id, self.epoch, self.at);
+        Answer::Unavailable(Unavailable::Queue { id, epoch, accepted_at })
+    }
+}
+
+impl Walk {
+    /// Answers a claim that is queued. After a rejection the gate admits the key again, and after a rebuild it does not
+    /// know what has landed: then MySQL has the key's answer, and there is no 202.
+    pub(super) async fn accept(
+        &self,
+        template: &Template,
+        claim: &Claim,
+        queued: InQueue,
+    ) -> Result<Answer, Stop> {
+        self.points.reach("claims.after_queued").await?;
+        if queued.look {
+            match self.stored_answer(claim).await {
+                Ok(None) => {}
+                Ok(Some(stored)) => {
+                    count("answered");
+                    return Ok(stored);
+                }
+                Err(error) => {
+                    let why = format!("claim {}: {}", claim.id, runtime::report(&error));
+                    runtime::seldom!("keys of queued claims are not looked up", why);
+                    return Ok(queued.unknown());
+                }
+            }
+        }
+        match template.accept_after {
+            AcceptAfter::Gate => Ok(queued.accepted(None)),
+            AcceptAfter::Replica => Ok(self.accept_copied(template, claim, queued).await),
+            AcceptAfter::Topic => self.accept_published(template, claim, queued).await,
+        }
+    }
+
+    /// The claim is in enough replicas, or the gate is called once more and waits for them: the repeated call writes
+    /// too, so that the wait covers what the first one wrote.
+    async fn accept_copied(&self, template: &Template, claim: &Claim, queued: InQueue) -> Answer {
+        let copied = match queued.copied {
+            Some(copied) => Ok(copied),
+            None => self.copy(template, claim, &queued).await,
+        };
+        match copied {
+            Ok(true) => queued.accepted(None),
+            Ok(false) => queued.unknown(),
+            Err(error) => {
+                let why = format!("claim {}: {}", claim.id, runtime::report(&error));
+                runtime::seldom!("whether replicas have queued claims is unknown", why);
+                queued.unknown()
+            }
+        }
+    }
+
+    async fn copy(
+        &self,
+        template: &Template,
+        claim: &Claim,
+        queued: &InQueue,
+    ) -> Result<bool, GateError> {
+        let (gate, door) = (self.gates.gate(), self.door(template));
+        let again = gate.claim_replicated(claim, queued.epoch, queued.at, door, self.copies);
+        let (verdict, enough) = again.await?;
+        Ok(match verdict {
+            Verdict::Replay { id, state: RequestState::Queued, .. } => enough && id == queued.id,
+            // MySQL has it, so no replica needs it.
+            Verdict::Replay { id, state: RequestState::Landed, .. } => id == queued.id,
+            _ => false,
+        })
+    }
+
+    /// Publishes the claim, then asks the gate whether it still is the one that queued it. A gate that was lost in
+    /// between is rebuilt from a partition whose end may have been noted before this message.
+    async fn accept_published(
+        &self,
+        template: &Template,
+        claim: &Claim,
+        queued: InQueue,
+    ) -> Result<Answer, Stop> {
+        // Without a turn the relay publishes it: the client need not wait for a broker that is away.
+        let Ok(_turn) = self.publishing.try_acquire() else { return Ok(queued.unknown()) };
+        let message = queued.message(claim, template.accept_after);
+        let why = match timeout(PUBLISH_MAX, self.gates.queue().publish(&message)).await {
+            Ok(Ok(position)) => {
+                self.points.reach("claims.after_publish").await?;
+                return Ok(match self.confirm(template, claim, &queued).await {
+                    Ok(true) => queued.accepted(Some(position)),
+                    Ok(false) => queued.unknown(),
+                    Err(error) => {
+                        let why = format!("claim {}: {}", queued.id, runtime::report(&error));
+                        runtime::seldom!("published claims are not confirmed by the gate", why);
+                        queued.unknown()
+                    }
+                });
+            }
+            Ok(Err(error)) => runtime::report(&error),
+            Err(_) => format!("no acknowledgement within {PUBLISH_MAX:?}"),
+        };
+        let why = format!("claim {}: {why}", queued.id);
+        runtime::seldom!("claims are not published by the api; the relay will", why);
+        Ok(queued.unknown())
+    }
+
+    /// Asks the gate whether it is open as it was when it queued the claim, and holds it.
+    async fn confirm(
+        &self,
+        template: &Template,
+        claim: &Claim,
+        queued: &InQueue,
+    ) -> Result<bool, GateError> {
+        let (gate, user, entry) = (self.gates.gate(), claim.user_id, queued.entry.as_deref());
+        let mut backoff = Backoff::new(CONFIRM_AGAIN.0, CONFIRM_AGAIN.1);
+        let mut tries = 1;
+        loop {
+            let (epoch, run) = (queued.epoch, &queued.run);
+            match gate.published(template.id, epoch, run, user, queued.id, entry).await {
+                Err(GateError::Unknown { .. }) if tries < CONFIRM_TRIES => tries += 1,
+                confirmed => return confirmed,
+            }
+            backoff.wait().await;
+        }
+    }
+}
+
+fn count(outcome: &'static str) {
+    metrics::counter!(metric::ACCEPTS.name, "outcome" => outcome).increment(1);
+}

@@ -1,0 +1,154 @@
+//! The rebuilds of a process: at most one of a template at a time, none for a while after a failure, and a task of its
+//! own for one that waits for the queue, so that it holds up no other gate.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex as Lock, PoisonError},
+    time::{Duration, Instant},
+};
+
+use coupon::{Epoch, TemplateId};
+use runtime::Backoff;
+
+use crate::gate::{
+    gates::Gates,
+    rebuild::{Aim, Begun, RebuildError, Rebuilt, Site, begin, finish},
+};
+
+/// First and longest wait before a failed rebuild is repeated. Each attempt raises the epoch and gives up what was
+/// admitted to the direct way under the one before.
+const REBUILD_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+/// How long the end of a template's queue may wait before it is reported as a wait. No claim needs its gate, and it waits
+/// behind every claim of its partition: after a large sale longer than a lost gate should.
+const CLOSING_SPARED: Duration = Duration::from_mins(1);
+
+/// The rebuilds of a process.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    /// Gates whose rebuild failed, and when the next attempt is due.
+    failed: Lock<HashMap<TemplateId, (Backoff, Instant)>>,
+    /// Gates whose rebuild waits for the queue, and since when it counts as a wait.
+    draining: Lock<HashMap<TemplateId, Instant>>,
+}
+
+impl Attempts {
+    /// Returns whether nothing is to be begun now: a rebuild failed a moment ago, or one waits for the queue.
+    fn rests(&self, template: TemplateId) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let resting = failed.get(&template).is_some_and(|(_, again)| Instant::now() < *again);
+        drop(failed);
+        resting
+            || self.draining.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&template)
+    }
+
+    /// Returns how long the oldest rebuild has been waiting for the queue; zero if none does.
+    pub(crate) fn longest_drain(&self) -> Duration {
+        let draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
+        draining.values().map(Instant::elapsed).max().unwrap_or_default()
+    }
+
+    fn note(&self, template: TemplateId, failed: bool) {
+        let mut all = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed {
+            let first = || (Backoff::new(REBUILD_AGAIN.0, REBUILD_AGAIN.1), Instant::now());
+            let (backoff, again) = all.entry(template).or_insert_with(first);
+            *again = Instant::now() + backoff.next_wait();
+        } else {
+            all.remove(&template);
+        }
+    }
+}
+
+/// A rebuild that waits for the queue. Dropping it ends the wait, however its task ended.
+struct Draining {
+    gates: Gates,
+    template: TemplateId,
+}
+
+impl Draining {
+    fn new(gates: Gates, template: TemplateId, since: Instant) -> Self {
+        let mut all = gates.attempts.draining.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(template, since);
+        drop(all);
+        Self { gates, template }
+    }
+}
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        let mut all = self.gates.attempts.draining.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.template);
+    }
+}
+
+impl Gates {
+    /// Rebuilds the gate and learns its epoch, unless another process is rebuilding it, a rebuild failed a moment ago,
+    /// or one waits for the queue. Does not wait for the queue itself.
+    pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
+        self.attempt(template, Aim::Open).await
+    }
+
+    /// Closes the queue of a template that is over, in the same way and under the same conditions.
+    pub(crate) async fn close_queue(&self, template: TemplateId) -> Result<(), RebuildError> {
+        self.attempt(template, Aim::Close).await
+    }
+
+    async fn attempt(&self, template: TemplateId, aim: Aim) -> Result<(), RebuildError> {
+        if self.attempts.rests(template) {
+            return Ok(());
+        }
+        let started = Instant::now();
+        match begin(&self.site(template, aim), started).await {
+            Ok(Begun::Ended(rebuilt)) => {
+                self.note_rebuilt(template, rebuilt);
+                Ok(())
+            }
+            Ok(Begun::Drains(epoch)) => {
+                self.drain_apart((template, aim), epoch, started);
+                Ok(())
+            }
+            Err(error) => {
+                self.attempts.note(template, true);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a rebuild in a task of its own. It renews its lease as long as it waits.
+    fn drain_apart(&self, (template, aim): (TemplateId, Aim), epoch: Epoch, started: Instant) {
+        let since = if aim == Aim::Close { started + CLOSING_SPARED } else { started };
+        let draining = Draining::new(self.clone(), template, since);
+        tokio::spawn(async move {
+            let gates = &draining.gates;
+            match finish(&gates.site(template, aim), epoch, started).await {
+                Ok(rebuilt) => gates.note_rebuilt(template, rebuilt),
+                Err(error) => {
+                    gates.attempts.note(template, true);
+                    let why = format!("template {template}: {}", runtime::report(&error));
+                    runtime::seldom!("a gate is not rebuilt behind its queue", why);
+                }
+            }
+            let gates = gates.clone();
+            drop(draining);
+            // Claims may wait for this very gate.
+            gates.looked();
+        });
+    }
+
+    fn note_rebuilt(&self, template: TemplateId, rebuilt: Rebuilt) {
+        match rebuilt {
+            Rebuilt::Open(epoch) => {
+                self.attempts.note(template, false);
+                self.learn(template, epoch);
+            }
+            Rebuilt::Closed => self.attempts.note(template, false),
+            Rebuilt::Elsewhere | Rebuilt::Overtaken | Rebuilt::NoTemplate => {}
+        }
+    }
+
+    fn site(&self, template: TemplateId, aim: Aim) -> Site<'_> {
+        let servers = (self.pool(), self.gate());
+        Site::new(servers, &**self.queue(), (template, aim), &self.holder, &self.points)
+    }
+}

@@ -1,0 +1,135 @@
+//! Waits until everything that an older gate queued has landed or was rejected. MySQL, Redis and the broker may be away
+//! meanwhile; no time ends the wait.
+//!
+//! The order is what makes it safe. The older gate queues nothing any more, since a newer epoch has begun. Then the
+//! outbox is empty, so the relay has published all of it. Only then is the end of the partition noted, and when the
+//! claim landers have committed this offset, each claim before it has its answer in MySQL.
+//!
+//! An operator may end the wait (`stock::end_drain`): what is still in the queue is then too late, and its clients are
+//! told that it is lost.
+
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use coupon::{Epoch, TemplateId};
+use mysql_store::{StoreError, connect, lease, stock};
+use redis_gate::GateError;
+use runtime::Backoff;
+use thiserror::Error;
+use tokio::time::timeout;
+
+use crate::{
+    gate::rebuild::{LEASE, Site},
+    queue::QueueError,
+};
+
+/// Waits between two looks: an empty queue delays a rebuild by milliseconds, and a long wait asks once a second.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// Interval at which the lease is renewed and MySQL is asked whether the rebuild is still wanted, also while the broker
+/// or Redis is slow to fail: a lease that ends lets another process begin the rebuild anew, and again, so that no wait
+/// would ever last until it is reported.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+
+/// Time after which the wait is reported. A relay and a lander that work need less.
+const ALARM_AFTER: Duration = Duration::from_secs(10);
+
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Drained {
+    /// Nothing older is in the queue.
+    Empty,
+    /// A newer epoch has begun, or the template is gone.
+    Overtaken,
+}
+
+/// Why a look could not be finished.
+#[derive(Debug, Error)]
+enum LookError {
+    #[error("MySQL failed")]
+    Store(#[from] StoreError),
+    #[error("the gate failed")]
+    Gate(#[from] GateError),
+    #[error("the queue failed")]
+    Queue(#[from] QueueError),
+}
+
+/// Waits until nothing that was queued before `epoch` began is on its way.
+pub(super) async fn drain(site: &Site<'_>, epoch: Epoch) -> Drained {
+    let started = Instant::now();
+    let mut backoff = Backoff::new(LOOK_AGAIN.0, LOOK_AGAIN.1);
+    let (mut renewed, mut end) = (started, None);
+    loop {
+        let looked = {
+            let mut looking = pin!(look(site, &mut end));
+            loop {
+                if let Ok(looked) = timeout(RENEW_EVERY, &mut looking).await {
+                    break looked;
+                }
+                if let Some(drained) = renew_or_warn(site, epoch).await {
+                    return drained;
+                }
+                renewed = Instant::now();
+            }
+        };
+        match looked {
+            Ok(true) => return Drained::Empty,
+            Ok(false) => {}
+            Err(error) => warn_of(site.template, &error),
+        }
+        if started.elapsed() >= ALARM_AFTER {
+            let (template, waits) = (site.template, started.elapsed());
+            let what = if end.is_none() { "its outbox" } else { "its claims in the topic" };
+            let text = format!("template {template}, epoch {epoch}: {waits:.0?} for {what}");
+            runtime::seldom!("a gate waits for queued claims to land", text);
+        }
+        if renewed.elapsed() >= RENEW_EVERY {
+            if let Some(drained) = renew_or_warn(site, epoch).await {
+                return drained;
+            }
+            renewed = Instant::now();
+        }
+        backoff.wait().await;
+    }
+}
+
+/// Returns whether the queue is drained. Notes the partition's end once the outbox is empty.
+async fn look(site: &Site<'_>, noted: &mut Option<i64>) -> Result<bool, LookError> {
+    let end = match *noted {
+        Some(end) => end,
+        None if site.gate.outbox_len(site.template).await? > 0 => return Ok(false),
+        None => *noted.insert(site.queue.end(site.template).await?),
+    };
+    Ok(site.queue.committed(site.template).await? >= end)
+}
+
+/// Renews the lease. Returns how the wait ends, if MySQL answers and says so.
+async fn renew_or_warn(site: &Site<'_>, epoch: Epoch) -> Option<Drained> {
+    renew(site, epoch).await.unwrap_or_else(|error| {
+        warn_of(site.template, &error.into());
+        None
+    })
+}
+
+/// Renews the lease. Returns how the wait ends, if something else than the queue ends it.
+async fn renew(site: &Site<'_>, epoch: Epoch) -> Result<Option<Drained>, StoreError> {
+    connect::within(async {
+        let mut connection = connect::acquire(site.pool).await?;
+        // Whoever else has taken it raises the epoch first.
+        lease::take(&mut connection, &site.lease, site.holder, LEASE).await?;
+        let facts = stock::queue_facts(&mut connection, site.template).await?;
+        Ok(match facts {
+            Some(facts) if facts.epoch != epoch => Some(Drained::Overtaken),
+            Some(facts) => (facts.queued_epoch == epoch).then_some(Drained::Empty),
+            None => Some(Drained::Overtaken),
+        })
+    })
+    .await
+}
+
+fn warn_of(template: TemplateId, error: &LookError) {
+    let why = format!("template {template}: {}", runtime::report(error));
+    runtime::seldom!("whether a queue is drained cannot be seen", why);
+}

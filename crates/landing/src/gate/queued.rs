@@ -1,0 +1,132 @@
+//! Ends the queued requests of a gate whose claims have their answer in MySQL, and finds those that nobody carries.
+//!
+//! The claim landers tell the gate of each landing and rejection, if it answers them. What they could not tell is found
+//! here. A request without a row is left alone: its claim is in the outbox or in the topic, and lands. Only one that is
+//! in neither needs a new epoch, for example one that the broker refused for good. That it is in neither takes four
+//! looks in this order: not in the outbox, then the partition's end, then a committed offset beyond it, then still no row.
+
+use std::collections::{HashMap, HashSet};
+
+use coupon::{ClaimId, ClaimState, Epoch, TemplateId};
+use mysql_store::{claim_states, connect};
+use redis_gate::{Flights, GateError};
+use tracing::{debug, warn};
+
+use crate::{
+    gate::resolver::{ResolveError, Resolved, Resolver, Watch},
+    lander::settler::SETTLE_MAX,
+    metric,
+};
+
+/// Largest outbox that is read for a claim. Through a larger one the relay has yet to come, so nothing is missed in it.
+const OUTBOX_READ_MAX: u64 = 10_000;
+
+/// What the gate's `unreadable` field says when a new epoch is needed for a queued request.
+const CARRIED_BY_NOBODY: &str = "a queued claim that nobody carries";
+
+/// Queued requests of a gate that were in no outbox when the end of their partition was noted.
+#[derive(Debug)]
+pub(super) struct Uncarried {
+    epoch: Epoch,
+    end: i64,
+    ids: HashSet<ClaimId>,
+}
+
+impl Resolver {
+    /// Ends the queued requests that have their answer, and asks for a new epoch if nobody carries one. That is not looked
+    /// for while the queue does not answer.
+    pub(super) async fn resolve_queued(
+        &self,
+        watch: &mut Watch,
+        (template, epoch): (TemplateId, Epoch),
+        queued: &Flights,
+        answers: bool,
+        resolved: &mut Resolved,
+    ) -> Result<(), ResolveError> {
+        let noted = watch.uncarried.remove(&template).filter(|noted| noted.epoch == epoch);
+        // Asked before the rows are read.
+        let reached = match noted.as_ref().filter(|_| answers) {
+            Some(noted) => self.queue.committed(template).await.map(|offset| offset >= noted.end),
+            None => Ok(false),
+        };
+        let open = self.end_queued((template, epoch), queued, resolved).await?;
+        let reached = reached?;
+        match noted {
+            Some(noted) if !reached => {
+                watch.uncarried.insert(template, noted);
+            }
+            Some(noted) if open.iter().any(|id| noted.ids.contains(id)) => {
+                warn!(template.id = %template, gate.epoch = %epoch, "nobody carries a queued claim");
+                self.gate.mark_unreadable(template, epoch, CARRIED_BY_NOBODY).await?;
+            }
+            Some(_) | None if !answers => {}
+            Some(_) | None => {
+                // The ids were read before the outbox, and the outbox before the end.
+                let ids = self.not_in_outbox(template, open).await?;
+                if !ids.is_empty() {
+                    let end = self.queue.end(template).await?;
+                    watch.uncarried.insert(template, Uncarried { epoch, end, ids });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns those of `open` that the outbox does not hold; none while it is too large to be read.
+    async fn not_in_outbox(
+        &self,
+        template: TemplateId,
+        open: Vec<ClaimId>,
+    ) -> Result<HashSet<ClaimId>, GateError> {
+        let mut missing: HashSet<ClaimId> = open.into_iter().collect();
+        if missing.is_empty() || self.gate.outbox_len(template).await? > OUTBOX_READ_MAX {
+            return Ok(HashSet::new());
+        }
+        let held = self.gate.outbox_claims(template).await?;
+        missing.retain(|id| !held.contains(id));
+        Ok(missing)
+    }
+
+    /// Settles what landed, releases what was rejected or fenced, and returns the others.
+    pub(super) async fn end_queued(
+        &self,
+        (template, epoch): (TemplateId, Epoch),
+        queued: &Flights,
+        resolved: &mut Resolved,
+    ) -> Result<Vec<ClaimId>, ResolveError> {
+        let ids: Vec<ClaimId> = queued.admissions.iter().map(|one| one.id).collect();
+        if ids.is_empty() {
+            return Ok(ids);
+        }
+        let states = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            claim_states::of_ids(&mut connection, &ids).await
+        });
+        let states: HashMap<ClaimId, ClaimState> = states.await?;
+        let (mut landed, mut open) = (Vec::new(), Vec::new());
+        for one in &queued.admissions {
+            match states.get(&one.id) {
+                Some(ClaimState::Landed) => landed.push((one.user, one.id)),
+                Some(ClaimState::Rejected | ClaimState::Void) => {
+                    self.points.reach("resolver.before_release").await?;
+                    self.gate.release(template, epoch, one.user, one.id).await?;
+                    resolved.released += 1;
+                    count("released", 1);
+                }
+                None => open.push(one.id),
+            }
+        }
+        for landed in landed.chunks(SETTLE_MAX) {
+            self.points.reach("resolver.before_settle").await?;
+            self.gate.settle(template, epoch, landed).await?;
+            resolved.settled += landed.len();
+            count("settled", landed.len() as u64);
+            debug!(template.id = %template, claims = landed.len(), "settled queued claims");
+        }
+        Ok(open)
+    }
+}
+
+fn count(action: &'static str, claims: u64) {
+    metrics::counter!(metric::RESOLVED.name, "action" => action).increment(claims);
+}

@@ -1,0 +1,144 @@
+//! How a queued claim ends.
+
+use coupon::{Numbers, QueuedDecision, RejectReason};
+
+/// The end of a queued claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueuedEnd {
+    /// It landed now.
+    Landed,
+    /// An earlier attempt had landed it.
+    LandedBefore,
+    /// Its rejected row was written now.
+    Rejected(RejectReason),
+    /// An earlier attempt had rejected it.
+    RejectedBefore,
+    /// Its key has its answer under another admission. Its fence stands.
+    Elsewhere,
+    /// It was fenced before.
+    Fenced,
+    /// Its epoch was given up before it came. It has no row.
+    TooLate,
+    /// Its template does not exist. It has no row.
+    UnknownTemplate,
+    /// MySQL takes neither its rows nor its rejection. It has no row.
+    Unlandable,
+    /// The same admission stands earlier in the batch.
+    Duplicate,
+}
+
+impl QueuedEnd {
+    /// Returns why a copy of the claim belongs to the dead letters, if it does.
+    pub fn dead_letter(self) -> Option<&'static str> {
+        match self {
+            Self::Rejected(RejectReason::Failed) => Some("MySQL took no landing of it: rejected"),
+            Self::UnknownTemplate => Some("its template does not exist"),
+            Self::Unlandable => Some("MySQL took neither a landing nor a rejection of it"),
+            _ => None,
+        }
+    }
+
+    /// Its label in [`super::metric::CLAIMS`].
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Landed => "landed",
+            Self::LandedBefore => "landed_before",
+            Self::Rejected(reason) => match reason {
+                RejectReason::SoldOut => "sold_out",
+                RejectReason::InsufficientStock => "insufficient_stock",
+                RejectReason::LimitReached => "limit_reached",
+                RejectReason::Paused => "paused",
+                RejectReason::Ended => "ended",
+                RejectReason::Failed | RejectReason::Cancelled => "failed",
+            },
+            Self::RejectedBefore => "rejected_before",
+            Self::Elsewhere => "elsewhere",
+            Self::Fenced => "fenced",
+            Self::TooLate => "too_late",
+            Self::UnknownTemplate => "unknown_template",
+            Self::Unlandable => "unlandable",
+            Self::Duplicate => "duplicate",
+        }
+    }
+}
+
+/// A transaction that ends a claim that cannot land. It locks the stock row and decides again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Writes the rejected row under the client's key.
+    Reject(RejectReason),
+    /// Writes the fence beside the answer of the key.
+    Fence,
+}
+
+/// What a decision leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Next {
+    End(QueuedEnd),
+    /// Once everything ahead of it in the batch has its end.
+    Later(Ending),
+    Again,
+    /// Again, with other numbers: the gate was wrong.
+    AgainWith(Numbers),
+}
+
+impl Next {
+    /// Returns whether the gate gave out numbers that MySQL had given before.
+    pub(super) fn blames_the_gate(&self) -> bool {
+        matches!(self, Self::AgainWith(_) | Self::Later(Ending::Reject(RejectReason::LimitReached)))
+    }
+}
+
+impl From<QueuedDecision> for Next {
+    /// One arm for each row of the table in DESIGN §4 as queued claims have it.
+    fn from(decision: QueuedDecision) -> Self {
+        match decision {
+            QueuedDecision::Landed => Self::End(QueuedEnd::LandedBefore),
+            QueuedDecision::Rejected => Self::End(QueuedEnd::RejectedBefore),
+            QueuedDecision::Elsewhere => Self::Later(Ending::Fence),
+            QueuedDecision::Fenced => Self::End(QueuedEnd::Fenced),
+            QueuedDecision::TooLate { .. } => Self::End(QueuedEnd::TooLate),
+            QueuedDecision::NumberTaken { free: Some(free) } => Self::AgainWith(free),
+            QueuedDecision::NumberTaken { free: None } => {
+                Self::Later(Ending::Reject(RejectReason::LimitReached))
+            }
+            QueuedDecision::NotOpen(reason) => Self::Later(Ending::Reject(reason)),
+            QueuedDecision::Short { left } => {
+                Self::Later(Ending::Reject(RejectReason::of_short_stock(left)))
+            }
+            QueuedDecision::Retry => Self::Again,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queued::metric;
+
+    #[test]
+    fn each_end_has_its_label_in_the_table_of_metrics() {
+        let others = [
+            QueuedEnd::Landed,
+            QueuedEnd::LandedBefore,
+            QueuedEnd::RejectedBefore,
+            QueuedEnd::Elsewhere,
+            QueuedEnd::Fenced,
+            QueuedEnd::TooLate,
+            QueuedEnd::UnknownTemplate,
+            QueuedEnd::Unlandable,
+        ];
+        let rejected = RejectReason::ALL.map(QueuedEnd::Rejected);
+        for end in others.into_iter().chain(rejected) {
+            assert!(metric::CLAIMS.labels[0].values.contains(&end.label()), "{end:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_a_user_cannot_repair_is_a_dead_letter() {
+        assert!(QueuedEnd::Rejected(RejectReason::Failed).dead_letter().is_some());
+        for end in [QueuedEnd::Rejected(RejectReason::SoldOut), QueuedEnd::TooLate] {
+            assert_eq!(end.dead_letter(), None);
+        }
+    }
+}

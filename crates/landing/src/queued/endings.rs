@@ -1,0 +1,128 @@
+//! Writes the rejected rows and fences of a batch, once everything that can land has landed: many rejections in one
+//! transaction, as a gate that promised too much causes many.
+
+use chrono::{DateTime, Utc};
+use coupon::RejectReason;
+use mysql_store::{
+    MySqlConnection, StoreError,
+    queued_landing::{self, QueuedLanding, RejectOutcome},
+};
+use tokio::time::{sleep, timeout};
+use tracing::error;
+
+use crate::{
+    lander::batch::{CONFLICT_PAUSE, RunError, SILENCE_MAX},
+    queued::{
+        batch::{QueuedBatch, count_retry},
+        end::{Ending, Next, QueuedEnd},
+        group::QueuedJob,
+    },
+};
+
+/// Most rejections in one transaction. It holds the stock rows while it rereads and inserts, and every landing of these
+/// templates waits for it.
+const REJECTED_MAX: usize = 256;
+
+impl QueuedBatch {
+    /// Writes the first endings, or finds that they are decided otherwise under the lock. What a lost connection leaves
+    /// is still there.
+    pub(super) async fn end_some(
+        &mut self,
+        connection: &mut MySqlConnection,
+        now: DateTime<Utc>,
+    ) -> Result<(), RunError> {
+        self.points.reach("queued.before_end").await?;
+        let (landings, reasons) = self.next_rejections();
+        if self.singly > 0 || landings.len() < 2 {
+            return self.end_first(connection, now).await;
+        }
+        let rejecting = queued_landing::reject_all(connection, &landings, &reasons, now);
+        match timeout(SILENCE_MAX, rejecting).await? {
+            Ok(Some(outcomes)) => {
+                for (outcome, reason) in outcomes.into_iter().zip(reasons) {
+                    let Some((job, _)) = self.endings.pop_front() else { break };
+                    self.follow(job, next(outcome, reason));
+                }
+            }
+            Ok(None) => self.singly = landings.len(),
+            Err(error) if error.is_conflict() => {
+                count_retry("conflict");
+                sleep(CONFLICT_PAUSE).await;
+            }
+            // Tried alone, only the claim at fault is not rejected.
+            Err(error) if error.is_of_row() || error.is_unreadable() => {
+                self.singly = landings.len();
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Returns the rejections at the front.
+    fn next_rejections(&self) -> (Vec<QueuedLanding>, Vec<RejectReason>) {
+        let rejection = |(job, ending): &(QueuedJob, Ending)| match ending {
+            Ending::Reject(reason) => Some((job.landing.clone(), *reason)),
+            Ending::Fence => None,
+        };
+        self.endings.iter().map_while(rejection).take(REJECTED_MAX).unzip()
+    }
+
+    async fn end_first(
+        &mut self,
+        connection: &mut MySqlConnection,
+        now: DateTime<Utc>,
+    ) -> Result<(), RunError> {
+        let Some((job, ending)) = self.endings.front() else { return Ok(()) };
+        let (id, ending) = (job.landing.landed.id, *ending);
+        let next = match timeout(SILENCE_MAX, write(connection, &job.landing, ending, now)).await? {
+            Ok(next) => next,
+            Err(error) if error.is_conflict() => {
+                count_retry("conflict");
+                sleep(CONFLICT_PAUSE).await;
+                Next::Later(ending)
+            }
+            Err(error)
+                if error.is_of_row()
+                    || error.is_unreadable()
+                    || error.duplicate_key().is_some() =>
+            {
+                let error = runtime::report(&error);
+                error!(claim.id = %id, error, "MySQL takes neither a queued claim nor its rejection");
+                count_retry("error");
+                Next::End(QueuedEnd::Unlandable)
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.singly = self.singly.saturating_sub(1);
+        if let Some((job, _)) = self.endings.pop_front() {
+            self.follow(job, next);
+        }
+        Ok(())
+    }
+}
+
+/// Writes the rejected row or the fence, or returns what stands in the way.
+async fn write(
+    connection: &mut MySqlConnection,
+    landing: &QueuedLanding,
+    ending: Ending,
+    now: DateTime<Utc>,
+) -> Result<Next, StoreError> {
+    match ending {
+        Ending::Reject(reason) => {
+            let outcome = queued_landing::reject(connection, landing, reason, now).await?;
+            Ok(next(outcome, reason))
+        }
+        Ending::Fence => {
+            let stands = queued_landing::fence_elsewhere(connection, landing, now).await?;
+            Ok(Next::End(if stands { QueuedEnd::Elsewhere } else { QueuedEnd::TooLate }))
+        }
+    }
+}
+
+fn next(outcome: RejectOutcome, reason: RejectReason) -> Next {
+    match outcome {
+        RejectOutcome::Written => Next::End(QueuedEnd::Rejected(reason)),
+        RejectOutcome::Otherwise(decision) => decision.into(),
+    }
+}

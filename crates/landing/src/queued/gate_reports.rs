@@ -1,0 +1,217 @@
+//! Tells gates how queued claims ended, and that they are wrong: after the landing, once, and without anybody waiting.
+//! The resolver finds what gets lost here, and a gate that is away tells nobody anything anyway.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::{Duration, Instant},
+};
+
+use coupon::{Admission, ClaimId, Epoch, RejectReason, TemplateId, UserId};
+use mysql_store::{MySqlPool, connect};
+use redis_gate::{Gate, GateError, GateRedis};
+use tokio::sync::mpsc;
+
+use crate::{
+    gate::{movements, rebuild::RebuildError},
+    lander::settler::{self, PAUSE, QUEUED_MAX, SETTLE_MAX, TRIES},
+    queued::{end::QueuedEnd, metric},
+};
+
+/// Pause after a failed connect. Reports in between are left to the resolver.
+const CONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a wrong gate is said to have, in its meta and in the keeper's log.
+const TAKEN: &str = "a user's number that MySQL gave before";
+
+/// The sending end. Clones report to the same [`Reporter`].
+#[derive(Clone)]
+pub struct GateReports {
+    queue: mpsc::Sender<Report>,
+}
+
+/// Tells the gates; [`Reporter::run`] is its loop.
+pub struct Reporter {
+    gate_url: String,
+    prefix: String,
+    /// For movements that a gate lacks.
+    pool: MySqlPool,
+    queue: mpsc::Receiver<Report>,
+    gate: Option<Gate>,
+    failed_at: Option<Instant>,
+}
+
+type GateOf = (TemplateId, Epoch);
+
+/// One report.
+enum Report {
+    Landed(GateOf, UserId, ClaimId),
+    Never {
+        gate: GateOf,
+        user: UserId,
+        id: ClaimId,
+        /// Whether the stock was short, perhaps because of a cut that the gate has not heard of.
+        short: bool,
+    },
+    Wrong(GateOf),
+}
+
+impl GateReports {
+    /// Creates both ends. The gate at `gate_url`, whose keys begin with `prefix`, may be away.
+    pub fn new(gate_url: &str, prefix: &str, pool: MySqlPool) -> (Self, Reporter) {
+        let (sender, queue) = mpsc::channel(QUEUED_MAX);
+        let (gate_url, prefix) = (gate_url.to_owned(), prefix.to_owned());
+        let reporter = Reporter { gate_url, prefix, pool, queue, gate: None, failed_at: None };
+        (Self { queue: sender }, reporter)
+    }
+
+    /// Reports how a claim ended. A claim without a row is not released: it is lost with its epoch.
+    pub(super) fn ended(&self, admission: &Admission, end: QueuedEnd) {
+        let (claim, gate) = (&admission.claim, (admission.claim.template_id, admission.epoch));
+        let (user, id) = (claim.user_id, claim.id);
+        let never = |short| Report::Never { gate, user, id, short };
+        self.send(match end {
+            QueuedEnd::Landed | QueuedEnd::LandedBefore => Report::Landed(gate, user, id),
+            QueuedEnd::Rejected(RejectReason::SoldOut | RejectReason::InsufficientStock) => {
+                never(true)
+            }
+            QueuedEnd::Rejected(_)
+            | QueuedEnd::RejectedBefore
+            | QueuedEnd::Elsewhere
+            | QueuedEnd::Fenced => never(false),
+            QueuedEnd::TooLate
+            | QueuedEnd::UnknownTemplate
+            | QueuedEnd::Unlandable
+            | QueuedEnd::Duplicate => return,
+        });
+    }
+
+    /// Reports that the gate of this epoch gave out a number that was taken. Its keeper begins a new epoch.
+    pub(super) fn wrong(&self, template: TemplateId, epoch: Epoch) {
+        tracing::error!(
+            template.id = %template,
+            gate.epoch = %epoch,
+            "a gate gave out a number that was taken: it begins a new epoch"
+        );
+        self.send(Report::Wrong((template, epoch)));
+    }
+
+    fn send(&self, report: Report) {
+        if self.queue.try_send(report).is_err() {
+            unreported(1, "the queue is full");
+        }
+    }
+}
+
+impl Reporter {
+    /// Reports until every sending end is dropped and nothing waits.
+    pub async fn run(mut self) {
+        let mut reports = Vec::with_capacity(SETTLE_MAX);
+        while self.queue.recv_many(&mut reports, SETTLE_MAX).await > 0 {
+            match self.connected().await {
+                Ok(gate) => self.tell(&gate, reports.drain(..)).await,
+                Err(why) => unreported(reports.drain(..).len(), &why),
+            }
+        }
+    }
+
+    /// Returns the gate, or why there is none now.
+    async fn connected(&mut self) -> Result<Gate, String> {
+        if let Some(gate) = &self.gate {
+            return Ok(gate.clone());
+        }
+        if self.failed_at.is_some_and(|at| at.elapsed() < CONNECT_PAUSE) {
+            return Err("the gate did not answer a moment ago".to_owned());
+        }
+        match GateRedis::connect(&self.gate_url).await {
+            Ok(redis) => {
+                let gate = Gate::new(redis, &self.prefix);
+                self.gate = Some(gate.clone());
+                Ok(gate)
+            }
+            Err(error) => {
+                self.failed_at = Some(Instant::now());
+                Err(runtime::report(&error))
+            }
+        }
+    }
+
+    async fn tell(&self, gate: &Gate, reports: impl Iterator<Item = Report>) {
+        let mut landed: HashMap<GateOf, Vec<(UserId, ClaimId)>> = HashMap::new();
+        let mut never = Vec::new();
+        let (mut short_ones, mut wrong) = (BTreeSet::new(), BTreeSet::new());
+        for report in reports {
+            match report {
+                Report::Landed(at, user, id) => landed.entry(at).or_default().push((user, id)),
+                Report::Never { gate: at, user, id, short } => {
+                    if short {
+                        short_ones.insert(at.0);
+                    }
+                    never.push((at, user, id));
+                }
+                Report::Wrong(at) => {
+                    wrong.insert(at);
+                }
+            }
+        }
+        for ((template, epoch), admissions) in landed {
+            let settled = settler::settle(gate, template, epoch, &admissions).await;
+            heard(admissions.len(), settled);
+        }
+        let behind = self.catch_up(gate, short_ones).await;
+        for ((template, epoch), user, id) in never {
+            // Given back to a gate that has not heard of a cut, the coupon would be accepted for and rejected again.
+            if !behind.contains(&template) {
+                let release = || gate.release(template, epoch, user, id);
+                heard(1, repeated(release).await.map(|_| ()));
+            }
+        }
+        for (template, epoch) in wrong {
+            heard(1, repeated(|| gate.mark_unreadable(template, epoch, TAKEN)).await);
+        }
+    }
+
+    /// Sends the gates of `templates` the movements that they lack. Returns those where it failed.
+    async fn catch_up(&self, gate: &Gate, templates: BTreeSet<TemplateId>) -> BTreeSet<TemplateId> {
+        let mut behind = BTreeSet::new();
+        for template in templates {
+            let caught_up: Result<(), RebuildError> = async {
+                let mut connection = connect::acquire(&self.pool).await?;
+                movements::catch_up(&mut connection, gate, template).await
+            }
+            .await;
+            if let Err(error) = caught_up {
+                unreported(1, &runtime::report(&error));
+                behind.insert(template);
+            }
+        }
+        behind
+    }
+}
+
+/// Makes a call that takes effect once, and repeats it if no answer comes.
+async fn repeated<T, F>(mut call: impl FnMut() -> F) -> Result<T, GateError>
+where
+    F: Future<Output = Result<T, GateError>>,
+{
+    let mut tries = 1;
+    loop {
+        match call().await {
+            Err(GateError::Unknown { .. } | GateError::Unreachable { .. }) if tries < TRIES => {
+                tries += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn heard(claims: usize, told: Result<(), GateError>) {
+    if let Err(error) = told {
+        unreported(claims, &runtime::report(&error));
+    }
+}
+
+fn unreported(claims: usize, why: &str) {
+    metrics::counter!(metric::UNREPORTED.name).increment(claims as u64);
+    runtime::seldom!("gates are not told how queued claims ended; the resolver will", why);
+}

@@ -1,0 +1,179 @@
+//! Lands queued claims: what the topic carries of one partition, in order. It needs MySQL and no gate.
+//!
+//! Read in this order: [`QueuedLander`] lands a batch, however long MySQL is away, and says how each claim ended
+//! ([`QueuedEnd`]). `batch` tries and decides, `group` is one transaction, `ahead` decides its claims together,
+//! `endings` writes what does not land, `templates` keeps what the rows of a claim need of its template.
+//! [`GateReports`] tells the gates.
+//!
+//! A claim that lands without its gate knowing is settled by the resolver, so reports are made once and are not waited
+//! for.
+
+mod ahead;
+mod batch;
+mod end;
+mod endings;
+mod gate_reports;
+mod group;
+pub mod metric;
+mod templates;
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use chrono::{DateTime, Utc};
+use coupon::{LandedClaim, QueuedClaim, RejectReason, Template};
+use mysql_store::{MySqlConnection, queued_landing::QueuedLanding};
+use runtime::FailPoints;
+use tokio::time::timeout;
+
+use self::{batch::QueuedBatch, end::Ending, group::QueuedJob, templates::Templates};
+pub use self::{
+    end::QueuedEnd,
+    gate_reports::{GateReports, Reporter},
+};
+use crate::{
+    ids::Ids,
+    lander::{
+        self, Link, answer_if_landed,
+        batch::{RunError, SILENCE_MAX},
+    },
+};
+
+/// Interval at which [`QueuedLander::ping`] keeps an idle connection alive.
+pub const PING_EVERY: Duration = lander::PING_EVERY;
+
+/// The wall clock of the process.
+type Now = Box<dyn Fn() -> DateTime<Utc> + Send + Sync>;
+
+/// Lands batches over a connection of its own.
+pub struct QueuedLander {
+    link: Link,
+    connection: MySqlConnection,
+    ids: Arc<Ids>,
+    templates: Templates,
+    reports: GateReports,
+    now: Now,
+    points: FailPoints,
+}
+
+impl QueuedLander {
+    /// Connects, however long MySQL is away. The fail points are `queued.before_begin`, those of
+    /// `queued_landing::land_by_way_of`, `queued.after_commit`, `queued.before_reread` and `queued.before_end` (before
+    /// rejections or a fence).
+    pub async fn connect(
+        database_url: &str,
+        ids: &Arc<Ids>,
+        reports: GateReports,
+        now: impl Fn() -> DateTime<Utc> + Send + Sync + 'static,
+        points: FailPoints,
+    ) -> Self {
+        let mut link = Link::new(database_url, ids, &points);
+        let connection = link.connect().await;
+        let (ids, templates) = (Arc::clone(ids), Templates::default());
+        Self { link, connection, ids, templates, reports, now: Box::new(now), points }
+    }
+
+    /// Lands claims of one partition, in order, and returns how each ended. Waits while MySQL is away: nothing is
+    /// dropped, and nothing counts as a try. Dropped in the middle, it leaves nothing half done; the same claims may be
+    /// landed again.
+    pub async fn land(&mut self, claims: &[QueuedClaim]) -> Vec<QueuedEnd> {
+        let started = Instant::now();
+        let mut ends = vec![QueuedEnd::Duplicate; claims.len()];
+        let coupons: u64 = claims.iter().map(|one| u64::from(one.admission.claim.quantity)).sum();
+        metrics::histogram!(metric::BATCH_SIZE.name).record(coupons as f64);
+        let mut batch = loop {
+            match self.prepare(claims).await {
+                Ok(batch) => break batch,
+                Err(error) => self.connection = self.link.connect_after(&error).await,
+            }
+        };
+        loop {
+            let ran = batch.run(&mut self.connection, &self.ids, &self.now).await;
+            for (index, end) in batch.take_done() {
+                ends[index] = end;
+                metrics::counter!(metric::CLAIMS.name, "outcome" => end.label()).increment(1);
+                self.reports.ended(&claims[index].admission, end);
+            }
+            for (template, epoch) in batch.take_wrong() {
+                metrics::counter!(metric::WRONG_GATES.name).increment(1);
+                self.reports.wrong(template, epoch);
+            }
+            match ran {
+                Ok(()) => break,
+                Err(error) => self.connection = self.link.connect_after(&error).await,
+            }
+        }
+        self.link.worked();
+        batch.take_renewed().into_iter().for_each(|template| self.templates.forget(template));
+        metrics::histogram!(metric::BATCH_SECONDS.name).record(started.elapsed().as_secs_f64());
+        ends
+    }
+
+    /// Keeps the connection alive, or makes another. Call it every [`PING_EVERY`] while there is nothing to land.
+    pub async fn ping(&mut self) {
+        if !lander::answers(&mut self.connection).await {
+            self.connection = self.link.connect().await;
+        }
+    }
+
+    /// Makes the batch of `claims`: one job for each claim that is not a repetition of an earlier one.
+    async fn prepare(&mut self, claims: &[QueuedClaim]) -> Result<QueuedBatch, RunError> {
+        let ids = claims.iter().map(|one| one.admission.claim.template_id).collect();
+        timeout(SILENCE_MAX, self.templates.learn(&mut self.connection, &ids)).await??;
+        let mut batch = QueuedBatch::new(self.points.clone());
+        let (mut seen, mut jobs) = (HashSet::new(), Vec::with_capacity(claims.len()));
+        for (index, queued) in claims.iter().enumerate() {
+            let admission = &queued.admission;
+            // A claim that was admitted again after a rebuild has the same id under another epoch.
+            if !seen.insert((admission.claim.template_id, admission.claim.id, admission.epoch)) {
+                continue;
+            }
+            let id = admission.claim.template_id;
+            let Some(template) = self.templates.get(id) else {
+                let is_there = self.templates.is_unreadable(id);
+                let end = if is_there { QueuedEnd::Unlandable } else { QueuedEnd::UnknownTemplate };
+                batch.end_at_once(index, end);
+                continue;
+            };
+            let is_plausible = templates::fits(admission, template);
+            let landed = if is_plausible {
+                answer_if_landed(&self.ids, template, admission)?
+            } else {
+                answer_without_coupons(template, queued)
+            };
+            let (merchant_id, terms) = (template.merchant_id, template.version);
+            let landing = QueuedLanding { queued: queued.clone(), merchant_id, terms, landed };
+            let job = QueuedJob::new(index, landing);
+            if is_plausible {
+                jobs.push(job);
+            } else {
+                tracing::error!(
+                    claim.id = %admission.claim.id,
+                    "a queued claim contradicts its template: rejected"
+                );
+                batch.end_later(job, Ending::Reject(RejectReason::Failed));
+            }
+        }
+        batch.add(jobs);
+        Ok(batch)
+    }
+}
+
+/// The data of a claim that cannot land. Its rejected row needs no coupons.
+fn answer_without_coupons(template: &Template, queued: &QueuedClaim) -> LandedClaim {
+    let claim = &queued.admission.claim;
+    let (valid_from, valid_until) = template.validity.of_claim(claim.claimed_at);
+    LandedClaim {
+        id: claim.id,
+        template_id: claim.template_id,
+        user_id: claim.user_id,
+        payload_hash: claim.payload_hash,
+        claimed_at: claim.claimed_at,
+        valid_from,
+        valid_until,
+        coupons: Vec::new(),
+    }
+}

@@ -1,0 +1,104 @@
+//! What the rows of a claim need of its template: owner, validity, version.
+//!
+//! A version that is out of date does no harm: the guard refuses the landing, and it gets the new validity.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use coupon::{Admission, Template, TemplateId, TemplateState, limit};
+use mysql_store::{MySqlConnection, StoreError, template};
+use tracing::error;
+
+/// Most templates that are kept: more than are claimed within minutes, at a few hundred bytes each. One batch names
+/// fewer.
+const KEPT_MAX: usize = 10_000;
+
+#[derive(Default)]
+pub(super) struct Templates {
+    known: HashMap<TemplateId, Template>,
+    /// Those of the last batch whose row holds what this version cannot read.
+    unreadable: BTreeSet<TemplateId>,
+}
+
+impl Templates {
+    /// Reads those of `ids` that are not known. A row that cannot be read keeps no other template from being learned.
+    ///
+    /// # Errors
+    /// A statement fails.
+    pub(super) async fn learn(
+        &mut self,
+        connection: &mut MySqlConnection,
+        ids: &BTreeSet<TemplateId>,
+    ) -> Result<(), StoreError> {
+        if self.known.len() + ids.len() > KEPT_MAX {
+            self.known.clear();
+        }
+        // The limit of a draft may still change, and whether a claim is plausible depends on it.
+        self.known.retain(|_, template| template.state != TemplateState::Draft);
+        self.unreadable.clear();
+        let missing: Vec<TemplateId> =
+            ids.iter().filter(|id| !self.known.contains_key(id)).copied().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        match template::of_ids(connection, &missing).await {
+            Ok(found) => self.keep(found),
+            Err(error) if error.is_unreadable() => self.learn_each(connection, &missing).await?,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn learn_each(
+        &mut self,
+        connection: &mut MySqlConnection,
+        ids: &[TemplateId],
+    ) -> Result<(), StoreError> {
+        for id in ids {
+            match template::of_ids(connection, &[*id]).await {
+                Ok(found) => self.keep(found),
+                Err(error) if error.is_unreadable() => {
+                    let error = runtime::report(&error);
+                    error!(template.id = %id, error, "the template of queued claims cannot be read");
+                    self.unreadable.insert(*id);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, found: Vec<Template>) {
+        self.known.extend(found.into_iter().map(|template| (template.id, template)));
+    }
+
+    pub(super) fn get(&self, id: TemplateId) -> Option<&Template> {
+        self.known.get(&id)
+    }
+
+    /// Returns whether the row of a template of this batch cannot be read.
+    pub(super) fn is_unreadable(&self, id: TemplateId) -> bool {
+        self.unreadable.contains(&id)
+    }
+
+    /// Has the template read again.
+    pub(super) fn forget(&mut self, id: TemplateId) {
+        self.known.remove(&id);
+    }
+}
+
+/// Returns whether a gate of the template may have admitted this. Without numbers a claim would pass the limit, and
+/// with more coupons than a claim may have it would pass the limits of a transaction. The limit itself is not compared:
+/// it may have been raised since the template was read, and the decision reads it.
+pub(super) fn fits(admission: &Admission, template: &Template) -> bool {
+    let Admission { claim, numbers, .. } = admission;
+    let distinct: HashSet<u8> = numbers.iter().copied().collect();
+    let is_number = |number: &u8| (1..=limit::PER_USER_MAX).contains(&u32::from(*number));
+    let has_numbers = if template.per_user_limit == 0 {
+        numbers.is_empty()
+    } else {
+        numbers.len() == claim.quantity as usize
+            && distinct.len() == numbers.len()
+            && numbers.iter().all(is_number)
+    };
+    (1..=limit::QUANTITY_MAX).contains(&claim.quantity) && has_numbers
+}

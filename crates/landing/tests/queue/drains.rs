@@ -1,0 +1,150 @@
+//! A rebuild with a queue behind its gate: two epochs, and the drain between them.
+
+use std::sync::Arc;
+
+use coupon::{AcceptAfter, UserId};
+use landing::{
+    claims::{
+        Answer, Unavailable,
+        fate::{QueuedFate, queued_fate},
+    },
+    gates::{Gates, PRELOAD},
+    rebuild::Rebuilt,
+};
+use mysql_store::stock;
+use redis_gate::Phase;
+use runtime::FailPoints;
+use testkit::until_true;
+use tokio::time::timeout;
+
+use super::{A_LOOK, Chain, STOCK, Silent, accepted, epoch_of};
+use crate::harness::{Rows, TEMPLATE, USER, World, again, claim, now};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rebuild_waits_for_what_was_queued_which_lands_under_its_own_epoch() {
+    let chain = Chain::queued("waits", AcceptAfter::Gate).await;
+    let process = chain.process("a").await;
+    let before = chain.world.meta().await.epoch;
+    accepted(&process.claim(&claim(UserId(1), "a", 1)).await);
+    accepted(&process.claim(&claim(UserId(2), "a", 2)).await);
+    let (epoch, rebuilding) = chain.begin_rebuild().await;
+    let facts = chain.facts().await;
+    assert_eq!((facts.epoch, facts.queued_epoch), (epoch, before));
+    let answer = process.claim(&claim(UserId(3), "a", 1)).await;
+    assert_eq!(answer, Answer::Unavailable(Unavailable::GateLoading));
+    chain.relay().await;
+    assert_eq!(chain.facts().await.queued_epoch, before, "the topic has not landed yet");
+    chain.land().await;
+    assert_eq!(rebuilding.await.unwrap().unwrap(), Rebuilt::Open(epoch));
+    assert_eq!(chain.facts().await.queued_epoch, epoch);
+    chain.world.assert_gate_equals_mysql().await;
+    assert_eq!(chain.world.meta().await.stock, STOCK - 3);
+    accepted(&process.claim(&claim(UserId(3), "a", 1)).await);
+}
+
+#[tokio::test]
+async fn a_template_that_was_never_queued_waits_for_nothing() {
+    let world = World::without_gate("never queued", 10, 1).await;
+    // Its process has no queue that could be drained.
+    let epoch = world.rebuild().await;
+    let mut connection = world.connection().await;
+    let facts = stock::queue_facts(&mut connection, TEMPLATE).await.unwrap().unwrap();
+    assert_eq!((facts.epoch, facts.queued_epoch, facts.ever_queued), (epoch, epoch, false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_that_an_operator_ends_leaves_what_is_queued_too_late() {
+    let chain = Chain::queued("ended by hand", AcceptAfter::Gate).await;
+    let process = chain.process("a").await;
+    let first = claim(USER, "a", 1);
+    let answer = process.claim(&first).await;
+    let fate = async || {
+        let (id, key, at) = (first.id, &first.request_id, epoch_of(&answer));
+        queued_fate(&chain.world.pool, TEMPLATE, USER, id, at, key).await.unwrap()
+    };
+    let (epoch, rebuilding) = chain.begin_rebuild().await;
+    assert_eq!(fate().await, QueuedFate::Processing);
+    let mut connection = chain.world.connection().await;
+    assert!(stock::end_drain(&mut connection, TEMPLATE, epoch).await.unwrap());
+    assert!(!stock::end_drain(&mut connection, TEMPLATE, epoch).await.unwrap(), "once");
+    let rebuilt = timeout(A_LOOK, rebuilding).await.unwrap().unwrap();
+    assert_eq!(rebuilt.unwrap(), Rebuilt::Open(epoch));
+    assert_eq!(fate().await, QueuedFate::Lost);
+    chain.relay().await;
+    chain.land().await;
+    assert_eq!(chain.world.rows().await, Rows::default());
+    assert_eq!(fate().await, QueuedFate::Lost, "what is lost stays lost");
+    // The same key may be sent again.
+    accepted(&process.claim(&again(&first)).await);
+    chain.relay().await;
+    chain.land().await;
+    assert_eq!(chain.world.rows().await.landed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_whose_broker_does_not_answer_hears_all_the_same_that_an_operator_ends_it() {
+    let chain = Chain::queued("silent broker", AcceptAfter::Gate).await;
+    let (epoch, rebuilding) = chain.begin_rebuild_by(Arc::new(Silent::default())).await;
+    let mut connection = chain.world.connection().await;
+    assert!(stock::end_drain(&mut connection, TEMPLATE, epoch).await.unwrap());
+    let rebuilt = timeout(A_LOOK, rebuilding).await.unwrap().unwrap();
+    assert_eq!(rebuilt.unwrap(), Rebuilt::Open(epoch));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_that_is_overtaken_ends_and_changes_nothing() {
+    let chain = Chain::queued("overtaken drain", AcceptAfter::Gate).await;
+    let process = chain.process("a").await;
+    let before = chain.world.meta().await.epoch;
+    accepted(&process.claim(&claim(USER, "a", 1)).await);
+    let (_, rebuilding) = chain.begin_rebuild().await;
+    let mut connection = chain.world.connection().await;
+    stock::next_epoch(&mut connection, TEMPLATE).await.unwrap();
+    let rebuilt = timeout(A_LOOK, rebuilding).await.unwrap().unwrap();
+    assert_eq!(rebuilt.unwrap(), Rebuilt::Overtaken);
+    assert_eq!(chain.facts().await.queued_epoch, before);
+    // What was queued lands all the same.
+    chain.relay().await;
+    chain.land().await;
+    assert_eq!(chain.world.rows().await.landed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keeper_does_not_wait_for_a_drain_and_begins_no_second_one() {
+    let chain = Chain::queued("keeper apart", AcceptAfter::Gate).await;
+    let process = chain.process("a").await;
+    let before = chain.world.meta().await.epoch;
+    accepted(&process.claim(&claim(USER, "a", 1)).await);
+    let (world, points) = (&chain.world, FailPoints::default());
+    let queue = chain.topic.clone();
+    let (gates, mut keeper) =
+        Gates::new(world.pool.clone(), world.gate.clone(), queue, "keeper", PRELOAD, points);
+    world.gate.mark_unreadable(TEMPLATE, before, "a test").await.unwrap();
+    for _ in 0..3 {
+        keeper.look(now()).await.unwrap();
+    }
+    let meta = world.meta().await;
+    assert_eq!((meta.phase, meta.epoch.0), (Phase::Loading, before.0 + 1));
+    assert_eq!(gates.not_loaded().len(), 1);
+    chain.relay().await;
+    chain.land().await;
+    until_true(async || world.meta().await.is_open()).await;
+    assert_eq!((world.meta().await.epoch, world.rows().await.landed), (meta.epoch, 1));
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_outlives_the_loss_of_its_gate() {
+    let chain = Chain::queued("lost while draining", AcceptAfter::Topic).await;
+    let process = chain.process("a").await;
+    accepted(&process.claim(&claim(USER, "a", 1)).await);
+    let (_, rebuilding) = chain.begin_rebuild().await;
+    chain.world.lose_gate().await;
+    chain.land().await;
+    // Nothing was begun in the empty Redis, so nothing is opened there.
+    assert_eq!(rebuilding.await.unwrap().unwrap(), Rebuilt::Overtaken);
+    let epoch = chain.world.rebuild().await;
+    assert_eq!(chain.facts().await.queued_epoch, epoch);
+    chain.world.assert_gate_equals_mysql().await;
+    assert_eq!(chain.world.rows().await.landed, 1);
+}
