@@ -1,0 +1,137 @@
+//! Finds the outboxes with claims, for all workers of the process, and measures what waits.
+//!
+//! It looks in Redis itself and asks nobody which templates queue: an outbox may hold claims after its template went
+//! back to direct, or after its gate was lost.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use coupon::TemplateId;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use metrics::gauge;
+use redis_gate::{Gate, GateError};
+use runtime::Part;
+use serde_json::json;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::{OLDEST, WAITING};
+
+/// The templates whose outbox is not empty.
+pub(crate) type Waiting = Arc<BTreeSet<TemplateId>>;
+
+/// Interval between looks at the known outboxes: what the first claim of a quiet template waits at most.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Interval between searches for outboxes, which scan all keys of Redis.
+const SCAN_EVERY: Duration = Duration::from_secs(1);
+
+/// Interval at which the oldest age is shown.
+const SHOW_EVERY: Duration = Duration::from_secs(5);
+
+/// Outboxes asked for their length at the same time.
+const LOOKS_AT_ONCE: usize = 32;
+
+/// The greatest age of a claim that workers had in hand since it was last asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Ages(Mutex<Option<Duration>>);
+
+impl Ages {
+    /// Records a claim of this age.
+    pub(crate) fn saw(&self, age: Duration) {
+        let mut oldest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *oldest = Some(oldest.map_or(age, |known| known.max(age)));
+    }
+
+    fn take(&self) -> Option<Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The task that looks for claims.
+pub(crate) struct Outboxes {
+    gate: Gate,
+    health: Part,
+    ages: Arc<Ages>,
+    waiting: watch::Sender<Waiting>,
+    known: Vec<TemplateId>,
+    /// When the outboxes were last searched for.
+    scanned: Option<Instant>,
+    /// The oldest age shown, and when.
+    oldest: (Duration, Instant),
+}
+
+impl Outboxes {
+    /// Makes the task. `health` is told whether the gate answers, `waiting` which outboxes have claims.
+    pub(crate) fn new(
+        gate: Gate,
+        health: Part,
+        ages: Arc<Ages>,
+        waiting: watch::Sender<Waiting>,
+    ) -> Self {
+        let oldest = (Duration::ZERO, Instant::now());
+        Self { gate, health, ages, waiting, known: Vec::new(), scanned: None, oldest }
+    }
+
+    /// Looks until `stop`.
+    pub(crate) async fn run(mut self, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            match self.look().await {
+                Ok(lengths) => self.show(&lengths),
+                Err(error) => {
+                    // The gate may be another one when it answers again.
+                    self.scanned = None;
+                    gauge!(WAITING.name).set(f64::NAN);
+                    self.health.not_ready(runtime::report(&error));
+                }
+            }
+            if stop.run_until_cancelled(sleep(LOOK_EVERY)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Returns the lengths of all outboxes.
+    async fn look(&mut self) -> Result<BTreeMap<TemplateId, u64>, GateError> {
+        if self.scanned.is_none_or(|at| at.elapsed() >= SCAN_EVERY) {
+            self.known = self.gate.outboxes().await?;
+            self.scanned = Some(Instant::now());
+        }
+        let gate = &self.gate;
+        let length = |template: TemplateId| async move {
+            gate.outbox_len(template).await.map(|length| (template, length))
+        };
+        let asked = self.known.clone();
+        stream::iter(asked).map(length).buffer_unordered(LOOKS_AT_ONCE).try_collect().await
+    }
+
+    fn show(&mut self, lengths: &BTreeMap<TemplateId, u64>) {
+        let filled = lengths.iter().filter(|(_, length)| **length > 0);
+        let filled: BTreeSet<TemplateId> = filled.map(|(template, _)| *template).collect();
+        let total: u64 = lengths.values().sum();
+        self.waiting.send_if_modified(|waiting| {
+            let is_new = **waiting != filled;
+            if is_new {
+                *waiting = Arc::new(filled);
+            }
+            is_new
+        });
+        gauge!(WAITING.name).set(total as f64);
+        self.health.ready();
+        self.health.set_status(json!({ "waiting": total }));
+        let (shown, at) = self.oldest;
+        if at.elapsed() >= SHOW_EVERY {
+            // Claims that nobody had in hand have grown older.
+            let left_alone = if total > 0 { shown + at.elapsed() } else { Duration::ZERO };
+            let oldest = self.ages.take().unwrap_or(left_alone);
+            gauge!(OLDEST.name).set(oldest.as_secs_f64());
+            self.oldest = (oldest, Instant::now());
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A worker: holds a name and makes rounds at the outboxes that have claims.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+};
+
+use coupon::TemplateId;
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use metrics::gauge;
+use runtime::Part;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{metrics::WORKERS, names::Names, outboxes::Waiting, pace::Pace, relay::Relay};
+
+/// Outboxes that one worker serves at the same time: one that waits for its broker shall not hold up the others.
+const OUTBOXES_AT_ONCE: usize = 16;
+
+/// How many workers of this process hold a name.
+pub(crate) struct Held {
+    count: AtomicU16,
+    of: u16,
+    health: Part,
+}
+
+impl Held {
+    /// Counts `of` workers, none of which holds a name yet.
+    pub(crate) fn new(health: Part, of: u16) -> Self {
+        Self { count: AtomicU16::new(0), of, health }
+    }
+
+    fn one_more(&self) {
+        self.show(self.count.fetch_add(1, Ordering::Relaxed) + 1);
+    }
+
+    fn one_less(&self) {
+        self.show(self.count.fetch_sub(1, Ordering::Relaxed) - 1);
+    }
+
+    fn show(&self, count: u16) {
+        gauge!(WORKERS.name).set(f64::from(count));
+        if count == self.of {
+            self.health.ready();
+        } else {
+            self.health.not_ready(format!("{count} of {} workers hold a name", self.of));
+        }
+    }
+}
+
+/// One worker.
+pub(crate) struct Worker {
+    relay: Arc<Relay>,
+    names: Names,
+    waiting: watch::Receiver<Waiting>,
+    held: Arc<Held>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        relay: Arc<Relay>,
+        names: Names,
+        waiting: watch::Receiver<Waiting>,
+        held: Arc<Held>,
+    ) -> Self {
+        Self { relay, names, waiting, held }
+    }
+
+    /// Works until `stop`, then finishes what is in hand. A worker that lost its name begins again under another.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let names = self.names.clone();
+        while let Some(name) = names.hold(&stop).await {
+            self.held.one_more();
+            tokio::select! {
+                () = names.lost(&name) => {}
+                () = self.work(&name, &stop) => names.release(&name).await,
+            }
+            self.held.one_less();
+        }
+    }
+
+    /// Makes rounds until `stop`. Dropped in a round, it leaves entries in hand, which are published again.
+    async fn work(&mut self, name: &str, stop: &CancellationToken) {
+        let (relay, waiting) = (&self.relay, &mut self.waiting);
+        let mut idle: BTreeMap<TemplateId, Pace> = BTreeMap::new();
+        let mut busy: BTreeSet<TemplateId> = BTreeSet::new();
+        let mut rounds = FuturesUnordered::new();
+        while !stop.is_cancelled() {
+            let filled = Arc::clone(&*waiting.borrow_and_update());
+            idle.retain(|template, _| filled.contains(template));
+            for template in filled.iter().filter(|template| !busy.contains(*template)) {
+                idle.entry(*template).or_insert_with(|| Pace::new(Instant::now()));
+            }
+            let now = Instant::now();
+            let room = OUTBOXES_AT_ONCE - busy.len();
+            let mut due: Vec<_> =
+                idle.iter().map(|(template, pace)| (pace.due, *template)).collect();
+            due.retain(|(at, _)| *at <= now);
+            due.sort_unstable();
+            for (_, template) in due.into_iter().take(room) {
+                if let Some(pace) = idle.remove(&template) {
+                    busy.insert(template);
+                    rounds.push(async move { (template, relay.round(name, template, pace).await) });
+                }
+            }
+            let has_room = busy.len() < OUTBOXES_AT_ONCE;
+            let next = idle.values().map(|pace| pace.due).min().filter(|_| has_room);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                Some((template, pace)) = rounds.next() => {
+                    busy.remove(&template);
+                    idle.insert(template, pace);
+                }
+                () = until(next) => {}
+                // The sender lives until the stop.
+                _ = waiting.changed() => {}
+            }
+        }
+        while rounds.next().await.is_some() {}
+    }
+}
+
+/// Waits until a moment; for ever if there is none.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
