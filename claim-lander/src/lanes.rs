@@ -1,0 +1,169 @@
+//! What the lander knows of each of its partitions: how far it has come, and how fast.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use chrono::{DateTime, Utc};
+use topic::Progress;
+
+use crate::pace::Pace;
+
+/// Share by which a pace must change to be news while nothing lands.
+const PACE_NEWS: f64 = 0.1;
+
+/// The partitions of this lander.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    lanes: Mutex<BTreeMap<i32, Lane>>,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    /// Next offset to land, if known.
+    next: Option<i64>,
+    /// When the oldest message of the batch in hand was published.
+    oldest: Option<DateTime<Utc>>,
+    pace: Pace,
+    /// What was published last.
+    told: Option<Progress>,
+}
+
+impl Lanes {
+    /// Records that a batch is in hand, and the offset and the time of its first message. Where that was done before, the
+    /// partition is read again, perhaps because its topic was made anew: then what waits counts from there.
+    pub(crate) fn begin(
+        &self,
+        partition: i32,
+        (first, oldest): (i64, DateTime<Utc>),
+        now: Instant,
+    ) {
+        let mut lanes = self.lock();
+        let lane = lanes.entry(partition).or_default();
+        lane.next = lane.next.map(|next| next.min(first));
+        lane.oldest = Some(oldest);
+        lane.pace.begin(now);
+    }
+
+    /// Records that a batch of so many messages is done, and what its partition goes on with.
+    pub(crate) fn end(&self, partition: i32, next: i64, messages: usize, now: Instant) {
+        let mut lanes = self.lock();
+        let lane = lanes.entry(partition).or_default();
+        lane.next = lane.next.max(Some(next));
+        lane.oldest = None;
+        lane.pace.end(now, messages);
+    }
+
+    /// Forgets partitions other than these: their new owner tells how far they are.
+    pub(crate) fn keep(&self, partitions: &[i32]) {
+        self.lock().retain(|partition, _| partitions.contains(partition));
+    }
+
+    /// Returns whether it is known how far a partition is.
+    pub(crate) fn is_known(&self, partition: i32) -> bool {
+        self.lock().get(&partition).is_some_and(|lane| lane.next.is_some())
+    }
+
+    /// Records how far a partition is by what its group has committed.
+    pub(crate) fn learn(&self, partition: i32, committed: i64) {
+        let mut lanes = self.lock();
+        let lane = lanes.entry(partition).or_default();
+        lane.next = lane.next.max(Some(committed));
+    }
+
+    /// Returns the progress of a partition that ends at `end`, and whether it is news. `None`: it is not known how far
+    /// the partition is.
+    pub(crate) fn progress(
+        &self,
+        partition: i32,
+        end: i64,
+        (now, at_ms): (Instant, i64),
+    ) -> Option<(Progress, bool)> {
+        let mut lanes = self.lock();
+        let lane = lanes.get_mut(&partition)?;
+        let committed = lane.next?;
+        // What was landed after the end was asked for is beyond it.
+        let end = end.max(committed);
+        let landed_per_s = lane.pace.measure(now);
+        let progress = Progress { partition, committed, end, landed_per_s, at_ms };
+        let is_news = lane.told.is_none_or(|told| {
+            let by = (told.landed_per_s - landed_per_s).abs();
+            (told.committed, told.end) != (committed, end)
+                || committed < end && by > told.landed_per_s * PACE_NEWS
+        });
+        Some((progress, is_news))
+    }
+
+    /// Records what was published.
+    pub(crate) fn told(&self, progress: Progress) {
+        if let Some(lane) = self.lock().get_mut(&progress.partition) {
+            lane.told = Some(progress);
+        }
+    }
+
+    /// Returns when the oldest message in hand was published.
+    pub(crate) fn oldest(&self) -> Option<DateTime<Utc>> {
+        self.lock().values().filter_map(|lane| lane.oldest).min()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<i32, Lane>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn seen(lanes: &Lanes, end: i64, now: Instant) -> Option<(i64, i64, bool)> {
+        let (progress, is_news) = lanes.progress(3, end, (now, 0))?;
+        lanes.told(progress);
+        Some((progress.committed, progress.end, is_news))
+    }
+
+    #[test]
+    fn progress_is_told_on_a_change() {
+        let (lanes, now) = (Lanes::default(), Instant::now());
+        assert_eq!(seen(&lanes, 5, now), None, "how far it is must be asked for");
+        lanes.learn(3, 5);
+        assert!(lanes.is_known(3));
+        assert_eq!(seen(&lanes, 5, now), Some((5, 5, true)), "the first time");
+        assert_eq!(seen(&lanes, 5, now), Some((5, 5, false)));
+        assert_eq!(seen(&lanes, 9, now), Some((5, 9, true)));
+        lanes.begin(3, (5, DateTime::UNIX_EPOCH), now);
+        assert_eq!(lanes.oldest(), Some(DateTime::UNIX_EPOCH));
+        let later = now + Duration::from_secs(1);
+        lanes.end(3, 9, 4, later);
+        assert_eq!(lanes.oldest(), None);
+        assert_eq!(seen(&lanes, 8, later), Some((9, 9, true)), "the end was asked for before");
+        lanes.begin(3, (9, DateTime::UNIX_EPOCH), later);
+        let now = later + Duration::from_secs(1);
+        assert_eq!(seen(&lanes, 12, now), Some((9, 12, true)));
+        let now = now + Duration::from_secs(1);
+        assert_eq!(seen(&lanes, 12, now), Some((9, 12, true)), "nothing lands: it gets slower");
+    }
+
+    #[test]
+    fn what_waits_in_a_topic_that_was_made_anew_is_shown() {
+        let (lanes, now) = (Lanes::default(), Instant::now());
+        lanes.learn(3, 500);
+        assert_eq!(seen(&lanes, 500, now), Some((500, 500, true)));
+        lanes.begin(3, (0, DateTime::UNIX_EPOCH), now);
+        assert_eq!(seen(&lanes, 9, now), Some((0, 9, true)));
+        lanes.end(3, 2, 2, now);
+        assert_eq!(seen(&lanes, 9, now), Some((2, 9, true)));
+    }
+
+    #[test]
+    fn what_another_lander_goes_on_with_is_forgotten() {
+        let lanes = Lanes::default();
+        lanes.learn(3, 5);
+        lanes.learn(4, 5);
+        lanes.keep(&[4]);
+        assert!(!lanes.is_known(3) && lanes.is_known(4));
+    }
+}

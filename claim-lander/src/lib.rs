@@ -1,0 +1,165 @@
+//! Reads queued claims. Writes their coupons to MySQL, or a rejected row that says why there are none. Owns its group's
+//! offsets.
+//!
+//! ```text
+//! topic claims ─ batch of one partition ─▶ landing::queued ─▶ MySQL: landed, rejected, fenced, or too late
+//!                                                  ├─▶ gate: settle, release, "wrong" (best effort)
+//!                                                  └─▶ topic dead_letter: what cannot be read or landed
+//!                                         ─▶ offset ─▶ topic claim_progress, once a second
+//! ```
+//! The guarantee: an offset is stored only after each claim before it has its end in MySQL. So each claim is landed at
+//! least once, and one partition's claims in order. Landing, rejecting and fencing are idempotent by claim id.
+//!
+//! It needs MySQL and no gate: neither the state of a gate nor its absence keeps a claim from landing. While MySQL is
+//! away the same batch waits, and nothing is dropped. What a gate is not told here, the resolver tells it.
+
+mod config;
+mod dead_letter;
+mod lanes;
+mod metrics;
+mod pace;
+mod progress;
+mod servers;
+mod spans;
+mod work;
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use futures::future::try_join_all;
+use landing::{
+    ids::Ids,
+    queued::{GateReports, QueuedLander, Reporter},
+};
+use mysql_store::migrate;
+use runtime::{Clock, Health, Part};
+use tokio::sync::{Mutex, Notify};
+use tokio_util::sync::CancellationToken;
+use topic::{ClaimsReader, ConsumerOptions, Producer, ProducerOptions, QueueOffsets, TopicNames};
+
+use crate::{lanes::Lanes, progress::Publisher, servers::Servers, work::Work};
+
+pub use crate::metrics::METRICS;
+pub use config::Config;
+
+/// Landers of one process, each with a connection of its own. They take batches of different partitions, so two keep
+/// the disk busy while one reads, as for direct claims.
+const LANDERS: usize = 2;
+
+/// Other connections to MySQL: for the lease of the ids, the check of the server, and movements that a gate lacks.
+const MYSQL_CONNECTIONS: u32 = 3;
+
+/// Time for the last reports to the gate. The resolver finds what is left.
+const LAST_REPORTS_MAX: Duration = Duration::from_secs(2);
+
+/// Reported in `/readyz` while the partitions are lost.
+const LOST: &str = "the partitions were lost and no assignment has come: nothing lands here";
+
+/// Returns the name of the consumer group under a topic prefix.
+pub fn group(names: &TopicNames) -> String {
+    names.claim_lander_group()
+}
+
+/// Runs until `stop`, then commits the stored offsets.
+///
+/// # Errors
+/// MySQL or Kafka cannot be reached at the start, a topic is missing, or consuming fails for good. Later outages are
+/// waited out.
+pub async fn run(
+    config: &Config,
+    clock: &Clock,
+    health: &Health,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    metrics::describe();
+    let partitions = health.part("partitions");
+    let servers = Servers::of(config, health);
+    let (brokers, names) = (&config.kafka_brokers, TopicNames::new(&config.topic_prefix));
+    let database_url = config.database_url.expose();
+    let pool = mysql_store::connect::pool(database_url, MYSQL_CONNECTIONS)
+        .await
+        .context("MySQL cannot be used (DATABASE_URL)")?;
+    migrate::check_over(&pool).await?;
+    let ids = Arc::new(Ids::lease(pool.clone(), &holder()).await?);
+    let producer = Producer::connect(brokers, ProducerOptions::default()).await?;
+    let reader = ClaimsReader::join(brokers, &names, ConsumerOptions::default()).await?;
+    let gate_url = config.gate_redis_url.expose();
+    let (reports, reporter) = GateReports::new(gate_url, &config.key_prefix, pool.clone());
+    let (lanes, offsets) = (Lanes::default(), QueueOffsets::new(brokers, &names));
+    let work = Work {
+        reader: &reader,
+        turn: Mutex::default(),
+        lanes: &lanes,
+        producer: &producer,
+        names: &names,
+        clock,
+        points: &config.fail_points,
+        stop: &stop,
+        stored: Notify::new(),
+    };
+    let publisher = Publisher {
+        reader: &reader,
+        lanes: &lanes,
+        offsets,
+        producer: &producer,
+        names: &names,
+        clock,
+    };
+    let landers: Vec<_> = (0..LANDERS)
+        .map(|_| {
+            let (reports, clock) = (reports.clone(), clock.clone());
+            let now = move || clock.now();
+            let points = config.fail_points.clone();
+            work.run(QueuedLander::connect(database_url, &ids, reports, now, points))
+        })
+        .collect();
+    // The reporter ends with the last lander.
+    drop(reports);
+    // Cancelled once the landers have ended, whatever ended them.
+    let last = CancellationToken::new();
+    let landing = async {
+        let landed = try_join_all(landers).await;
+        last.cancel();
+        landed
+    };
+    let (landed, ..) = tokio::join!(
+        landing,
+        last.run_until_cancelled(work.commit()),
+        last.run_until_cancelled(publisher.run()),
+        last.run_until_cancelled(show_partitions(&reader, &partitions)),
+        ids.keep(|| clock.now(), last.clone()),
+        report(reporter, &last),
+        Box::pin(servers.watch(config, &pool, clock, &last)),
+    );
+    landed?;
+    reader.close().await.context("the last offsets were not committed; they will repeat")
+}
+
+/// Shows whether partitions are assigned, for ever.
+async fn show_partitions(reader: &ClaimsReader, part: &Part) {
+    let mut rebalances = reader.rebalances();
+    while rebalances.changed().await.is_ok() {
+        if rebalances.borrow_and_update().is_lost() {
+            part.not_ready(LOST);
+        } else {
+            part.ready();
+        }
+    }
+}
+
+/// Reports to the gates until the landers have ended, and a little longer.
+async fn report(reporter: Reporter, last: &CancellationToken) {
+    let mut reporting = pin!(reporter.run());
+    tokio::select! {
+        () = &mut reporting => {}
+        () = async {
+            last.cancelled().await;
+            tokio::time::sleep(LAST_REPORTS_MAX).await;
+        } => {}
+    }
+}
+
+/// Returns a name that no other process has. Its worker number is leased under it.
+fn holder() -> String {
+    format!("claim-lander-{}-{:016x}", std::process::id(), fastrand::u64(..))
+}

@@ -1,0 +1,16 @@
+//! Reads queued claims. Writes their coupons to MySQL, or why there are none, and how far it has come to a topic. Owns
+//! its group's offsets.
+
+use std::process::ExitCode;
+
+use claim_lander::Config;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let config: Config = runtime::parse();
+    let process = config.process.clone();
+    runtime::run("claim-lander", &process, |context| async move {
+        claim_lander::run(&config, &context.clock, &context.health, context.stop_token()).await
+    })
+    .await
+}

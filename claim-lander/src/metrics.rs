@@ -1,0 +1,53 @@
+//! The lander's metrics.
+
+use runtime::metric::{self, Kind, Metric};
+
+/// All of them, in the order of docs/metrics.md.
+pub const METRICS: [&[Metric]; 2] = [&OWN, &landing::queued::metric::METRICS];
+
+const OWN: [Metric; 4] = [BACKLOG, OLDEST, DELAY, DEAD_LETTERS];
+
+pub(crate) const BACKLOG: Metric = Metric {
+    name: "claim_lander_backlog_messages",
+    kind: Kind::Gauge,
+    unit: "messages",
+    labels: &[],
+    meaning: "on this lander's partitions and not done yet; NaN while no broker answers or the \
+              partitions are lost: then it is unknown",
+    worry: Some("it rises for minutes: MySQL is slow or unreachable, or the landers are too few"),
+};
+
+pub(crate) const OLDEST: Metric = Metric {
+    name: "claim_lander_oldest_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "age of the oldest message that is being landed; 0: none",
+    worry: Some("above 60"),
+};
+
+pub(crate) const DELAY: Metric = Metric {
+    name: "claim_lander_delay_seconds",
+    kind: Kind::Histogram,
+    unit: "seconds",
+    labels: &[],
+    meaning: "from the gate to the end of a claim, for each batch's oldest claim",
+    worry: None,
+};
+
+pub(crate) const DEAD_LETTERS: Metric = Metric {
+    name: "claim_lander_dead_letters_total",
+    kind: Kind::Counter,
+    unit: "messages",
+    labels: &[],
+    meaning: "could not be read or landed, sent as dead letters",
+    worry: Some("any"),
+};
+
+/// Describes the metrics for `/metrics`. The backlog is unknown until the brokers have answered.
+pub(crate) fn describe() {
+    for table in METRICS {
+        metric::describe(table);
+    }
+    metrics::gauge!(BACKLOG.name).set(f64::NAN);
+}

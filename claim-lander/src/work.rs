@@ -1,0 +1,190 @@
+//! The loop of one lander: takes a batch, lands it, puts aside what is dead, stores its offset.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use coupon::QueuedClaim;
+use landing::queued::{PING_EVERY, QueuedEnd, QueuedLander};
+use metrics::{counter, histogram};
+use runtime::{Backoff, Clock, FailPoints};
+use tokio::sync::{Mutex, Notify};
+use tokio_util::sync::CancellationToken;
+use topic::{
+    ClaimsBatch, ClaimsReader, Producer, TopicError, TopicNames, decode_claim, encode_claim,
+};
+use tracing::error;
+
+use crate::{
+    dead_letter::DeadLetter,
+    lanes::Lanes,
+    metrics::{DEAD_LETTERS, DELAY},
+    spans,
+};
+
+/// Messages per batch: a transaction of claims for one coupon each.
+const BATCH_MAX: usize = 1000;
+
+/// Time for a batch in hand to land once the process is to stop. What does not land by then is landed by whoever gets
+/// the partition.
+const LAST_BATCH_MAX: Duration = Duration::from_secs(5);
+
+/// Shortest time between commits of offsets. A rebuild that drains waits for a commit, and so do positions.
+const COMMIT_EVERY: Duration = Duration::from_millis(50);
+
+/// First and longest wait before a dead letter is sent again.
+const SEND_AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// What the landers of this process share.
+pub(crate) struct Work<'a> {
+    pub(crate) reader: &'a ClaimsReader,
+    /// Held by the lander that asks for the next batch.
+    pub(crate) turn: Mutex<()>,
+    pub(crate) lanes: &'a Lanes,
+    pub(crate) producer: &'a Producer,
+    pub(crate) names: &'a TopicNames,
+    pub(crate) clock: &'a Clock,
+    pub(crate) points: &'a FailPoints,
+    pub(crate) stop: &'a CancellationToken,
+    /// Notified when an offset was stored.
+    pub(crate) stored: Notify,
+}
+
+/// A message of the batch, for its dead letter.
+struct Origin {
+    offset: i64,
+    key: Vec<u8>,
+}
+
+impl Work<'_> {
+    /// Lands batches until `stop`, over the connection that `connecting` makes.
+    pub(crate) async fn run(
+        &self,
+        connecting: impl Future<Output = QueuedLander>,
+    ) -> anyhow::Result<()> {
+        let Some(mut lander) = self.stop.run_until_cancelled(connecting).await else {
+            return Ok(());
+        };
+        loop {
+            let batch = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(()),
+                batch = self.next() => batch.context("consuming failed")?,
+                () = tokio::time::sleep(PING_EVERY) => {
+                    if self.stop.run_until_cancelled(lander.ping()).await.is_none() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+            };
+            tokio::select! {
+                landed = Box::pin(self.land(&mut lander, batch)) => landed?,
+                () = self.stopped_long_ago() => return Ok(()),
+            }
+        }
+    }
+
+    /// Commits what was stored, soon after each batch, for ever.
+    pub(crate) async fn commit(&self) {
+        loop {
+            self.stored.notified().await;
+            if let Err(error) = self.reader.commit_now().await {
+                // The client commits every second anyway.
+                runtime::seldom!("landed offsets are not committed yet", runtime::report(&error));
+            }
+            tokio::time::sleep(COMMIT_EVERY).await;
+        }
+    }
+
+    /// Takes the next batch, when it is this lander's turn to wait for it. Cancel-safe.
+    async fn next(&self) -> Result<ClaimsBatch, TopicError> {
+        let _turn = self.turn.lock().await;
+        self.reader.next_batch(BATCH_MAX).await
+    }
+
+    async fn stopped_long_ago(&self) {
+        self.stop.cancelled().await;
+        tokio::time::sleep(LAST_BATCH_MAX).await;
+    }
+
+    /// Lands a batch however long it takes. Its offset is stored last.
+    async fn land(&self, lander: &mut QueuedLander, batch: ClaimsBatch) -> anyhow::Result<()> {
+        let ClaimsBatch { partition, messages } = batch;
+        let count = messages.len();
+        let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(()) };
+        let next_offset = last.offset + 1;
+        self.lanes.begin(partition, (first.offset, first.at), Instant::now());
+        self.points.reach("lander.after_take").await?;
+        let (mut claims, mut origins, mut letters) = (Vec::new(), Vec::new(), Vec::new());
+        for message in messages {
+            let (offset, key) = (message.offset, message.key);
+            match message.body {
+                Ok(claim) => {
+                    claims.push(claim);
+                    origins.push(Origin { offset, key });
+                }
+                Err(payload) => {
+                    let reason = decode_claim(&payload).err().map(|error| runtime::report(&error));
+                    let (reason, trace_parent) = (reason.unwrap_or_default(), None);
+                    letters.push(DeadLetter {
+                        partition,
+                        offset,
+                        key,
+                        payload,
+                        trace_parent,
+                        reason,
+                    });
+                }
+            }
+        }
+        let spans = spans::of(&claims);
+        let ends = lander.land(&claims).await;
+        drop(spans);
+        self.points.reach("lander.after_commit").await?;
+        self.measure_delay(&claims);
+        let landed = claims.iter().zip(ends).zip(origins);
+        letters.extend(
+            landed.filter_map(|((claim, end), origin)| letter_of(partition, claim, end, origin)),
+        );
+        for letter in &letters {
+            self.put_aside(letter).await;
+        }
+        self.points.reach("lander.before_offset").await?;
+        self.reader.done(partition, next_offset);
+        self.lanes.end(partition, next_offset, count, Instant::now());
+        self.stored.notify_one();
+        Ok(())
+    }
+
+    /// Sends a dead letter, however long the broker is away.
+    async fn put_aside(&self, letter: &DeadLetter) {
+        let mut backoff = Backoff::new(SEND_AGAIN.0, SEND_AGAIN.1);
+        while let Err(error) = letter.send(self.producer, self.names).await {
+            runtime::seldom!("a dead letter is not sent yet", runtime::report(&error));
+            backoff.wait().await;
+        }
+        counter!(DEAD_LETTERS.name).increment(1);
+        error!(
+            topic.partition = letter.partition,
+            topic.offset = letter.offset,
+            reason = letter.reason,
+            "a queued claim cannot be read or landed: put aside"
+        );
+    }
+
+    fn measure_delay(&self, claims: &[QueuedClaim]) {
+        let Some(oldest) = claims.iter().map(|claim| claim.admitted_at).min() else { return };
+        let delay = (self.clock.now() - oldest).to_std().unwrap_or_default();
+        histogram!(DELAY.name).record(delay.as_secs_f64());
+    }
+}
+
+fn letter_of(
+    partition: i32,
+    claim: &QueuedClaim,
+    end: QueuedEnd,
+    Origin { offset, key }: Origin,
+) -> Option<DeadLetter> {
+    let reason = end.dead_letter()?.to_owned();
+    let (payload, trace_parent) = (encode_claim(claim), claim.admission.claim.trace_parent.clone());
+    Some(DeadLetter { partition, offset, key, payload, trace_parent, reason })
+}

@@ -1,0 +1,239 @@
+//! Landers in this process, with their own database and topics.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicI64, Ordering},
+};
+
+use chrono::{DateTime, Utc};
+use claim_lander::Config;
+use clap::Parser as _;
+use coupon::{
+    AcceptAfter, Admission, ClaimId, ClaimMode, Epoch, QueuedClaim, Template, TemplateId,
+    TemplateState, UserId,
+};
+use devstack::{Scope, TestServers};
+use futures::future::join_all;
+use mysql_store::{connect, migrate, template, verify};
+use runtime::{Clock, Health};
+use testkit::{Running, until};
+use topic::{
+    ClaimsProducer, Message, Producer, ProducerOptions, Progress, TableReader, TopicLayout,
+    TopicNames, committed_lag, committed_offsets, ensure_topics,
+};
+
+/// Partitions of the claims' topic.
+const PARTITIONS: i32 = 4;
+
+/// Epoch of a newly created template.
+const EPOCH: Epoch = Epoch(1);
+
+pub(crate) struct Harness {
+    pub(crate) names: TopicNames,
+    pub(crate) scope: Scope,
+    pub(crate) producer: Producer,
+    claims: ClaimsProducer,
+    /// Health of the most recently started lander.
+    health: Health,
+}
+
+impl Harness {
+    pub(crate) async fn new(name: &str) -> Self {
+        Self::of(TestServers::shared().scope(name)).await
+    }
+
+    /// Like [`Self::new`], with the test's own database.
+    pub(crate) async fn on_database(name: &str, url: &str) -> Self {
+        let mut scope = TestServers::shared().scope(name);
+        url.clone_into(&mut scope.endpoints.database_url);
+        Self::of(scope).await
+    }
+
+    /// Like [`Self::new`], with the test's own broker.
+    pub(crate) async fn on_broker(name: &str, brokers: &str) -> Self {
+        let mut scope = TestServers::shared().scope(name);
+        brokers.clone_into(&mut scope.endpoints.kafka_brokers);
+        Self::of(scope).await
+    }
+
+    async fn of(scope: Scope) -> Self {
+        testkit::record_metrics();
+        let servers = &scope.endpoints;
+        migrate::run(&servers.database_url).await.unwrap();
+        let (brokers, names) = (&servers.kafka_brokers, TopicNames::new(&scope.topic_prefix));
+        let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
+        ensure_topics(brokers, &names, &layout).await.unwrap();
+        let options = ProducerOptions::default();
+        let producer = Producer::connect(brokers, options).await.unwrap();
+        let claims = ClaimsProducer::new(brokers, &names, options);
+        Self { names, scope, producer, claims, health: Health::default() }
+    }
+
+    pub(crate) fn start(&self) -> Running {
+        self.start_changed(|_| {})
+    }
+
+    /// Starts with a changed configuration.
+    pub(crate) fn start_changed(&self, change: impl FnOnce(&mut Config)) -> Running {
+        // Registered here, so that it is not ready before the task first runs.
+        self.health.part("partitions");
+        self.run(&self.health, change)
+    }
+
+    /// Starts a lander beside the one that runs, with a health of its own.
+    pub(crate) fn start_another(&self) -> Running {
+        let health = Health::default();
+        health.part("partitions");
+        self.run(&health, |_| {})
+    }
+
+    /// Starts with a changed configuration, and returns the resulting error.
+    pub(crate) async fn start_with(&self, change: impl FnOnce(&mut Config)) -> String {
+        self.run(&Health::default(), change).failed().await
+    }
+
+    fn run(&self, health: &Health, change: impl FnOnce(&mut Config)) -> Running {
+        let servers = &self.scope.endpoints;
+        let mut config = Config::try_parse_from([
+            "claim-lander",
+            "--database-url",
+            &servers.database_url,
+            "--gate-redis-url",
+            &servers.gate_redis_url,
+            "--kafka-brokers",
+            &servers.kafka_brokers,
+            "--key-prefix",
+            &self.scope.key_prefix,
+            "--topic-prefix",
+            &self.scope.topic_prefix,
+        ])
+        .unwrap();
+        change(&mut config);
+        let parts = health.clone();
+        Running::start(health, move |stop| async move {
+            claim_lander::run(&config, &Clock::system(), &parts, stop).await
+        })
+    }
+
+    /// Publishes a template of mode queued with `stock` coupons, five per user.
+    pub(crate) async fn template(&self, id: TemplateId, stock: i64) {
+        let mut connection = connect::single(&self.scope.endpoints.database_url).await.unwrap();
+        let draft = Template {
+            per_user_limit: 5,
+            max_per_claim: 5,
+            claim_mode: ClaimMode::Queued,
+            ..testkit::draft(id, now())
+        };
+        template::create(&mut connection, &draft, stock, "test", now()).await.unwrap();
+        let published = TemplateState::Published;
+        let changed = template::change_state(&mut connection, &draft, published, now()).await;
+        assert!(changed.unwrap());
+    }
+
+    /// Queues claims, one after the other.
+    pub(crate) async fn queue(&self, claims: &[QueuedClaim]) {
+        for claim in claims {
+            self.claims.publish(claim).await.unwrap();
+        }
+    }
+
+    /// Queues claims as fast as the broker takes them, in any order.
+    pub(crate) async fn queue_all(&self, claims: &[QueuedClaim]) {
+        for sent in join_all(claims.iter().map(|claim| self.claims.publish(claim))).await {
+            sent.unwrap();
+        }
+    }
+
+    /// Sends bytes to a partition of the claims' topic.
+    pub(crate) async fn send_raw(&self, partition: i32, payload: &[u8]) {
+        let topic = self.names.claims();
+        self.producer.send(&topic, Some(partition), b"key", payload, &[]).await.unwrap();
+    }
+
+    /// Waits until every claim has its end and the offsets say so.
+    pub(crate) async fn caught_up(&self) {
+        let (brokers, group) =
+            (&self.scope.endpoints.kafka_brokers, self.names.claim_lander_group());
+        let lag = async || match committed_lag(brokers, &group, &self.names.claims()).await {
+            // The leaders of a new topic may not be known yet.
+            Err(error) if !error.is_retriable() => panic!("{error}"),
+            lag => (lag.ok(), self.health.unready()),
+        };
+        until(lag, |(lag, _)| *lag == Some(0)).await;
+    }
+
+    /// Sum of the committed offsets over all partitions.
+    pub(crate) async fn committed(&self) -> i64 {
+        let (brokers, group) =
+            (&self.scope.endpoints.kafka_brokers, self.names.claim_lander_group());
+        let committed = committed_offsets(brokers, &group, &self.names.claims()).await.unwrap();
+        committed.values().sum()
+    }
+
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        let mut connection = connect::single(&self.scope.endpoints.database_url).await.unwrap();
+        verify::number(&mut connection, sql).await.unwrap()
+    }
+
+    /// Landed claims, rejected ones, and coupons.
+    pub(crate) async fn counts(&self) -> (i64, i64, i64) {
+        (
+            self.number("select count(*) from claim where state = 1").await,
+            self.number("select count(*) from claim where state = 3").await,
+            self.number("select count(*) from user_coupon").await,
+        )
+    }
+
+    pub(crate) async fn dead_letters(&self) -> Vec<Message> {
+        self.read(&self.names.dead_letter()).await
+    }
+
+    /// The last progress of each partition, in any order.
+    pub(crate) async fn progress(&self) -> Vec<Progress> {
+        let mut last = BTreeMap::new();
+        for message in self.read(&self.names.claim_progress()).await {
+            let progress = Progress::decode(message.payload.as_deref().unwrap()).unwrap();
+            assert_eq!(message.key, progress.key().as_bytes());
+            last.insert(progress.partition, progress);
+        }
+        last.into_values().collect()
+    }
+
+    async fn read(&self, topic: &str) -> Vec<Message> {
+        let reader = TableReader::open(&self.scope.endpoints.kafka_brokers, topic).await.unwrap();
+        reader.read_to_end().await.unwrap()
+    }
+
+    /// Publishes templates with `stock` coupons each: one on every partition.
+    pub(crate) async fn templates_on_all_partitions(&self, stock: i64) -> Vec<TemplateId> {
+        let (mut templates, mut partitions) = (Vec::new(), BTreeSet::new());
+        for id in (1..).map(TemplateId) {
+            if partitions.insert(self.claims.partition_of(id).await.unwrap()) {
+                self.template(id, stock).await;
+                templates.push(id);
+            }
+            if partitions.len() == usize::try_from(PARTITIONS).unwrap() {
+                return templates;
+            }
+        }
+        unreachable!("ids do not end")
+    }
+}
+
+/// The time at which all claims are made.
+pub(crate) fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(4_000_000_000_123).unwrap()
+}
+
+/// A user's first claim of a template, with a unique id.
+pub(crate) fn claim(template: TemplateId, user: i64) -> QueuedClaim {
+    static NEXT: AtomicI64 = AtomicI64::new(1);
+    let id = ClaimId(NEXT.fetch_add(1, Ordering::Relaxed));
+    let claim = testkit::claim(id, template, UserId(user), "a", 1, now());
+    QueuedClaim {
+        admission: Admission { claim, epoch: EPOCH, numbers: vec![1] },
+        accept_after: AcceptAfter::Topic,
+        admitted_at: now(),
+        left_after: None,
+    }
+}
