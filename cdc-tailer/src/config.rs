@@ -36,7 +36,7 @@ const ALL_TABLES: &str = "all";
 
 /// Follows the binlog of one database and writes its changes to the topics.
 #[derive(Debug, Clone, Parser)]
-#[command(version, about)]
+#[command(version = runtime::version(), about)]
 pub struct Config {
     /// Database to follow: mysql://user:password@host:port/database. For TLS append
     /// ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE. The user needs SELECT, REPLICATION SLAVE, REPLICATION CLIENT.

@@ -41,7 +41,7 @@ const PAYLOAD_EVENTS_MAX: usize = 1_000;
 /// The followed tables, in database `d`.
 const TABLES: &[&str] = &["t", "stock_movement"];
 
-const PLACE: ChangeOrigin<'_> =
+const ORIGIN: ChangeOrigin<'_> =
     ChangeOrigin { gtid: "0-1-42", file: "binlog.000002", end: 815, committed_ms: 0, now_ms: 0 };
 
 /// Parses a server address after a user and password. The parsed address is shown without the password, and a TLS
@@ -56,8 +56,8 @@ pub fn binlog_address(data: &[u8]) {
             assert!(address.password.expose().starts_with(PASSWORD), "another password");
         }
         Err(error) => {
-            let told = runtime::report(&error);
-            assert!(!told.contains(PASSWORD), "a password is told: {told}");
+            let shown = runtime::report(&error);
+            assert!(!shown.contains(PASSWORD), "a password is shown: {shown}");
         }
     }
     // Text after a `#` is not an option.
@@ -74,31 +74,31 @@ pub fn binlog_address(data: &[u8]) {
 pub fn server_login(data: &[u8]) {
     let Some((is_private, sent)) = data.split_first() else { return };
     let is_private = is_private & 1 == 1;
-    let mut server = Told { sent, heard: Vec::new() };
+    let mut server = ScriptedServer { sent, heard: Vec::new() };
     match login::rehearse(&mut server, PASSWORD, is_private) {
         Ok(()) => assert!(!server.heard.is_empty(), "logged in without a word"),
         Err(error) => {
-            let told = error.to_string();
-            assert!(!told.is_empty() && !told.contains(PASSWORD), "{told}");
+            let shown = error.to_string();
+            assert!(!shown.is_empty() && !shown.contains(PASSWORD), "{shown}");
         }
     }
-    let told = server.heard.windows(PASSWORD.len()).any(|part| part == PASSWORD.as_bytes());
-    assert!(is_private || !told, "a password was sent in the clear");
+    let is_sent = server.heard.windows(PASSWORD.len()).any(|part| part == PASSWORD.as_bytes());
+    assert!(is_private || !is_sent, "a password was sent in the clear");
 }
 
 /// A server that sends prepared bytes, whatever it receives.
-struct Told<'a> {
+struct ScriptedServer<'a> {
     sent: &'a [u8],
     heard: Vec<u8>,
 }
 
-impl Read for Told<'_> {
+impl Read for ScriptedServer<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.sent.read(bytes)
     }
 }
 
-impl Write for Told<'_> {
+impl Write for ScriptedServer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.heard.write(bytes)
     }
@@ -180,7 +180,7 @@ fn all_rows(table: &Table, change: Change, version: u8, body: &[u8], out: &mut V
 /// Encodes a row's event. Text that is not UTF-8 is rejected; everything else becomes JSON.
 fn written(out: &mut Vec<u8>, table: &Table, change: Change, row: &RowChange<'_>) {
     out.clear();
-    if encode::event(out, table, change, row, &PLACE, 7).is_ok() {
+    if encode::event(out, table, change, row, &ORIGIN, 7).is_ok() {
         let read = serde_json::from_slice::<serde::de::IgnoredAny>(out);
         assert!(read.is_ok(), "an event is not JSON: {}", String::from_utf8_lossy(out));
     }

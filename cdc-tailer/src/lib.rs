@@ -15,14 +15,19 @@ mod error;
 #[doc(hidden)]
 pub mod fuzz;
 mod leader;
+mod memory;
 mod metrics;
 mod publish;
 mod refusal;
+mod servers;
 mod source;
 mod transaction;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::metrics::METRICS;
 pub use config::Config;
 pub use leader::{position, run};
+pub use memory::give_memory_back_after;
+pub use servers::watch;

@@ -1,75 +1,218 @@
 //! The tailer's metrics.
 
-/// Rows of followed tables enqueued for the broker.
-pub(crate) const ROWS: &str = "cdc_tailer_rows_total";
-/// Transactions read, foreign ones included.
-pub(crate) const TRANSACTIONS: &str = "cdc_tailer_transactions_total";
-/// Binlog events read, foreign ones included.
-pub(crate) const EVENTS: &str = "cdc_tailer_events_total";
-/// Messages that exceed the size limit.
-pub(crate) const DEAD_LETTERS: &str = "cdc_tailer_dead_letters_total";
-/// Updates of rows that left their version unchanged.
-pub(crate) const UNVERSIONED: &str = "cdc_tailer_unversioned_updates_total";
-/// Rows sent by snapshots.
-pub(crate) const SNAPSHOT_ROWS: &str = "cdc_tailer_snapshot_rows_total";
-/// Tables that the current snapshot has not fully read; 0 if there is no snapshot.
-pub(crate) const SNAPSHOT_TABLES_LEFT: &str = "cdc_tailer_snapshot_tables_left";
-/// Rows sent by the current snapshot, relative to the server's estimate for its tables; 1: done.
-pub(crate) const SNAPSHOT_PROGRESS: &str = "cdc_tailer_snapshot_progress_ratio";
-/// Age of the last acknowledged transaction, by whole seconds of the binlog; 0 when idle.
-pub(crate) const LAG: &str = "cdc_tailer_lag_seconds";
-/// Bytes of binlog after the acknowledged position.
-pub(crate) const LAG_BYTES: &str = "cdc_tailer_lag_bytes";
-/// Offset of the acknowledged position in its file.
-pub(crate) const POSITION: &str = "cdc_tailer_position_bytes";
-/// Number in the name of that file.
-pub(crate) const POSITION_FILE: &str = "cdc_tailer_position_file_number";
-/// Attempts to reconnect to the server.
-pub(crate) const RECONNECTS: &str = "cdc_tailer_reconnects_total";
-/// Binlog bytes queued between reader and publisher.
-pub(crate) const QUEUE_BYTES: &str = "cdc_tailer_queue_bytes";
-/// Transactions enqueued and not fully acknowledged.
-pub(crate) const UNACKNOWLEDGED: &str = "cdc_tailer_unacknowledged_transactions";
-/// Time of the last checkpoint, seconds since 1970; its age is now minus this.
-pub(crate) const CHECKPOINT: &str = "cdc_tailer_checkpoint_timestamp_seconds";
-/// Age of the oldest binlog that a successor would need; 0 when idle.
-pub(crate) const CHECKPOINT_AGE: &str = "cdc_tailer_checkpoint_age_seconds";
-/// Time the server keeps its binlog; 0: for ever, or unknown.
-pub(crate) const BINLOG_EXPIRY: &str = "cdc_tailer_binlog_expiry_seconds";
-/// Whether this tailer leads.
-pub(crate) const LEADS: &str = "cdc_tailer_leads";
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Describes the metrics once, for `/metrics`.
-pub(crate) fn describe() {
-    let counters = [
-        (ROWS, "rows of followed tables sent to the topic"),
-        (TRANSACTIONS, "transactions seen in the binlog"),
-        (EVENTS, "events seen in the binlog"),
-        (DEAD_LETTERS, "messages too long for a broker, put aside"),
-        (UNVERSIONED, "updates of coupons that left their version as it was"),
-        (SNAPSHOT_ROWS, "rows sent by snapshots"),
-        (RECONNECTS, "binlog connections opened again"),
-    ];
-    for (name, text) in counters {
-        metrics::describe_counter!(name, text);
-        // Counters start at 0: a counter that first appears with its first increment hides that increment.
-        metrics::counter!(name).absolute(0);
+use metrics::gauge;
+use runtime::metric::{Kind, Metric};
+
+/// All of them, in the order of docs/metrics.md.
+pub const METRICS: [Metric; 19] = [
+    LEADS,
+    LAG,
+    LAG_BYTES,
+    CHECKPOINT_AGE,
+    CHECKPOINT,
+    BINLOG_EXPIRY,
+    POSITION,
+    POSITION_FILE,
+    QUEUE_BYTES,
+    UNACKNOWLEDGED,
+    ROWS,
+    TRANSACTIONS,
+    EVENTS,
+    DEAD_LETTERS,
+    RECONNECTS,
+    UNVERSIONED,
+    SNAPSHOT_ROWS,
+    SNAPSHOT_TABLES_LEFT,
+    SNAPSHOT_PROGRESS,
+];
+
+pub(crate) const LEADS: Metric = Metric {
+    name: "cdc_tailer_leads",
+    kind: Kind::Gauge,
+    unit: "0 or 1",
+    labels: &[],
+    meaning: "1: this tailer publishes",
+    worry: Some("the sum is not 1"),
+};
+
+pub(crate) const LAG: Metric = Metric {
+    name: "cdc_tailer_lag_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "age of the last acknowledged transaction, in whole seconds of the binlog; 0 when \
+              idle, and NaN while no broker answers: then it is unknown",
+    worry: Some("above 5"),
+};
+
+pub(crate) const LAG_BYTES: Metric = Metric {
+    name: "cdc_tailer_lag_bytes",
+    kind: Kind::Gauge,
+    unit: "bytes",
+    labels: &[],
+    meaning: "binlog after the acknowledged position",
+    worry: Some("it grows"),
+};
+
+pub(crate) const CHECKPOINT_AGE: Metric = Metric {
+    name: "cdc_tailer_checkpoint_age_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "age of the binlog position at which a successor would begin; 0 when idle",
+    worry: Some("above 30; half of the server's retention"),
+};
+
+pub(crate) const CHECKPOINT: Metric = Metric {
+    name: "cdc_tailer_checkpoint_timestamp_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "time of the last checkpoint, since 1970",
+    worry: None,
+};
+
+pub(crate) const BINLOG_EXPIRY: Metric = Metric {
+    name: "cdc_tailer_binlog_expiry_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "how long the server keeps its binlog; 0: for ever, or unknown",
+    worry: Some("below a day"),
+};
+
+pub(crate) const POSITION: Metric = Metric {
+    name: "cdc_tailer_position_bytes",
+    kind: Kind::Gauge,
+    unit: "bytes",
+    labels: &[],
+    meaning: "the acknowledged offset in its binlog file",
+    worry: None,
+};
+
+pub(crate) const POSITION_FILE: Metric = Metric {
+    name: "cdc_tailer_position_file_number",
+    kind: Kind::Gauge,
+    unit: "number",
+    labels: &[],
+    meaning: "the number in that file's name",
+    worry: None,
+};
+
+pub(crate) const QUEUE_BYTES: Metric = Metric {
+    name: "cdc_tailer_queue_bytes",
+    kind: Kind::Gauge,
+    unit: "bytes",
+    labels: &[],
+    meaning: "binlog between reader and publisher, at most `QUEUE_BYTES`",
+    worry: Some("it stays full: brokers are slow"),
+};
+
+pub(crate) const UNACKNOWLEDGED: Metric = Metric {
+    name: "cdc_tailer_unacknowledged_transactions",
+    kind: Kind::Gauge,
+    unit: "transactions",
+    labels: &[],
+    meaning: "sent, and not yet acknowledged by the brokers",
+    worry: Some("it stays high"),
+};
+
+pub(crate) const ROWS: Metric = Metric {
+    name: "cdc_tailer_rows_total",
+    kind: Kind::Counter,
+    unit: "rows",
+    labels: &[],
+    meaning: "rows of followed tables sent",
+    worry: None,
+};
+
+pub(crate) const TRANSACTIONS: Metric = Metric {
+    name: "cdc_tailer_transactions_total",
+    kind: Kind::Counter,
+    unit: "transactions",
+    labels: &[],
+    meaning: "seen in the binlog, including other databases'",
+    worry: None,
+};
+
+pub(crate) const EVENTS: Metric = Metric {
+    name: "cdc_tailer_events_total",
+    kind: Kind::Counter,
+    unit: "events",
+    labels: &[],
+    meaning: "read from the binlog, including other databases'",
+    worry: None,
+};
+
+pub(crate) const DEAD_LETTERS: Metric = Metric {
+    name: "cdc_tailer_dead_letters_total",
+    kind: Kind::Counter,
+    unit: "messages",
+    labels: &[],
+    meaning: "too long for a broker, sent as dead letters",
+    worry: Some("any"),
+};
+
+pub(crate) const RECONNECTS: Metric = Metric {
+    name: "cdc_tailer_reconnects_total",
+    kind: Kind::Counter,
+    unit: "connections",
+    labels: &[],
+    meaning: "binlog connections after the first",
+    worry: Some("more than a few an hour"),
+};
+
+pub(crate) const UNVERSIONED: Metric = Metric {
+    name: "cdc_tailer_unversioned_updates_total",
+    kind: Kind::Counter,
+    unit: "rows",
+    labels: &[],
+    meaning: "updates of coupons that kept their version: readers discard them as known",
+    worry: Some("any"),
+};
+
+pub(crate) const SNAPSHOT_ROWS: Metric = Metric {
+    name: "cdc_tailer_snapshot_rows_total",
+    kind: Kind::Counter,
+    unit: "rows",
+    labels: &[],
+    meaning: "sent by snapshots",
+    worry: Some("it rises and you did not request a snapshot"),
+};
+
+pub(crate) const SNAPSHOT_TABLES_LEFT: Metric = Metric {
+    name: "cdc_tailer_snapshot_tables_left",
+    kind: Kind::Gauge,
+    unit: "tables",
+    labels: &[],
+    meaning: "tables that the running snapshot has not finished; 0: no snapshot",
+    worry: None,
+};
+
+pub(crate) const SNAPSHOT_PROGRESS: Metric = Metric {
+    name: "cdc_tailer_snapshot_progress_ratio",
+    kind: Kind::Gauge,
+    unit: "ratio",
+    labels: &[],
+    meaning: "rows sent over estimated rows; 1: done",
+    worry: None,
+};
+
+/// Whether the brokers answered when they were last asked. Until they are asked, they are taken to.
+static BROKERS_ANSWER: AtomicBool = AtomicBool::new(true);
+
+/// Records whether the brokers answer. While they do not, the lag is unknown: nobody can say what they hold.
+pub(crate) fn brokers_answer(answer: bool) {
+    BROKERS_ANSWER.store(answer, Ordering::Relaxed);
+    if !answer {
+        gauge!(LAG.name).set(f64::NAN);
     }
-    let gauges = [
-        (SNAPSHOT_TABLES_LEFT, "tables that the snapshot under way has not read whole"),
-        (SNAPSHOT_PROGRESS, "rows sent over rows guessed of the snapshot under way"),
-        (LAG, "age of the last acknowledged transaction in seconds"),
-        (LAG_BYTES, "bytes of binlog not acknowledged yet"),
-        (POSITION, "acknowledged offset in its binlog file"),
-        (POSITION_FILE, "number of that binlog file"),
-        (QUEUE_BYTES, "binlog bytes waiting for the publisher"),
-        (UNACKNOWLEDGED, "transactions not acknowledged by the broker yet"),
-        (CHECKPOINT, "unix time of the last checkpoint"),
-        (CHECKPOINT_AGE, "age of the binlog that the checkpoint needs"),
-        (BINLOG_EXPIRY, "how long the server keeps its binlog, 0: for ever"),
-        (LEADS, "1: this tailer publishes, 0: it stands by"),
-    ];
-    for (name, text) in gauges {
-        metrics::describe_gauge!(name, text);
-    }
+}
+
+/// Sets the lag, in seconds, unless it is unknown.
+pub(crate) fn set_lag(seconds: f64) {
+    let is_known = BROKERS_ANSWER.load(Ordering::Relaxed);
+    gauge!(LAG.name).set(if is_known { seconds } else { f64::NAN });
 }

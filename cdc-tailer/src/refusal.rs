@@ -2,7 +2,8 @@
 
 use crate::error::TailError;
 
-/// A server that dumps by GTID alone reports this as an error; others send the transaction.
+/// Reported for a transaction without a GTID. A server that dumps by GTID alone refuses it with an error packet; others
+/// send the transaction.
 pub(crate) const NO_GTID: &str =
     "a transaction has no GTID: set gtid_mode = ON on the server, then start with --resnapshot";
 
@@ -12,10 +13,11 @@ pub(crate) fn of(packet: &[u8]) -> TailError {
     classify(code, message)
 }
 
-/// The same for a login. All other errors are transient: too many connections, a server that starts or stops.
+/// Parses the answer to a login. Errors that are not listed here are transient: too many connections, a server that
+/// starts or stops.
 pub(crate) fn of_login(packet: &[u8]) -> TailError {
     // Access denied: in general, to a database, by a plugin, for lack of a privilege; an unknown plugin; an expired
-    // password; a locked account, on either family of servers.
+    // password; a locked account. Of both flavors.
     const DENIED: [u16; 8] = [1045, 1044, 1698, 1227, 1251, 1862, 3118, 4151];
     const TLS_DEMANDED: u16 = 3159;
     let (code, message) = read(packet);
@@ -53,7 +55,15 @@ fn classify(code: u16, message: String) -> TailError {
         "higher sequence numbers",
     ];
     const REPLACED: [&str; 3] = ["same server_uuid", "same server_id", "same server id"];
-    const UNREADABLE: [&str; 3] = ["i/o error reading log event", "bogus data", "read checksum"];
+    const UNREADABLE: [&str; 6] = [
+        "i/o error reading log event",
+        "bogus data",
+        "read checksum",
+        "did not pass crc check",
+        "truncated in the middle of event",
+        // The server sends events of up to 1 GiB, whatever that setting is: the event's length is wrong.
+        "exceeded max_allowed_packet",
+    ];
     let lower = message.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| lower.contains(words));
     match code {
@@ -78,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_purged_binlog_is_told_from_other_refusals() {
+    fn a_purged_binlog_is_distinguished_from_other_refusals() {
         let lost = "Could not find GTID state requested by slave in any binlog files. Probably the \
                     slave state is too old and required binlog files have been purged.";
         assert!(matches!(classify(1236, lost.into()), TailError::PositionLost { .. }));
@@ -92,8 +102,15 @@ mod tests {
             "Got fatal error: I/O error reading log event; the first event 'binlog.000001' at 4";
         let reset = classify(1236, reset.into());
         assert_eq!(reset.directive(), crate::error::Directive::Suspect, "{reset}");
-        let too_long = "log event entry exceeded max_allowed_packet";
-        assert!(matches!(classify(1236, too_long.into()), TailError::Server { .. }));
+        for damaged in [
+            "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on master",
+            "binlog truncated in the middle of event; consider out of disk space on source",
+            "event read from binlog did not pass crc check",
+        ] {
+            assert!(matches!(classify(1236, damaged.into()), TailError::Unreadable { .. }));
+        }
+        let other = "Misconfigured master - server_id was not set";
+        assert!(matches!(classify(1236, other.into()), TailError::Server { .. }));
     }
 
     #[test]

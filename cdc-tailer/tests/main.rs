@@ -2,6 +2,7 @@
 
 mod bulk;
 mod by_hand;
+mod damage;
 mod golden;
 mod gtids;
 mod harness;
@@ -18,7 +19,7 @@ use topic::{Op, TemplateRow};
 
 const INSERT_TEMPLATE: &str = "insert into coupon_template values \
     (7, 1, 'Zwölf % 券', 1, 1250, null, 0, 'EUR', 2, 2, '2026-01-01', '2026-12-31 23:59:59.999', \
-     null, null, 86400000, 1, 1, '2026-01-01 00:00:00.001', '2026-01-01 00:00:00.002', 0);";
+     null, null, 86400000, 1, 1, '2026-01-01 00:00:00.001', '2026-01-01 00:00:00.002', 0, 1, 0, 2);";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn committed_rows_come_in_order_with_their_values() {
@@ -81,7 +82,7 @@ async fn an_abruptly_dropped_tailer_loses_nothing() {
         let inserts: Vec<_> = (first..first + 100).map(|id| coupon(id, id % 7)).collect();
         test.sql(&inserts.join("; "));
         // In the middle of its work.
-        tailer.kill();
+        tailer.abort();
     }
     let tailer = test.start().await;
     let mut seen = test.coupon_ids_until(400).await;
@@ -121,16 +122,16 @@ async fn a_checkpoint_that_does_not_fit_leads_to_a_snapshot() {
         let other_server =
             [(r#""server":""#, r#""server":"9"#), (r#""written":1"#, r#""written":2"#)];
         let future = [(r#"","file""#, r#"000000","file""#), (r#""sum":"#, r#""sum": "#)];
-        for (id, told, changes) in [(1, 1, other_server), (2, 3, future)] {
+        for (id, published, changes) in [(1, 1, other_server), (2, 3, future)] {
             test.sql(&coupon(id, 1));
             for (from, to) in changes {
                 test.overwrite_checkpoint(from, to).await;
             }
             let tailer = test.start().await;
-            let events = test.coupons(told).await;
+            let events = test.coupons(published).await;
             let coupons: Vec<_> =
                 events.iter().map(|event| (event.op, event.after.clone().unwrap().id)).collect();
-            assert_eq!(coupons, expected[..told]);
+            assert_eq!(coupons, expected[..published]);
             tailer.stop().await.unwrap();
         }
     }

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mariadb_compressed_comes_back() {
+    fn an_event_that_mariadb_compressed_is_unpacked() {
         let text = b"insert insert insert insert insert insert".as_slice();
         assert_eq!(inflate(&deflate(text, 41), LIMIT).unwrap(), text);
         assert!(matches!(inflate(&deflate(text, 40), LIMIT), Err(CompressedError::Length)));

@@ -51,7 +51,7 @@ pub(crate) fn event(
     table: &Table,
     change: Change,
     row: &RowChange<'_>,
-    place: &ChangeOrigin<'_>,
+    origin: &ChangeOrigin<'_>,
     number: u32,
 ) -> Result<(), NotUtf8> {
     out.extend(br#"{"before":"#);
@@ -65,17 +65,17 @@ pub(crate) fn event(
     out.extend(br#","table":"#);
     json(out, &table.name);
     out.extend(br#","gtid":"#);
-    json(out, place.gtid);
+    json(out, origin.gtid);
     out.extend(br#","file":"#);
-    json(out, place.file);
+    json(out, origin.file);
     out.extend(br#","pos":"#);
-    json(out, &place.end);
+    json(out, &origin.end);
     out.extend(br#","row":"#);
     json(out, &number);
     out.extend(br#","ts_ms":"#);
-    json(out, &place.committed_ms);
+    json(out, &origin.committed_ms);
     out.extend(br#","snapshot":false},"ts_ms":"#);
-    json(out, &place.now_ms);
+    json(out, &origin.now_ms);
     out.push(b'}');
     Ok(())
 }
@@ -199,7 +199,7 @@ fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
 
 /// Position of rows in tests.
 #[cfg(test)]
-pub(crate) const PLACE: ChangeOrigin<'_> = ChangeOrigin {
+pub(crate) const ORIGIN: ChangeOrigin<'_> = ChangeOrigin {
     gtid: "0-1-42",
     file: "binlog.000002",
     end: 815,
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_what_the_topic_crate_reads() {
+    fn the_topic_crate_reads_an_encoded_event() {
         let cells = vec![
             Cell::Int(7),
             Cell::Int(1),
@@ -236,13 +236,13 @@ mod tests {
         ];
         let row = RowChange { before: None, after: Some(cells) };
         let mut out = Vec::new();
-        event(&mut out, &table(), Change::Insert, &row, &PLACE, 2).unwrap();
+        event(&mut out, &table(), Change::Insert, &row, &ORIGIN, 2).unwrap();
         let event: topic::Event<topic::StockMovementRow> = topic::decode(&out).unwrap();
         let after = event.after.unwrap();
         assert_eq!(after.reason, "a \"quoted\" 券");
         assert_eq!((after.template_id, after.delta, after.created_at), (7, -3, 1_700_000_000_123));
         assert_eq!(event.source.gtid.as_deref(), Some("0-1-42"));
-        assert_eq!((event.source.pos, event.source.row, event.ts_ms), (815, 2, PLACE.now_ms));
+        assert_eq!((event.source.pos, event.source.row, event.ts_ms), (815, 2, ORIGIN.now_ms));
     }
 
     #[test]

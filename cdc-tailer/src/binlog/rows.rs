@@ -22,14 +22,20 @@ pub(crate) const WITH_OPTIONS: u8 = 3;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum RowsError {
     /// Its bytes do not match the table map.
-    #[error("rows event of table {table} {source}")]
+    #[error(
+        "rows event of table {table} {source}: the server's file is damaged, or of a layout that this version \
+         does not know; start with --resnapshot"
+    )]
     Truncated {
         /// Name without the database.
         table: String,
         source: Truncated,
     },
     /// Its number of columns differs from the table map's.
-    #[error("rows event of table {table} has {found} columns, its table map {expected}")]
+    #[error(
+        "rows event of table {table} has {found} columns, its table map {expected}: the server's file is \
+         damaged; start with --resnapshot"
+    )]
     Columns {
         table: String,
         /// In the rows event.
@@ -248,6 +254,20 @@ mod tests {
         body.extend([2, 0b01, 0, 1]);
         let error = Rows::new(&table(), Change::Insert, 1, &body).err().unwrap().to_string();
         assert!(error.contains("binlog_row_image"), "{error}");
+    }
+
+    #[test]
+    fn rows_that_do_not_match_their_table_are_refused_with_the_way_out() {
+        let table = table();
+        let says = |error: RowsError, words: &str| {
+            let said = error.to_string();
+            assert!(said.contains(words) && said.contains("--resnapshot"), "{said}");
+        };
+        let of_three = [vec![0; 8], vec![3, 0b111, 0, 1, 0]].concat();
+        says(Rows::new(&table, Change::Insert, 1, &of_three).err().unwrap(), "has 3 columns");
+        let cut_off = [vec![0; 8], vec![2, 0b11, 0, 1, 9, b'x']].concat();
+        let mut rows = Rows::new(&table, Change::Insert, 1, &cut_off).unwrap();
+        says(rows.next_row().unwrap_err(), "ends too early");
     }
 
     proptest! {

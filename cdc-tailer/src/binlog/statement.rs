@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_that_frame_transactions_are_told_apart() {
+    fn statements_that_frame_transactions_are_distinguished() {
         assert_eq!(classify(b"BEGIN"), Statement::Begin);
         assert_eq!(classify(b"XA START X'61',X'',1"), Statement::Begin);
         assert_eq!(classify(b"SAVEPOINT `a b`"), Statement::Savepoint(b"a b"));

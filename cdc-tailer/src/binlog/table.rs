@@ -54,10 +54,16 @@ impl Column {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum TableError {
     /// The bytes are not a table map.
-    #[error("table map {0}")]
+    #[error(
+        "table map {0}: the server's file is damaged, or of a layout that this version does not know; start \
+         with --resnapshot"
+    )]
     Truncated(#[from] Truncated),
-    /// A name or label is not UTF-8.
-    #[error("table map holds a name or label that is not UTF-8")]
+    /// A name is not UTF-8.
+    #[error(
+        "table map holds a name that is not UTF-8: give that table or column another name, then start with \
+         --resnapshot"
+    )]
     Name,
     /// A column needed by events is missing or has changed.
     #[error(

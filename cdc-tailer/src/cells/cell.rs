@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_columns_know_what_was_cut_off() {
+    fn binary_columns_get_back_their_trailing_zeros() {
         let kind = Kind::FixedBytes { length_bytes: 1, length: 4 };
         assert_eq!(read(kind, &[2, 1, 2]), Cell::Bytes(&[1, 2], 2));
     }

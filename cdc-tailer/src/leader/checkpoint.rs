@@ -171,7 +171,8 @@ impl Store {
             match self.writer.write(&self.topic, self.key.as_bytes(), &payload).await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_retriable() => {
-                    warn!(error = runtime::report(&error), "checkpoint not written, trying again");
+                    let error = runtime::report(&error);
+                    runtime::seldom!("checkpoint not written, trying again", error);
                     backoff.wait().await;
                 }
                 Err(error) => return Err(error).context("checkpoint cannot be written"),
@@ -200,7 +201,7 @@ pub(crate) async fn keep(
         store.save(&checkpoint).await?;
         debug!(binlog.gtid = checkpoint.gtid, "checkpoint written");
         let now = Duration::from_millis(clock.now().timestamp_millis().unsigned_abs());
-        ::metrics::gauge!(metrics::CHECKPOINT).set(now.as_secs_f64());
+        ::metrics::gauge!(metrics::CHECKPOINT.name).set(now.as_secs_f64());
         written.send_replace(Some(checkpoint));
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}

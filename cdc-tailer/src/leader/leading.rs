@@ -40,7 +40,7 @@ use crate::{
 const PRODUCER_BYTES: usize = 6 * 1024 * 1024;
 
 /// Interval between checks of acknowledgements without new input.
-const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
+const ADVANCE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Interval between status reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,12 +58,12 @@ pub(crate) async fn lead(
     leadership: &Leadership,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let (term, store, begin) = tokio::select! {
+    let (leading, store, begin) = tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),
         started = Leading::start(context, leadership) => started?,
     };
-    term.run(store, begin, stop).await
+    leading.run(store, begin, stop).await
 }
 
 struct Leading<'a> {
@@ -108,7 +108,7 @@ impl<'a> Leading<'a> {
         let written = watch::Sender::new(None);
         let status = LeaderStatus::new(config.database_url.clone(), written.subscribe());
         let publisher = Publisher::new(broker, names, begin.position.clone(), begin.as_of_ms);
-        let term = Self {
+        let leading = Self {
             context,
             leadership,
             server,
@@ -121,7 +121,7 @@ impl<'a> Leading<'a> {
             status,
             reported: Instant::now(),
         };
-        Ok((term, store, begin))
+        Ok((leading, store, begin))
     }
 
     async fn run(
@@ -180,7 +180,8 @@ impl<'a> Leading<'a> {
             let after = match self.chunk(&mut connection, &next).await {
                 Ok(after) => after,
                 Err(error) if is_unavailable(&error) => {
-                    warn!(error = runtime::report(error.as_ref()), "reading tables is interrupted");
+                    let error = runtime::report(error.as_ref());
+                    runtime::seldom!("reading tables is interrupted", error);
                     connection = None;
                     backoff.wait().await;
                     continue;
@@ -252,14 +253,14 @@ impl<'a> Leading<'a> {
 
     /// Publishes what the reader queues, until the reader ends.
     async fn forward(&mut self, receiver: &mut Receiver<Incoming>) -> anyhow::Result<()> {
-        let mut tick = tokio::time::interval(SETTLE_INTERVAL);
+        let mut tick = tokio::time::interval(ADVANCE_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
                 // Acknowledgements before new input: they advance the checkpoint.
                 _ = tick.tick() => {
-                    self.settle()?;
+                    self.advance()?;
                     // If the leadership is uncertain, writing a checkpoint asks the broker.
                     if self.moved || !self.leadership.holds() {
                         self.offer_checkpoint();
@@ -273,8 +274,8 @@ impl<'a> Leading<'a> {
                     for incoming in some {
                         self.incoming(incoming).await?;
                     }
-                    self.settle()?;
-                    ::metrics::gauge!(metrics::QUEUE_BYTES).set(count(receiver.bytes()));
+                    self.advance()?;
+                    ::metrics::gauge!(metrics::QUEUE_BYTES.name).set(count(receiver.bytes()));
                 }
             }
         }
@@ -294,8 +295,8 @@ impl<'a> Leading<'a> {
     }
 
     /// Advances the safe position.
-    fn settle(&mut self) -> anyhow::Result<()> {
-        self.moved |= self.publisher.settle(self.now_ms())?;
+    fn advance(&mut self) -> anyhow::Result<()> {
+        self.moved |= self.publisher.advance(self.now_ms())?;
         Ok(())
     }
 
@@ -336,7 +337,7 @@ impl<'a> Leading<'a> {
             Ok(drained) => drained?,
             Err(_) => warn!("the broker did not acknowledge everything; it will be sent again"),
         }
-        self.settle()?;
+        self.advance()?;
         if self.moved || self.snapshot.is_some() {
             self.offer_checkpoint();
         }

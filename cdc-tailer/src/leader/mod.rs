@@ -2,7 +2,6 @@
 
 mod binlog_files;
 pub(crate) mod checkpoint;
-mod checkpoint_check;
 mod context;
 mod dry_run;
 mod election;
@@ -11,6 +10,7 @@ mod preflight;
 mod snapshot;
 mod start;
 mod status;
+mod topics_check;
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub async fn run(
     part: &Part,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    metrics::describe();
+    runtime::metric::describe(&metrics::METRICS);
     let url = config.database_url.expose();
     let address = Address::parse(url)?;
     let database = tokio::select! {
@@ -72,13 +72,13 @@ pub async fn run(
             // The checkpoint writer has failed for good; a new one requires an election.
             Err(error) if is_refused(&error) => {
                 let reason = runtime::report(error.as_ref());
-                warn!(error = reason, "no checkpoint can be written: this tailer stands by");
+                runtime::seldom!("no checkpoint can be written: this tailer stands by", reason);
                 part.not_ready(reason);
             }
             // MySQL was reachable at the start, so this is an outage between election and leadership.
             Err(error) if is_unavailable(&error) => {
                 let reason = runtime::report(error.as_ref());
-                warn!(error = reason, "mysql is away: this tailer stands by");
+                runtime::seldom!("mysql is away: this tailer stands by", reason);
                 part.not_ready(reason);
             }
             ended => return ended,
@@ -99,17 +99,17 @@ async fn check(config: &Config, part: &Part) -> anyhow::Result<String> {
     let mut connection = preflight::connect(url).await?;
     preflight::settings(&mut connection).await?;
     let database = settings::database(&mut connection).await.context("database")?;
-    let mut is_told = false;
+    let mut is_logged = false;
     loop {
         let missing = preflight::missing_tables(&mut connection).await?;
         if missing.is_empty() {
             break;
         }
         let reason = format!("database {database} has no {}", missing.join(", no "));
-        if !is_told {
+        if !is_logged {
             warn!(reason, "waiting for the followed tables: run `api --migrate`");
         }
-        is_told = true;
+        is_logged = true;
         part.not_ready(reason);
         tokio::time::sleep(TABLES_LOOK).await;
     }
@@ -124,8 +124,8 @@ async fn check(config: &Config, part: &Part) -> anyhow::Result<String> {
 /// Stands by, then leads until `stop` or until the leadership ends.
 async fn serve(context: &LeaderContext<'_>, stop: &CancellationToken) -> anyhow::Result<()> {
     let (config, part) = (context.config, context.part);
-    ::metrics::gauge!(metrics::LEADS).set(0.0);
-    part.tell(json!({ "role": "standby" }));
+    ::metrics::gauge!(metrics::LEADS.name).set(0.0);
+    part.set_status(json!({ "role": "standby" }));
     let joining = Leadership::join(
         config.brokers(),
         &context.names,

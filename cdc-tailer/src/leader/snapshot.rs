@@ -109,7 +109,7 @@ impl<O: Sink> Snapshot<'_, O> {
             "coupon_template" => (self.names.template(), &["id"][..], "id"),
             "stock_movement" => (self.names.stock_movement(), &MOVEMENT_KEY[..], "template_id"),
             "user_coupon" => (self.names.user_coupon(), &["id"][..], "user_id"),
-            other => bail!("the checkpoint tells of a snapshot of {other}, which is not followed"),
+            other => bail!("the checkpoint names a snapshot of {other}, which is not followed"),
         };
         let columns = store::columns(connection, name).await?;
         let table = described(self.database, name, &columns);
@@ -133,7 +133,7 @@ impl<O: Sink> Snapshot<'_, O> {
         }
         let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
         next.rows += count;
-        ::metrics::counter!(metrics::SNAPSHOT_ROWS).increment(count);
+        ::metrics::counter!(metrics::SNAPSHOT_ROWS.name).increment(count);
         match rows.last() {
             Some(last) => next.after = key_of(&table, keys, last)?,
             None => next.table_done(),

@@ -10,7 +10,7 @@ use crate::{
     binlog::{gtid::GtidSet, position::Position},
     config::Resnapshot,
     error::Directive,
-    leader::{checkpoint, checkpoint_check, context::LeaderContext, preflight, snapshot::Progress},
+    leader::{checkpoint, context::LeaderContext, preflight, snapshot::Progress, topics_check},
     source::{Origin, Server, connection::Connection, history},
 };
 
@@ -44,7 +44,7 @@ pub(crate) async fn decide(
         return anew(context, server, "there is no checkpoint".to_owned()).await;
     };
     let position = checkpoint.position()?;
-    let mismatch = match checkpoint_check::mismatch(&checkpoint, server.flavor, brokers).await? {
+    let mismatch = match topics_check::mismatch(&checkpoint, server.flavor, brokers).await? {
         None => other_history(server, &position).await?,
         some => some,
     };

@@ -59,21 +59,23 @@ impl LeaderStatus {
         let age = self.checkpoint_age(facts, &gtid);
         self.warn_in_time(age, expiry);
 
-        ::metrics::gauge!(metrics::LEADS).set(1.0);
+        ::metrics::gauge!(metrics::LEADS.name).set(1.0);
         if let Some(bytes) = behind {
-            ::metrics::gauge!(metrics::LAG_BYTES).set(number(bytes));
+            ::metrics::gauge!(metrics::LAG_BYTES.name).set(number(bytes));
         }
-        ::metrics::gauge!(metrics::POSITION).set(number(facts.safe.offset));
-        ::metrics::gauge!(metrics::POSITION_FILE).set(number(file_number(&facts.safe.file.name)));
-        ::metrics::gauge!(metrics::CHECKPOINT_AGE).set(age.map_or(0.0, |age| age.as_secs_f64()));
+        ::metrics::gauge!(metrics::POSITION.name).set(number(facts.safe.offset));
+        ::metrics::gauge!(metrics::POSITION_FILE.name)
+            .set(number(file_number(&facts.safe.file.name)));
+        ::metrics::gauge!(metrics::CHECKPOINT_AGE.name)
+            .set(age.map_or(0.0, |age| age.as_secs_f64()));
         let kept = expiry.unwrap_or_default();
-        ::metrics::gauge!(metrics::BINLOG_EXPIRY).set(kept.as_secs_f64());
+        ::metrics::gauge!(metrics::BINLOG_EXPIRY.name).set(kept.as_secs_f64());
         let left = facts.snapshot.map_or(0, |progress| progress.tables().len());
-        ::metrics::gauge!(metrics::SNAPSHOT_TABLES_LEFT).set(count(left));
+        ::metrics::gauge!(metrics::SNAPSHOT_TABLES_LEFT.name).set(count(left));
         let progress = facts.snapshot.map_or(1.0, |progress| self.ratio(progress));
-        ::metrics::gauge!(metrics::SNAPSHOT_PROGRESS).set(progress);
+        ::metrics::gauge!(metrics::SNAPSHOT_PROGRESS.name).set(progress);
 
-        part.tell(json!({
+        part.set_status(json!({
             "role": "leader",
             "holds_seat": facts.holds_seat,
             "server": facts.safe.file.server,
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_grows_old_with_what_it_does_not_know_and_not_with_silence() {
+    fn a_checkpoint_ages_with_transactions_that_it_lacks_and_not_with_silence() {
         let [old, new] = ["0-1-5", "0-1-6"].map(position);
         let written = Checkpoint::new(&old, 1_000, Acknowledged::new(), None);
         let age = |written: Option<&Checkpoint>, safe: &Position, as_of_ms, now_ms| {

@@ -24,7 +24,6 @@ use crate::{
 /// The followed tables.
 pub(crate) const TABLES: &[&str] = &["user_coupon", "coupon_template", "stock_movement"];
 
-/// Converts rows to messages.
 #[derive(Default)]
 pub(crate) struct Messages {
     routes: Vec<Route>,
@@ -74,14 +73,14 @@ impl Messages {
         let gtid = transaction.gtid.to_string();
         for rows in transaction.rows.packets() {
             let rows = rows.context("a long transaction cannot be read back")?;
-            let place = ChangeOrigin {
+            let origin = ChangeOrigin {
                 gtid: &gtid,
                 file: &transaction.file.name,
                 end: rows.end,
                 committed_ms: i64::from(transaction.committed) * 1000,
                 now_ms,
             };
-            self.rows(&rows, &place, &mut number, sink)
+            self.rows(&rows, &origin, &mut number, sink)
                 .await
                 .with_context(|| format!("transaction {gtid} cannot be published"))?;
         }
@@ -91,7 +90,7 @@ impl Messages {
     async fn rows<O: Sink>(
         &mut self,
         packet: &RowsPacket,
-        place: &ChangeOrigin<'_>,
+        origin: &ChangeOrigin<'_>,
         number: &mut u32,
         sink: &mut O,
     ) -> anyhow::Result<()> {
@@ -110,7 +109,7 @@ impl Messages {
         let mut rows = Rows::new(table, packet.change, packet.version, packet.body())?;
         while let Some(row) = rows.next_row()? {
             self.event.clear();
-            encode::event(&mut self.event, table, packet.change, &row, place, *number)?;
+            encode::event(&mut self.event, table, packet.change, &row, origin, *number)?;
             let Some(image) = row.after.as_ref().or(row.before.as_ref()) else { continue };
             let versions = version.and_then(|index| {
                 Some((&row.before.as_ref()?[index], &row.after.as_ref()?[index]))
@@ -119,7 +118,7 @@ impl Messages {
             self.key.clear();
             encode::key(&mut self.key, &image[key]);
             self.position.clear();
-            self.position.extend(place.gtid.as_bytes());
+            self.position.extend(origin.gtid.as_bytes());
             self.position.push(b'/');
             encode::key(&mut self.position, &Cell::Unsigned(u64::from(*number)));
             let claimed = match trace.map(|column| &image[column]) {
@@ -148,10 +147,10 @@ impl Messages {
             *number += 1;
         }
         if unversioned > 0 {
-            ::metrics::counter!(metrics::UNVERSIONED).increment(unversioned);
+            ::metrics::counter!(metrics::UNVERSIONED.name).increment(unversioned);
             error!(
                 table = table.name,
-                binlog.gtid = place.gtid,
+                binlog.gtid = origin.gtid,
                 rows = unversioned,
                 "rows were changed and kept their version, by which readers know what is newer: is the \
                  trigger user_coupon_version there? Views of these users are dropped"

@@ -71,8 +71,8 @@ impl Publisher {
             safe: position,
             resumable: true,
             as_of_ms,
-            rows: ::metrics::counter!(metrics::ROWS),
-            transactions: ::metrics::counter!(metrics::TRANSACTIONS),
+            rows: ::metrics::counter!(metrics::ROWS.name),
+            transactions: ::metrics::counter!(metrics::TRANSACTIONS.name),
         }
     }
 
@@ -132,7 +132,7 @@ impl Publisher {
     }
 
     /// Advances the safe position as far as acknowledgements allow. Returns whether it moved.
-    pub(crate) fn settle(&mut self, now_ms: i64) -> anyhow::Result<bool> {
+    pub(crate) fn advance(&mut self, now_ms: i64) -> anyhow::Result<bool> {
         let acknowledged = self.broker.producer.acknowledged()?;
         let mut committed = None;
         let mut moved = false;
@@ -145,10 +145,10 @@ impl Publisher {
             moved |= mark.resumable;
             committed = Some(mark.committed);
         }
-        ::metrics::gauge!(metrics::UNACKNOWLEDGED).set(count(self.marks.len()));
+        ::metrics::gauge!(metrics::UNACKNOWLEDGED.name).set(count(self.marks.len()));
         let Some(committed) = committed else { return Ok(false) };
         let committed_ms = i64::from(committed) * 1000;
-        ::metrics::gauge!(metrics::LAG).set(seconds((now_ms - committed_ms).max(0)));
+        metrics::set_lag(seconds((now_ms - committed_ms).max(0)));
         if self.resumable && moved {
             self.safe.clone_from(&self.passed);
             self.as_of_ms = committed_ms;
@@ -159,7 +159,7 @@ impl Publisher {
     /// The server has no more events: if nothing is unacknowledged, there is no lag.
     pub(crate) fn idle(&mut self, now_ms: i64) {
         if self.marks.is_empty() {
-            ::metrics::gauge!(metrics::LAG).set(0.0);
+            metrics::set_lag(0.0);
             if self.resumable {
                 self.as_of_ms = now_ms;
             }

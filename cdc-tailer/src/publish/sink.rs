@@ -42,7 +42,7 @@ impl Sink for Broker {
             limit = self.message_bytes_max,
             "the message is too long for a broker: its key becomes a dead letter"
         );
-        ::metrics::counter!(metrics::DEAD_LETTERS).increment(1);
+        ::metrics::counter!(metrics::DEAD_LETTERS.name).increment(1);
         let reason = format!("over MESSAGE_BYTES_MAX, {}", self.message_bytes_max);
         let bytes = record.payload.len().to_string();
         let headers: [(&str, &[u8]); 4] = [

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_what_the_driver_reads_and_none_where_nothing_is_said() {
+    fn tls_is_read_as_the_driver_reads_it_and_off_by_default() {
         let tls = |options: &str| Address::parse(&format!("mysql://u:p@h/d{options}")).unwrap().tls;
         assert!(matches!(tls("").mode, SslMode::Disabled));
         assert!(matches!(tls("?ssl-mode=preferred").mode, SslMode::Preferred));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused_with_the_reason_and_without_the_password() {
+    fn an_address_that_cannot_work_is_refused_with_the_reason_and_without_the_password() {
         for url in ["postgres://u:pass@h/d", "mysql://u:pass@h:port/d", "mysql://u:pass@[]:3306/d"]
         {
             let error = format!("{:?}", Address::parse(url).unwrap_err());

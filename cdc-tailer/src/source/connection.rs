@@ -115,7 +115,7 @@ impl Connection {
 
     /// Requests the events of a file from `offset` on, and those of the files after it.
     pub(crate) fn dump_file(&mut self, file: &str, offset: u32) -> Result<(), TailError> {
-        self.wire.write(&dump(offset, NOBODY, Wait::No, file))
+        self.wire.write(&dump(offset, NO_SERVER_ID, Wait::No, file))
     }
 }
 
@@ -139,7 +139,7 @@ pub(crate) enum Wait {
 }
 
 /// Server id of a connection that only inspects: the server disconnects no replica for it.
-pub(crate) const NOBODY: u32 = 0;
+pub(crate) const NO_SERVER_ID: u32 = 0;
 
 /// Returns the event in a packet, or the error or end of stream that the server sent instead.
 pub(crate) fn event_of(packet: Vec<u8>, checksums: &mut Checksums) -> Result<Packet, TailError> {
@@ -174,7 +174,10 @@ fn verified(packet: Vec<u8>, checksums: &mut Checksums) -> Result<Packet, TailEr
                 0 => false,
                 1 => true,
                 method => {
-                    let what = format!("the binlog has checksums by method {method}");
+                    let what = format!(
+                        "the binlog has checksums by method {method}, which this version does not know: \
+                         run `set global binlog_checksum = 'CRC32'`, then start with --resnapshot"
+                    );
                     return Err(TailError::Unsupported { what });
                 }
             };
@@ -331,7 +334,7 @@ mod tests {
             assert_eq!(read(packet(16, 1, &[], Some(RIGHT))).unwrap(), 2);
         }
         let said = read(described(2, RIGHT)).unwrap_err().to_string();
-        assert!(said.contains("method 2"), "{said}");
+        assert!(said.contains("method 2") && said.contains("--resnapshot"), "{said}");
     }
 
     #[test]

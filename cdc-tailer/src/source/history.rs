@@ -1,4 +1,5 @@
-//! Checks whether the server's binlog history is the one that was read.
+//! Checks whether a position, such as a checkpoint's, still fits the server: its binlog history must be the one that was
+//! read.
 //!
 //! GTIDs are not sufficient. After `reset master`, and on a server restored from a backup, other transactions reuse
 //! GTIDs that were already published; on MariaDB unrelated servers count alike. Resuming by GTID alone would skip the
@@ -26,7 +27,7 @@ use crate::{
     error::{Directive, TailError},
     source::{
         BinlogSource as _, Origin, Server,
-        connection::{Connection, FIRST_EVENT, NOBODY, Wait},
+        connection::{Connection, FIRST_EVENT, NO_SERVER_ID, Wait},
         wire::AnswerRow,
     },
 };
@@ -52,8 +53,8 @@ enum Look {
     NoFile,
 }
 
-/// Searches for the transaction that ends at the origin's position, on the server with `identity`, to which a stream
-/// was opened.
+/// Proves that the server has the history that led to the origin's position, by the transaction that ends there.
+/// `identity` is of the server to which the stream was opened.
 ///
 /// # Errors
 /// [`TailError::PositionLost`] if the history is another one. Other errors if it could not be checked.
@@ -76,11 +77,11 @@ pub(crate) fn prove(origin: &Origin, identity: &str) -> Result<(), TailError> {
                 Look::Found(found) if is_same(&found, last, after.offset) => None,
                 Look::Found(found) => Some(format!("{} is there", found.gtid)),
                 Look::Nothing => Some("nothing is there".to_owned()),
-                Look::NoFile => begins_there(&origin.server, after)?,
+                Look::NoFile => begins_elsewhere(&origin.server, after)?,
             }
         }
-        (None, true) => begins_there(&origin.server, after)?,
-        (last, false) => succeeds(server, after, last.as_ref())?,
+        (None, true) => begins_elsewhere(&origin.server, after)?,
+        (last, false) => continues_another(server, after, last.as_ref())?,
     };
     let Some(otherwise) = otherwise else { return Ok(()) };
     let (was, at) = (&after.file.server, &after.gtids);
@@ -155,8 +156,8 @@ fn is_same(found: &Found, last: &Last, offset: u64) -> bool {
     found.gtid == last.gtid && found.landmark == last.landmark && u64::from(found.end) == offset
 }
 
-/// Returns why the oldest file, or the position's own, does not begin at the position; `None` if it does.
-fn begins_there(server: &Server, after: &Position) -> Result<Option<String>, TailError> {
+/// Returns where the position's own file, or else the oldest one, begins if not at the position; `None` if it does.
+fn begins_elsewhere(server: &Server, after: &Position) -> Result<Option<String>, TailError> {
     let mut server = Connection::beside(server)?;
     let files = files(&mut server)?;
     let own = files.iter().find(|name| **name == after.file.name && after.last.is_none());
@@ -181,8 +182,8 @@ fn beginning(server: &mut Connection, file: &str, flavor: Flavor) -> Result<Gtid
     Ok(GtidSet::parse(flavor, &text)?)
 }
 
-/// Returns why a server other than the position's does not continue its history; `None` if it does.
-fn succeeds(
+/// Returns why a server other than the position's continues another history; `None` if it continues the same one.
+fn continues_another(
     mut server: Connection,
     after: &Position,
     last: Option<&Last>,
@@ -197,7 +198,7 @@ fn succeeds(
     let Some(last) = last else {
         return Ok(Some("no transaction is known by which it could be recognised".to_owned()));
     };
-    server.dump_after(&after.before(last), NOBODY, Wait::No)?;
+    server.dump_after(&after.before(last), NO_SERVER_ID, Wait::No)?;
     Ok(match first_found(&mut server)? {
         Look::Found(found) if found.gtid != last.gtid => Some(format!("{} is there", found.gtid)),
         Look::Found(found) if found.landmark.written != last.landmark.written => {
@@ -247,7 +248,7 @@ impl<'a> Scan<'a> {
                 Ok(packet) => packet,
                 Err(error) => {
                     self.ended = true;
-                    return match nothing_there(&error) {
+                    return match meaning_of(&error) {
                         Some(Look::Nothing) => Ok(self.take()),
                         Some(look) => Ok(look),
                         None => Err(error),
@@ -280,8 +281,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Returns what an error means for a position in the binlog: the end, no event there, or no file. `None`: neither.
-fn nothing_there(error: &TailError) -> Option<Look> {
+/// Returns what an error means for a search: nothing is there, or there is no file. `None`: the search itself failed.
+fn meaning_of(error: &TailError) -> Option<Look> {
     const CANNOT_READ_BINLOG: u16 = 1236;
     match error {
         TailError::PositionLost { reason } if reason.contains("first log file") => {

@@ -26,7 +26,7 @@ pub(crate) struct Origin {
 /// A server's address and connection settings.
 #[derive(Debug)]
 pub(crate) struct Server {
-    pub(crate) address: crate::source::address::Address,
+    pub(crate) address: address::Address,
     pub(crate) flavor: Flavor,
     /// Our id among its replicas.
     pub(crate) server_id: u32,

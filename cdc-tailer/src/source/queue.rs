@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_taken_counts_until_more_is_taken() {
+    async fn received_items_count_until_the_next_ones_are_received() {
         let (mut sender, mut receiver) = bounded(10);
         sender.send(1, 6).unwrap();
         assert_eq!(receiver.recv_some().await, Some(vec![1]));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_held_is_shown_together_by_a_flush_by_its_size_and_at_the_end() {
+    async fn held_items_are_sent_together_by_a_flush_by_their_size_and_at_the_end() {
         let (mut sender, mut receiver) = bounded(10 * HELD_BYTES);
         sender.hold(1, HELD_BYTES / 2).unwrap();
         assert_eq!(receiver.bytes(), 0, "held back");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sender_notices_that_nobody_receives_also_while_it_waits() {
+    async fn a_sender_notices_that_its_receiver_is_gone_also_while_it_waits() {
         let (mut sender, receiver) = bounded(10);
         sender.send((), 100).unwrap();
         let thread = thread::spawn(move || {

@@ -126,7 +126,7 @@ impl Reader {
             };
             let reason = runtime::report(&error);
             warn!(error = reason, wait_ms = wait.as_millis(), "binlog stream broke");
-            ::metrics::counter!(metrics::RECONNECTS).increment(1);
+            ::metrics::counter!(metrics::RECONNECTS.name).increment(1);
             if self.sender.send(Incoming::Disconnected(reason), 0).is_err()
                 || self.sender.pause(wait).is_err()
             {
@@ -171,7 +171,7 @@ impl Reader {
         first: Packet,
         source: &mut impl BinlogSource,
     ) -> Result<Infallible, End> {
-        let events = ::metrics::counter!(metrics::EVENTS);
+        let events = ::metrics::counter!(metrics::EVENTS.name);
         let mut watch = history::Watch::default();
         let mut packet = first;
         loop {

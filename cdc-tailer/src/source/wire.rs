@@ -38,7 +38,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Takes over a connection. A packet that continues in others is limited to `packet_bytes_max`.
+    /// Takes over a connection. No packet may be longer than `packet_bytes_max`.
     pub(crate) fn new(server: ServerSocket, packet_bytes_max: usize) -> Self {
         Self { server: BufReader::with_capacity(READ_AHEAD_BYTES, server), packet_bytes_max }
     }
@@ -103,7 +103,7 @@ impl Wire {
             let [low, middle, high, _number] = header;
             let length = usize::from(low) | usize::from(middle) << 8 | usize::from(high) << 16;
             let read = packet.len();
-            if read > 0 && read + length > self.packet_bytes_max {
+            if read + length > self.packet_bytes_max {
                 return Err(TailError::Oversize { limit: self.packet_bytes_max });
             }
             packet.resize(read + length, 0);

@@ -389,7 +389,7 @@ fn a_session_in_another_time_zone_moves_timestamps_and_nothing_else() {
                 "set time_zone = '{zone}'; insert into t values ({id}, '{written}', '{written}')"
             ));
         }
-        let told = |tap: &mut Tap| {
+        let checked_rows = |tap: &mut Tap| {
             let rows = tap.rows();
             assert_eq!(rows.len(), zones.len());
             for (row, (zone, moment)) in rows.iter().zip(zones) {
@@ -397,10 +397,10 @@ fn a_session_in_another_time_zone_moves_timestamps_and_nothing_else() {
             }
             rows
         };
-        told(&mut tap);
+        checked_rows(&mut tap);
         // The time zone of a session that updates the row does not matter either.
         tap.sql("set time_zone = '+13:00'; update t set id = id + 10 order by id");
-        for (row, (_, moment)) in told(&mut tap).iter().zip(zones) {
+        for (row, (_, moment)) in checked_rows(&mut tap).iter().zip(zones) {
             let before = row.before.as_ref().unwrap();
             assert_eq!(before["s"].as_deref(), Some(moment));
         }

@@ -59,19 +59,19 @@ fn around_a_change_of_clocks_each_moment_is_the_one_that_was_committed() {
         let shown = tap.sql("set time_zone = '+00:00'; select d, s from t order by id");
         let shown: Vec<_> = shown.lines().map(|line| line.split_once('\t').unwrap()).collect();
         assert_eq!(shown[WRITTEN.len()..], TWICE, "as SELECT says");
-        assert_told(&mut tap, &shown);
+        assert_received(&mut tap, &shown);
         // Updating existing rows changes neither.
         tap.sql(&format!("set time_zone = '{zone}'; update t set id = id + 10 order by id"));
-        assert_told(&mut tap, &shown);
+        assert_received(&mut tap, &shown);
     }
 }
 
 /// Asserts that the next rows contain what SELECT prints, which is what was written.
-fn assert_told(tap: &mut Tap, shown: &[(&str, &str)]) {
+fn assert_received(tap: &mut Tap, shown: &[(&str, &str)]) {
     let rows = tap.rows();
-    let told: Vec<_> = rows.iter().map(|row| (row.after("d"), row.after("s"))).collect();
-    assert_eq!(told, shown);
-    for ((date_time, moment), (written, expected)) in told.into_iter().zip(WRITTEN) {
+    let received: Vec<_> = rows.iter().map(|row| (row.after("d"), row.after("s"))).collect();
+    assert_eq!(received, shown);
+    for ((date_time, moment), (written, expected)) in received.into_iter().zip(WRITTEN) {
         assert_eq!(date_time, written);
         assert_eq!(moment, expected.unwrap_or(moment), "{written}");
     }

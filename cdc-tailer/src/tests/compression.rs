@@ -46,7 +46,7 @@ fn expected() -> Vec<(Option<String>, Option<String>, usize)> {
 }
 
 #[test]
-fn what_mariadb_compresses_comes_out_the_same() {
+fn events_that_mariadb_compresses_come_out_the_same() {
     let server = Database::compressing_mariadb();
     let mut tap = Tap::on(&server);
     tap.sql(TABLES);
@@ -67,7 +67,7 @@ fn what_mariadb_compresses_comes_out_the_same() {
 }
 
 #[test]
-fn what_mysql_compresses_comes_out_the_same() {
+fn events_that_mysql_compresses_come_out_the_same() {
     for server in Database::all().into_iter().filter(|server| !server.is_mariadb) {
         let mut tap = Tap::on(&server);
         tap.sql(TABLES);

@@ -132,15 +132,15 @@ fn a_table_made_of_a_select_comes_whole_and_everything_behind_it_once() {
              create table u_again (primary key (id)) select id from u;
              insert into t values (5)"
         ));
-        let mut told: Vec<Vec<String>> = Vec::new();
+        let mut received: Vec<Vec<String>> = Vec::new();
         let mut gtids = Vec::new();
-        while told.last().is_none_or(|ids| *ids != ["t 5"]) {
+        while received.last().is_none_or(|ids| *ids != ["t 5"]) {
             let transaction = tap.next_transaction().unwrap();
             gtids.push(transaction.gtid.to_string());
             let rows = rows(&transaction).unwrap();
             if !rows.is_empty() {
                 let ids = rows.iter().map(|row| format!("{} {}", row.table, row.after("id")));
-                told.push(ids.collect());
+                received.push(ids.collect());
                 // Resume from the position after each transaction: advancing it before the transaction's end would lose
                 // the rest of its rows, advancing it too late would repeat them.
                 assert!(transaction.resumable);
@@ -154,7 +154,7 @@ fn a_table_made_of_a_select_comes_whole_and_everything_behind_it_once() {
             vec!["u 20"],
             vec!["t 5"],
         ];
-        assert_eq!(told, whole);
+        assert_eq!(received, whole);
         let each = gtids.iter().collect::<BTreeSet<_>>();
         assert_eq!(each.len(), gtids.len(), "no transaction came twice: {gtids:?}");
     }

@@ -4,7 +4,7 @@ use devstack::golden;
 
 use super::{servers::Database, tap::Tap};
 use crate::binlog::{
-    encode::{self, PLACE},
+    encode::{self, ORIGIN},
     rows::Rows,
     table::Table,
 };
@@ -60,7 +60,7 @@ fn every_column_type_is_written_as_its_golden_file_says() {
                 let row = rows.next_row().unwrap().unwrap();
                 let table = Table { database: "d".into(), ..Table::clone(&packet.table) };
                 let mut out = Vec::new();
-                encode::event(&mut out, &table, packet.change, &row, &PLACE, 0).unwrap();
+                encode::event(&mut out, &table, packet.change, &row, &ORIGIN, 0).unwrap();
                 break String::from_utf8(out).unwrap();
             }
         };

@@ -40,7 +40,7 @@ fn as_user(url: &str, user: &str, password: &str) -> String {
 }
 
 #[test]
-fn each_mode_gives_what_the_driver_of_the_queries_makes_of_it() {
+fn each_mode_is_read_as_the_driver_of_the_queries_reads_it() {
     for database in Database::with_tls() {
         let ca = certificates().ca();
         for (options, is_encrypted) in [
@@ -63,7 +63,7 @@ fn each_mode_gives_what_the_driver_of_the_queries_makes_of_it() {
 }
 
 #[test]
-fn who_is_not_trusted_hears_no_password_and_the_sentence_says_why() {
+fn a_server_that_is_not_trusted_gets_no_password_and_the_error_says_why() {
     for database in Database::with_tls() {
         let (own, other) = (certificates().ca(), foreign_certificates().ca());
         let elsewhere = database.url.replacen("127.0.0.1", "127.0.0.2", 1);
@@ -163,7 +163,7 @@ fn a_password_is_proven_in_each_way_that_a_server_asks_for_with_tls_and_without(
 }
 
 #[test]
-fn what_is_read_by_tls_is_what_was_written_however_long_or_short() {
+fn bytes_read_over_tls_are_those_written_however_long_or_short() {
     const SMALL: usize = 500;
     for database in Database::with_tls() {
         let mut tap = Tap::with_limit(&database, 64 * MEGABYTE);

@@ -152,3 +152,33 @@ fn a_transaction_that_does_not_fit_into_memory_comes_out_in_order() {
         assert_eq!(ids, (1..=ROWS).chain(deleted).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn a_transaction_of_many_statements_takes_no_more_memory_than_one_of_few() {
+    const STATEMENTS: usize = 30_000;
+    for server in Database::all() {
+        let mut tap = Tap::on(&server);
+        tap.sql("create table t (id int primary key); create table u (id int primary key)");
+        let inserts: String = (0..STATEMENTS / 2)
+            .map(|id| format!("insert into t values ({id}); insert into u values ({id});\n"))
+            .collect();
+        tap.sql(&format!("begin; {inserts} commit"));
+        let transaction = loop {
+            let transaction = tap.next_transaction().unwrap();
+            if !transaction.rows.is_empty() {
+                break transaction;
+            }
+        };
+        assert_eq!(transaction.rows.len(), STATEMENTS);
+        assert!(transaction.bytes() < 3 * MEGABYTE, "{} bytes in memory", transaction.bytes());
+        // Each statement describes its table again; one description of each table is kept.
+        let mut described = Vec::new();
+        for packet in transaction.rows.packets() {
+            let table = Arc::clone(&packet.unwrap().table);
+            if !described.iter().any(|known| Arc::ptr_eq(known, &table)) {
+                described.push(table);
+            }
+        }
+        assert_eq!(described.len(), 2);
+    }
+}

@@ -31,8 +31,8 @@ fn savepoints_are_those_of_the_server_whatever_their_names_case() {
         tap.sql(&LOAD.replace("{}", involved));
         let held = tap.sql("select id from t order by id");
         let rows = tap.rows();
-        let told: Vec<&str> = rows.iter().map(|row| row.after("id")).collect();
-        assert_eq!(told, held.lines().collect::<Vec<_>>());
-        assert_eq!(told, ["1", "2", "4", "6"]);
+        let received: Vec<&str> = rows.iter().map(|row| row.after("id")).collect();
+        assert_eq!(received, held.lines().collect::<Vec<_>>());
+        assert_eq!(received, ["1", "2", "4", "6"]);
     }
 }

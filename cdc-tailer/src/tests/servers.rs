@@ -1,12 +1,9 @@
 //! Database servers of these tests.
 
-use std::{
-    io::Write as _,
-    process::{Command, Stdio},
-    sync::OnceLock,
-};
+use std::sync::OnceLock;
 
 use devstack::{Certificates, Flavor, OwnDatabase, TestServers, if_installed};
+use testkit::{client, session};
 
 /// A database server and its family.
 #[derive(Debug, Clone)]
@@ -105,23 +102,8 @@ fn start(name: &'static str, flavor: Flavor, settings: &[&str]) -> Option<OwnDat
     if_installed(started.join().unwrap(), "the way from the binlog to cells")
 }
 
+/// Runs statements in one session; returns their output with tabs and line breaks as they are.
 fn run(url: &str, text: &str) -> String {
-    let rest = url.strip_prefix("mysql://").unwrap();
-    let (login, rest) = rest.split_once('@').unwrap();
-    let (user, password) = login.split_once(':').unwrap();
-    let (host, rest) = rest.split_once(':').unwrap();
-    let (port, database) = rest.split_once('/').unwrap();
-    let mut client = Command::new("mariadb")
-        .args(["--default-character-set=utf8mb4", "-NBr", "-h", host, "-P", port, "-u", user])
-        .args([&format!("-p{password}"), database])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    client.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = client.wait_with_output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}{}", &text[..text.len().min(500)]);
-    String::from_utf8(output.stdout).unwrap()
+    session(client(url).arg("--raw"), text)
+        .unwrap_or_else(|errors| panic!("{errors} in: {text:.500}"))
 }

@@ -7,7 +7,7 @@ use devstack::Flavor;
 
 use super::{servers::Database, tap::Tap};
 use crate::{
-    binlog::event::{Body, HEADER_LENGTH, Header},
+    binlog::event::{Body, HEADER_LENGTH, Header, Query},
     source::{
         BinlogSource as _,
         connection::{Connection, FIRST_EVENT},
@@ -24,7 +24,8 @@ struct Seen {
 }
 
 #[test]
-fn headers_rotations_commits_and_gtids_are_what_the_servers_own_readers_make_of_them() {
+fn headers_formats_rotations_statements_commits_and_gtids_are_read_as_the_servers_own_tools_read_them()
+ {
     for server in Database::all() {
         let tap = Tap::on(&server);
         tap.sql("create table t (id int primary key, a text); flush binary logs");
@@ -33,12 +34,14 @@ fn headers_rotations_commits_and_gtids_are_what_the_servers_own_readers_make_of_
         tap.sql(
             "insert into t values (1, 'a'); begin; insert into t values (2, 'é'), (3, null);
              savepoint s; delete from t where id = 2; rollback to s; update t set a = 'b'; commit;
-             create table u (a int); truncate u; flush binary logs",
+             create table u (a int comment 'é; /* no */'); truncate u; flush binary logs",
         );
         let ours = ours(&tap, &file);
         let theirs = theirs(&server, &file);
         assert_eq!(ours, theirs);
-        for what in ["Xid", "GTID ", "Rotate to "] {
+        for what in
+            ["Start", "Query create table u", "Query SAVEPOINT", "Xid", "GTID ", "Rotate to "]
+        {
             let is_there =
                 |seen: &Seen| seen.says.as_ref().is_some_and(|says| says.starts_with(what));
             assert!(ours.iter().any(is_there), "there is no {what} in {file}");
@@ -64,6 +67,10 @@ fn ours(tap: &Tap, file: &str) -> Vec<Seen> {
             Body::Begin { gtid, .. } => Some(format!("GTID {gtid}")),
             Body::Xid => Some("Xid".to_owned()),
             Body::Rotate { file } => Some(format!("Rotate to {file}")),
+            Body::FormatDescription => Some("Start".to_owned()),
+            Body::Query(Query { text, .. }) => {
+                Some(format!("Query {}", String::from_utf8_lossy(text)))
+            }
             _ => None,
         };
         let at = DateTime::from_timestamp(header.timestamp.into(), 0).unwrap();
@@ -79,10 +86,7 @@ fn ours(tap: &Tap, file: &str) -> Vec<Seen> {
 /// prints the GTID in a statement after such a line.
 fn theirs(server: &Database, file: &str) -> Vec<Seen> {
     let flavor = if server.is_mariadb { Flavor::Mariadb } else { Flavor::Mysql };
-    let (login, rest) = server.url.strip_prefix("mysql://").unwrap().split_once('@').unwrap();
-    let ((user, password), (host, rest)) =
-        (login.split_once(':').unwrap(), rest.split_once(':').unwrap());
-    let (port, _) = rest.split_once('/').unwrap();
+    let testkit::Address { user, password, host, port, .. } = testkit::address(&server.url);
     let mut reader: Command = flavor.binlog_reader().unwrap();
     // MariaDB's annotations for people are not sent to us.
     let skipped: &[&str] = if server.is_mariadb { &["--skip-annotate-row-events"] } else { &[] };
@@ -108,6 +112,13 @@ fn theirs(server: &Database, file: &str) -> Vec<Seen> {
         let Some((at, rest)) =
             line.strip_prefix('#').and_then(|rest| rest.split_once(" server id "))
         else {
+            if let Some(query) = all.last_mut().and_then(|last| last.says.as_mut())
+                && query.starts_with("Query ")
+                && !line.starts_with("# at ")
+            {
+                query.push_str(line);
+                query.push('\n');
+            }
             continue;
         };
         let (server_id, rest) = rest.split_once("  end_log_pos ").unwrap();
@@ -118,7 +129,8 @@ fn theirs(server: &Database, file: &str) -> Vec<Seen> {
         } else if let Some(named) = text.strip_prefix("Rotate to ") {
             named.split(' ').next().map(|file| format!("Rotate to {file}"))
         } else {
-            text.starts_with("Xid").then(|| "Xid".to_owned())
+            let named = ["Start", "Query ", "Xid"].into_iter();
+            named.filter(|word| text.starts_with(word.trim_end())).map(str::to_owned).next()
         };
         let seen = Seen {
             at: at.to_owned(),
@@ -130,5 +142,17 @@ fn theirs(server: &Database, file: &str) -> Vec<Seen> {
             all.push(seen);
         }
     }
+    for seen in &mut all {
+        if let Some(printed) = seen.says.as_deref().and_then(|says| says.strip_prefix("Query ")) {
+            seen.says = Some(statement(printed));
+        }
+    }
     all
+}
+
+/// Returns a query event's own statement of all that the tool prints for it: the last one. Those before it set the
+/// session.
+fn statement(printed: &str) -> String {
+    let statements = printed.split("/*!*/;").map(str::trim).filter(|text| !text.is_empty());
+    format!("Query {}", statements.last().unwrap_or_default())
 }

@@ -9,6 +9,7 @@
 
 mod open;
 pub(crate) mod row_buffer;
+mod savepoints;
 pub(crate) mod table_maps;
 pub(crate) mod xa;
 

@@ -89,12 +89,12 @@ impl RowBuffer {
     /// Returns the number of rows events.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        let BufferPosition { in_memory, in_file, .. } = self.place();
+        let BufferPosition { in_memory, in_file, .. } = self.position();
         in_memory + usize::try_from(in_file).unwrap_or(usize::MAX)
     }
 
     /// Returns the position after the last event.
-    pub(crate) fn place(&self) -> BufferPosition {
+    pub(crate) fn position(&self) -> BufferPosition {
         let spill = self.spilled.as_ref();
         BufferPosition {
             in_memory: self.memory.len(),
@@ -131,17 +131,18 @@ impl RowBuffer {
     }
 
     /// Drops the events after a position.
-    pub(crate) fn truncate(&mut self, place: BufferPosition) {
+    pub(crate) fn truncate(&mut self, position: BufferPosition) {
         match &mut self.spilled {
-            Some(spill) if place.in_file > 0 => {
-                spill.count = place.in_file;
-                spill.length = place.length;
+            Some(spill) if position.in_file > 0 => {
+                spill.count = position.in_file;
+                spill.length = position.length;
             }
             spilled => *spilled = None,
         }
-        self.memory.truncate(place.in_memory);
-        let bytes = |rows: &RowsPacket| rows.packet.event().len() + ENTRY_BYTES;
-        self.bytes = self.memory.iter().map(bytes).sum();
+        let kept = position.in_memory.min(self.memory.len());
+        // Only what is dropped is visited: a transaction may roll back any number of times.
+        let bytes = |rows: RowsPacket| rows.packet.event().len() + ENTRY_BYTES;
+        self.bytes -= self.memory.drain(kept..).map(bytes).sum::<usize>();
     }
 
     /// Iterates over the events. Spilled ones are read on demand: blocking, but usually from the page cache.
@@ -237,8 +238,8 @@ mod tests {
         }
     }
 
-    fn numbers(held: &RowBuffer) -> Vec<u32> {
-        let numbers = held.packets().map(|packet| {
+    fn numbers(buffer: &RowBuffer) -> Vec<u32> {
+        let numbers = buffer.packets().map(|packet| {
             let packet = packet.unwrap();
             assert_eq!(packet.body()[..4], packet.end.to_le_bytes());
             packet.end
@@ -247,50 +248,50 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_memory_comes_back_from_the_file_in_order() {
+    fn rows_that_do_not_fit_into_memory_come_back_from_the_file_in_order() {
         let folder = std::env::temp_dir();
-        let mut held = RowBuffer::default();
-        let mut places = Vec::new();
+        let mut buffer = RowBuffer::default();
+        let mut positions = Vec::new();
         for number in 0..40 {
-            places.push(held.place());
-            held.push(rows(number, 100_000 + 3 * number as usize), &folder).unwrap();
+            positions.push(buffer.position());
+            buffer.push(rows(number, 100_000 + 3 * number as usize), &folder).unwrap();
         }
-        assert!(held.bytes() <= MEMORY_BYTES && held.memory.len() < 40);
-        assert_eq!(numbers(&held), (0..40).collect::<Vec<_>>());
+        assert!(buffer.bytes() <= MEMORY_BYTES && buffer.memory.len() < 40);
+        assert_eq!(numbers(&buffer), (0..40).collect::<Vec<_>>());
 
-        let in_memory = held.memory.len();
-        held.truncate(places[in_memory + 3]);
-        held.push(rows(99, 50), &folder).unwrap();
+        let in_memory = buffer.memory.len();
+        buffer.truncate(positions[in_memory + 3]);
+        buffer.push(rows(99, 50), &folder).unwrap();
         let mut expected: Vec<u32> = (0..).take(in_memory + 3).collect();
         expected.push(99);
-        assert_eq!(numbers(&held), expected);
+        assert_eq!(numbers(&buffer), expected);
 
-        held.truncate(places[2]);
-        held.push(rows(100, 50), &folder).unwrap();
-        assert_eq!(numbers(&held), [0, 1, 100]);
-        assert_eq!((held.len(), held.bytes()), (3, 200_053 + 3 * ENTRY_BYTES));
+        buffer.truncate(positions[2]);
+        buffer.push(rows(100, 50), &folder).unwrap();
+        assert_eq!(numbers(&buffer), [0, 1, 100]);
+        assert_eq!((buffer.len(), buffer.bytes()), (3, 200_053 + 3 * ENTRY_BYTES));
     }
 
     #[test]
     fn memory_does_not_grow_with_the_number_of_events() {
         const EVENTS: u32 = 100_000;
         let (folder, table) = (std::env::temp_dir(), rows(0, 40).table);
-        let mut held = RowBuffer::default();
+        let mut buffer = RowBuffer::default();
         for number in 0..EVENTS {
             let event = RowsPacket { table: Arc::clone(&table), ..rows(number, 40) };
-            held.push(event, &folder).unwrap();
+            buffer.push(event, &folder).unwrap();
         }
-        assert!(held.bytes() <= MEMORY_BYTES);
-        assert!(held.memory.capacity() * ENTRY_BYTES <= 2 * MEMORY_BYTES, "entries in memory");
-        let spill = held.spilled.as_ref().unwrap();
+        assert!(buffer.bytes() <= MEMORY_BYTES);
+        assert!(buffer.memory.capacity() * ENTRY_BYTES <= 2 * MEMORY_BYTES, "entries in memory");
+        let spill = buffer.spilled.as_ref().unwrap();
         assert_eq!(spill.tables.len(), 1);
-        assert_eq!(numbers(&held), (0..EVENTS).collect::<Vec<_>>());
+        assert_eq!(numbers(&buffer), (0..EVENTS).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_folder_that_is_not_there_is_an_error() {
-        let mut held = RowBuffer::default();
-        held.push(rows(1, MEMORY_BYTES), Path::new("/nowhere")).unwrap();
-        assert!(held.push(rows(2, 100), Path::new("/nowhere")).is_err());
+        let mut buffer = RowBuffer::default();
+        buffer.push(rows(1, MEMORY_BYTES), Path::new("/nowhere")).unwrap();
+        assert!(buffer.push(rows(2, 100), Path::new("/nowhere")).is_err());
     }
 }

@@ -27,8 +27,8 @@ fn file_of(test: &Harness, ids: impl Iterator<Item = i64>, version: i64, mark: &
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_are_loaded_from_files_of_server_and_client_are_told_and_those_that_they_replace()
-{
+async fn rows_that_are_loaded_from_files_of_server_and_client_are_published_and_those_that_they_replace()
+ {
     for test in Harness::on_own_of_each("loaded", &[LOCAL]).await {
         let running = test.start().await;
         let first = file_of(&test, 1..=ROWS, 1, "first");
@@ -44,17 +44,17 @@ async fn rows_that_are_loaded_from_files_of_server_and_client_are_told_and_those
         test.sql(&coupon(ROWS + 1, 1));
         let replaced = ROWS / 100;
         let events = test.coupons(usize::try_from(ROWS + 2 * replaced + 1).unwrap()).await;
-        let told = |op: Op, mark: Option<&str>| {
+        let published = |op: Op, mark: Option<&str>| {
             let of = |event: &&topic::Event<topic::UserCouponRow>| {
                 let row = event.after.as_ref().or(event.before.as_ref()).unwrap();
                 event.op == op && row.order_ref.as_deref() == mark
             };
             i64::try_from(events.iter().filter(of).count()).unwrap()
         };
-        assert_eq!(told(Op::Create, Some("first")), ROWS);
-        assert_eq!(told(Op::Delete, Some("first")), replaced);
-        assert_eq!(told(Op::Create, Some("second")), replaced);
-        assert_eq!(told(Op::Create, None), 1);
+        assert_eq!(published(Op::Create, Some("first")), ROWS);
+        assert_eq!(published(Op::Delete, Some("first")), replaced);
+        assert_eq!(published(Op::Create, Some("second")), replaced);
+        assert_eq!(published(Op::Create, None), 1);
         running.stop().await.unwrap();
         for path in [first, second] {
             fs::remove_file(path).unwrap();
@@ -85,7 +85,7 @@ async fn a_file_that_is_loaded_in_statement_format_stops_the_tailer_and_the_way_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_of_a_partitioned_table_are_told_also_those_that_move_to_another_partition() {
+async fn rows_of_a_partitioned_table_are_published_also_those_that_move_to_another_partition() {
     for test in Harness::on_own_of_each("partitioned", &[]).await {
         test.sql("alter table stock_movement partition by hash (template_id) partitions 3");
         let running = test.start().await;
@@ -98,7 +98,7 @@ async fn rows_of_a_partitioned_table_are_told_also_those_that_move_to_another_pa
              delete from stock_movement where template_id = 1",
         );
         let events = test.events::<StockMovementRow>(&test.names.stock_movement(), 6).await;
-        let told: Vec<_> = events
+        let published: Vec<_> = events
             .iter()
             .map(|event| {
                 let of = |row: &StockMovementRow| (row.template_id, row.delta);
@@ -114,7 +114,7 @@ async fn rows_of_a_partitioned_table_are_told_also_those_that_move_to_another_pa
             (Op::Delete, Some((1, 7)), None),
         ];
         for one in &expected {
-            assert!(told.contains(one), "{one:?} is not told: {told:?}");
+            assert!(published.contains(one), "{one:?} is not published: {published:?}");
         }
         running.stop().await.unwrap();
     }

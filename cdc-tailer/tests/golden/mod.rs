@@ -9,7 +9,7 @@ use crate::harness::Harness;
 
 const TEMPLATE: &str = "insert into coupon_template values \
     (7, 1, 'Zwölf \"%\" 券', 1, 1250, 900, 0, 'EUR', 2, 2, '2026-01-01', '2026-12-31 23:59:59.999', \
-     null, null, 86400000, 1, 1, '2026-01-01 00:00:00.001', '2026-01-01 00:00:00.002', 1)";
+     null, null, 86400000, 1, 1, '2026-01-01 00:00:00.001', '2026-01-01 00:00:00.002', 1, 1, 1, 2)";
 
 const MOVEMENT: &str = "insert into stock_movement values \
     (7, 1, -500, 'a \"cut\"\\n', 'operator', '2026-01-02 03:04:05.678', 'key-1', 1500, null)";

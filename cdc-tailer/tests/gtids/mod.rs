@@ -32,7 +32,7 @@ fn insert_with_tags(test: &Harness, last: &mut i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn transactions_with_tags_among_others_are_told_once_each_and_resumed_behind() {
+async fn transactions_with_tags_among_others_are_published_once_each_and_resumed_behind() {
     let Some(test) = Harness::on_own("tags", Flavor::Mysql, &[]).await else { return };
     let mut last = 0;
     // The snapshot's position already has tags.
@@ -55,13 +55,13 @@ async fn transactions_with_tags_among_others_are_told_once_each_and_resumed_behi
         assert_eq!(event.op, Op::Create, "no table was read anew");
         let gtid = event.source.gtid.as_deref().unwrap();
         let (server, _number) = gtid.rsplit_once(':').unwrap();
-        let told = server.split_once(':').map_or("", |(_, tag)| tag);
-        assert_eq!(told, tag(event.after.as_ref().unwrap().id), "{gtid}");
+        let published = server.split_once(':').map_or("", |(_, tag)| tag);
+        assert_eq!(published, tag(event.after.as_ref().unwrap().id), "{gtid}");
     }
 
     // After a kill some events repeat, and none is missing.
     insert_with_tags(&test, &mut last);
-    tailer.kill();
+    tailer.abort();
     insert_with_tags(&test, &mut last);
     let tailer = test.start().await;
     let mut ids = test.coupon_ids_until(last).await;

@@ -1,35 +1,18 @@
 //! A test's own database and topics, and tailers to start and stop.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
-use std::{
-    io::Write as _,
-    process::{Command, Stdio},
-    sync::{
-        LazyLock,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cdc_tailer::Config;
 use clap::Parser as _;
 use devstack::{Flavor, OwnDatabase, Scope, TestServers, if_installed};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use runtime::{Clock, Health};
 use serde::de::DeserializeOwned;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use testkit::{CouponRow, Running, STATE_MAX, insert_coupons, sql};
 use topic::{Event, FencedWriter, Message, TableReader, TopicNames, UserCouponRow};
-
-/// Time after which a test fails.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Makes the server ids of this test run unique.
 static SERVER_ID: AtomicU32 = AtomicU32::new(1);
-
-/// The counters of all tailers in this process.
-static METRICS: LazyLock<PrometheusHandle> =
-    LazyLock::new(|| PrometheusBuilder::new().install_recorder().unwrap());
 
 pub(crate) struct Harness {
     pub(crate) names: TopicNames,
@@ -39,19 +22,22 @@ pub(crate) struct Harness {
     _own: Option<OwnDatabase>,
 }
 
-/// A tailer running in this process.
-pub(crate) struct Running {
-    task: JoinHandle<anyhow::Result<()>>,
-    stop: CancellationToken,
-    health: Health,
-}
-
 /// Returns a statement that inserts a coupon.
 pub(crate) fn coupon(id: i64, user: i64) -> String {
-    format!(
-        "insert into user_coupon values ({id}, 7, {user}, {id}, 9, 1, 0, 1, 200, '2026-01-02', \
-         '2026-01-02', '2026-01-01', '2026-02-01', null, null, null)"
-    )
+    insert_coupons([coupon_row(id, user)])
+}
+
+pub(crate) fn coupon_row(id: i64, user: i64) -> CouponRow {
+    let claimed_at = "'2026-01-02'".to_owned();
+    CouponRow {
+        template_id: 7,
+        claim_id: 9,
+        expiry_shard: 200,
+        claimed_at: claimed_at.clone(),
+        changed_at: claimed_at,
+        valid_until: "'2026-02-01'".to_owned(),
+        ..CouponRow::unused(id, user)
+    }
 }
 
 impl Harness {
@@ -89,7 +75,7 @@ impl Harness {
     }
 
     async fn in_scope(scope: Scope, own: Option<OwnDatabase>) -> Self {
-        LazyLock::force(&METRICS);
+        testkit::record_metrics();
         let url = &scope.endpoints.database_url;
         mysql_store::migrate::run(url).await.unwrap();
         let server_id = std::process::id() * 64 + SERVER_ID.fetch_add(1, Ordering::Relaxed);
@@ -109,13 +95,6 @@ impl Harness {
         Self { names: TopicNames::new(&scope.topic_prefix), config, scope, _own: own }
     }
 
-    /// Returns the value of a counter.
-    pub(crate) fn counted(name: &str) -> u64 {
-        let text = METRICS.render();
-        let value = |line: &str| line.strip_prefix(name)?.trim().parse::<u64>().ok();
-        text.lines().filter_map(value).sum()
-    }
-
     /// From now on the tailer and [`Harness::sql`] connect with these options, `ssl-mode=…`.
     pub(crate) fn reach_by(&mut self, options: &str) {
         let url = format!("{}?{options}", self.scope.endpoints.database_url);
@@ -130,40 +109,32 @@ impl Harness {
 
     /// The same with another configuration.
     pub(crate) async fn start_following(&self, config: Config) -> Running {
-        self.start_with(config).following().await
+        let running = self.start_with(config);
+        running.until_ready().await;
+        running
+    }
+
+    /// Takes the way out of a stop: starts once with `--resnapshot`, then in the usual way, and follows coupon `id`.
+    pub(crate) async fn leave_by_resnapshot(&self, id: i64) {
+        let config = Config { resnapshot: Some("all".to_owned()), ..self.config.clone() };
+        self.start_following(config).await.stop().await.unwrap();
+        let running = self.start().await;
+        self.sql(&coupon(id, id));
+        self.coupon_ids_until(id).await;
+        running.stop().await.unwrap();
     }
 
     pub(crate) fn start_with(&self, config: Config) -> Running {
-        let (stop, health) = (CancellationToken::new(), Health::default());
-        let (token, part) = (stop.clone(), health.part("binlog"));
-        let task =
-            tokio::spawn(
-                async move { cdc_tailer::run(&config, &Clock::system(), &part, token).await },
-            );
-        Running { task, stop, health }
+        let health = Health::default();
+        let part = health.part("binlog");
+        Running::start(&health, move |stop| async move {
+            cdc_tailer::run(&config, &Clock::system(), &part, stop).await
+        })
     }
 
     /// Runs statements in one session; returns their output.
     pub(crate) fn sql(&self, text: &str) -> String {
-        let url = &self.scope.endpoints.database_url;
-        let rest = url.strip_prefix("mysql://").unwrap();
-        let (login, rest) = rest.split_once('@').unwrap();
-        let (user, password) = login.split_once(':').unwrap();
-        let (host, rest) = rest.split_once(':').unwrap();
-        let (port, database) = rest.split_once('/').unwrap();
-        let (database, options) = database.split_once('?').unwrap_or((database, ""));
-        let mut client = Command::new("mariadb")
-            .args(if options.contains("ssl-mode") { &["--ssl"][..] } else { &[] })
-            .args(["--default-character-set=utf8mb4", "-NB", "-h", host, "-P", port, "-u", user])
-            .args([&format!("-p{password}"), database])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        client.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        let output = client.wait_with_output().unwrap();
-        assert!(output.status.success(), "{text}");
-        String::from_utf8(output.stdout).unwrap()
+        sql(&self.scope.endpoints.database_url, text)
     }
 
     pub(crate) fn is_mariadb(&self) -> bool {
@@ -259,63 +230,10 @@ impl Harness {
             }
             all
         };
-        tokio::time::timeout(PATIENCE, reading).await.expect("the messages arrive")
+        tokio::time::timeout(STATE_MAX, reading).await.expect("the messages arrive")
     }
 }
 
 fn text(message: &Message) -> String {
     String::from_utf8(message.payload.clone().unwrap()).unwrap()
-}
-
-impl Running {
-    /// Waits until it follows.
-    pub(crate) async fn following(mut self) -> Self {
-        let following = async {
-            while !self.health.unready().is_empty() {
-                if self.task.is_finished() {
-                    let ended = (&mut self.task).await;
-                    panic!("the tailer ended at its start: {ended:?}");
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, following).await.expect("the tailer follows");
-        self
-    }
-
-    /// Waits until it is not ready for a reason that contains `words`; returns the reason.
-    pub(crate) async fn until_unready(&self, words: &str) -> String {
-        let unready = async {
-            loop {
-                let told = format!("{:?}", self.health.unready());
-                if told.contains(words) {
-                    return told;
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, unready).await.expect("it is not ready for that")
-    }
-
-    /// Stops it and waits for its end.
-    pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        self.stop.cancel();
-        self.ended().await
-    }
-
-    /// Waits for its end.
-    pub(crate) async fn ended(self) -> anyhow::Result<()> {
-        tokio::time::timeout(PATIENCE, self.task).await.expect("the tailer ends").unwrap()
-    }
-
-    /// Waits for its end, which `cause` must bring about.
-    pub(crate) async fn ended_by(self, cause: &str) -> anyhow::Result<()> {
-        let ended = tokio::time::timeout(PATIENCE, self.task).await;
-        ended.unwrap_or_else(|_| panic!("the tailer goes on behind: {cause}")).unwrap()
-    }
-
-    /// Aborts it wherever it is.
-    pub(crate) fn kill(self) {
-        self.task.abort();
-    }
 }

@@ -10,14 +10,10 @@ use topic::Op;
 
 use crate::harness::{Harness, coupon};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_binlog_was_reset_is_read_anew_whatever_has_the_old_names() {
-    reset_while_nobody_looks(Flavor::Mariadb).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mysql_whose_binlog_was_reset_is_read_anew_whatever_has_the_old_names() {
-    reset_while_nobody_looks(Flavor::Mysql).await;
+testkit::on_each_flavor! {
+    multi_thread reset_while_nobody_looks:
+    a_server_whose_binlog_was_reset_is_read_anew_whatever_has_the_old_names,
+    a_mysql_whose_binlog_was_reset_is_read_anew_whatever_has_the_old_names,
 }
 
 /// Both histories begin in the same file with transactions of equal length, so the transaction with the checkpoint's
@@ -35,20 +31,16 @@ async fn reset_while_nobody_looks(flavor: Flavor) {
     insert(&test, 2001..=2109);
     let tailer = test.start().await;
     insert(&test, 3001..=3010);
-    let told: BTreeSet<i64> = test.coupon_ids_until(3010).await.into_iter().collect();
-    assert_eq!(told, (1001..=1089).chain(2001..=2109).chain(3001..=3010).collect());
+    let published: BTreeSet<i64> = test.coupon_ids_until(3010).await.into_iter().collect();
+    assert_eq!(published, (1001..=1089).chain(2001..=2109).chain(3001..=3010).collect());
     assert_eq!(read(&test).await, 89 + 109, "all that was there came by a snapshot");
     tailer.stop().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_binlog_is_reset_under_a_running_tailer_is_read_anew() {
-    reset_under_it(Flavor::Mariadb).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mysql_whose_binlog_is_reset_under_a_running_tailer_is_read_anew() {
-    reset_under_it(Flavor::Mysql).await;
+testkit::on_each_flavor! {
+    multi_thread reset_under_it:
+    a_server_whose_binlog_is_reset_under_a_running_tailer_is_read_anew,
+    a_mysql_whose_binlog_is_reset_under_a_running_tailer_is_read_anew,
 }
 
 /// Right after each reset, more or less is written than before. The server itself detects the one case and not the
@@ -66,13 +58,14 @@ async fn reset_under_it(flavor: Flavor) {
         test.coupon_ids_containing(second + rewritten).await;
         all.extend((first..=first + written).chain(second..=second + rewritten));
     }
-    let told: BTreeSet<i64> = test.coupon_ids_containing(3560).await.into_iter().collect();
-    assert_eq!(told, all);
+    let published: BTreeSet<i64> = test.coupon_ids_containing(3560).await.into_iter().collect();
+    assert_eq!(published, all);
     tailer.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_behind_a_checkpoint_that_knows_few_coupons_is_told_and_nothing_is_read_anew() {
+async fn a_deletion_behind_a_checkpoint_that_knows_few_coupons_is_published_and_nothing_is_read_anew()
+ {
     for test in Harness::on_all("deletion").await {
         let tailer = test.start().await;
         insert(&test, 1..=3);
@@ -87,14 +80,10 @@ async fn a_deletion_behind_a_checkpoint_that_knows_few_coupons_is_told_and_nothi
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tailer_that_starts_again_on_a_quiet_server_reads_nothing_anew() {
-    quiet(Flavor::Mariadb).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tailer_that_starts_again_on_a_quiet_mysql_reads_nothing_anew() {
-    quiet(Flavor::Mysql).await;
+testkit::on_each_flavor! {
+    multi_thread quiet:
+    a_tailer_that_starts_again_on_a_quiet_server_reads_nothing_anew,
+    a_tailer_that_starts_again_on_a_quiet_mysql_reads_nothing_anew,
 }
 
 /// After a transaction, at the start of a file, and after all earlier files were purged.

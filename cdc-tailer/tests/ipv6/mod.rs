@@ -12,14 +12,10 @@ const LISTENS: &str = "--bind-address=127.0.0.1,::1";
 const BY_FOUR: &str = "127.0.0.1:";
 const BY_SIX: &str = "[::1]:";
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mariadb_at_an_ipv6_address_is_read_and_followed() {
-    at_ipv6(Flavor::Mariadb).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mysql_at_an_ipv6_address_is_read_and_followed() {
-    at_ipv6(Flavor::Mysql).await;
+testkit::on_each_flavor! {
+    multi_thread at_ipv6:
+    a_mariadb_at_an_ipv6_address_is_read_and_followed,
+    a_mysql_at_an_ipv6_address_is_read_and_followed,
 }
 
 async fn at_ipv6(flavor: Flavor) {

@@ -32,7 +32,7 @@ async fn letters(test: &Harness) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_long_for_a_message_is_in_nobodys_way_and_told_of_once() {
+async fn what_is_too_long_for_a_message_is_in_nobodys_way_and_reported_once() {
     let test = Harness::new("oversized").await;
     test.start().await.stop().await.unwrap();
     let mut config = test.config.clone();
@@ -56,17 +56,17 @@ async fn what_is_too_long_for_a_message_is_in_nobodys_way_and_told_of_once() {
     test.checkpoint_other_than(&saved).await;
 
     // The dead letter does not come again, neither after a kill nor after a regular stop.
-    tailer.kill();
+    tailer.abort();
     let tailer = test.start_with(config.clone());
     test.sql(&movement(5, "d"));
-    let told = movements_until(&test, 5).await;
-    assert!(told.starts_with(&[1, 3, 4]) && told.ends_with(&[5]), "{told:?}");
-    assert!(!told.contains(&2), "{told:?}");
+    let published = movements_until(&test, 5).await;
+    assert!(published.starts_with(&[1, 3, 4]) && published.ends_with(&[5]), "{published:?}");
+    assert!(!published.contains(&2), "{published:?}");
     assert_eq!(letters(&test).await, 1);
     tailer.stop().await.unwrap();
     let tailer = test.start_with(config);
     test.sql(&movement(6, "e"));
-    assert_eq!(movements_until(&test, 6).await, [told, vec![6]].concat());
+    assert_eq!(movements_until(&test, 6).await, [published, vec![6]].concat());
     assert_eq!(letters(&test).await, 1);
     tailer.stop().await.unwrap();
 }

@@ -2,9 +2,10 @@
 
 use devstack::Flavor;
 use serde_json::Value;
+use testkit::{CouponRow, insert_coupons};
 use topic::Op;
 
-use crate::harness::{Harness, coupon};
+use crate::harness::{Harness, coupon, coupon_row};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn checksums_that_are_switched_off_and_on_are_followed_by_who_runs_and_by_who_starts() {
@@ -27,18 +28,17 @@ async fn checksums_that_are_switched_off_and_on_are_followed_by_who_runs_and_by_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_whose_name_the_server_writes_otherwise_is_followed() {
-    // MySQL accepts this setting only if its data directory was created with it.
     let settings = ["--lower-case-table-names=1"];
-    let test = Harness::on_own("small letters", Flavor::Mariadb, &settings).await;
-    let mut test = test.unwrap();
-    let url = test.config.database_url.expose().to_owned();
-    let (server, database) = url.rsplit_once('/').unwrap();
-    let url = format!("{server}/{}", database.to_uppercase());
-    test.config.database_url = url.parse().unwrap();
-    let running = test.start().await;
-    test.sql(&coupon(1, 1));
-    assert_eq!(test.coupon_ids_until(1).await, [1]);
-    running.stop().await.unwrap();
+    for mut test in Harness::on_own_of_each("small letters", &settings).await {
+        let url = test.config.database_url.expose().to_owned();
+        let (server, database) = url.rsplit_once('/').unwrap();
+        let url = format!("{server}/{}", database.to_uppercase());
+        test.config.database_url = url.parse().unwrap();
+        let running = test.start().await;
+        test.sql(&coupon(1, 1));
+        assert_eq!(test.coupon_ids_until(1).await, [1]);
+        running.stop().await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,10 +46,10 @@ async fn who_is_there_before_its_tables_waits_and_says_for_which() {
     for test in Harness::on_all("no tables").await {
         test.sql("rename table stock_movement to not_yet");
         let running = test.start_with(test.config.clone());
-        let told = running.until_unready("has no stock_movement").await;
-        assert!(told.contains("database"), "{told}");
+        let why = running.until_unready("binlog", "has no stock_movement").await;
+        assert!(why.contains("database"), "{why}");
         test.sql("rename table not_yet to stock_movement");
-        let running = running.following().await;
+        running.until_ready().await;
         test.sql(&coupon(1, 1));
         assert_eq!(test.coupon_ids_until(1).await, [1]);
         running.stop().await.unwrap();
@@ -101,9 +101,9 @@ async fn differences_of_json_are_borne_where_no_followed_table_has_a_document() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_that_leaves_the_version_is_told_and_counted() {
+async fn an_update_that_leaves_the_version_is_published_and_counted() {
     for test in Harness::on_all("unversioned").await {
-        let before = Harness::counted("cdc_tailer_unversioned_updates_total");
+        let before = testkit::counted("cdc_tailer_unversioned_updates_total", "");
         let running = test.start().await;
         test.sql(&format!("{}; {}", coupon(1, 1), coupon(2, 2)));
         test.sql("update user_coupon set status = 1, version = version + 1 where id = 2");
@@ -117,16 +117,16 @@ async fn an_update_that_leaves_the_version_is_told_and_counted() {
             let before = event.before.as_ref().unwrap();
             (before.version, event.after.as_ref().unwrap().version)
         };
-        let told: Vec<_> = events[2..].iter().map(versions).collect();
-        assert_eq!(told, [(1, 1), (1, 1), (2, 2)]);
+        let published: Vec<_> = events[2..].iter().map(versions).collect();
+        assert_eq!(published, [(1, 1), (1, 1), (2, 2)]);
         running.stop().await.unwrap();
-        assert_eq!(Harness::counted("cdc_tailer_unversioned_updates_total"), before + 3);
+        assert_eq!(testkit::counted("cdc_tailer_unversioned_updates_total", ""), before + 3);
     }
 }
 
 /// Added columns of types with special encodings, and a status of a later version.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_tells_the_same_columns_in_the_same_words_as_changes_do() {
+async fn a_snapshot_publishes_the_same_columns_in_the_same_words_as_changes_do() {
     for test in Harness::on_all("same columns").await {
         let json = if test.is_mariadb() { "text" } else { "json" };
         test.sql(&format!(
@@ -141,7 +141,7 @@ async fn a_snapshot_tells_the_same_columns_in_the_same_words_as_changes_do() {
              default 18446744073709551615, add column n year default 2026,
              add column o {json} null, add column p tinyint(1) default -1, add column q point null"
         ));
-        let status = coupon(1, 1).replace("9, 1, 0, 1, 200", "9, 1, 77, 1, 200");
+        let status = insert_coupons([CouponRow { status: 77, ..coupon_row(1, 1) }]);
         let status = status.replace("null, null, null)", "null, 'ü', null, default, default, default, \
              default, default, default, default, default, default, default, default, default, default, \
              default, '{\"k\": [1, null]}', default, point(1, 2))");

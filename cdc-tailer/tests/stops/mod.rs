@@ -5,7 +5,10 @@
 use cdc_tailer::Config;
 use devstack::Flavor;
 
-use crate::harness::{Harness, coupon};
+use testkit::insert_coupons;
+use topic::Op;
+
+use crate::harness::{Harness, coupon, coupon_row};
 
 /// Something that a tailer cannot follow.
 struct Stop {
@@ -122,15 +125,42 @@ const ON_MARIADB: &[Stop] = &[
         "comes without column names",
         "set global binlog_row_metadata = 'FULL'",
     ),
+    // The table without transactions leaves the ROLLBACK TO in the binlog.
+    stop(
+        "create table diary (a int) engine = aria; begin; insert into stock_movement \
+         (template_id, seq, delta, reason, actor, created_at) values (3, 1, 1, 'r', 'a', '2026-01-01'); \
+         savepoint `é`; savepoint two; insert into stock_movement \
+         (template_id, seq, delta, reason, actor, created_at) values (3, 2, 1, 'r', 'a', '2026-01-01'); \
+         insert into diary values (1); rollback to `é`; commit",
+        "rolls back to one of several savepoints",
+        "drop table diary",
+    ),
 ];
 
-const ON_MYSQL: &[Stop] = &[stop(
-    "set global gtid_mode = ON_PERMISSIVE; set global gtid_mode = OFF_PERMISSIVE; \
+const ON_MYSQL: &[Stop] = &[
+    stop(
+        "set global binlog_row_metadata = 'MINIMAL'; insert into stock_movement \
+         (template_id, seq, delta, reason, actor, created_at) values (2, 1, 1, 'r', 'a', '2026-01-01')",
+        "comes without column names",
+        "set global binlog_row_metadata = 'FULL'",
+    ),
+    stop(
+        "alter table stock_movement add column document json null; insert into stock_movement \
+         (template_id, seq, delta, reason, actor, created_at, document) values (3, 1, 1, 'r', 'a', \
+         '2026-01-01', concat('{\"a\": 1, \"b\": \"', repeat('x', 500), '\"}')); \
+         set session binlog_row_value_options = 'PARTIAL_JSON'; \
+         update stock_movement set document = json_set(document, '$.a', 2) where template_id = 3",
+        "was logged as a difference of JSON",
+        "alter table stock_movement drop column document",
+    ),
+    stop(
+        "set global gtid_mode = ON_PERMISSIVE; set global gtid_mode = OFF_PERMISSIVE; \
          set session gtid_next = 'ANONYMOUS'; update user_coupon set version = version + 1",
-    "has no GTID",
-    "set session gtid_next = 'AUTOMATIC'; set global gtid_mode = ON_PERMISSIVE; \
+        "has no GTID",
+        "set session gtid_next = 'AUTOMATIC'; set global gtid_mode = ON_PERMISSIVE; \
          set global gtid_mode = ON",
-)];
+    ),
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_sentence_that_ends_a_tailer_names_a_way_out_that_leads_out() {
@@ -170,12 +200,7 @@ async fn walked(flavor: Flavor, more: &[Stop]) {
         let again = test.start_with(test.config.clone()).ended().await;
         let again = format!("{:#}", again.unwrap_err());
         assert!(again.contains(stop.says), "{}: {again}", stop.done);
-        let config = Config { resnapshot: Some("all".to_owned()), ..test.config.clone() };
-        test.start_following(config).await.stop().await.unwrap();
-        let running = test.start().await;
-        test.sql(&coupon(next + 1, next + 1));
-        test.coupon_ids_until(next + 1).await;
-        running.stop().await.unwrap();
+        test.leave_by_resnapshot(next + 1).await;
         next += 2;
     }
 }
@@ -186,14 +211,53 @@ async fn a_folder_for_long_transactions_that_is_not_there_is_mended_by_a_start_w
     for test in Harness::on_all("spill").await {
         let config = Config { spill_folder: "/nowhere".into(), ..test.config.clone() };
         let running = test.start_following(config).await;
-        let row = |id| coupon(id, id).split_once("values ").unwrap().1.to_owned();
-        let rows: Vec<String> = (1..=ROWS).map(row).collect();
-        test.sql(&format!("insert into user_coupon values {}", rows.join(",")));
+        test.sql(&insert_coupons((1..=ROWS).map(|id| coupon_row(id, id))));
         let said = format!("{:#}", running.ended_by("a long transaction").await.unwrap_err());
         assert!(said.contains("--spill-folder"), "{said}");
         let running = test.start().await;
         assert_eq!(test.coupon_ids_until(ROWS).await, (1..=ROWS).collect::<Vec<_>>());
         running.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_over_the_limit_stops_the_tailer_and_a_start_with_a_higher_limit_follows_it() {
+    const LIMIT: usize = 1 << 20;
+    // On servers of its own: events of other tests may be longer.
+    for test in Harness::on_own_of_each("over the limit", &[]).await {
+        test.sql("create table long_one (a longblob)");
+        let config = Config { packet_bytes_max: LIMIT, ..test.config.clone() };
+        let running = test.start_following(config.clone()).await;
+        test.sql(&format!("insert into long_one values (repeat('a', {}))", 2 * LIMIT));
+        let said = format!("{:#}", running.ended_by("a long event").await.unwrap_err());
+        assert!(said.contains("--packet-bytes-max"), "{said}");
+        test.sql(&coupon(1, 1));
+        let again = format!("{:#}", test.start_with(config).ended().await.unwrap_err());
+        assert!(again.contains("--packet-bytes-max"), "{again}");
+        let running = test.start().await;
+        assert_eq!(test.coupon_ids_until(1).await, [1]);
+        assert_eq!(test.coupons(1).await[0].op, Op::Create, "no table was read anew");
+        running.stop().await.unwrap();
+    }
+}
+
+/// What is acknowledged when the error comes is in the checkpoint, so the next start publishes none of it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tailer_that_ends_with_an_error_has_written_its_checkpoint() {
+    const COUPONS: i64 = 500;
+    for test in Harness::on_all("checkpoint of an error").await {
+        let running = test.start().await;
+        // In one session, so that the error comes before a regular checkpoint covers the last coupons.
+        let coupons: Vec<_> = (1..=COUPONS).map(|id| coupon(id, id)).collect();
+        test.sql(&format!("{}; truncate stock_movement", coupons.join("; ")));
+        let said = format!("{:#}", running.ended_by("truncate").await.unwrap_err());
+        assert!(said.contains(DEFINED), "{said}");
+        for _ in 0..2 {
+            let again = test.start_with(test.config.clone()).ended().await;
+            assert!(format!("{:#}", again.unwrap_err()).contains(DEFINED));
+        }
+        let published = test.coupon_ids_until(COUPONS).await;
+        assert_eq!(published, (1..=COUPONS).collect::<Vec<_>>(), "published again");
     }
 }
 
@@ -210,11 +274,6 @@ async fn a_snapshot_under_way_before_an_event_that_stops_is_begun_anew_when_that
             let ended = test.start_with(test.config.clone()).ended().await;
             assert!(format!("{:#}", ended.unwrap_err()).contains(DEFINED));
         }
-        let config = Config { resnapshot: Some("all".to_owned()), ..test.config.clone() };
-        test.start_following(config).await.stop().await.unwrap();
-        let running = test.start().await;
-        test.sql(&coupon(2, 2));
-        test.coupon_ids_until(2).await;
-        running.stop().await.unwrap();
+        test.leave_by_resnapshot(2).await;
     }
 }

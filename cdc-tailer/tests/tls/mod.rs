@@ -6,14 +6,10 @@ use topic::Op;
 
 use crate::harness::{Harness, coupon};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mariadb_that_demands_tls_is_followed_by_it_and_not_without() {
-    demanded(Flavor::Mariadb).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mysql_that_demands_tls_is_followed_by_it_and_not_without() {
-    demanded(Flavor::Mysql).await;
+testkit::on_each_flavor! {
+    multi_thread demanded:
+    a_mariadb_that_demands_tls_is_followed_by_it_and_not_without,
+    a_mysql_that_demands_tls_is_followed_by_it_and_not_without,
 }
 
 async fn demanded(flavor: Flavor) {

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_otherwise_is_not_guessed() {
+    fn a_gtid_event_in_another_format_is_not_guessed() {
         let read = |fields: &[u64], tag: &[u8]| gtid(Bytes::new(&body(fields, tag)));
         let changed = |at: usize, to: u64| {
             let mut fields = fields(1);

@@ -38,7 +38,7 @@ fn one_gtid_is_read_and_several_are_not() {
 }
 
 #[test]
-fn what_is_not_a_position_is_refused() {
+fn text_that_is_no_position_is_refused() {
     for text in ["0-1", "0-1-2-3", "a-1-2", "0-+1-2", &format!("{UUID}:1-5")] {
         assert!(GtidSet::parse(Flavor::MariaDb, text).is_err(), "{text}");
     }
@@ -80,7 +80,7 @@ fn numbers_with_a_tag_are_counted_apart() {
 
 proptest! {
     #[test]
-    fn a_mysql_position_holds_exactly_what_was_added(numbers in prop::collection::vec(1u64..40, 0..40)) {
+    fn a_mysql_position_holds_exactly_the_transactions_added(numbers in prop::collection::vec(1u64..40, 0..40)) {
         let mut set = GtidSet::empty(Flavor::MySql);
         let series = Series { uuid: parse_uuid(UUID).unwrap(), tag: Tag::default() };
         for number in &numbers {

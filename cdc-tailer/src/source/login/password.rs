@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_leaves_in_the_clear_only_where_nobody_reads_along() {
+    fn a_password_leaves_in_the_clear_only_on_an_encrypted_connection() {
         const PASSWORD: &str = "correct-horse-battery-staple";
         let key = Rsa::generate(2048).unwrap();
         let public = key.public_key_to_pem().unwrap();

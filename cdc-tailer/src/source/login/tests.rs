@@ -127,7 +127,7 @@ fn a_server_that_says_nothing_or_hardly_anything_is_given_up_in_time() {
 }
 
 #[test]
-fn a_server_that_refuses_the_user_is_told_from_one_that_is_away() {
+fn a_server_that_refuses_the_user_is_distinguished_from_one_that_is_away() {
     let denied = packet(0, b"\xff\x15\x04#28000Denied.");
     let ended = at_one_that("", denied, listen);
     assert!(matches!(&ended, TailError::Denied { reason } if reason == "Denied."), "{ended:?}");

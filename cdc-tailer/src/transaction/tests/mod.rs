@@ -257,7 +257,7 @@ fn an_xa_transaction_of_one_phase_is_like_any_other() {
 }
 
 #[test]
-fn an_xa_commit_of_what_was_prepared_before_our_time_asks_for_a_snapshot() {
+fn an_xa_commit_of_a_transaction_prepared_before_our_start_asks_for_a_snapshot() {
     let error = feed([gtid(1, 128), query("XA COMMIT X'61',X'',1")]).unwrap_err();
     assert_eq!(error.directive(), crate::error::Directive::Resnapshot);
 }
@@ -288,7 +288,7 @@ fn a_compressed_statement_is_read_too() {
 }
 
 #[test]
-fn a_compressed_transaction_gives_what_its_events_give() {
+fn a_compressed_transaction_reads_as_its_events_do() {
     let payload = |events: &[Packet]| {
         let events: Vec<u8> = events
             .iter()
@@ -376,3 +376,4 @@ proptest! {
 }
 
 mod properties;
+mod stops;

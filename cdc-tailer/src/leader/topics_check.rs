@@ -1,5 +1,5 @@
 //! Checks whether the topics still hold what a checkpoint relies on. A mismatch leads to a snapshot, never to a gap.
-//! `history.rs` checks the server.
+//! Whether the server's history still fits is checked by `source/history.rs`.
 
 use anyhow::Context as _;
 use topic::Found;
