@@ -19,9 +19,8 @@ use mysql_store::{
 use runtime::Clock;
 use tokio::{sync::watch, time::MissedTickBehavior};
 use topic::{Assignment, ExpiringSoon, Producer};
-use tracing::warn;
 
-use crate::{metrics::ANNOUNCED, wake_ups::shards_of};
+use crate::{deadlines::shards_of, metrics::ANNOUNCED};
 
 /// Polling interval. Lead times are minutes to days.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -60,8 +59,11 @@ impl Announcer {
             let partitions = *partitions.borrow();
             for shard in shards_of(&owned, partitions) {
                 if let Err(error) = self.announce(shard).await {
-                    let error = format!("{error:#}");
-                    warn!(error, "coupons that end soon not announced, it is tried again");
+                    let error = runtime::report(error.as_ref());
+                    runtime::seldom!(
+                        "coupons that end soon not announced, it is tried again",
+                        error
+                    );
                     break;
                 }
             }
@@ -105,7 +107,7 @@ impl Announcer {
         };
         let news: Vec<_> = coupons.iter().filter(is_news).collect();
         try_join_all(news.iter().map(|coupon| self.send(coupon, lead))).await?;
-        counter!(ANNOUNCED).increment(news.len() as u64);
+        counter!(ANNOUNCED.name).increment(news.len() as u64);
         Ok(Some(Cursor { valid_until: last.valid_until, id: last.id }))
     }
 

@@ -21,7 +21,7 @@ const LEADS_MAX: usize = 8;
 
 /// Marks coupons as expired once their validity has ended.
 #[derive(Debug, Clone, Parser)]
-#[command(version, about)]
+#[command(version = runtime::version(), about)]
 pub struct Config {
     /// MySQL database, `mysql://user:password@host:port/database`.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]

@@ -95,24 +95,24 @@ impl Drain {
         let began = Instant::now();
         let flipped = expiry::flip(connection, &ids, now).await?;
         let flip = Flip { coupons: chunk.len(), took: began.elapsed() };
-        counter!(FLIPS).increment(flipped);
+        counter!(FLIPS.name).increment(flipped);
         let done = clock.now();
         for due in chunk {
             let late = (done - due.valid_until).to_std().unwrap_or_default();
-            histogram!(LATENESS).record(late.as_secs_f64());
+            histogram!(LATENESS.name).record(late.as_secs_f64());
         }
         // Only after the flip: a failed chunk is repeated.
         self.due.truncate(left);
         // After all measurements, so that tracing does not count as flip time.
         if trace::is_on() {
-            tell_traces(connection, &ids, now).await;
+            trace_flips(connection, &ids, now).await;
         }
         Ok(Some(flip))
     }
 }
 
 /// Records the flip, the last hop of a claim's trace. Failures are only logged: a missing span harms no coupon.
-async fn tell_traces(
+async fn trace_flips(
     connection: &mut MySqlConnection,
     ids: &[CouponId],
     flipped_at: DateTime<Utc>,
@@ -123,6 +123,6 @@ async fn tell_traces(
                 trace::follow_since("expiry-worker.flip", Kind::Internal, parent, flipped_at);
             span.set("db.system.name", "mysql");
         }),
-        Err(error) => debug!(error = runtime::report(&error), "traces of a flip are not told"),
+        Err(error) => debug!(error = runtime::report(&error), "spans of a flip are not recorded"),
     }
 }

@@ -25,6 +25,7 @@
 
 mod announce;
 mod config;
+mod deadlines;
 mod drain;
 #[doc(hidden)]
 pub mod fuzz;
@@ -33,7 +34,6 @@ mod mover;
 mod pace;
 mod skew;
 mod sweep;
-mod wake_ups;
 mod worker;
 
 use std::collections::HashMap;
@@ -43,10 +43,11 @@ use mysql_store::migrate;
 use runtime::{Clock, Health};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
+use topic::{BrokerProbe, Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
 
-use crate::wake_ups::Deadlines;
+use crate::deadlines::Deadlines;
 
+pub use crate::metrics::METRICS;
 pub use config::{Config, Leads};
 
 /// Connections to MySQL: the loop's, and one for the announcements.
@@ -69,10 +70,14 @@ pub async fn run(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     metrics::describe();
+    let names = TopicNames::new(&config.topic_prefix);
+    let topic = names.expiry();
+    let address = runtime::address(config.database_url.expose());
+    let kafka = health.server("kafka", &runtime::address(&config.kafka_brokers));
     let mut worker = worker::Worker {
         partitions: health.part("partitions"),
-        mysql: health.part("mysql"),
-        guard: skew::Guard::new(health.part("clock")),
+        mysql: health.server("mysql", &address),
+        clock_check: skew::ClockCheck::new(health.part("clock")),
         pool: mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
             .await
             .context("MySQL cannot be used (DATABASE_URL)")?,
@@ -87,8 +92,6 @@ pub async fn run(
         partition_count: watch::Sender::default(),
     };
     migrate::check_over(&worker.pool).await?;
-    let names = TopicNames::new(&config.topic_prefix);
-    let topic = names.expiry();
     let partitions = topic::partitions(&config.kafka_brokers, &topic).await?;
     worker.deadlines = Deadlines::new(partitions);
     worker.partition_count.send_replace(partitions);
@@ -104,7 +107,12 @@ pub async fn run(
     let (brokers, topics) = (&config.kafka_brokers, [topic]);
     let consumer =
         Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
+    let probe = BrokerProbe::new(brokers, &topics[0]);
+    let ask = || async { probe.check().await.map_err(|error| runtime::report(&error)) };
+    let watched = runtime::watch(kafka, stop.clone(), ask);
     tokio::select! {
+        // Ends with `stop`, and so does the worker, which alone decides when this is over.
+        () = async { watched.await; std::future::pending::<()>().await } => {}
         worked = worker.run(&consumer, &topics[0], &stop) => worked?,
         () = announcer.run(consumer.rebalances()) => {}
         () = mover.run() => {}

@@ -1,55 +1,155 @@
 //! The worker's metrics.
 
-/// Time from a coupon's deadline to the commit of its flip.
-pub(crate) const LATENESS: &str = "expiry_worker_lateness_seconds";
-pub(crate) const FLIPS: &str = "expiry_worker_flips_total";
-pub(crate) const WAKE_UPS: &str = "expiry_worker_wake_ups_total";
-/// Wake-ups that could not be read and were skipped.
-pub(crate) const UNREADABLE: &str = "expiry_worker_unreadable_wake_ups_total";
-/// Coupons that only a sweep found. Anything above 0 is a defect in the wake-up path.
-pub(crate) const SWEEP_FINDS: &str = "expiry_worker_sweep_finds_total";
-pub(crate) const SWEEPS: &str = "expiry_worker_sweeps_total";
-/// Unused coupons past their deadline in the owned shards, at the last count.
-pub(crate) const OVERDUE: &str = "expiry_worker_overdue";
-/// Time since the earliest deadline among them.
-pub(crate) const OLDEST_OVERDUE: &str = "expiry_worker_oldest_overdue_seconds";
-/// Offset of our clock from MySQL's; positive if ours is ahead.
-pub(crate) const SKEW: &str = "expiry_worker_clock_skew_seconds";
-/// 1 while flips are allowed, 0 while the clocks are too far apart.
-pub(crate) const FLIPPING: &str = "expiry_worker_flipping";
-pub(crate) const ANNOUNCED: &str = "expiry_worker_announced_total";
-pub(crate) const MOVED: &str = "expiry_worker_moved_total";
-pub(crate) const SHARDS: &str = "expiry_worker_shards";
-/// Attempts that failed, usually because MySQL was down, and were repeated.
-pub(crate) const RETRIES: &str = "expiry_worker_retries_total";
+use runtime::metric::{self, Kind, Metric};
 
-/// Describes the metrics for `/metrics`. Counters are registered at 0: a counter that first appears
-/// with its first increment shows no increase.
+/// All of them, in the order of docs/metrics.md.
+pub const METRICS: [Metric; 14] = [
+    LATENESS,
+    OVERDUE,
+    OLDEST_OVERDUE,
+    FLIPS,
+    FLIPPING,
+    SKEW,
+    SHARDS,
+    WAKE_UPS,
+    UNREADABLE,
+    SWEEPS,
+    SWEEP_FINDS,
+    ANNOUNCED,
+    MOVED,
+    RETRIES,
+];
+
+pub(crate) const LATENESS: Metric = Metric {
+    name: "expiry_worker_lateness_seconds",
+    kind: Kind::Histogram,
+    unit: "seconds",
+    labels: &[],
+    meaning: "from a coupon's deadline to its committed flip",
+    worry: Some("p99 above 1 outside storms"),
+};
+
+pub(crate) const OVERDUE: Metric = Metric {
+    name: "expiry_worker_overdue",
+    kind: Kind::Gauge,
+    unit: "coupons",
+    labels: &[],
+    meaning: "past their deadline and not flipped, in this worker's shards; counted every 10 s, up \
+              to 10,000 a shard",
+    worry: Some("it does not fall"),
+};
+
+pub(crate) const OLDEST_OVERDUE: Metric = Metric {
+    name: "expiry_worker_oldest_overdue_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "age of the oldest overdue coupon; NaN while MySQL does not answer: then it is \
+              unknown",
+    worry: Some("above 60"),
+};
+
+pub(crate) const FLIPS: Metric = Metric {
+    name: "expiry_worker_flips_total",
+    kind: Kind::Counter,
+    unit: "coupons",
+    labels: &[],
+    meaning: "flipped to expired",
+    worry: None,
+};
+
+pub(crate) const FLIPPING: Metric = Metric {
+    name: "expiry_worker_flipping",
+    kind: Kind::Gauge,
+    unit: "0 or 1",
+    labels: &[],
+    meaning: "0: the worker's clock differs from MySQL's by more than 2 s, and it flips nothing",
+    worry: Some("0"),
+};
+
+pub(crate) const SKEW: Metric = Metric {
+    name: "expiry_worker_clock_skew_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "how far the worker's clock is ahead of MySQL's",
+    worry: Some("beyond 0.25 either way"),
+};
+
+pub(crate) const SHARDS: Metric = Metric {
+    name: "expiry_worker_shards",
+    kind: Kind::Gauge,
+    unit: "shards",
+    labels: &[],
+    meaning: "owned by this worker, of 64; without a broker, those it owned before",
+    worry: Some("the sum is below 64"),
+};
+
+pub(crate) const WAKE_UPS: Metric = Metric {
+    name: "expiry_worker_wake_ups_total",
+    kind: Kind::Counter,
+    unit: "messages",
+    labels: &[],
+    meaning: "received",
+    worry: None,
+};
+
+pub(crate) const UNREADABLE: Metric = Metric {
+    name: "expiry_worker_unreadable_wake_ups_total",
+    kind: Kind::Counter,
+    unit: "messages",
+    labels: &[],
+    meaning: "could not be read, and were skipped",
+    worry: Some("any"),
+};
+
+pub(crate) const SWEEPS: Metric = Metric {
+    name: "expiry_worker_sweeps_total",
+    kind: Kind::Counter,
+    unit: "sweeps",
+    labels: &[],
+    meaning: "searches for coupons without a wake-up",
+    worry: None,
+};
+
+pub(crate) const SWEEP_FINDS: Metric = Metric {
+    name: "expiry_worker_sweep_finds_total",
+    kind: Kind::Counter,
+    unit: "coupons",
+    labels: &[],
+    meaning: "found by sweeps: no wake-up announced them",
+    worry: Some("any"),
+};
+
+pub(crate) const ANNOUNCED: Metric = Metric {
+    name: "expiry_worker_announced_total",
+    kind: Kind::Counter,
+    unit: "coupons",
+    labels: &[],
+    meaning: "announced as ending soon",
+    worry: None,
+};
+
+pub(crate) const MOVED: Metric = Metric {
+    name: "expiry_worker_moved_total",
+    kind: Kind::Counter,
+    unit: "coupons",
+    labels: &[],
+    meaning: "moved to their template's new validity",
+    worry: None,
+};
+
+pub(crate) const RETRIES: Metric = Metric {
+    name: "expiry_worker_retries_total",
+    kind: Kind::Counter,
+    unit: "attempts",
+    labels: &[],
+    meaning: "failed because MySQL was unreachable, and repeated",
+    worry: Some("it rises for minutes"),
+};
+
+/// Describes the metrics for `/metrics`. A worker owns no shard before its first rebalance.
 pub(crate) fn describe() {
-    for (name, text) in [
-        (FLIPS, "coupons flipped to expired"),
-        (WAKE_UPS, "wake-ups received"),
-        (UNREADABLE, "wake-ups that could not be read"),
-        (SWEEP_FINDS, "coupons that no wake-up told of"),
-        (SWEEPS, "sweeps done"),
-        (ANNOUNCED, "coupons announced as ending soon"),
-        (MOVED, "coupons moved to their template's new validity"),
-        (RETRIES, "attempts that failed and were repeated"),
-    ] {
-        metrics::describe_counter!(name, text);
-        metrics::counter!(name).absolute(0);
-    }
-    for (name, text) in [
-        (OVERDUE, "unused coupons past their deadline in the owned shards"),
-        (OLDEST_OVERDUE, "age of the oldest overdue coupon"),
-        (SKEW, "how far our clock is ahead of MySQL's"),
-        (FLIPPING, "1 while the clocks agree well enough to flip, else 0"),
-        (SHARDS, "shards owned"),
-    ] {
-        metrics::describe_gauge!(name, text);
-    }
-    metrics::gauge!(SHARDS).set(0.0);
-    metrics::describe_histogram!(LATENESS, "from a coupon's deadline to its committed flip");
-    // Registers the empty histogram.
-    drop(metrics::histogram!(LATENESS));
+    metric::describe(&METRICS);
+    metrics::gauge!(SHARDS.name).set(0.0);
 }

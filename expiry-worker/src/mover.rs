@@ -14,7 +14,7 @@ use metrics::counter;
 use mysql_store::{MySqlConnection, StoreError, connect, settings, validity_move};
 use runtime::{Backoff, FailPoints, Secret};
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::{
     metrics::{MOVED, RETRIES},
@@ -53,8 +53,9 @@ impl Mover {
         let mut backoff = Backoff::new(RECONNECT.0, RECONNECT.1);
         loop {
             let Err(failure) = self.work(&mut backoff).await;
-            counter!(RETRIES).increment(1);
-            warn!(error = format!("{failure:#}"), "coupons not moved, it is tried again");
+            counter!(RETRIES.name).increment(1);
+            let error = runtime::report(failure.as_ref());
+            runtime::seldom!("coupons not moved, it is tried again", error);
             backoff.wait().await;
         }
     }
@@ -98,7 +99,7 @@ impl Mover {
         let Some(step) = validity_move::step(connection, now, reach).await? else {
             return Ok(None);
         };
-        counter!(MOVED).increment(step.moved);
+        counter!(MOVED.name).increment(step.moved);
         if step.finished {
             info!(template.id = %step.template_id, "issued coupons have followed their template");
         }

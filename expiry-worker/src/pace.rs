@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_flips_are_nobody_elses_writes() {
+    fn our_own_flips_do_not_count_as_other_writes() {
         let mut pace = Pace::default();
         let at = Instant::now();
         assert_eq!(pace.rest_after(512, QUICK), QUICK, "nothing is known yet");

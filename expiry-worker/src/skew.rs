@@ -30,14 +30,14 @@ enum Verdict {
 }
 
 /// Permits flips while the clocks agree.
-pub(crate) struct Guard {
+pub(crate) struct ClockCheck {
     /// Ready while our clock and MySQL's agree.
     part: Part,
     /// `None` until the first comparison.
     may_flip: Option<bool>,
 }
 
-impl Guard {
+impl ClockCheck {
     pub(crate) fn new(part: Part) -> Self {
         Self { part, may_flip: None }
     }
@@ -58,8 +58,8 @@ impl Guard {
         let verdict = Verdict::of(skew);
         let may_flip = verdict != Verdict::Stop;
         let changed = self.may_flip.replace(may_flip) != Some(may_flip);
-        gauge!(SKEW).set(skew.as_seconds_f64());
-        gauge!(FLIPPING).set(if may_flip { 1.0 } else { 0.0 });
+        gauge!(SKEW.name).set(skew.as_seconds_f64());
+        gauge!(FLIPPING.name).set(if may_flip { 1.0 } else { 0.0 });
         match verdict {
             Verdict::Fine => self.part.ready(),
             Verdict::Unready => {

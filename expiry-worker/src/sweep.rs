@@ -14,8 +14,8 @@ use mysql_store::{MySqlConnection, StoreError, expiry};
 use tracing::error;
 
 use crate::{
+    deadlines::Deadlines,
     metrics::{OLDEST_OVERDUE, OVERDUE, SWEEP_FINDS, SWEEPS},
-    wake_ups::Deadlines,
 };
 
 /// Upper bound of the count per shard; a storm needs no exact number.
@@ -34,14 +34,14 @@ pub(crate) async fn sweep(
             continue;
         }
         let changed_by = now - lost_after;
-        let lost = expiry::untold(connection, shard, known, changed_by, COUNTED_MAX).await?;
+        let lost = expiry::unannounced(connection, shard, known, changed_by, COUNTED_MAX).await?;
         if lost > 0 {
-            error!(shard, lost, "unused coupons that no wake-up told of");
-            counter!(SWEEP_FINDS).increment(lost);
+            error!(shard, lost, "unused coupons that no wake-up announced");
+            counter!(SWEEP_FINDS.name).increment(lost);
             deadlines.look_now(shard);
         }
     }
-    counter!(SWEEPS).increment(1);
+    counter!(SWEEPS.name).increment(1);
     Ok(())
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn count_overdue(
         }
         overdue += count;
     }
-    gauge!(OVERDUE).set(f64::from(u32::try_from(overdue).unwrap_or(u32::MAX)));
-    gauge!(OLDEST_OVERDUE).set(oldest.as_secs_f64());
+    gauge!(OVERDUE.name).set(f64::from(u32::try_from(overdue).unwrap_or(u32::MAX)));
+    gauge!(OLDEST_OVERDUE.name).set(oldest.as_secs_f64());
     Ok(())
 }

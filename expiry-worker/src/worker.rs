@@ -21,12 +21,12 @@ use topic::{Assignment, Consumer, ExpiryWakeUp, Message, TopicError};
 use tracing::{error, warn};
 
 use crate::{
+    deadlines::Deadlines,
     drain::{Drain, Drained, Flip},
-    metrics::{RETRIES, SHARDS, UNREADABLE, WAKE_UPS},
+    metrics::{OLDEST_OVERDUE, RETRIES, SHARDS, UNREADABLE, WAKE_UPS},
     pace::Pace,
-    skew::Guard,
+    skew::ClockCheck,
     sweep,
-    wake_ups::Deadlines,
 };
 
 /// Wake-ups taken at once; folding one is nearly free.
@@ -71,7 +71,7 @@ pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) deadlines: Deadlines,
     /// Nothing is flipped before the first comparison of the clocks.
-    pub(crate) guard: Guard,
+    pub(crate) clock_check: ClockCheck,
     /// Shards being drained; of the others only the deadline is known.
     pub(crate) drains: HashMap<u8, Drain>,
     pub(crate) pace: Pace,
@@ -97,7 +97,7 @@ impl Worker {
         topic: &str,
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
-        let mut asked = signal(SignalKind::user_defined1()).context("SIGUSR1 handler")?;
+        let mut sweep_signal = signal(SignalKind::user_defined1()).context("SIGUSR1 handler")?;
         let mut rebalances = consumer.rebalances();
         // The pending request for the topic's partition count.
         let mut counting: BoxFuture<'_, Result<i32, TopicError>> = pending().boxed();
@@ -128,7 +128,7 @@ impl Worker {
                     Ok(())
                 }
                 // Rare, so they do not delay a drain.
-                _ = looks.tick() => self.look(consumer).await,
+                _ = looks.tick() => self.watch_server(consumer).await,
                 _ = counts.tick() => self.count_overdue().await,
                 _ = second_looks.tick() => {
                     self.deadlines.look_twice();
@@ -136,8 +136,8 @@ impl Worker {
                 }
                 _ = sweeps.tick() => self.sweep().await,
                 // An operator requests a sweep now.
-                Some(()) = asked.recv() => self.sweep().await,
-                () = tokio::time::sleep_until(not_before.max(self.next_look())) => {
+                Some(()) = sweep_signal.recv() => self.sweep().await,
+                () = tokio::time::sleep_until(not_before.max(self.next_due())) => {
                     let drained = self.drain().await;
                     // A long drain must not keep the group waiting.
                     if let Some(batch) = consumer.next_batch(BATCH_MAX).now_or_never() {
@@ -188,7 +188,7 @@ impl Worker {
     }
 
     fn measure_shards(&self) {
-        gauge!(SHARDS).set(f64::from(u32::try_from(self.deadlines.owned()).unwrap_or(0)));
+        gauge!(SHARDS.name).set(f64::from(u32::try_from(self.deadlines.owned()).unwrap_or(0)));
     }
 
     /// Folds wake-ups into the deadlines. Their effect is in memory only, but they can be acknowledged: a successor
@@ -198,7 +198,7 @@ impl Worker {
             match topic::decode::<ExpiryWakeUp>(message.payload.as_deref().unwrap_or_default()) {
                 Ok(wake_up) => self.deadlines.fold(wake_up),
                 Err(error) => {
-                    counter!(UNREADABLE).increment(1);
+                    counter!(UNREADABLE.name).increment(1);
                     error!(
                         topic.partition = message.partition,
                         topic.offset = message.offset,
@@ -209,12 +209,12 @@ impl Worker {
             }
             consumer.store(message);
         }
-        counter!(WAKE_UPS).increment(batch.len() as u64);
+        counter!(WAKE_UPS.name).increment(batch.len() as u64);
     }
 
     /// When the next shard is due.
-    fn next_look(&self) -> Instant {
-        let earliest = self.deadlines.earliest().filter(|_| self.guard.may_flip());
+    fn next_due(&self) -> Instant {
+        let earliest = self.deadlines.earliest().filter(|_| self.clock_check.may_flip());
         let wait = earliest.map_or(SLEEP_MAX, |(_, deadline)| {
             (deadline - self.clock.now()).to_std().unwrap_or(Duration::ZERO).min(SLEEP_MAX)
         });
@@ -223,7 +223,7 @@ impl Worker {
 
     /// Drains one chunk of each of the earliest due shards. Returns how long to rest.
     async fn drain(&mut self) -> anyhow::Result<Duration> {
-        if !self.guard.may_flip() {
+        if !self.clock_check.may_flip() {
             return Ok(Duration::ZERO);
         }
         let at_once = if self.pace.is_alone() { SHARDS_AT_ONCE } else { 1 };
@@ -281,7 +281,7 @@ impl Worker {
 
     async fn sweep(&mut self) -> anyhow::Result<()> {
         // With a wrong clock, recent changes would look old.
-        if !self.guard.may_flip() {
+        if !self.clock_check.may_flip() {
             return Ok(());
         }
         let now = self.clock.now();
@@ -292,9 +292,9 @@ impl Worker {
     }
 
     /// Compares the clocks and counts the server's writes.
-    async fn look(&mut self, consumer: &Consumer) -> anyhow::Result<()> {
+    async fn watch_server(&mut self, consumer: &Consumer) -> anyhow::Result<()> {
         let mut connection = self.pool.acquire().await.context("MySQL")?;
-        if connect::within(self.guard.compare(&mut connection, &self.clock)).await? {
+        if connect::within(self.clock_check.compare(&mut connection, &self.clock)).await? {
             // The Kafka client sleeps by wall-clock time: after a clock was set back, it sleeps until that time comes
             // again, unless it receives a request. The response does not matter.
             drop(tokio::time::timeout(LOOK_EVERY, consumer.commit()).await);
@@ -315,7 +315,7 @@ impl Worker {
         let counted = sweep::count_overdue(&mut connection, &self.deadlines, now);
         connect::within(counted).await?;
         // With a wrong clock, all shards would look neglected.
-        if self.guard.may_flip() {
+        if self.clock_check.may_flip() {
             let looked = sweep::neglected(&mut connection, &self.deadlines, now, self.lost_after);
             self.adopt(&connect::within(looked).await?);
         }
@@ -335,10 +335,11 @@ impl Worker {
     }
 
     fn failed(&self, failure: &anyhow::Error) {
-        counter!(RETRIES).increment(1);
-        let why = format!("{failure:#}");
-        warn!(error = why, "MySQL not used, it is tried again");
-        self.mysql.not_ready(why);
+        counter!(RETRIES.name).increment(1);
+        // The part logs it, once a minute.
+        self.mysql.not_ready(runtime::report(failure.as_ref()));
+        // Counted again when MySQL answers: what was overdue before says nothing about now.
+        gauge!(OLDEST_OVERDUE.name).set(f64::NAN);
     }
 }
 

@@ -8,11 +8,11 @@ use crate::harness::{Harness, PARTITIONS};
 
 /// A group member that owns partitions but flips nothing represents every cause of a neglected shard.
 #[tokio::test(flavor = "multi_thread")]
-async fn shards_that_nobody_looks_at_are_swept_by_others_and_told_of() {
+async fn shards_that_nobody_looks_at_are_swept_by_others_and_reported() {
     let mut test = Harness::new("neglected").await;
     let stranger = test.stranger().await;
     let worker = test.start_with(|config| config.lost_after_seconds = 1);
-    test.until_assigned(&worker).await;
+    worker.until_part_ready("partitions").await;
     let owned = test.until_shared(&stranger).await;
     assert!(!owned.is_empty() && owned.len() < PARTITIONS as usize, "{owned:?}");
     let over = test.now().await - TimeDelta::minutes(1);
@@ -20,10 +20,10 @@ async fn shards_that_nobody_looks_at_are_swept_by_others_and_told_of() {
         test.insert_of(shard + 1, shard, over).await;
     }
     test.until_expired(EXPIRY_SHARDS).await;
-    test.until_unready(&worker, "partitions", "are nobody's").await;
+    worker.until_unready("partitions", "are nobody's").await;
     // After the next assignment the shards are its own, and it is ready.
     stranger.leave().await;
-    test.until_assigned(&worker).await;
+    worker.until_part_ready("partitions").await;
     worker.stop().await.unwrap();
     test.nothing_ended_wrongly().await;
 }
@@ -34,7 +34,7 @@ async fn a_wake_up_is_heard_on_whichever_partition_it_comes() {
     let mut test = Harness::new("other partition").await;
     let stranger = test.stranger().await;
     let worker = test.start();
-    test.until_assigned(&worker).await;
+    worker.until_part_ready("partitions").await;
     let theirs = test.until_shared(&stranger).await;
     let own = (0..PARTITIONS).find(|partition| !theirs.contains(partition)).unwrap();
     let shard = u8::try_from(theirs[0]).unwrap();
@@ -53,10 +53,10 @@ async fn while_no_broker_answers_coupons_end_on_time() {
     let mut broker = OwnBroker::start("worker-broker").await.unwrap();
     let mut test = Harness::on_broker("broker away", &broker.server.address().to_string()).await;
     let worker = test.start();
-    test.until_assigned(&worker).await;
+    worker.until_part_ready("partitions").await;
     test.insert(1, test.time() + TimeDelta::milliseconds(1)).await;
     broker.server.kill().unwrap();
-    test.until_unready(&worker, "partitions", "no broker answers").await;
+    worker.until_unready("partitions", "no broker answers").await;
     for id in 2..=4 {
         let deadline = test.now().await + TimeDelta::milliseconds(300);
         test.insert(id, deadline).await;
@@ -65,7 +65,7 @@ async fn while_no_broker_answers_coupons_end_on_time() {
     let late = test.lateness().await;
     assert!(late[2] < TimeDelta::seconds(5), "{late:?}");
     broker.server.start().await.unwrap();
-    test.until_assigned(&worker).await;
+    worker.until_part_ready("partitions").await;
     worker.stop().await.unwrap();
     test.nothing_ended_wrongly().await;
 }

@@ -1,10 +1,6 @@
 //! Workers in this process, with their own database and topics.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser as _;
@@ -16,15 +12,13 @@ use mysql_store::{
     settings, verify,
 };
 use runtime::{Clock, Health};
+use testkit::{CouponRow, Running, STATE_MAX, insert_coupons, sql_time, until};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use topic::{
     Assignment, Consumer, ConsumerOptions, ExpiringSoon, ExpiryWakeUp, Message, Producer,
     ProducerOptions, TableReader, TopicLayout, TopicNames, decode, ensure_topics,
 };
-
-/// The longest wait for a state; normally it takes a second or two.
-const AT_LAST: Duration = Duration::from_secs(30);
 
 /// Polling interval.
 const LOOK: Duration = Duration::from_millis(10);
@@ -42,14 +36,6 @@ pub(crate) struct Harness {
     names: TopicNames,
     producer: Producer,
     connection: MySqlConnection,
-}
-
-pub(crate) struct Running {
-    task: JoinHandle<anyhow::Result<()>>,
-    stop: CancellationToken,
-    health: Health,
-    /// Why it ended, once it has.
-    ended: Arc<OnceLock<String>>,
 }
 
 /// See [`Harness::stranger`].
@@ -75,26 +61,6 @@ impl Stranger {
     pub(crate) async fn leave(self) {
         self.stop.cancel();
         self.task.unwrap().await.unwrap();
-    }
-}
-
-impl Running {
-    /// Stops it in order.
-    pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        self.stop.cancel();
-        self.task.await.unwrap()
-    }
-
-    /// Aborts it wherever it is.
-    pub(crate) async fn kill(self) {
-        self.task.abort();
-        drop(self.task.await);
-    }
-
-    /// Waits until it fails, and returns the error.
-    pub(crate) async fn failed(self) -> String {
-        let ended = tokio::time::timeout(AT_LAST, self.task).await.unwrap();
-        format!("{:#}", ended.unwrap().unwrap_err())
     }
 }
 
@@ -138,7 +104,7 @@ impl Harness {
         let is_shared =
             |held: &Assignment| (1..PARTITIONS as usize).contains(&held.of(&topic).len());
         let shared = rebalances.wait_for(is_shared);
-        let shared = tokio::time::timeout(AT_LAST, shared).await.unwrap().unwrap();
+        let shared = tokio::time::timeout(STATE_MAX, shared).await.unwrap().unwrap();
         shared.of(&topic)
     }
 
@@ -175,21 +141,13 @@ impl Harness {
         ])
         .unwrap();
         change(&mut config);
-        let (health, stop) = (Health::default(), CancellationToken::new());
+        let health = Health::default();
         // Registered here, so that it is not ready before the task first runs.
         health.part("partitions");
-        let (parts, token) = (health.clone(), stop.clone());
-        let ended = Arc::new(OnceLock::new());
-        let why = Arc::clone(&ended);
-        let task = tokio::spawn(async move {
-            let end = expiry_worker::run(&config, &clock, &parts, token).await;
-            why.get_or_init(|| match &end {
-                Ok(()) => "in order".to_owned(),
-                Err(error) => format!("{error:#}"),
-            });
-            end
-        });
-        Running { task, stop, health, ended }
+        let parts = health.clone();
+        Running::start(&health, move |stop| async move {
+            expiry_worker::run(&config, &clock, &parts, stop).await
+        })
     }
 
     /// The time by this machine's clock.
@@ -208,7 +166,7 @@ impl Harness {
     }
 
     pub(crate) async fn insert_of(&mut self, id: i64, shard: i64, valid_until: DateTime<Utc>) {
-        let sql = format!("insert into user_coupon values {}", values(id, shard, valid_until));
+        let sql = insert_coupons([row(id, shard, valid_until)]);
         verify::execute(&mut self.connection, &sql).await.unwrap();
     }
 
@@ -220,9 +178,9 @@ impl Harness {
         valid_until: DateTime<Utc>,
     ) {
         self.insert(id, valid_until).await;
-        let claimed_at = claimed_at.format("%Y-%m-%d %H:%M:%S%.3f");
+        let claimed_at = sql_time(claimed_at);
         let sql = format!(
-            "update user_coupon set claimed_at = '{claimed_at}', version = version + 1 where id = {id}"
+            "update user_coupon set claimed_at = {claimed_at}, version = version + 1 where id = {id}"
         );
         verify::execute(&mut self.connection, &sql).await.unwrap();
     }
@@ -238,14 +196,8 @@ impl Harness {
 
     /// Waits until the announcement cursor of a shard and lead time is exactly at this coupon.
     pub(crate) async fn until_announced_up_to(&mut self, shard: u8, lead: u32, at: Cursor) {
-        let reached = async {
-            while expiring::cursor(&mut self.connection, shard, lead).await.unwrap() != Some(at) {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        let reached = tokio::time::timeout(AT_LAST, reached).await;
-        let now_at = expiring::cursor(&mut self.connection, shard, lead).await.unwrap();
-        assert!(reached.is_ok(), "{now_at:?}");
+        let cursor = async || expiring::cursor(&mut self.connection, shard, lead).await.unwrap();
+        until(cursor, |cursor| *cursor == Some(at)).await;
     }
 
     /// All announcements: coupon, lead time and deadline. Asserts that there are no duplicates.
@@ -265,9 +217,8 @@ impl Harness {
 
     /// Inserts coupons of [`SHARD`] with ids from `first` on.
     pub(crate) async fn insert_many(&mut self, first: i64, count: i64, valid_until: DateTime<Utc>) {
-        let rows: Vec<_> =
-            (first..first + count).map(|id| values(id, SHARD.into(), valid_until)).collect();
-        let sql = format!("insert into user_coupon values {}", rows.join(", "));
+        let rows = (first..first + count).map(|id| row(id, SHARD.into(), valid_until));
+        let sql = insert_coupons(rows);
         verify::execute(&mut self.connection, &sql).await.unwrap();
     }
 
@@ -279,10 +230,8 @@ impl Harness {
         valid_until: DateTime<Utc>,
     ) -> MySqlConnection {
         let mut slow = connect::single(&self.scope.endpoints.database_url).await.unwrap();
-        let sql = format!(
-            "begin; insert into user_coupon values {}",
-            values(id, SHARD.into(), valid_until)
-        );
+        let row = row(id, SHARD.into(), valid_until);
+        let sql = format!("begin; {}", insert_coupons([row]));
         verify::execute(&mut slow, &sql).await.unwrap();
         slow
     }
@@ -303,30 +252,6 @@ impl Harness {
         self.producer.send(&topic, Some(partition), b"", payload, &[]).await.unwrap();
     }
 
-    /// Waits until the group has assigned partitions to the worker.
-    pub(crate) async fn until_assigned(&self, worker: &Running) {
-        self.until_health(worker, |health| !health.unready().contains_key("partitions")).await;
-    }
-
-    /// Waits until a part is not ready for a reason that contains `words`, and returns the reason.
-    pub(crate) async fn until_unready(&self, worker: &Running, part: &str, words: &str) -> String {
-        let reason =
-            |health: &Health| health.unready().get(part).filter(|why| why.contains(words)).cloned();
-        self.until_health(worker, |health| reason(health).is_some()).await;
-        reason(&worker.health).unwrap()
-    }
-
-    async fn until_health(&self, worker: &Running, is: impl Fn(&Health) -> bool) {
-        let reached = async {
-            while !is(&worker.health) {
-                assert!(!worker.task.is_finished(), "it ended: {:?}", worker.ended.get());
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        let reached = tokio::time::timeout(AT_LAST, reached).await;
-        assert!(reached.is_ok(), "{:?}", worker.health.unready());
-    }
-
     /// Waits until exactly that many coupons are expired, as long as some expire: beside others' writes a worker rests
     /// after each flip, many times as long as a slow disk took for it.
     pub(crate) async fn until_expired(&mut self, expired: i64) {
@@ -339,7 +264,7 @@ impl Harness {
             if counts.1 > before {
                 (before, moved) = (counts.1, Instant::now());
             }
-            assert!(moved.elapsed() < AT_LAST, "{counts:?}");
+            assert!(moved.elapsed() < STATE_MAX, "{counts:?}");
             tokio::time::sleep(LOOK).await;
         }
         assert_eq!(self.counts().await.1, expired);
@@ -370,11 +295,7 @@ async fn ensure(brokers: &str, names: &TopicNames) {
     ensure_topics(brokers, names, &layout).await.unwrap();
 }
 
-fn values(id: i64, shard: i64, valid_until: DateTime<Utc>) -> String {
-    let until = valid_until.format("%Y-%m-%d %H:%M:%S%.3f");
-    format!(
-        "({id}, {TEMPLATE}, {}, {id}, {id}, 1, 0, 1, {shard}, '2026-01-01', '2026-01-01', \
-         '2026-01-01', '{until}', null, null, null)",
-        64 + shard
-    )
+fn row(id: i64, shard: i64, valid_until: DateTime<Utc>) -> CouponRow {
+    let valid_until = sql_time(valid_until);
+    CouponRow { template_id: TEMPLATE, valid_until, ..CouponRow::unused(id, 64 + shard) }
 }

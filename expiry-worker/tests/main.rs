@@ -26,7 +26,7 @@ async fn a_start_flips_what_is_due_without_any_message() {
 async fn a_lone_deadline_is_flipped_soon_after_it_and_never_before() {
     let mut test = Harness::new("lone deadline").await;
     let worker = test.start();
-    test.until_assigned(&worker).await;
+    worker.until_part_ready("partitions").await;
     let mut late = Vec::new();
     for id in 1..=8 {
         let deadline = test.now().await + TimeDelta::milliseconds(400);
@@ -48,7 +48,7 @@ async fn an_earlier_wake_up_is_heeded_while_a_later_one_is_waited_for() {
     let now = test.now().await;
     test.insert(1, now + TimeDelta::days(40)).await;
     let worker = test.start();
-    test.until_assigned(&worker).await;
+    worker.until_part_ready("partitions").await;
     let deadline = test.now().await + TimeDelta::milliseconds(300);
     test.insert(2, deadline).await;
     test.wake(SHARD, deadline).await;
@@ -61,7 +61,7 @@ async fn an_earlier_wake_up_is_heeded_while_a_later_one_is_waited_for() {
 async fn a_storm_in_one_second_is_drained_in_chunks_each_coupon_once() {
     let mut test = Harness::new("storm").await;
     let worker = test.start();
-    test.until_assigned(&worker).await;
+    worker.until_part_ready("partitions").await;
     let deadline = test.now().await + TimeDelta::seconds(1);
     test.insert_many(1, 5_000, deadline).await;
     test.wake(SHARD, deadline).await;
@@ -75,7 +75,7 @@ async fn a_storm_in_one_second_is_drained_in_chunks_each_coupon_once() {
 async fn doubled_early_foreign_and_unreadable_wake_ups_do_no_harm() {
     let mut test = Harness::new("odd messages").await;
     let worker = test.start();
-    test.until_assigned(&worker).await;
+    worker.until_part_ready("partitions").await;
     let now = test.now().await;
     let deadline = now + TimeDelta::milliseconds(600);
     test.insert(1, deadline).await;
@@ -97,7 +97,7 @@ async fn doubled_early_foreign_and_unreadable_wake_ups_do_no_harm() {
 async fn what_no_wake_up_led_to_is_found_by_the_sweep() {
     let mut test = Harness::new("sweep").await;
     let worker = test.start_with(|config| config.sweep_seconds = 1);
-    test.until_assigned(&worker).await;
+    worker.until_part_ready("partitions").await;
     let now = test.now().await;
     test.insert(1, now - TimeDelta::days(1)).await;
     test.until_expired(1).await;
@@ -128,7 +128,7 @@ async fn a_wake_up_that_is_faster_than_its_coupon_is_not_lost() {
 async fn lost_wake_ups_and_an_emptied_topic_are_made_good_by_a_start() {
     let mut test = Harness::new("emptied").await;
     let worker = test.start();
-    test.until_assigned(&worker).await;
+    worker.until_part_ready("partitions").await;
     // Ends in weeks: it sets the known deadline of the shard, and the coupons with lost wake-ups
     // end before it.
     let far = test.now().await + TimeDelta::weeks(6);
@@ -150,7 +150,7 @@ async fn lost_wake_ups_and_an_emptied_topic_are_made_good_by_a_start() {
 async fn workers_that_come_and_go_while_deadlines_pass_end_each_coupon_once() {
     let mut test = Harness::new("come and go").await;
     let mut workers = vec![test.start()];
-    test.until_assigned(&workers[0]).await;
+    workers[0].until_part_ready("partitions").await;
     let now = test.now().await;
     for id in 1..=640 {
         let deadline = now + TimeDelta::milliseconds(5 * id);
@@ -159,7 +159,7 @@ async fn workers_that_come_and_go_while_deadlines_pass_end_each_coupon_once() {
     }
     for round in 0..4 {
         let fresh = test.start();
-        test.until_assigned(&fresh).await;
+        fresh.until_part_ready("partitions").await;
         let old = workers.remove(0);
         // Half of the workers have no time to give up their shards.
         if round % 2 == 0 {
@@ -180,8 +180,8 @@ async fn workers_that_come_and_go_while_deadlines_pass_end_each_coupon_once() {
 async fn two_workers_share_the_shards_and_the_one_that_stays_takes_over() {
     let mut test = Harness::new("two workers").await;
     let (one, other) = (test.start(), test.start());
-    test.until_assigned(&one).await;
-    test.until_assigned(&other).await;
+    one.until_part_ready("partitions").await;
+    other.until_part_ready("partitions").await;
     let deadline = test.now().await + TimeDelta::milliseconds(300);
     for id in 1..=64 {
         test.insert_of(id, id % 64, deadline).await;
@@ -210,9 +210,9 @@ async fn a_clock_that_is_far_off_flips_nothing_and_says_so() {
     test.insert(1, now - TimeDelta::days(1)).await;
     for skew in [TimeDelta::days(1), -TimeDelta::days(1)] {
         let worker = test.start_at(now + skew);
-        let why = test.until_unready(&worker, "clock", "ms ahead of MySQL's").await;
+        let why = worker.until_unready("clock", "ms ahead of MySQL's").await;
         assert!(why.contains("nothing is flipped"), "{why}");
-        test.until_assigned(&worker).await;
+        worker.until_part_ready("partitions").await;
         worker.stop().await.unwrap();
         assert_eq!(test.counts().await, (1, 0));
     }

@@ -37,7 +37,7 @@ impl<'a> Work<'a> {
     /// Sorts the messages of a batch.
     pub(crate) fn of(batch: &'a [Message]) -> Self {
         let mut work = Self::default();
-        let mut places: HashMap<UserId, usize> = HashMap::new();
+        let mut indexes: HashMap<UserId, usize> = HashMap::new();
         for message in batch {
             let (user, shard, change, handled_ms) = match read(message) {
                 Ok(Read { user, shard, change, handled_ms, is_unversioned }) => {
@@ -59,11 +59,11 @@ impl<'a> Work<'a> {
             if change.is_listed() {
                 work.wake_ups.add(shard, change.coupon.valid_until);
             }
-            let place = *places.entry(user).or_insert_with(|| {
+            let index = *indexes.entry(user).or_insert_with(|| {
                 work.users.push((user, Vec::new()));
                 work.users.len() - 1
             });
-            work.users[place].1.push(change);
+            work.users[index].1.push(change);
         }
         work
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_put_aside_with_the_user_its_key_names() {
+    fn an_unreadable_message_is_put_aside_with_the_user_that_its_key_names() {
         let mut garbage = message(None, "7");
         garbage.payload = Some(b"{".to_vec());
         let batch = [

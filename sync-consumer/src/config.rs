@@ -6,7 +6,7 @@ use runtime::{ProcessConfig, Secret};
 /// Applies the change events of coupons to the users' views in Redis, and stock movements to the
 /// gates.
 #[derive(Debug, Clone, Parser)]
-#[command(version, about)]
+#[command(version = runtime::version(), about)]
 pub struct Config {
     /// MySQL database, `mysql://user:password@host:port/database`. Used to read movements, and to
     /// read and raise the view generation.

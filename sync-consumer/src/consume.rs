@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use anyhow::Context as _;
 use coupon::UserId;
 use futures::{StreamExt, TryStreamExt, stream};
-use metrics::{counter, gauge, histogram};
+use metrics::{counter, histogram};
 use redis_view::{Applied, Change, UserChanges, ViewError, ViewStore};
 use runtime::{Clock, Part};
 use tokio::time::Instant;
@@ -17,7 +17,8 @@ use crate::{
     apply::{Undecodable, Work},
     dead_letter,
     gap::{Gap, Positions},
-    metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, GAPS, LAG, REPAIRS, WAKE_UPS},
+    lag,
+    metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, GAPS, REPAIRS, WAKE_UPS},
     retry::Retry,
     spans,
     wake_up::{self, PendingWakeUps},
@@ -34,9 +35,9 @@ const CALLS_AT_ONCE: usize = 4;
 
 /// Idle interval between checks for messages that retention deleted before we read them. While messages arrive, their
 /// offsets show gaps, and no batch has to wait for this check.
-const WHOLE_EVERY: Duration = Duration::from_secs(60);
+const GAP_CHECK_EVERY: Duration = Duration::from_secs(60);
 
-/// Idle time after which the lag is reported as 0.
+/// Idle time after which the lag is reported as 0, or as unknown if no broker answers.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// How long view updates wait for a broker that does not take their wake-ups.
@@ -56,13 +57,15 @@ pub(crate) struct Consume {
     pub(crate) partitions: Part,
     /// Ready while the last attempt at a batch succeeded.
     pub(crate) stores: Part,
+    /// Ready while the brokers answer. Without them, nobody knows what waits on the topic.
+    pub(crate) kafka: Part,
 }
 
 /// Progress of the loop.
 #[derive(Debug, Default)]
 struct Progress {
     positions: Positions,
-    held: PendingWakeUps,
+    pending: PendingWakeUps,
     /// Since when the oldest unfinished work (changes, dead letters or wake-ups) has waited, in milliseconds since
     /// 1970.
     oldest_ms: Option<i64>,
@@ -77,7 +80,7 @@ impl Consume {
     ) -> anyhow::Result<()> {
         let mut rebalances = consumer.rebalances();
         let mut at = Progress::default();
-        let (mut lags, mut look_at) = (false, Instant::now() + WHOLE_EVERY);
+        let mut gap_check_at = Instant::now() + GAP_CHECK_EVERY;
         loop {
             let batch = tokio::select! {
                 biased;
@@ -85,47 +88,45 @@ impl Consume {
                 // Partitions are assigned while the loop waits for the next batch, hence a branch of its own.
                 Ok(()) = rebalances.changed() => {
                     self.partitions.ready();
-                    look_at = Instant::now();
+                    gap_check_at = Instant::now();
                     continue;
                 }
-                () = tokio::time::sleep_until(look_at) => {
-                    look_at = Instant::now() + WHOLE_EVERY;
+                () = tokio::time::sleep_until(gap_check_at) => {
+                    gap_check_at = Instant::now() + GAP_CHECK_EVERY;
                     let owned = rebalances.borrow().of(&self.names.user_coupon());
-                    if self.until_whole(&mut at.positions, &owned, stop).await.is_none() {
+                    if self.until_gaps_handled(&mut at.positions, &owned, stop).await.is_none() {
                         break;
                     }
                     continue;
                 }
-                () = at.held.due() => Vec::new(),
-                () = tokio::time::sleep(IDLE_AFTER), if lags => {
-                    gauge!(LAG).set(0.0);
-                    lags = false;
+                () = at.pending.due() => Vec::new(),
+                () = tokio::time::sleep(IDLE_AFTER) => {
+                    self.measure_idle();
                     continue;
                 }
                 batch = consumer.next_batch(BATCH_MAX) => batch.context("consuming failed")?,
             };
             if !batch.is_empty() {
-                look_at = Instant::now() + WHOLE_EVERY;
-                lags = true;
+                gap_check_at = Instant::now() + GAP_CHECK_EVERY;
                 if self.until_applied(&mut at, batch, stop).await.is_none() {
                     break;
                 }
             }
-            if at.held.is_due() {
+            if at.pending.is_due() {
                 let attempt = || {
                     self.measure_lag(at.oldest_ms);
-                    self.wake(&at.held)
+                    self.wake(&at.pending)
                 };
                 if self.until_done(stop, attempt).await.is_none() {
                     break;
                 }
                 at.oldest_ms = None;
-                at.held.take().iter().for_each(|message| consumer.store(message));
+                at.pending.take().iter().for_each(|message| consumer.store(message));
             }
         }
         // Wake-ups that are not sent now are repeated with their changes after the next start.
-        if self.wake(&at.held).await.is_ok() {
-            at.held.take().iter().for_each(|message| consumer.store(message));
+        if self.wake(&at.pending).await.is_ok() {
+            at.pending.take().iter().for_each(|message| consumer.store(message));
         }
         Ok(())
     }
@@ -138,14 +139,14 @@ impl Consume {
         stop: &CancellationToken,
     ) -> Option<()> {
         let work = Work::of(&batch);
-        histogram!(BATCH).record(count(batch.len()));
-        let gaps = self.until_placed(&mut at.positions, &batch, stop).await?;
+        histogram!(BATCH.name).record(count(batch.len()));
+        let gaps = self.until_gaps_known(&mut at.positions, &batch, stop).await?;
         let spans = spans::of(&batch);
         at.oldest_ms = at.oldest_ms.or(work.handled_ms.map(|(oldest, _)| oldest));
-        at.held.add(&work.wake_ups, self.clock.now());
+        at.pending.add(&work.wake_ups, self.clock.now());
         // Near deadlines do not wait for the view.
-        if at.held.is_due() {
-            self.wake_early(&mut at.held).await;
+        if at.pending.is_due() {
+            self.wake_early(&mut at.pending).await;
         }
         let attempt = || {
             self.measure_lag(at.oldest_ms);
@@ -155,18 +156,18 @@ impl Consume {
             if !Retry::new(&self.stores, stop).after(&failure, "batch not done").await {
                 return None;
             }
-            self.wake_early(&mut at.held).await;
+            self.wake_early(&mut at.pending).await;
             self.until_done(stop, attempt).await?;
         }
         drop(spans);
         at.positions.pass(&batch);
         self.measure_delay(&work);
-        at.held.add_done(batch);
+        at.pending.add_done(batch);
         Some(())
     }
 
     /// Finds gaps before and within the batch. `None` if stopped before the broker returned the committed offsets.
-    async fn until_placed(
+    async fn until_gaps_known(
         &self,
         positions: &mut Positions,
         batch: &[Message],
@@ -181,7 +182,7 @@ impl Consume {
     }
 
     /// Drops every view if the topic deleted unread messages. `None` if stopped before this is known.
-    async fn until_whole(
+    async fn until_gaps_handled(
         &self,
         positions: &mut Positions,
         owned: &[i32],
@@ -193,12 +194,12 @@ impl Consume {
         let topic = self.names.user_coupon();
         // In this order, commits in between can only shrink the gaps.
         let look = || async {
-            let held = topic::topic_offsets(&self.brokers, &topic).await.context("offsets")?;
-            anyhow::Ok((held, self.committed().await?))
+            let offsets = topic::topic_offsets(&self.brokers, &topic).await.context("offsets")?;
+            anyhow::Ok((offsets, self.committed().await?))
         };
-        let (held, committed) = self.until_done(stop, look).await?;
+        let (offsets, committed) = self.until_done(stop, look).await?;
         positions.learn(&committed);
-        let gaps = positions.forgotten(owned, &held);
+        let gaps = positions.forgotten(owned, &offsets);
         if !gaps.is_empty() {
             let drop_all = || async { self.drop_all(&gaps).await.context("view") };
             self.until_done(stop, drop_all).await?;
@@ -249,12 +250,12 @@ impl Consume {
         }
         for user in work.undecodable.iter().filter_map(|undecodable| undecodable.user) {
             self.view.drop_view(user).await.context("view")?;
-            counter!(DROPPED_VIEWS, "reason" => "undecodable").increment(1);
+            counter!(DROPPED_VIEWS.name, "reason" => "undecodable").increment(1);
         }
         for user in &work.unversioned {
             error!(user.id = %user, "a coupon was changed and kept its version: view dropped");
             self.view.drop_view(*user).await.context("view")?;
-            counter!(DROPPED_VIEWS, "reason" => "unversioned").increment(1);
+            counter!(DROPPED_VIEWS.name, "reason" => "unversioned").increment(1);
         }
         stream::iter(work.users.chunks(USERS_PER_CALL))
             .map(Ok)
@@ -262,7 +263,7 @@ impl Consume {
             .await
             .context("view")?;
         for undecodable in &work.undecodable {
-            self.put_aside(undecodable).await?;
+            self.send_dead_letter(undecodable).await?;
         }
         Ok(())
     }
@@ -279,24 +280,26 @@ impl Consume {
             );
         }
         let dropped = self.view.drop_all().await?;
-        counter!(GAPS).increment(gaps.len() as u64);
-        counter!(DROPPED_VIEWS, "reason" => "gap").increment(dropped as u64);
+        counter!(GAPS.name).increment(gaps.len() as u64);
+        counter!(DROPPED_VIEWS.name, "reason" => "gap").increment(dropped as u64);
         Ok(())
     }
 
     /// Makes one short attempt to send the buffered wake-ups before the view is written. Those it does not send are
     /// sent before the offsets are stored.
-    async fn wake_early(&self, held: &mut PendingWakeUps) {
-        match tokio::time::timeout(WAKE_EARLY_MAX, self.wake(held)).await {
-            Ok(Ok(())) => held.sent(),
-            Ok(Err(failure)) => warn!(error = format!("{failure:#}"), "not woken yet"),
-            Err(_) => warn!("not woken yet: no broker answers"),
+    async fn wake_early(&self, pending: &mut PendingWakeUps) {
+        match tokio::time::timeout(WAKE_EARLY_MAX, self.wake(pending)).await {
+            Ok(Ok(())) => pending.sent(),
+            Ok(Err(failure)) => {
+                runtime::seldom!("wake-ups are not sent yet", runtime::report(failure.as_ref()));
+            }
+            Err(_) => runtime::seldom!("wake-ups are not sent yet", "no broker answers"),
         }
     }
 
     /// Makes one attempt to send the buffered wake-ups. All of them may be repeated.
-    async fn wake(&self, held: &PendingWakeUps) -> anyhow::Result<()> {
-        stream::iter(held.messages())
+    async fn wake(&self, pending: &PendingWakeUps) -> anyhow::Result<()> {
+        stream::iter(pending.messages())
             .map(Ok)
             .try_for_each_concurrent(SENDS_AT_ONCE, |wake_up| self.send(wake_up))
             .await
@@ -309,9 +312,9 @@ impl Consume {
         for _ in users {
             let Err(failure) = self.apply_and_read_back(users).await else { return Ok(()) };
             let Some((user, reason)) = failure.damage() else { return Err(failure) };
-            error!(user.id = %user, error = %failure, "the user's view cannot be read: view dropped");
+            error!(user.id = %user, error = runtime::report(&failure), "the user's view cannot be read: view dropped");
             self.view.drop_view(user).await?;
-            counter!(DROPPED_VIEWS, "reason" => reason).increment(1);
+            counter!(DROPPED_VIEWS.name, "reason" => reason).increment(1);
         }
         self.apply_and_read_back(users).await
     }
@@ -326,7 +329,7 @@ impl Consume {
                 Applied::NotNewer => "not_newer",
                 Applied::Cold => "cold",
             };
-            counter!(CHANGES, "outcome" => word).increment(1);
+            counter!(CHANGES.name, "outcome" => word).increment(1);
         }
         // Read back changes that are not newer too: this consumer may have written them and been killed before the
         // read. A view that became warm between two changes of a user is read back whole: the read-back rewrites
@@ -337,7 +340,7 @@ impl Consume {
         let repaired = self.view.read_back_all(&warm).await?;
         if repaired > 0 {
             warn!(repaired, "members missing after their write, written again");
-            counter!(REPAIRS).increment(repaired);
+            counter!(REPAIRS.name).increment(repaired);
         }
         Ok(())
     }
@@ -349,42 +352,45 @@ impl Consume {
         self.producer
             .send(&self.names.expiry(), Some(partition), key.as_bytes(), &payload, &[])
             .await?;
-        counter!(WAKE_UPS).increment(1);
+        counter!(WAKE_UPS.name).increment(1);
         Ok(())
     }
 
     /// Sends an undecodable message to the dead letter topic. Its effect is unknown, so its user's view was dropped
     /// before.
-    async fn put_aside(&self, undecodable: &Undecodable<'_>) -> anyhow::Result<()> {
+    async fn send_dead_letter(&self, undecodable: &Undecodable<'_>) -> anyhow::Result<()> {
         let message = undecodable.message;
         dead_letter::send(&self.producer, &self.names.dead_letter(), undecodable)
             .await
             .context("dead letter topic")?;
-        counter!(DEAD_LETTERS).increment(1);
+        counter!(DEAD_LETTERS.name).increment(1);
         error!(
             topic = message.topic,
             topic.partition = message.partition,
             topic.offset = message.offset,
-            error = format!("{:#}", undecodable.reason),
+            error = runtime::report(undecodable.reason.as_ref()),
             "message cannot be read: put aside"
         );
         Ok(())
     }
 
+    /// Without messages nothing lags, unless nobody can say so.
+    fn measure_idle(&self) {
+        lag::show(self.kafka.is_ready().then_some(0.0), &self.partitions);
+    }
+
     /// Called at each attempt, so that the lag grows while a store is down.
     fn measure_lag(&self, oldest_ms: Option<i64>) {
         let Some(oldest_ms) = oldest_ms else { return };
-        gauge!(LAG).set(seconds(self.clock.now().timestamp_millis() - oldest_ms));
+        let lag = lag::seconds(self.clock.now().timestamp_millis() - oldest_ms);
+        lag::show(Some(lag), &self.partitions);
     }
 
     fn measure_delay(&self, work: &Work<'_>) {
         let Some((_, newest_ms)) = work.handled_ms else { return };
-        histogram!(DELAY).record(seconds(self.clock.now().timestamp_millis() - newest_ms));
+        histogram!(DELAY.name)
+            .record(lag::seconds(self.clock.now().timestamp_millis() - newest_ms));
     }
-}
-
-fn seconds(ms: i64) -> f64 {
-    Duration::from_millis(u64::try_from(ms).unwrap_or(0)).as_secs_f64()
 }
 
 fn count(messages: usize) -> f64 {

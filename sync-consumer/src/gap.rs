@@ -40,13 +40,13 @@ impl Positions {
     }
 
     /// Gaps between our positions in the `owned` partitions and the earliest offsets that the topic holds.
-    pub(crate) fn forgotten(&self, owned: &[i32], held: &[PartitionOffsets]) -> Vec<Gap> {
-        let gap = |held: &PartitionOffsets| {
-            let from = self.next.get(&held.partition).copied().unwrap_or_default();
-            let is_gap = owned.contains(&held.partition) && held.start > from;
-            is_gap.then_some(Gap { partition: held.partition, from, to: held.start })
+    pub(crate) fn forgotten(&self, owned: &[i32], offsets: &[PartitionOffsets]) -> Vec<Gap> {
+        let gap = |span: &PartitionOffsets| {
+            let from = self.next.get(&span.partition).copied().unwrap_or_default();
+            let is_gap = owned.contains(&span.partition) && span.start > from;
+            is_gap.then_some(Gap { partition: span.partition, from, to: span.start })
         };
-        held.iter().filter_map(gap).collect()
+        offsets.iter().filter_map(gap).collect()
     }
 
     /// Moves past gaps, after every view that existed was dropped for them.
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_on_or_comes_again_is_no_gap() {
+    fn a_following_or_repeated_message_is_no_gap() {
         let mut positions = Positions::default();
         let first = batch(&[(0, 0), (1, 0), (0, 1)]);
         assert_eq!(positions.gaps(&first), []);
@@ -105,22 +105,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_of_ones_own_partitions_is_a_gap_without_any_message() {
-        let held = |partition, start| PartitionOffsets { partition, start, end: start + 5 };
-        let held = [held(0, 5), held(1, 3), held(2, 9)];
+    fn messages_deleted_from_our_partitions_are_a_gap_without_any_message() {
+        let span = |partition, start| PartitionOffsets { partition, start, end: start + 5 };
+        let offsets = [span(0, 5), span(1, 3), span(2, 9)];
         let mut positions = Positions::default();
         positions.pass(&batch(&[(0, 4), (2, 0)]));
         let gap = |partition, from, to| Gap { partition, from, to };
-        assert_eq!(positions.forgotten(&[], &held), []);
-        let found = positions.forgotten(&[0, 1, 2], &held);
+        assert_eq!(positions.forgotten(&[], &offsets), []);
+        let found = positions.forgotten(&[0, 1, 2], &offsets);
         assert_eq!(found, [gap(1, 0, 3), gap(2, 1, 9)]);
         positions.skip(&found);
-        assert_eq!(positions.forgotten(&[0, 1, 2], &held), []);
+        assert_eq!(positions.forgotten(&[0, 1, 2], &offsets), []);
         assert_eq!(positions.gaps(&batch(&[(0, 5), (1, 3), (2, 9)])), []);
     }
 
     #[test]
-    fn what_another_consumer_did_meanwhile_is_no_gap() {
+    fn offsets_that_another_consumer_committed_are_no_gap() {
         let mut positions = Positions::default();
         positions.pass(&batch(&[(0, 4)]));
         positions.learn(&HashMap::from([(0, 7), (1, 3)]));

@@ -17,13 +17,13 @@ mod config;
 mod consume;
 mod dead_letter;
 mod gap;
+mod lag;
 mod metrics;
 mod movements;
 mod retry;
+mod servers;
 mod spans;
 mod wake_up;
-
-use std::time::Duration;
 
 use anyhow::Context as _;
 use mysql_store::{MySqlPool, migrate, view_generation};
@@ -33,16 +33,15 @@ use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
 
 use movements::Movements;
+use servers::Servers;
 
+pub use crate::metrics::METRICS;
 pub use config::Config;
 pub use movements::movement_group;
 
 /// Connections to MySQL: for the view generation, which is read on connecting to the view's Redis, and for movements
 /// that a gate lacks.
 const MYSQL_CONNECTIONS: u32 = 2;
-
-/// Interval for checking the settings of the view's Redis, which are changed by hand.
-const VIEW_LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Returns the name of the consumer group under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
@@ -63,7 +62,8 @@ pub async fn run(
     metrics::describe();
     let partitions = health.part("partitions");
     let stores = health.part("stores");
-    let view_part = health.part("view");
+    let movements_part = health.part("movements");
+    let servers = Servers::of(config, health);
     let names = TopicNames::new(&config.topic_prefix);
     let pool = mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
         .await
@@ -81,7 +81,11 @@ pub async fn run(
     let topics = [names.user_coupon()];
     let consumer =
         Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
-    let watched = watch_view(view.clone(), view_part, &stop);
+    let (kafka, watched_view) = (servers.kafka.clone(), view.clone());
+    let watched = async {
+        Box::pin(servers.watch(config, (&pool, &watched_view), clock, &stop)).await;
+        Ok(())
+    };
     let consume = consume::Consume {
         view,
         producer,
@@ -91,27 +95,14 @@ pub async fn run(
         clock: clock.clone(),
         partitions,
         stores,
+        kafka,
     };
     let views = async {
         consume.run(&consumer, &stop).await?;
         consumer.close().await.context("the last offsets were not committed; they will repeat")
     };
-    let movements = move_stock(config, pool, health.part("gate"), &stop);
+    let movements = move_stock(config, pool.clone(), movements_part, &stop);
     tokio::try_join!(views, movements, watched).map(|_| ())
-}
-
-/// Reports in `/readyz`, until `stop`, whether the view's Redis is still suitable for a view. Its settings can change
-/// while connections are open.
-async fn watch_view(view: ViewStore, part: Part, stop: &CancellationToken) -> anyhow::Result<()> {
-    loop {
-        match view.check_fit().await {
-            Ok(()) => part.ready(),
-            Err(error) => part.not_ready(runtime::report(&error)),
-        }
-        if stop.run_until_cancelled(tokio::time::sleep(VIEW_LOOK_EVERY)).await.is_none() {
-            return Ok(());
-        }
-    }
 }
 
 /// Applies the movements topic to the gates until `stop`.

@@ -1,65 +1,135 @@
 //! The consumer's metrics.
 
-/// Age of the oldest event of the current batch, since the tailer handled it; 0 when idle.
-pub(crate) const LAG: &str = "sync_consumer_lag_seconds";
-/// Time from the tailer's handling of a batch's last event until the view has it.
-pub(crate) const DELAY: &str = "sync_consumer_delay_seconds";
-pub(crate) const BATCH: &str = "sync_consumer_batch_size";
-/// Changes, by `outcome`: applied, `not_newer`, cold.
-pub(crate) const CHANGES: &str = "sync_consumer_changes_total";
-/// List members that the read after their write did not find.
-pub(crate) const REPAIRS: &str = "sync_consumer_read_back_repairs_total";
-/// Gaps: ranges of messages that the topic deleted before they were read.
-pub(crate) const GAPS: &str = "sync_consumer_gaps_total";
-/// Views dropped, by `reason`: undecodable, unreadable, `wrong_type`, gap, unversioned.
-pub(crate) const DROPPED_VIEWS: &str = "sync_consumer_dropped_views_total";
-pub(crate) const DEAD_LETTERS: &str = "sync_consumer_dead_letters_total";
-pub(crate) const WAKE_UPS: &str = "sync_consumer_wake_ups_total";
-/// Stock movements, by `outcome` at the gate: applied, already, gap, `not_loaded`, unreadable.
-/// Applied ones are those that the api could not send to the gate.
-pub(crate) const MOVEMENTS: &str = "sync_consumer_movements_total";
-/// Attempts at a batch or a movement that failed because a store was down.
-pub(crate) const RETRIES: &str = "sync_consumer_retries_total";
+use runtime::metric::{self, Kind, Label, Metric};
 
-/// Describes the metrics for `/metrics`. Counters are registered at 0 with every label: a counter
-/// that first appears with its first increment shows no increase.
+/// All of them, in the order of docs/metrics.md.
+pub const METRICS: [Metric; 11] = [
+    LAG,
+    DELAY,
+    BATCH,
+    CHANGES,
+    REPAIRS,
+    GAPS,
+    DROPPED_VIEWS,
+    DEAD_LETTERS,
+    WAKE_UPS,
+    MOVEMENTS,
+    RETRIES,
+];
+
+pub(crate) const LAG: Metric = Metric {
+    name: "sync_consumer_lag_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "age of the oldest unfinished message: its change is not applied, its wake-up not \
+              sent, or it is not set aside. It counts from the tailer's time, or from the broker's \
+              if the message cannot be read; 0 after a second without messages, and NaN while no \
+              broker answers: then it is unknown",
+    worry: Some("above 30"),
+};
+
+pub(crate) const DELAY: Metric = Metric {
+    name: "sync_consumer_delay_seconds",
+    kind: Kind::Histogram,
+    unit: "seconds",
+    labels: &[],
+    meaning: "from the tailer to the view, for each batch's newest change",
+    worry: Some("p99 above 1"),
+};
+
+pub(crate) const BATCH: Metric = Metric {
+    name: "sync_consumer_batch_size",
+    kind: Kind::Histogram,
+    unit: "messages",
+    labels: &[],
+    meaning: "messages of one batch, at most 1,000",
+    worry: Some("it stays at 1,000: start more consumers"),
+};
+
+pub(crate) const CHANGES: Metric = Metric {
+    name: "sync_consumer_changes_total",
+    kind: Kind::Counter,
+    unit: "changes",
+    labels: &[Label { name: "outcome", values: &["applied", "not_newer", "cold"] }],
+    meaning: "`applied`; `not_newer`, already known; `cold`, that list has no view now",
+    worry: None,
+};
+
+pub(crate) const REPAIRS: Metric = Metric {
+    name: "sync_consumer_read_back_repairs_total",
+    kind: Kind::Counter,
+    unit: "members",
+    labels: &[],
+    meaning: "missing when they were read back, and written again",
+    worry: Some("any"),
+};
+
+pub(crate) const GAPS: Metric = Metric {
+    name: "sync_consumer_gaps_total",
+    kind: Kind::Counter,
+    unit: "gaps",
+    labels: &[],
+    meaning: "gaps where the topic deleted messages before they were read",
+    worry: Some("any"),
+};
+
+pub(crate) const DROPPED_VIEWS: Metric = Metric {
+    name: "sync_consumer_dropped_views_total",
+    kind: Kind::Counter,
+    unit: "views",
+    labels: &[Label {
+        name: "reason",
+        values: &["undecodable", "unreadable", "wrong_type", "gap", "unversioned"],
+    }],
+    meaning: "lists dropped: `undecodable`, a change could not be read; `unreadable` and \
+              `wrong_type`, the list itself was damaged, and the log names the user; `gap`; \
+              `unversioned`, a coupon changed and kept its version",
+    worry: Some("any"),
+};
+
+pub(crate) const DEAD_LETTERS: Metric = Metric {
+    name: "sync_consumer_dead_letters_total",
+    kind: Kind::Counter,
+    unit: "messages",
+    labels: &[],
+    meaning: "could not be read, sent as dead letters",
+    worry: Some("any"),
+};
+
+pub(crate) const WAKE_UPS: Metric = Metric {
+    name: "sync_consumer_wake_ups_total",
+    kind: Kind::Counter,
+    unit: "messages",
+    labels: &[],
+    meaning: "sent to expiry-worker",
+    worry: None,
+};
+
+pub(crate) const MOVEMENTS: Metric = Metric {
+    name: "sync_consumer_movements_total",
+    kind: Kind::Counter,
+    unit: "movements",
+    labels: &[Label {
+        name: "outcome",
+        values: &["applied", "already", "gap", "not_loaded", "unreadable"],
+    }],
+    meaning: "stock movements at the gate: `applied` here, because no api could; `already`; `gap`, \
+              earlier ones were applied too; `not_loaded`; `unreadable`",
+    worry: Some("`applied` keeps rising; any `unreadable`"),
+};
+
+pub(crate) const RETRIES: Metric = Metric {
+    name: "sync_consumer_retries_total",
+    kind: Kind::Counter,
+    unit: "attempts",
+    labels: &[],
+    meaning: "failed because a server was unreachable, and repeated",
+    worry: Some("it rises for minutes"),
+};
+
+/// Describes the metrics for `/metrics`. The lag is unknown until the brokers have answered.
 pub(crate) fn describe() {
-    metrics::describe_gauge!(LAG, "age of the oldest event of the batch at work, 0 when idle");
-    metrics::gauge!(LAG).set(0.0);
-    for (name, text) in [(DELAY, "from the tailer to the view"), (BATCH, "messages of one batch")] {
-        metrics::describe_histogram!(name, text);
-        // Registers the empty histogram.
-        drop(metrics::histogram!(name));
-    }
-    for (name, text) in [
-        (REPAIRS, "members written again after a read did not find them"),
-        (GAPS, "places where messages were missing from the topic"),
-        (DEAD_LETTERS, "messages that could not be decoded"),
-        (WAKE_UPS, "expiry wake-ups sent"),
-        (RETRIES, "attempts at a batch that failed and were repeated"),
-    ] {
-        metrics::describe_counter!(name, text);
-        metrics::counter!(name).absolute(0);
-    }
-    let labelled: [(_, _, &[&'static str], _); 3] = [
-        (CHANGES, "outcome", &["applied", "not_newer", "cold"], "changes by outcome"),
-        (
-            DROPPED_VIEWS,
-            "reason",
-            &["undecodable", "unreadable", "wrong_type", "gap", "unversioned"],
-            "views dropped",
-        ),
-        (
-            MOVEMENTS,
-            "outcome",
-            &["applied", "already", "gap", "not_loaded", "unreadable"],
-            "stock movements by outcome at the gate",
-        ),
-    ];
-    for (name, label, words, text) in labelled {
-        metrics::describe_counter!(name, text);
-        for word in words {
-            metrics::counter!(name, label => *word).absolute(0);
-        }
-    }
+    metric::describe(&METRICS);
+    metrics::gauge!(LAG.name).set(f64::NAN);
 }

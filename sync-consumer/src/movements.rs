@@ -11,8 +11,8 @@ use mysql_store::{MySqlPool, connect, stock};
 use redis_gate::{Gate, GateError, GateRedis, Moved};
 use runtime::{Backoff, Part};
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, ConsumerOptions, Event, Message, StockMovementRow, TopicNames};
-use tracing::{error, warn};
+use topic::{Consumer, ConsumerOptions, Event, Message, Op, StockMovementRow, TopicNames};
+use tracing::error;
 
 use crate::{
     config::Config,
@@ -56,7 +56,7 @@ impl Movements {
                         .context("the gate's Redis cannot be used (GATE_REDIS_URL)");
                 }
                 Err(failure) => {
-                    warn!(error = runtime::report(&failure), "the gate cannot be reached yet");
+                    // The server `gate` of `/readyz` reports it too.
                     health.not_ready(runtime::report(&failure));
                     tokio::select! {
                         () = stop.cancelled() => return Ok(None),
@@ -98,13 +98,14 @@ impl Movements {
     /// Retries a message until it is done, however long a server is down. Returns false if stopped before.
     async fn until_applied(&self, message: &Message, stop: &CancellationToken) -> bool {
         let movement = match read(message) {
-            Ok(movement) => movement,
+            Ok(Some(movement)) => movement,
+            Ok(None) => return true,
             Err(reason) => {
                 // The template's next movement fetches this one from MySQL, and so does the keeper.
                 let (topic, offset) = (&message.topic, message.offset);
-                let reason = format!("{reason:#}");
+                let reason = runtime::report(reason.as_ref());
                 error!(topic, topic.offset = offset, reason, "a movement cannot be read");
-                counter!(MOVEMENTS, "outcome" => "unreadable").increment(1);
+                counter!(MOVEMENTS.name, "outcome" => "unreadable").increment(1);
                 return true;
             }
         };
@@ -145,7 +146,7 @@ impl Movements {
                 Moved::Already => "already",
                 Moved::NotLoaded => "not_loaded",
             };
-            counter!(MOVEMENTS, "outcome" => outcome).increment(1);
+            counter!(MOVEMENTS.name, "outcome" => outcome).increment(1);
             return Ok(());
         }
         anyhow::bail!("the gate's epoch changes faster than it can be asked")
@@ -169,9 +170,12 @@ impl Movements {
     }
 }
 
-fn read(message: &Message) -> anyhow::Result<StockMovementRow> {
+/// Reads a movement; `None` if it was deleted with its draft, which never had a gate.
+fn read(message: &Message) -> anyhow::Result<Option<StockMovementRow>> {
     let payload = message.payload.as_deref().unwrap_or_default();
     let event: Event<StockMovementRow> = topic::decode(payload)?;
-    // Movements are never deleted, so every event has a row after it.
-    event.after.context("event without a row after it")
+    if event.op == Op::Delete {
+        return Ok(None);
+    }
+    event.after.context("event without a row after it").map(Some)
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use metrics::counter;
 use runtime::{Backoff, Part};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
 use crate::metrics::RETRIES;
 
@@ -31,9 +30,11 @@ impl<'a> Retry<'a> {
 
     /// Reports a failure and waits. Returns false if stopped meanwhile.
     pub(crate) async fn after(&mut self, failure: &anyhow::Error, what: &str) -> bool {
-        counter!(RETRIES).increment(1);
-        warn!(error = format!("{failure:#}"), "{what}, it is tried again");
-        self.health.not_ready(format!("{failure:#}"));
+        counter!(RETRIES.name).increment(1);
+        let error = runtime::report(failure.as_ref());
+        let text = format!("{what}: {error}");
+        runtime::seldom!("a step is not done and is tried again", text);
+        self.health.not_ready(error);
         tokio::select! {
             () = self.stop.cancelled() => false,
             () = self.backoff.wait() => true,

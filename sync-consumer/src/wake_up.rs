@@ -140,32 +140,32 @@ mod tests {
             };
             (wake_ups, vec![message])
         };
-        let mut held = PendingWakeUps::default();
+        let mut pending = PendingWakeUps::default();
         for (partition, deadline_ms) in [(0, 60_500), (0, 60_400), (1, 61_000)] {
             let (wake_ups, messages) = batch(partition, deadline_ms);
-            held.add(&wake_ups, now);
-            held.add_done(messages);
-            assert!(!held.is_due());
+            pending.add(&wake_ups, now);
+            pending.add_done(messages);
+            assert!(!pending.is_due());
         }
         let (wake_ups, messages) = batch(1, 4_000);
-        held.add(&wake_ups, now);
-        held.add_done(messages);
-        assert!(held.is_due());
-        let deadlines: Vec<_> = held.messages().map(|wake_up| wake_up.deadline_ms).collect();
+        pending.add(&wake_ups, now);
+        pending.add_done(messages);
+        assert!(pending.is_due());
+        let deadlines: Vec<_> = pending.messages().map(|wake_up| wake_up.deadline_ms).collect();
         assert_eq!(deadlines, [4_000, 60_400, 61_000]);
         let mut done: Vec<_> =
-            held.take().iter().map(|message| (message.partition, message.offset)).collect();
+            pending.take().iter().map(|message| (message.partition, message.offset)).collect();
         done.sort_unstable();
         assert_eq!(done, [(0, 60_400), (1, 4_000)]);
-        assert!(!held.is_due() && held.messages().next().is_none());
+        assert!(!pending.is_due() && pending.messages().next().is_none());
 
         // The wake-ups were sent before their changes were done: only the messages remain.
         let (wake_ups, messages) = batch(2, 60_000);
-        held.add(&wake_ups, now);
-        held.sent();
-        held.add_done(messages);
-        assert!(held.is_due() && held.messages().next().is_none());
-        assert_eq!(held.take().len(), 1);
+        pending.add(&wake_ups, now);
+        pending.sent();
+        pending.add_done(messages);
+        assert!(pending.is_due() && pending.messages().next().is_none());
+        assert_eq!(pending.take().len(), 1);
     }
 
     #[test]

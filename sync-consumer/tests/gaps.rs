@@ -22,13 +22,13 @@ async fn messages_the_topic_forgot_cost_every_view_before_a_later_one_is_applied
     // No consumer ever reads this use.
     test.send(&used(1, 70)).await;
     test.forget_messages().await;
-    let before = Harness::counted("sync_consumer_gaps_total", "");
+    let before = testkit::counted("sync_consumer_gaps_total", "");
     let consumer = test.start();
     test.send(&row(3, 70)).await;
     test.caught_up().await;
     assert_eq!(test.view.users().await.unwrap(), [], "a trusted view would show the used coupon");
-    assert!(Harness::counted("sync_consumer_gaps_total", "") > before);
-    assert!(Harness::counted("sync_consumer_dropped_views_total", "gap") >= 2);
+    assert!(testkit::counted("sync_consumer_gaps_total", "") > before);
+    assert!(testkit::counted("sync_consumer_dropped_views_total", "gap") >= 2);
 
     // The consumer continues, and so do rebuilt views.
     test.warm(USER).await;

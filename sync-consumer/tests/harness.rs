@@ -1,34 +1,22 @@
 //! A consumer in this process for each test, with its own topics.
 
-use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
+use std::collections::BTreeMap;
 
 use chrono::DateTime;
 use clap::Parser as _;
 use coupon::UserId;
 use devstack::{Scope, TestServers};
 use futures::future::join_all;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use redis::aio::MultiplexedConnection;
 use redis_view::{Begun, GenerationsFuture, ViewStore, keys};
 use runtime::{Clock, Health};
 use sync_consumer::Config;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use testkit::{Running, until};
 use topic::{
     Consumer, ConsumerOptions, Event, ExpiryWakeUp, Message, Op, Producer, ProducerOptions, Source,
     TableReader, TopicLayout, TopicNames, UserCouponRow, committed_lag, ensure_topics,
     topic_offsets,
 };
-
-/// The longest wait for a state; normally it takes a second or two.
-pub(crate) const AT_LAST: Duration = Duration::from_secs(30);
-
-/// Polling interval.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// The counters of all consumers in this process.
-static METRICS: LazyLock<PrometheusHandle> =
-    LazyLock::new(|| PrometheusBuilder::new().install_recorder().unwrap());
 
 pub(crate) struct Harness {
     pub(crate) names: TopicNames,
@@ -39,28 +27,9 @@ pub(crate) struct Harness {
     health: Health,
 }
 
-pub(crate) struct Running {
-    task: JoinHandle<anyhow::Result<()>>,
-    stop: CancellationToken,
-}
-
-impl Running {
-    /// Stops it in order.
-    pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        self.stop.cancel();
-        self.task.await.unwrap()
-    }
-
-    /// Aborts it wherever it is.
-    pub(crate) async fn kill(self) {
-        self.task.abort();
-        drop(self.task.await);
-    }
-}
-
 impl Harness {
     pub(crate) async fn new(name: &str) -> Self {
-        LazyLock::force(&METRICS);
+        testkit::record_metrics();
         let scope = TestServers::shared().scope(name);
         let servers = &scope.endpoints;
         mysql_store::migrate::run(&servers.database_url).await.unwrap();
@@ -99,23 +68,22 @@ impl Harness {
 
     /// Starts with a changed configuration.
     pub(crate) fn start_changed(&self, change: impl FnOnce(&mut Config)) -> Running {
-        let (mut config, stop) = (self.config(), CancellationToken::new());
-        change(&mut config);
-        let (health, token) = (self.health.clone(), stop.clone());
-        let task = tokio::spawn(async move {
-            sync_consumer::run(&config, &Clock::system(), &health, token).await
-        });
-        Running { task, stop }
+        // Registered here, so that it is not ready before the task first runs.
+        self.health.part("partitions");
+        self.run(&self.health, change)
     }
 
     /// Starts with a changed configuration, and returns the resulting error.
     pub(crate) async fn start_with(&self, change: impl FnOnce(&mut Config)) -> String {
-        let mut config = self.config();
+        self.run(&Health::default(), change).failed().await
+    }
+
+    fn run(&self, health: &Health, change: impl FnOnce(&mut Config)) -> Running {
+        let (mut config, parts) = (self.config(), health.clone());
         change(&mut config);
-        let (clock, health) = (Clock::system(), Health::default());
-        let run = sync_consumer::run(&config, &clock, &health, CancellationToken::new());
-        let ended = tokio::time::timeout(AT_LAST, run).await.unwrap();
-        format!("{:#}", ended.unwrap_err())
+        Running::start(health, move |stop| async move {
+            sync_consumer::run(&config, &Clock::system(), &parts, stop).await
+        })
     }
 
     /// Makes a user's view whole and empty.
@@ -164,13 +132,6 @@ impl Harness {
         client.get_multiplexed_async_connection().await.unwrap()
     }
 
-    /// Sum of a counter over all its labels that contain `label`.
-    pub(crate) fn counted(name: &str, label: &str) -> u64 {
-        let text = METRICS.render();
-        let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
-    }
-
     /// Resets the group to the first message of every partition, while no consumer runs.
     pub(crate) async fn rewind(&self) {
         let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
@@ -203,39 +164,9 @@ impl Harness {
         assert!(starts.iter().all(|held| held.start == held.end), "{starts:?}");
     }
 
-    /// Waits until all parts of the most recently started consumer are ready. Call it once per consumer.
-    pub(crate) async fn until_ready(&self) {
-        // Joining the group takes longer than a polling interval.
-        self.until_unready("partitions", |why| why.is_some()).await;
-        let is_ready = async {
-            while !self.health.unready().is_empty() {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        let ended = tokio::time::timeout(AT_LAST, is_ready).await;
-        assert!(ended.is_ok(), "not ready: {:?}", self.health.unready());
-    }
-
-    /// Waits until `so` holds for the reason why a part of the most recent consumer is not ready; `None` if it is
-    /// ready.
-    pub(crate) async fn until_unready(&self, part: &str, so: impl Fn(Option<&String>) -> bool) {
-        let is_so = async {
-            while !so(self.health.unready().get(part)) {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        let ended = tokio::time::timeout(AT_LAST, is_so).await;
-        assert!(ended.is_ok(), "not ready: {:?}", self.health.unready());
-    }
-
     /// Waits until no user has a view.
     pub(crate) async fn until_no_view(&self) {
-        let gone = async {
-            while !self.view.users().await.unwrap().is_empty() {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        assert!(tokio::time::timeout(AT_LAST, gone).await.is_ok(), "a view is left");
+        until(async || self.view.users().await.unwrap(), Vec::is_empty).await;
     }
 
     /// Members of a user's list, which must be trusted.
@@ -278,23 +209,12 @@ impl Harness {
     /// Waits until a group has processed all of a topic.
     pub(crate) async fn caught_up_on(&self, group: &str, topic: &str) {
         let brokers = &self.scope.endpoints.kafka_brokers;
-        let caught_up = async {
-            loop {
-                match committed_lag(brokers, group, topic).await {
-                    Ok(0) => break,
-                    // The leaders of a new topic may not be known yet.
-                    Err(error) if !error.is_retriable() => panic!("{error}"),
-                    Ok(_) | Err(_) => tokio::time::sleep(LOOK).await,
-                }
-            }
+        let lag = async || match committed_lag(brokers, group, topic).await {
+            // The leaders of a new topic may not be known yet.
+            Err(error) if !error.is_retriable() => panic!("{error}"),
+            lag => (lag.ok(), self.health.unready()),
         };
-        if tokio::time::timeout(AT_LAST, caught_up).await.is_err() {
-            let lag = committed_lag(brokers, group, topic).await;
-            panic!(
-                "not caught up: {lag:?} messages behind, not ready: {:?}",
-                self.health.unready()
-            );
-        }
+        until(lag, |(lag, _)| *lag == Some(0)).await;
     }
 
     /// All sent wake-ups, with their partitions.

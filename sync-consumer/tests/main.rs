@@ -6,15 +6,12 @@ mod gaps;
 mod harness;
 mod movements;
 mod poison;
-#[path = "../../tests/tests/support/proxy.rs"]
-#[expect(dead_code, reason = "the pipeline's tests use the rest of it")]
-mod proxy;
 mod unversioned;
 
 use coupon::UserId;
 use devstack::OwnView;
 use harness::{Harness, row, used};
-use proxy::{Proxy, server_of};
+use testkit::{Proxy, STATE_MAX, until};
 use topic::ExpiryWakeUp;
 
 const USER: UserId = UserId(70);
@@ -99,18 +96,18 @@ async fn wake_ups_are_one_for_each_shard_and_second_on_the_shards_partition() {
 
 /// A coupon with a near deadline ends on time, whatever the view's Redis does.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_near_deadline_is_told_of_before_the_view_is_written() {
+async fn a_near_deadline_is_announced_before_the_view_is_written() {
     let test = Harness::new("near").await;
     test.warm(USER).await;
     let view = &test.scope.endpoints.view_redis_url;
-    let proxy = Proxy::start(server_of(view)).await;
+    let proxy = Proxy::before(view).await;
     let mut applied = proxy.hold_request(b"EVALSHA");
     let consumer = test.start_changed(|config| {
         config.view_redis_url = proxy.instead_of(view).parse().unwrap();
     });
     // Long past, so it is as near as possible.
     test.send(&topic::UserCouponRow { valid_until: 5_000, ..row(1, 70) }).await;
-    tokio::time::timeout(harness::AT_LAST, applied.reached()).await.unwrap();
+    tokio::time::timeout(STATE_MAX, applied.reached()).await.unwrap();
     let wake_ups = test.wake_ups().await;
     applied.go_on();
     assert_eq!(wake_ups.len(), 1, "{wake_ups:?}");
@@ -121,22 +118,17 @@ async fn a_near_deadline_is_told_of_before_the_view_is_written() {
 
 /// A farther deadline does not wait for an unreachable view Redis either.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_is_told_of_while_the_view_is_away() {
+async fn a_deadline_is_announced_while_the_view_is_away() {
     let test = Harness::new("view away").await;
     let mut server = OwnView::start("consumer-view-away", &[]).await.unwrap();
     let consumer = test.start_changed(|config| {
         config.view_redis_url = server.url().parse().unwrap();
     });
-    test.until_ready().await;
+    consumer.until_ready().await;
     server.server.kill().unwrap();
     test.send(&row(1, 70)).await;
-    let told = async {
-        while test.wake_ups().await.is_empty() {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    assert!(tokio::time::timeout(harness::AT_LAST, told).await.is_ok(), "nobody was woken");
-    test.until_unready("stores", |why| why.is_some()).await;
+    until(async || test.wake_ups().await, |woken| !woken.is_empty()).await;
+    consumer.until_unready("stores", "").await;
     server.server.start().await.unwrap();
     test.caught_up().await;
     consumer.stop().await.unwrap();
@@ -147,20 +139,20 @@ async fn a_member_lost_between_write_and_read_back_is_written_again_and_counted(
     let test = Harness::new("read back").await;
     test.warm(USER).await;
     let view = &test.scope.endpoints.view_redis_url;
-    let proxy = Proxy::start(server_of(view)).await;
+    let proxy = Proxy::before(view).await;
     let mut read_back = proxy.hold_request(b"ZMSCORE");
     let consumer = test.start_changed(|config| {
         config.view_redis_url = proxy.instead_of(view).parse().unwrap();
     });
-    let before = Harness::counted("sync_consumer_read_back_repairs_total", "");
+    let before = testkit::counted("sync_consumer_read_back_repairs_total", "");
     test.send(&row(1, 70)).await;
-    tokio::time::timeout(harness::AT_LAST, read_back.reached()).await.unwrap();
+    tokio::time::timeout(STATE_MAX, read_back.reached()).await.unwrap();
     assert_eq!(test.listed(USER).await, ["1_1"]);
     test.lose_member(USER, "1_1").await;
     read_back.go_on();
     test.caught_up().await;
     assert_eq!(test.listed(USER).await, ["1_1"]);
-    assert!(Harness::counted("sync_consumer_read_back_repairs_total", "") > before);
+    assert!(testkit::counted("sync_consumer_read_back_repairs_total", "") > before);
     consumer.stop().await.unwrap();
 }
 
@@ -181,13 +173,13 @@ async fn a_consumer_dropped_in_the_middle_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_view_that_does_not_evict_is_refused_at_the_start_and_told_of_later() {
+async fn a_view_that_does_not_evict_is_refused_at_the_start_and_reported_later() {
     let test = Harness::new("no eviction").await;
     let server = OwnView::start("consumer-no-eviction", &[]).await.unwrap();
     let consumer = test.start_changed(|config| {
         config.view_redis_url = server.url().parse().unwrap();
     });
-    test.until_ready().await;
+    consumer.until_ready().await;
     let set = async |policy: &str| {
         let client = redis::Client::open(server.url()).unwrap();
         let mut redis = client.get_multiplexed_async_connection().await.unwrap();
@@ -196,12 +188,12 @@ async fn a_view_that_does_not_evict_is_refused_at_the_start_and_told_of_later() 
         set.exec_async(&mut redis).await.unwrap();
     };
     set("noeviction").await;
-    test.until_unready("view", |why| why.is_some_and(|why| why.contains("allkeys-lru"))).await;
+    consumer.until_unready("view", "allkeys-lru").await;
     let error = test.start_with(|config| config.view_redis_url = server.url().parse().unwrap());
     let error = error.await;
     assert!(error.contains("VIEW_REDIS_URL") && error.contains("allkeys-lru"), "{error}");
     set("volatile-lru").await;
-    test.until_unready("view", |why| why.is_none()).await;
+    consumer.until_part_ready("view").await;
     consumer.stop().await.unwrap();
 }
 

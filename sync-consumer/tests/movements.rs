@@ -1,10 +1,7 @@
 //! Stock movements from the topic to the gate.
 
-use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{
-    Discount, DiscountKind, Epoch, MerchantId, RequestId, Template, TemplateId, TemplateState,
-    UserId, Validity, Window,
-};
+use chrono::{DateTime, Utc};
+use coupon::{ClaimMode, Epoch, RequestId, TemplateId, TemplateState, UserId};
 use mysql_store::{
     connect,
     stock::{self, Moved, NewMovement},
@@ -31,7 +28,8 @@ impl Stage {
         let gate = Gate::new(redis, &test.scope.key_prefix);
         let url = &test.scope.endpoints.database_url;
         let mut connection = connect::single(url).await.unwrap();
-        template::create(&mut connection, &draft(), 10, "test", now()).await.unwrap();
+        let draft = testkit::draft(TEMPLATE, now());
+        template::create(&mut connection, &draft, 10, "test", now()).await.unwrap();
         Self { test, gate }
     }
 
@@ -40,6 +38,7 @@ impl Stage {
         let facts = OpenFacts {
             version: 2,
             state: TemplateState::Published,
+            mode: ClaimMode::Direct,
             starts_at: now(),
             ends_at: now(),
             limit: 1,
@@ -102,28 +101,6 @@ impl Stage {
 
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp_millis(1_800_000_000_000).unwrap()
-}
-
-fn draft() -> Template {
-    Template {
-        id: TEMPLATE,
-        merchant_id: MerchantId(1),
-        name: "ten off".to_owned(),
-        discount: Discount {
-            kind: DiscountKind::AmountOff,
-            value: 1_000,
-            cap: None,
-            minimum_spend: 0,
-            currency: "EUR".to_owned(),
-        },
-        per_user_limit: 1,
-        max_per_claim: 1,
-        window: Window { starts_at: now(), ends_at: now() + TimeDelta::hours(1) },
-        validity: Validity::Relative { valid_for: TimeDelta::days(1) },
-        self_redeem: false,
-        state: TemplateState::Draft,
-        version: 1,
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,11 +2,9 @@
 
 use coupon::UserId;
 use redis_view::keys;
+use testkit::{Proxy, STATE_MAX};
 
-use crate::{
-    harness::{AT_LAST, Harness, row},
-    proxy::{Proxy, server_of},
-};
+use crate::harness::{Harness, row};
 
 const USER: UserId = UserId(70);
 
@@ -50,7 +48,7 @@ async fn a_key_of_the_wrong_type_costs_its_user_the_view_and_nobody_else_anythin
     test.caught_up().await;
     assert_eq!(test.view.users().await.unwrap(), [other]);
     assert_eq!(test.listed(other).await, ["1_72"]);
-    assert!(Harness::counted("sync_consumer_dropped_views_total", "wrong_type") >= 2);
+    assert!(testkit::counted("sync_consumer_dropped_views_total", "wrong_type") >= 2);
     consumer.stop().await.unwrap();
 }
 
@@ -64,7 +62,7 @@ async fn a_field_that_cannot_be_read_costs_its_user_the_view_and_nobody_else_any
         test.damage(UserId(user), field, text).await;
     }
     test.warm(other).await;
-    let before = Harness::counted("sync_consumer_dropped_views_total", "unreadable");
+    let before = testkit::counted("sync_consumer_dropped_views_total", "unreadable");
     let consumer = test.start();
     for user in [70, 71, 72, 73, 79] {
         test.send(&row(1, user)).await;
@@ -72,7 +70,7 @@ async fn a_field_that_cannot_be_read_costs_its_user_the_view_and_nobody_else_any
     test.caught_up().await;
     assert_eq!(test.view.users().await.unwrap(), [other]);
     assert_eq!(test.listed(other).await, ["1_1"]);
-    let dropped = Harness::counted("sync_consumer_dropped_views_total", "unreadable") - before;
+    let dropped = testkit::counted("sync_consumer_dropped_views_total", "unreadable") - before;
     assert!(dropped >= damages.len() as u64, "{dropped}");
     consumer.stop().await.unwrap();
 }
@@ -86,12 +84,12 @@ async fn the_view_goes_before_anything_behind_an_undecodable_message_is_applied(
     test.send_raw("70", b"{").await;
     test.send(&row(2, 70)).await;
     let view = &test.scope.endpoints.view_redis_url;
-    let proxy = Proxy::start(server_of(view)).await;
+    let proxy = Proxy::before(view).await;
     let mut applied = proxy.hold_request(b"EVALSHA");
     let consumer = test.start_changed(|config| {
         config.view_redis_url = proxy.instead_of(view).parse().unwrap();
     });
-    tokio::time::timeout(AT_LAST, applied.reached()).await.unwrap();
+    tokio::time::timeout(STATE_MAX, applied.reached()).await.unwrap();
     let users = test.view.users().await.unwrap();
     applied.go_on();
     assert_eq!(users, []);

@@ -26,7 +26,7 @@ async fn a_change_that_keeps_its_version_costs_its_user_the_view_and_nobody_else
     test.caught_up().await;
     assert_eq!(test.view.users().await.unwrap(), [other]);
     assert_eq!(test.listed(other).await, ["1_2"]);
-    assert!(Harness::counted("sync_consumer_dropped_views_total", "unversioned") >= 1);
+    assert!(testkit::counted("sync_consumer_dropped_views_total", "unversioned") >= 1);
     assert_eq!(test.dead_letters().await.len(), 0, "it can be read");
     consumer.stop().await.unwrap();
 }

@@ -86,7 +86,7 @@ impl RedisAddress {
 }
 
 impl RedisAddress {
-    /// Returns a connection to the master that the one at `place` named in an `ASK`, for keys of a slot that is moving
+    /// Returns a connection to the master that the one at `index` named in an `ASK`, for keys of a slot that is moving
     /// there. It may have joined after `masters` were connected.
     ///
     /// # Errors
@@ -94,11 +94,11 @@ impl RedisAddress {
     pub async fn follow(
         &self,
         masters: &Masters,
-        place: usize,
+        index: usize,
         ask: &RedisError,
         config: &AsyncConnectionConfig,
     ) -> RedisResult<MultiplexedConnection> {
-        let named = masters.named_by(place, ask);
+        let named = masters.named_by(index, ask);
         let (Some((host, port)), Route::Cluster(cluster)) = (named, &self.route) else {
             return Err(ask.clone());
         };
@@ -128,22 +128,22 @@ mod tests {
     }
 
     #[test]
-    fn an_address_leads_to_a_server_or_to_what_sentinels_name() {
-        let places = |url| match RedisAddress::parse(url).unwrap().route {
+    fn an_address_names_a_server_sentinels_or_a_cluster() {
+        let hosts_of = |url| match RedisAddress::parse(url).unwrap().route {
             Route::Server(server) => vec![server.addr().to_string()],
             Route::Sentinels(Sentinels { hosts, .. }) | Route::Cluster(Cluster { hosts, .. }) => {
                 hosts.each.iter().map(|host| host.addr().to_string()).collect()
             }
         };
-        assert_eq!(places("redis://u:p@h"), ["h:6379"]);
-        assert_eq!(places("rediss://[::1]:7/2"), ["::1:7"]);
+        assert_eq!(hosts_of("redis://u:p@h"), ["h:6379"]);
+        assert_eq!(hosts_of("rediss://[::1]:7/2"), ["::1:7"]);
         let sentinels = "redis+sentinel://u:p@a,b:7,[::1]/gate?sentinel-password=x";
-        assert_eq!(places(sentinels), ["a:26379", "b:7", "::1:26379"]);
-        assert_eq!(places("rediss+cluster://u:p@a,b:7/"), ["a:6379", "b:7"]);
+        assert_eq!(hosts_of(sentinels), ["a:26379", "b:7", "::1:26379"]);
+        assert_eq!(hosts_of("rediss+cluster://u:p@a,b:7/"), ["a:6379", "b:7"]);
     }
 
     #[test]
-    fn what_cannot_work_is_refused_with_the_reason() {
+    fn an_address_that_cannot_work_is_refused_with_the_reason() {
         for url in ["mysql://h", "h:6379", "redis", "", "redis+://h", "redis+shards://h"] {
             assert_eq!(refused(url), AddressError::Scheme, "{url}");
         }

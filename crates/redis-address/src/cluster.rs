@@ -73,6 +73,38 @@ impl Cluster {
     }
 }
 
+impl Masters {
+    /// Returns whether a master of the cluster reports other slots than these connections were opened for. A slot that
+    /// nobody reads or writes moves without an error on any connection. A master that is cut off from the others
+    /// reports nothing.
+    pub async fn have_moved(&self) -> bool {
+        if !self.is_cluster() {
+            return false;
+        }
+        let opened = sorted(self.slots_by_port());
+        for master in self.all() {
+            let Ok(reported) = ranges(master).await else { continue };
+            let reported = masters(reported).into_iter().map(|((_, port), slots)| (port, slots));
+            if sorted(reported) != opened {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// The slots of each port, ordered. A node's host has several names, so it is not compared.
+fn sorted(all: impl Iterator<Item = (u16, Vec<(u16, u16)>)>) -> Vec<(u16, Vec<(u16, u16)>)> {
+    let mut all: Vec<_> = all
+        .map(|(port, mut slots)| {
+            slots.sort_unstable();
+            (port, slots)
+        })
+        .collect();
+    all.sort_unstable();
+    all
+}
+
 fn host_of(address: &ConnectionAddr) -> String {
     match address {
         ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
@@ -120,10 +152,10 @@ pub(crate) fn range(parts: Vec<Value>) -> RedisResult<Range> {
 /// Groups the ranges by master.
 pub(crate) fn masters(ranges: Vec<Range>) -> Vec<(NodeAddress, Vec<(u16, u16)>)> {
     let mut masters: Vec<(NodeAddress, Vec<(u16, u16)>)> = Vec::new();
-    for (first, last, place) in ranges {
-        match masters.iter_mut().find(|(known, _)| *known == place) {
+    for (first, last, address) in ranges {
+        match masters.iter_mut().find(|(known, _)| *known == address) {
             Some((_, slots)) => slots.push((first, last)),
-            None => masters.push((place, vec![(first, last)])),
+            None => masters.push((address, vec![(first, last)])),
         }
     }
     masters
@@ -139,8 +171,8 @@ mod tests {
             let master = vec![Value::BulkString(b"a".to_vec()), Value::Int(port)];
             range(vec![Value::Int(first), Value::Int(last), Value::Array(master)])
         };
-        let place = (Some("a".to_owned()), 6_379);
-        assert_eq!(read(0, 16_383, 6_379).unwrap(), (0, 16_383, place));
+        let address = (Some("a".to_owned()), 6_379);
+        assert_eq!(read(0, 16_383, 6_379).unwrap(), (0, 16_383, address));
         for (first, last, port) in [(65_536, 16_383, 6_379), (0, -1, 6_379), (0, 16_383, 71_915)] {
             assert!(read(first, last, port).is_err(), "{first} {last} {port}");
         }

@@ -23,11 +23,11 @@ pub fn cluster_slots(data: &[u8]) {
     let masters = cluster::masters(ranges.clone());
     let slots: Vec<_> = masters.iter().map(|(_, slots)| slots.as_slice()).collect();
     let Ok(whole) = masters::ranges(&slots) else { return };
-    for (first, last, place) in ranges {
+    for (first, last, address) in ranges {
         for slot in [first, last] {
             let at = whole.partition_point(|(end, _)| *end < slot);
             let owner = whole.get(at).and_then(|(_, owner)| masters.get(*owner));
-            assert_eq!(owner.map(|(owner, _)| owner), Some(&place), "whose {slot} is");
+            assert_eq!(owner.map(|(owner, _)| owner), Some(&address), "whose {slot} is");
         }
     }
 }

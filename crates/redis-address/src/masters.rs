@@ -44,8 +44,13 @@ impl Masters {
         Ok(Self { each: each.into(), ranges, is_cluster: true })
     }
 
+    /// Returns port and ranges of slots of each master of a cluster.
+    pub(crate) fn slots_by_port(&self) -> impl Iterator<Item = (u16, Vec<(u16, u16)>)> {
+        self.each.iter().map(|master| (master.port, master.slots.clone()))
+    }
+
     /// Returns the index of the master that has the slot, see [`slot_of`].
-    pub fn place_of(&self, slot: u16) -> usize {
+    pub fn index_of(&self, slot: u16) -> usize {
         let range = self.ranges.partition_point(|(last, _)| *last < slot);
         self.ranges[range].1
     }
@@ -54,17 +59,17 @@ impl Masters {
     pub fn slots(&self) -> impl Iterator<Item = (RangeInclusive<u16>, usize)> {
         let firsts = self.ranges.iter().map(|(last, _)| last + 1);
         let ranges = std::iter::once(0).chain(firsts).zip(&*self.ranges);
-        ranges.map(|(first, &(last, place))| (first..=last, place))
+        ranges.map(|(first, &(last, index))| (first..=last, index))
     }
 
-    /// Returns host and port of the master that the one at `place` named in an `ASK`.
+    /// Returns host and port of the master that the one at `index` named in an `ASK`.
     pub(crate) fn named_by<'a>(
         &'a self,
-        place: usize,
+        index: usize,
         ask: &'a RedisError,
     ) -> Option<(&'a str, u16)> {
         let (host, port) = ask.redirect_node()?.0.rsplit_once(':')?;
-        let host = if host.is_empty() { &self.each[place].host } else { host };
+        let host = if host.is_empty() { &self.each[index].host } else { host };
         Some((host, port.parse().ok()?))
     }
 
@@ -74,13 +79,13 @@ impl Masters {
         Some(found.connection.clone())
     }
 
-    /// Returns the connection to the master at `place`, an index that [`Masters::place_of`] or [`Masters::slots`]
+    /// Returns the connection to the master at `index`, an index that [`Masters::index_of`] or [`Masters::slots`]
     /// returned.
     ///
     /// # Panics
     /// The index is out of range.
-    pub fn at(&self, place: usize) -> MultiplexedConnection {
-        self.each[place].connection.clone()
+    pub fn at(&self, index: usize) -> MultiplexedConnection {
+        self.each[index].connection.clone()
     }
 
     /// Returns whether keys may move and masters may join.
@@ -111,7 +116,7 @@ pub(crate) fn ranges(slots_of_each: &[&[(u16, u16)]]) -> RedisResult<Vec<(u16, u
     let mut ranges: Vec<_> = slots_of_each
         .iter()
         .enumerate()
-        .flat_map(|(place, slots)| slots.iter().map(move |&(first, last)| (first, last, place)))
+        .flat_map(|(index, slots)| slots.iter().map(move |&(first, last)| (first, last, index)))
         .collect();
     ranges.sort_unstable();
     let problem =
@@ -127,7 +132,7 @@ pub(crate) fn ranges(slots_of_each: &[&[(u16, u16)]]) -> RedisResult<Vec<(u16, u
     if next != SLOTS {
         return Err(at(next));
     }
-    Ok(ranges.into_iter().map(|(_, last, place)| (last, place)).collect())
+    Ok(ranges.into_iter().map(|(_, last, index)| (last, index)).collect())
 }
 
 #[cfg(test)]

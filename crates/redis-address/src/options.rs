@@ -21,7 +21,7 @@ impl Options {
     pub(crate) fn parse(query: &str, tls: bool, sentinels: bool) -> Result<Self, AddressError> {
         let mut options = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            let place = match &*name {
+            let option = match &*name {
                 "ssl-ca" if tls => &mut options.ca,
                 "ssl-cert" if tls => &mut options.certificate,
                 "ssl-key" if tls => &mut options.key,
@@ -29,7 +29,7 @@ impl Options {
                 "sentinel-password" if sentinels => &mut options.sentinel_password,
                 _ => return Err(AddressError::Option { name: name.into_owned() }),
             };
-            *place = Some(value.into_owned());
+            *option = Some(value.into_owned());
         }
         Ok(options)
     }

@@ -49,7 +49,7 @@ impl Transport {
         server: ConnectionInfo,
         config: &AsyncConnectionConfig,
     ) -> RedisResult<MultiplexedConnection> {
-        let place = server.addr().to_string();
+        let address = server.addr().to_string();
         let client = self.client(server)?;
         let opened = client.get_multiplexed_async_connection_with_config(config).await;
         opened.map_err(|error| match (&self.tls, error.kind()) {
@@ -57,7 +57,7 @@ impl Transport {
                 ErrorKind::Client,
                 "TLS failed: ssl-ca must be the CA of the server's certificate, and the certificate \
                  for the host of the address",
-                format!("{place}: {error}"),
+                format!("{address}: {error}"),
             )),
             _ => error,
         })
@@ -69,7 +69,7 @@ impl Transport {
         server: ConnectionInfo,
         config: &AsyncConnectionConfig,
     ) -> RedisResult<MultiplexedConnection> {
-        let place = server.addr().to_string();
+        let address = server.addr().to_string();
         let mut connection = self.open(server, config).await?;
         let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
         let role = role.into_iter().next().unwrap_or(Value::Nil);
@@ -78,7 +78,7 @@ impl Transport {
             _ => Err(RedisError::from((
                 ErrorKind::Io,
                 "the server that was named is not a master: a failover is under way",
-                place,
+                address,
             ))),
         }
     }

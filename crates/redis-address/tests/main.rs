@@ -168,7 +168,7 @@ async fn one_node_leads_to_all_masters_of_a_cluster_and_each_key_to_its_own() {
     expected.sort_unstable();
     assert_eq!(ports, expected);
     for key in ["", "7", "p:{7}:list", "{}{7}", "{a}{7}", "}{7", "{{7}}"] {
-        let mut master = masters.at(masters.place_of(slot_of(key)));
+        let mut master = masters.at(masters.index_of(slot_of(key)));
         assert_eq!(text(&mut master, &["SET", key, "1"]).await, "OK", "{key}");
     }
     cluster.nodes[0].server.kill().unwrap();

@@ -17,8 +17,8 @@ pub enum ViewError {
     Url(AddressError),
 
     /// There is no connection, and the last attempt to connect was a moment ago.
-    #[error("the view's Redis is not connected")]
-    NotConnected,
+    #[error("the view's Redis is not connected: {0}")]
+    NotConnected(String),
 
     /// The server could not be reached, or did not report its identity.
     #[error("the view's Redis cannot be reached")]
@@ -49,26 +49,15 @@ pub enum ViewError {
 
     /// A key of the user has another type: drop the user's view.
     #[error("a key of user {user}'s view is of the wrong type")]
-    WrongType {
-        /// Owner of the view.
-        user: UserId,
-    },
+    WrongType { user: UserId },
 
     /// The stored data of the user is not in the format of this version: drop the user's view.
     #[error("the view of user {user} is unreadable: {what}")]
-    Damaged {
-        /// Owner of the view.
-        user: UserId,
-        /// The unreadable part.
-        what: String,
-    },
+    Damaged { user: UserId, what: String },
 
     /// An answer does not have the format of this version's scripts.
     #[error("the view holds or answers something unreadable: {what}")]
-    Unreadable {
-        /// The unreadable answer.
-        what: String,
-    },
+    Unreadable { what: String },
 }
 
 impl ViewError {

@@ -4,6 +4,7 @@ use coupon::UserId;
 use devstack::{OwnCluster, OwnView, TestServers, at_last};
 use redis::{RedisResult, aio::MultiplexedConnection};
 use redis_view::{Applied, Begun, Change, PageAnswer, ViewStore, keys};
+use testkit::until_true;
 
 use crate::{
     failover::Platform,
@@ -219,6 +220,22 @@ async fn a_view_that_moves_whole_is_cold_where_it_arrives() {
     assert!(!contents.trusted && contents.list.contains_key("1_1"), "it is there, not believed");
     rebuild(&store, USER, &[used(1)]).await;
     assert_eq!(shown(&store, USER).await, Some(vec![]));
+}
+
+#[tokio::test]
+async fn a_slot_that_moves_while_nobody_reads_has_its_generation_after_the_next_look() {
+    let cluster = start("view cluster idle").await;
+    let platform = Platform::default();
+    let store = platform.process(&cluster.url()).await.unwrap();
+    rebuild(&store, USER, &[unused(1)]).await;
+    let from = owner(&cluster, USER).await;
+    let mut moving = Move::begin(&cluster.nodes[from], &cluster.nodes[(from + 1) % 3], USER).await;
+    moving.view().await;
+    moving.end().await;
+    assert_eq!(platform.number(), 1);
+    until_true(async || store.check_fit().await.is_ok() && platform.number() == 2).await;
+    store.check_fit().await.unwrap();
+    assert_eq!(platform.number(), 2, "nothing has moved since");
 }
 
 #[tokio::test]

@@ -10,8 +10,9 @@ use std::{
 use devstack::{OwnView, TestServers, at_last};
 use redis::aio::MultiplexedConnection;
 use redis_view::{Applied, GenerationsFuture, PageAnswer, ViewError, ViewStore};
+use testkit::Proxy;
 
-use crate::harness::{USER, Wire, first, rebuild, send, unused, used};
+use crate::harness::{USER, first, rebuild, send, unused, used};
 
 /// Longest wait for a running server.
 const AT_LAST: Duration = Duration::from_secs(30);
@@ -111,27 +112,28 @@ pub(crate) async fn ask(store: &ViewStore) -> PageAnswer {
     at_last(async || store.page(USER, &first(10)).await).await
 }
 
-/// A view with one unused coupon on a master, and a replica with the same data that was just promoted. The wire still
-/// leads to the old master.
-async fn promoted(platform: &Platform, name: &str) -> (Pair, Wire, ViewStore) {
+/// A view with one unused coupon on a master, and a replica with the same data that was just promoted. The proxy
+/// still leads to the old master.
+async fn promoted(platform: &Platform, name: &str) -> (Pair, Proxy, ViewStore) {
     let mut pair = Pair::start(name).await;
-    let wire = Wire::to(pair.master.0.server.address().to_string()).await;
-    let store = platform.process(&wire.url()).await.unwrap();
+    let master = pair.master.0.url();
+    let proxy = Proxy::before(&master).await;
+    let store = platform.process(&proxy.instead_of(&master)).await.unwrap();
     rebuild(&store, &[unused(1)]).await;
     pair.in_step().await;
     send(&mut pair.replica.1, &["REPLICAOF", "NO", "ONE"]).await;
-    (pair, wire, store)
+    (pair, proxy, store)
 }
 
 #[tokio::test]
 async fn a_promoted_replica_that_lacks_a_write_shows_nobody_the_used_coupon() {
     let platform = Platform::default();
-    let (pair, wire, store) = promoted(&platform, "promoted").await;
+    let (pair, proxy, store) = promoted(&platform, "promoted").await;
     // Only the old master acknowledges this.
     assert_eq!(store.apply(USER, &[used(1)]).await.unwrap(), [Applied::Applied]);
 
-    wire.lead_to(pair.replica.0.server.address().to_string());
-    wire.cut();
+    proxy.lead_to(pair.replica.0.server.address());
+    proxy.cut();
     assert_eq!(ask(&store).await, PageAnswer::Cold);
     assert_eq!(platform.number(), 2);
     let contents = store.contents(USER).await.unwrap();
@@ -145,18 +147,18 @@ async fn a_promoted_replica_that_lacks_a_write_shows_nobody_the_used_coupon() {
 #[tokio::test]
 async fn a_master_that_became_a_replica_answers_no_page_on_connections_that_stand() {
     let platform = Platform::default();
-    let (mut pair, wire, store) = promoted(&platform, "demoted").await;
+    let (mut pair, proxy, store) = promoted(&platform, "demoted").await;
     let new = pair.replica.0.server.address();
     let (host, port) = (new.ip().to_string(), new.port().to_string());
     send(&mut pair.master.1, &["REPLICAOF", &host, &port]).await;
 
     let error = store.page(USER, &first(10)).await.unwrap_err();
     assert!(matches!(error, ViewError::Command { .. }), "{error:?}");
-    // While the wire leads to the replica, it is refused and the generation stays.
-    let error = platform.process(&wire.url()).await.err().unwrap();
+    // While the proxy leads to the replica, it is refused and the generation stays.
+    let error = platform.process(&proxy.instead_of(&pair.master.0.url())).await.err().unwrap();
     assert!(error.to_string().contains("point VIEW_REDIS_URL at the master"), "{error}");
     assert_eq!(platform.number(), 1);
-    wire.lead_to(new.to_string());
+    proxy.lead_to(new);
     assert_eq!(ask(&store).await, PageAnswer::Cold);
     assert_eq!(platform.number(), 2);
 }

@@ -1,11 +1,8 @@
 //! A separate view for each test, and ways to damage it.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicI64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
 };
 
 use chrono::{DateTime, Utc};
@@ -13,11 +10,7 @@ use coupon::{ClaimId, CouponId, CouponStatus, TemplateId, UserId};
 use devstack::TestServers;
 use redis::aio::MultiplexedConnection;
 use redis_view::{Begun, Change, PageAnswer, PageRequest, ViewCoupon, ViewStore, keys};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::watch,
-    task::AbortHandle,
-};
+use testkit::Proxy;
 
 /// The tests' current time, in milliseconds since 1970.
 pub(crate) const NOW_MS: i64 = 1_800_000_000_000;
@@ -57,9 +50,9 @@ impl TestView {
     }
 
     /// Connects another process, through a connection that the test can cut.
-    pub(crate) async fn through_a_wire(&self) -> (ViewStore, Wire) {
-        let wire = Wire::to(self.url.trim_start_matches("redis://").to_owned()).await;
-        (connect(&wire.url(), &self.prefix, &self.generation).await, wire)
+    pub(crate) async fn through_a_proxy(&self) -> (ViewStore, Proxy) {
+        let proxy = Proxy::before(&self.url).await;
+        (connect(&proxy.instead_of(&self.url), &self.prefix, &self.generation).await, proxy)
     }
 
     pub(crate) fn list(&self) -> String {
@@ -128,59 +121,6 @@ pub(crate) struct Costs {
     pub(crate) hash_reads: u64,
     pub(crate) script_calls: u64,
     pub(crate) bytes_sent: u64,
-}
-
-/// Forwards bytes to a server, until it is cut.
-pub(crate) struct Wire {
-    address: SocketAddr,
-    server: Arc<Mutex<String>>,
-    cuts: watch::Sender<()>,
-    listening: AbortHandle,
-}
-
-impl Wire {
-    pub(crate) async fn to(server: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (cuts, _) = watch::channel(());
-        let sender = cuts.clone();
-        let server = Arc::new(Mutex::new(server));
-        let leads_to = Arc::clone(&server);
-        let listening = tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
-                let mut cut = sender.subscribe();
-                let server = leads_to.lock().unwrap().clone();
-                let mut far = TcpStream::connect(server).await.unwrap();
-                tokio::spawn(async move {
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-                        _ = cut.changed() => {}
-                    }
-                });
-            }
-        });
-        Self { address, server, cuts, listening: listening.abort_handle() }
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("redis://{}", self.address)
-    }
-
-    /// Sends new connections to another server; existing ones stay.
-    pub(crate) fn lead_to(&self, server: String) {
-        *self.server.lock().unwrap() = server;
-    }
-
-    /// Ends every connection and accepts no new one.
-    pub(crate) fn close(&self) {
-        self.listening.abort();
-        self.cut();
-    }
-
-    /// Ends every connection and accepts new ones.
-    pub(crate) fn cut(&self) {
-        self.cuts.send_replace(());
-    }
 }
 
 async fn connect(url: &str, prefix: &str, generation: &Arc<AtomicI64>) -> ViewStore {

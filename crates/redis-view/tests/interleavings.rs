@@ -37,7 +37,7 @@ const OLD_NONCE: i64 = 6;
 type Versions = [i64; COUPONS];
 
 #[tokio::test]
-async fn rebuilds_racing_live_events_never_show_less_or_older_than_was_told() {
+async fn rebuilds_racing_live_events_never_show_less_or_older_than_was_acknowledged() {
     let view = Arc::new(TestView::new("interleavings").await);
     let seed = fastrand::u64(..);
     println!("stories of the seeds {seed} and on");
@@ -305,7 +305,10 @@ impl<'a> Story<'a> {
         if let Some(shown) = self.page(Some(coupon)).await {
             self.seen.own += 1;
             let mut floor = self.issued[coupon];
-            floor.iter_mut().zip(self.floor).for_each(|(floor, told)| *floor = told.max(*floor));
+            floor
+                .iter_mut()
+                .zip(self.floor)
+                .for_each(|(floor, acknowledged)| *floor = acknowledged.max(*floor));
             self.assert_between(shown, floor, "after one's own claim");
         }
     }
@@ -328,7 +331,10 @@ impl<'a> Story<'a> {
             let mut versions = floor[coupon]..=self.truth[coupon];
             let fits = versions.any(|version| is_unused(version) == shown[coupon]);
             let (seed, truth) = (self.seed, self.truth);
-            assert!(fits, "seed {seed}: {shown:?} {when}, told {floor:?}, MySQL has {truth:?}");
+            assert!(
+                fits,
+                "seed {seed}: {shown:?} {when}, acknowledged {floor:?}, MySQL has {truth:?}"
+            );
         }
     }
 

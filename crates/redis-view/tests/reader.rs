@@ -239,11 +239,11 @@ async fn rows_that_cannot_be_read_are_the_callers_error_and_block_nobody() {
 async fn a_view_that_cannot_be_reached_costs_no_answer() {
     let view = TestView::new("outage").await;
     view.rebuild(&[unused(1)]).await;
-    let (store, wire) = view.through_a_wire().await;
+    let (store, proxy) = view.through_a_proxy().await;
     let reader = ViewReader::new(store, MySql::with(USER, vec![unused(1), unused(2)]));
     let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::View, 1));
-    wire.close();
+    proxy.close();
     for _ in 0..3 {
         let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
         assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Truth, 2));

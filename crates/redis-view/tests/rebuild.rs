@@ -126,11 +126,11 @@ async fn a_higher_generation_makes_old_views_cold_and_their_readers_build_none()
 async fn a_lost_connection_is_made_anew_and_asks_for_the_generation_again() {
     let view = TestView::new("reconnect").await;
     view.rebuild(&[unused(1)]).await;
-    let (store, wire) = view.through_a_wire().await;
+    let (store, proxy) = view.through_a_proxy().await;
     let request = crate::harness::first(10);
     assert!(matches!(store.page(USER, &request).await.unwrap(), PageAnswer::Page(_)));
     view.generation.store(2, Ordering::SeqCst);
-    wire.cut();
+    proxy.cut();
     // The first call may fail on the dead connection; the next one reconnects.
     let answer = match store.page(USER, &request).await {
         Ok(answer) => answer,

@@ -3,6 +3,8 @@
 //! Each read of MySQL for a reader is as long as a page, and the number of concurrent reads is limited for the process:
 //! an emptied view server makes every user cold at once, and must not overload MySQL.
 
+mod damage;
+pub(crate) mod metric;
 pub(crate) mod rebuilds;
 
 use std::{
@@ -21,7 +23,7 @@ use tokio::{
 
 use crate::{
     Page, PageAnswer, PageRequest, Rebuilt, Truth, ViewStore,
-    reader::rebuilds::{Rebuilds, note},
+    reader::{damage::drop_if_damaged, rebuilds::Rebuilds},
 };
 
 /// Largest number of concurrent reads of MySQL: pages, and the rows of short lists. At a few milliseconds each, this
@@ -31,13 +33,6 @@ const READS_MAX: usize = 8;
 /// How long a reader waits for its turn. After that, the caller sheds the request.
 const TURN_MAX: Duration = Duration::from_secs(2);
 
-/// Counter of views that a reader could not read and has dropped, by `reason`, one of [`DROP_REASONS`].
-pub const DROPPED_VIEWS: &str = "coupon_dropped_views_total";
-
-/// The values of `reason`.
-pub const DROP_REASONS: [&str; 2] = ["unreadable", "wrong_type"];
-
-/// Serves "my coupons".
 pub struct ViewReader<T> {
     store: ViewStore,
     truth: Arc<T>,
@@ -71,7 +66,7 @@ pub enum Origin {
 
 impl Origin {
     /// One word, for metrics.
-    pub fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::View => "view",
             Self::Rebuild => "rebuild",
@@ -163,7 +158,7 @@ impl<T: Truth> ViewReader<T> {
         match self.store.page(user, request).await {
             Ok(answer) => answer,
             Err(error) => {
-                note(&self.store, user, &error).await;
+                drop_if_damaged(&self.store, user, &error).await;
                 PageAnswer::Cold
             }
         }

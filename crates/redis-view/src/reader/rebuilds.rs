@@ -17,11 +17,12 @@ use tokio::{
     sync::{Semaphore, watch},
     time::{Instant, error::Elapsed, timeout_at},
 };
-use tracing::{debug, error, warn};
+use tracing::debug;
 
 use crate::{
     Begun, Change, Nonce, Pieces as _, REBUILD_WINDOW, Truth, ViewError, ViewStore,
-    reader::DROPPED_VIEWS, store::rebuild::NONCE_YOUNG,
+    reader::{damage::drop_if_damaged, metric::REBUILDS},
+    store::rebuild::NONCE_YOUNG,
 };
 
 /// Largest number of running and waiting rebuilds. Beyond it, readers of cold views get pages from MySQL, which cost no
@@ -31,12 +32,6 @@ const REBUILDS_MAX: usize = 256;
 /// Number of long lists that are rebuilt at the same time. Each holds a connection to MySQL all the while, about a
 /// second for 100,000 coupons. They share MySQL with all other reads, so more lanes would not finish sooner.
 const LONG_MAX: usize = 2;
-
-/// Counter of finished rebuilds by `result`, one of [`REBUILD_RESULTS`].
-pub const REBUILDS: &str = "coupon_view_rebuilds_total";
-
-/// The values of `result`.
-pub const REBUILD_RESULTS: [&str; 3] = ["whole", "overtaken", "failed"];
 
 /// Result of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +52,7 @@ pub enum Rebuilt {
 
 /// Progress of a rebuild.
 #[derive(Debug, Clone, Copy)]
-enum Stage {
+enum RebuildState {
     /// Waits for its turn.
     Waiting,
     /// Reads what may be a short list.
@@ -76,12 +71,12 @@ struct Inner<T> {
     /// Permits for bounded reads of MySQL, shared with readers of pages.
     turns: Arc<Semaphore>,
     lanes: Semaphore,
-    under_way: Lock<HashMap<UserId, watch::Receiver<Stage>>>,
+    under_way: Lock<HashMap<UserId, watch::Receiver<RebuildState>>>,
 }
 
 /// A rebuild that a reader joined.
 pub(crate) struct Joined {
-    stage: watch::Receiver<Stage>,
+    state: watch::Receiver<RebuildState>,
     /// Whether this reader started it.
     pub(crate) is_first: bool,
 }
@@ -92,11 +87,12 @@ impl Joined {
     /// # Errors
     /// The rebuild's turn did not come by the deadline. After that, the limits of the statements bound the wait.
     pub(crate) async fn soon(mut self, deadline: Instant) -> Result<Option<Rebuilt>, Elapsed> {
-        let turn = self.stage.wait_for(|stage| !matches!(stage, Stage::Waiting));
+        let turn = self.state.wait_for(|state| !matches!(state, RebuildState::Waiting));
         drop(timeout_at(deadline, turn).await?);
-        let soon = |stage: &Stage| matches!(stage, Stage::Long | Stage::Ended(_));
-        Ok(match self.stage.wait_for(soon).await.as_deref() {
-            Ok(Stage::Ended(rebuilt)) => Some(*rebuilt),
+        let soon =
+            |state: &RebuildState| matches!(state, RebuildState::Long | RebuildState::Ended(_));
+        Ok(match self.state.wait_for(soon).await.as_deref() {
+            Ok(RebuildState::Ended(rebuilt)) => Some(*rebuilt),
             Ok(_) => None,
             // The task was stopped before it had a result.
             Err(_) => Some(Rebuilt::Failed),
@@ -105,8 +101,9 @@ impl Joined {
 
     /// Waits until the rebuild has ended.
     pub(crate) async fn ended(mut self) -> Rebuilt {
-        match self.stage.wait_for(|stage| matches!(stage, Stage::Ended(_))).await.as_deref() {
-            Ok(Stage::Ended(rebuilt)) => *rebuilt,
+        match self.state.wait_for(|state| matches!(state, RebuildState::Ended(_))).await.as_deref()
+        {
+            Ok(RebuildState::Ended(rebuilt)) => *rebuilt,
             Ok(_) | Err(_) => Rebuilt::Failed,
         }
     }
@@ -121,23 +118,23 @@ impl<T: Truth> Rebuilds<T> {
     /// Joins the user's rebuild, or starts one. Returns `None` if too many are under way.
     pub(crate) fn join(&self, user: UserId, now: DateTime<Utc>) -> Option<Joined> {
         let mut under_way = self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stage) = under_way.get(&user) {
-            return Some(Joined { stage: stage.clone(), is_first: false });
+        if let Some(state) = under_way.get(&user) {
+            return Some(Joined { state: state.clone(), is_first: false });
         }
         if under_way.len() >= REBUILDS_MAX {
             return None;
         }
-        let (sender, stage) = watch::channel(Stage::Waiting);
-        under_way.insert(user, stage.clone());
-        let place = Entry { inner: Arc::clone(&self.0), user };
+        let (sender, state) = watch::channel(RebuildState::Waiting);
+        under_way.insert(user, state.clone());
+        let entry = Entry { inner: Arc::clone(&self.0), user };
         let clock = Clock { began_at: now, began: Instant::now() };
         tokio::spawn(async move {
-            let rebuilt = place.inner.run(user, clock, &sender).await;
+            let rebuilt = entry.inner.run(user, clock, &sender).await;
             // Before the result is published, so that a reader that receives it can start another rebuild.
-            drop(place);
-            sender.send_replace(Stage::Ended(rebuilt));
+            drop(entry);
+            sender.send_replace(RebuildState::Ended(rebuilt));
         });
-        Some(Joined { stage, is_first: true })
+        Some(Joined { state, is_first: true })
     }
 }
 
@@ -183,13 +180,18 @@ impl From<ViewError> for Stop {
 }
 
 impl<T: Truth> Inner<T> {
-    async fn run(&self, user: UserId, clock: Clock, stage: &watch::Sender<Stage>) -> Rebuilt {
-        let rebuilt = match self.rebuild(user, clock, stage).await {
+    async fn run(
+        &self,
+        user: UserId,
+        clock: Clock,
+        state: &watch::Sender<RebuildState>,
+    ) -> Rebuilt {
+        let rebuilt = match self.rebuild(user, clock, state).await {
             Ok(()) => Rebuilt::Whole,
             Err(Stop::IsWhole) => return Rebuilt::Whole,
             Err(Stop::Outcome(rebuilt)) => rebuilt,
             Err(Stop::View(error)) => {
-                note(&self.store, user, &error).await;
+                drop_if_damaged(&self.store, user, &error).await;
                 Rebuilt::Failed
             }
             Err(Stop::Truth(error)) => {
@@ -203,7 +205,7 @@ impl<T: Truth> Inner<T> {
             Rebuilt::Failed | Rebuilt::Unread => "failed",
             Rebuilt::Elsewhere | Rebuilt::TooMany => return rebuilt,
         };
-        counter!(REBUILDS, "result" => result).increment(1);
+        counter!(REBUILDS.name, "result" => result).increment(1);
         rebuilt
     }
 
@@ -211,13 +213,13 @@ impl<T: Truth> Inner<T> {
         &self,
         user: UserId,
         clock: Clock,
-        stage: &watch::Sender<Stage>,
+        state: &watch::Sender<RebuildState>,
     ) -> Result<(), Stop> {
         let closed = |_| Stop::Outcome(Rebuilt::Failed);
         // Begin before waiting for a turn, so that an unresponsive view keeps no turn from others.
         let (nonce, begun) = (self.begin(user, clock).await?, Instant::now());
         let turn = self.turns.acquire().await.map_err(closed)?;
-        stage.send_replace(Stage::Reading);
+        state.send_replace(RebuildState::Reading);
         let since = clock.now() - window();
         let few = self.truth.few(user, since).await.map_err(|error| unread(&error))?;
         if let Some(rows) = few {
@@ -225,7 +227,7 @@ impl<T: Truth> Inner<T> {
             return self.complete(user, nonce).await;
         }
         drop(turn);
-        stage.send_replace(Stage::Long);
+        state.send_replace(RebuildState::Long);
         let _lane = self.lanes.acquire().await.map_err(closed)?;
         // For this long no other process begins a rebuild; after that one may have.
         let nonce =
@@ -265,24 +267,10 @@ fn goes_on(is_ours: bool) -> Result<(), Stop> {
     if is_ours { Ok(()) } else { Err(Stop::Outcome(Rebuilt::Overtaken)) }
 }
 
-fn unread(error: &impl std::error::Error) -> Stop {
-    Stop::Truth(error.to_string())
+fn unread(error: &(impl std::error::Error + 'static)) -> Stop {
+    Stop::Truth(runtime::report(error))
 }
 
 fn window() -> TimeDelta {
     TimeDelta::from_std(REBUILD_WINDOW).unwrap_or(TimeDelta::MAX)
-}
-
-/// Logs an error of a user's view, and drops a view that cannot be read.
-pub(crate) async fn note(store: &ViewStore, user: UserId, error: &ViewError) {
-    let Some((_, reason)) = error.damage() else {
-        // The connection logs an outage once; each reader would repeat it.
-        debug!(user.id = %user, error = %error, "view not read: MySQL answers");
-        return;
-    };
-    error!(user.id = %user, error = %error, "the user's view cannot be read: view dropped");
-    counter!(DROPPED_VIEWS, "reason" => reason).increment(1);
-    if let Err(error) = store.drop_view(user).await {
-        warn!(user.id = %user, error = %error, "view not dropped");
-    }
 }

@@ -82,6 +82,8 @@ pub(crate) struct Live {
 struct Attempts {
     made: u64,
     failed_in_a_row: u32,
+    /// Why the last attempt failed.
+    cause: String,
     not_before: Option<Instant>,
 }
 
@@ -111,7 +113,7 @@ impl Connection {
         }
         if let Some(not_before) = attempts.not_before.filter(|instant| Instant::now() < *instant) {
             if attempts.failed_in_a_row > 0 {
-                return Err(ViewError::NotConnected);
+                return Err(ViewError::NotConnected(attempts.cause.clone()));
             }
             tokio::time::sleep_until(not_before).await;
         }
@@ -122,7 +124,7 @@ impl Connection {
                 // them.
                 let is_cluster = live.masters.is_cluster();
                 let not_before = is_cluster.then(|| Instant::now() + RECONNECT_WAIT_MIN);
-                *attempts = Attempts { made: attempts.made, failed_in_a_row: 0, not_before };
+                *attempts = Attempts { made: attempts.made, not_before, ..Attempts::default() };
                 self.replace(Some(live.clone()));
                 Ok(live)
             }
@@ -130,6 +132,7 @@ impl Connection {
                 let doubled = 2u32.saturating_pow(attempts.failed_in_a_row);
                 let wait = RECONNECT_WAIT_MIN.saturating_mul(doubled).min(RECONNECT_WAIT_MAX);
                 attempts.failed_in_a_row += 1;
+                attempts.cause = runtime::report(&error);
                 attempts.not_before = Some(Instant::now() + wait);
                 Err(error)
             }
@@ -151,7 +154,7 @@ impl Connection {
             )
         );
         if refused || error.is_io_error() || error.is_unrecoverable_error() {
-            self.give_up(live, &error.to_string());
+            self.give_up(live, &runtime::report(error));
         }
     }
 
@@ -170,7 +173,8 @@ impl Connection {
         Some((live.served.to_vec(), live))
     }
 
-    /// Checks that every master still has an eviction policy.
+    /// Checks that every master still has an eviction policy. Reconnects if slots have moved meanwhile, so that their
+    /// views get the generation of their new master even while nobody reads them.
     pub(crate) async fn fit(&self) -> Result<(), ViewError> {
         let live = self.live().await?;
         for mut master in live.masters.all() {
@@ -180,17 +184,21 @@ impl Connection {
             }
             looked?;
         }
+        if live.masters.have_moved().await {
+            self.give_up(&live, "slots have moved to another server");
+            self.live().await?;
+        }
         Ok(())
     }
 
-    /// Connects to the master that the one at `place` named in an `ASK`.
+    /// Connects to the master that the one at `index` named in an `ASK`.
     pub(crate) async fn follow(
         &self,
         live: &Live,
-        place: usize,
+        index: usize,
         ask: &RedisError,
     ) -> RedisResult<MultiplexedConnection> {
-        self.address.follow(&live.masters, place, ask, &config()).await
+        self.address.follow(&live.masters, index, ask, &config()).await
     }
 
     async fn connect(&self, serial: u64) -> Result<Live, ViewError> {
@@ -200,7 +208,7 @@ impl Connection {
             runs.push(run_id(&mut master).await?);
             fit(&mut master).await?;
         }
-        let served = masters.slots().map(|(slots, place)| (slots, runs[place].clone()));
+        let served = masters.slots().map(|(slots, index)| (slots, runs[index].clone()));
         let served: Vec<_> = served.collect();
         let found = (self.generations_of)(served.clone()).await;
         let found = found.map_err(ViewError::Generation)?;

@@ -72,9 +72,9 @@ impl ViewStore {
     /// cancelled: once the slot has arrived, all its views are cold.
     async fn follow(&self, live: &Live, ask: &RedisError, call: ForUser) {
         let ForUser { user, slot, command } = call;
-        let place = live.masters.place_of(slot);
+        let index = live.masters.index_of(slot);
         let sent = async {
-            let mut master = self.inner.connection.follow(live, place, ask).await?;
+            let mut master = self.inner.connection.follow(live, index, ask).await?;
             let mut pipe = redis::pipe();
             // The importing master serves the slot only after `ASKING`.
             pipe.cmd("ASKING").ignore().add_command(command);
@@ -82,7 +82,7 @@ impl ViewStore {
             RedisResult::Ok(())
         };
         if let Err(error) = sent.await {
-            warn!(user.id = %user, error = %error, "view not dropped where its slot is going");
+            warn!(user.id = %user, error = runtime::report(&error), "view not dropped where its slot is going");
         }
     }
 }

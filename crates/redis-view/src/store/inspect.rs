@@ -83,7 +83,7 @@ impl ViewStore {
         let live = self.live().await?;
         let [list, coupons] = self.keys(user);
         let slot = self.slot(user);
-        let mut master = live.masters.at(live.masters.place_of(slot));
+        let mut master = live.masters.at(live.masters.index_of(slot));
         let generation = live.generation(slot);
         let read: RedisResult<Read> = redis::pipe()
             .atomic()

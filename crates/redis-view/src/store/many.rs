@@ -29,22 +29,22 @@ impl ViewStore {
         let operation = "apply changes";
         let script = &self.inner.scripts.apply_change;
         let live = self.live().await?;
-        let (mut places, mut calls) = (Vec::new(), Vec::new());
-        for (place, user, changes) in chunks(users) {
+        let (mut sent, mut calls) = (Vec::new(), Vec::new());
+        for (index, user, changes) in chunks(users) {
             let mut command = self.invocation(script, user);
             let slot = self.slot(user);
             command.arg(live.generation(slot));
             for change in changes {
                 command.arg(&change.arguments());
             }
-            places.push((place, changes));
+            sent.push((index, changes));
             calls.push(ForUser { user, slot, command });
         }
         let answers = self.send::<Vec<u8>>(operation, &live, &calls, Some(script)).await?;
         let mut moving = Vec::new();
         let mut applied: Vec<Vec<Applied>> = vec![Vec::new(); users.len()];
-        for (((place, changes), ForUser { user, .. }), answer) in
-            places.into_iter().zip(&calls).zip(answers)
+        for (((index, changes), ForUser { user, .. }), answer) in
+            sent.into_iter().zip(&calls).zip(answers)
         {
             let codes = match answer {
                 Err(error) if is_moving(&error) => {
@@ -57,14 +57,14 @@ impl ViewStore {
                 self.inner.connection.give_up(&live, "a view of a later generation stood");
             }
             for code in codes {
-                applied[place].push(Applied::from_code(code)?);
+                applied[index].push(Applied::from_code(code)?);
             }
         }
         // After a completed move the view is cold anyway. If the move is cancelled, moved keys without this change must
         // not come back.
         self.drop_views(&moving).await?;
-        let whole = applied.iter().zip(users).all(|(some, (_, all))| some.len() == all.len());
-        if whole { Ok(applied) } else { Err(ViewError::unreadable("too few codes of changes")) }
+        let answered = applied.iter().zip(users).all(|(some, (_, all))| some.len() == all.len());
+        if answered { Ok(applied) } else { Err(ViewError::unreadable("too few codes of changes")) }
     }
 
     /// Reads back the writes of many users: checks each listed change's member and score. Writes a missing member again
@@ -115,7 +115,7 @@ impl ViewStore {
 
 /// Splits the changes into calls, each with the index of its user.
 fn chunks<'a>(users: &[UserChanges<'a>]) -> impl Iterator<Item = (usize, UserId, &'a [Change])> {
-    users.iter().enumerate().flat_map(|(place, &(user, changes))| {
-        changes.chunks(CHANGES_PER_CALL).map(move |some| (place, user, some))
+    users.iter().enumerate().flat_map(|(index, &(user, changes))| {
+        changes.chunks(CHANGES_PER_CALL).map(move |some| (index, user, some))
     })
 }

@@ -20,7 +20,7 @@ pub(crate) struct Scripts {
 impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
-            apply_change: script(include_str!("../../../../lua/apply_change.lua")),
+            apply_change: script(include_str!("../../../../lua/view_apply_change.lua")),
             write_again: script(include_str!("../../../../lua/view_write_again.lua")),
             page: script(include_str!("../../../../lua/view_page.lua")),
             begin: script(include_str!("../../../../lua/view_begin.lua")),

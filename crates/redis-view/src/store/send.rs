@@ -36,7 +36,7 @@ impl ViewStore {
         let mut answers: BTreeMap<usize, RedisResult<T>> = BTreeMap::new();
         let mut waiting: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (index, ForUser { slot, .. }) in commands.iter().enumerate() {
-            let master = live.masters.place_of(*slot);
+            let master = live.masters.index_of(*slot);
             waiting.entry(master).or_default().push(index);
         }
         for _ in 0..ROUNDS_MAX {

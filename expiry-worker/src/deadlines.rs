@@ -24,7 +24,7 @@ pub(crate) struct Deadlines {
     /// Shards woken since the last second read.
     woken: BTreeSet<u8>,
     /// Shards woken before the last second read.
-    settled: BTreeSet<u8>,
+    woken_before: BTreeSet<u8>,
 }
 
 impl Deadlines {
@@ -106,10 +106,10 @@ impl Deadlines {
     /// Makes shards due now that were woken before the previous call. Call it at an interval longer than a commit takes
     /// from the binlog to the tables.
     pub(crate) fn look_twice(&mut self) {
-        for shard in std::mem::take(&mut self.settled) {
+        for shard in std::mem::take(&mut self.woken_before) {
             self.look_now(shard);
         }
-        self.settled = std::mem::take(&mut self.woken);
+        self.woken_before = std::mem::take(&mut self.woken);
     }
 
     /// Replaces the shard's deadline by the one read from the index.

@@ -1,0 +1,68 @@
+//! Whether the servers that the consumer needs answer, for `/readyz`.
+
+use mysql_store::{MySqlPool, connect, settings};
+use redis_gate::GateRedis;
+use redis_view::ViewStore;
+use runtime::{Clock, Health, Part};
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+use topic::{BrokerProbe, TopicNames};
+
+use crate::config::Config;
+
+/// The servers, each with its handle.
+pub(crate) struct Servers {
+    pub(crate) kafka: Part,
+    mysql: Part,
+    view: Part,
+    gate: Part,
+}
+
+impl Servers {
+    /// Adds the servers to `health`. None is up yet.
+    pub(crate) fn of(config: &Config, health: &Health) -> Self {
+        let server = |name, url: &str| health.server(name, &runtime::address(url));
+        Self {
+            kafka: server("kafka", &config.kafka_brokers),
+            mysql: server("mysql", config.database_url.expose()),
+            view: server("view", config.view_redis_url.expose()),
+            gate: server("gate", config.gate_redis_url.expose()),
+        }
+    }
+
+    /// Asks each server every few seconds until `stop`. Of the view's Redis it also asks whether its settings, which
+    /// are changed by hand, still suit a view.
+    pub(crate) async fn watch(
+        self,
+        config: &Config,
+        (pool, view): (&MySqlPool, &ViewStore),
+        clock: &Clock,
+        stop: &CancellationToken,
+    ) {
+        let names = TopicNames::new(&config.topic_prefix);
+        let probe = BrokerProbe::new(&config.kafka_brokers, &names.user_coupon());
+        let kafka = || async { probe.check().await.map_err(|error| runtime::report(&error)) };
+        let mysql = || async {
+            let asked = connect::within(async {
+                let mut connection = connect::acquire(pool).await?;
+                settings::skew(&mut connection, || clock.now()).await
+            });
+            asked.await.map(drop).map_err(|error| runtime::report(&error))
+        };
+        let fit = || async { view.check_fit().await.map_err(|error| runtime::report(&error)) };
+        let (url, redis) = (config.gate_redis_url.expose(), OnceCell::new());
+        let gate = || async {
+            let asked = async {
+                let redis: &GateRedis = redis.get_or_try_init(|| GateRedis::connect(url)).await?;
+                redis.run().await
+            };
+            asked.await.map(drop).map_err(|error| runtime::report(&error))
+        };
+        tokio::join!(
+            runtime::watch(self.kafka, stop.clone(), kafka),
+            runtime::watch(self.mysql, stop.clone(), mysql),
+            runtime::watch(self.view, stop.clone(), fit),
+            runtime::watch(self.gate, stop.clone(), gate),
+        );
+    }
+}
