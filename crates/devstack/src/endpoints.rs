@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_database_is_what_follows_the_server() {
+    fn the_database_follows_the_server_in_the_address() {
         assert_eq!(at("mysql://u:p@h:1/a?x=y").database(), "a");
         assert_eq!(at("mysql://u:p@h:1").database(), "");
     }

@@ -1,9 +1,10 @@
-//! Private servers and the four platform processes as child processes, for the demo, tests, benches and `./dev
+//! Private servers and the six platform processes as child processes, for the demo, tests, benches and `./dev
 //! up`. Development only; no running platform depends on it.
 //!
 //! ```text
 //! Servers   MariaDB or MySQL, Redis (gate), Redis (view), one Kafka node: free ports of 127.0.0.1, data in one folder
-//! Platform  api (one or more), cdc-tailer, sync-consumer, expiry-worker on given [`Endpoints`]
+//! Platform  api (one or more), outbox-relay, claim-lander, cdc-tailer, sync-consumer, expiry-worker on given
+//!           [`Endpoints`]
 //! Process   one child of either: start, stop, kill, pause, resume, restart on the same port and data
 //! ```
 //! A [`Tie::Owner`] child ends with its owner, even if the owner is killed. A [`Tie::Detached`] child keeps
@@ -36,11 +37,12 @@ pub use paths::project_root;
 pub use platform::{Platform, PlatformOptions};
 pub use process::Process;
 pub use process::child::Tie;
+pub use process::figures::peak_mib;
 pub use process::ports::free as free_port;
 pub use process::{at_last::at_last, records};
 pub use servers::certificates::Certificates;
 pub use servers::{Flavor, Options, Servers};
 pub use testing::fake_clock::FakeClock;
-pub use testing::golden::golden;
+pub use testing::golden::{golden, golden_rows};
 pub use testing::not_checked::{if_installed, not_checked};
 pub use testing::test_servers::{Scope, TestServers};

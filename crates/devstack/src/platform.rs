@@ -1,4 +1,4 @@
-//! [`Platform`]: the four processes on given servers, in the order of the data flow.
+//! [`Platform`]: the six processes on given servers, in the order of the data flow.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,8 +22,12 @@ pub struct PlatformOptions {
     pub topic_prefix: String,
     /// Number of api processes.
     pub apis: usize,
+    /// Whether the relay and the lander run. Without them a queued claim waits; direct ones need neither.
+    pub queue: bool,
     /// Signs users' tokens.
     pub jwt_secret: String,
+    /// Signs the receipts of queued claims.
+    pub receipt_secret: String,
     pub operator_key: String,
     /// Extra environment variables of every process; they override ours.
     pub environment: BTreeMap<String, String>,
@@ -42,7 +46,9 @@ impl PlatformOptions {
             key_prefix: String::new(),
             topic_prefix: "coupon".to_owned(),
             apis: 1,
+            queue: true,
             jwt_secret: random_key(),
+            receipt_secret: random_key(),
             operator_key: random_key(),
             environment: BTreeMap::new(),
         }
@@ -69,11 +75,15 @@ impl PlatformOptions {
     }
 }
 
-/// The four processes. Dropping the value kills them.
+/// The six processes. Dropping the value kills them.
 #[derive(Debug)]
 pub struct Platform {
     /// The api processes, in the order of [`Platform::api_urls`].
     pub apis: Vec<Process>,
+    /// Publishes queued claims from the gate's outboxes.
+    pub relay: Process,
+    /// Lands queued claims in MySQL.
+    pub lander: Process,
     /// Publishes the binlog to the topics.
     pub cdc_tailer: Process,
     /// Applies the topics to the view.
@@ -123,15 +133,30 @@ impl Platform {
             api.set_env("LISTEN", &listen);
             apis.push(api);
         }
-        Ok(Self {
+        let mut platform = Self {
             apis,
+            relay: process("outbox-relay", "outbox-relay", &options, &environment)?,
+            lander: process("claim-lander", "claim-lander", &options, &environment)?,
             cdc_tailer: process("cdc-tailer", "cdc-tailer", &options, &environment)?,
             sync_consumer: process("sync-consumer", "sync-consumer", &options, &environment)?,
             expiry_worker: process("expiry-worker", "expiry-worker", &options, &environment)?,
             endpoints,
             options,
             api_urls,
-        })
+        };
+        platform.introduce();
+        Ok(platform)
+    }
+
+    /// Tells each api the admin addresses of all other processes.
+    fn introduce(&mut self) {
+        let addresses: Vec<String> =
+            self.processes().map(|process| process.address().to_string()).collect();
+        for (own, api) in self.apis.iter_mut().enumerate() {
+            let others = addresses.iter().enumerate().filter(|(at, _)| *at != own);
+            let others: Vec<&str> = others.map(|(_, address)| address.as_str()).collect();
+            api.set_env("ADMIN_PEERS", &others.join(","));
+        }
     }
 
     /// Describes another tailer, configured like the first except for its name; does not start it.
@@ -142,6 +167,22 @@ impl Platform {
         process(name, "cdc-tailer", &self.options, &environment(&self.endpoints, &self.options))
     }
 
+    /// Describes another relay, configured like the first except for its name; does not start it.
+    ///
+    /// # Errors
+    /// The binary is not built.
+    pub fn another_relay(&self, name: &str) -> Result<Process> {
+        process(name, "outbox-relay", &self.options, &environment(&self.endpoints, &self.options))
+    }
+
+    /// Describes another lander, configured like the first except for its name; does not start it.
+    ///
+    /// # Errors
+    /// The binary is not built.
+    pub fn another_lander(&self, name: &str) -> Result<Process> {
+        process(name, "claim-lander", &self.options, &environment(&self.endpoints, &self.options))
+    }
+
     pub fn api_url(&self) -> &str {
         self.api_urls.first().map_or("", String::as_str)
     }
@@ -150,9 +191,10 @@ impl Platform {
         &self.api_urls
     }
 
-    /// All processes, api first.
+    /// All processes that run, api first.
     pub fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
-        self.apis.iter_mut().chain([
+        let queue = self.options.queue.then_some([&mut self.relay, &mut self.lander]);
+        self.apis.iter_mut().chain(queue.into_iter().flatten()).chain([
             &mut self.cdc_tailer,
             &mut self.sync_consumer,
             &mut self.expiry_worker,
@@ -229,6 +271,7 @@ fn environment(endpoints: &Endpoints, options: &PlatformOptions) -> BTreeMap<Str
         ("TOPIC_PREFIX", &options.topic_prefix),
         ("TOPIC_PARTITIONS", PARTITIONS),
         ("JWT_SECRET", &options.jwt_secret),
+        ("RECEIPT_SECRET", &options.receipt_secret),
         ("OPERATOR_KEY", &options.operator_key),
         ("CLAIMS_PER_USER_SECOND", PER_USER),
         ("CLAIMS_PER_USER_MINUTE", PER_USER),

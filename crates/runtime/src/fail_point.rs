@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_who_comes_is_held_until_the_handle_is_dropped() {
+    async fn every_caller_is_held_until_the_handle_lets_go() {
         let points = FailPoints::default();
         let mut hold = points.hold("a");
         let wait = || {

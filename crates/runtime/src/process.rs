@@ -19,7 +19,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::{Clock, Health, ProcessConfig, admin, report, telemetry, trace};
+use crate::{
+    COMMIT, Clock, Health, ProcessConfig, VERSION, admin, metric, report, telemetry, trace,
+};
 
 /// Time limit for draining: longer than the longest statement or produce timeout (10 s), shorter than the 60 s after
 /// which service managers kill.
@@ -103,6 +105,8 @@ where
 {
     telemetry::start_logging(config)?;
     let metrics = telemetry::start_metrics()?;
+    metric::describe(&metric::OF_EVERY_PROCESS);
+    metric::show_build();
     trace::start(name, config)?;
     let (ended, mut first_ended) = mpsc::unbounded_channel();
     let context = Context {
@@ -116,10 +120,11 @@ where
     let listener = TcpListener::bind(config.admin_listen).await.with_context(|| {
         format!("the admin address {} cannot be used (ADMIN_LISTEN)", config.admin_listen)
     })?;
-    info!(process = name, admin.address = %listener.local_addr()?, "started");
+    let address = listener.local_addr()?;
+    info!(process = name, version = VERSION, commit = COMMIT, admin.address = %address, "started");
     let (health, token) = (context.health.clone(), admin_stop.clone());
     context.spawn("admin", async move {
-        admin::serve(listener, health, metrics, token).await.context("admin listener")
+        admin::serve(name, listener, health, metrics, token).await.context("admin listener")
     });
     let stop = context.stop.clone();
     let body = body(context);

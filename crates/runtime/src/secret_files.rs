@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_twice_or_cannot_be_read_is_said_without_the_secret() {
+    fn a_setting_given_twice_or_unreadable_is_reported_without_the_secret() {
         let (right, empty, lines) =
             (file("one", "hunter2"), file("empty", "\n"), file("two", "a\nhunter2\n"));
         let url = "TEST_SECRET_URL_FILE";

@@ -28,7 +28,7 @@ use opentelemetry_sdk::{
 };
 use tracing::warn;
 
-use crate::ProcessConfig;
+use crate::{ProcessConfig, report};
 
 /// Path of the OTLP/HTTP endpoint for spans, appended to the collector's address.
 const SPANS_PATH: &str = "/v1/traces";
@@ -171,7 +171,7 @@ pub(crate) async fn end() {
     let Some((provider, _)) = EXPORT.get() else { return };
     let ended = tokio::task::spawn_blocking(|| provider.shutdown_with_timeout(EXPORT_MAX)).await;
     if let Ok(Err(error)) = ended {
-        warn!(error = %error, "the collector was not told of the last spans");
+        warn!(error = report(&error), "the last spans were not sent to the collector");
     }
 }
 

@@ -94,7 +94,10 @@ impl Api {
     /// # Errors
     /// No answer, or a refusal.
     pub async fn turn(&self, id: TemplateId, verb: &str) -> Result<Template, ShopperError> {
-        self.expect(200, self.operator(Method::POST, &format!("/v1/templates/{id}/{verb}"))).await
+        let request = self.operator(Method::POST, &format!("/v1/templates/{id}/{verb}"));
+        // An end needs a sign that it is meant; any version will do.
+        let request = if verb == "end" { request.header("if-match", "*") } else { request };
+        self.expect(200, request).await
     }
 
     /// Reads a template.

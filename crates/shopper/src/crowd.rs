@@ -2,7 +2,8 @@
 //!
 //! All requests of a run wait at one closed door. When it opens, as many requests as there are connections pass at a
 //! time. A user without an answer, or with "not now", sends the same request with the same key again until the answer
-//! is final or the patience ends. The history records every request, answered or not.
+//! is final or the patience ends. A claim that was accepted (202) is looked at until it has ended; its end is recorded as
+//! the direct claim's answer would be. The history records every request, answered or not.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ use tokio::{
 };
 use verifier::{History, Record};
 
-use crate::{Answer, Api, Claimed, Latency, Shopper, ShopperError};
+use crate::{Accepted, Answer, Api, Claimed, Fate, Latency, Shopper, ShopperError};
 
 /// The shortest pause before a request is repeated. A real client would respect Retry-After, which is in seconds; runs
 /// are short.
@@ -22,6 +23,10 @@ const PAUSE_MIN_MS: u64 = 20;
 
 /// The longest pause; jitter keeps requests that were refused together from returning together.
 const PAUSE_MAX_MS: u64 = 200;
+
+/// Shortest and longest pause between two looks at an accepted claim: as long as the server estimates, within these.
+const LOOK_MIN_MS: u64 = 50;
+const LOOK_MAX_MS: u64 = 1_000;
 
 /// How long a winner waits for the coupon to appear in the list.
 const VISIBLE_MAX: Duration = Duration::from_secs(30);
@@ -49,7 +54,6 @@ impl Wish {
         Self { template, user, key: None, quantity: 1, copies: 1, again: false, watch: false }
     }
 
-    /// Adds an idempotency key.
     #[must_use]
     pub fn with_key(self, key: impl Into<String>) -> Self {
         Self { key: Some(key.into()), ..self }
@@ -62,6 +66,8 @@ pub struct Crowd {
     apis: Vec<Api>,
     connections: usize,
     patience: Duration,
+    /// Whether accepted claims are followed to their end.
+    follows: bool,
 }
 
 /// The results of a run.
@@ -71,7 +77,9 @@ pub struct Run {
     pub history: History,
     /// Time from sending a request to its answer.
     pub answered: Latency,
-    /// Time from a 201 until the list shows the coupon, for users who watched.
+    /// Every 202, and how it ended.
+    pub accepted: Vec<Accepted>,
+    /// Time from a 201, or the end of an accepted claim, until the list shows the coupon, for users who watched.
     pub visible: Latency,
     /// Watchers who never saw their coupon.
     pub never_visible: usize,
@@ -85,7 +93,13 @@ impl Crowd {
     /// Creates a crowd that spreads over `apis`, with at most `connections` concurrent requests, and gives up a wish
     /// after `patience`.
     pub fn new(apis: Vec<Api>, connections: usize, patience: Duration) -> Self {
-        Self { apis, connections, patience }
+        Self { apis, connections, patience, follows: true }
+    }
+
+    /// The same crowd, whose users leave once their claims are accepted.
+    #[must_use]
+    pub fn leaving(self) -> Self {
+        Self { follows: false, ..self }
     }
 
     /// Sends all wishes at once and waits for the last answer.
@@ -109,6 +123,7 @@ impl Crowd {
                     watch: wish.watch && copy == 0,
                     door: Arc::clone(&door),
                     patience: self.patience,
+                    follows: self.follows,
                     part: Part::default(),
                 };
                 tasks.spawn(visit.walk());
@@ -130,6 +145,7 @@ impl Run {
     fn take(&mut self, part: Part) {
         self.history.records.extend(part.records);
         part.answered.into_iter().for_each(|latency| self.answered.record(latency));
+        self.accepted.extend(part.accepted);
         match part.visible {
             Some(Some(latency)) => self.visible.record(latency),
             Some(None) => self.never_visible += 1,
@@ -144,6 +160,7 @@ impl Run {
 struct Part {
     records: Vec<Record>,
     answered: Vec<Duration>,
+    accepted: Vec<Accepted>,
     /// The outer `Option` is set if the user watched, the inner one if the coupon appeared.
     visible: Option<Option<Duration>>,
     given_up: usize,
@@ -157,29 +174,43 @@ struct Visit {
     watch: bool,
     door: Arc<Semaphore>,
     patience: Duration,
+    follows: bool,
     part: Part,
 }
 
 impl Visit {
     /// Claims until the answer is final. Returns the results and the time of that answer.
     async fn walk(mut self) -> (Part, Instant) {
-        let answer = self.insist().await;
+        let body = self.insist().await;
         if self.wish.again {
             self.insist().await;
         }
         let answered_at = Instant::now();
-        if let Some(coupon) = answer.filter(|_| self.watch).and_then(|answer| won(&answer)) {
+        if let Some(coupon) = body.filter(|_| self.watch).and_then(|body| won(&body)) {
             self.part.visible = Some(self.shopper.until_visible(coupon, VISIBLE_MAX).await);
         }
         (self.part, answered_at)
     }
 
-    /// Sends until the answer is final; `None` if the patience ended first.
-    async fn insist(&mut self) -> Option<Answer> {
+    /// Sends until the answer is final. Returns the claim as its 201 shows it; `None` if it did not land, or the patience
+    /// ended first.
+    async fn insist(&mut self) -> Option<String> {
         let began = Instant::now();
         loop {
             if let Some(answer) = self.send().await.filter(|answer| !answer.is_passing()) {
-                return Some(answer);
+                let Wish { template, user, key, quantity, .. } = &self.wish;
+                let of = (*template, *user);
+                let accepted = Accepted::read(&answer, of, key.as_deref(), *quantity);
+                match accepted {
+                    None => return (answer.status == 201).then_some(answer.body),
+                    Some(accepted) => match self.follow(accepted, began).await {
+                        Some(Fate::Succeeded { body }) => return Some(body),
+                        Some(Fate::Rejected { .. }) => return None,
+                        None if !self.follows => return None,
+                        // Lost: the same key claims again.
+                        Some(Fate::Lost | Fate::Processing { .. }) | None => {}
+                    },
+                }
             }
             if began.elapsed() >= self.patience {
                 self.part.given_up += 1;
@@ -187,6 +218,32 @@ impl Visit {
             }
             sleep(Duration::from_millis(fastrand::u64(PAUSE_MIN_MS..=PAUSE_MAX_MS))).await;
         }
+    }
+
+    /// Looks at an accepted claim until it has ended; `None` if the patience ended first, or the user leaves at once.
+    async fn follow(&mut self, mut accepted: Accepted, began: Instant) -> Option<Fate> {
+        let mut estimated_ms = accepted.estimated_ms;
+        while self.follows && began.elapsed() < self.patience {
+            let pause = estimated_ms.unwrap_or(LOOK_MAX_MS / 4).clamp(LOOK_MIN_MS, LOOK_MAX_MS);
+            sleep(Duration::from_millis(fastrand::u64(pause / 2..=pause))).await;
+            let looked = {
+                let _connection =
+                    self.door.acquire().await.expect("the door is never closed for good");
+                self.shopper.look(&accepted).await
+            };
+            match looked.ok().and_then(|answer| answer.fate()) {
+                Some(Fate::Processing { estimated_ms: now, .. }) => estimated_ms = now,
+                Some(end) => {
+                    self.record_end(&end, accepted.replayed);
+                    accepted.fate = Some(end);
+                    break;
+                }
+                None => {}
+            }
+        }
+        let end = accepted.fate.clone();
+        self.part.accepted.push(accepted);
+        end
     }
 
     async fn send(&mut self) -> Option<Answer> {
@@ -197,11 +254,7 @@ impl Visit {
         if answer.is_some() {
             self.part.answered.push(began.elapsed());
         }
-        self.part.records.push(Record {
-            template: *template,
-            user: self.wish.user,
-            key: key.clone(),
-            quantity: *quantity,
+        let record = Record {
             sent_at_ms: sent_at.timestamp_millis(),
             status: answer.as_ref().map(|answer| answer.status),
             code: answer.as_ref().and_then(Answer::code),
@@ -210,12 +263,42 @@ impl Visit {
                 .as_ref()
                 .filter(|answer| answer.status == 201)
                 .map(|answer| answer.body.clone()),
-        });
+            ..self.unanswered()
+        };
+        self.part.records.push(record);
         answer
+    }
+
+    /// Records the end of an accepted claim as a direct claim's answer: 201 with its body, or 409 with its code.
+    fn record_end(&mut self, end: &Fate, replayed: bool) {
+        let (status, code, body) = match end {
+            Fate::Succeeded { body } => (201, None, Some(body.clone())),
+            Fate::Rejected { code } => (409, Some(code.clone()), None),
+            // Like an answer that says "not now": the claim is sent again.
+            Fate::Lost | Fate::Processing { .. } => (503, None, None),
+        };
+        let record = Record { status: Some(status), code, replayed, body, ..self.unanswered() };
+        self.part.records.push(record);
+    }
+
+    /// The record of a request that is sent now, without an answer.
+    fn unanswered(&self) -> Record {
+        let Wish { template, user, key, quantity, .. } = &self.wish;
+        Record {
+            template: *template,
+            user: *user,
+            key: key.clone(),
+            quantity: *quantity,
+            sent_at_ms: self.api.clock().now().timestamp_millis(),
+            status: None,
+            code: None,
+            replayed: false,
+            body: None,
+        }
     }
 }
 
-fn won(answer: &Answer) -> Option<CouponId> {
-    let claimed: Claimed = (answer.status == 201).then(|| answer.json().ok())??;
+fn won(body: &str) -> Option<CouponId> {
+    let claimed: Claimed = serde_json::from_str(body).ok()?;
     claimed.coupons.first().map(|coupon| coupon.id)
 }

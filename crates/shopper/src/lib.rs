@@ -3,15 +3,17 @@
 //!
 //! [`Api`] is the operator's side, [`Shopper`] one user's. A [`Crowd`] sends many users' [`Wish`]es
 //! at once and retries as a client should: with the same key, for as long as the outcome is unknown
-//! or the answer is temporary. It returns a [`Run`]: the history that the verifier compares with
-//! MySQL, and latencies.
+//! or the answer is temporary. A claim that was answered 202 it follows to its end ([`Accepted`]).
+//! It returns a [`Run`]: the history that the verifier compares with MySQL, and latencies.
 
 mod answer;
 mod api;
 mod crowd;
 mod error;
+mod events;
 mod latency;
 mod lines;
+mod queued;
 mod tally;
 mod token;
 mod user;
@@ -21,7 +23,9 @@ pub use answer::Answer;
 pub use api::Api;
 pub use crowd::{Crowd, Run, Wish};
 pub use error::ShopperError;
+pub use events::{Event, Events};
 pub use latency::Latency;
+pub use queued::{Accepted, Fate};
 pub use tally::Tally;
 pub use user::{CouponQuery, Shopper};
 pub use wire::{Claimed, Coupon, CouponPage, Discount, Issued, NewTemplate, Stock, Template};

@@ -5,10 +5,12 @@ use verifier::{History, Record};
 /// Answers by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Requests sent, including retries and duplicates.
+    /// Requests sent, including retries and duplicates, and the ends of claims that were followed.
     pub requests: u64,
     /// Landed claims, each counted once.
     pub landed: u64,
+    /// Answered 202: their end comes later, and counts as an answer of its own.
+    pub accepted: u64,
     /// Answers that repeated an earlier one.
     pub replays: u64,
     /// Refused because no stock, or too little, was left.
@@ -35,6 +37,7 @@ impl Tally {
         self.requests += 1;
         let kind = match (record.status, record.code.as_deref()) {
             (None, _) => &mut self.unknown,
+            (Some(202), _) => &mut self.accepted,
             (Some(201), _) if record.replayed => &mut self.replays,
             (Some(201), _) => &mut self.landed,
             (Some(409), Some("SOLD_OUT" | "INSUFFICIENT_STOCK")) => &mut self.sold_out,

@@ -10,7 +10,7 @@ use reqwest::{Method, RequestBuilder, header};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::{Answer, Api, Coupon, CouponPage, ShopperError};
+use crate::{Accepted, Answer, Api, Coupon, CouponPage, ShopperError};
 
 /// Polling interval while waiting for a coupon to appear: the resolution of "visible".
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -101,6 +101,14 @@ impl Shopper {
     pub async fn poll(&self, claim: ClaimId, template: TemplateId) -> Result<Answer, ShopperError> {
         let path = format!("/v1/claims/{claim}?template={template}");
         self.api.send(self.request(Method::GET, &path)).await
+    }
+
+    /// Looks at an accepted claim.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn look(&self, accepted: &Accepted) -> Result<Answer, ShopperError> {
+        self.api.send(self.request(Method::GET, &accepted.location)).await
     }
 
     /// Reads a page of the user's coupons.

@@ -22,6 +22,14 @@ pub struct NewTemplate {
     pub valid_for_ms: i64,
     /// Whether users redeem its coupons themselves.
     pub self_redeem: bool,
+    /// Whether one order may redeem its coupons together with others.
+    pub stackable: bool,
+    /// `direct`, `queued` or `spill`; the server's default if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim_mode: Option<&'static str>,
+    /// What a 202 waits for: `gate`, `replica` or `topic`; the server's default if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accept_after: Option<&'static str>,
 }
 
 /// A coupon's discount.
@@ -54,7 +62,16 @@ impl NewTemplate {
             claim_ends_at: now + TimeDelta::hours(1),
             valid_for_ms: valid_for.num_milliseconds(),
             self_redeem: false,
+            stackable: true,
+            claim_mode: None,
+            accept_after: None,
         }
+    }
+
+    /// The same template, its claims answered in this mode, and a 202 after this.
+    #[must_use]
+    pub fn in_mode(self, mode: &'static str, accept_after: &'static str) -> Self {
+        Self { claim_mode: Some(mode), accept_after: Some(accept_after), ..self }
     }
 }
 

@@ -28,18 +28,23 @@ impl Process {
 
     /// Resident memory in MiB; `None` if the process does not run.
     pub fn resident_mib(&self) -> Option<f64> {
-        self.memory_mib("VmRSS:")
+        memory_mib(self.pid()?, "VmRSS:")
     }
 
     /// Peak resident memory in MiB; `None` if the process does not run.
     pub fn peak_mib(&self) -> Option<f64> {
-        self.memory_mib("VmHWM:")
+        peak_mib(self.pid()?)
     }
+}
 
-    fn memory_mib(&self, name: &str) -> Option<f64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
-        Some(kib / 1024.0)
-    }
+/// Peak resident memory of any process in MiB; `None` if it does not run.
+pub fn peak_mib(pid: i32) -> Option<f64> {
+    memory_mib(pid, "VmHWM:")
+}
+
+fn memory_mib(pid: i32, name: &str) -> Option<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib / 1024.0)
 }

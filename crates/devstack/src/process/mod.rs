@@ -1,4 +1,4 @@
-//! [`Process`]: a server or one of our four programs, with all operations of fault tests.
+//! [`Process`]: a server or one of our six programs, with all operations of fault tests.
 
 pub(crate) mod at_last;
 pub(crate) mod child;
@@ -106,6 +106,11 @@ impl Process {
     /// Replaces its arguments for its next start.
     pub fn set_arguments<const N: usize>(&mut self, arguments: [&str; N]) {
         self.arguments = arguments.map(OsString::from).into();
+    }
+
+    /// Adds an argument behind the present ones, from the next start on.
+    pub fn add_argument(&mut self, argument: &str) {
+        self.arguments.push(argument.into());
     }
 
     /// Its process id, while it runs.

@@ -8,12 +8,12 @@ use std::slice;
 
 use crate::process::Process;
 use crate::process::probe::Probe;
-use crate::{Error, Options, Result, paths, process::ports, servers::datadir};
+use crate::{Error, Options, Result, Tie, paths, process::ports, servers::datadir};
 
 /// The version pinned in ops/kafka/pom.xml.
 const VERSION: &str = "4.3.1";
-/// Java's heap and collector. 370 MB resident is enough for all our tests.
-const JAVA: &[&str] = &["-Xms128m", "-Xmx384m", "-XX:+UseSerialGC"];
+/// Java's heap and collector. The broker of all our tests ends with some 10,000 partitions, each of about 40 kB.
+const JAVA: &[&str] = &["-Xms128m", "-Xmx1g", "-XX:+UseSerialGC"];
 /// Heap of each node of a cluster, which serves one test only. The later of two settings wins.
 const SMALL_HEAP: &str = "-Xmx256m";
 /// A private node lives for minutes. Java's optimising compiler took 40 % of a core from the code under
@@ -75,7 +75,7 @@ fn prepare_node(
     let port = ports::remembered(&home.join("port"))?;
     let properties = home.join("server.properties");
     let logging = home.join("log4j2.properties");
-    fs::write(&properties, server_properties(&data, port, number, cluster))
+    fs::write(&properties, server_properties(&data, port, number, cluster, session_ms(options)))
         .map_err(Error::file("write", &properties))?;
     fs::write(&logging, LOGGING).map_err(Error::file("write", &logging))?;
 
@@ -112,7 +112,22 @@ fn cluster_id() -> String {
     iter::repeat_with(fastrand::alphanumeric).take(21).chain(['A']).collect()
 }
 
-fn server_properties(data: &Path, port: u16, number: usize, cluster: &Cluster) -> String {
+/// How long a node may be silent before it is fenced. A private one that was killed is let in again only after that. The
+/// broker that all tests share is never killed, and silent for seconds while they use all of a small machine.
+fn session_ms(options: &Options) -> u32 {
+    match options.tie {
+        Tie::Owner => 2_000,
+        Tie::Detached => 30_000,
+    }
+}
+
+fn server_properties(
+    data: &Path,
+    port: u16,
+    number: usize,
+    cluster: &Cluster,
+    session_ms: u32,
+) -> String {
     let data = data.display();
     let copies = cluster.controllers.len();
     let in_sync = copies.saturating_sub(1).max(1);
@@ -150,8 +165,7 @@ log.cleaner.dedupe.buffer.size=8388608
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
 
-# A node that was killed is let in again once its old session has ended (9 s by default).
-broker.session.timeout.ms=2000
+broker.session.timeout.ms={session_ms}
 broker.heartbeat.interval.ms=250
 
 num.network.threads=2

@@ -17,6 +17,10 @@ const VERSION: &str = "9.7";
 /// Name of its process, record, log and folder.
 const NAME: &str = Flavor::Mysql.name();
 
+/// Names are in lower case, whatever the statements say. The server accepts it only with a data folder that was
+/// initialised with it.
+const LOWER_CASE: &str = "--lower-case-table-names=1";
+
 /// Path of the server in that folder.
 const SERVER: &str = "usr/sbin/mysqld";
 
@@ -52,7 +56,11 @@ const SETTINGS: &[&str] = &[
 pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     let (loader, program) = program(SERVER)?;
     let home = dir.join(NAME);
-    let data = datadir::prepare(&home, &format!("mysql-{VERSION}-data"), initialise)?;
+    let data = if options.database_arguments.iter().any(|argument| argument == LOWER_CASE) {
+        datadir::prepare(&home, &format!("mysql-{VERSION}-data-lower-case"), initialise_lower_case)?
+    } else {
+        datadir::prepare(&home, &format!("mysql-{VERSION}-data"), initialise)?
+    };
     let init = datadir::write_init_sql(&home)?;
     let port = ports::remembered(&home.join("port"))?;
     let process = Process::new(NAME, loader, dir, port, Probe::MySql, options.tie)
@@ -97,6 +105,14 @@ fn installation() -> Result<[String; 4]> {
 }
 
 fn initialise(data: &Path, log: &Path) -> Result<()> {
+    initialise_with(&[], data, log)
+}
+
+fn initialise_lower_case(data: &Path, log: &Path) -> Result<()> {
+    initialise_with(&[LOWER_CASE], data, log)
+}
+
+fn initialise_with(settings: &[&str], data: &Path, log: &Path) -> Result<()> {
     let (loader, program) = program(SERVER)?;
     let mut mysqld = Command::new(loader);
     mysqld
@@ -104,7 +120,8 @@ fn initialise(data: &Path, log: &Path) -> Result<()> {
         .args(datadir::arguments(data)?)
         .args(installation()?)
         // A small redo log makes a small template; the server enlarges it at its first start.
-        .args(["--initialize-insecure", "--innodb-redo-log-capacity=8M"]);
+        .args(["--initialize-insecure", "--innodb-redo-log-capacity=8M"])
+        .args(settings);
     datadir::run("mysqld --initialize", mysqld, log)
 }
 

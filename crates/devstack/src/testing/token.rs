@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_who_and_until_when() {
+    fn a_token_names_its_user_and_its_end() {
         let now_s = 4_000_000_000; // Far ahead: the check uses this machine's clock.
         let token = sign("secret", 42, now_s, 60).unwrap();
         let key = DecodingKey::from_secret(b"secret");

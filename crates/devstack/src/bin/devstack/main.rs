@@ -24,7 +24,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Starts servers and the four processes, and leaves them running.
+    /// Starts servers and the six processes, and leaves them running.
     Up {
         /// Folder of data, logs and records.
         #[arg(long, default_value = ".dev/stack")]

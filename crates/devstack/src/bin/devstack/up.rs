@@ -11,7 +11,10 @@ use devstack::{EnvFile, Flavor, Options, Platform, PlatformOptions, Servers, Tie
 use crate::servers::{ended_line, wipe_folder};
 
 /// Record names of the processes of a platform with one api.
-const PLATFORM: [&str; 4] = ["api", "cdc-tailer", "expiry-worker", "sync-consumer"];
+const PLATFORM: [&str; 6] =
+    ["api", "cdc-tailer", "claim-lander", "expiry-worker", "outbox-relay", "sync-consumer"];
+/// Secrets of a stack.
+const KEYS: [&str; 3] = ["JWT_SECRET", "RECEIPT_SECRET", "OPERATOR_KEY"];
 /// Bytes of a generated key: 192 bits, infeasible to guess.
 const KEY_BYTES: usize = 24;
 
@@ -31,11 +34,12 @@ pub(crate) async fn up(dir: &Path, env_file: &Path, wanted: Option<Flavor>) -> R
     println!("starting {flavor}, two Redis and Kafka in {}", dir.display());
     let options = Options { tie: Tie::Detached, flavor, ..Options::default() };
     let mut servers = Servers::start(dir, &options).await?;
-    println!("migrating, and starting api, cdc-tailer, sync-consumer and expiry-worker");
+    println!("migrating, and starting {}", PLATFORM.join(", "));
     let keys = keys(dir)?;
     let options = PlatformOptions {
         tie: Tie::Detached,
         jwt_secret: keys.get("JWT_SECRET")?.to_owned(),
+        receipt_secret: keys.get("RECEIPT_SECRET")?.to_owned(),
         operator_key: keys.get("OPERATOR_KEY")?.to_owned(),
         ..PlatformOptions::new(dir)
     };
@@ -79,16 +83,18 @@ pub(crate) async fn down(dir: &Path, env_file: &Path, wipe: bool) -> Result<()> 
     Ok(())
 }
 
-/// Returns the stack's secrets: generated once and kept with its data, so that tokens survive a restart.
+/// Returns the stack's secrets: generated once and kept with its data, so that tokens and receipts survive a
+/// restart. A stack of an earlier version gets those that it lacks.
 fn keys(dir: &Path) -> Result<EnvFile> {
     let path = dir.join("keys");
-    if path.exists() {
-        return Ok(EnvFile::read(path)?);
+    let mut keys = if path.exists() { EnvFile::read(path)? } else { EnvFile::new(path) };
+    let missing: Vec<&str> = KEYS.into_iter().filter(|name| keys.get(name).is_err()).collect();
+    for name in &missing {
+        keys.set(name, &random_key()?);
     }
-    let mut keys = EnvFile::new(path);
-    keys.set("JWT_SECRET", &random_key()?);
-    keys.set("OPERATOR_KEY", &random_key()?);
-    keys.write()?;
+    if !missing.is_empty() {
+        keys.write()?;
+    }
     Ok(keys)
 }
 
@@ -108,6 +114,8 @@ fn env_of(platform: &Platform, path: &Path) -> EnvFile {
     env.set("JWT_SECRET", &platform.options.jwt_secret);
     for (variable, process) in [
         ("API_ADMIN_URL", &platform.apis[0]),
+        ("OUTBOX_RELAY_ADMIN_URL", &platform.relay),
+        ("CLAIM_LANDER_ADMIN_URL", &platform.lander),
         ("CDC_TAILER_ADMIN_URL", &platform.cdc_tailer),
         ("SYNC_CONSUMER_ADMIN_URL", &platform.sync_consumer),
         ("EXPIRY_WORKER_ADMIN_URL", &platform.expiry_worker),
@@ -127,6 +135,8 @@ fn print_next_steps(dir: &Path, env: &EnvFile) -> Result<()> {
         "VIEW_REDIS_URL",
         "KAFKA_BROKERS",
         "API_ADMIN_URL",
+        "OUTBOX_RELAY_ADMIN_URL",
+        "CLAIM_LANDER_ADMIN_URL",
         "CDC_TAILER_ADMIN_URL",
         "SYNC_CONSUMER_ADMIN_URL",
         "EXPIRY_WORKER_ADMIN_URL",

@@ -1,0 +1,60 @@
+//! Asks a server again and again whether it answers, for `/readyz`.
+
+use std::{future::Future, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::Part;
+
+/// Pause between two questions. With [`CHECK_MAX`] it bounds how late an outage shows.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
+
+/// Time for one answer: above the three seconds that Kafka's client waits for its own.
+const CHECK_MAX: Duration = Duration::from_secs(5);
+
+/// Reports in `part` whether `check` succeeds, until `stop`. The text of a failure is one line.
+///
+/// `stop` ends no check: a statement that is dropped may leave its connection in the middle of an answer, which the
+/// next user of the connection cannot read. So the end takes up to five seconds longer while a server is silent.
+pub async fn watch<F>(part: Part, stop: CancellationToken, mut check: impl FnMut() -> F)
+where
+    F: Future<Output = Result<(), String>>,
+{
+    loop {
+        match tokio::time::timeout(CHECK_MAX, check()).await {
+            Ok(Ok(())) => part.ready(),
+            Ok(Err(why)) => part.not_ready(why),
+            Err(_) => part.not_ready(format!("no answer within {CHECK_MAX:?}")),
+        }
+        if stop.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await.is_none() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Health;
+
+    #[tokio::test]
+    async fn a_server_is_down_while_its_check_fails_and_up_once_it_succeeds() {
+        let (health, stop) = (Health::default(), CancellationToken::new());
+        let part = health.server("kafka", "here:9092");
+        let watched = tokio::spawn(watch(part, stop.clone(), || {
+            std::future::ready(Err("nobody listens".to_owned()))
+        }));
+        while health.unready()["kafka"] != "nobody listens" {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+        watched.await.unwrap();
+        let (part, stop) = (health.server("kafka", "here:9092"), CancellationToken::new());
+        let watched = tokio::spawn(watch(part, stop.clone(), || std::future::ready(Ok(()))));
+        while !health.unready().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+        watched.await.unwrap();
+    }
+}

@@ -1,0 +1,55 @@
+//! [`until`]: waits for a state that tests can only poll.
+
+use std::{fmt, time::Duration};
+
+use tokio::time::{Instant, sleep, timeout};
+
+/// Longest wait for a state; normally it takes a second or two.
+pub const STATE_MAX: Duration = Duration::from_secs(30);
+
+/// Longest duration of one look: a server that never answers fails the test instead of hanging it.
+const LOOK_MAX: Duration = Duration::from_secs(60);
+
+/// Poll interval.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Polls `look` until its result satisfies `is_there`, and returns that result.
+///
+/// # Panics
+/// It does not within [`STATE_MAX`]. The message contains the last result.
+pub async fn until<T: fmt::Debug>(
+    look: impl AsyncFnMut() -> T,
+    is_there: impl Fn(&T) -> bool,
+) -> T {
+    until_within(STATE_MAX, look, is_there).await
+}
+
+/// Like [`until`], for what takes a busy machine longer.
+///
+/// # Panics
+/// It does not within `longest`.
+pub async fn until_within<T: fmt::Debug>(
+    longest: Duration,
+    mut look: impl AsyncFnMut() -> T,
+    is_there: impl Fn(&T) -> bool,
+) -> T {
+    let deadline = Instant::now() + longest;
+    loop {
+        let Ok(seen) = timeout(LOOK_MAX, look()).await else {
+            panic!("one look took more than {LOOK_MAX:?}");
+        };
+        if is_there(&seen) {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "not after {longest:?}: {seen:?}");
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Polls `is_so` until it is true.
+///
+/// # Panics
+/// It is not within [`STATE_MAX`].
+pub async fn until_true(is_so: impl AsyncFnMut() -> bool) {
+    until(is_so, |is_so| *is_so).await;
+}
