@@ -37,7 +37,7 @@ pub enum VerifyError {
     },
     /// The platform did not come to rest.
     #[error("the platform was not at rest after {within:?}: {waiting_for}")]
-    NotSettled {
+    NotAtRest {
         within: Duration,
         /// The missing condition.
         waiting_for: String,

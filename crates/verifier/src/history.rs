@@ -58,6 +58,11 @@ impl Record {
         self.status == Some(201)
     }
 
+    /// Whether the answer leaves the outcome to a later one: the claim waits in a queue.
+    pub fn is_accepted(&self) -> bool {
+        self.status == Some(202)
+    }
+
     /// Whether the answer is a final refusal, so that this request created nothing: a client error other than "not now"
     /// (408, 425, 429) or "still running".
     pub fn is_refused(&self) -> bool {

@@ -14,9 +14,12 @@
 //! I10 changes     the topic holds every committed change, in order, and nothing else (topics)
 //! I11 view        no view lists a coupon that has ended
 //! I12 lag         nothing is left to consume
+//! I13 redemption  used coupons = redemptions that stand, and their money adds up
+//! I14 queued      queued claims have ended, landed or rejected, and rejected ones have no coupons
 //! ```
-//! Start with [`verify`]; call [`settled`] first if the platform was busy.
+//! Start with [`verify`]; call [`at_rest`] first if the platform was busy.
 
+mod at_rest;
 mod checks;
 mod error;
 mod history;
@@ -24,21 +27,20 @@ mod outcome;
 mod progress;
 mod rows;
 mod sampler;
-mod settled;
 mod sources;
 mod topics;
 
 use chrono::{DateTime, Utc};
 
+pub use at_rest::at_rest;
 pub use error::VerifyError;
 pub use history::{History, Record};
 pub use outcome::{Outcome, Report, Verdict};
 pub use progress::Progress;
 pub use sampler::Sampler;
-pub use settled::settled;
 pub use sources::{Settings, Sources};
 
-use checks::{answers, changes, expiry, gate, lag, limit, stock, view};
+use checks::{answers, changes, expiry, gate, lag, limit, queued, redemption, stock, view};
 
 /// Checks every invariant at `now`. Without `history`, the clients' own records, I4 and I5 are skipped.
 ///
@@ -63,6 +65,8 @@ pub async fn verify(
             changes::are_published(sources).await?,
             revenants,
             lag::is_zero(sources).await?,
+            redemption::adds_up(sources).await?,
+            queued::have_ended(sources).await?,
         ],
     })
 }

@@ -1,14 +1,18 @@
 //! For I10: the topics of templates, movements and wake-ups agree with MySQL, and every message is readable.
+//!
+//! A draft may be deleted, with its movements. Its deletion is an event like any other. A snapshot does not publish
+//! deletions that it came too late for, so a draft in the topic may be gone from MySQL; any other template must be there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use coupon::{EXPIRY_SHARDS, Validity};
+use coupon::{EXPIRY_SHARDS, TemplateState, Validity};
 use mysql_store::{
     MySqlConnection, connect,
-    verify::told::{self, MovementRow},
+    verify::topic_rows::{self, MovementRow},
 };
 use topic::{
-    Event, ExpiryWakeUp, Message, StockMovementRow, TableReader, TemplateRow, decode, topic_offsets,
+    Event, ExpiryWakeUp, Message, Op, StockMovementRow, TableReader, TemplateRow, decode,
+    topic_offsets,
 };
 
 use crate::{Sources, VerifyError, outcome::Findings};
@@ -25,8 +29,8 @@ pub(crate) async fn are_sound(
     connection: &mut MySqlConnection,
     findings: &mut Findings,
 ) -> Result<(), VerifyError> {
-    templates(sources, connection, findings).await?;
-    movements(sources, connection, findings).await?;
+    let gone = templates(sources, connection, findings).await?;
+    movements(sources, connection, &gone, findings).await?;
     let topic = sources.topics.expiry();
     each_message(sources, &topic, |message| {
         let wake_up = payload::<ExpiryWakeUp>(message);
@@ -37,30 +41,40 @@ pub(crate) async fn are_sound(
 }
 
 /// Describes a difference between MySQL and the topics of templates and movements, if any.
-pub(crate) async fn untold(sources: &Sources) -> Result<Option<String>, VerifyError> {
+pub(crate) async fn difference(sources: &Sources) -> Result<Option<String>, VerifyError> {
     let mut findings = Findings::of("I10", "the topics hold what MySQL holds");
     let mut connection = connect::acquire(&sources.pool).await?;
-    templates(sources, &mut connection, &mut findings).await?;
-    movements(sources, &mut connection, &mut findings).await?;
+    let gone = templates(sources, &mut connection, &mut findings).await?;
+    movements(sources, &mut connection, &gone, &mut findings).await?;
     Ok(findings.first())
 }
 
-/// The topic is compacted: only the latest event of each template is certain to remain.
+/// The topic is compacted: only the latest event of each template is certain to remain. Returns the drafts that were
+/// deleted.
 async fn templates(
     sources: &Sources,
     connection: &mut MySqlConnection,
     findings: &mut Findings,
-) -> Result<(), VerifyError> {
+) -> Result<HashSet<i64>, VerifyError> {
     let topic = sources.topics.template();
-    let mut told: HashMap<i64, TemplateRow> = HashMap::new();
+    let mut in_topic: HashMap<i64, TemplateRow> = HashMap::new();
+    let mut gone: HashSet<i64> = HashSet::new();
     each_message(sources, &topic, |message| {
-        let Some(row) = payload::<Event<TemplateRow>>(message).and_then(|event| event.after) else {
+        let event = payload::<Event<TemplateRow>>(message);
+        if let Some(deleted) = event.as_ref().and_then(deleted) {
+            findings.expect(is_under(message, deleted.id), || at(message, "is under another key"));
+            findings
+                .expect(is_draft(deleted), || at(message, "deletes a template that was no draft"));
+            gone.insert(deleted.id);
+            return;
+        }
+        let Some(row) = event.and_then(|event| event.after) else {
             return findings.add(at(message, "holds no template"));
         };
         findings.expect(is_under(message, row.id), || at(message, "is under another key"));
-        let known = told.entry(row.id).or_insert_with(|| row.clone());
+        let known = in_topic.entry(row.id).or_insert_with(|| row.clone());
         findings.expect(known.version != row.version || *known == row, || {
-            at(message, "tells of the same version with other content")
+            at(message, "holds the same version with other content")
         });
         if row.version > known.version {
             *known = row;
@@ -69,13 +83,16 @@ async fn templates(
     .await?;
     let mut after = 0;
     loop {
-        let rows = told::templates_after(connection, after, ROWS_PER_READ).await?;
+        let rows = topic_rows::templates_after(connection, after, ROWS_PER_READ).await?;
         let Some(last) = rows.last() else { break };
         after = last.template.id.0;
         for row in rows.iter().map(template_row) {
-            let (id, latest) = (row.id, told.remove(&row.id));
-            let told = latest.as_ref().map(|told| told.version);
-            findings.expect(latest == Some(row), || match told {
+            let (id, latest) = (row.id, in_topic.remove(&row.id));
+            findings.expect(!gone.contains(&id), || {
+                format!("template {id} is in MySQL, and the topic calls it deleted")
+            });
+            let version = latest.as_ref().map(|latest| latest.version);
+            findings.expect(latest == Some(row), || match version {
                 Some(version) => {
                     format!("template {id}: version {version} in the topic is not MySQL's row")
                 }
@@ -83,47 +100,71 @@ async fn templates(
             });
         }
     }
-    for id in told.keys() {
-        findings.add(format!("the topic tells of template {id}, which MySQL does not have"));
+    for (id, row) in in_topic {
+        // After a repeated message the deletion is not the last that the topic has of it; an id is never given twice.
+        if gone.contains(&id) || is_draft(&row) {
+            gone.insert(id);
+        } else {
+            findings.add(format!("the topic holds template {id}, which MySQL does not have"));
+        }
     }
-    Ok(())
+    Ok(gone)
 }
 
+/// Returns the row that an event deletes, or `None` if it deletes none.
+fn deleted<R>(event: &Event<R>) -> Option<&R> {
+    event.before.as_ref().filter(|_| event.op == Op::Delete)
+}
+
+fn is_draft(row: &TemplateRow) -> bool {
+    row.state == TemplateState::Draft.code()
+}
+
+/// The movements of a template that is `gone` went with it.
 async fn movements(
     sources: &Sources,
     connection: &mut MySqlConnection,
+    gone: &HashSet<i64>,
     findings: &mut Findings,
 ) -> Result<(), VerifyError> {
     let topic = sources.topics.stock_movement();
     let offsets = topic_offsets(&sources.brokers, &topic).await?;
     let is_whole = offsets.iter().all(|partition| partition.start == 0);
-    let mut told: BTreeMap<(i64, i64), i64> = BTreeMap::new();
+    let mut in_topic: BTreeMap<(i64, i64), i64> = BTreeMap::new();
     each_message(sources, &topic, |message| {
-        let Some(row) = payload::<Event<StockMovementRow>>(message).and_then(|event| event.after)
-        else {
+        let event = payload::<Event<StockMovementRow>>(message);
+        if let Some(deleted) = event.as_ref().and_then(deleted) {
+            let template = deleted.template_id;
+            findings.expect(is_under(message, template), || at(message, "is under another key"));
+            findings.expect(gone.contains(&template), || {
+                at(message, "deletes a movement of a template that is there")
+            });
+            return;
+        }
+        let Some(row) = event.and_then(|event| event.after) else {
             return findings.add(at(message, "holds no movement"));
         };
         findings.expect(is_under(message, row.template_id), || at(message, "is under another key"));
-        let delta = *told.entry((row.template_id, row.seq)).or_insert(row.delta);
+        let delta = *in_topic.entry((row.template_id, row.seq)).or_insert(row.delta);
         findings.expect(delta == row.delta, || at(message, "moves by another number than before"));
     })
     .await?;
     let mut after = (0, 0);
     loop {
-        let rows = told::movements_after(connection, after.0, after.1, ROWS_PER_READ).await?;
+        let rows = topic_rows::movements_after(connection, after.0, after.1, ROWS_PER_READ).await?;
         let Some(last) = rows.last() else { break };
         after = (last.template_id.0, last.seq);
         for MovementRow { template_id, seq, delta, .. } in &rows {
-            let moved = told.remove(&(template_id.0, *seq));
+            let moved = in_topic.remove(&(template_id.0, *seq));
             let right = moved == Some(*delta) || (moved.is_none() && !is_whole);
             findings.expect(right, || {
                 format!("template {template_id}, movement {seq}: {delta} in MySQL, {moved:?} in the topic")
             });
         }
     }
-    for (template, seq) in told.keys() {
+    for (template, seq) in in_topic.keys().filter(|(template, _)| !gone.contains(template)) {
         findings.add(format!(
-            "the topic tells of movement {seq} of template {template}, which MySQL does not have"
+            "the topic holds movement {seq} of template {template}, which MySQL does not have"
         ));
     }
     Ok(())
@@ -161,7 +202,7 @@ fn payload<T: serde::de::DeserializeOwned>(message: &Message) -> Option<T> {
     decode(message.payload.as_deref()?).ok()
 }
 
-fn template_row(row: &told::TemplateRow) -> TemplateRow {
+fn template_row(row: &topic_rows::TemplateRow) -> TemplateRow {
     let template = &row.template;
     let millis = |time: chrono::DateTime<chrono::Utc>| time.timestamp_millis();
     let (from, until, valid_for) = match template.validity {
@@ -185,6 +226,9 @@ fn template_row(row: &told::TemplateRow) -> TemplateRow {
         valid_until: until,
         valid_for_ms: valid_for,
         self_redeem: template.self_redeem.into(),
+        stackable: template.stackable.into(),
+        claim_mode: template.claim_mode.code(),
+        accept_after: template.accept_after.code(),
         state: template.state.code(),
         version: template.version,
         created_at: millis(row.created_at),

@@ -15,13 +15,14 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use runtime::Clock;
 use tokio::signal::unix::{SignalKind, signal};
-use verifier::{History, Progress, Report, Settings, Sources, settled, verify};
+use verifier::{History, Progress, Report, Settings, Sources, at_rest, verify};
 
 /// Interval between progress lines.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Checks the platform's invariants (ARCHITECTURE.md) while it runs.
 #[derive(Parser)]
+#[command(version = runtime::version())]
 struct Cli {
     #[command(flatten)]
     settings: Settings,
@@ -64,11 +65,11 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 /// Connects, and prints progress every few seconds.
 async fn connect(settings: &Settings) -> Result<Sources> {
     let mut sources = Sources::connect(settings).await.context("no platform to verify")?;
-    let told = Mutex::new(Instant::now());
+    let printed_at = Mutex::new(Instant::now());
     sources.progress = Progress::to(move |what| {
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.elapsed() >= TELL_EVERY {
-            *told = Instant::now();
+        let mut printed_at = printed_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if printed_at.elapsed() >= PROGRESS_EVERY {
+            *printed_at = Instant::now();
             eprintln!("verify: {what}");
         }
     });
@@ -78,7 +79,7 @@ async fn connect(settings: &Settings) -> Result<Sources> {
 async fn run(cli: &Cli, sources: &Sources) -> Result<Report> {
     let history = cli.history.as_deref().map(History::read).transpose()?;
     let clock = Clock::system();
-    if let Err(unrest) = settled(sources, &clock, Duration::from_secs(cli.settle_seconds)).await {
+    if let Err(unrest) = at_rest(sources, &clock, Duration::from_secs(cli.settle_seconds)).await {
         eprintln!("verify: {unrest}; looking all the same");
     }
     Ok(verify(sources, history.as_ref(), clock.now()).await?)
@@ -98,7 +99,10 @@ async fn asked_to_stop() -> io::Result<()> {
 async fn stop(sources: &Sources) -> ExitCode {
     match sources.end_statements().await {
         Ok(()) => eprintln!("verify: stopped before the end"),
-        Err(error) => eprintln!("verify: MySQL may go on for some minutes: {error}"),
+        Err(error) => {
+            let error = runtime::report(&error);
+            eprintln!("verify: MySQL may go on for some minutes: {error}");
+        }
     }
     ExitCode::FAILURE
 }

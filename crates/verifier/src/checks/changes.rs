@@ -51,7 +51,7 @@ pub(crate) async fn are_published(sources: &Sources) -> Result<Outcome, VerifyEr
         .await?;
         look.compare(&mut connection, &mut findings).await?;
         for id in look.seen.keys() {
-            findings.add(format!("the topic tells of coupon {id}, which MySQL does not have"));
+            findings.add(format!("the topic holds coupon {id}, which MySQL does not have"));
         }
     }
     Ok(findings.over(count(messages, "message")))
@@ -105,9 +105,10 @@ impl Look {
         }
         let (id, version, status) = (row.id, row.version, row.status);
         findings.expect(is_under(message, row.user_id), || at(message, "is under another key"));
-        let place = partition_of(UserId(row.user_id), self.partitions);
-        findings
-            .expect(message.partition == place, || at(message, "is in another user's partition"));
+        let partition = partition_of(UserId(row.user_id), self.partitions);
+        findings.expect(message.partition == partition, || {
+            at(message, "is in another user's partition")
+        });
         findings.expect(before.is_none_or(|before| is_lawful(&before, &row)), || {
             format!("coupon {id}: version {version} made it {status}, which it could not become")
         });
@@ -115,7 +116,7 @@ impl Look {
         let content = content(&row);
         match coupon.content(version) {
             Some(known) => findings.expect(known == content, || {
-                at(message, "tells of the same version with other content")
+                at(message, "holds the same version with other content")
             }),
             None => {
                 let in_order = op == Op::Read
@@ -162,10 +163,11 @@ impl Look {
                 findings.expect(beyond <= version, || {
                     format!("coupon {id}: the topic knows version {beyond}, MySQL {version}")
                 });
-                let told = topic.content(version);
-                findings.expect(told.is_none_or(|told| told == content(&topic_row(row))), || {
-                    format!("coupon {id}: version {version} in the topic is not MySQL's row")
-                });
+                let in_topic = topic.content(version);
+                findings.expect(
+                    in_topic.is_none_or(|in_topic| in_topic == content(&topic_row(row))),
+                    || format!("coupon {id}: version {version} in the topic is not MySQL's row"),
+                );
             }
         }
     }
@@ -179,16 +181,21 @@ fn content(row: &UserCouponRow) -> u64 {
 }
 
 /// Whether `after` may follow `before`. A used coupon may only be given back by its order, which then cannot use it
-/// again; an expired one stays expired.
+/// again; an expired or cancelled one stays as it is.
 fn is_lawful(before: &UserCouponRow, after: &UserCouponRow) -> bool {
     let status = |row: &UserCouponRow| CouponStatus::from_code(row.status);
-    match (status(before), status(after)) {
-        (Ok(CouponStatus::Unused), Ok(CouponStatus::Used)) => {
+    let (Ok(was), Ok(is)) = (status(before), status(after)) else { return false };
+    match (was, is) {
+        // It follows its template's validity, was extended, or its row remembers an order that was cancelled before its
+        // use.
+        (CouponStatus::Unused, CouponStatus::Unused) => true,
+        _ if !was.may_become(is) => false,
+        (CouponStatus::Unused, CouponStatus::Used) => {
             before.order_ref.is_none() || before.order_ref != after.order_ref
         }
-        (Ok(CouponStatus::Unused), Ok(_)) => true,
-        (Ok(CouponStatus::Used), Ok(CouponStatus::Unused)) => before.order_ref == after.order_ref,
-        _ => false,
+        (CouponStatus::Used, CouponStatus::Unused)
+        | (CouponStatus::Unused, CouponStatus::Cancelled) => before.order_ref == after.order_ref,
+        _ => true,
     }
 }
 

@@ -31,6 +31,12 @@ pub(crate) async fn is_lawful(
         let change = "which is not what its claim or the last change to follow says";
         findings.add(format!("coupon {id} at version {version} ends {valid_until}, {change}"));
     }
+    for id in verify::unrecorded_returns(&mut connection).await? {
+        findings.add(format!("coupon {id} was given back, and the record names nobody who did it"));
+    }
+    for id in verify::unrecorded_cancellations(&mut connection).await? {
+        findings.add(format!("coupon {id} was cancelled, and the record names nobody who did it"));
+    }
     rows::fit_themselves(sources, &mut connection, &mut findings).await?;
     let counts = verify::count_coupons(&mut connection, None, now).await?;
     let expired = usize::try_from(counts.expired).unwrap_or_default();
@@ -52,7 +58,13 @@ fn offence(coupon: &UserCoupon, overdue_at: DateTime<Utc>) -> String {
         CouponStatus::Used if used_at.is_none_or(|at| at >= *valid_until) => {
             format!("coupon {id} was used at {used_at:?}, its deadline was {valid_until}")
         }
-        CouponStatus::Unused | CouponStatus::Used | CouponStatus::Expired => {
+        CouponStatus::Cancelled if changed_at >= valid_until => {
+            format!("coupon {id} was cancelled at {changed_at}, its deadline was {valid_until}")
+        }
+        CouponStatus::Unused
+        | CouponStatus::Used
+        | CouponStatus::Expired
+        | CouponStatus::Cancelled => {
             format!("coupon {id} is {} at version {version}", status.word())
         }
     }

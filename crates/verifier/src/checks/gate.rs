@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use coupon::{ClaimId, TemplateState, UserId};
+use coupon::{ClaimId, Template, TemplateState, UserId};
 use mysql_store::{
     connect, stock,
     verify::{self, Balance, ClaimKey, Terms},
@@ -57,37 +57,51 @@ pub(crate) async fn not_loaded(
     sources: &Sources,
     now: DateTime<Utc>,
 ) -> Result<Option<String>, VerifyError> {
-    for Terms { template, .. } in terms(sources).await? {
-        let (id, window) = (template.id, template.window);
-        let wanted = matches!(template.state, TemplateState::Published | TemplateState::Paused);
-        if wanted && window.starts_at <= now && now < window.ends_at {
-            let meta = sources.gate.meta(id).await?;
-            if !meta.is_some_and(|meta| meta.is_open()) {
-                return Ok(Some(format!(
-                    "template {id} can be claimed, and nobody loads its gate"
-                )));
-            }
-        }
-    }
-    Ok(None)
+    Ok(missing(&kept(sources).await?, now))
 }
 
-/// Describes an open gate that has not heard of its template's last change yet: a keeper brings it within a second.
-pub(crate) async fn behind(sources: &Sources) -> Result<Option<String>, VerifyError> {
-    let kept = |state| matches!(state, TemplateState::Published | TemplateState::Paused);
+/// Describes a gate that a keeper has not finished with: it is not loaded, or has not heard of its template's last change,
+/// which a keeper brings within a second.
+pub(crate) async fn unfinished(
+    sources: &Sources,
+    now: DateTime<Utc>,
+) -> Result<Option<String>, VerifyError> {
+    let kept = kept(sources).await?;
+    Ok(missing(&kept, now).or_else(|| behind(&kept)))
+}
+
+/// A template whose gate a keeper looks after, and that gate if it is open.
+type Kept = (Template, Option<Meta>);
+
+async fn kept(sources: &Sources) -> Result<Vec<Kept>, VerifyError> {
+    let mut kept = Vec::new();
     for template in terms(sources).await?.into_iter().map(|terms| terms.template) {
-        if !kept(template.state) {
-            continue;
-        }
-        let meta = sources.gate.meta(template.id).await?.filter(Meta::is_open);
-        if meta.is_some_and(|meta| meta.version < template.version) {
-            let (id, version) = (template.id, template.version);
-            return Ok(Some(format!(
-                "the gate of template {id} has not heard of version {version}"
-            )));
+        if matches!(template.state, TemplateState::Published | TemplateState::Paused) {
+            let meta = sources.gate.meta(template.id).await?.filter(Meta::is_open);
+            kept.push((template, meta));
         }
     }
-    Ok(None)
+    Ok(kept)
+}
+
+fn missing(kept: &[Kept], now: DateTime<Utc>) -> Option<String> {
+    let is_missing = |(template, meta): &&Kept| {
+        let window = template.window;
+        meta.is_none() && window.starts_at <= now && now < window.ends_at
+    };
+    let (template, _) = kept.iter().find(is_missing)?;
+    Some(format!("template {} can be claimed, and nobody loads its gate", template.id))
+}
+
+fn behind(kept: &[Kept]) -> Option<String> {
+    let is_behind = |(template, meta): &&Kept| {
+        meta.as_ref().is_some_and(|meta| meta.version < template.version)
+    };
+    let (template, _) = kept.iter().find(is_behind)?;
+    Some(format!(
+        "the gate of template {} has not heard of version {}",
+        template.id, template.version
+    ))
 }
 
 async fn terms(sources: &Sources) -> Result<Vec<Terms>, VerifyError> {

@@ -11,15 +11,16 @@ pub(crate) async fn is_zero(sources: &Sources) -> Result<Outcome, VerifyError> {
         let lag = committed_lag(&sources.brokers, &group, &topic).await?;
         findings.expect(lag == 0, || format!("{group} is {lag} messages behind on {topic}"));
     }
-    Ok(findings.over("3 groups".to_owned()))
+    Ok(findings.over("4 groups".to_owned()))
 }
 
 /// The platform's consumer groups, each with its topic.
-pub(crate) fn groups(topics: &TopicNames) -> [(String, String); 3] {
+pub(crate) fn groups(topics: &TopicNames) -> [(String, String); 4] {
     let group = |process: &str| format!("{}.{process}", topics.prefix());
     [
         (group("sync-consumer"), topics.user_coupon()),
         (group("sync-consumer.movements"), topics.stock_movement()),
         (group("expiry-worker"), topics.expiry()),
+        (topics.claim_lander_group(), topics.claims()),
     ]
 }

@@ -6,5 +6,7 @@ pub(crate) mod expiry;
 pub(crate) mod gate;
 pub(crate) mod lag;
 pub(crate) mod limit;
+pub(crate) mod queued;
+pub(crate) mod redemption;
 pub(crate) mod stock;
 pub(crate) mod view;

@@ -11,7 +11,8 @@ use crate::{
     rows,
 };
 
-/// I2: the stock that was taken equals the landed claims, and these equal the coupons.
+/// I2: the stock that was taken equals the landed claims, and these equal the coupons, without replacements: a replacement
+/// takes no stock, and stands in the place of a cancelled coupon, whose unit is gone.
 pub(crate) async fn is_conserved(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I2", "total - stock = landed claims = coupons");
     let mut connection = connect::acquire(&sources.pool).await?;
@@ -27,6 +28,9 @@ pub(crate) async fn is_conserved(sources: &Sources) -> Result<Outcome, VerifyErr
     }
     for coupon in verify::orphans(&mut connection).await? {
         findings.add(format!("coupon {coupon} has no landed claim"));
+    }
+    for coupon in verify::odd_replacements(&mut connection).await? {
+        findings.add(format!("coupon {coupon} replaces none that was cancelled for it"));
     }
     rows::are_as_claimed(&mut connection, &mut findings).await?;
     let coupons: i64 = balances.iter().map(|balance| balance.coupons).sum();

@@ -1,9 +1,11 @@
 //! Damages one column, field or message at a time; each is detected.
 
-use topic::{Event, UserCouponRow};
+use mysql_store::verify::topic_rows::movements_after;
+use serde::Serialize;
+use topic::{Event, StockMovementRow, TemplateRow, UserCouponRow};
 
 use crate::{
-    events::event,
+    events::{event, movement_event},
     stage::{HOLDER, SPENDER, Stage, blames},
 };
 
@@ -52,6 +54,30 @@ async fn every_column_of_a_coupon_is_compared_with_something() {
         stage.sql("delete from user_coupon; insert into user_coupon select * from saved").await;
         assert!(stage.report().await.holds(), "after {change}");
     }
+}
+
+/// The row is what a lawful return leaves, and its change is in the topic: only the audit record lacks its line.
+#[tokio::test]
+async fn a_used_coupon_that_somebody_made_unused_breaks_i9_although_its_change_is_published() {
+    let stage = Stage::new("resurrection").await;
+    // The stage's coupons were claimed half an hour ago.
+    stage.sql("update _sqlx_migrations set installed_on = installed_on - interval 1 day").await;
+    let back = "update user_coupon set status = 0, used_at = null, version = version + 1";
+    stage.sql(&format!("{back} where user_id = 2")).await;
+    stage.send(&event(&stage.row(SPENDER).await, 3), true).await;
+    let text = "coupon 1002 was given back, and the record names nobody";
+    let is_blamed = async || blames(&stage.outcome("I9").await, text);
+    assert!(is_blamed().await);
+    assert!(!blames(&stage.outcome("I10").await, "coupon 1002"), "the topic is as after a return");
+    stage
+        .sql(
+            "insert into audit_entry (id, merchant_id, action, target, after_json, created_at) values \
+             (1, 1, 'coupon.unuse', 'coupons/1002', '{\"order_ref\":\"another\"}', utc_timestamp(3))",
+        )
+        .await;
+    assert!(is_blamed().await, "that was another order");
+    stage.sql("update audit_entry set after_json = '{\"order_ref\":\"order\"}'").await;
+    assert!(!is_blamed().await);
 }
 
 #[tokio::test]
@@ -155,13 +181,13 @@ async fn a_message_that_nobody_committed_breaks_i10() {
     let same = serde_json::to_vec(&event(&spender, 2)).unwrap();
     let own = coupon::partition_of(SPENDER, 2);
     let mut forged = stage.template_event().await;
-    forged.after = forged.after.map(|row| topic::TemplateRow { version: 3, state: 3, ..row });
+    forged.after = forged.after.map(|row| TemplateRow { version: 3, state: 3, ..row });
     let forged = serde_json::to_vec(&forged).unwrap();
     let (changes, movements) = (topics.user_coupon(), topics.stock_movement());
     type Message<'a> = (&'a str, Option<i32>, &'a str, &'a [u8], &'a str);
     let first = changed(event(&holder, 1));
     let messages: [Message<'_>; 8] = [
-        (&changes, None, "1", &first, "tells of the same version with other content"),
+        (&changes, None, "1", &first, "holds the same version with other content"),
         (&changes, Some(own), "9", &same, "is under another key"),
         (&changes, Some(1 - own), "2", &same, "is in another user's partition"),
         (&changes, None, "1", b"x", "holds no change"),
@@ -184,6 +210,55 @@ async fn a_message_that_nobody_committed_breaks_i10() {
     ];
     for (topic, partition, key, payload, text) in messages {
         stage.produce(topic, partition, key, payload).await;
+        let outcome = stage.outcome("I10").await;
+        assert!(blames(&outcome, text), "{text}: {outcome}");
+    }
+}
+
+#[tokio::test]
+async fn a_template_in_the_topic_that_is_not_mysqls_breaks_i10() {
+    let stage = Stage::new("templates published").await;
+    let topic = stage.sources.topics.template();
+    let right = stage.template_event().await;
+    let renamed = changed(&right, |row| TemplateRow { name: "Another sale".to_owned(), ..row });
+    let unknown = changed(&right, |row| TemplateRow { id: 8, ..row });
+    let wrong = [
+        ("9", &right, "is under another key"),
+        ("7", &renamed, "holds the same version with other content"),
+        ("8", &unknown, "the topic holds template 8, which MySQL does not have"),
+    ];
+    assert_each_is_blamed(&stage, &topic, wrong).await;
+}
+
+#[tokio::test]
+async fn a_movement_in_the_topic_that_is_not_mysqls_breaks_i10() {
+    let stage = Stage::new("movements published").await;
+    let topic = stage.sources.topics.stock_movement();
+    let rows = movements_after(&mut stage.mysql().await, 0, 0, 1).await.unwrap();
+    let right = movement_event(&rows[0]);
+    let larger = changed(&right, |row| StockMovementRow { delta: row.delta + 1, ..row });
+    let unknown = changed(&right, |row| StockMovementRow { seq: row.seq + 1, ..row });
+    let wrong = [
+        ("9", &right, "is under another key"),
+        ("7", &larger, "moves by another number than before"),
+        ("7", &unknown, "the topic holds movement 2 of template 7, which MySQL does not have"),
+    ];
+    assert_each_is_blamed(&stage, &topic, wrong).await;
+}
+
+fn changed<R: Clone>(event: &Event<R>, change: impl FnOnce(R) -> R) -> Event<R> {
+    Event { after: event.after.clone().map(change), ..event.clone() }
+}
+
+/// Sends one event after the other, each under its key, and asserts that I10 finds it.
+async fn assert_each_is_blamed<R: Serialize>(
+    stage: &Stage,
+    topic: &str,
+    wrong: [(&str, &Event<R>, &str); 3],
+) {
+    for (key, event, text) in wrong {
+        let payload = serde_json::to_vec(event).unwrap();
+        stage.produce(topic, None, key, &payload).await;
         let outcome = stage.outcome("I10").await;
         assert!(blames(&outcome, text), "{text}: {outcome}");
     }

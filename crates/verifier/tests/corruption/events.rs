@@ -1,6 +1,6 @@
 //! Events as the tailer publishes them.
 
-use mysql_store::{user_coupon::UserCoupon, verify::told::MovementRow};
+use mysql_store::{user_coupon::UserCoupon, verify::topic_rows::MovementRow};
 use topic::{Event, Op, Source, StockMovementRow, UserCouponRow};
 
 /// The event of one version of a coupon.

@@ -4,7 +4,9 @@
 
 mod blind_spots;
 mod events;
+mod hot_user;
 mod reading;
+mod replacements;
 mod stage;
 
 use std::time::Duration;
@@ -13,7 +15,7 @@ use events::event;
 use runtime::Clock;
 use stage::{HOLDER, SLEEPER, SPENDER, Stage, blames};
 use topic::{Event, UserCouponRow};
-use verifier::{Sampler, Verdict, VerifyError, settled, verify};
+use verifier::{Sampler, Verdict, VerifyError, at_rest, verify};
 
 /// Far longer than it takes to see a platform at rest.
 const AT_REST: Duration = Duration::from_secs(30);
@@ -21,7 +23,7 @@ const AT_REST: Duration = Duration::from_secs(30);
 #[tokio::test]
 async fn a_sound_platform_violates_nothing_and_is_at_rest() {
     let stage = Stage::new("sound").await;
-    settled(&stage.sources, &Clock::system(), AT_REST).await.unwrap();
+    at_rest(&stage.sources, &Clock::system(), AT_REST).await.unwrap();
     let report = stage.report().await;
     assert!(report.holds(), "{report}");
     let held = |verdict: &Verdict| matches!(verdict, Verdict::Holds { .. });
@@ -109,8 +111,8 @@ async fn a_gate_that_differs_from_mysql_breaks_i6_and_i7() {
     stage.redis(&gate, "ZADD {p}gate:1:{7:0}:inflight:1 1 999:9").await;
     assert!(blames(&stage.outcome("I7").await, "1 claims in flight"));
     assert!(matches!(
-        settled(&stage.sources, &Clock::system(), Duration::ZERO).await,
-        Err(VerifyError::NotSettled { waiting_for, .. }) if waiting_for.contains("in flight")
+        at_rest(&stage.sources, &Clock::system(), Duration::ZERO).await,
+        Err(VerifyError::NotAtRest { waiting_for, .. }) if waiting_for.contains("in flight")
     ));
     stage.redis(&gate, "ZREM {p}gate:1:{7:0}:inflight:1 999:9").await;
     stage.redis(&gate, "HDEL {p}gate:1:{7:0}:users:1 2").await;
@@ -172,8 +174,8 @@ async fn a_coupon_that_followed_a_validity_wrongly_breaks_i9() {
     stage.sql("update template_stock set terms = 3").await;
     assert_eq!(finding().await, "", "nobody has followed yet");
     assert!(matches!(
-        settled(&stage.sources, &Clock::system(), Duration::ZERO).await,
-        Err(VerifyError::NotSettled { waiting_for, .. }) if waiting_for.contains("new validity")
+        at_rest(&stage.sources, &Clock::system(), Duration::ZERO).await,
+        Err(VerifyError::NotAtRest { waiting_for, .. }) if waiting_for.contains("new validity")
     ));
     stage.sql("update validity_move set state = 1").await;
     assert!(finding().await.contains("coupon 1001 at version 1 ends"), "it was left behind");
@@ -230,10 +232,10 @@ async fn a_change_that_its_coupon_could_not_make_breaks_i10() {
         ((2, None), (0, None), false),
     ] {
         let stage = Stage::new("unlawful").await;
-        let told = event(&stage.row(HOLDER).await, 2);
-        let before = Some(row(told.clone(), before, first));
-        let after = Some(row(told.clone(), after, second));
-        stage.send(&Event { before, after, ..told }, true).await;
+        let sent = event(&stage.row(HOLDER).await, 2);
+        let before = Some(row(sent.clone(), before, first));
+        let after = Some(row(sent.clone(), after, second));
+        stage.send(&Event { before, after, ..sent }, true).await;
         let outcome = stage.outcome("I10").await;
         assert_eq!(blames(&outcome, "which it could not become"), !lawful, "{outcome:?}");
     }
@@ -245,7 +247,106 @@ async fn messages_left_to_consume_break_i12() {
     stage.send(&event(&stage.row(HOLDER).await, 1), false).await;
     assert_eq!(stage.broken().await, ["I12"]);
     assert!(matches!(
-        settled(&stage.sources, &Clock::system(), Duration::ZERO).await,
-        Err(VerifyError::NotSettled { waiting_for, .. }) if waiting_for.contains("1 messages behind")
+        at_rest(&stage.sources, &Clock::system(), Duration::ZERO).await,
+        Err(VerifyError::NotAtRest { waiting_for, .. }) if waiting_for.contains("1 messages behind")
     ));
+}
+
+/// Each damage alone, with the statement that undoes it.
+#[tokio::test]
+async fn a_use_without_its_redemption_and_money_that_does_not_add_up_break_i13() {
+    let stage = Stage::new("redemption").await;
+    // The stage's coupons were claimed half an hour ago.
+    stage.sql("update _sqlx_migrations set installed_on = installed_on - interval 1 day").await;
+    assert!(stage.report().await.holds());
+    let rollback = "insert into redemption select 502, 2, 501, merchant_id, order_ref, coupon_id, template_id, \
+                    user_id, amount, discount, currency, actor, 'by hand', created_at from redemption";
+    let order = "insert into redemption_order values \
+                 (1, 'order', repeat('x', 32), 2, 100, 'EUR', utc_timestamp(3), null, utc_timestamp(3))";
+    let money = "update redemption set amount = 100, discount = 100, currency = 'EUR'";
+    let no_money = "update redemption set amount = null, discount = null, currency = null";
+    let damages = [
+        (
+            "update redemption set order_ref = 'Order'",
+            "update redemption set order_ref = 'order'",
+            "coupon 1002 is used, and no",
+        ),
+        (rollback, "delete from redemption where id = 502", "coupon 1002 is used, and no"),
+        (
+            "update redemption set coupon_id = 1001",
+            "update redemption set coupon_id = 1002",
+            "redemption 501 stands",
+        ),
+        (
+            "update redemption set user_id = 1",
+            "update redemption set user_id = 2",
+            "redemption 501 stands",
+        ),
+        (
+            "update redemption set kind = 2",
+            "update redemption set kind = 1",
+            "rollback 501 undoes no",
+        ),
+        (money, no_money, "the discounts of order \"order\""),
+    ];
+    for (damage, undo, text) in damages {
+        stage.sql(damage).await;
+        let outcome = stage.outcome("I13").await;
+        assert!(blames(&outcome, text), "{damage}: {outcome}");
+        stage.sql(undo).await;
+        assert!(stage.report().await.holds(), "after {damage}");
+    }
+    stage.sql(order).await;
+    stage.sql(money).await;
+    assert!(stage.report().await.holds(), "the order says the same");
+    stage.sql("update redemption set discount = 101").await;
+    assert_eq!(stage.broken().await, ["I13"], "more than there was to pay");
+}
+
+/// Each damage alone, with the statement that undoes it.
+#[tokio::test]
+async fn a_rejection_that_left_something_and_a_queue_that_did_not_end_break_i14() {
+    let stage = Stage::new("queued").await;
+    let rejected = "insert into claim (template_id, user_id, request_id, id, quantity, state, reason, payload_hash, \
+                    valid_from, valid_until, created_at, admitted_at) select template_id, user_id, 'key-9', 900, \
+                    quantity, 3, 1, payload_hash, valid_from, valid_until, created_at, created_at from claim \
+                    where user_id = 1";
+    stage.sql(rejected).await;
+    assert_eq!(stage.broken().await, ["I14"], "a new gate would not look it up");
+    stage.sql("insert into rejected_user values (7, 1)").await;
+    let outcome = stage.outcome("I14").await;
+    assert!(stage.report().await.holds() && outcome.to_string().contains("1 claim rejected"));
+    for (damage, undo, text) in [
+        (
+            "update claim set reason = null where id = 900",
+            "update claim set reason = 1 where id = 900",
+            "claim 900 is rejected without",
+        ),
+        (
+            "update template_stock set queued_epoch = epoch + 1",
+            "update template_stock set queued_epoch = epoch",
+            "template 7: epochs",
+        ),
+        (
+            "update coupon_template set claim_mode = 1",
+            "update coupon_template set claim_mode = 0",
+            "template 7: epochs",
+        ),
+    ] {
+        stage.sql(damage).await;
+        let outcome = stage.outcome("I14").await;
+        assert!(blames(&outcome, text), "{damage}: {outcome}");
+        stage.sql(undo).await;
+        assert!(stage.report().await.holds(), "after {damage}");
+    }
+    let gate = stage.scope.endpoints.gate_redis_url.clone();
+    stage.redis(&gate, "ZADD {p}gate:1:{7:0}:queued:1 1 999:9").await;
+    assert_eq!(stage.broken().await, ["I14"]);
+    assert!(matches!(
+        at_rest(&stage.sources, &Clock::system(), Duration::ZERO).await,
+        Err(VerifyError::NotAtRest { waiting_for, .. }) if waiting_for.contains("the gate's queue")
+    ));
+    stage.redis(&gate, "ZREM {p}gate:1:{7:0}:queued:1 999:9").await;
+    stage.sql("update user_coupon set claim_id = 900, version = version + 1 where id = 1001").await;
+    assert!(blames(&stage.outcome("I14").await, "claim 900 is rejected, and has a coupon"));
 }

@@ -1,23 +1,14 @@
 //! The verifier changes nothing on the servers that it reads, and leaves nothing behind.
 
-use std::{
-    process::Stdio,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex};
 
 use devstack::OwnView;
 use mysql_store::{connect, verify};
-use tokio::{process::Command, time::sleep};
+use testkit::{STATE_MAX, until_true};
+use tokio::process::Command;
 use verifier::{Progress, Settings, Sources, VerifyError};
 
-use crate::stage::Stage;
-
-/// Polling interval.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// The longest wait for a state.
-const AT_LAST: Duration = Duration::from_secs(30);
+use crate::{hot_user::give, stage::Stage};
 
 #[tokio::test]
 async fn a_verifier_that_is_pointed_at_another_redis_says_so_and_changes_nothing() {
@@ -55,22 +46,9 @@ async fn a_verifier_learns_of_a_generation_that_has_risen_since_it_connected() {
 #[tokio::test]
 async fn a_hot_user_is_looked_at_in_a_time_that_grows_with_his_coupons_alone() {
     let stage = Stage::new("hot user").await;
-    let mut connection = stage.mysql().await;
     let coupons = verify::BULK_ROWS;
-    let now = runtime::Clock::system().now();
-    verify::insert_bulk(&mut connection, 100_000, now).await.unwrap();
-    stage
-        .sql(
-            "drop trigger user_coupon_version; insert into claim (template_id, user_id, request_id, id, quantity, \
-             state, reason, payload_hash, valid_from, valid_until, created_at) \
-             select 7, 5, concat('hot-', coupon.id), coupon.id, 100, 1, null, claim.payload_hash, \
-             coupon.valid_from, coupon.valid_until, coupon.claimed_at \
-             from user_coupon coupon join claim on claim.id = 101 \
-             where coupon.id >= 100000 and coupon.id < 100100; \
-             update user_coupon set template_id = 7, user_id = 5, claim_id = 100000 + id % 100, claim_no = id \
-             where id >= 100000",
-        )
-        .await;
+    give(&stage, coupons, 100).await;
+    let mut connection = stage.mysql().await;
     let before = reads(&mut connection).await;
     assert_eq!(verify::uneven_claims(&mut connection).await.unwrap(), []);
     assert_eq!(verify::orphans(&mut connection).await.unwrap(), []);
@@ -86,50 +64,30 @@ async fn a_verifier_that_is_asked_to_stop_leaves_no_statement_behind() {
     let stage = Stage::new("stopped").await;
     let mut lock = stage.mysql().await;
     verify::execute(&mut lock, "lock tables user_coupon write").await.unwrap();
-    let settings = &stage.settings;
-    let mut verify = Command::new(env!("CARGO_BIN_EXE_verify"))
-        .env("DATABASE_URL", settings.database_url.expose())
-        .env("GATE_REDIS_URL", settings.gate_redis_url.expose())
-        .env("VIEW_REDIS_URL", settings.view_redis_url.expose())
-        .env("KAFKA_BROKERS", &settings.kafka_brokers)
-        .env("KEY_PREFIX", &settings.key_prefix)
-        .env("TOPIC_PREFIX", &settings.topic_prefix)
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
+    let mut verify = stage.program().spawn().unwrap();
     // This query must not match itself.
     let waiting = "select count(*) from information_schema.processlist where db = database() \
                    and info like '%user_coupon%' and info not like '%processlist%'";
-    until(async || number(&stage, waiting).await > 0).await;
+    until_true(async || number(&stage, waiting).await > 0).await;
     let id = verify.id().unwrap().to_string();
     Command::new("kill").arg(id).status().await.unwrap();
-    let ended = tokio::time::timeout(AT_LAST, verify.wait()).await.unwrap().unwrap();
+    let ended = tokio::time::timeout(STATE_MAX, verify.wait()).await.unwrap().unwrap();
     assert_eq!(ended.code(), Some(1));
-    until(async || number(&stage, waiting).await == 0).await;
+    until_true(async || number(&stage, waiting).await == 0).await;
     verify::execute(&mut lock, "unlock tables").await.unwrap();
 }
 
 #[tokio::test]
-async fn it_tells_how_far_it_has_come() {
+async fn it_reports_how_far_it_has_come() {
     let mut stage = Stage::new("progress").await;
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let lines = Arc::clone(&told);
+    let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+    let lines = Arc::clone(&reported);
     stage.sources.progress = Progress::to(move |line| lines.lock().unwrap().push(line.to_owned()));
     assert!(stage.report().await.holds());
-    let told = told.lock().unwrap();
+    let reported = reported.lock().unwrap();
     for part in ["I7: template 7", "I8 and I11: 0 of 3 views", "I9: 3 coupons", "I10: "] {
-        assert!(told.iter().any(|line| line.starts_with(part)), "{part} in {told:?}");
+        assert!(reported.iter().any(|line| line.starts_with(part)), "{part} in {reported:?}");
     }
-}
-
-async fn until(mut so: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !so().await {
-            sleep(LOOK).await;
-        }
-    };
-    tokio::time::timeout(AT_LAST, wait).await.unwrap();
 }
 
 async fn number(stage: &Stage, sql: &str) -> i64 {

@@ -1,26 +1,26 @@
 //! A small platform at rest, set up by the stores' own functions without any process: three users of one template, with
 //! one coupon unused, one used and one expired.
 
-use std::time::Duration;
+use std::{process::Stdio, time::Duration};
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{
-    Admission, Claim, ClaimId, CouponId, Discount, DiscountKind, Epoch, LandedClaim, LandedCoupon,
-    MerchantId, PayloadHash, RequestId, Template, TemplateId, TemplateState, UserId, Validity,
-    Window,
+    Admission, ClaimId, ClaimMode, CouponId, Epoch, LandedClaim, MerchantId, RedemptionId,
+    Template, TemplateId, TemplateState, UserId, Validity,
 };
 use devstack::{Scope, TestServers};
 use mysql_store::{
-    MySqlConnection, connect, expiry, landing, migrate, snapshot, template,
-    user_coupon::{self, UserCoupon},
+    MySqlConnection, connect, expiry, landing, migrate, redemption, snapshot, template,
+    user_coupon::{self, Use, UserCoupon},
     verify, view_generation,
 };
-use redis_gate::{OpenFacts, Verdict};
+use redis_gate::{Door, OpenFacts, Verdict};
 use redis_view::{Begun, Change, GenerationsFuture, ViewCoupon, ViewStore};
 use runtime::Clock;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
+    process::Command,
     time::timeout,
 };
 use topic::{
@@ -57,7 +57,11 @@ pub(crate) struct Stage {
 impl Stage {
     /// Sets up the platform in a consistent state.
     pub(crate) async fn new(name: &str) -> Self {
-        let scope = TestServers::shared().scope(name);
+        Self::on(TestServers::shared().scope(name)).await
+    }
+
+    /// The same on the servers that `scope` names.
+    pub(crate) async fn on(scope: Scope) -> Self {
         migrate::run(&scope.endpoints.database_url).await.unwrap();
         let settings = Settings {
             database_url: scope.endpoints.database_url.parse().unwrap(),
@@ -95,6 +99,23 @@ impl Stage {
     pub(crate) async fn outcome(&self, invariant: &str) -> Outcome {
         let outcomes = self.report().await.outcomes;
         outcomes.into_iter().find(|outcome| outcome.invariant == invariant).unwrap()
+    }
+
+    /// The program `verify`, ready to be started on this platform.
+    pub(crate) fn program(&self) -> Command {
+        let settings = &self.settings;
+        let mut verify = Command::new(env!("CARGO_BIN_EXE_verify"));
+        verify
+            .env("DATABASE_URL", settings.database_url.expose())
+            .env("GATE_REDIS_URL", settings.gate_redis_url.expose())
+            .env("VIEW_REDIS_URL", settings.view_redis_url.expose())
+            .env("KAFKA_BROKERS", &settings.kafka_brokers)
+            .env("KEY_PREFIX", &settings.key_prefix)
+            .env("TOPIC_PREFIX", &settings.topic_prefix)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        verify
     }
 
     /// Damages MySQL.
@@ -139,7 +160,8 @@ impl Stage {
 
     /// The template's event as the tailer publishes it.
     pub(crate) async fn template_event(&self) -> Event<TemplateRow> {
-        let rows = verify::told::templates_after(&mut self.mysql().await, 0, 1).await.unwrap();
+        let rows =
+            verify::topic_rows::templates_after(&mut self.mysql().await, 0, 1).await.unwrap();
         let (template, millis) = (&rows[0].template, |at: DateTime<Utc>| at.timestamp_millis());
         let row = TemplateRow {
             id: template.id.0,
@@ -158,6 +180,9 @@ impl Stage {
             valid_until: None,
             valid_for_ms: Some(TimeDelta::hours(1).num_milliseconds()),
             self_redeem: template.self_redeem.into(),
+            stackable: template.stackable.into(),
+            claim_mode: template.claim_mode.code(),
+            accept_after: template.accept_after.code(),
             state: template.state.code(),
             version: template.version,
             created_at: millis(rows[0].created_at),
@@ -179,28 +204,11 @@ impl Stage {
 
     async fn publish_template(&self) {
         let mut connection = self.mysql().await;
-        let window = Window {
-            starts_at: self.now - TimeDelta::hours(1),
-            ends_at: self.now + TimeDelta::hours(1),
-        };
         let draft = Template {
-            id: TEMPLATE,
-            merchant_id: MerchantId(1),
-            name: "A sale".to_owned(),
-            discount: Discount {
-                kind: DiscountKind::AmountOff,
-                value: 500,
-                cap: None,
-                minimum_spend: 0,
-                currency: "EUR".to_owned(),
-            },
             per_user_limit: 2,
             max_per_claim: 2,
-            window,
             validity: Validity::Relative { valid_for: TimeDelta::hours(1) },
-            self_redeem: false,
-            state: TemplateState::Draft,
-            version: 1,
+            ..testkit::draft(TEMPLATE, self.now)
         };
         template::create(&mut connection, &draft, 10, "test", self.now).await.unwrap();
         let next = TemplateState::Published;
@@ -208,8 +216,9 @@ impl Stage {
         let facts = OpenFacts {
             version: 2,
             state: next,
-            starts_at: window.starts_at,
-            ends_at: window.ends_at,
+            mode: ClaimMode::Direct,
+            starts_at: draft.window.starts_at,
+            ends_at: draft.window.ends_at,
             limit: 2,
             stock: 10,
             movement: 1,
@@ -220,28 +229,16 @@ impl Stage {
 
     /// Claims by gate, landing and settling, and records the client's answer.
     async fn claim(&mut self, user: UserId) {
-        let claim = Claim {
-            id: ClaimId(100 + user.0),
-            template_id: TEMPLATE,
-            user_id: user,
-            request_id: RequestId::from_client(&format!("key-{user}")).unwrap(),
-            payload_hash: PayloadHash::of_quantity(1),
-            quantity: 1,
-            claimed_at: self.now - TimeDelta::minutes(30),
-            trace_parent: None,
-        };
-        let admitted = self.sources.gate.claim(&claim, EPOCH, claim.claimed_at).await.unwrap();
+        let (id, key) = (ClaimId(100 + user.0), format!("key-{user}"));
+        let claimed_at = self.now - TimeDelta::minutes(30);
+        let claim = testkit::claim(id, TEMPLATE, user, &key, 1, claimed_at);
+        let admitted =
+            self.sources.gate.claim(&claim, EPOCH, claim.claimed_at, Door::direct()).await.unwrap();
         let Verdict::Admitted { numbers, .. } = admitted else { panic!("{admitted:?}") };
         let life = if user == SLEEPER { TimeDelta::minutes(1) } else { TimeDelta::hours(1) };
         let landed = LandedClaim {
-            id: claim.id,
-            template_id: TEMPLATE,
-            user_id: user,
-            payload_hash: claim.payload_hash,
-            claimed_at: claim.claimed_at,
-            valid_from: claim.claimed_at,
-            valid_until: claim.claimed_at + life,
-            coupons: vec![LandedCoupon { id: CouponId(1000 + user.0), claim_no: 1 }],
+            valid_until: claimed_at + life,
+            ..testkit::landed(&claim, [(CouponId(1000 + user.0), 1)])
         };
         self.history.records.push(Record {
             template: TEMPLATE,
@@ -259,7 +256,14 @@ impl Stage {
         });
         let admission = Admission { claim, epoch: EPOCH, numbers };
         let settled = (user, landed.id);
-        let landing = landing::Landing { admission, merchant_id: MerchantId(1), terms: 1, landed };
+        let landing = landing::Landing {
+            admission,
+            merchant_id: MerchantId(1),
+            terms: 1,
+            landed,
+            admitted_at: None,
+            left_after: None,
+        };
         let attempt = landing::land(&mut self.mysql().await, &[landing]).await.unwrap();
         assert_eq!(attempt, landing::Attempt::Landed);
         self.sources.gate.settle(TEMPLATE, EPOCH, &[settled]).await.unwrap();
@@ -268,7 +272,17 @@ impl Stage {
     async fn end_coupons(&self) {
         let mut connection = self.mysql().await;
         let id = CouponId(1000 + SPENDER.0);
-        user_coupon::use_for_order(&mut connection, SPENDER, id, "order", self.now).await.unwrap();
+        let used = user_coupon::use_for_order(&mut connection, SPENDER, id, "order", self.now);
+        let Use::Used(coupon) = used.await.unwrap() else { panic!("it is used") };
+        let new = redemption::New {
+            id: RedemptionId(501),
+            coupon: &coupon,
+            order_ref: "order",
+            money: None,
+            actor: "platform",
+            at: self.now,
+        };
+        redemption::add(&mut connection, new).await.unwrap();
         let id = CouponId(1000 + SLEEPER.0);
         assert_eq!(expiry::flip(&mut connection, &[id], self.now).await.unwrap(), 1);
     }
@@ -291,7 +305,7 @@ impl Stage {
         let template = serde_json::to_vec(&self.template_event().await).unwrap();
         self.produce(&topics.template(), None, "7", &template).await;
         let movement =
-            verify::told::movements_after(&mut self.mysql().await, 0, 0, 1).await.unwrap();
+            verify::topic_rows::movements_after(&mut self.mysql().await, 0, 0, 1).await.unwrap();
         let movement = serde_json::to_vec(&movement_event(&movement[0])).unwrap();
         self.produce(&topics.stock_movement(), None, "7", &movement).await;
         let mut sent = 0;

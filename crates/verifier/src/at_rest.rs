@@ -1,4 +1,4 @@
-//! Waits until a platform is at rest, judged by its state: nothing is in flight, due or being moved to a new validity,
+//! Waits until a platform is at rest, judged by its state: nothing is queued, in flight, due or being moved to a new validity,
 //! every change is in the topic, and every topic is consumed. Without new input each of these conditions stays true
 //! once it is.
 
@@ -14,7 +14,7 @@ use topic::{Event, TableReader, UserCouponRow, committed_lag, decode};
 
 use crate::{
     Sources, VerifyError,
-    checks::{gate, lag},
+    checks::{gate, lag, queued},
     topics,
 };
 
@@ -27,8 +27,8 @@ const BATCH: usize = 1024;
 /// Waits until the platform is at rest. Unreachable servers are retried: they may come back.
 ///
 /// # Errors
-/// [`VerifyError::NotSettled`], with the condition still missing after `within`.
-pub async fn settled(
+/// [`VerifyError::NotAtRest`], with the condition still missing after `within`.
+pub async fn at_rest(
     sources: &Sources,
     clock: &Clock,
     within: Duration,
@@ -42,7 +42,7 @@ pub async fn settled(
             Err(error) => runtime::report(&error),
         };
         if Instant::now() >= deadline {
-            return Err(VerifyError::NotSettled { within, waiting_for });
+            return Err(VerifyError::NotAtRest { within, waiting_for });
         }
         // An unreachable server fails at once; this is the pause then.
         tokio::time::sleep(LOOK_EVERY).await;
@@ -57,14 +57,14 @@ async fn unrest(
 ) -> Result<Option<String>, VerifyError> {
     // Fails after a restart of its Redis until a process of the platform has connected to it.
     sources.view.generation(coupon::UserId(0)).await?;
-    if let Some(lost) = gate::not_loaded(sources, clock.now()).await? {
-        return Ok(Some(lost));
-    }
-    if let Some(behind) = gate::behind(sources).await? {
-        return Ok(Some(behind));
+    if let Some(unfinished) = gate::unfinished(sources, clock.now()).await? {
+        return Ok(Some(unfinished));
     }
     if let Some(in_flight) = in_flight(sources).await? {
         return Ok(Some(in_flight));
+    }
+    if let Some(queued) = queued::waiting(sources).await?.pop() {
+        return Ok(Some(queued));
     }
     let moves = validity_moves(sources).await?;
     if moves > 0 {
@@ -85,8 +85,8 @@ async fn unrest(
             return Ok(Some(format!("{group} is {lag} messages behind on {topic}")));
         }
     }
-    if let Some(untold) = topics::untold(sources).await? {
-        return Ok(Some(untold));
+    if let Some(difference) = topics::difference(sources).await? {
+        return Ok(Some(difference));
     }
     // If anything changed during these checks, they start over.
     let moved = self::counts(sources, clock).await? != counts;

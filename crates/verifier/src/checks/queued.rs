@@ -1,0 +1,51 @@
+//! I14: what was queued has ended, and what was rejected has left nothing.
+
+use mysql_store::{connect, verify};
+
+use crate::{
+    Outcome, Sources, VerifyError,
+    outcome::{Findings, count},
+};
+
+/// I14: nothing is queued any more; a rejected claim has a reason and no coupon; the epochs and the queue of a template
+/// agree with each other. Whether each claim that was answered as accepted has its end, only its clients know.
+pub(crate) async fn have_ended(sources: &Sources) -> Result<Outcome, VerifyError> {
+    let mut findings =
+        Findings::of("I14", "queued claims have ended, rejected ones without coupons");
+    for waiting in waiting(sources).await? {
+        findings.add(waiting);
+    }
+    let mut connection = connect::acquire(&sources.pool).await?;
+    for id in verify::rejected_with_coupons(&mut connection).await? {
+        findings.add(format!("claim {id} is rejected, and has a coupon"));
+    }
+    for id in verify::odd_rejections(&mut connection).await? {
+        findings.add(format!(
+            "claim {id} is rejected without a reason or a time of admission, or a new gate would not look its key up"
+        ));
+    }
+    for id in verify::odd_queues(&mut connection).await? {
+        findings.add(format!("template {id}: epochs, mode and end of its queue do not agree"));
+    }
+    let rejected = verify::count_rejections(&mut connection).await?;
+    let rejected = count(usize::try_from(rejected).unwrap_or_default(), "claim");
+    Ok(findings.over(format!("{rejected} rejected")))
+}
+
+/// Describes what waits in the outboxes and in the gates of MySQL's epochs, a sentence for each template and place.
+pub(crate) async fn waiting(sources: &Sources) -> Result<Vec<String>, VerifyError> {
+    let mut connection = connect::acquire(&sources.pool).await?;
+    let mut waiting = Vec::new();
+    for balance in verify::balances(&mut connection).await? {
+        let (template, epoch) = (balance.template, balance.epoch);
+        for (number, place) in [
+            (sources.gate.outbox_len(template).await?, "its outbox"),
+            (sources.gate.queued_count(template, epoch).await?, "the gate's queue"),
+        ] {
+            if number > 0 {
+                waiting.push(format!("template {template} has {number} claims in {place}"));
+            }
+        }
+    }
+    Ok(waiting)
+}

@@ -1,0 +1,97 @@
+//! The whole of `verify` beside a user with a hundred thousand coupons: as many statements as its coupons fill reads,
+//! and bounded memory.
+
+use std::time::Duration;
+
+use devstack::{Flavor, OwnDatabase, TestServers, peak_mib};
+use mysql_store::verify;
+use runtime::Clock;
+use tokio::time::timeout;
+
+use crate::stage::Stage;
+
+const COUPONS: i64 = 100_000;
+const CLAIMS: i64 = 1_000;
+/// Id of the first coupon and claim.
+const FIRST: i64 = 100_000;
+
+/// Most statements: far fewer than one for each claim.
+const STATEMENTS_MAX: i64 = CLAIMS / 2;
+
+/// Most rows that the server reads for each coupon, in all checks together.
+const READS_MAX: i64 = 100;
+
+/// Most memory of the process, of a debug build. One that held a list of all coupons for each claim took gigabytes.
+const PEAK_MIB_MAX: f64 = 256.0;
+
+/// Interval between looks at the process's memory.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+const STATEMENTS: &str = "select cast(variable_value as signed) from information_schema.global_status \
+                          where variable_name = 'COM_SELECT'";
+const READS: &str = "select cast(sum(variable_value) as signed) from information_schema.global_status \
+                     where variable_name like 'HANDLER_READ%'";
+
+#[tokio::test]
+async fn all_checks_of_a_user_with_a_hundred_thousand_coupons_are_bounded() {
+    // On its own server: others' statements would count too.
+    let own = OwnDatabase::start("verifier-hot-user", Flavor::Mariadb, &[]).await.unwrap();
+    let mut scope = TestServers::shared().scope("hundred thousand");
+    scope.endpoints.database_url = own.url();
+    scope.endpoints = scope.endpoints.with_database(&scope.database);
+    let stage = Stage::on(scope).await;
+    // Without a limit a coupon's number is its id.
+    stage.sql("update coupon_template set per_user_limit = 0 where id = 7").await;
+    give(&stage, COUPONS, CLAIMS).await;
+
+    let mut connection = stage.mysql().await;
+    let mut count = async |sql: &str| verify::number(&mut connection, sql).await.unwrap();
+    let before = [count(STATEMENTS).await, count(READS).await];
+    let report = stage.report().await;
+    let [statements, reads] = [count(STATEMENTS).await - before[0], count(READS).await - before[1]];
+    assert!(!report.holds(), "no message tells of the coupons: {report}");
+    assert!(statements < STATEMENTS_MAX, "{statements} statements for {CLAIMS} claims");
+    assert!(reads < READS_MAX * COUPONS, "{reads} rows were read for {COUPONS} coupons");
+
+    let peak = peak(&stage).await;
+    assert!((1.0..PEAK_MIB_MAX).contains(&peak), "{peak} MiB");
+}
+
+/// Gives `coupons` coupons of template 7 to user 5, evenly in `claims` claims. Removes the trigger that checks versions.
+pub(crate) async fn give(stage: &Stage, coupons: i64, claims: i64) {
+    let mut connection = stage.mysql().await;
+    verify::execute(&mut connection, "drop trigger user_coupon_version").await.unwrap();
+    let now = Clock::system().now();
+    for first in (FIRST..FIRST + coupons).step_by(usize::try_from(verify::BULK_ROWS).unwrap()) {
+        verify::insert_bulk(&mut connection, first, now).await.unwrap();
+        let update = format!(
+            "update user_coupon set template_id = 7, user_id = 5, claim_id = {FIRST} + id % {claims}, \
+             claim_no = id where id >= {first}"
+        );
+        stage.sql(&update).await;
+    }
+    let insert = format!(
+        "insert into claim (template_id, user_id, request_id, id, quantity, \
+         state, reason, payload_hash, valid_from, valid_until, created_at) \
+         select 7, 5, concat('hot-', coupon.id), coupon.id, {}, 1, null, claim.payload_hash, \
+         coupon.valid_from, coupon.valid_until, coupon.claimed_at \
+         from user_coupon coupon join claim on claim.id = 101 \
+         where coupon.id >= {FIRST} and coupon.id < {FIRST} + {claims}",
+        coupons / claims
+    );
+    stage.sql(&insert).await;
+}
+
+/// Runs the program; returns the most memory that it took, as far as looks from outside see it.
+async fn peak(stage: &Stage) -> f64 {
+    let mut verify = stage.program().spawn().unwrap();
+    let pid = i32::try_from(verify.id().unwrap()).unwrap();
+    let mut peak = 0.0;
+    loop {
+        peak = peak_mib(pid).unwrap_or_default().max(peak);
+        if let Ok(ended) = timeout(LOOK_EVERY, verify.wait()).await {
+            assert_eq!(ended.unwrap().code(), Some(1), "violations");
+            return peak;
+        }
+    }
+}
