@@ -62,7 +62,7 @@ codes! {
     BodyEncoded "BODY_ENCODED" 415 "The body is encoded"
         "send the body without a `Content-Encoding`",
     BodyTooLarge "BODY_TOO_LARGE" 413 "The body is too large"
-        "send a body of at most 64 KiB",
+        "send a body of at most 64 KiB; grants: of at most 1 MiB",
     BodyUnreadable "BODY_UNREADABLE" 400 "The body cannot be read"
         "send a valid HTTP body, e.g. with chunks of their stated length",
     BodyIncomplete "BODY_INCOMPLETE" 408 "The body is not complete"
@@ -80,10 +80,11 @@ codes! {
     RateLimited "RATE_LIMITED" 429 "Too many requests"
         "wait `Retry-After` seconds: the user claims or reads too often (`RateLimit`, `RateLimit-Policy`)",
     TooManyAtOnce "TOO_MANY_AT_ONCE" 429 "Too many requests"
-        "wait for answers before sending more: too many requests of one address are in progress",
+        "wait for answers before sending more: too many requests of one address, or streams of one user, are in \
+         progress",
     IdempotencyKeyMissing "IDEMPOTENCY_KEY_MISSING" 400 "The request cannot be understood"
-        "send a new `Idempotency-Key` with each claim (optional only where the limit is 1) and each stock \
-         movement",
+        "send a new `Idempotency-Key` with each claim (optional only where the limit is 1), each stock \
+         movement and each job of grants",
     IdempotencyKeyInvalid "IDEMPOTENCY_KEY_INVALID" 400 "The request cannot be understood"
         "send one header with 1 to 64 characters from 0x21 to 0x7E, not beginning with `~`, not only `*`",
     IdempotencyKeyReused "IDEMPOTENCY_KEY_REUSED" 422 "The request is not acceptable"
@@ -97,8 +98,17 @@ codes! {
         "correct `field`",
     InvalidMerchant "INVALID_MERCHANT" 422 "The request is not acceptable"
         "correct `field`",
+    InvalidRedemption "INVALID_REDEMPTION" 422 "The request is not acceptable"
+        "correct `field`",
     InvalidMovement "INVALID_MOVEMENT" 422 "The request is not acceptable"
         "correct `field`: a `delta` other than 0, a reason",
+    InvalidChange "INVALID_CHANGE" 422 "The request is not acceptable"
+        "correct `field`: a reason of 1 to 200 characters; a `valid_until` that is later than the coupon's and \
+         within ten years",
+    InvalidGrants "INVALID_GRANTS" 422 "The request is not acceptable"
+        "correct `field`: 1 to 50,000 `user_ids`, a `quantity` from 1 to `max_per_claim`, a reason",
+    InvalidSearch "INVALID_SEARCH" 422 "The request is not acceptable"
+        "name at least one of `order_ref`, `user_id` and `template_id`",
     InvalidStatus "INVALID_STATUS" 422 "The request is not acceptable"
         "the detail lists what is accepted",
     InvalidLimit "INVALID_LIMIT" 422 "The request is not acceptable"
@@ -107,12 +117,19 @@ codes! {
         "the detail lists what is accepted",
     InvalidUserId "INVALID_USER_ID" 422 "The request is not acceptable"
         "the detail lists what is accepted",
+    InvalidSpan "INVALID_SPAN" 422 "The request is not acceptable"
+        "the detail lists what is accepted",
     InvalidCursor "INVALID_CURSOR" 400 "The request cannot be understood"
         "send a `next_cursor` of the same collection, or the id of a coupon",
     InvalidAfter "INVALID_AFTER" 400 "The request cannot be understood"
         "send a `next_cursor` of the same collection, or the id of a coupon",
     TemplateNeeded "TEMPLATE_NEEDED" 422 "The request is not acceptable"
         "name the claim's template in `?template=`, as `Location` and `poll` do",
+    ReceiptInvalid "RECEIPT_INVALID" 422 "The request is not acceptable"
+        "use the `Location` of the claim's 202 as it is, by its own user and within seven days; or send the \
+         claim again with the same key",
+    LastEventIdInvalid "LAST_EVENT_ID_INVALID" 400 "The request cannot be understood"
+        "send the `id` of an event of this claim as `Last-Event-ID`, or none",
     NotFound "NOT_FOUND" 404 "Not found"
         "it does not exist, or is not yours. A claim that is not found did not land and never will",
     TemplateNotFound "TEMPLATE_NOT_FOUND" 404 "Not found"
@@ -121,9 +138,13 @@ codes! {
         "it does not exist, or is not yours. A claim that is not found did not land and never will",
     CouponNotFound "COUPON_NOT_FOUND" 404 "Not found"
         "it does not exist, or is not yours. A claim that is not found did not land and never will",
+    RedemptionNotFound "REDEMPTION_NOT_FOUND" 404 "Not found"
+        "it does not exist, or is not yours. A claim that is not found did not land and never will",
     MoveNotFound "MOVE_NOT_FOUND" 404 "Not found"
         "it does not exist, or is not yours. A claim that is not found did not land and never will",
     KeyNotFound "KEY_NOT_FOUND" 404 "Not found"
+        "it does not exist, or is not yours. A claim that is not found did not land and never will",
+    JobNotFound "JOB_NOT_FOUND" 404 "Not found"
         "it does not exist, or is not yours. A claim that is not found did not land and never will",
     NotOpen "NOT_OPEN" 409 "Not open yet"
         "come back at `opens_at`",
@@ -139,18 +160,36 @@ codes! {
         "no coupon is left",
     InsufficientStock "INSUFFICIENT_STOCK" 409 "Less is left"
         "`left` coupons are left; the same key may ask for fewer. For a movement: cut at most that many",
+    Failed "FAILED" 409 "The claim failed"
+        "this queued claim could not be landed and was given up: its key stays refused, send a new one",
+    AdmissionLost "ADMISSION_LOST" 200 "The claim is lost"
+        "of a queued claim that was lost with its gate, in the body of `GET /v1/claims/{id}` and in its \
+         events: nothing landed or ever will; retryable with the same key",
     TotalTooLarge "TOTAL_TOO_LARGE" 409 "Too many"
         "keep the template's `total` at or below 1,000,000,000",
     RequestInProgress "REQUEST_IN_PROGRESS" 409 "The request is still being worked on"
         "a request with this key is in progress: retryable",
     CouponUsed "COUPON_USED" 409 "The coupon is used"
-        "the coupon is used for another order",
+        "the coupon is used for another order; to revoke, extend or replace it, give it back first (`unuse`)",
     CouponExpired "COUPON_EXPIRED" 409 "The coupon has expired"
         "the coupon was valid until `valid_until`: it can be neither used nor given back",
+    CouponCancelled "COUPON_CANCELLED" 409 "The coupon is cancelled"
+        "the shop revoked the coupon, and that is final: it can only grant another one",
     CouponNotYetValid "COUPON_NOT_YET_VALID" 409 "The coupon is not valid yet"
         "come back at `valid_from`",
     OrderCancelled "ORDER_CANCELLED" 409 "The order is cancelled"
         "this order gave the coupon back; another `order_ref` may use it",
+    CouponLocked "COUPON_LOCKED" 409 "The coupon is locked"
+        "another order's checkout keeps the coupon until `locked_until`: come back then",
+    CurrencyMismatch "CURRENCY_MISMATCH" 409 "Another currency"
+        "the coupon is for orders in `currency`",
+    BelowMinimum "BELOW_MINIMUM" 409 "The order is too small"
+        "the coupon needs an order of `minimum_spend`, in minor units",
+    NotStackable "NOT_STACKABLE" 409 "Not together with other coupons"
+        "the coupon `coupon_id` excludes others: redeem it alone",
+    OrderRedeemed "ORDER_REDEEMED" 409 "The order was redeemed otherwise"
+        "this `order_ref` has redeemed other coupons, or for another amount or currency: read `GET \
+         /v1/redemptions/{order_ref}`",
     InvalidTransition "INVALID_TRANSITION" 409 "Not in this state"
         "read the template, then decide again",
     ChangedMeanwhile "CHANGED_MEANWHILE" 409 "Changed meanwhile"
@@ -164,6 +203,9 @@ codes! {
         "the template has another `version` than `If-Match` names: read it, then decide again",
     PreconditionRequired "PRECONDITION_REQUIRED" 428 "Which version is not said"
         "send `If-Match` with the template's `ETag`, or its `version` in the body",
+    ConfirmationRequired "CONFIRMATION_REQUIRED" 428 "Confirm it"
+        "an end, a cut and the end of a drain cannot be taken back: send `If-Match` with the template's \
+         `ETag`, or its name as `confirm` in the body",
     IfMatchInvalid "IF_MATCH_INVALID" 400 "The request cannot be understood"
         "send `If-Match` as a list of quoted `ETag`s, or `*`",
     KeyNotLive "KEY_NOT_LIVE" 409 "The key has ended"
@@ -173,7 +215,7 @@ codes! {
          `expires_at` no later than that",
     QuotaExceeded "QUOTA_EXCEEDED" 409 "The merchant has as many as it may"
         "the merchant has reached the `limit` of `quota`: `open_templates` (end one), `keys` (revoke \
-         one); or ask the platform for more",
+         one), `open_jobs` (wait for one, or cancel it); or ask the platform for more",
     HourlyQuotaExceeded "HOURLY_QUOTA_EXCEEDED" 429 "Too many in this hour"
         "the merchant's operators have reached the `limit` of `quota` for this hour: wait `Retry-After` \
          seconds, or ask the platform for more",
@@ -183,6 +225,9 @@ codes! {
     NoGate "NO_GATE" 409 "There is no gate"
         "the template gives out no coupons now, so there is no gate to rebuild: one is loaded shortly \
          before its window",
+    NoDrain "NO_DRAIN" 409 "Nothing waits"
+        "no gate of the template waits for its queue, so there is nothing to give up: read the \
+         template's stock, then decide again",
     ClaimPending "CLAIM_PENDING" 503 "Not available at the moment"
         "the outcome is not known yet: retry, or read `poll`",
     ClaimGivenUp "CLAIM_GIVEN_UP" 503 "Not available at the moment"
@@ -195,6 +240,8 @@ codes! {
         "retry",
     StoreUnavailable "STORE_UNAVAILABLE" 503 "Not available at the moment"
         "retry",
+    StatsUnavailable "STATS_UNAVAILABLE" 503 "Not available at the moment"
+        "retry",
     Overloaded "OVERLOADED" 503 "Not available at the moment"
         "retry",
     Timeout "TIMEOUT" 503 "Not available at the moment"
@@ -202,6 +249,11 @@ codes! {
 }
 
 impl Code {
+    /// Whether the code is only in the body of a success: it is no problem's.
+    pub(crate) fn is_of_success(self) -> bool {
+        self.status() < 400
+    }
+
     /// Returns the code of that name.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.word() == word)
@@ -209,7 +261,15 @@ impl Code {
 
     /// Returns whether the same request may succeed later.
     pub(crate) fn is_retryable(self) -> bool {
-        matches!(self.status(), 429 | 503) || self.advice().contains("retryable")
+        let is_passing = matches!(
+            self,
+            Self::BodyIncomplete
+                | Self::Paused
+                | Self::RequestInProgress
+                | Self::MoveUnderWay
+                | Self::AdmissionLost
+        );
+        is_passing || matches!(self.status(), 429 | 503)
     }
 }
 
@@ -291,6 +351,8 @@ mod tests {
                 .collect();
             assert_eq!(format!("{code:?}"), name);
             assert_eq!(Code::from_word(code.word()), Some(*code));
+            let says_so = matches!(code.status(), 429 | 503) || code.advice().contains("retryable");
+            assert_eq!(code.is_retryable(), says_so, "{code:?}");
         }
         assert!(Code::Paused.is_retryable() && Code::RateLimited.is_retryable());
         assert!(!Code::SoldOut.is_retryable());

@@ -8,7 +8,7 @@ use landing::gates;
 use runtime::{FailPoints, ProcessConfig, Secret};
 
 use crate::{
-    auth::{jwks, secrets},
+    auth::{jwks, secrets, tokens},
     connections::{
         client_address::Network,
         limits::{self, Limits},
@@ -57,13 +57,19 @@ const VIEW_REBUILDS_PER_HOUR: u32 = 600;
 /// seconds with many holders.
 const GATE_REBUILDS_PER_HOUR: u32 = 60;
 
+/// Default number of the gate's replicas that must have a claim with `accept_after` replica: one survives the master.
+const GATE_COPIES: u32 = 1;
+
+/// Largest such number. Each further one makes every 202 wait for the slowest of more.
+const GATE_COPIES_MAX: u32 = 8;
+
 /// Allowed lead times. A gate of a million users takes 4 seconds to load; a day ahead, its memory is better used
 /// otherwise.
 const PRELOAD_SECONDS: RangeInclusive<u64> = 10..=86_400;
 
 /// The API server: claims, "my coupons", redemption, templates, operations.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "api", version, about)]
+#[command(name = "api", version = runtime::version(), about)]
 pub struct Config {
     /// Apply the database migrations and exit.
     #[arg(long)]
@@ -93,7 +99,8 @@ pub struct Config {
     pub view_redis_url: Secret,
 
     /// Kafka brokers: host:port, comma separated; with TLS ssl://host:port,host:port?ssl-ca=FILE. The api reads
-    /// template changes there.
+    /// template changes there, publishes and reads statistics of claims, and looks for the messages of a claim whose
+    /// story is asked for.
     #[arg(long, env = "KAFKA_BROKERS", default_value = "127.0.0.1:9092")]
     pub kafka_brokers: String,
 
@@ -130,9 +137,18 @@ pub struct Config {
     #[arg(long, env = "JWT_AUDIENCE")]
     pub jwt_audience: Option<String>,
 
+    /// Claim of users' tokens that holds the user's id: a decimal number.
+    #[arg(long, env = "JWT_USER_CLAIM", default_value = tokens::SUBJECT)]
+    pub jwt_user_claim: String,
+
     /// The platform's own operator key, at least 24 random bytes.
     #[arg(long, env = "OPERATOR_KEY", hide_env_values = true, default_value = "")]
     pub operator_key: Secret,
+
+    /// Secret that signs the receipts of queued claims, at least 32 random bytes. Use the same value in every api process.
+    /// By default it follows from the operator key.
+    #[arg(long, env = "RECEIPT_SECRET", hide_env_values = true, default_value = "")]
+    pub receipt_secret: Secret,
 
     /// Maximum claims per second that one user may send to this process. 0: no limit.
     #[arg(long, env = "CLAIMS_PER_USER_SECOND", default_value_t = CLAIMS_PER_SECOND)]
@@ -171,6 +187,11 @@ pub struct Config {
     #[arg(long, env = "ALLOWED_ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Vec<String>,
 
+    /// Admin addresses (`ADMIN_LISTEN`) of the other processes, host:port, comma separated; a host may stand for
+    /// several. `GET /v1/health` asks each.
+    #[arg(long, env = "ADMIN_PEERS", value_delimiter = ',')]
+    pub admin_peers: Vec<String>,
+
     /// Limits per merchant.
     #[command(flatten)]
     pub quotas: Quotas,
@@ -187,6 +208,11 @@ pub struct Config {
     /// process.
     #[arg(long, env = "PRELOAD_SECONDS", default_value_t = gates::PRELOAD.as_secs())]
     pub preload_seconds: u64,
+
+    /// Replicas of the gate's Redis that must have a queued claim before it is answered 202, for templates with
+    /// `accept_after` replica. With fewer replicas these claims are answered 503.
+    #[arg(long, env = "GATE_COPIES", default_value_t = GATE_COPIES)]
+    pub gate_copies: u32,
 
     /// Fail points for tests, in the form of `runtime::fail_point`. A release build rejects them.
     #[arg(long, env = "FAIL_POINTS", hide = true, default_value = "")]
@@ -264,7 +290,13 @@ impl Config {
                 "JWT_SECRET and JWKS exclude each other: tokens are checked in one way"
             );
         }
+        tokens::check_user_claim(&self.jwt_user_claim)?;
         secrets::check_operator_key(self.operator_key.expose())?;
+        secrets::check_receipt_secret(self.receipt_secret.expose())?;
+        ensure!(
+            (1..=GATE_COPIES_MAX).contains(&self.gate_copies),
+            "GATE_COPIES must be 1 to {GATE_COPIES_MAX}: replicas of the gate's Redis"
+        );
         ensure!(
             self.jwt_leeway_seconds <= LEEWAY_SECONDS_MAX,
             "JWT_LEEWAY_SECONDS must be at most {LEEWAY_SECONDS_MAX}: set the clocks right"

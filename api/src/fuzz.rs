@@ -1,6 +1,6 @@
 //! The api's parsers of untrusted input, for `fuzz/` and the test that runs its corpus. Not for other callers.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -37,7 +37,12 @@ const SECRET: &[u8] = b"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c";
 const LATER: i64 = 4_000_000_000;
 
 /// Rules for every token here.
-const RULES: Rules = Rules { leeway_seconds: 5, issuer: None, audience: None };
+const RULES: Rules = Rules {
+    leeway_seconds: 5,
+    issuer: None,
+    audience: None,
+    user_claim: Cow::Borrowed(tokens::SUBJECT),
+};
 
 static SECRET_KEY: LazyLock<Key> = LazyLock::new(|| Key {
     decoding: DecodingKey::from_secret(SECRET),
@@ -76,7 +81,7 @@ pub fn token(data: &[u8]) {
     let Ok(token) = str::from_utf8(data) else { return };
     // The server reads the key's name before it checks anything.
     drop(jsonwebtoken::decode_header(token));
-    if tokens::decode(token, &SECRET_KEY).is_ok() {
+    if tokens::decode(token, &SECRET_KEY, tokens::SUBJECT).is_ok() {
         let (signed, signature) = token.rsplit_once('.').expect("a token has three parts");
         let key = EncodingKey::from_secret(SECRET);
         let right = crypto::sign(signed.as_bytes(), &key, Algorithm::HS256);
@@ -92,7 +97,7 @@ pub fn key_set(data: &[u8]) {
         for algorithm in &key.validation.algorithms {
             let by_secret = [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512];
             assert!(!by_secret.contains(algorithm), "a secret that everybody can read");
-            let refused = tokens::decode(&unsigned(*algorithm), key).is_err();
+            let refused = tokens::decode(&unsigned(*algorithm), key, tokens::SUBJECT).is_err();
             // Some Ed25519 points have a small order: for such a key, which nobody has, a signature of zeros may be
             // valid.
             assert!(refused || *algorithm == Algorithm::EdDSA, "zeros are no signature");
@@ -106,6 +111,10 @@ pub fn new_template(data: &[u8]) {
     let mut shown = json!(TermsJson::from(&draft));
     shown["name"] = json!(draft.name);
     shown["total_stock"] = json!(0);
+    shown["self_redeem"] = json!(draft.self_redeem);
+    shown["stackable"] = json!(draft.stackable);
+    shown["claim_mode"] = json!(draft.claim_mode.word());
+    shown["accept_after"] = json!(draft.accept_after.word());
     assert_eq!(draft_of(&shown), Some(draft), "{shown}");
 }
 

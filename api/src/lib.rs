@@ -3,28 +3,40 @@
 //! [`serve`] wires the process, `router.rs` lists every route, and `claims.rs` takes in claims, which `landing::claims`
 //! processes.
 
+mod access;
 mod auth;
 mod code;
 mod config;
 mod connections;
+mod exports;
+mod fleet;
 #[doc(hidden)]
 pub mod fuzz;
 mod http;
+mod jobs;
 mod metrics;
 mod openapi;
 mod problem;
+mod queue;
+mod receipt;
 mod router;
 mod routes;
 mod serve;
+mod servers;
 mod shop_stock;
 mod state;
+mod stats;
+mod story;
 mod template_cache;
 mod truth;
 
 use std::process::ExitCode;
 
+pub use crate::metrics::METRICS;
 pub use config::Config;
 pub use serve::serve;
+#[doc(hidden)]
+pub use stats::price;
 
 /// Applies the migrations and prints the result.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's answer to its user")]

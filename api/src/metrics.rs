@@ -4,59 +4,162 @@ use std::{sync::Arc, time::Duration};
 
 use landing::claims::Claims;
 use mysql_store::MySqlPool;
-use redis_view::{DROP_REASONS, DROPPED_VIEWS, Origin, REBUILD_RESULTS, REBUILDS};
+use redis_view::{DROPPED_VIEWS, Origin, REBUILDS};
+use runtime::metric::{self, Kind, Label, Metric};
 use tokio_util::sync::CancellationToken;
 
-use crate::connections::{self, Connections};
+use crate::{
+    connections::{
+        Connections,
+        metric::{CONNECTIONS, CONNECTIONS_ENDED, LARGEST_ADDRESS, REQUESTS_HELD},
+    },
+    queue::{
+        Queue,
+        metric::{APPENDS, EVENT_STREAMS},
+    },
+    stats::metric::CLAIM_STATS,
+};
 
-/// Histogram by `method`, `route` and `status`: time from the head of a request to the head of its answer.
-pub(crate) const REQUEST_SECONDS: &str = "api_request_seconds";
-/// Counter by `origin`: lists of coupons, by what answered them.
-pub(crate) const MY_COUPONS: &str = "api_my_coupons_total";
-/// Gauge: how far our clock is ahead of MySQL's.
-pub(crate) const CLOCK_SKEW: &str = "api_clock_skew_seconds";
-/// Gauge by `state`: connections of the read pool that are `busy`, and that may still be had (`free`).
-const POOL_CONNECTIONS: &str = "api_mysql_pool_connections";
+/// The metrics of this process, in the order of docs/metrics.md.
+pub const METRICS: [&[Metric]; 2] = [&OWN, &landing::metric::METRICS];
+
+/// All but those of claims and gates.
+const OWN: [Metric; 16] = [
+    REQUEST_SECONDS,
+    CLAIM_STATS,
+    APPENDS,
+    EVENT_STREAMS,
+    JOBS,
+    JOB_ROWS,
+    JOB_OLDEST,
+    MY_COUPONS,
+    REBUILDS,
+    DROPPED_VIEWS,
+    POOL_CONNECTIONS,
+    CONNECTIONS,
+    LARGEST_ADDRESS,
+    CONNECTIONS_ENDED,
+    REQUESTS_HELD,
+    CLOCK_SKEW,
+];
+
+pub(crate) const REQUEST_SECONDS: Metric = Metric {
+    name: "api_request_seconds",
+    kind: Kind::Histogram,
+    unit: "seconds",
+    labels: &[
+        Label { name: "method", values: &[] },
+        Label { name: "route", values: &[] },
+        Label { name: "status", values: &[] },
+    ],
+    meaning: "duration of a request, from its head to its answer's head; `route` is the path's \
+              pattern, `none` for an unknown path",
+    worry: Some("p99 is longer than users wait; 5xx"),
+};
+
+pub(crate) const JOBS: Metric = Metric {
+    name: "api_jobs",
+    kind: Kind::Gauge,
+    unit: "jobs",
+    labels: &[Label { name: "state", values: &["granting", "waiting", "cancelling"] }],
+    meaning: "jobs of all merchants that have not ended: `granting`; `waiting` for something to \
+              pass, for example a pause of their template; `cancelling`. All apis see the same \
+              jobs: take the maximum",
+    worry: None,
+};
+
+pub(crate) const JOB_ROWS: Metric = Metric {
+    name: "api_job_rows_total",
+    kind: Kind::Counter,
+    unit: "rows",
+    labels: &[Label {
+        name: "outcome",
+        values: &[
+            "granted",
+            "limit_reached",
+            "sold_out",
+            "insufficient_stock",
+            "not_open",
+            "closed",
+            "ended",
+            "cancelled",
+        ],
+    }],
+    meaning: "rows of jobs by what became of them: `granted`; refused as the user's own claim \
+              would be, `limit_reached`, `sold_out`, `insufficient_stock`, `not_open`, `closed` or \
+              `ended`; `cancelled` with their job",
+    worry: None,
+};
+
+pub(crate) const JOB_OLDEST: Metric = Metric {
+    name: "api_job_oldest_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "age of the oldest job that has not ended; 0: none. All apis see the same jobs: take \
+              the maximum",
+    worry: Some("above 1,800: its rows wait for something, or nobody grants them"),
+};
+
+pub(crate) const MY_COUPONS: Metric = Metric {
+    name: "api_my_coupons_total",
+    kind: Kind::Counter,
+    unit: "lists",
+    labels: &[Label {
+        name: "origin",
+        values: &[Origin::View.word(), Origin::Rebuild.word(), Origin::Truth.word()],
+    }],
+    meaning: "lists by their source: `view`; `rebuild`, a view that was rebuilt from MySQL for \
+              this reader; `truth`, a page of MySQL, for example while a long list is rebuilt",
+    worry: Some("`rebuild` is a fifth: lists are evicted before they are read again"),
+};
+
+const POOL_CONNECTIONS: Metric = Metric {
+    name: "api_mysql_pool_connections",
+    kind: Kind::Gauge,
+    unit: "connections",
+    labels: &[Label { name: "state", values: &["busy", "free"] }],
+    meaning: "of the pool for everything but landing: `busy` ones, and `free` ones, which can \
+              still be taken",
+    worry: Some("`free` stays 0"),
+};
+
+pub(crate) const CLOCK_SKEW: Metric = Metric {
+    name: "api_clock_skew_seconds",
+    kind: Kind::Gauge,
+    unit: "seconds",
+    labels: &[],
+    meaning: "how far the api's clock is ahead of MySQL's",
+    worry: Some("beyond 0.25 either way"),
+};
 
 /// Interval between measurements. A scraper comes every few seconds.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
-/// Describes the metrics for `/metrics`, and starts counters at 0.
+/// Describes the metrics for `/metrics`.
 pub(crate) fn describe() {
-    landing::describe_metrics();
-    metrics::describe_histogram!(REQUEST_SECONDS, "requests, from head to answer");
-    metrics::describe_counter!(MY_COUPONS, "lists of coupons, by what answered them");
-    metrics::describe_gauge!(CLOCK_SKEW, "how far our clock is ahead of MySQL's");
-    metrics::describe_gauge!(POOL_CONNECTIONS, "connections of the read pool to MySQL");
-    connections::metric::describe();
-    metrics::describe_counter!(DROPPED_VIEWS, "views that a reader could not read");
-    metrics::describe_counter!(REBUILDS, "rebuilds of views that are over");
-    for result in REBUILD_RESULTS {
-        metrics::counter!(REBUILDS, "result" => result).absolute(0);
-    }
-    for reason in DROP_REASONS {
-        metrics::counter!(DROPPED_VIEWS, "reason" => reason).absolute(0);
-    }
-    for origin in [Origin::View, Origin::Rebuild, Origin::Truth] {
-        metrics::counter!(MY_COUPONS, "origin" => origin.word()).absolute(0);
+    for table in METRICS {
+        metric::describe(table);
     }
 }
 
-/// Measures connections, pool and queues until `stop` is cancelled.
+/// Measures connections, streams, pool and queues until `stop` is cancelled.
 pub(crate) async fn measure(
     claims: Claims,
     pool: MySqlPool,
     connections: Arc<Connections>,
+    queue: Arc<Queue>,
     stop: CancellationToken,
 ) {
     let most = pool.options().get_max_connections();
     loop {
         claims.measure();
         connections.measure();
+        queue.measure();
         let busy = pool.size().saturating_sub(u32::try_from(pool.num_idle()).unwrap_or(u32::MAX));
-        metrics::gauge!(POOL_CONNECTIONS, "state" => "busy").set(f64::from(busy));
+        metrics::gauge!(POOL_CONNECTIONS.name, "state" => "busy").set(f64::from(busy));
         let free = most.saturating_sub(busy);
-        metrics::gauge!(POOL_CONNECTIONS, "state" => "free").set(f64::from(free));
+        metrics::gauge!(POOL_CONNECTIONS.name, "state" => "free").set(f64::from(free));
         if stop.run_until_cancelled(tokio::time::sleep(MEASURE_EVERY)).await.is_none() {
             return;
         }

@@ -8,40 +8,37 @@ use axum::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::code::Code;
+use crate::{access, code::Code};
 
 /// An error as the client sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     code: Code,
     detail: String,
-    /// Whether the same request may succeed later.
-    retryable: bool,
+    /// Absent: the same request would meet the same problem.
     retry_after_seconds: Option<u32>,
     /// Whether other transactions were in the way, so that the same work may be tried again at once.
     contended: bool,
     /// Whether the requested change may have been made.
     is_unknown: bool,
+    /// Where what became of the request can be looked at.
+    location: Option<String>,
     more: Map<String, Value>,
 }
 
 impl Problem {
-    /// Makes a problem that the same request would meet again.
+    /// Makes a problem. One that the same request may not meet again says when to send it: after one to three seconds.
+    /// Jitter spreads out clients that were refused together.
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
             code,
             detail: detail.into(),
-            retryable: false,
-            retry_after_seconds: None,
+            retry_after_seconds: code.is_retryable().then(|| fastrand::u32(1..=3)),
             contended: false,
             is_unknown: false,
+            location: None,
             more: Map::new(),
         }
-    }
-
-    /// Something is unavailable now. The same request, with the same key, may be sent again.
-    pub(crate) fn unavailable(code: Code, detail: impl Into<String>) -> Self {
-        Self::new(code, detail).retry_after()
     }
 
     /// The caller is not known.
@@ -49,30 +46,22 @@ impl Problem {
         Self::new(Code::Unauthenticated, detail)
     }
 
-    /// Says that the same request may be sent again after one to three seconds. Jitter spreads out clients that were
-    /// refused together.
-    pub(crate) fn retry_after(mut self) -> Self {
-        self.retryable = true;
-        self.retry_after_seconds = Some(fastrand::u32(1..=3));
-        self
-    }
-
     /// The caller has exceeded its rate, and may come back in `seconds`.
     pub(crate) fn too_many(seconds: u32) -> Self {
         let detail = format!("Too many requests in a short time. Come back in {seconds} s.");
         let problem = Self::new(Code::RateLimited, detail);
-        Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }
+        Self { retry_after_seconds: Some(seconds), ..problem }
     }
 
     /// The caller's merchant has used up its hourly quota, and may come back in `seconds`.
     pub(crate) fn hour_is_used_up(seconds: u32, detail: impl Into<String>) -> Self {
         let problem = Self::new(Code::HourlyQuotaExceeded, detail);
-        Self { retryable: true, retry_after_seconds: Some(seconds), ..problem }
+        Self { retry_after_seconds: Some(seconds), ..problem }
     }
 
     pub(crate) fn no_store() -> Self {
         let detail = "The database did not answer. Send the request again.";
-        Self::unavailable(Code::StoreUnavailable, detail).unknown()
+        Self::new(Code::StoreUnavailable, detail).unknown()
     }
 
     /// Says that the requested change may have been made.
@@ -87,7 +76,32 @@ impl Problem {
         }
         let detail = "Whether it was done is unknown. Look before you send it again; with an \
                       `Idempotency-Key` it could be sent again as it is.";
-        Self { retryable: false, retry_after_seconds: None, detail: detail.to_owned(), ..self }
+        Self { retry_after_seconds: None, detail: detail.to_owned(), ..self }
+    }
+
+    /// Says that the same request would meet the same problem, whatever its code says of others.
+    pub(crate) fn finally(self) -> Self {
+        Self { retry_after_seconds: None, ..self }
+    }
+
+    /// Sets the `Location` of what may have been made.
+    pub(crate) fn at(self, location: String) -> Self {
+        Self { location: Some(location), ..self }
+    }
+
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Code and detail, for an answer that reports a refusal without being one.
+    pub(crate) fn reason(self) -> (&'static str, String) {
+        (self.code.word(), self.detail)
+    }
+
+    /// Another call changed meanwhile what this one had read. Nothing was done, and the same work can be tried again.
+    pub(crate) fn overtaken() -> Self {
+        let detail = "Other calls were faster at every try. Send the request again.";
+        Self { contended: true, ..Self::new(Code::StoreUnavailable, detail) }
     }
 
     pub(crate) fn is_contended(&self) -> bool {
@@ -108,7 +122,7 @@ pub(crate) fn unknown_template() -> Problem {
 
 impl From<mysql_store::StoreError> for Problem {
     fn from(error: mysql_store::StoreError) -> Self {
-        tracing::error!(error = runtime::report(&error), "a request failed at MySQL");
+        runtime::seldom!("requests fail at MySQL", runtime::report(&error));
         let contended = error.is_conflict();
         Self { contended, ..Self::no_store() }
     }
@@ -116,11 +130,8 @@ impl From<mysql_store::StoreError> for Problem {
 
 impl From<landing::ids::IdError> for Problem {
     fn from(error: landing::ids::IdError) -> Self {
-        tracing::error!(error = runtime::report(&error), "no id can be made");
-        Self::unavailable(
-            Code::Overloaded,
-            "No id can be made at the moment. Send the request again.",
-        )
+        runtime::seldom!("no id can be made", runtime::report(&error));
+        Self::new(Code::Overloaded, "No id can be made at the moment. Send the request again.")
     }
 }
 
@@ -136,13 +147,19 @@ impl IntoResponse for Problem {
         body.insert("status".to_owned(), json!(status.as_u16()));
         body.insert("detail".to_owned(), json!(self.detail));
         body.insert("code".to_owned(), json!(self.code.word()));
-        body.insert("retryable".to_owned(), json!(self.retryable));
+        if let Some(id) = access::current_id() {
+            body.insert("request_id".to_owned(), json!(id));
+        }
+        body.insert("retryable".to_owned(), json!(self.retry_after_seconds.is_some()));
         let problem = HeaderValue::from_static("application/problem+json");
         let mut response =
             (status, [(header::CONTENT_TYPE, problem)], Value::Object(body).to_string())
                 .into_response();
         if let Some(seconds) = self.retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(location) = self.location.and_then(|to| HeaderValue::from_str(&to).ok()) {
+            response.headers_mut().insert(header::LOCATION, location);
         }
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
@@ -174,15 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_together_is_not_told_to_come_back_together() {
+    fn clients_refused_at_one_moment_get_different_waits() {
         let spread = BTreeSet::from([1, 2, 3]);
-        assert_eq!(waits(|| Problem::unavailable(Code::Overloaded, "")), spread);
-        assert_eq!(waits(|| Problem::new(Code::Paused, "").retry_after()), spread);
+        assert_eq!(waits(|| Problem::new(Code::Overloaded, "")), spread);
+        assert_eq!(waits(|| Problem::new(Code::Paused, "")), spread);
     }
 
     #[test]
-    fn what_is_not_to_be_sent_again_says_no_time() {
-        let answer = Problem::new(Code::SoldOut, "").into_response();
-        assert!(!answer.headers().contains_key(header::RETRY_AFTER));
+    fn a_final_refusal_has_no_retry_after() {
+        for problem in [Problem::new(Code::SoldOut, ""), Problem::new(Code::Paused, "").finally()] {
+            let answer = problem.into_response();
+            assert!(!answer.headers().contains_key(header::RETRY_AFTER));
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! The routes of the api.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Instant,
+};
 
 use axum::{
     Router,
-    body::HttpBody as _,
     extract::{DefaultBodyLimit, MatchedPath, Request, State},
     http::{HeaderMap, HeaderValue, Method, header},
     middleware::{self, Next},
@@ -15,11 +17,13 @@ use tracing::Instrument;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    access::{self, Access},
     code::Code,
-    connections::{Connection, OfAddress, arriving::Awaited, limits::Limits},
+    connections::{Connection, OfAddress, arriving::Progress, limits::Limits},
     http::{
         cors,
         extract::{self, BODY_BYTES_MAX},
+        parameters::KnownParameters,
         request_checks::{self, DOCS_PATH},
         request_span::RequestSpan,
     },
@@ -29,11 +33,15 @@ use crate::{
     routes::{
         audit::{self, idempotency},
         operators::{
-            api_keys, claim_state, dead_letters, expiry, merchants, repair, stock, stock_movements,
-            templates::{self, edit, validity},
+            api_keys, claim_state, claim_story, dead_letters, desk, drain, expiry, health,
+            merchants, repair,
+            reports::{report, timeseries},
+            stock, stock_movements,
+            templates::{self, clone, delete, edit, history, list, state_change, validity},
+            whoami,
         },
-        shop::{page, redemption},
-        shopper::{claim_poll, claims, coupon_use, coupons},
+        shop::{self, coupon_lock, page, redemption, redemption_orders, rollback, validation},
+        shopper::{claim_events, claim_poll, claims, coupon_use, coupons, my_templates},
     },
     state::App,
 };
@@ -47,14 +55,20 @@ const NO_ROUTE: &str = "none";
 /// Returns every operation, each with its route and its description.
 pub(crate) fn operations() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::base())
-        .routes(routes!(templates::create, templates::list))
-        .routes(routes!(templates::get, edit::edit))
+        .routes(routes!(templates::create, list::list))
+        .routes(routes!(templates::get, edit::edit, delete::delete))
+        .routes(routes!(clone::clone))
         .routes(routes!(validity::progress))
+        .routes(routes!(history::movements))
         .routes(routes!(stock::get))
+        .routes(routes!(timeseries::get))
+        .routes(routes!(report::get))
         .routes(routes!(stock_movements::create))
-        .routes(routes!(claims::create))
+        .routes(routes!(claims::create, history::claims))
+        .routes(routes!(history::coupons))
         .routes(routes!(repair::gate))
-        .routes(routes!(templates::change_state))
+        .routes(routes!(drain::end))
+        .routes(routes!(state_change::change_state))
         .routes(routes!(merchants::create, merchants::list))
         .routes(routes!(api_keys::create, api_keys::list))
         .routes(routes!(api_keys::revoke))
@@ -63,29 +77,52 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(dead_letters::begin))
         .routes(routes!(dead_letters::end))
         .routes(routes!(expiry::get))
+        .routes(routes!(health::get))
+        .routes(routes!(whoami::get))
         .routes(routes!(claim_state::get))
+        .routes(routes!(claim_story::get))
         .routes(routes!(repair::coupons))
         .routes(routes!(repair::view))
+        .routes(routes!(desk::grants::create))
+        .routes(routes!(desk::coupons::find))
+        .routes(routes!(desk::coupons::get))
+        .routes(routes!(desk::changes::revoke))
+        .routes(routes!(desk::changes::extend))
+        .routes(routes!(desk::changes::replace))
+        .routes(routes!(desk::jobs::get))
+        .routes(routes!(desk::jobs::rows))
+        .routes(routes!(desk::jobs::cancel))
         .routes(routes!(redemption::use_coupon))
         .routes(routes!(redemption::unuse_coupon))
+        .routes(routes!(validation::validate))
+        .routes(routes!(coupon_lock::lock))
+        .routes(routes!(redemption_orders::redeem))
+        .routes(routes!(redemption_orders::get))
+        .routes(routes!(rollback::roll_back))
         .routes(routes!(claim_poll::get))
+        .routes(routes!(claim_events::follow))
         .routes(routes!(coupons::list))
         .routes(routes!(coupons::get))
         .routes(routes!(coupon_use::use_coupon))
         .routes(routes!(coupon_use::unuse_coupon))
+        .routes(routes!(my_templates::get))
+        .routes(routes!(shop::templates::list))
         .routes(routes!(page::get))
 }
 
 /// Returns the router. Pages of these origins may call it too.
 pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Router {
     let (operations, described) = operations().split_for_parts();
-    let document = Arc::new(Document::of(described));
+    let known = Arc::new(KnownParameters::of(&described));
+    // At the first request: few processes are ever asked.
+    let document = Arc::new(LazyLock::new(move || Document::of(described)));
     let routes = operations
         .route(openapi::PATH, get(async move |headers: HeaderMap| document.answer(&headers)))
         .route(DOCS_PATH, get(docs_page::page))
         .route(docs_page::SCRIPT_PATH, get(docs_page::script))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
+        .layer(middleware::from_fn_with_state(known, of_known_parameters))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(limits, bounded));
     // Outside the layers that refuse, so that a page that may call can also read why it was refused.
@@ -94,6 +131,16 @@ pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Ro
         None => routes,
     };
     routes.layer(middleware::from_fn(counted)).with_state(app)
+}
+
+/// Refuses a query parameter that the route does not take.
+async fn of_known_parameters(
+    State(known): State<Arc<KnownParameters>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    known.check(&request)?;
+    Ok(next.run(request).await)
 }
 
 async fn unknown_path() -> Problem {
@@ -108,68 +155,76 @@ async fn unknown_method() -> Problem {
 /// Measures a request, and adds the headers of every answer.
 pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     let started = Instant::now();
+    let access = Access::of(request.headers());
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let span = RequestSpan::begin(&mut request, route.as_ref().map(MatchedPath::as_str));
     let repeatable = route.as_ref().is_none_or(|route| {
         idempotency::may_be_repeated(&method, route.as_str(), request.headers())
     });
-    let mut answer = next.run(request).await;
-    let seconds = started.elapsed().as_secs_f64();
+    let mut answer = access.within(next.run(request)).await;
+    let took = started.elapsed();
     let status = answer.status();
     span.answered(status);
     drop(span);
     // Clients cannot make up labels: what is not ours has one name.
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str).to_owned();
     let method = METHODS.into_iter().find(|known| *known == method.as_str()).unwrap_or("other");
-    metrics::histogram!(REQUEST_SECONDS, "method" => method, "route" => route, "status" => status.as_str().to_owned())
-        .record(seconds);
+    access.log(method, &route, status, took);
+    metrics::histogram!(REQUEST_SECONDS.name, "method" => method, "route" => route, "status" => status.as_str().to_owned())
+        .record(took.as_secs_f64());
     if let Some(unknown) = answer.extensions_mut().remove::<Problem>().filter(|_| !repeatable) {
-        let (parts, body) = unknown.without_retry().into_response().into_parts();
+        let answer_again = || unknown.without_retry().into_response();
+        let (parts, body) = access.within_now(answer_again).into_parts();
         answer.headers_mut().remove(header::RETRY_AFTER);
         answer.headers_mut().extend(parts.headers);
         *answer.body_mut() = body;
     }
     request_checks::dress(answer.headers_mut());
+    access.mark(answer.headers_mut());
     answer
 }
 
-/// Checks a request, and limits how long it may take and how many its client may have under way.
+/// Answers a request, within its limits. If the body was not read to its end, the server closes the connection; the
+/// answer announces that, because a client that does not know it loses the next request that it sends there.
 pub(crate) async fn bounded(
     State(limits): State<Limits>,
     request: Request,
     next: Next,
-) -> Result<Response, Problem> {
-    if let Err(problem) = request_checks::check(&request) {
-        return Ok(refused(problem, !request.body().is_end_stream()));
+) -> Response {
+    let (request, body) = Progress::of(request);
+    let mut answer = within(limits, request, next, &body).await.into_response();
+    if !body.is_over() {
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
+    answer
+}
+
+/// Checks a request, and limits how long it may take and how many its client may have under way.
+async fn within(
+    limits: Limits,
+    request: Request,
+    next: Next,
+    body: &Progress,
+) -> Result<Response, Problem> {
+    request_checks::check(&request)?;
     let _one_of_its_address = of_address(&request)?;
-    let span = tracing::debug_span!(
+    let span = tracing::info_span!(
         "request",
+        request.id = access::current_id(),
         http.method = %request.method(),
         http.path = request.uri().path()
     );
     let most = if request.method() == Method::GET { limits.read } else { limits.request };
-    let (request, body) = Awaited::of(request);
     match tokio::time::timeout(most, next.run(request).instrument(span)).await {
         Ok(answer) => Ok(answer),
         // The client was slow, not the server.
-        Err(_) if body.is_so() => Err(extract::incomplete()),
+        Err(_) if body.is_awaited() => Err(extract::incomplete()),
         Err(_) => {
             let detail = "The request took too long; whether it had an effect is unknown.";
-            Err(Problem::unavailable(Code::Timeout, detail).unknown())
+            Err(Problem::new(Code::Timeout, detail).unknown())
         }
     }
-}
-
-/// Answers a request whose body, if there is one, is not read. The server closes the connection then, and a client that is
-/// not told so loses the next request that it sends there.
-fn refused(problem: Problem, has_body: bool) -> Response {
-    let mut answer = problem.into_response();
-    if has_body {
-        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    answer
 }
 
 /// Takes one of the concurrent requests that a client may have through a proxy.
@@ -181,6 +236,6 @@ fn of_address(request: &Request) -> Result<Option<OfAddress>, Problem> {
     connection.forwarded(lines.into_iter()).map_err(|client| {
         let detail =
             format!("Too many requests from {client} are under way. Send it again in a moment.");
-        Problem::new(Code::TooManyAtOnce, detail).retry_after()
+        Problem::new(Code::TooManyAtOnce, detail)
     })
 }

@@ -3,23 +3,26 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use chrono::TimeDelta;
+use chrono::{DateTime, Utc};
 use landing::{
     claims::{CLAIMS_MAX, Claims},
     gates::Gates,
     ids::Ids,
+    keeper::Keeper,
     lander::{self, Lander},
     resolver::{GRACE, Resolver},
     settler::Settler,
 };
-use metrics::gauge;
-use mysql_store::{MySqlPool, StoreError, connect, migrate, settings, view_generation};
+use mysql_store::{MySqlPool, StoreError, connect, migrate, view_generation};
 use redis_gate::{Gate, GateRedis};
 use redis_view::{GenerationsOf, ViewReader, ViewStore};
-use runtime::{Backoff, Clock, Context, Part};
-use tokio::{net::TcpListener, task::JoinSet};
+use runtime::{Backoff, Clock, Context, Outage};
+use tokio::{
+    net::TcpListener,
+    task::{JoinHandle, JoinSet},
+};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::{
     auth::{
@@ -31,10 +34,17 @@ use crate::{
     },
     config::Config,
     connections::{Connections, listener, open_files},
-    metrics::{self as api_metrics, CLOCK_SKEW},
+    exports::Exports,
+    fleet::Fleet,
+    jobs, metrics as api_metrics,
+    queue::Queue,
+    receipt::Receipts,
     router::router,
+    servers::Servers,
     shop_stock::ShopStock,
     state::{App, Parts},
+    stats,
+    story::Stories,
     template_cache::TemplateCache,
     truth::MySqlTruth,
 };
@@ -47,17 +57,10 @@ const CONNECT_FOR: Duration = Duration::from_secs(15);
 const FENCES_PER_SECOND: u32 = 2;
 const FENCES_PER_MINUTE: u32 = 10;
 
-/// Interval between checks of MySQL, the gate and the generations of the views.
-const HEALTH_EVERY: Duration = Duration::from_secs(1);
-
-/// Clock difference to MySQL above which a warning is logged. Clocks kept by NTP are within a few milliseconds.
-const SKEW_MAX: TimeDelta = TimeDelta::milliseconds(250);
-
 /// Serves until the process is to stop.
 pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     // Added before the first wait: a part that is missing from `/readyz` counts as ready.
-    let [http, mysql_part, gate_part] =
-        ["http", "mysql", "gate"].map(|name| context.health.part(name));
+    let (http, servers) = (context.health.part("http"), Servers::of(&config, &context.health));
     config.validate()?;
     api_metrics::describe();
     let (listener, connections) = intake(&config)?;
@@ -75,14 +78,13 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let mut landing: JoinSet<()> = workers.into_iter().map(Lander::run).collect();
     let (settler, settling) = Settler::new(gate.clone(), points.clone());
     let settling = tokio::spawn(settling);
-    let (gates, keeper) =
-        Gates::new(pool.clone(), gate.clone(), &holder, config.preload(), points.clone());
-    let clock = context.clock.clone();
-    let now = move || clock.now();
-    let claims =
-        Claims::new(pool.clone(), gates.clone(), landers, settler, now, GRACE, points.clone());
-    let templates = TemplateCache::new(pool.clone());
+    let queue = Arc::new(Queue::new(&config, context.stop_token()));
+    let (gates, keeper) = gates(&config, &pool, &gate, &queue, &holder);
+    let (now, copies) = (now_of(&context), config.gate_copies);
+    let claims = Claims::new(gates.clone(), landers, settler, now, GRACE, copies, points.clone());
+    let templates = TemplateCache::new(pool.clone(), context.clock.clone());
     let auth = auth(&config, &pool, context.clock.clone()).await?;
+    let (stats, publishing) = stats::start(&config, &holder, context.clock.clone(), last.clone());
     let app = App::new(Parts {
         clock: context.clock.clone(),
         pool: pool.clone(),
@@ -91,30 +93,34 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         templates: templates.clone(),
         gates,
         claims: claims.clone(),
+        queue: Arc::clone(&queue),
+        receipts: Receipts::new(config.receipt_secret.expose(), config.operator_key.expose()),
         view,
         shop_stock: ShopStock::new(gate.clone()),
-        rate_limit: RateLimit::new(config.claims_per_user_second, config.claims_per_user_minute),
-        reads: RateLimit::new(config.reads_per_user_second, config.reads_per_user_minute),
-        fences: RateLimit::new(FENCES_PER_SECOND, FENCES_PER_MINUTE),
+        stats,
+        stories: Stories::new(&config.kafka_brokers, &config.topic_prefix),
+        claim_limit: RateLimit::new(config.claims_per_user_second, config.claims_per_user_minute),
+        read_limit: RateLimit::new(config.reads_per_user_second, config.reads_per_user_minute),
+        fence_limit: RateLimit::new(FENCES_PER_SECOND, FENCES_PER_MINUTE),
         quotas: config.quotas.clone(),
+        exports: Exports::default(),
+        fleet: Fleet::new(context.health.clone(), &config.admin_peers)?,
         points: points.clone(),
     });
 
-    let (keeps, resolves) = (context.clock.clone(), context.clock.clone());
-    context.spawn("gate keeper", ended(keeper.run(move || keeps.now(), last.clone())));
-    let resolver =
-        Resolver { pool: pool.clone(), gate: gate.clone(), grace: GRACE, points: points.clone() };
-    context.spawn("resolver", ended(resolver.run(move || resolves.now(), last.clone())));
-    let (keep, token, clock) = (Arc::clone(&ids), last.clone(), context.clock.clone());
-    let keeping = tokio::spawn(async move { keep.keep(|| clock.now(), token).await });
+    jobs::start(&app, &context, &holder);
+    context.spawn("gate keeper", ended(keeper.run(now_of(&context), last.clone())));
+    let resolver = resolver(&config, &pool, &gate, &queue);
+    context.spawn("resolver", ended(resolver.run(now_of(&context), last.clone())));
+    let lease = keep_lease(&ids, &context, &last);
     context.spawn("template cache", follow_templates(templates, config.clone()));
+    context.spawn("queue of claims", ended(queue.follow()));
     context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
-    // It keeps the landers, so it ends with the intake.
-    let (stop, measures) = (context.stop_token(), Arc::clone(&connections));
-    let measured = api_metrics::measure(claims.clone(), pool.clone(), measures, stop);
-    context.spawn("measure", ended(measured));
-    let watched = watch_health(context.clone(), (mysql_part, pool), (gate_part, gate), views);
-    context.spawn("health", watched);
+    // The task that measures holds the landers, so it ends with the intake.
+    let (stop, measured) = (context.stop_token(), Arc::clone(&connections));
+    let measuring = api_metrics::measure(claims.clone(), pool.clone(), measured, queue, stop);
+    context.spawn("measure", ended(measuring));
+    context.spawn("servers", servers.watch(&config, &context, (pool, gate, views)));
 
     info!(http.address = %listener.local_addr()?, "serving");
     http.ready();
@@ -126,7 +132,37 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     while landing.join_next().await.is_some() {}
     settling.await.context("the settler")?;
     last.cancel();
-    keeping.await.context("the worker number's lease")
+    publishing.await.context("the statistics")?;
+    lease.await.context("the worker number's lease")
+}
+
+/// Keeps the worker number until `last`.
+fn keep_lease(ids: &Arc<Ids>, context: &Context, last: &CancellationToken) -> JoinHandle<()> {
+    let (ids, clock, last) = (Arc::clone(ids), context.clock.clone(), last.clone());
+    tokio::spawn(async move { ids.keep(|| clock.now(), last).await })
+}
+
+/// Returns the gates of this process, and the task that keeps them.
+fn gates(
+    config: &Config,
+    pool: &MySqlPool,
+    gate: &Gate,
+    queue: &Queue,
+    holder: &str,
+) -> (Gates, Keeper) {
+    let (preload, points) = (config.preload(), config.fail_points.clone());
+    Gates::new(pool.clone(), gate.clone(), queue.of_claims(), holder, preload, points)
+}
+
+/// Returns the task that ends admissions whose process died.
+fn resolver(config: &Config, pool: &MySqlPool, gate: &Gate, queue: &Queue) -> Resolver {
+    Resolver {
+        pool: pool.clone(),
+        gate: gate.clone(),
+        queue: queue.of_claims(),
+        grace: GRACE,
+        points: config.fail_points.clone(),
+    }
 }
 
 /// Opens the listener, and sets what clients may use.
@@ -149,8 +185,10 @@ fn holder() -> String {
 
 async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
     let url = config.database_url.expose();
-    let pool =
-        retried("MySQL (DATABASE_URL)", || connect::pool(url, config.database_connections)).await?;
+    let pool = retried(("MySQL", "DATABASE_URL", url), StoreError::is_denied, || {
+        connect::pool(url, config.database_connections)
+    })
+    .await?;
     migrate::check_over(&pool).await?;
     Ok(pool)
 }
@@ -160,13 +198,20 @@ async fn auth(config: &Config, pool: &MySqlPool, clock: Clock) -> anyhow::Result
     Ok(Arc::new(Auth::new(tokens, config.operator_key.expose(), keys, clock)))
 }
 
+/// The time of the process's clock.
+fn now_of(context: &Context) -> impl Fn() -> DateTime<Utc> + Send + Sync + use<> + 'static {
+    let clock = context.clock.clone();
+    move || clock.now()
+}
+
 async fn tokens(config: &Config) -> anyhow::Result<Tokens> {
     let rules = Rules {
         leeway_seconds: config.jwt_leeway_seconds,
         issuer: config.jwt_issuer.clone().filter(|issuer| !issuer.is_empty()),
         audience: config.jwt_audience.clone().filter(|audience| !audience.is_empty()),
+        user_claim: config.jwt_user_claim.clone().into(),
     };
-    rules.warn_of_what_is_not_asked();
+    rules.warn_of_unchecked_issuer_or_audience();
     if config.jwks.is_empty() {
         Ok(Tokens::by_secret(config.jwt_secret.expose(), &rules))
     } else {
@@ -176,7 +221,8 @@ async fn tokens(config: &Config) -> anyhow::Result<Tokens> {
 
 async fn gate_redis(config: &Config) -> anyhow::Result<GateRedis> {
     let url = config.gate_redis_url.expose();
-    retried("the gate's Redis (GATE_REDIS_URL)", || GateRedis::connect(url)).await
+    let server = ("the gate's Redis", "GATE_REDIS_URL", url);
+    retried(server, |_| false, || GateRedis::connect(url)).await
 }
 
 async fn view(
@@ -194,105 +240,59 @@ async fn view(
         });
         ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generations)
     };
-    let store = retried("the view's Redis (VIEW_REDIS_URL)", connect).await?;
+    let server = ("the view's Redis", "VIEW_REDIS_URL", config.view_redis_url.expose());
+    let store = retried(server, |_| false, connect).await?;
     let truth = MySqlTruth::new(pool.clone(), config.fail_points.clone());
     Ok((ViewReader::new(store.clone(), truth), store))
 }
 
-/// Learns generations of views that others have raised. Our own connection may last for weeks, and a view built under
-/// an older generation is dropped by the next change, again and again. Returns whether MySQL knows the same servers of
-/// the view as we do.
-async fn learn_generations(pool: &MySqlPool, views: &ViewStore, was_known: bool) -> bool {
-    let Some(served) = views.served() else { return was_known };
-    let known = connect::within(async {
-        let mut connection = connect::acquire(pool).await?;
-        view_generation::known_generations(&mut connection, &served).await
-    });
-    match known.await {
-        Ok(Some(generations)) => {
-            views.learn(&generations);
-            true
-        }
-        // Another process met another server of the view: it is misconfigured, or we are.
-        Ok(None) => {
-            if was_known {
-                warn!("another process met another Redis as the view's: compare VIEW_REDIS_URL");
-            }
-            false
-        }
-        // The check of the clock reports this.
-        Err(_) => was_known,
-    }
-}
-
-/// Retries until it succeeds or [`CONNECT_FOR`] is over.
-async fn retried<T, E, F>(what: &str, mut connect: impl FnMut() -> F) -> anyhow::Result<T>
+/// Retries until it succeeds, a failure is final, or [`CONNECT_FOR`] is over. `setting` names the URL.
+async fn retried<T, E, F>(
+    (what, setting, url): (&str, &str, &str),
+    is_final: impl Fn(&E) -> bool,
+    mut connect: impl FnMut() -> F,
+) -> anyhow::Result<T>
 where
     F: Future<Output = Result<T, E>>,
     E: std::error::Error + Send + Sync + 'static,
 {
+    let what = format!("{what} at {} ({setting})", runtime::address(url));
+    let outage = Outage::of(format!("{what} cannot be reached yet"));
     let started = tokio::time::Instant::now();
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
     loop {
         match connect().await {
             Ok(connected) => return Ok(connected),
+            Err(error) if is_final(&error) => {
+                return Err(error).with_context(|| format!("{what} refuses us"));
+            }
             Err(error) if started.elapsed() >= CONNECT_FOR => {
                 return Err(error).with_context(|| {
                     format!("{what} could not be reached for {CONNECT_FOR:?}; is it running?")
                 });
             }
-            Err(error) => warn!(error = runtime::report(&error), "{what} cannot be reached yet"),
+            Err(error) => outage.failed(&runtime::report(&error)),
         }
         backoff.wait().await;
     }
 }
 
-/// Keeps the template cache fresh from the topic. Without changes the cache relies on misses.
+/// Keeps the template cache fresh from the topic, and lists of shops complete from MySQL. Without changes from the topic
+/// single templates rely on misses.
 async fn follow_templates(templates: TemplateCache, config: Config) -> anyhow::Result<()> {
+    let follow = follow_topic(&templates, &config);
+    let ((), followed) = tokio::join!(templates.keep_listed(), follow);
+    followed
+}
+
+async fn follow_topic(templates: &TemplateCache, config: &Config) -> anyhow::Result<()> {
     let topic = topic::TopicNames::new(&config.topic_prefix).template();
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
     loop {
         if let Err(error) = templates.follow(&config.kafka_brokers, &topic).await {
-            warn!(error = runtime::report(error.as_ref()), "template changes cannot be read");
+            let error = runtime::report(error.as_ref());
+            runtime::seldom!("template changes cannot be read", error);
         }
         backoff.wait().await;
     }
-}
-
-/// Keeps `/readyz` current. A clock that differs from MySQL's is only logged: if MySQL's own is wrong, all apis would
-/// become unready, and what the clocks decide is checked by both (a use) or passes (a window).
-async fn watch_health(
-    context: Context,
-    (mysql, pool): (Part, MySqlPool),
-    (redis, gate): (Part, Gate),
-    views: ViewStore,
-) -> anyhow::Result<()> {
-    let (mut agreed, mut is_known) = (true, true);
-    loop {
-        is_known = learn_generations(&pool, &views, is_known).await;
-        match skew(&pool, &context.clock).await {
-            Ok(skew) => {
-                mysql.ready();
-                gauge!(CLOCK_SKEW).set(skew.as_seconds_f64());
-                let agrees = skew.abs() <= SKEW_MAX;
-                if agreed && !agrees {
-                    let ms = skew.num_milliseconds();
-                    warn!(clock.skew_ms = ms, "our clock is not MySQL's: set the clocks right");
-                }
-                agreed = agrees;
-            }
-            Err(error) => mysql.not_ready(runtime::report(&error)),
-        }
-        match gate.redis().run().await {
-            Ok(_) => redis.ready(),
-            Err(error) => redis.not_ready(runtime::report(&error)),
-        }
-        tokio::time::sleep(HEALTH_EVERY).await;
-    }
-}
-
-/// Returns how far our clock is ahead of MySQL's.
-async fn skew(pool: &MySqlPool, clock: &Clock) -> Result<TimeDelta, StoreError> {
-    let mut connection = connect::acquire(pool).await?;
-    connect::within(settings::skew(&mut connection, || clock.now())).await
 }

@@ -37,8 +37,8 @@ impl ShopStock {
     /// Returns what is left, or `None` if the gate is not loaded or does not answer. Never below 0, although a cut may
     /// put a gate there for a moment.
     pub(crate) async fn left(&self, template: TemplateId) -> Option<i64> {
-        let place = self.place(template);
-        let mut seen = place.lock().await;
+        let entry = self.entry(template);
+        let mut seen = entry.lock().await;
         if let Some((at, left)) = *seen
             && at.elapsed() < FRESH_FOR
         {
@@ -48,7 +48,7 @@ impl ShopStock {
             Ok(meta) => meta.filter(redis_gate::Meta::is_open).map(|meta| meta.stock.max(0)),
             Err(error) => {
                 let error = runtime::report(&error);
-                debug!(template.id = %template, error, "what is left cannot be told");
+                debug!(template.id = %template, error, "the remaining stock cannot be read");
                 None
             }
         };
@@ -56,10 +56,10 @@ impl ShopStock {
         left
     }
 
-    fn place(&self, template: TemplateId) -> Arc<Mutex<Seen>> {
+    fn entry(&self, template: TemplateId) -> Arc<Mutex<Seen>> {
         let known = self.seen.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = known.get(&template) {
-            return Arc::clone(place);
+        if let Some(entry) = known.get(&template) {
+            return Arc::clone(entry);
         }
         drop(known);
         let mut known = self.seen.write().unwrap_or_else(PoisonError::into_inner);

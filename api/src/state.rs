@@ -15,8 +15,14 @@ use crate::{
     auth::{Auth, rate_limit::RateLimit},
     code::Code,
     config::Quotas,
+    exports::Exports,
+    fleet::Fleet,
     problem::Problem,
+    queue::Queue,
+    receipt::Receipts,
     shop_stock::ShopStock,
+    stats::Stats,
+    story::Stories,
     template_cache::TemplateCache,
     truth::MySqlTruth,
 };
@@ -33,14 +39,24 @@ pub(crate) struct Parts {
     pub(crate) templates: TemplateCache,
     pub(crate) gates: Gates,
     pub(crate) claims: Claims,
+    pub(crate) queue: Arc<Queue>,
+    /// Signs and reads what clients follow queued claims by.
+    pub(crate) receipts: Receipts,
     pub(crate) view: ViewReader<MySqlTruth>,
     pub(crate) shop_stock: ShopStock,
-    pub(crate) rate_limit: RateLimit,
+    /// Counts answers to claims, and reads what all processes counted.
+    pub(crate) stats: Stats,
+    /// Tells operators the ways of claims.
+    pub(crate) stories: Stories,
+    /// Limits how often a user may claim.
+    pub(crate) claim_limit: RateLimit,
     /// Limits how often a user may read coupons and claims.
-    pub(crate) reads: RateLimit,
+    pub(crate) read_limit: RateLimit,
     /// Limits the fences that a user may place by asking for unknown claims.
-    pub(crate) fences: RateLimit,
+    pub(crate) fence_limit: RateLimit,
     pub(crate) quotas: Quotas,
+    pub(crate) exports: Exports,
+    pub(crate) fleet: Fleet,
     pub(crate) points: FailPoints,
 }
 
@@ -52,7 +68,7 @@ impl App {
     /// Commits a transaction. The fail point `api.before_commit` is before it.
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<(), Problem> {
         if self.points.reach("api.before_commit").await.is_err() {
-            return Err(Problem::unavailable(Code::StoreUnavailable, "Interrupted.").unknown());
+            return Err(Problem::new(Code::StoreUnavailable, "Interrupted.").unknown());
         }
         Ok(connect::commit(transaction).await?)
     }

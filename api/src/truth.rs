@@ -39,7 +39,7 @@ impl Truth for MySqlTruth {
     ) -> Result<Vec<ViewCoupon>, StoreError> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let mut connection = connect::acquire(&self.pool).await?;
-        let behind = behind.map(place);
+        let behind = behind.map(list_position);
         let rows = user_view::page(&mut connection, user, CouponStatus::Unused, behind, count);
         let rows = connect::within(rows).await?;
         Ok(rows.iter().map(coupon).collect())
@@ -81,7 +81,7 @@ impl Pieces for Rows {
 }
 
 /// Returns the position behind a cursor, where the list continues.
-pub(crate) fn place(cursor: Cursor) -> ListPosition {
+pub(crate) fn list_position(cursor: Cursor) -> ListPosition {
     ListPosition { claimed_at: cursor.claimed_at(), template_id: cursor.template_id, id: cursor.id }
 }
 

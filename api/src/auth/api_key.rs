@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_made_like_a_key_is_none() {
+    fn text_in_another_format_is_no_key() {
         let secret = "a".repeat(SECRET_CHARS);
         assert_eq!(id_of(&format!("ck_7_{secret}")), Some(ApiKeyId(7)));
         for wrong in [

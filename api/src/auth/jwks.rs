@@ -200,7 +200,9 @@ pub(crate) fn parse(text: &[u8], rules: &Validation) -> anyhow::Result<Keys> {
                 // Of two keys with one name neither is more trustworthy: the first stays.
                 keys.entry(name).or_insert_with(|| Arc::new(key));
             }
-            Err(error) => warn!(error = %error, "a key of JWKS is passed over"),
+            Err(error) => {
+                warn!(error = runtime::report(error.as_ref()), "a key of JWKS is passed over");
+            }
         }
     }
     ensure!(!keys.is_empty(), "JWKS holds no public key for signatures by RS, PS, ES or EdDSA");
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_public_key_for_signatures_is_passed_over() {
+    fn keys_that_are_not_public_signature_keys_are_skipped() {
         for none in [
             json!({ "kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0" }),
             json!({ "kty": "RSA", "n": RSA_N, "e": "AQAB", "alg": "HS256" }),

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_believed_for_a_moment_only() {
+    fn a_key_that_was_read_is_cached_for_a_moment_only() {
         let (mut remembered, start) = (Remembered::default(), Instant::now());
         remembered.put(ApiKeyId(1), start, Some(known(1)));
         remembered.put(ApiKeyId(2), start, None);

@@ -24,9 +24,10 @@ use mysql_store::{api_key::Digest, merchant::PLATFORM};
 use runtime::Clock;
 
 use crate::{
+    access,
     auth::{key_cache::KeyCache, tokens::Tokens},
     code::Code,
-    http::headers,
+    http::{headers, instant::instant},
     problem::Problem,
 };
 
@@ -81,6 +82,10 @@ impl fmt::Debug for Caller {
     }
 }
 
+/// An operator whose scopes its handler checks itself: what is needed depends on what is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnyOperator(pub(crate) Operator);
+
 /// A shop's checkout: an operator whose key has the scope `redeem`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Redeemer(pub(crate) Operator);
@@ -113,7 +118,9 @@ impl Auth {
             .ok_or_else(|| {
                 Problem::unauthenticated("Send the header `Authorization: Bearer …`, once.")
             })?;
-        self.tokens.user(token).await.map(User)
+        let user = self.tokens.user(token).await?;
+        access::note_user(user);
+        Ok(User(user))
     }
 
     async fn operator(&self, parts: &Parts) -> Result<Operator, Problem> {
@@ -125,15 +132,28 @@ impl Auth {
         if caller.digest == self.platform_key {
             let (merchant_id, scopes) = (PLATFORM, Scopes::all());
             let (key_id, ends_at) = (None, None);
+            access::note_key(None);
             return Ok(Operator { merchant_id, key_id, trace_id, ends_at, caller, scopes });
         }
         let refused = || Problem::unauthenticated("The operator's key is not accepted.");
         let id = key.to_str().ok().and_then(api_key::id_of).ok_or_else(refused)?;
         let known = self.keys.get(id).await?;
-        let right = known
-            .filter(|known| known.digest == caller.digest && known.key.is_live(self.clock.now()));
+        let right = known.filter(|known| known.digest == caller.digest);
         let key = &right.ok_or_else(refused)?.key;
+        if !key.is_live(self.clock.now()) {
+            // Whoever has the whole key may know what became of it.
+            let (ended, at) = match (key.expires_at, key.revoked_at) {
+                (Some(expired), revoked) if revoked.is_none_or(|at| expired <= at) => {
+                    ("has expired", expired)
+                }
+                (expired, revoked) => ("was revoked", revoked.or(expired).unwrap_or_default()),
+            };
+            let detail =
+                format!("The operator's key {ended}: it was accepted until {}.", instant(at));
+            return Err(Problem::unauthenticated(detail));
+        }
         self.keys.uses.note(id);
+        access::note_key(Some(id));
         let (merchant_id, scopes, ends_at) = (key.merchant_id, key.scopes, key.ends_at());
         Ok(Operator { merchant_id, key_id: Some(id), trace_id, ends_at, caller, scopes })
     }
@@ -157,6 +177,31 @@ impl Operator {
         }
         let detail = "Only the platform's own key may do this, the one in its settings.";
         Err(Problem::new(Code::PlatformOnly, detail))
+    }
+
+    /// Returns whether the operator is called in an emergency: its key is the platform's own, or has the scope
+    /// `emergency`.
+    pub(crate) fn is_on_call(self) -> bool {
+        self.scopes.allow(Scope::Emergency)
+    }
+
+    /// Rejects every key but those of [`Operator::is_on_call`].
+    pub(crate) fn needs_on_call(self) -> Result<(), Problem> {
+        if self.is_on_call() {
+            return Ok(());
+        }
+        let detail = "Only the platform's own key and keys of the scope `emergency` may do this.";
+        Err(Problem::new(Code::PlatformOnly, detail))
+    }
+
+    /// Returns whether the operator may see this merchant's templates.
+    pub(crate) fn sees(self, merchant: MerchantId) -> bool {
+        merchant == self.merchant_id || self.is_on_call()
+    }
+
+    /// The scopes of the key.
+    pub(crate) fn scopes(self) -> Scopes {
+        self.scopes
     }
 
     /// Returns the requested merchant, or the key's own if none is requested. Only the platform's key may request
@@ -189,6 +234,17 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         Arc::<Auth>::from_ref(state).user(parts).await
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for AnyOperator
+where
+    Arc<Auth>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Arc::<Auth>::from_ref(state).operator(parts).await.map(Self)
     }
 }
 

@@ -27,14 +27,14 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// Number of locks that users are spread over: many more than cores, so that two requests rarely meet.
-const SHARDS: usize = 64;
+const STRIPES: usize = 64;
 
-/// Maximum users remembered per shard, 24 bytes each: a million in all shards, more than one process serves within a
+/// Maximum users remembered per stripe, 24 bytes each: a million in all stripes, more than one process serves within a
 /// minute. Further users are not counted.
-const USERS_MAX: usize = 1_000_000 / SHARDS;
+const USERS_MAX: usize = 1_000_000 / STRIPES;
 
-/// Minimum interval between searches of a full shard for users to drop.
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// Minimum interval between searches of a full stripe for users to forget.
+const FORGET_EVERY: Duration = Duration::from_secs(1);
 
 /// Maximum seconds that are added to a wait, so that users who were refused together do not come back together.
 const JITTER_SECONDS: u32 = 2;
@@ -51,15 +51,15 @@ struct Rate {
 pub(crate) struct RateLimit {
     rates: [Rate; 2],
     policy: HeaderValue,
-    shards: Vec<Mutex<Shard>>,
+    stripes: Vec<Mutex<Stripe>>,
     started: Instant,
 }
 
 /// For each user the times at which the buckets are empty again, in microseconds since the start.
 #[derive(Default)]
-struct Shard {
+struct Stripe {
     users: HashMap<UserId, [u64; 2]>,
-    swept: Duration,
+    forgot_at: Duration,
 }
 
 /// Remaining requests of a user.
@@ -93,7 +93,7 @@ impl RateLimit {
             rates,
             policy: HeaderValue::from_str(&policy.join(", "))
                 .unwrap_or(HeaderValue::from_static("")),
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
             started: Instant::now(),
         }
     }
@@ -109,7 +109,7 @@ impl RateLimit {
             Err(too_many) => (Some(too_many.left), too_many.problem().into_response()),
         };
         if let Some(left) = left {
-            self.tell(&left, answer.headers_mut());
+            self.set_headers(&left, answer.headers_mut());
         }
         answer
     }
@@ -123,14 +123,14 @@ impl RateLimit {
     }
 
     fn count_at(&self, user: UserId, at: Duration) -> Result<Left, TooMany> {
-        let shard = usize::try_from(user.0.unsigned_abs()).unwrap_or(0) % SHARDS;
-        let mut shard = self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
-        let known = shard.users.get(&user).copied().unwrap_or_default();
+        let stripe = usize::try_from(user.0.unsigned_abs()).unwrap_or(0) % STRIPES;
+        let mut stripe = self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner);
+        let known = stripe.users.get(&user).copied().unwrap_or_default();
         let counted = self.counted(known, at);
         if let Ok((next, _)) = counted
-            && (shard.users.contains_key(&user) || shard.has_room(at))
+            && (stripe.users.contains_key(&user) || stripe.make_room(at))
         {
-            shard.users.insert(user, next);
+            stripe.users.insert(user, next);
         }
         counted.map(|(_, left)| left)
     }
@@ -172,7 +172,7 @@ impl RateLimit {
     }
 
     /// Sets the headers that say what the user has left.
-    fn tell(&self, left: &Left, headers: &mut HeaderMap) {
+    fn set_headers(&self, left: &Left, headers: &mut HeaderMap) {
         let full_in = left.full_in.as_micros().div_ceil(1_000_000);
         let value = format!("\"{}\";r={};t={full_in}", left.rate, left.requests);
         if let Ok(value) = HeaderValue::from_str(&value) {
@@ -182,16 +182,16 @@ impl RateLimit {
     }
 }
 
-impl Shard {
-    /// Returns whether another user can be counted. Drops users whose buckets are empty.
-    fn has_room(&mut self, at: Duration) -> bool {
+impl Stripe {
+    /// Makes room for another user by forgetting users whose buckets are empty. Returns whether there is any.
+    fn make_room(&mut self, at: Duration) -> bool {
         if self.users.len() < USERS_MAX {
             return true;
         }
-        if at < self.swept + SWEEP_EVERY {
+        if at < self.forgot_at + FORGET_EVERY {
             return false;
         }
-        self.swept = at;
+        self.forgot_at = at;
         let now = micros(at);
         self.users.retain(|_, empty_at| empty_at.iter().any(|empty_at| *empty_at > now));
         self.users.len() < USERS_MAX
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_minute_binds_who_keeps_to_the_second() {
+    fn the_minute_limits_a_user_who_keeps_to_the_second() {
         let limit = RateLimit::new(10, 30);
         let all: u32 = (0..60).map(|second| let_in(&limit, USER, second * 1_000, 10)).sum();
         // The quota of thirty, and half a claim a second.
@@ -248,25 +248,25 @@ mod tests {
     }
 
     #[test]
-    fn headers_tell_the_tighter_rate() {
+    fn headers_show_the_tighter_rate() {
         let limit = RateLimit::new(10, 30);
         let left = limit.count_at(USER, at(0)).unwrap();
         let mut headers = HeaderMap::new();
-        limit.tell(&left, &mut headers);
+        limit.set_headers(&left, &mut headers);
         assert_eq!(headers[RATE_LIMIT], "\"second\";r=9;t=1");
         assert_eq!(headers[RATE_LIMIT_POLICY], "\"second\";q=10;w=1, \"minute\";q=30;w=60");
         assert_eq!(RateLimit::new(0, 0).count(USER), Ok(None));
     }
 
     #[test]
-    fn memory_is_bounded_and_who_is_quiet_is_forgotten() {
+    fn memory_is_bounded_and_quiet_users_are_forgotten() {
         let limit = RateLimit::new(10, 600);
-        let user = |number: usize| UserId(i64::try_from(number * SHARDS).unwrap());
+        let user = |number: usize| UserId(i64::try_from(number * STRIPES).unwrap());
         for number in 0..USERS_MAX {
             assert!(limit.count_at(user(number), at(0)).is_ok());
         }
         assert_eq!(let_in(&limit, user(USERS_MAX), 1, 50), 50, "too many to be counted");
-        let users = |limit: &RateLimit| limit.shards[0].lock().unwrap().users.len();
+        let users = |limit: &RateLimit| limit.stripes[0].lock().unwrap().users.len();
         assert_eq!(users(&limit), USERS_MAX);
         assert_eq!(let_in(&limit, user(USERS_MAX), 2_000, 50), 10, "the others are forgotten");
         assert_eq!(users(&limit), 1);

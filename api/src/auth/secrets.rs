@@ -8,6 +8,9 @@ const JWT_SECRET_BYTES_MIN: usize = 32;
 /// Shortest operator key, in bytes: too long to be guessed.
 const OPERATOR_KEY_BYTES_MIN: usize = 24;
 
+/// Shortest secret of receipts, in bytes: the output size of HMAC-SHA256.
+const RECEIPT_SECRET_BYTES_MIN: usize = 32;
+
 /// Fewest different characters: 48 random hexadecimal digits have nearly all sixteen.
 const CHARACTERS_MIN: usize = 8;
 
@@ -36,6 +39,21 @@ pub(crate) fn check_operator_key(key: &str) -> anyhow::Result<()> {
         "OPERATOR_KEY must have at least {OPERATOR_KEY_BYTES_MIN} bytes, e.g. from `openssl rand -hex 24`"
     );
     check_random("OPERATOR_KEY", key, 24)
+}
+
+/// Checks the secret of receipts. An empty one is none.
+///
+/// # Errors
+/// The secret is rejected; the sentence says why.
+pub(crate) fn check_receipt_secret(secret: &str) -> anyhow::Result<()> {
+    if secret.is_empty() {
+        return Ok(());
+    }
+    ensure!(
+        secret.len() >= RECEIPT_SECRET_BYTES_MIN,
+        "RECEIPT_SECRET must have at least {RECEIPT_SECRET_BYTES_MIN} bytes, e.g. from `openssl rand -hex 32`"
+    );
+    check_random("RECEIPT_SECRET", secret, 32)
 }
 
 fn check_random(setting: &str, secret: &str, bytes: usize) -> anyhow::Result<()> {
@@ -74,8 +92,10 @@ mod tests {
         ] {
             let error = check_jwt_secret(none).unwrap_err().to_string();
             assert!(error.contains(why) && error.contains("JWT_SECRET"), "{error}");
-            assert!(!error.contains(none), "the error tells the secret: {error}");
+            assert!(!error.contains(none), "the error shows the secret: {error}");
         }
         assert!(check_operator_key("a-private-platform-is-run-with-this").is_err());
+        assert!(check_receipt_secret(random).is_ok() && check_receipt_secret("").is_ok());
+        assert!(check_receipt_secret("short").is_err());
     }
 }

@@ -6,7 +6,6 @@ use std::{sync::Arc, time::Duration};
 use chrono::TimeDelta;
 use mysql_store::{MySqlPool, StoreError, api_key, connect, idempotency};
 use runtime::Clock;
-use tracing::warn;
 
 use crate::auth::{Auth, key_cache::USE_EVERY};
 
@@ -30,7 +29,8 @@ async fn keep(pool: &MySqlPool, auth: &Auth, clock: &Clock) {
     loop {
         tokio::time::sleep(EVERY).await;
         if let Err(error) = once(pool, auth, clock).await {
-            warn!(error = runtime::report(&error), "keys' uses or old answers are left for later");
+            let error = runtime::report(&error);
+            runtime::seldom!("keys' uses or old answers are left for later", error);
         }
     }
 }

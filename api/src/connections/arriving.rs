@@ -1,10 +1,10 @@
-//! Request bodies that record whether a handler is waiting for more of them.
+//! Request bodies that record how far they have been read.
 
 use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicU8, Ordering::Relaxed},
     },
     task::{Context, Poll},
 };
@@ -16,28 +16,40 @@ use axum::{
 };
 use hyper::body::{Frame, SizeHint};
 
-/// Whether a handler is waiting for bytes of a request's body that have not arrived.
-#[derive(Clone, Default)]
-pub(crate) struct Awaited(Arc<AtomicBool>);
+/// Nobody waits for the body, and more of it may come.
+const PARTLY_READ: u8 = 0;
+/// A handler is waiting for bytes that have not arrived.
+const AWAITED: u8 = 1;
+/// All of it was read, or there is none.
+const READ: u8 = 2;
+
+/// How far a request's body has been read.
+#[derive(Clone)]
+pub(crate) struct Progress(Arc<AtomicU8>);
 
 struct Arriving {
     body: Body,
-    awaited: Awaited,
+    progress: Progress,
 }
 
-impl Awaited {
-    /// Wraps the body of a request so that the flag follows it.
+impl Progress {
+    /// Wraps the body of a request so that the progress follows it.
     pub(crate) fn of(request: Request) -> (Request, Self) {
-        let awaited = Self::default();
-        if request.body().is_end_stream() {
-            return (request, awaited);
+        let is_over = request.body().is_end_stream();
+        let progress = Self(Arc::new(AtomicU8::new(if is_over { READ } else { PARTLY_READ })));
+        if is_over {
+            return (request, progress);
         }
-        let arriving = |body| Body::new(Arriving { body, awaited: awaited.clone() });
-        (request.map(arriving), awaited)
+        let arriving = |body| Body::new(Arriving { body, progress: progress.clone() });
+        (request.map(arriving), progress)
     }
 
-    pub(crate) fn is_so(&self) -> bool {
-        self.0.load(Relaxed)
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.0.load(Relaxed) == AWAITED
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.load(Relaxed) == READ
     }
 }
 
@@ -51,7 +63,13 @@ impl HttpBody for Arriving {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let arriving = self.get_mut();
         let frame = Pin::new(&mut arriving.body).poll_frame(context);
-        arriving.awaited.0.store(frame.is_pending(), Relaxed);
+        let progress = match frame {
+            Poll::Pending => AWAITED,
+            Poll::Ready(None) => READ,
+            Poll::Ready(Some(_)) if arriving.body.is_end_stream() => READ,
+            Poll::Ready(Some(_)) => PARTLY_READ,
+        };
+        arriving.progress.0.store(progress, Relaxed);
         frame
     }
 

@@ -5,7 +5,7 @@ use std::{
     str::FromStr,
 };
 
-/// Prefix length that tells IPv6 clients apart: a home or a machine is assigned a network of this length, and may use
+/// Prefix length that distinguishes IPv6 clients: a home or a machine is assigned a network of this length, and may use
 /// any address of it.
 const CLIENT_BITS_V6: u32 = 64;
 

@@ -69,7 +69,7 @@ fn counting() -> (Router, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn requests_sent_ahead_are_not_answered_ahead_of_what_their_client_takes() {
+async fn pipelined_requests_are_not_answered_faster_than_their_client_reads() {
     const AHEAD: usize = 200;
     let (route, asked) = counting();
     serving_by(Limits { take: SHORT, ..LONG }, Vec::new(), route, async |address, connections| {
@@ -106,7 +106,7 @@ async fn an_answer_is_under_way_until_its_client_has_it_though_the_system_has_it
 
 /// After a reset the system keeps reporting unacknowledged bytes.
 #[tokio::test]
-async fn who_goes_before_his_answer_leaves_his_place_at_once() {
+async fn a_client_that_leaves_before_its_answer_frees_its_connection_at_once() {
     let route = Router::new().route("/answer", post(|body: String| std::future::ready(body)));
     serving_by(
         Limits { take: 2 * PATIENCE, ..LONG },
@@ -124,7 +124,7 @@ async fn who_goes_before_his_answer_leaves_his_place_at_once() {
 }
 
 #[tokio::test]
-async fn who_has_his_answer_may_go_on_waiting() {
+async fn a_client_that_has_its_answer_may_stay_connected() {
     let (route, asked) = counting();
     serving_by(Limits { take: SHORT, ..LONG }, Vec::new(), route, async |address, connections| {
         let line = sent(address, "GET /answer HTTP/1.1\r\nhost: a\r\n\r\n").await;
@@ -213,14 +213,14 @@ async fn a_trusted_proxy_is_not_limited_and_each_of_its_clients_is() {
         until(|| connections.largest_address() == 2).await;
         // Addresses that a client invents stand before the one that the proxy has seen, and a proxy before the proxy is
         // skipped.
-        for told in [one.to_string(), format!("203.0.113.8, {one}"), format!("{one}, 127.0.0.9")] {
-            let answer = rest(&mut sent(address, &request("/fast", &told)).await).await;
-            assert!(answer.starts_with("HTTP/1.1 429 "), "{told}: {answer}");
+        for forwarded in [one.to_string(), format!("203.0.113.8, {one}"), format!("{one}, 127.0.0.9")] {
+            let answer = rest(&mut sent(address, &request("/fast", &forwarded)).await).await;
+            assert!(answer.starts_with("HTTP/1.1 429 "), "{forwarded}: {answer}");
             assert!(answer.contains("TOO_MANY_AT_ONCE") && answer.contains("retry-after: "), "{answer}");
         }
-        for told in ["203.0.113.8", "unknown", "127.0.0.1"] {
-            let answer = rest(&mut sent(address, &request("/fast", told)).await).await;
-            assert!(answer.ends_with("served"), "{told}: {answer}");
+        for forwarded in ["203.0.113.8", "unknown", "127.0.0.1"] {
+            let answer = rest(&mut sent(address, &request("/fast", forwarded)).await).await;
+            assert!(answer.ends_with("served"), "{forwarded}: {answer}");
         }
         drop(silent);
         until(|| connections.largest_address() == 0).await;
@@ -252,7 +252,7 @@ async fn a_body_that_is_too_large_is_refused_by_its_head() {
 }
 
 #[tokio::test]
-async fn who_asks_before_sending_is_told_to_go_on_if_the_body_is_not_too_large() {
+async fn a_client_that_expects_100_continue_gets_it_if_the_body_is_not_too_large() {
     serving_by(LONG, Vec::new(), Router::new(), async |address, _| {
         let head = "POST /body HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 4\r\nexpect: 100-continue\r\n\r\nbody";
         let answer = rest(&mut sent(address, head).await).await;

@@ -77,7 +77,7 @@ pub(crate) async fn serve(
     http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HEAD_BYTES_MAX);
     let served = GracefulShutdown::new();
     while let Some(taken) = stop.run_until_cancelled(next(&listener, &connections)).await {
-        let (place, stream, peer) = match taken {
+        let (permit, stream, peer) = match taken {
             Ok(taken) => taken,
             Err(error) if is_clients(&error) => continue,
             Err(error) => {
@@ -86,7 +86,7 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let Some(connection) = connections.open(peer, place) else {
+        let Some(connection) = connections.open(peer, permit) else {
             // Reset at once, so that the system keeps nothing of it.
             drop(stream.set_zero_linger());
             continue;
@@ -119,11 +119,11 @@ async fn next(
     listener: &TcpListener,
     connections: &Connections,
 ) -> io::Result<(OwnedSemaphorePermit, TcpStream, IpAddr)> {
-    let place = connections.place().await.ok_or_else(|| io::Error::other("it is closed"))?;
+    let permit = connections.permit().await.ok_or_else(|| io::Error::other("it is closed"))?;
     let (stream, peer) = listener.accept().await?;
     // Answers are written whole, so waiting for more gains nothing.
     stream.set_nodelay(true)?;
-    Ok((place, stream, peer.ip()))
+    Ok((permit, stream, peer.ip()))
 }
 
 /// Returns whether the client left before it was served; the next one may not.

@@ -1,24 +1,55 @@
 //! The metrics of clients' connections.
 
-use super::Ended;
+use runtime::metric::{Kind, Label, Metric};
 
-/// Gauge by `state`: client connections that are `waiting` for a request, `working` on one or `answering`, and those
-/// that are still available (`free`).
-pub(crate) const CONNECTIONS: &str = "api_connections";
-/// Gauge: connections of the address that has the most; through a proxy, its concurrent requests.
-pub(crate) const LARGEST_ADDRESS: &str = "api_connections_largest_address";
-/// Gauge: bytes of unanswered requests, beyond the first 8 KiB of each connection.
-pub(crate) const REQUESTS_HELD: &str = "api_requests_held_bytes";
-/// Counter by `reason`: connections that we ended.
-pub(crate) const CONNECTIONS_ENDED: &str = "api_connections_ended_total";
+use super::{Ended, State};
 
-/// Describes them once, for `/metrics`.
-pub(crate) fn describe() {
-    metrics::describe_gauge!(CONNECTIONS, "connections of clients");
-    metrics::describe_gauge!(LARGEST_ADDRESS, "connections of the address that has the most");
-    metrics::describe_gauge!(REQUESTS_HELD, "bytes of requests that are not answered yet");
-    metrics::describe_counter!(CONNECTIONS_ENDED, "connections of clients that we ended");
-    for reason in Ended::ALL {
-        metrics::counter!(CONNECTIONS_ENDED, "reason" => reason.word()).absolute(0);
-    }
-}
+pub(crate) const CONNECTIONS: Metric = Metric {
+    name: "api_connections",
+    kind: Kind::Gauge,
+    unit: "connections",
+    labels: &[Label {
+        name: "state",
+        values: &[State::Waiting.word(), State::Working.word(), State::Answering.word(), FREE],
+    }],
+    meaning: "of clients: `waiting` for a request or the rest of its head, `working` on one, \
+              `answering` (the client has not received all of the answer), and `free`, which can \
+              still be taken",
+    worry: Some("`free` is a tenth of all"),
+};
+
+pub(crate) const LARGEST_ADDRESS: Metric = Metric {
+    name: "api_connections_largest_address",
+    kind: Kind::Gauge,
+    unit: "connections",
+    labels: &[],
+    meaning: "connections of the address that has the most; through a proxy, its requests in \
+              progress",
+    worry: Some("it stays at `CONNECTIONS_PER_ADDRESS`"),
+};
+
+pub(crate) const CONNECTIONS_ENDED: Metric = Metric {
+    name: "api_connections_ended_total",
+    kind: Kind::Counter,
+    unit: "connections",
+    labels: &[Label {
+        name: "reason",
+        values: &[Ended::Address.word(), Ended::Memory.word(), Ended::Answer.word()],
+    }],
+    meaning: "connections that the api closed: their `address` has too many; unfinished requests \
+              hold too much `memory`; a client did not take an `answer` in time",
+    worry: Some("any of `address`: it may be your proxy"),
+};
+
+pub(crate) const REQUESTS_HELD: Metric = Metric {
+    name: "api_requests_held_bytes",
+    kind: Kind::Gauge,
+    unit: "bytes",
+    labels: &[],
+    meaning: "held by unanswered requests, beyond the first 8 KiB of each connection; at 64 MiB \
+              the api refuses longer ones",
+    worry: Some("above 32 MiB"),
+};
+
+/// The `state` of connections that can still be taken.
+pub(crate) const FREE: &str = "free";

@@ -70,7 +70,7 @@ pub(crate) enum Ended {
 pub(crate) struct Connections {
     limits: Limits,
     proxies: Vec<Network>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     states: [AtomicUsize; 3],
     held: AtomicUsize,
     addresses: Mutex<HashMap<IpAddr, usize>>,
@@ -85,7 +85,7 @@ pub(crate) struct Connection {
     peer: IpAddr,
     state: Mutex<State>,
     reads: Mutex<Reads>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
     _of_address: Option<OfAddress>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct OfAddress {
 impl State {
     const ALL: [Self; 3] = [Self::Waiting, Self::Working, Self::Answering];
 
-    fn word(self) -> &'static str {
+    const fn word(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Working => "working",
@@ -116,9 +116,7 @@ impl State {
 }
 
 impl Ended {
-    pub(crate) const ALL: [Self; 3] = [Self::Address, Self::Memory, Self::Answer];
-
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Address => "address",
             Self::Memory => "memory",
@@ -127,7 +125,7 @@ impl Ended {
     }
 
     pub(crate) fn count(self) {
-        metrics::counter!(CONNECTIONS_ENDED, "reason" => self.word()).increment(1);
+        metrics::counter!(CONNECTIONS_ENDED.name, "reason" => self.word()).increment(1);
     }
 }
 
@@ -137,7 +135,7 @@ impl Connections {
         Arc::new(Self {
             limits,
             proxies,
-            places: Arc::new(Semaphore::new(limits.connections)),
+            permits: Arc::new(Semaphore::new(limits.connections)),
             states: Default::default(),
             held: AtomicUsize::new(0),
             addresses: Mutex::default(),
@@ -151,15 +149,15 @@ impl Connections {
     }
 
     /// Waits until another connection may be accepted.
-    pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).acquire_owned().await.ok()
+    pub(crate) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).acquire_owned().await.ok()
     }
 
     /// Registers a connection from `peer`. Returns `None` if its address has as many as allowed.
     pub(crate) fn open(
         self: &Arc<Self>,
         peer: IpAddr,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Option<Arc<Connection>> {
         let of_address = if self.is_proxy(peer) {
             None
@@ -177,7 +175,7 @@ impl Connections {
             peer,
             state: Mutex::new(State::Waiting),
             reads: Mutex::default(),
-            _place: place,
+            _permit: permit,
             _of_address: of_address,
         }))
     }
@@ -234,12 +232,13 @@ impl Connections {
 
     pub(crate) fn measure(&self) {
         for state in State::ALL {
-            metrics::gauge!(CONNECTIONS, "state" => state.word()).set(self.in_state(state) as f64);
+            metrics::gauge!(CONNECTIONS.name, "state" => state.word())
+                .set(self.in_state(state) as f64);
         }
-        let free = self.places.available_permits();
-        metrics::gauge!(CONNECTIONS, "state" => "free").set(free as f64);
-        metrics::gauge!(LARGEST_ADDRESS).set(self.largest_address() as f64);
-        metrics::gauge!(REQUESTS_HELD).set(self.held() as f64);
+        let free = self.permits.available_permits();
+        metrics::gauge!(CONNECTIONS.name, "state" => metric::FREE).set(free as f64);
+        metrics::gauge!(LARGEST_ADDRESS.name).set(self.largest_address() as f64);
+        metrics::gauge!(REQUESTS_HELD.name).set(self.held() as f64);
     }
 }
 

@@ -209,7 +209,7 @@ async fn a_request_that_only_reads_is_given_up_by_a_limit_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_takes_is_given_up_and_its_place_is_anothers() {
+async fn an_answer_that_is_not_read_is_given_up_and_frees_its_connection() {
     serving(Limits { connections: 1, take: SHORT, ..LONG }, async |address| {
         let began = Instant::now();
         let mut silent = sent(address, "GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
@@ -243,7 +243,7 @@ async fn an_answer_that_is_taken_drop_by_drop_is_given_up_too() {
 }
 
 #[tokio::test]
-async fn a_large_answer_is_whole_for_who_takes_it_beside_one_who_does_not() {
+async fn a_client_that_reads_gets_a_large_answer_whole_beside_one_that_does_not() {
     serving(LONG, async |address| {
         let _silent = sent(address, "GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
         let request = "GET /large HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";

@@ -75,7 +75,7 @@ impl TimedStream {
     }
 
     /// Drops answers that the client has. Returns whether none is left.
-    fn settle(&mut self) -> bool {
+    fn drop_taken(&mut self) -> bool {
         if self.oldest.is_some_and(|answer| answer.whole) {
             let taken = self.written.saturating_sub(untaken(&self.stream));
             while self.oldest.is_some_and(|answer| answer.whole && answer.until <= taken) {
@@ -88,7 +88,7 @@ impl TimedStream {
     fn wrote(&mut self, bytes: usize) {
         self.written += u64::try_from(bytes).unwrap_or(u64::MAX);
         // Drop answers that the client has taken: they are not older ones than this.
-        self.settle();
+        self.drop_taken();
         let next =
             UnderWay { end: Instant::now() + self.patience, until: self.written, whole: false };
         match &mut self.oldest {
@@ -103,7 +103,7 @@ impl TimedStream {
     /// Resolves when the client has not taken an answer in time, and registers the task for that moment.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         loop {
-            if self.settle() {
+            if self.drop_taken() {
                 self.connection.taken();
             }
             let now = Instant::now();
@@ -224,7 +224,7 @@ impl AsyncWrite for TimedStream {
                 Poll::Pending => break,
             }
         }
-        if line.settle() && has_ended {
+        if line.drop_taken() && has_ended {
             return Poll::Ready(Ok(()));
         }
         if let Poll::Ready(error) = line.poll_overdue(context) {
@@ -241,7 +241,7 @@ impl AsyncWrite for TimedStream {
 impl Drop for TimedStream {
     /// Makes the system drop what it keeps for this client together with the connection.
     fn drop(&mut self) {
-        if !self.settle() {
+        if !self.drop_taken() {
             drop(self.stream.set_zero_linger());
         }
     }

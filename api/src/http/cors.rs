@@ -6,26 +6,31 @@ use anyhow::ensure;
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use tower_http::cors::CorsLayer;
 
+use crate::access::REQUEST_ID;
+
 /// How long a browser caches its permissions: two hours, the most that Chromium keeps.
 const REMEMBERED: Duration = Duration::from_hours(2);
 
 /// Headers of requests that a page may set.
-const REQUEST_HEADERS: [HeaderName; 5] = [
+const REQUEST_HEADERS: [HeaderName; 7] = [
     header::AUTHORIZATION,
     header::CONTENT_TYPE,
     header::IF_NONE_MATCH,
     HeaderName::from_static("idempotency-key"),
+    HeaderName::from_static("last-event-id"),
     HeaderName::from_static("traceparent"),
+    REQUEST_ID,
 ];
 
 /// Headers of answers that a page may read.
-const ANSWER_HEADERS: [HeaderName; 6] = [
+const ANSWER_HEADERS: [HeaderName; 7] = [
     header::ETAG,
     header::LOCATION,
     header::RETRY_AFTER,
     HeaderName::from_static("idempotency-replayed"),
     HeaderName::from_static("ratelimit"),
     HeaderName::from_static("ratelimit-policy"),
+    REQUEST_ID,
 ];
 
 /// Returns the layer that admits pages of `origins`, or `None` if no origin is named. A page sends its token in a

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_tags_is_refused() {
+    fn a_header_that_is_no_list_of_tags_is_refused() {
         for wrong in ["", " , ", "2", "\"2", "2\"", "\"2\" \"3\"", "\"2\",*", "w/\"2\""] {
             assert_eq!(of(&[wrong]), None, "{wrong}");
         }

@@ -4,7 +4,10 @@ use std::{error::Error, io, iter, str::FromStr};
 
 use axum::{
     body::Bytes,
-    extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::BytesRejection},
+    extract::{
+        DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request,
+        rejection::BytesRejection,
+    },
     http::{StatusCode, header, request::Parts},
 };
 use serde::de::DeserializeOwned;
@@ -13,6 +16,22 @@ use crate::{code::Code, problem::Problem};
 
 /// Largest body, in bytes. A template with every field filled has a tenth of this.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Largest body of a job of grants, in bytes: the ids of [`coupon::limit::JOB_ROWS_MAX`] users.
+pub(crate) const GRANTS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Returns the largest body that a request to this path may have, in bytes.
+pub(crate) fn body_bytes_max(path: &str) -> usize {
+    let below_a_template = path.strip_prefix("/v1/templates/");
+    let is_grants = below_a_template.is_some_and(|rest| rest.ends_with("/grants"));
+    if is_grants { GRANTS_BYTES_MAX } else { BODY_BYTES_MAX }
+}
+
+/// A body of up to [`GRANTS_BYTES_MAX`]: JSON, or text with one entry in each line.
+pub(crate) struct Upload {
+    pub(crate) bytes: Bytes,
+    pub(crate) is_json: bool,
+}
 
 /// A JSON body. An empty one reads as `{}`.
 pub(crate) struct Body<T>(pub(crate) T);
@@ -26,15 +45,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let json = request.headers().get(header::CONTENT_TYPE).is_none_or(|value| {
-            let kind = value.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
-            kind.eq_ignore_ascii_case("application/json")
-        });
-        if request.headers().get(header::CONTENT_ENCODING).is_some_and(|how| how != "identity") {
-            let detail = "Send the body as it is, without a `Content-Encoding`.";
-            return Err(Problem::new(Code::BodyEncoded, detail));
-        }
-        let bytes = Bytes::from_request(request, state).await.map_err(|why| unreadable(&why))?;
+        let json = is_of_kind(&request, &["application/json"]);
+        let bytes = bytes(request, state, BODY_BYTES_MAX).await?;
         if bytes.is_empty() {
             return parse(b"{}");
         }
@@ -46,21 +58,54 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-pub(crate) fn too_large() -> Problem {
-    let detail = format!("Send a body of at most {BODY_BYTES_MAX} bytes.");
+impl<S: Send + Sync> FromRequest<S> for Upload {
+    type Rejection = Problem;
+
+    async fn from_request(mut request: Request, state: &S) -> Result<Self, Problem> {
+        let is_json = is_of_kind(&request, &["application/json"]);
+        if !is_json && !is_of_kind(&request, &["application/x-ndjson", "text/plain"]) {
+            let detail = "Send the body as `Content-Type: application/json`, or lines as \
+                          `application/x-ndjson` or `text/plain`.";
+            return Err(Problem::new(Code::NotJson, detail));
+        }
+        DefaultBodyLimit::max(GRANTS_BYTES_MAX).apply(&mut request);
+        let bytes = bytes(request, state, GRANTS_BYTES_MAX).await?;
+        Ok(Self { bytes, is_json })
+    }
+}
+
+/// Whether the body is of one of these media types. One without a type is.
+fn is_of_kind(request: &Request, kinds: &[&str]) -> bool {
+    request.headers().get(header::CONTENT_TYPE).is_none_or(|value| {
+        let kind = value.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
+        kinds.iter().any(|known| kind.eq_ignore_ascii_case(known))
+    })
+}
+
+/// Reads a body that is not encoded. The layers of the route bound it to `most` bytes.
+async fn bytes<S: Send + Sync>(request: Request, state: &S, most: usize) -> Result<Bytes, Problem> {
+    if request.headers().get(header::CONTENT_ENCODING).is_some_and(|how| how != "identity") {
+        let detail = "Send the body as it is, without a `Content-Encoding`.";
+        return Err(Problem::new(Code::BodyEncoded, detail));
+    }
+    Bytes::from_request(request, state).await.map_err(|why| unreadable(&why, most))
+}
+
+pub(crate) fn too_large(most: usize) -> Problem {
+    let detail = format!("Send a body of at most {most} bytes.");
     Problem::new(Code::BodyTooLarge, detail)
 }
 
 /// The body is shorter than announced, or came too slowly. Nothing was done.
 pub(crate) fn incomplete() -> Problem {
     let detail = "The body did not come as a whole. Nothing was done: send the request again.";
-    Problem::new(Code::BodyIncomplete, detail).retry_after()
+    Problem::new(Code::BodyIncomplete, detail)
 }
 
-fn unreadable(rejection: &BytesRejection) -> Problem {
+fn unreadable(rejection: &BytesRejection, most: usize) -> Problem {
     let (status, detail) = (rejection.status(), rejection.body_text());
     if status == StatusCode::PAYLOAD_TOO_LARGE {
-        return too_large();
+        return too_large(most);
     }
     let causes = iter::successors(rejection.source(), |&error| error.source());
     let mut kinds = causes.filter_map(|error| error.downcast_ref::<io::Error>());
@@ -69,7 +114,7 @@ fn unreadable(rejection: &BytesRejection) -> Problem {
         // `write_timeout.rs` stops reading when unfinished requests hold too much memory.
         Some(io::ErrorKind::OutOfMemory) => {
             let detail = "Too much is being received. Send the request again.";
-            Problem::unavailable(Code::Overloaded, detail)
+            Problem::new(Code::Overloaded, detail)
         }
         _ => Problem::new(Code::BodyUnreadable, detail),
     }

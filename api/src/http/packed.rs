@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_is_the_same_unpacked() {
+    fn a_packed_body_unpacks_to_the_same_bytes() {
         let text = "coupon ".repeat(1_000);
         let packed = gzip(text.as_bytes()).unwrap();
         assert!(packed.len() * 10 < text.len());
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_gzip_says_so() {
+    fn gzip_is_for_clients_that_accept_it() {
         let takes = |lines: &[&'static str]| {
             let line =
                 |line: &&'static str| (header::ACCEPT_ENCODING, HeaderValue::from_static(line));

@@ -1,10 +1,12 @@
 //! Checks of every request before it is handled, and headers of every answer.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Version, header, uri::Authority};
+use axum::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Version, header, uri::Authority,
+};
 
 use crate::{
     code::Code,
-    http::extract::{self, BODY_BYTES_MAX},
+    http::{accept::Form, extract},
     problem::Problem,
 };
 
@@ -17,6 +19,12 @@ pub(crate) const HEADER_BYTES_MAX: usize = 16 * 1024;
 
 /// Below this are pages for people, who accept other things than JSON.
 pub(crate) const DOCS_PATH: &str = "/docs";
+
+/// Lists below a template that are sent as NDJSON and CSV too.
+const LISTS: [&str; 3] = ["movements", "claims", "coupons"];
+
+/// Media type of server-sent events.
+const EVENTS: &str = "text/event-stream";
 
 /// Prevents browsers from reading answers as another type, or showing them inside another page.
 /// `Strict-Transport-Security` is left to whatever terminates TLS.
@@ -50,15 +58,38 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
     }
     // Checked before the body is read: a client that sent `Expect` need not send it, and we do not wait for any
     // other's.
-    if says_length(request.headers()).is_some_and(|length| length > BODY_BYTES_MAX as u64) {
-        return Err(extract::too_large());
+    let most = extract::body_bytes_max(uri.path());
+    if says_length(request.headers()).is_some_and(|length| length > most as u64) {
+        return Err(extract::too_large(most));
     }
     let is_for_people = uri.path().starts_with(DOCS_PATH);
-    if !is_for_people && !accepts_json(request.headers()) {
-        let detail = "Answers are `application/json`: accept it, or send no `Accept`.";
+    let is_accepted = accepts_json(request.headers())
+        || (is_list(request) && Form::preferred(request.headers()).is_some())
+        || (is_of_events(request) && accepts(request.headers(), is_events));
+    if !is_for_people && !is_accepted {
+        let detail = "Answers are `application/json`, a template's lists also `application/x-ndjson` and `text/csv`, and a \
+                      claim's events `text/event-stream`.";
         return Err(Problem::new(Code::NotAcceptable, detail));
     }
     Ok(())
+}
+
+/// Returns whether the request is for a list that is sent as NDJSON and CSV too.
+fn is_list<B>(request: &Request<B>) -> bool {
+    let mut parts = request.uri().path().split('/').skip(1);
+    let of_template = [parts.next(), parts.next()] == [Some("v1"), Some("templates")];
+    let name = parts.nth(1);
+    *request.method() == Method::GET
+        && of_template
+        && name.is_some_and(|name| LISTS.contains(&name))
+        && parts.next().is_none()
+}
+
+/// Returns whether the request is for the events of a claim, which are no JSON.
+fn is_of_events<B>(request: &Request<B>) -> bool {
+    let below = request.uri().path().strip_prefix("/v1/claims/");
+    let id = below.and_then(|rest| rest.strip_suffix("/events"));
+    *request.method() == Method::GET && id.is_some_and(|id| !id.contains('/'))
 }
 
 /// Returns the length of the body that the head announces, if any.
@@ -90,22 +121,36 @@ pub(crate) fn names_one_host(version: Version, headers: &HeaderMap) -> bool {
 
 /// Returns whether the client accepts JSON (RFC 9110, 12.5.1). Errors are sent in any case.
 pub(crate) fn accepts_json(headers: &HeaderMap) -> bool {
-    let mut lines = headers.get_all(header::ACCEPT).iter().peekable();
-    lines.peek().is_none()
-        || lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).any(is_json)
+    accepts(headers, is_json)
 }
 
-fn is_json(range: &str) -> bool {
+/// Returns whether the client accepts a range of media that is right. One that says nothing accepts all.
+fn accepts(headers: &HeaderMap, is_right: fn(&str) -> bool) -> bool {
+    let mut lines = headers.get_all(header::ACCEPT).iter().peekable();
+    lines.peek().is_none()
+        || lines
+            .filter_map(|line| line.to_str().ok())
+            .flat_map(|line| line.split(','))
+            .any(|range| accepted(range).is_some_and(|kind| is_right(&kind)))
+}
+
+fn is_json(kind: &str) -> bool {
+    matches!(kind, "*/*" | "application/*" | "application/json" | "application/problem+json")
+}
+
+fn is_events(kind: &str) -> bool {
+    kind == EVENTS || kind == "text/*"
+}
+
+/// Returns the media of a range, unless the client refuses them by their weight.
+fn accepted(range: &str) -> Option<String> {
     let mut parts = range.split(';').map(str::trim);
     let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
     let refused = parts.any(|part| {
         let weight = part.strip_prefix("q=").or_else(|| part.strip_prefix("Q="));
         weight.is_some_and(|weight| weight.trim().parse() == Ok(0.0_f32))
     });
-    matches!(
-        kind.as_str(),
-        "*/*" | "application/*" | "application/json" | "application/problem+json"
-    ) && !refused
+    (!refused).then_some(kind)
 }
 
 #[cfg(test)]
@@ -113,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_accepts_json_in_any_way_is_served() {
+    fn a_client_that_accepts_json_in_any_way_is_served() {
         let accepts = |lines: &[&'static str]| {
             let line = |line: &&'static str| (header::ACCEPT, HeaderValue::from_static(line));
             accepts_json(&lines.iter().map(line).collect())
@@ -124,6 +169,22 @@ mod tests {
         assert!(
             !accepts(&["text/html"]) && !accepts(&["application/json;q=0.0"]) && !accepts(&[""])
         );
+    }
+
+    #[test]
+    fn events_are_for_who_takes_them_and_for_who_takes_json() {
+        let passes = |path: &str, accept: &str| {
+            let request = Request::builder().uri(path).header("host", "a").header("accept", accept);
+            check(&request.body(()).unwrap()).is_ok()
+        };
+        let events = "/v1/claims/7/events?template=1&receipt=a";
+        for accept in ["text/event-stream", "Text/Event-Stream;q=0.9, */*;q=0", "text/*", "*/*"] {
+            assert!(passes(events, accept), "{accept}");
+        }
+        assert!(!passes(events, "text/event-stream;q=0") && !passes(events, "text/html"));
+        for path in ["/v1/claims/7", "/v1/claims/7/8/events", "/v1/templates/7/events"] {
+            assert!(!passes(path, "text/event-stream"), "{path}");
+        }
     }
 
     #[test]
@@ -146,7 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn what_a_handler_says_of_caching_stays() {
+    fn a_table_is_for_lists_that_come_as_one() {
+        let is_list = |method: Method, path: &str| {
+            is_list(&Request::builder().method(method).uri(path).body(()).unwrap())
+        };
+        for name in LISTS {
+            assert!(is_list(Method::GET, &format!("/v1/templates/7/{name}?status=used")));
+        }
+        assert!(!is_list(Method::POST, "/v1/templates/7/claims"));
+        for path in ["/v1/templates", "/v1/templates/7", "/v1/templates/7/stock", "/v1/claims/7"] {
+            assert!(!is_list(Method::GET, path), "{path}");
+        }
+        assert!(!is_list(Method::GET, "/v1/templates/7/claims/8"));
+    }
+
+    #[test]
+    fn a_handlers_caching_header_stays() {
         let mut headers = HeaderMap::new();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
         dress(&mut headers);

@@ -68,6 +68,13 @@ named!(
 );
 
 named!(
+    /// A key's id, or the platform's own key, which has none.
+    KeyOrPlatform,
+    text("A key's id, or `platform` for the platform's own key.")
+        .pattern(Some("^([0-9]{1,19}|platform)$"))
+);
+
+named!(
     /// The value of an `If-None-Match` header.
     IfNoneMatch,
     text("Entity tags, or `*` (RFC 9110, 13.1.2).").examples(["W/\"2.Open.873\""])
@@ -92,11 +99,12 @@ named!(
 named!(
     /// A change of a template's state.
     TemplateVerb,
-    words(&["publish", "pause", "resume", "end"])
+    words(&coupon::TemplateState::TRANSITIONS.map(|way| way.by))
 );
 
 named!(
-    /// A right of a key. `operate` includes `read`, and `admin` both; `redeem` stands alone.
+    /// A right of a key. `operate` includes `read`, and `admin` both; `redeem` stands alone. `emergency` includes `read`, sees
+    /// every merchant's templates, and pauses and resumes them.
     Scope,
     words(&coupon::Scope::ALL.map(coupon::Scope::word))
 );
@@ -110,11 +118,37 @@ named!(
 );
 
 named!(
-    CouponStatus,
-    words(&{
-        use coupon::CouponStatus::{Expired, Unused, Used};
-        [Unused, Used, Expired].map(coupon::CouponStatus::word)
-    })
+    /// How claims are answered. `direct`: 201, when they have landed. `queued`: 202, and they land behind a queue. `spill`:
+    /// 201 while MySQL keeps up, and 202 beyond.
+    ClaimMode,
+    words(&coupon::ClaimMode::ALL.map(coupon::ClaimMode::word))
+);
+
+named!(
+    /// What must have a queued claim before it is answered 202: the `gate`, a `replica` of it, or the `topic`, so that no
+    /// loss of Redis loses it.
+    AcceptAfter,
+    words(&coupon::AcceptAfter::ALL.map(coupon::AcceptAfter::word))
+);
+
+named!(
+    /// What becomes of claims that were accepted before a pause or an end and have not landed.
+    AcceptedClaims,
+    words(&coupon::AcceptedClaims::ALL.map(coupon::AcceptedClaims::word))
+);
+
+named!(CouponStatus, words(&coupon::CouponStatus::ALL.map(coupon::CouponStatus::word)));
+
+named!(
+    /// The state of a job.
+    JobState,
+    words(&coupon::JobState::ALL.map(coupon::JobState::word))
+);
+
+named!(
+    /// What became of a job's row.
+    RowOutcome,
+    words(&coupon::RowOutcome::ALL.map(coupon::RowOutcome::word))
 );
 
 named!(

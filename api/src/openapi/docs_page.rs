@@ -42,10 +42,10 @@ pub(crate) async fn page() -> impl IntoResponse {
 
 /// `GET /docs/openapi-explorer-….js`
 pub(crate) async fn script() -> impl IntoResponse {
-    let told = |name: HeaderName, value| (name, HeaderValue::from_static(value));
+    let fixed = |name: HeaderName, value| (name, HeaderValue::from_static(value));
     let headers = [
-        told(header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
-        told(header::CONTENT_ENCODING, "gzip"),
+        fixed(header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
+        fixed(header::CONTENT_ENCODING, "gzip"),
         (header::CACHE_CONTROL, SCRIPT_CACHING),
     ];
     (headers, SCRIPT)
@@ -57,7 +57,7 @@ mod tests {
     use crate::openapi;
 
     #[test]
-    fn the_page_names_files_that_are_routed_and_asks_nobody_else() {
+    fn the_page_loads_only_files_that_are_routed_here() {
         let named = PAGE.split('"').filter(|text| text.ends_with(".js") || text.ends_with(".json"));
         let named: Vec<_> = named.map(|file| format!("/{file}")).collect();
         assert_eq!(named.len(), 3, "{named:?}");

@@ -20,7 +20,7 @@ use utoipa::openapi::OpenApi;
 use crate::http::{
     etag::is_known,
     packed,
-    schemas::{Cursor, IfMatch, IfNoneMatch, RequestId, TemplateVerb},
+    schemas::{Cursor, IfMatch, IfNoneMatch, KeyOrPlatform, RequestId, TemplateVerb},
 };
 
 /// Where the document is.
@@ -40,14 +40,16 @@ pub(crate) const PATH: &str = "/openapi.json";
         license(name = "MIT OR Apache-2.0")
     ),
     // utoipa does not find schemas that only parameters refer to.
-    components(schemas(Cursor, IfMatch, IfNoneMatch, RequestId, TemplateVerb)),
+    components(schemas(Cursor, IfMatch, IfNoneMatch, KeyOrPlatform, RequestId, TemplateVerb)),
     tags(
-        (name = "Shop", description = "For anybody: what a shop page shows."),
-        (name = "Claims", description = "For a shopper: the way in of a claim."),
+        (name = "Shop", description = "For anybody: what a shop's pages show."),
+        (name = "Claims", description = "For a shopper: the way in of a claim, and what the limit still allows."),
         (name = "My coupons", description = "For a shopper: list, and use at a till."),
-        (name = "Redemption", description = "For a shop's checkout: use a coupon for an order, and give it back."),
+        (name = "Redemption", description = "For a shop's checkout: look, lock, redeem coupons for an order, and give them back."),
         (name = "Templates", description = "For an operator: campaigns and their life."),
         (name = "Stock", description = "For an operator: how much there is to give."),
+        (name = "Support", description = "For an operator: one coupon, and grants to many users."),
+        (name = "Reports", description = "For an operator: what a sale was."),
         (name = "Operations", description = "For an operator: look up, mend, and what was done."),
         (name = "Keys", description = "For an operator: merchants and their keys.")
     )
@@ -111,7 +113,7 @@ fn complete(described: OpenApi) -> Value {
     document["components"]["securitySchemes"] = json!({
         "token": {
             "type": "http", "scheme": "bearer", "bearerFormat": "JWT",
-            "description": "A shopper's token; `sub` is the user's id, a decimal number."
+            "description": "A shopper's token; `sub`, or the claim that the setting JWT_USER_CLAIM names, is the user's id, a decimal number."
         },
         "operator_key": {
             "type": "apiKey", "in": "header", "name": "X-Api-Key",

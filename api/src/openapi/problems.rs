@@ -12,6 +12,7 @@ use crate::code::Code;
 /// Codes that any request may be answered.
 const ANY: &[Code] = &[
     Code::HostInvalid,
+    Code::MalformedQuery,
     Code::NotAcceptable,
     Code::UriTooLong,
     Code::HeadersTooLarge,
@@ -26,8 +27,6 @@ const WITH_AUTHENTICATION: &[Code] = &[Code::Unauthenticated];
 const WITH_KEY: &[Code] = &[Code::ScopeLacking];
 /// Codes of operations with an id in the path.
 const WITH_ID: &[Code] = &[Code::NotFound];
-/// Codes of operations with a query string.
-const WITH_QUERY: &[Code] = &[Code::MalformedQuery];
 /// Codes of operations with a body.
 const WITH_BODY: &[Code] = &[
     Code::MalformedBody,
@@ -50,13 +49,13 @@ pub(super) fn answer(operation: &mut Value) {
         operation["responses"][status.to_string()] = response(status, &codes);
     }
     if own.contains(&Code::RateLimited) {
-        tell_rates(operation, &own);
+        add_rate_headers(operation, &own);
     }
 }
 
 /// Adds the rate limit headers to the handler's responses. A request that is refused earlier, for its form, is not
 /// counted and has none.
-fn tell_rates(operation: &mut Value, own: &BTreeSet<Code>) {
+fn add_rate_headers(operation: &mut Value, own: &BTreeSet<Code>) {
     let refusals: BTreeSet<String> = own.iter().map(|code| code.status().to_string()).collect();
     for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
         if status.starts_with('2') || refusals.contains(status) {
@@ -76,9 +75,9 @@ fn own_codes(operation: &mut Value) -> BTreeSet<Code> {
 
 /// Returns the codes that follow from an operation's form.
 fn codes_of_form(operation: &Value) -> BTreeSet<Code> {
-    let has_parameter = |place: &str| {
+    let has_parameter = |location: &str| {
         let parameters = operation["parameters"].as_array();
-        parameters.into_iter().flatten().any(|parameter| parameter["in"] == place)
+        parameters.into_iter().flatten().any(|parameter| parameter["in"] == location)
     };
     let security = operation["security"].as_array();
     let by_key = security.into_iter().flatten().any(|one| one.get("operator_key").is_some());
@@ -87,7 +86,6 @@ fn codes_of_form(operation: &Value) -> BTreeSet<Code> {
         (operation.get("security").is_some(), WITH_AUTHENTICATION),
         (by_key, WITH_KEY),
         (has_parameter("path"), WITH_ID),
-        (has_parameter("query"), WITH_QUERY),
         (operation.get("requestBody").is_some(), WITH_BODY),
     ];
     let by_form = by_form.into_iter().filter(|(is_so, _)| *is_so);
@@ -143,6 +141,7 @@ pub(super) fn describe(components: &mut Value) {
             "status": { "type": "integer", "minimum": 400, "maximum": 599 },
             "detail": { "type": "string", "description": "What is wrong with this request, for people." },
             "code": { "type": "string", "pattern": "^[A-Z_]+$", "description": "Stable: program against this." },
+            "request_id": { "type": "string", "description": "The answer's `X-Request-Id`: name it when you ask about this." },
             "retryable": { "type": "boolean", "description": "Whether the same request may succeed later." }
         }
     });
@@ -160,7 +159,8 @@ pub(super) fn describe(components: &mut Value) {
             "schema": { "type": "string", "examples": ["\"second\";q=50;w=1, \"minute\";q=600;w=60"] }
         }
     });
-    let examples = Code::ALL.iter().map(|code| {
+    let problems = Code::ALL.iter().filter(|code| !code.is_of_success());
+    let examples = problems.map(|code| {
         let word = code.word();
         let value = json!({
             "type": format!("urn:coupon:problem:{word}"), "title": code.title(),
@@ -202,11 +202,15 @@ mod tests {
         assert!(responses["429"]["headers"]["Retry-After"].is_object());
         assert!(responses["409"]["headers"]["Retry-After"].is_null());
         // The handler's answers have the headers; earlier refusals do not.
-        for (status, tells) in
+        for (status, has_headers) in
             [("201", true), ("409", true), ("429", true), ("401", false), ("415", false)]
         {
             for header in ["RateLimit", "RateLimit-Policy"] {
-                assert_eq!(responses[status]["headers"][header].is_object(), tells, "{status}");
+                assert_eq!(
+                    responses[status]["headers"][header].is_object(),
+                    has_headers,
+                    "{status}"
+                );
             }
         }
     }

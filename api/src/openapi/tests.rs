@@ -45,10 +45,26 @@ fn every_code_of_the_document_is_on_the_page_of_errors_and_the_other_way_round()
             named.extend(codes.as_object().unwrap().keys().cloned());
         }
     }
-    let words = Code::ALL.iter().map(|code| code.word());
+    let problems = Code::ALL.iter().filter(|code| !code.is_of_success());
+    let words = problems.map(|code| code.word());
     let unused: Vec<_> =
         words.filter(|word| !named.contains(*word) && !OF_NO_OPERATION.contains(word)).collect();
     assert!(unused.is_empty(), "no operation answers {unused:?}");
+}
+
+#[test]
+fn each_reference_leads_to_a_part_of_the_document() {
+    let document = document();
+    let text = document.to_string();
+    let references: BTreeSet<&str> = text
+        .split("\"$ref\":\"#")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('"').map(|(pointer, _)| pointer))
+        .collect();
+    assert!(references.len() > 10, "{references:?}");
+    let lost: Vec<_> =
+        references.into_iter().filter(|pointer| document.pointer(pointer).is_none()).collect();
+    assert!(lost.is_empty(), "{lost:?}");
 }
 
 #[test]
@@ -65,11 +81,11 @@ fn every_operation_says_what_it_does_who_may_call_it_and_what_it_answers() {
         assert!(!summary.contains('`'), "{name}: the summary is for people: {summary}");
         let open = name.contains("/v1/shop/");
         assert_eq!(operation["security"].is_null(), open, "{name}: who may call it?");
-        for (place, parameter) in
+        for (location, parameter) in
             operation["parameters"].as_array().into_iter().flatten().enumerate()
         {
-            assert!(!parameter["description"].is_null(), "{name}: parameter {place}");
-            assert!(!parameter["schema"].is_null(), "{name}: parameter {place}");
+            assert!(!parameter["description"].is_null(), "{name}: parameter {location}");
+            assert!(!parameter["schema"].is_null(), "{name}: parameter {location}");
         }
         let success = operation["responses"].as_object().unwrap().keys().next().unwrap();
         // One route exists only to say who does this instead.
@@ -79,7 +95,7 @@ fn every_operation_says_what_it_does_who_may_call_it_and_what_it_answers() {
 }
 
 #[test]
-fn what_refers_to_a_component_finds_it() {
+fn every_reference_names_a_component_that_exists() {
     let document = document();
     let mut values = vec![&document];
     let mut references = 0;
@@ -153,12 +169,17 @@ fn bounds_are_those_of_the_code() {
     assert_eq!(bound("NewMovement", "delta", "maximum"), Some(stock));
     assert_eq!(bound("NewMovement", "delta", "minimum"), Some(-stock));
     assert_eq!(bound("NewTemplate", "valid_for_ms", "maximum"), Some(limit::VALID_FOR_MS_MAX));
+    assert_eq!(bound("NewRedemption", "amount", "maximum"), Some(limit::AMOUNT_MAX));
+    assert_eq!(bound("PlannedOrder", "amount", "maximum"), Some(limit::AMOUNT_MAX));
+    assert_eq!(bound("NewLock", "for_ms", "maximum"), Some(limit::LOCK_MS_MAX));
     for (schema, field, name, is) in [
         ("NewTemplate", "name", "maxLength", limit::NAME_CHARS_MAX),
         ("NewTemplate", "per_user_limit", "maximum", limit::PER_USER_MAX as usize),
         ("NewTemplate", "max_per_claim", "maximum", limit::QUANTITY_MAX as usize),
         ("NewClaim", "quantity", "maximum", limit::QUANTITY_MAX as usize),
         ("Order", "order_ref", "maxLength", limit::ORDER_REF_CHARS_MAX),
+        ("NewRedemption", "coupons", "maxItems", limit::ORDER_COUPONS_MAX),
+        ("NewRollback", "reason", "maxLength", crate::routes::shop::rollback::REASON_CHARS_MAX),
         (
             "NewMovement",
             "reason",

@@ -26,8 +26,9 @@ pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-rep
 
 /// Routes whose `POST` makes something new each time. Without a key, a client must not be advised to repeat a request
 /// whose answer was lost.
-const MAKES_ANEW: [&str; 5] = [
+const MAKES_ANEW: [&str; 6] = [
     "/v1/templates",
+    "/v1/templates/{id}/clone",
     "/v1/merchants",
     "/v1/api-keys",
     "/v1/api-keys/{id}/rotate",
@@ -150,9 +151,9 @@ impl FromRequestParts<App> for Once {
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         let key = headers::idempotency_key(&parts.headers)?;
-        let place = format!("{} {}", parts.method, parts.uri.path());
+        let endpoint = format!("{} {}", parts.method, parts.uri.path());
         let mut route = [0; 16];
-        route.copy_from_slice(&Sha256::digest(place)[..16]);
+        route.copy_from_slice(&Sha256::digest(endpoint)[..16]);
         let mut asked = Sha256::new();
         for value in parts.headers.get_all(header::IF_MATCH) {
             asked.update(value.as_bytes());
@@ -189,6 +190,15 @@ impl Answer {
     /// Replaces a part of the body.
     pub(crate) fn with(self, part: &str, instead: &str) -> Self {
         Self { body: self.body.replace(part, instead), ..self }
+    }
+
+    /// Adds a field to an object, for what is true only now. It is not kept if the answer is.
+    pub(crate) fn and(self, field: &str, value: bool) -> Self {
+        let body = match self.body.strip_suffix('}') {
+            Some(fields) => format!("{fields},\"{field}\":{value}}}"),
+            None => self.body,
+        };
+        Self { body, ..self }
     }
 
     pub(crate) fn body(&self) -> &str {
@@ -252,7 +262,13 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_something_new_is_repeated_only_under_a_key() {
+    fn a_field_is_added_behind_the_others() {
+        let answer = Answer::new(StatusCode::OK, &serde_json::json!({ "a": { "b": 1 } }));
+        assert_eq!(answer.and("c", false).body(), r#"{"a":{"b":1},"c":false}"#);
+    }
+
+    #[test]
+    fn a_request_that_creates_something_is_repeated_only_under_a_key() {
         let (none, key) = (
             HeaderMap::new(),
             HeaderMap::from_iter([(

@@ -4,10 +4,11 @@
 pub(crate) mod idempotency;
 
 use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
 use coupon::{AuditId, MerchantId};
 use mysql_store::{
     MySqlConnection,
-    audit::{self, Entry},
+    audit::{self, By, Entry, Filter, Named},
     connect,
 };
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Operator,
+    code::Code,
     http::{
         cursor::{self, Page},
         extract::Params,
@@ -46,13 +48,20 @@ pub(crate) struct AuditParams {
     cursor: Option<String>,
     target: Option<String>,
     merchant_id: Option<MerchantId>,
+    /// A key's id, or `platform`.
+    key_id: Option<String>,
+    from: Option<DateTime<Utc>>,
+    to: Option<DateTime<Utc>>,
 }
+
+/// Names the platform's own key, which has no id.
+const PLATFORM_KEY: &str = "platform";
 
 /// A line of the audit record.
 #[derive(Serialize, ToSchema)]
 #[schema(as = AuditEntry, examples(json!({
     "id": "2123985067360387073", "at": "2026-11-27T07:58:00.000Z", "action": "stock.move",
-    "target": "templates/2123985067360387072", "merchant_id": "1", "key_id": "2123985066110484480",
+    "target": "templates/2123985067360387072", "merchant_id": "1", "key_id": "2123985066110484480", "key_name": "Ann",
     "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "before": { "total": 1000, "stock": 873 },
     "after": { "seq": 2, "delta": 500, "reason": "The second batch is printed.", "total": 1500, "stock": 1373 }
 })))]
@@ -71,6 +80,9 @@ pub(crate) struct EntryJson {
     /// The key that did it. Null: the platform's own key.
     #[schema(value_type = Option<Id>, required = true)]
     key_id: Option<String>,
+    /// Name of that key. Null: the platform's own key.
+    #[schema(required = true)]
+    key_name: Option<String>,
     /// Trace id of the request. Null: it had none.
     #[schema(required = true)]
     trace_id: Option<String>,
@@ -145,7 +157,10 @@ pub(crate) async fn begin(
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
         ("cursor" = Option<schemas::Cursor>, Query, description = "Where the page begins; absent: at the newest."),
         ("target" = Option<String>, Query, description = "What was changed: the path below `/v1`, e.g. `templates/1`."),
-        ("merchant_id" = Option<Id>, Query, description = "Whose; another than one's own is for the platform's key.")
+        ("merchant_id" = Option<Id>, Query, description = "Whose; another than one's own is for the platform's key."),
+        ("key_id" = Option<schemas::KeyOrPlatform>, Query, description = "Who did it: a key's id, or `platform` for the platform's own key."),
+        ("from" = Option<Instant>, Query, description = "Only what was done then or later."),
+        ("to" = Option<Instant>, Query, description = "Only what was done before.")
     ),
     responses((status = 200, description = "A page.", body = Page<EntryJson>)),
     extensions(("x-problems" = json!("PLATFORM_ONLY INVALID_LIMIT INVALID_CURSOR")))
@@ -158,21 +173,39 @@ pub(crate) async fn list(
     let merchant_id = operator.merchant(params.merchant_id)?;
     let limit = cursor::limit(params.limit)?;
     let before: Option<AuditId> = cursor::parse(params.cursor.as_ref())?;
+    let filter = Filter {
+        merchant: merchant_id,
+        target: params.target.as_deref(),
+        by: by(params.key_id.as_deref())?,
+        from: params.from,
+        to: params.to,
+    };
     let entries = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
-        let target = params.target.as_deref();
         // One extra row shows whether there is a next page.
-        audit::page(&mut connection, merchant_id, target, before, limit + 1).await
+        audit::page(&mut connection, &filter, before, limit + 1).await
     });
     let mut entries = entries.await?;
     let more = entries.len() > limit as usize;
     entries.truncate(limit as usize);
-    let next = entries.last().filter(|_| more).map(|entry| entry.id.to_string());
+    let next = entries.last().filter(|_| more).map(|line| line.entry.id.to_string());
     Ok(Json(Page::new(entries.into_iter().map(EntryJson::from).collect(), next)))
 }
 
-impl From<Entry> for EntryJson {
-    fn from(entry: Entry) -> Self {
+/// Reads whose actions are asked for.
+fn by(key: Option<&str>) -> Result<By, Problem> {
+    match key {
+        None => Ok(By::Anyone),
+        Some(PLATFORM_KEY) => Ok(By::Platform),
+        Some(id) => id.parse().map(By::Key).map_err(|_| {
+            let detail = "The query string: key_id: use a key's id, or `platform`.";
+            Problem::new(Code::MalformedQuery, detail)
+        }),
+    }
+}
+
+impl From<Named> for EntryJson {
+    fn from(Named { entry, key_name }: Named) -> Self {
         let json = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
         Self {
             id: entry.id.to_string(),
@@ -181,6 +214,7 @@ impl From<Entry> for EntryJson {
             target: entry.target,
             merchant_id: entry.merchant_id.to_string(),
             key_id: entry.key_id.map(|id| id.to_string()),
+            key_name,
             trace_id: entry.trace_id,
             before: json(entry.before),
             after: json(entry.after),

@@ -1,7 +1,9 @@
 //! A coupon, as its owner, checkouts and operators see it.
 
+use std::{collections::HashMap, sync::Arc};
+
 use chrono::{DateTime, Utc};
-use coupon::CouponStatus;
+use coupon::{CouponStatus, Template, TemplateId};
 use mysql_store::user_coupon::UserCoupon;
 use redis_view::ViewCoupon;
 use serde::Serialize;
@@ -14,9 +16,11 @@ use crate::{
         schemas::{self, Id, Instant},
     },
     problem::Problem,
+    routes::bodies::template_json::DiscountJson,
+    template_cache::TemplateCache,
 };
 
-/// A coupon as its owner sees it.
+/// A coupon as its row says it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Coupon, examples(json!({
     "id": "2123985068924862464", "template_id": "2123985067360387072",
@@ -47,8 +51,72 @@ pub(crate) struct CouponJson {
     order_ref: Option<String>,
 }
 
+/// A coupon with what a shop shows beside it.
+#[derive(Serialize, ToSchema)]
+#[schema(examples(json!({
+    "id": "2123985068924862464", "template_id": "2123985067360387072",
+    "claim_id": "2123985068924862465", "status": "unused", "claimed_at": "2026-11-27T08:00:01.207Z",
+    "valid_from": "2026-11-27T08:00:01.207Z", "valid_until": "2026-12-04T08:00:01.207Z",
+    "template": { "name": "A sale", "discount": {
+        "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 2000, "currency": "EUR"
+    } }
+})))]
+pub(crate) struct ShownCoupon {
+    #[serde(flatten)]
+    coupon: CouponJson,
+    /// Null: not known at the moment. The next answer has it.
+    #[schema(required = true)]
+    template: Option<CouponTemplate>,
+}
+
+/// What a shop shows of a coupon's template, as it is now. The name may have been edited since the claim; the discount
+/// is the one that was promised.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CouponTemplate {
+    name: String,
+    discount: DiscountJson,
+}
+
+/// Adds to coupons what a shop shows of their templates, from the api's memory.
+pub(crate) async fn shown(
+    templates: &TemplateCache,
+    coupons: Vec<(TemplateId, CouponJson)>,
+) -> Vec<ShownCoupon> {
+    let ids = coupons.iter().map(|(template, _)| *template).collect();
+    let known = templates.at_hand(ids).await;
+    let shown = |(template, coupon)| ShownCoupon::of(coupon, &known, template);
+    coupons.into_iter().map(shown).collect()
+}
+
+impl ShownCoupon {
+    fn of(
+        coupon: CouponJson,
+        known: &HashMap<TemplateId, Arc<Template>>,
+        template: TemplateId,
+    ) -> Self {
+        let template = known.get(&template).map(|template| CouponTemplate {
+            name: template.name.clone(),
+            discount: DiscountJson::from(&template.discount),
+        });
+        Self { coupon, template }
+    }
+}
+
 pub(crate) fn not_found() -> Problem {
     Problem::new(Code::CouponNotFound, "You have no such coupon.")
+}
+
+/// The coupon's validity is over.
+pub(crate) fn expired(coupon: &UserCoupon) -> Problem {
+    let at = instant(coupon.valid_until);
+    let detail = format!("The coupon was valid until {at}.");
+    Problem::new(Code::CouponExpired, detail).with("valid_until", at)
+}
+
+/// The shop revoked the coupon.
+pub(crate) fn cancelled() -> Problem {
+    let detail = "The shop revoked the coupon. Another one must be granted.";
+    Problem::new(Code::CouponCancelled, detail)
 }
 
 impl CouponJson {

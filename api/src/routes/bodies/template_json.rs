@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{
-    Discount, DiscountKind, MerchantId, Template, TemplateError, TemplateId, TemplateState,
-    Validity, Window, limit,
+    AcceptAfter, ClaimMode, Discount, DiscountKind, MerchantId, Template, TemplateError,
+    TemplateId, TemplateState, Validity, Window, limit,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -63,6 +63,16 @@ pub(crate) struct NewTemplate {
     /// Whether users may redeem its coupons with their own token; otherwise only the shop does, with a key. Default:
     /// `false`.
     self_redeem: Option<bool>,
+    /// Whether one order may redeem its coupons together with others. Default: `true`.
+    stackable: Option<bool>,
+    /// How claims are answered. Default: `direct`.
+    #[schema(value_type = Option<schemas::ClaimMode>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim_mode: Option<String>,
+    /// What must have a queued claim before it is answered. Default: `topic`.
+    #[schema(value_type = Option<schemas::AcceptAfter>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accept_after: Option<String>,
 }
 
 /// The discount on an order. Money is in minor units of `currency`.
@@ -100,6 +110,12 @@ pub(crate) struct TemplateJson {
     version: i64,
     /// Whether users may redeem its coupons with their own token; otherwise only the shop does, with a key.
     self_redeem: bool,
+    /// Whether one order may redeem its coupons together with others.
+    stackable: bool,
+    #[schema(value_type = schemas::ClaimMode)]
+    claim_mode: &'static str,
+    #[schema(value_type = schemas::AcceptAfter)]
+    accept_after: &'static str,
     #[serde(flatten)]
     terms: TermsJson,
 }
@@ -138,7 +154,7 @@ pub(crate) struct ValidityJson {
 pub(crate) fn example() -> Value {
     json!({
         "id": "2123985067360387072", "name": "A sale", "state": "published", "version": 2,
-        "self_redeem": false,
+        "self_redeem": false, "stackable": true, "claim_mode": "direct", "accept_after": "topic",
         "discount": {
             "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 2000, "currency": "EUR",
         },
@@ -170,6 +186,9 @@ impl NewTemplate {
             },
             validity,
             self_redeem: self.self_redeem.unwrap_or(false),
+            stackable: self.stackable.unwrap_or(true),
+            claim_mode: claim_mode(self.claim_mode.as_deref())?.unwrap_or_default(),
+            accept_after: accept_after(self.accept_after.as_deref())?.unwrap_or_default(),
             state: TemplateState::Draft,
             version: 1,
         };
@@ -192,6 +211,18 @@ impl DiscountJson {
             currency: self.currency.clone(),
         })
     }
+}
+
+/// Reads how claims are answered, if that is said.
+pub(crate) fn claim_mode(word: Option<&str>) -> Result<Option<ClaimMode>, Problem> {
+    let unknown = || invalid("claim_mode", "use direct, queued or spill".to_owned());
+    word.map(|word| ClaimMode::from_word(word).ok_or_else(unknown)).transpose()
+}
+
+/// Reads what must have a queued claim, if that is said.
+pub(crate) fn accept_after(word: Option<&str>) -> Result<Option<AcceptAfter>, Problem> {
+    let unknown = || invalid("accept_after", "use gate, replica or topic".to_owned());
+    word.map(|word| AcceptAfter::from_word(word).ok_or_else(unknown)).transpose()
 }
 
 /// Returns the validity that these fields describe, to the millisecond, as it is stored.
@@ -246,6 +277,9 @@ impl From<&Template> for TemplateJson {
             state: template.state.word(),
             version: template.version,
             self_redeem: template.self_redeem,
+            stackable: template.stackable,
+            claim_mode: template.claim_mode.word(),
+            accept_after: template.accept_after.word(),
             terms: TermsJson::from(template),
         }
     }

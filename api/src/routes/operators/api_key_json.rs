@@ -70,10 +70,10 @@ pub(crate) struct KeyJson {
 
 /// A new key with its secret.
 #[derive(Serialize, ToSchema)]
-#[schema(as = NewApiKey, examples(example_told))]
+#[schema(as = NewApiKey, examples(example_new))]
 pub(crate) struct NewKeyJson {
     #[serde(flatten)]
-    pub(crate) told: KeyJson,
+    pub(crate) properties: KeyJson,
     /// Value of the `X-Api-Key` header. It is shown again only to the same request with the same `Idempotency-Key`.
     pub(crate) key: String,
 }
@@ -96,11 +96,11 @@ fn example() -> Value {
 }
 
 /// Example of a new key with its secret.
-fn example_told() -> Value {
-    let mut told = example();
-    told["last_used_at"] = Value::Null;
-    told["key"] = json!(format!("ck_2123985066110484480_{}", "x".repeat(43)));
-    told
+fn example_new() -> Value {
+    let mut new = example();
+    new["last_used_at"] = Value::Null;
+    new["key"] = json!(format!("ck_2123985066110484480_{}", "x".repeat(43)));
+    new
 }
 
 impl From<&ApiKey> for KeyJson {

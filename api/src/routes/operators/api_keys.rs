@@ -9,6 +9,7 @@ use mysql_store::{
     MySqlConnection,
     api_key::{self as store, ApiKey, Created},
     connect,
+    merchant::PLATFORM,
 };
 use serde_json::{Value, json};
 use tracing::{error, info};
@@ -57,7 +58,7 @@ const LISTED_MAX: u32 = 1_000;
     security(("operator_key" = [])),
     params(("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request may be sent again.")),
     request_body = NewKey,
-    responses((status = 201, description = "The key. It is not told again, but to the same request with the same `Idempotency-Key`.", body = NewKeyJson)),
+    responses((status = 201, description = "The key. It is shown again only to the same request with the same `Idempotency-Key`.", body = NewKeyJson)),
     extensions(("x-problems" = json!(
         "PLATFORM_ONLY INVALID_KEY LIFE_TOO_LONG QUOTA_EXCEEDED HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID \
          IDEMPOTENCY_KEY_REUSED OVERLOADED"
@@ -85,7 +86,7 @@ async fn create_once(
     let mut transaction = connect::begin(&app.pool).await?;
     // Before validation: when a request is repeated, its `expires_at` may have passed.
     if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
-        return told_again(answer, operator);
+        return unsealed(answer, operator);
     }
     let now = app.clock.now();
     let key = ApiKey {
@@ -99,6 +100,7 @@ async fn create_once(
         last_used_at: None,
     };
     lives_no_longer(&key, operator)?;
+    reaches_no_further(&key, operator)?;
     let secret = secret(key.id)?;
     let action = Action {
         merchant_id: key.merchant_id,
@@ -154,9 +156,9 @@ pub(crate) async fn list(
         ("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request may be sent again.")
     ),
     request_body = Option<Rotation>,
-    responses((status = 201, description = "A new key of the same name, scopes and length of life, but of no longer life than the key that asks. It is not told again, but to the same request with the same `Idempotency-Key`.", body = NewKeyJson)),
+    responses((status = 201, description = "A new key of the same name, scopes and length of life, but of no longer life than the key that asks. It is shown again only to the same request with the same `Idempotency-Key`.", body = NewKeyJson)),
     extensions(("x-problems" = json!(
-        "KEY_NOT_FOUND KEY_NOT_LIVE INVALID_KEY QUOTA_EXCEEDED HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID \
+        "PLATFORM_ONLY KEY_NOT_FOUND KEY_NOT_LIVE INVALID_KEY QUOTA_EXCEEDED HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID \
          IDEMPOTENCY_KEY_REUSED OVERLOADED"
     )))
 )]
@@ -188,7 +190,7 @@ async fn rotate_once(
 ) -> Result<Answer, Problem> {
     let mut transaction = connect::begin(&app.pool).await?;
     if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
-        return told_again(answer, operator);
+        return unsealed(answer, operator);
     }
     let now = app.clock.now();
     let old = own(&mut transaction, operator, id).await?;
@@ -196,6 +198,7 @@ async fn rotate_once(
         let detail = "The key is not accepted any more: make a new one.";
         return Err(Problem::new(Code::KeyNotLive, detail));
     }
+    reaches_no_further(&old, operator)?;
     store::revoke(&mut transaction, id, now + overlap).await?;
     let life = old.expires_at.map(|end| end - old.created_at);
     // A leaked key must be replaceable at once, also by a caller whose own key expires. The new key then expires no
@@ -228,23 +231,21 @@ async fn keep(
     (key, secret): (&ApiKey, String),
 ) -> Result<Answer, Problem> {
     let hidden = api_key::sealed(&secret, key.id, &operator.caller.seal).unwrap_or_default();
-    let told = Answer::new(
+    let answer = Answer::new(
         StatusCode::CREATED,
-        &NewKeyJson { told: KeyJson::from(key), key: hidden.clone() },
+        &NewKeyJson { properties: KeyJson::from(key), key: hidden.clone() },
     );
-    once.end(operator, transaction, &told).await?;
-    Ok(told.with(&hidden, &secret))
+    once.end(operator, transaction, &answer).await?;
+    Ok(answer.with(&hidden, &secret))
 }
 
 /// Returns a stored answer with its secret unsealed.
-fn told_again(answer: Answer, operator: Operator) -> Result<Answer, Problem> {
+fn unsealed(answer: Answer, operator: Operator) -> Result<Answer, Problem> {
     let body: Value = serde_json::from_str(answer.body()).unwrap_or_default();
     let hidden = body["key"].as_str().unwrap_or_default();
     let secret = api_key::id_of(hidden)
         .and_then(|id| api_key::sealed(hidden, id, &operator.caller.seal))
-        .ok_or_else(|| {
-            Problem::unavailable(Code::StoreUnavailable, "The answer cannot be read.")
-        })?;
+        .ok_or_else(|| Problem::new(Code::StoreUnavailable, "The answer cannot be read."))?;
     Ok(answer.with(hidden, &secret))
 }
 
@@ -259,6 +260,20 @@ fn lives_no_longer(key: &ApiKey, operator: Operator) -> Result<(), Problem> {
         "The key that asks ends at {latest}, and makes none that lives longer: send an `expires_at` until then."
     );
     Err(Problem::new(Code::LifeTooLong, detail).with("latest", latest))
+}
+
+/// Rejects a key of the scope `emergency` unless the platform's own key makes it for the platform's own merchant:
+/// nobody else may give a right over all merchants away, or get one by replacing another's key.
+fn reaches_no_further(key: &ApiKey, operator: Operator) -> Result<(), Problem> {
+    if !key.scopes.iter().any(|scope| scope == Scope::Emergency) {
+        return Ok(());
+    }
+    operator.needs_platform()?;
+    if key.merchant_id == PLATFORM {
+        return Ok(());
+    }
+    let problem = "only keys of the platform's own merchant have the scope `emergency`".to_owned();
+    Err(invalid("scopes", problem))
 }
 
 /// `DELETE /v1/api-keys/{id}`: revokes the key. Its row stays, since the audit record names it.
@@ -331,25 +346,23 @@ async fn store_key(
 fn secret(id: ApiKeyId) -> Result<String, Problem> {
     api_key::new(id).map_err(|error| {
         error!(error = runtime::report(&error), "the system gives no random bytes");
-        Problem::unavailable(Code::Overloaded, "No key can be made now. Send the request again.")
+        Problem::new(Code::Overloaded, "No key can be made now. Send the request again.")
     })
 }
 
 fn scopes(words: &[String]) -> Result<Scopes, Problem> {
     let scopes: Option<Vec<Scope>> = words.iter().map(|word| Scope::from_word(word)).collect();
     scopes.and_then(Scopes::of).ok_or_else(|| {
-        invalid("scopes", "use one or more of read, operate, admin and redeem".to_owned())
+        invalid(
+            "scopes",
+            "use one or more of read, operate, admin, redeem and emergency".to_owned(),
+        )
     })
 }
 
 fn name(name: &str) -> Result<String, Problem> {
-    if name.trim().is_empty() || name.chars().count() > NAME_CHARS_MAX {
-        return Err(invalid("name", format!("use 1 to {NAME_CHARS_MAX} characters")));
-    }
-    if let Some(refused) = text::steering(name) {
-        return Err(invalid("name", format!("leave {refused} out, a control character")));
-    }
-    Ok(name.to_owned())
+    text::wrong(name, NAME_CHARS_MAX)
+        .map_or(Ok(name.to_owned()), |wrong| Err(invalid("name", wrong)))
 }
 
 fn expiry(end: DateTime<Utc>, now: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {

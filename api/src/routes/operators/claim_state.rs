@@ -21,7 +21,7 @@ use crate::{
     routes::{
         operators::templates,
         shopper::{
-            claim_poll::{cannot_tell, template_needed},
+            claim_poll::{fate_unknown, template_needed},
             claims::{self, ClaimBody},
         },
     },
@@ -35,8 +35,9 @@ pub(crate) struct ClaimStateBody {
     #[schema(value_type = Id)]
     id: String,
     /// `landed`: the user has the coupons. `processing`: it was admitted, and lands or is given up within moments.
-    /// `given_up`: it can never land; the same key sent again is a new claim.
-    #[schema(pattern = "^(landed|processing|given_up)$")]
+    /// `rejected`: it was accepted and is rejected for good, and so is its key. `given_up`: it can never land; the same
+    /// key sent again is a new claim.
+    #[schema(pattern = "^(landed|processing|rejected|given_up)$")]
     status: &'static str,
     #[schema(value_type = Id)]
     template_id: String,
@@ -44,9 +45,13 @@ pub(crate) struct ClaimStateBody {
     #[schema(value_type = Id)]
     #[serde(skip_serializing_if = "Option::is_none")]
     user_id: Option<String>,
-    /// When the claim was admitted; for `given_up`, when it was given up.
+    /// When the claim was admitted; for `rejected` and `given_up`, when that was decided.
     #[schema(value_type = Instant)]
     at: String,
+    /// Why it was rejected (docs/errors.md). Only for `rejected`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    code: Option<&'static str>,
     /// The claim as its user's answer showed it. Only for `landed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<ClaimBody>,
@@ -54,10 +59,23 @@ pub(crate) struct ClaimStateBody {
 
 #[derive(Deserialize)]
 pub(crate) struct Where {
-    template: Option<TemplateId>,
+    pub(super) template: Option<TemplateId>,
 }
 
-fn example() -> serde_json::Value {
+/// A claim of a template of the operator's merchant.
+pub(super) enum Found {
+    Decided(ClaimFate),
+    /// It is under way, or nothing rules that out.
+    Processing {
+        template: TemplateId,
+        /// The owner, if the gate knows the claim.
+        user: Option<UserId>,
+        /// When it was admitted or, without an owner, when its id was made.
+        at: DateTime<Utc>,
+    },
+}
+
+pub(super) fn example() -> serde_json::Value {
     json!({
         "id": "2123985068924862465", "status": "landed", "template_id": "2123985067360387072",
         "user_id": "42", "at": "2026-11-27T08:00:01.207Z", "claim": claims::example(),
@@ -73,7 +91,7 @@ fn example() -> serde_json::Value {
     summary = "Look up what has become of a claim",
     security(("operator_key" = [])),
     params(
-        ("id" = Id, Path, description = "The claim, as its user was told in `Location` or `poll`."),
+        ("id" = Id, Path, description = "The claim, as `Location` and `poll` named it to its user."),
         ("template" = Option<Id>, Query, description = "Its template. Needed as long as the claim is not decided.")
     ),
     responses((status = 200, description = "A claim of one's own templates.", body = ClaimStateBody)),
@@ -85,20 +103,31 @@ pub(crate) async fn get(
     PathId(id): PathId<ClaimId>,
     Params(params): Params<Where>,
 ) -> Result<Json<ClaimStateBody>, Problem> {
-    if let Some(template) = params.template {
-        templates::owned(&app, operator, template).await?;
+    let found = find(&app, operator, id, params.template).await?;
+    Ok(Json(ClaimStateBody::of(id, &found)))
+}
+
+/// Finds a claim. It gives up one of which nothing is known for longer than the resolver's grace.
+pub(super) async fn find(
+    app: &App,
+    operator: Operator,
+    id: ClaimId,
+    template: Option<TemplateId>,
+) -> Result<Found, Problem> {
+    if let Some(template) = template {
+        templates::owned(app, operator, template).await?;
     }
-    let asked = Asked { id, template: params.template, user: None };
+    let asked = Asked { id, template, user: None };
     let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), || true).await;
-    match fate.map_err(|error| cannot_tell(id, error))? {
+    match fate.map_err(|error| fate_unknown(id, error))? {
         Fate::Decided(fate) => {
             // Another merchant's claim is not found.
-            templates::owned(&app, operator, fate.template_id()).await.map_err(|_| not_found())?;
-            Ok(Json(ClaimStateBody::of_fate(&fate)))
+            templates::owned(app, operator, fate.template_id()).await.map_err(|_| not_found())?;
+            Ok(Found::Decided(fate))
         }
         Fate::Processing { user, at } => {
-            let template = params.template.ok_or_else(template_needed)?;
-            Ok(Json(ClaimStateBody::new("processing", id, template, user, at)))
+            let template = template.ok_or_else(template_needed)?;
+            Ok(Found::Processing { template, user, at })
         }
         Fate::Never => Err(not_found()),
         Fate::TemplateNeeded => Err(template_needed()),
@@ -111,6 +140,15 @@ fn not_found() -> Problem {
 }
 
 impl ClaimStateBody {
+    pub(super) fn of(id: ClaimId, found: &Found) -> Self {
+        match found {
+            Found::Decided(fate) => Self::of_fate(fate),
+            Found::Processing { template, user, at } => {
+                Self::new("processing", id, *template, *user, *at)
+            }
+        }
+    }
+
     fn of_fate(fate: &ClaimFate) -> Self {
         match fate {
             ClaimFate::Landed(claim) => Self {
@@ -122,6 +160,10 @@ impl ClaimStateBody {
                     Some(claim.user_id),
                     claim.claimed_at,
                 )
+            },
+            ClaimFate::Rejected { id, template_id, user_id, reason, at } => Self {
+                code: Some(reason.word()),
+                ..Self::new("rejected", *id, *template_id, Some(*user_id), *at)
             },
             ClaimFate::GivenUp { id, template_id, user_id, at } => {
                 // A fence that an operator's lookup placed has no user.
@@ -144,6 +186,7 @@ impl ClaimStateBody {
             template_id: template.to_string(),
             user_id: user.map(|user| user.to_string()),
             at: instant(at),
+            code: None,
             claim: None,
         }
     }

@@ -74,12 +74,7 @@ pub(crate) async fn create(
 ) -> Result<Answer, Problem> {
     operator.needs_platform()?;
     let once = once.asking(&new);
-    let wrong = if new.name.trim().is_empty() || new.name.chars().count() > NAME_CHARS_MAX {
-        Some(format!("use 1 to {NAME_CHARS_MAX} characters"))
-    } else {
-        text::steering(&new.name).map(|it| format!("leave {it} out, a control character"))
-    };
-    if let Some(wrong) = wrong {
+    if let Some(wrong) = text::wrong(&new.name, NAME_CHARS_MAX) {
         let problem = Problem::new(Code::InvalidMerchant, format!("name: {wrong}."));
         return Err(problem.with("field", "name"));
     }

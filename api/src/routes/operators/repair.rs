@@ -31,7 +31,7 @@ use crate::{
             self, Action,
             idempotency::{Answer, Once},
         },
-        bodies::coupon_json::CouponJson,
+        bodies::coupon_json::{self, CouponJson, ShownCoupon},
         operators::templates,
     },
     state::App,
@@ -75,7 +75,7 @@ pub(crate) struct GateBody {
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
         ("cursor" = Option<Cursor>, Query, description = "Where the page begins; absent: at the newest.")
     ),
-    responses((status = 200, description = "Those of one's own templates, whatever became of them.", body = Page<CouponJson>)),
+    responses((status = 200, description = "Those of one's own templates, whatever became of them.", body = Page<ShownCoupon>)),
     extensions(("x-problems" = json!("INVALID_LIMIT INVALID_CURSOR")))
 )]
 pub(crate) async fn coupons(
@@ -83,7 +83,7 @@ pub(crate) async fn coupons(
     operator: Operator,
     PathId(user): PathId<UserId>,
     Params(params): Params<PageParams>,
-) -> Result<Json<Page<CouponJson>>, Problem> {
+) -> Result<Json<Page<ShownCoupon>>, Problem> {
     let limit = params.limit()?;
     let before: Option<CouponId> = cursor::parse(params.cursor.as_ref())?;
     let now = app.clock.now();
@@ -91,10 +91,12 @@ pub(crate) async fn coupons(
     // One extra row shows whether there is a next page.
     let rows = look_up::coupons_of(&mut connection, operator.merchant_id, user, before, limit + 1);
     let mut rows = connect::within(rows).await?;
+    drop(connection);
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
-    Ok(Json(Page::new(rows.iter().map(|row| CouponJson::of(row, now)).collect(), next)))
+    let coupons = rows.iter().map(|row| (row.template_id, CouponJson::of(row, now))).collect();
+    Ok(Json(Page::new(coupon_json::shown(&app.templates, coupons).await, next)))
 }
 
 /// `POST /v1/users/{id}/view-rebuild`
@@ -123,7 +125,7 @@ pub(crate) async fn view(
     let away = || {
         let detail = "The view's Redis did not answer, or the rebuild is under way still: here, where it goes on \
                       by itself, or in another process. MySQL answers the user meanwhile. Send the request again.";
-        Problem::unavailable(Code::ViewUnavailable, detail)
+        Problem::new(Code::ViewUnavailable, detail)
     };
     let action = action(operator, "view.rebuild", format!("users/{user}"), None);
     let entry = match audit::begin(&app, operator, &once, action).await? {
@@ -143,7 +145,7 @@ pub(crate) async fn view(
             Ok(answer)
         }
         Ok(Rebuilt::TooMany) => {
-            Err(Problem::unavailable(Code::Overloaded, "Too many lists are being read. Try again."))
+            Err(Problem::new(Code::Overloaded, "Too many lists are being read. Try again."))
         }
         Ok(Rebuilt::Unread) => Err(Problem::no_store()),
         Ok(Rebuilt::Elsewhere | Rebuilt::Overtaken | Rebuilt::Failed) | Err(_) => Err(away()),
@@ -210,7 +212,7 @@ async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Prob
         let meta = app.gates.gate().meta(id).await.map_err(|error| {
             warn!(template.id = %id, error = runtime::report(&error), "a gate is not rebuilt");
             let detail = "The gate's Redis did not answer. Send the request again.";
-            Problem::unavailable(Code::GateUnavailable, detail)
+            Problem::new(Code::GateUnavailable, detail)
         })?;
         let newer = meta.filter(Meta::is_open).map(|meta| meta.epoch);
         if let Some(epoch) = newer.filter(|epoch| *epoch > before) {
@@ -218,7 +220,7 @@ async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Prob
         }
         if Instant::now() >= deadline {
             let detail = "The rebuild is under way and goes on by itself.";
-            return Err(Problem::unavailable(Code::GateLoading, detail));
+            return Err(Problem::new(Code::GateLoading, detail));
         }
         sleep(LOOK_EVERY).await;
     }

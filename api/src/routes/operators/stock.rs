@@ -19,8 +19,8 @@ use crate::{
 /// A template's stock in MySQL and in its gate.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Stock, examples(json!({
-    "total": 1000, "landed": 127, "stock": 873, "epoch": 3, "in_flight": 0,
-    "in_flight_oldest_ms": null, "gate_stock": 873, "drift": 0
+    "total": 1000, "landed": 127, "stock": 873, "epoch": 3, "queued_epoch": 3,
+    "in_flight": 0, "in_flight_oldest_ms": null, "gate_stock": 873, "drift": 0
 })))]
 pub(crate) struct StockJson {
     /// Sum of all stock movements.
@@ -31,6 +31,8 @@ pub(crate) struct StockJson {
     stock: i64,
     /// The gate's epoch, according to MySQL.
     epoch: i64,
+    /// The epoch whose queued claims land. Below `epoch`: the gate waits until those of the older one have landed.
+    queued_epoch: i64,
     /// Admissions that have not landed yet. Null: the gate is not loaded.
     #[schema(required = true)]
     in_flight: Option<u64>,
@@ -63,7 +65,7 @@ pub(crate) async fn get(
     operator: Operator,
     PathId(id): PathId<TemplateId>,
 ) -> Result<Json<StockJson>, Problem> {
-    templates::owned(&app, operator, id).await?;
+    templates::seen(&app, operator, id).await?;
     let gate = app.gates.gate();
     let before = Look::at(gate, id).await;
     let mut connection = connect::acquire(&app.pool).await?;
@@ -73,6 +75,7 @@ pub(crate) async fn get(
         landed: row.total - row.stock,
         stock: row.stock,
         epoch: row.epoch.0,
+        queued_epoch: row.queued_epoch.0,
         in_flight: None,
         in_flight_oldest_ms: None,
         gate_stock: None,

@@ -32,7 +32,7 @@ use crate::{
     problem::{Problem, unknown_template},
     routes::{
         audit::{self, Action, idempotency::REPLAYED},
-        operators::templates::{self, target},
+        operators::templates::{self, expected::confirmed, target},
     },
     state::App,
 };
@@ -51,6 +51,8 @@ pub(crate) struct MovementRequest {
     /// The reason, for people who read the movements.
     #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
     reason: String,
+    /// The template's name, to confirm a cut; or send `If-Match`. A top-up needs neither.
+    confirm: Option<String>,
 }
 
 /// A stock movement. It consists of values that never change: a replay has the same bytes.
@@ -83,7 +85,7 @@ struct MovementBody {
     params(
         ("id" = Id, Path, description = "The template."),
         ("Idempotency-Key" = RequestId, Header, description = "A new one for each movement, the same one with a retry."),
-        ("If-Match" = Option<schemas::IfMatch>, Header, description = "The `ETag` of the template that the operator has seen.")
+        ("If-Match" = Option<schemas::IfMatch>, Header, description = "The `ETag` of the template that the operator has seen. A cut needs it, or `confirm`.")
     ),
     request_body = MovementRequest,
     responses(
@@ -93,7 +95,7 @@ struct MovementBody {
     extensions(("x-problems" = json!(
         "TEMPLATE_NOT_FOUND IDEMPOTENCY_KEY_MISSING IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED \
          INVALID_MOVEMENT INSUFFICIENT_STOCK TOTAL_TOO_LARGE HOURLY_QUOTA_EXCEEDED \
-         IF_MATCH_INVALID PRECONDITION_FAILED OVERLOADED"
+         CONFIRMATION_REQUIRED IF_MATCH_INVALID PRECONDITION_FAILED OVERLOADED"
     )))
 )]
 pub(crate) async fn create(
@@ -112,10 +114,12 @@ pub(crate) async fn create(
     let request_id = headers::request_id(&headers, &template)?;
     let if_match = IfMatch::of(&headers)?;
     validate(&request)?;
-    let MovementRequest { delta, reason } = request;
+    let MovementRequest { delta, reason, confirm } = request;
+    let is_meant =
+        if delta < 0 { confirmed(&template.name, confirm.as_deref(), &if_match) } else { Ok(()) };
     let actor = operator.actor();
     let new = NewMovement { request_id: &request_id, delta, reason: &reason, actor: &actor };
-    let apply = || apply(&app, operator, id, &new, &if_match);
+    let apply = || apply(&app, operator, id, &new, (&if_match, &is_meant));
     let moved = connect::within(connect::retried(apply, Problem::is_contended)).await?;
     let (recorded, replayed) = recorded(moved)?;
     info!(template.id = %id, seq = recorded.seq, delta, replayed, "moved a template's stock");
@@ -132,14 +136,14 @@ pub(crate) async fn create(
     Ok(response)
 }
 
-/// Adds the movement. A replay is already recorded, so neither the template's version nor the audit record matters to
-/// it.
+/// Adds the movement. A replay is already recorded, so neither the template's version, nor its confirmation, nor the
+/// audit record matters to it.
 async fn apply(
     app: &App,
     operator: Operator,
     id: TemplateId,
     new: &NewMovement<'_>,
-    if_match: &IfMatch,
+    (if_match, is_meant): (&IfMatch, &Result<(), Problem>),
 ) -> Result<Moved, Problem> {
     let mut transaction = connect::begin(&app.pool).await?;
     let version = if if_match.is_given() {
@@ -150,6 +154,7 @@ async fn apply(
     let moved = stock::add_movement(&mut transaction, id, new, app.clock.now()).await?;
     if let Moved::Recorded(Recorded { seq, total, stock }) = moved {
         if_match.check(version)?;
+        is_meant.clone()?;
         let NewMovement { delta, reason, .. } = *new;
         let action = Action {
             merchant_id: operator.merchant_id,
@@ -175,17 +180,11 @@ fn validate(request: &MovementRequest) -> Result<(), Problem> {
     if request.delta == 0 || !(-most..=most).contains(&request.delta) {
         return invalid("delta", format!("use -{most} to {most}, and not 0"));
     }
-    if request.reason.trim().is_empty() || request.reason.chars().count() > REASON_CHARS_MAX {
-        return invalid("reason", format!("use 1 to {REASON_CHARS_MAX} characters"));
-    }
-    if let Some(refused) = text::steering(&request.reason) {
-        return invalid("reason", format!("leave {refused} out, a control character"));
-    }
-    Ok(())
+    text::wrong(&request.reason, REASON_CHARS_MAX).map_or(Ok(()), |wrong| invalid("reason", wrong))
 }
 
 /// Returns the movement with this key, and whether it was there before; or the problem.
-fn recorded(moved: Moved) -> Result<(Recorded, bool), Problem> {
+pub(crate) fn recorded(moved: Moved) -> Result<(Recorded, bool), Problem> {
     match moved {
         Moved::Recorded(recorded) => Ok((recorded, false)),
         Moved::Replayed(recorded) => Ok((recorded, true)),

@@ -1,4 +1,11 @@
 //! For a shop's own pages and its checkout.
 
+pub(crate) mod checkout;
+pub(crate) mod coupon_lock;
 pub(crate) mod page;
 pub(crate) mod redemption;
+pub(crate) mod redemption_json;
+pub(crate) mod redemption_orders;
+pub(crate) mod rollback;
+pub(crate) mod templates;
+pub(crate) mod validation;

@@ -27,10 +27,10 @@ use crate::{
 
 /// Caching of an answer that can still change: what is left changes by the second, and one request a second from each
 /// proxy is no load.
-const CHANGING: HeaderValue = HeaderValue::from_static("public, max-age=1");
+pub(super) const CHANGING: HeaderValue = HeaderValue::from_static("public, max-age=1");
 
 /// Caching within the second before claims open, so that nobody learns of it late.
-const OPENING: HeaderValue = HeaderValue::from_static("public, no-cache");
+pub(super) const OPENING: HeaderValue = HeaderValue::from_static("public, no-cache");
 
 /// Caching once the template is over.
 const OVER: HeaderValue = HeaderValue::from_static("public, max-age=60");
@@ -43,7 +43,7 @@ const OVER: HeaderValue = HeaderValue::from_static("public, max-age=60");
     "per_user_limit": 1, "max_per_claim": 1, "claim_starts_at": "2026-11-27T08:00:00.000Z",
     "claim_ends_at": "2026-11-28T08:00:00.000Z", "valid_for_ms": 604800000, "left": 873, "opens_in_ms": 0
 })))]
-struct ShopTemplate {
+pub(crate) struct ShopTemplate {
     #[schema(value_type = Id)]
     id: String,
     name: String,
@@ -102,29 +102,69 @@ pub(crate) async fn get(
     PathId(id): PathId<TemplateId>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let template = app.templates.published(id).await?.ok_or_else(unknown_template)?;
-    let now = app.clock.now();
-    // A template that needs no gate has none that could be asked.
-    let left = if app.gates.wants(&template, now) { app.shop_stock.left(id).await } else { None };
-    let state = ShopState::of(&template, left, now);
-    let mut answer = HeaderMap::new();
-    answer.insert(header::CACHE_CONTROL, cache_control(&template, state, now));
-    let etag = etag(&template, state, left);
-    if let Ok(value) = HeaderValue::from_str(&etag) {
-        answer.insert(header::ETAG, value);
+    let template = app.templates.visible(id).await?.ok_or_else(unknown_template)?;
+    let shown = ShopTemplate::look(&app, &template, app.clock.now()).await;
+    let etag = format!("W/\"{}\"", shown.mark(&template));
+    Ok(answer(&headers, &etag, shown.cache_control(), shown))
+}
+
+/// Answers with the body, or that it is as it was if the client has an answer with this weak tag.
+pub(super) fn answer<T: Serialize>(
+    asked: &HeaderMap,
+    etag: &str,
+    cache_control: HeaderValue,
+    body: T,
+) -> Response {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CACHE_CONTROL, cache_control);
+    if let Ok(value) = HeaderValue::from_str(etag) {
+        headers.insert(header::ETAG, value);
     }
-    if is_known(&headers, &etag) {
-        return Ok((StatusCode::NOT_MODIFIED, answer).into_response());
+    if is_known(asked, etag) {
+        return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
-    let body = ShopTemplate {
-        id: template.id.to_string(),
-        name: template.name.clone(),
-        state,
-        terms: TermsJson::from(&*template),
-        left,
-        opens_in_ms: opens_in_ms(&template, now),
-    };
-    Ok((answer, Json(body)).into_response())
+    (headers, Json(body)).into_response()
+}
+
+impl ShopTemplate {
+    /// Shows a template with what is left of it by the gate.
+    pub(super) async fn look(app: &App, template: &Template, now: DateTime<Utc>) -> Self {
+        let id = template.id;
+        // A template that needs no gate has none that could be asked.
+        let left =
+            if app.gates.wants(template, now) { app.shop_stock.left(id).await } else { None };
+        Self {
+            id: id.to_string(),
+            name: template.name.clone(),
+            state: ShopState::of(template, left, now),
+            terms: TermsJson::from(template),
+            left,
+            opens_in_ms: (template.window.starts_at - now).num_milliseconds().max(0),
+        }
+    }
+
+    /// Returns how long a proxy may keep an answer that shows this.
+    pub(super) fn cache_control(&self) -> HeaderValue {
+        match self.state {
+            ShopState::Closed | ShopState::Ended => OVER,
+            ShopState::Upcoming if self.is_opening() => OPENING,
+            ShopState::Upcoming | ShopState::Open | ShopState::SoldOut | ShopState::Paused => {
+                CHANGING
+            }
+        }
+    }
+
+    /// Returns whether claims open within a second.
+    pub(super) fn is_opening(&self) -> bool {
+        self.state == ShopState::Upcoming && self.opens_in_ms < 1_000
+    }
+
+    /// Names all that is shown but the countdown. Its entity tag is weak: two answers with it mean the same, although
+    /// `opens_in_ms` counts down between them. A client that receives 304 continues its own countdown.
+    pub(super) fn mark(&self, template: &Template) -> String {
+        let left = self.left.map_or_else(|| "unknown".to_owned(), |left| left.to_string());
+        format!("{}.{:?}.{left}", template.version, self.state)
+    }
 }
 
 impl ShopState {
@@ -139,23 +179,4 @@ impl ShopState {
             TemplateState::Published => Self::Open,
         }
     }
-}
-
-fn opens_in_ms(template: &Template, now: DateTime<Utc>) -> i64 {
-    (template.window.starts_at - now).num_milliseconds().max(0)
-}
-
-fn cache_control(template: &Template, state: ShopState, now: DateTime<Utc>) -> HeaderValue {
-    match state {
-        ShopState::Closed | ShopState::Ended => OVER,
-        ShopState::Upcoming if opens_in_ms(template, now) < 1_000 => OPENING,
-        ShopState::Upcoming | ShopState::Open | ShopState::SoldOut | ShopState::Paused => CHANGING,
-    }
-}
-
-/// Weak: two answers with this tag mean the same, although `opens_in_ms` counts down between them. A client that
-/// receives 304 continues its own countdown.
-fn etag(template: &Template, state: ShopState, left: Option<i64>) -> String {
-    let left = left.map_or_else(|| "unknown".to_owned(), |left| left.to_string());
-    format!("W/\"{}.{state:?}.{left}\"", template.version)
 }

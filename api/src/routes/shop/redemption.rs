@@ -2,17 +2,18 @@
 //!
 //! The shop calls with a key of the scope `redeem`, and names the user and the order. The order identifies the request:
 //! the same call again gets the same answer. A cancellation is final for its order: a use of it that arrives late, from
-//! a queue or a retry, takes nothing. Change and audit line are one transaction.
+//! a queue or a retry, takes nothing. Change, redemption and audit line are one transaction. A call here concerns one
+//! coupon and says nothing of money; several coupons, and what they take off, are [`super::redemption_orders`]'s.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
-use coupon::{CouponId, UserId, limit};
+use coupon::{CouponId, UserId, limit, money::Inapplicable};
 use mysql_store::{
-    MySqlConnection, connect,
+    MySqlConnection, connect, redemption,
+    redemption_order::{self, Hold, Order, OrderName},
     user_coupon::{self, Unuse, Use, UserCoupon},
 };
 use serde::Deserialize;
-use serde_json::json;
 use tracing::info;
 use utoipa::ToSchema;
 
@@ -26,8 +27,8 @@ use crate::{
     },
     problem::Problem,
     routes::{
-        audit::{self, Action},
         bodies::coupon_json::{self, CouponJson},
+        shop::checkout::{self, Change, Held, order_of},
     },
     state::App,
 };
@@ -65,7 +66,7 @@ struct Wish<'a> {
     responses((status = 200, description = "It is used. The same order again is the same answer.", body = CouponJson)),
     extensions(("x-problems" = json!(
         "INVALID_USER_ID INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_NOT_YET_VALID \
-         ORDER_CANCELLED OVERLOADED"
+         COUPON_LOCKED COUPON_CANCELLED NOT_STACKABLE ORDER_CANCELLED ORDER_REDEEMED OVERLOADED"
     )))
 )]
 pub(crate) async fn use_coupon(
@@ -81,17 +82,69 @@ pub(crate) async fn use_coupon(
 
 async fn try_use(app: &App, shop: Operator, wish: &Wish<'_>) -> Result<Use, Problem> {
     let &Wish { coupon, user, order_ref } = wish;
+    let name = order_of(shop, order_ref);
     let mut transaction = connect::begin(&app.pool).await?;
-    let before = own(&mut transaction, shop, wish).await?;
     let now = app.clock.now();
+    let how = beside(&mut transaction, coupon).await?;
+    let order = redemption_order::hold(&mut transaction, name, how).await?;
+    let held = own(&mut transaction, shop, wish).await?;
     let used = user_coupon::use_for_order(&mut transaction, user, coupon, order_ref, now).await?;
-    if let Use::Used(after) = &used {
-        let action = action("coupon.use", &before, after, now);
-        audit::record(app, shop, &mut transaction, action).await?;
-        app.commit(transaction).await?;
-        info!(coupon.id = %coupon, "a shop used a coupon");
+    match used {
+        Use::Used(after) => {
+            // Returning an error rolls the use back.
+            fits(&mut transaction, name, order.as_ref(), &held).await?;
+            let change = Change { before: &held.coupon, after: &after, order_ref, at: now };
+            change.used(app, shop, &mut transaction, None).await?;
+            if order.is_none() {
+                checkout::create_order(&mut transaction, name, now).await?;
+            }
+            app.commit(transaction).await?;
+            info!(coupon.id = %coupon, "a shop used a coupon");
+            Ok(Use::Used(after))
+        }
+        Use::Replayed(before) => {
+            // Its shopper may have called an order at a till as the shop calls this one, and had the discount there.
+            let actor = redemption::made_by(&mut transaction, coupon, order_ref).await?;
+            let is_of_till = actor.is_some_and(|actor| actor == redemption::USER);
+            Ok(if is_of_till { Use::UsedElsewhere(before) } else { Use::Replayed(before) })
+        }
+        refused => Ok(refused),
     }
-    Ok(used)
+}
+
+/// Returns beside whom a single use holds its order. A coupon that bears no others must see every other use of the order,
+/// and be seen by it; the others exclude only such ones, redemptions of several coupons, and the order's cancellation.
+async fn beside(transaction: &mut MySqlConnection, coupon: CouponId) -> Result<Hold, Problem> {
+    // Published terms do not change, so the coupon need not be held yet.
+    let terms = mysql_store::checkout::terms(transaction, &[coupon]).await?;
+    let bears_others = terms.first().is_some_and(|terms| terms.stackable);
+    Ok(if bears_others { Hold::Shared } else { Hold::Alone })
+}
+
+/// Checks that the order, which is held, may use the coupon beside those of its user that it has used.
+async fn fits(
+    transaction: &mut MySqlConnection,
+    name: OrderName<'_>,
+    order: Option<&Order>,
+    held: &Held,
+) -> Result<(), Problem> {
+    if order.is_some_and(|order| order.cancelled_at.is_some()) {
+        return Err(checkout::order_cancelled());
+    }
+    if order.is_some_and(|order| order.redeemed.is_some()) {
+        return Err(checkout::order_redeemed());
+    }
+    checkout::not_kept_by_another(&held.terms, Some(name.order_ref))?;
+    let others = redemption::beside(transaction, name, &held.coupon).await?;
+    if others.is_empty() {
+        return Ok(());
+    }
+    let mut all = mysql_store::checkout::terms(transaction, &others).await?;
+    all.push(held.terms.clone());
+    match all.iter().find(|terms| !terms.stackable) {
+        Some(terms) => Err(checkout::inapplicable(terms, Inapplicable::NotStackable)),
+        None => Ok(()),
+    }
 }
 
 /// `POST /v1/coupons/{id}/unuse`
@@ -106,7 +159,7 @@ async fn try_use(app: &App, shop: Operator, wish: &Wish<'_>) -> Result<Use, Prob
     request_body = RedemptionRequest,
     responses((status = 200, description = "It is unused. Final for this order: it cannot use the coupon again.", body = CouponJson)),
     extensions(("x-problems" = json!(
-        "INVALID_USER_ID INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED OVERLOADED"
+        "INVALID_USER_ID INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_CANCELLED OVERLOADED"
     )))
 )]
 pub(crate) async fn unuse_coupon(
@@ -122,7 +175,8 @@ pub(crate) async fn unuse_coupon(
             Ok(Json(CouponJson::of(&coupon, app.clock.now())))
         }
         Unuse::UsedElsewhere(_) => Err(used_elsewhere()),
-        Unuse::Expired(coupon) => Err(expired(&coupon)),
+        Unuse::Expired(coupon) => Err(coupon_json::expired(&coupon)),
+        Unuse::Cancelled(_) => Err(coupon_json::cancelled()),
         Unuse::NotFound => Err(coupon_json::not_found()),
     }
 }
@@ -130,13 +184,13 @@ pub(crate) async fn unuse_coupon(
 async fn try_unuse(app: &App, shop: Operator, wish: &Wish<'_>) -> Result<Unuse, Problem> {
     let &Wish { coupon, user, order_ref } = wish;
     let mut transaction = connect::begin(&app.pool).await?;
-    let before = own(&mut transaction, shop, wish).await?;
     let now = app.clock.now();
+    let held = own(&mut transaction, shop, wish).await?;
     let unused = user_coupon::unuse_for_order(&mut transaction, user, coupon, order_ref, now);
     let unused = unused.await?;
     if let Unuse::GivenBack(after) = &unused {
-        let action = action("coupon.unuse", &before, after, now);
-        audit::record(app, shop, &mut transaction, action).await?;
+        let change = Change { before: &held.coupon, after, order_ref, at: now };
+        change.given_back(app, shop, &mut transaction, None).await?;
         app.commit(transaction).await?;
         info!(coupon.id = %coupon, "a shop gave a coupon back");
     }
@@ -148,33 +202,14 @@ async fn own(
     transaction: &mut MySqlConnection,
     shop: Operator,
     wish: &Wish<'_>,
-) -> Result<UserCoupon, Problem> {
-    let held = user_coupon::hold(transaction, wish.user, wish.coupon).await?;
-    held.filter(|coupon| coupon.merchant_id == shop.merchant_id).ok_or_else(coupon_json::not_found)
-}
-
-fn action(name: &str, before: &UserCoupon, after: &UserCoupon, now: DateTime<Utc>) -> Action {
-    let shown = |coupon: &UserCoupon| {
-        let mut shown = json!(CouponJson::of(coupon, now));
-        shown["user_id"] = json!(coupon.user_id.to_string());
-        // The list shows the order of a used coupon only; the record also shows which order gave it back.
-        shown["order_ref"] = json!(coupon.order_ref);
-        shown
-    };
-    Action {
-        merchant_id: after.merchant_id,
-        name: name.to_owned(),
-        target: format!("coupons/{}", after.id),
-        before: Some(shown(before)),
-        after: Some(shown(after)),
-    }
+) -> Result<Held, Problem> {
+    let held = checkout::hold(transaction, shop, &[wish.coupon], Some(wish.user)).await?;
+    held.into_iter().next().ok_or_else(coupon_json::not_found)
 }
 
 impl RedemptionRequest {
     fn read(&self, coupon: CouponId) -> Result<Wish<'_>, Problem> {
-        let user = self.user_id.parse().map_err(|_| {
-            Problem::new(Code::InvalidUserId, "Use the user's id in `user_id`, a number in quotes.")
-        })?;
+        let user = checkout::user(&self.user_id)?;
         Ok(Wish { coupon, user, order_ref: order_ref(&self.order_ref)? })
     }
 }
@@ -199,14 +234,20 @@ pub(crate) fn order_ref(text: &str) -> Result<&str, Problem> {
 
 /// Returns the answer to a use.
 pub(crate) fn answer_use(used: Use, now: DateTime<Utc>) -> Result<Json<CouponJson>, Problem> {
+    done(used).map(|coupon| Json(CouponJson::of(&coupon, now)))
+}
+
+/// Returns the used coupon, or why it was not used.
+pub(crate) fn done(used: Use) -> Result<UserCoupon, Problem> {
     match used {
-        Use::Used(coupon) | Use::Replayed(coupon) => Ok(Json(CouponJson::of(&coupon, now))),
+        Use::Used(coupon) | Use::Replayed(coupon) => Ok(coupon),
         Use::UsedElsewhere(_) => Err(used_elsewhere()),
         Use::GivenBack(_) => Err(Problem::new(
             Code::OrderCancelled,
             "This order gave the coupon back and cannot use it again. Send another `order_ref`.",
         )),
-        Use::Expired(coupon) => Err(expired(&coupon)),
+        Use::Expired(coupon) => Err(coupon_json::expired(&coupon)),
+        Use::Cancelled(_) => Err(coupon_json::cancelled()),
         Use::NotYetValid(coupon) => Err(Problem::new(
             Code::CouponNotYetValid,
             format!("The coupon is valid from {}.", instant(coupon.valid_from)),
@@ -219,10 +260,4 @@ pub(crate) fn answer_use(used: Use, now: DateTime<Utc>) -> Result<Json<CouponJso
 fn used_elsewhere() -> Problem {
     let detail = "The coupon was used for another order.";
     Problem::new(Code::CouponUsed, detail)
-}
-
-fn expired(coupon: &UserCoupon) -> Problem {
-    let at = instant(coupon.valid_until);
-    let detail = format!("The coupon was valid until {at}.");
-    Problem::new(Code::CouponExpired, detail).with("valid_until", at)
 }

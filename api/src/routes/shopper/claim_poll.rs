@@ -1,4 +1,7 @@
-//! `GET /v1/claims/{id}`: where a user looks up a claim that was not answered in time.
+//! `GET /v1/claims/{id}`: where a user looks up a claim that was not answered in time, or follows one that was accepted.
+//!
+//! With its receipt a queued claim is never "not found": it has its outcome, or is on its way. MySQL is asked each time,
+//! whatever this process knows of the queue, so an answer never goes back behind one of another process.
 
 use axum::{
     Json,
@@ -7,13 +10,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use coupon::{ClaimId, TemplateId, UserId};
-use landing::claims::fate::{Asked, Fate, FateError, fate};
+use landing::claims::fate::{Asked, Fate, FateError, QueuedFate, fate, queued_fate};
 use mysql_store::look_up::ClaimFate;
 use serde::{Deserialize, Serialize};
-use tracing::warn;
-use utoipa::ToSchema;
 
 use crate::{
+    access,
     auth::User,
     code::Code,
     http::{
@@ -21,50 +23,43 @@ use crate::{
         schemas::Id,
     },
     problem::Problem,
-    routes::shopper::claims::{ClaimBody, example},
+    receipt::{Owner, Receipt},
+    routes::shopper::waiting::{FoundBody, WaitingBody, with_retry_after},
     state::App,
 };
 
-/// A claim that has landed.
-#[derive(Serialize, ToSchema)]
-#[schema(as = FoundClaim, examples(json!({ "status": "landed", "claim": example() })))]
-struct FoundBody {
-    #[schema(pattern = "^landed$")]
-    status: &'static str,
-    claim: ClaimBody,
-}
-
-/// A claim that is still being processed.
-#[derive(Serialize, ToSchema)]
-#[schema(as = PendingClaim, examples(json!({ "status": "processing" })))]
+/// A claim that is still being processed, if it was asked for without a receipt.
+#[derive(Serialize)]
 struct PendingBody {
-    #[schema(pattern = "^processing$")]
     status: &'static str,
 }
 
 #[derive(Deserialize)]
 pub(crate) struct PollParams {
     template: Option<TemplateId>,
+    receipt: Option<String>,
 }
 
-/// `GET /v1/claims/{id}?template=`
+/// `GET /v1/claims/{id}?template=&receipt=`
 #[utoipa::path(
     get,
     path = "/v1/claims/{id}",
     operation_id = "get_claim",
     tag = "Claims",
-    summary = "Look for a claim that was not answered",
-    description = "404 is definite: the claim did not land and never will.",
+    summary = "Look for a claim that was not answered, or waits in a queue",
+    description = "404 is definite: the claim did not land and never will. With its receipt a claim is never 404.",
     security(("token" = [])),
     params(
         ("id" = Id, Path, description = "The claim, as `Location` and `poll` have it."),
-        ("template" = Option<Id>, Query, description = "Its template, as `Location` and `poll` have it. Needed as long as the claim has not landed.")
+        ("template" = Option<Id>, Query, description = "Its template, as `Location` and `poll` have it. Needed as long as the claim has not landed."),
+        ("receipt" = Option<String>, Query, description = "The receipt of a queued claim, as its `Location` has it.")
     ),
     responses(
-        (status = 200, description = "It has landed.", body = FoundBody),
-        (status = 202, description = "It is on its way: look again.", body = PendingBody)
+        (status = 200, description = "It has its outcome.", body = FoundBody),
+        (status = 202, description = "It is on its way: look again.", body = WaitingBody,
+            headers(("Retry-After" = u32, description = "With a receipt: after how many seconds to look again.")))
     ),
-    extensions(("x-problems" = json!("RATE_LIMITED CLAIM_NOT_FOUND TEMPLATE_NEEDED GATE_UNAVAILABLE OVERLOADED")))
+    extensions(("x-problems" = json!("RATE_LIMITED CLAIM_NOT_FOUND TEMPLATE_NEEDED RECEIPT_INVALID GATE_UNAVAILABLE OVERLOADED")))
 )]
 pub(crate) async fn get(
     State(app): State<App>,
@@ -72,7 +67,7 @@ pub(crate) async fn get(
     PathId(id): PathId<ClaimId>,
     Params(params): Params<PollParams>,
 ) -> Response {
-    app.reads.limited(user, found(&app, user, id, params)).await
+    app.read_limit.limited(user, found(&app, user, id, params)).await
 }
 
 async fn found(
@@ -81,21 +76,28 @@ async fn found(
     id: ClaimId,
     params: PollParams,
 ) -> Result<Response, Problem> {
+    access::note_claim(id);
+    if let Some(receipt) = &params.receipt {
+        let template = params.template.ok_or_else(template_needed)?;
+        return followed(app, Owner { template, user, id }, receipt).await;
+    }
     // A template that shoppers cannot see has no claims.
     let template = match params.template {
-        Some(template) => match app.templates.published_by_now(template).await? {
+        Some(template) => match app.templates.visible_by_now(template).await? {
             Some(_) => Some(template),
             None => return Err(not_found()),
         },
         None => None,
     };
     let asked = Asked { id, template, user: Some(user) };
-    let may_fence = || app.fences.count(user).is_ok();
+    let may_fence = || app.fence_limit.count(user).is_ok();
     let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), may_fence).await;
-    match fate.map_err(|error| cannot_tell(id, error))? {
+    match fate.map_err(|error| fate_unknown(id, error))? {
         Fate::Decided(ClaimFate::Landed(claim)) if claim.user_id == user => {
-            let body = FoundBody { status: "landed", claim: ClaimBody::of(&claim) };
-            Ok(Json(body).into_response())
+            Ok(Json(FoundBody::landed(&claim)).into_response())
+        }
+        Fate::Decided(ClaimFate::Rejected { user_id, reason, .. }) if user_id == user => {
+            Ok(Json(FoundBody::rejected(reason)).into_response())
         }
         // Another user's claim is not found, whatever its state.
         Fate::Processing { user: Some(owner), .. } if owner != user => Err(not_found()),
@@ -106,6 +108,33 @@ async fn found(
         }
         Fate::TemplateNeeded => Err(template_needed()),
     }
+}
+
+/// Answers for a queued claim.
+async fn followed(app: &App, owner: Owner, receipt: &str) -> Result<Response, Problem> {
+    let receipt = app.receipts.read(receipt, owner, app.clock.now())?;
+    if let Some(found) = outcome(app, owner, &receipt).await? {
+        return Ok(Json(found).into_response());
+    }
+    let standing = app.queue.standing(receipt.place, app.clock.now());
+    let body = Json(WaitingBody::of(owner.id, standing));
+    Ok(with_retry_after((StatusCode::ACCEPTED, body).into_response(), standing))
+}
+
+/// Returns the outcome of a queued claim, or `None` while it is on its way.
+pub(crate) async fn outcome(
+    app: &App,
+    owner: Owner,
+    receipt: &Receipt,
+) -> Result<Option<FoundBody>, Problem> {
+    let Owner { template, user, id } = owner;
+    let fate = queued_fate(&app.pool, template, user, id, receipt.epoch, &receipt.key).await?;
+    Ok(match fate {
+        QueuedFate::Succeeded(claim) => Some(FoundBody::landed(&claim)),
+        QueuedFate::Rejected(reason) => Some(FoundBody::rejected(reason)),
+        QueuedFate::Lost => Some(FoundBody::lost()),
+        QueuedFate::Processing => None,
+    })
 }
 
 fn not_found() -> Problem {
@@ -120,14 +149,15 @@ pub(crate) fn template_needed() -> Problem {
 }
 
 /// The state of the claim cannot be determined now.
-pub(crate) fn cannot_tell(id: ClaimId, error: FateError) -> Problem {
+pub(crate) fn fate_unknown(id: ClaimId, error: FateError) -> Problem {
     match error {
         FateError::Store(error) => Problem::from(error),
         FateError::Gate(error) => {
-            warn!(claim.id = %id, error = runtime::report(&error), "a claim is not looked up");
+            let why = format!("claim {id}: {}", runtime::report(&error));
+            runtime::seldom!("claims are not looked up", why);
             let detail = "MySQL knows nothing of this claim yet, and the gate's Redis did not answer. Send the \
                           request again.";
-            Problem::unavailable(Code::GateUnavailable, detail)
+            Problem::new(Code::GateUnavailable, detail)
         }
     }
 }

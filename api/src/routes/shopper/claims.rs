@@ -1,7 +1,7 @@
 //! `POST /v1/templates/{id}/claims`: takes claims in. `landing::claims` processes them; [`crate::routes::shopper::claim_poll`] looks up
-//! one that was not answered in time.
+//! one that was not answered in time, or that was accepted and waits in a queue.
 
-use std::time::Duration;
+use std::time::{Duration, Instant as Moment};
 
 use axum::{
     Json,
@@ -9,7 +9,10 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use coupon::{Claim, ClaimId, LandedClaim, PayloadHash, Template, TemplateId, UserId, limit};
+use coupon::{
+    Claim, ClaimId, LandedClaim, PayloadHash, RejectReason, RequestId, Template, TemplateId,
+    UserId, limit,
+};
 use landing::claims::{Answer, Unavailable};
 use redis_gate::Refusal;
 use serde::{Deserialize, Serialize};
@@ -17,6 +20,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::{
+    access,
     auth::User,
     code::Code,
     http::{
@@ -24,10 +28,13 @@ use crate::{
         headers,
         instant::instant,
         request_span::RequestSpan,
-        schemas::{Id, Instant, RequestId},
+        schemas::{self, Id, Instant},
     },
     problem::{Problem, unknown_template},
+    receipt::{Owner, Receipt},
+    routes::shopper::waiting::{WaitingBody, with_retry_after},
     state::App,
+    stats::counter::Answered,
 };
 
 /// How long a request waits for its claim before the client is sent to poll; the claim continues. Shorter than the ten
@@ -98,7 +105,7 @@ pub(crate) fn example() -> Value {
     security(("token" = [])),
     params(
         ("id" = Id, Path, description = "The template."),
-        ("Idempotency-Key" = Option<RequestId>, Header, description = "A new one for each claim, the same one with a retry. May be absent where `per_user_limit` is 1.")
+        ("Idempotency-Key" = Option<schemas::RequestId>, Header, description = "A new one for each claim, the same one with a retry. May be absent where `per_user_limit` is 1.")
     ),
     request_body = Option<ClaimRequest>,
     responses(
@@ -106,12 +113,18 @@ pub(crate) fn example() -> Value {
             headers(
                 ("Location" = String, description = "Where the claim can be looked at."),
                 ("Idempotency-Replayed" = String, description = "`true`: the answer of an earlier request.")
+            )),
+        (status = 202, description = "Accepted: it waits in a queue, and lands or is rejected later. Look at `Location`.", body = WaitingBody,
+            headers(
+                ("Location" = String, description = "Where its user follows it, with its receipt."),
+                ("Retry-After" = u32, description = "After how many seconds to look."),
+                ("Idempotency-Replayed" = String, description = "`true`: it was accepted by an earlier request.")
             ))
     ),
     extensions(("x-problems" = json!(
         "RATE_LIMITED TEMPLATE_NOT_FOUND IDEMPOTENCY_KEY_MISSING IDEMPOTENCY_KEY_INVALID \
          IDEMPOTENCY_KEY_REUSED INVALID_QUANTITY NOT_OPEN PAUSED CLOSED ENDED LIMIT_REACHED SOLD_OUT \
-         INSUFFICIENT_STOCK REQUEST_IN_PROGRESS OVERLOADED CLAIM_PENDING CLAIM_GIVEN_UP GATE_LOADING \
+         INSUFFICIENT_STOCK FAILED REQUEST_IN_PROGRESS OVERLOADED CLAIM_PENDING CLAIM_GIVEN_UP GATE_LOADING \
          GATE_UNAVAILABLE"
     )))
 )]
@@ -124,7 +137,29 @@ pub(crate) async fn create(
     Body(request): Body<ClaimRequest>,
 ) -> Response {
     hop.set("coupon.template.id", id);
-    app.rate_limit.limited(user, claimed(&app, user, id, &headers, &request, &hop)).await
+    let begun = Moment::now();
+    // What it stays if the user's rate refuses the claim.
+    let mut answered = Answered::Refused(Code::RateLimited);
+    let work = async {
+        let answer = claimed(&app, user, id, &headers, &request, &hop).await;
+        answered = answered_by(&answer);
+        answer
+    };
+    let response = app.claim_limit.limited(user, work).await;
+    // Ids that clients make up get no statistics of their own.
+    let known = app.templates.knows(id).then_some(id);
+    app.stats.count(known, answered, begun.elapsed());
+    response
+}
+
+/// Returns what an answer counts as in the statistics.
+fn answered_by(answer: &Result<Response, Problem>) -> Answered {
+    match answer {
+        Ok(accepted) if accepted.status() == StatusCode::ACCEPTED => Answered::Accepted,
+        Ok(landed) if landed.headers().contains_key(REPLAYED) => Answered::Replayed,
+        Ok(_) => Answered::Landed,
+        Err(problem) => Answered::Refused(problem.code()),
+    }
 }
 
 async fn claimed(
@@ -135,7 +170,7 @@ async fn claimed(
     request: &ClaimRequest,
     hop: &RequestSpan,
 ) -> Result<Response, Problem> {
-    let template = app.templates.published(id).await?.ok_or_else(unknown_template)?;
+    let template = app.templates.visible(id).await?.ok_or_else(unknown_template)?;
     let request_id = headers::request_id(headers, &template)?;
     let quantity = quantity(request.quantity.unwrap_or(1), &template)?;
     let claim = Claim {
@@ -151,12 +186,29 @@ async fn claimed(
             .trace_parent()
             .or_else(|| headers::trace_parent(headers).map(str::to_owned)),
     };
-    let claim_id = claim.id;
-    hop.set("coupon.claim.id", claim_id);
+    let asked =
+        Asked { owner: Owner { template: id, user, id: claim.id }, key: claim.request_id.clone() };
+    access::note_claim(claim.id);
+    hop.set("coupon.claim.id", claim.id);
     // From here on a task of its own owns the claim: a client that disconnects cancels nothing.
     match tokio::time::timeout(ANSWER_MAX, app.claims.claim(template, claim)).await {
-        Ok(answer) => respond(answer, claim_id, id),
-        Err(_) => Err(pending(claim_id, id)),
+        Ok(answer) => respond(app, answer, &asked),
+        Err(_) => Err(pending(asked.owner)),
+    }
+}
+
+/// The claim that a request made.
+struct Asked {
+    owner: Owner,
+    key: RequestId,
+}
+
+impl Asked {
+    /// Returns where an admission of this key is followed, with a receipt.
+    fn location(&self, app: &App, id: ClaimId, receipt: &Receipt) -> String {
+        let owner = Owner { id, ..self.owner };
+        let receipt = app.receipts.issue(owner, receipt);
+        format!("{}&receipt={receipt}", poll_url(owner))
     }
 }
 
@@ -168,9 +220,14 @@ fn quantity(asked: i64, template: &Template) -> Result<u32, Problem> {
     })
 }
 
-fn respond(answer: Answer, claim_id: ClaimId, template: TemplateId) -> Result<Response, Problem> {
+fn respond(app: &App, answer: Answer, asked: &Asked) -> Result<Response, Problem> {
     match answer {
         Answer::Landed { claim, replayed } => Ok(landed(&claim, replayed)),
+        Answer::Accepted { id, epoch, accepted_at, position } => {
+            let receipt = Receipt { epoch, accepted_at, place: position, key: asked.key.clone() };
+            Ok(accepted(app, id, &receipt, asked))
+        }
+        Answer::Rejected { id, reason } => Err(rejected(reason).with("claim_id", id.to_string())),
         Answer::Refused(refusal) => Err(refused(refusal)),
         Answer::KeyReused => Err(Problem::new(
             Code::IdempotencyKeyReused,
@@ -179,16 +236,49 @@ fn respond(answer: Answer, claim_id: ClaimId, template: TemplateId) -> Result<Re
         Answer::InProgress => Err(Problem::new(
             Code::RequestInProgress,
             "A request with this `Idempotency-Key` is under way. Send it again in a moment.",
-        )
-        .retry_after()),
-        Answer::Unavailable(why) => Err(unavailable(why, claim_id, template)),
+        )),
+        Answer::Unavailable(why) => Err(unavailable(app, why, asked)),
     }
+}
+
+/// It is in the queue. An admission of another id was accepted by an earlier request.
+fn accepted(app: &App, id: ClaimId, receipt: &Receipt, asked: &Asked) -> Response {
+    let standing = app.queue.standing(receipt.place, app.clock.now());
+    let body = Json(WaitingBody::of(id, standing));
+    let mut response = with_retry_after((StatusCode::ACCEPTED, body).into_response(), standing);
+    let headers = response.headers_mut();
+    if let Ok(location) = HeaderValue::from_str(&asked.location(app, id, receipt)) {
+        headers.insert(header::LOCATION, location);
+    }
+    if id != asked.owner.id {
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    response
+}
+
+/// A queued claim with this key was rejected: its answer for good.
+fn rejected(reason: RejectReason) -> Problem {
+    let (code, why) = match reason {
+        RejectReason::SoldOut => (Code::SoldOut, "nothing was left"),
+        RejectReason::InsufficientStock => (Code::InsufficientStock, "too little was left"),
+        RejectReason::LimitReached => {
+            (Code::LimitReached, "it would have been more than one person may have")
+        }
+        RejectReason::Paused => (Code::Paused, "claims were paused, and accepted ones refused"),
+        RejectReason::Ended => (Code::Ended, "the coupon was ended, and accepted claims refused"),
+        RejectReason::Failed | RejectReason::Cancelled => (Code::Failed, "it could not be landed"),
+    };
+    let detail = format!(
+        "The claim with this key was accepted, and then rejected: {why}. Send a new key to claim again."
+    );
+    Problem::new(code, detail).finally()
 }
 
 fn landed(claim: &LandedClaim, replayed: bool) -> Response {
     let mut response = (StatusCode::CREATED, Json(ClaimBody::of(claim))).into_response();
     let headers = response.headers_mut();
-    if let Ok(location) = HeaderValue::from_str(&poll_url(claim.id, claim.template_id)) {
+    let owner = Owner { template: claim.template_id, user: claim.user_id, id: claim.id };
+    if let Ok(location) = HeaderValue::from_str(&poll_url(owner)) {
         headers.insert(header::LOCATION, location);
     }
     if replayed {
@@ -198,65 +288,73 @@ fn landed(claim: &LandedClaim, replayed: bool) -> Response {
 }
 
 fn refused(refusal: Refusal) -> Problem {
-    let problem = |code, detail: &str| Problem::new(code, detail);
     match refusal {
         Refusal::NotOpen { starts_at } => {
             let at = instant(starts_at);
-            problem(Code::NotOpen, &format!("Claims open at {at}."))
+            Problem::new(Code::NotOpen, format!("Claims open at {at}."))
                 .with("opens_at", at)
         }
         Refusal::Paused => {
-            problem(Code::Paused, "Claims are paused. Try again later.").retry_after()
+            Problem::new(Code::Paused, "Claims are paused. Try again later.")
         }
-        Refusal::Closed => problem(Code::Closed, "The time for claims is over."),
-        Refusal::Ended => problem(Code::Ended, "This coupon is no longer given out."),
-        Refusal::Limit { taken } => problem(
+        Refusal::Closed => Problem::new(Code::Closed, "The time for claims is over."),
+        Refusal::Ended => Problem::new(Code::Ended, "This coupon is no longer given out."),
+        Refusal::Limit { taken } => Problem::new(
             Code::LimitReached,
-            &format!(
+            format!(
                 "You have claimed {taken} of these coupons, and this would be more than one person may."
             ),
         )
         .with("held", taken),
-        Refusal::SoldOut => problem(Code::SoldOut, "Nothing is left."),
-        Refusal::Insufficient { left } => problem(
+        Refusal::SoldOut => Problem::new(Code::SoldOut, "Nothing is left."),
+        Refusal::Insufficient { left } => Problem::new(
             Code::InsufficientStock,
-            &format!("Only {left} are left. The same key may ask for less."),
+            format!("Only {left} are left. The same key may ask for less."),
         )
         .with("left", left),
     }
 }
 
-fn unavailable(why: Unavailable, claim_id: ClaimId, template: TemplateId) -> Problem {
+fn unavailable(app: &App, why: Unavailable, asked: &Asked) -> Problem {
     match why {
-        Unavailable::Overloaded => Problem::unavailable(
+        Unavailable::Overloaded => Problem::new(
             Code::Overloaded,
             "Too many claims are under way. Send the request again with the same key.",
         ),
-        Unavailable::GateLoading => Problem::unavailable(
+        Unavailable::GateLoading => Problem::new(
             Code::GateLoading,
             "The template is being loaded. Send the request again with the same key.",
         ),
-        Unavailable::Gate => Problem::unavailable(
+        Unavailable::Gate => Problem::new(
             Code::GateUnavailable,
             "Whether the claim succeeded is unknown. Send the request again with the same key.",
         ),
-        Unavailable::Store => pending(claim_id, template),
-        Unavailable::GivenUp => Problem::unavailable(
+        Unavailable::Store | Unavailable::Stopping => pending(asked.owner),
+        Unavailable::Queue { id, epoch, accepted_at } => {
+            let receipt = Receipt { epoch, accepted_at, place: None, key: asked.key.clone() };
+            let location = asked.location(app, id, &receipt);
+            pending_at(location.clone()).at(location)
+        }
+        Unavailable::GivenUp => Problem::new(
             Code::ClaimGivenUp,
             "The claim did not succeed. Send the request again with the same key.",
         ),
-        Unavailable::Stopping => pending(claim_id, template),
     }
 }
 
 /// A timeout is an unknown outcome, not a failure: the claim may still land.
-fn pending(id: ClaimId, template: TemplateId) -> Problem {
-    let detail = "Whether the claim succeeded is not known yet. Send the request again with the same \
-                  key, or look at `poll`.";
-    Problem::unavailable(Code::ClaimPending, detail).with("poll", poll_url(id, template))
+fn pending(owner: Owner) -> Problem {
+    pending_at(poll_url(owner))
 }
 
-fn poll_url(id: ClaimId, template: TemplateId) -> String {
+fn pending_at(poll: String) -> Problem {
+    let detail = "Whether the claim succeeded is not known yet. Send the request again with the same \
+                  key, or look at `poll`.";
+    Problem::new(Code::ClaimPending, detail).with("poll", poll)
+}
+
+fn poll_url(owner: Owner) -> String {
+    let Owner { template, id, .. } = owner;
     format!("/v1/claims/{id}?template={template}")
 }
 
@@ -279,6 +377,25 @@ impl ClaimBody {
                     number: (coupon.claim_no <= numbered).then_some(coupon.claim_no),
                 })
                 .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejection_is_final_whatever_its_code_says_of_others() {
+        for reason in RejectReason::ALL {
+            let problem = rejected(reason);
+            // Nothing cancels claims yet.
+            if reason != RejectReason::Cancelled {
+                assert_eq!(problem.code().word(), reason.word());
+            }
+            let answer = problem.into_response();
+            assert_eq!(answer.status(), StatusCode::CONFLICT, "{reason:?}");
+            assert!(!answer.headers().contains_key(header::RETRY_AFTER), "{reason:?}");
         }
     }
 }

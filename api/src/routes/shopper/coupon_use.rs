@@ -5,7 +5,7 @@
 use axum::{Json, extract::State};
 use coupon::{CouponId, CouponStatus, UserId};
 use mysql_store::{
-    connect,
+    MySqlConnection, checkout, connect, redemption,
     user_coupon::{self, Use, UserCoupon},
 };
 use serde::Deserialize;
@@ -21,7 +21,10 @@ use crate::{
     problem::Problem,
     routes::{
         bodies::coupon_json::{self, CouponJson},
-        shop::redemption::{answer_use, order_ref},
+        shop::{
+            checkout::not_kept_by_another,
+            redemption::{answer_use, order_ref},
+        },
     },
     state::App,
 };
@@ -50,7 +53,7 @@ pub(crate) struct OrderRequest {
     responses((status = 200, description = "It is used. The same order again is the same answer.", body = CouponJson)),
     extensions(("x-problems" = json!(
         "INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN COUPON_USED COUPON_EXPIRED COUPON_NOT_YET_VALID \
-         ORDER_CANCELLED"
+         COUPON_LOCKED COUPON_CANCELLED ORDER_CANCELLED OVERLOADED"
     )))
 )]
 pub(crate) async fn use_coupon(
@@ -60,21 +63,49 @@ pub(crate) async fn use_coupon(
     Body(request): Body<OrderRequest>,
 ) -> Result<Json<CouponJson>, Problem> {
     let order_ref = order_ref(&request.order_ref)?;
-    let used = connect::within(try_use(&app, user, id, order_ref)).await?;
-    answer_use(used, app.clock.now())
+    let used = connect::retried(|| try_use(&app, user, id, order_ref), Problem::is_contended);
+    answer_use(connect::within(used).await?, app.clock.now())
 }
 
 /// Uses the coupon. If it was used for this order already, the answer stays the same whatever the template allows by
 /// now.
 async fn try_use(app: &App, user: UserId, id: CouponId, order_ref: &str) -> Result<Use, Problem> {
-    let mut connection = connect::acquire(&app.pool).await?;
-    let found = user_coupon::with_self_redeem(&mut connection, user, id).await?;
-    let (coupon, self_redeem) = found.ok_or_else(coupon_json::not_found)?;
-    if !self_redeem && !is_used_for(&coupon, order_ref) {
+    let mut transaction = connect::begin(&app.pool).await?;
+    let coupon = user_coupon::hold(&mut transaction, user, id).await?;
+    let coupon = coupon.ok_or_else(coupon_json::not_found)?;
+    let terms = checkout::terms(&mut transaction, &[id]).await?.into_iter().next();
+    let terms = terms.ok_or_else(coupon_json::not_found)?;
+    let is_replay = is_used_for(&coupon, order_ref);
+    let is_of_shop = is_replay && is_by_the_shop(&mut transaction, id, order_ref).await?;
+    if !terms.self_redeem && (!is_replay || is_of_shop) {
         return Err(not_by_its_user("used"));
     }
+    if is_of_shop {
+        return Ok(Use::UsedElsewhere(coupon));
+    }
     let now = app.clock.now();
-    Ok(user_coupon::use_for_order(&mut connection, user, id, order_ref, now).await?)
+    let used = user_coupon::use_for_order(&mut transaction, user, id, order_ref, now).await?;
+    if let Use::Used(after) = &used {
+        // A lock is a checkout's, whose orders have nothing to do with a till's.
+        not_kept_by_another(&terms, None)?;
+        let id = app.ids.redemption()?;
+        let (actor, money, at) = (redemption::USER, None, now);
+        let new = redemption::New { id, coupon: after, order_ref, money, actor, at };
+        redemption::add(&mut transaction, new).await?;
+        app.commit(transaction).await?;
+    }
+    Ok(used)
+}
+
+/// Returns whether the shop's checkout has used the coupon for this order. Its shopper can read the order's name, and must
+/// not have a till told that the coupon is good for one more.
+async fn is_by_the_shop(
+    transaction: &mut MySqlConnection,
+    id: CouponId,
+    order_ref: &str,
+) -> Result<bool, Problem> {
+    let actor = redemption::made_by(transaction, id, order_ref).await?;
+    Ok(actor.is_some_and(|actor| actor != redemption::USER))
 }
 
 fn is_used_for(coupon: &UserCoupon, order_ref: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
-use coupon::{CouponId, CouponStatus, UserId};
+use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use mysql_store::{
     connect,
     user_coupon::{self, UserCoupon},
@@ -21,7 +21,7 @@ use crate::{
     },
     metrics::MY_COUPONS,
     problem::Problem,
-    routes::bodies::coupon_json::{CouponJson, not_found},
+    routes::bodies::coupon_json::{self, CouponJson, ShownCoupon, not_found},
     state::App,
     truth,
 };
@@ -49,7 +49,7 @@ pub(crate) struct ListParams {
         ("cursor" = Option<schemas::Cursor>, Query, description = "Where the page begins; absent: at the newest."),
         ("after" = Option<Id>, Query, description = "A coupon that the list must know of, e.g. of the claim just made.")
     ),
-    responses((status = 200, description = "A page.", body = Page<CouponJson>)),
+    responses((status = 200, description = "A page.", body = Page<ShownCoupon>)),
     extensions(("x-problems" = json!(
         "RATE_LIMITED INVALID_STATUS INVALID_LIMIT INVALID_CURSOR INVALID_AFTER OVERLOADED"
     )))
@@ -59,17 +59,17 @@ pub(crate) async fn list(
     User(user): User,
     Params(params): Params<ListParams>,
 ) -> Response {
-    app.reads.limited(user, page(&app, user, &params)).await
+    app.read_limit.limited(user, page(&app, user, &params)).await
 }
 
 async fn page(
     app: &App,
     user: UserId,
     params: &ListParams,
-) -> Result<Json<Page<CouponJson>>, Problem> {
+) -> Result<Json<Page<ShownCoupon>>, Problem> {
     let status = params.status.as_deref().unwrap_or("unused");
     let status = CouponStatus::from_word(status).ok_or_else(|| {
-        Problem::new(Code::InvalidStatus, "Use a `status` of unused, used or expired.")
+        Problem::new(Code::InvalidStatus, "Use a `status` of unused, used, expired or cancelled.")
     })?;
     let limit = cursor::limit(params.limit)?;
     let after = params
@@ -78,13 +78,19 @@ async fn page(
         .map(str::parse)
         .transpose()
         .map_err(|_| Problem::new(Code::InvalidAfter, "Use the id of a coupon in `after`."))?;
-    match status {
+    let page = match status {
         CouponStatus::Unused => usable(app, user, params, after, limit).await,
-        CouponStatus::Used => used(app, user, params, limit).await,
+        CouponStatus::Used | CouponStatus::Cancelled => {
+            settled(app, user, status, params, limit).await
+        }
         CouponStatus::Expired => expired(app, user, params, limit).await,
-    }
-    .map(Json)
+    }?;
+    let data = coupon_json::shown(&app.templates, page.data).await;
+    Ok(Json(Page::new(data, page.next_cursor)))
 }
+
+/// Coupons with the templates that they are of.
+type Coupons = Page<(TemplateId, CouponJson)>;
 
 /// Reads from the view or, if it cannot be trusted, from MySQL.
 async fn usable(
@@ -93,7 +99,7 @@ async fn usable(
     params: &ListParams,
     after: Option<CouponId>,
     limit: u32,
-) -> Result<Page<CouponJson>, Problem> {
+) -> Result<Coupons, Problem> {
     let now = app.clock.now();
     let request = PageRequest {
         limit: limit as usize,
@@ -106,26 +112,29 @@ async fn usable(
         MyCouponsError::Rows(error) => Problem::from(error),
         MyCouponsError::Unread => Problem::no_store(),
         MyCouponsError::Overloaded => {
-            Problem::unavailable(Code::Overloaded, "Too many lists are being read. Try again.")
+            Problem::new(Code::Overloaded, "Too many lists are being read. Try again.")
         }
     })?;
-    metrics::counter!(MY_COUPONS, "origin" => page.origin.word()).increment(1);
+    metrics::counter!(MY_COUPONS.name, "origin" => page.origin.word()).increment(1);
     let next = page.page.next.map(|cursor| cursor.to_string());
-    Ok(Page::new(page.page.coupons.iter().map(CouponJson::usable).collect(), next))
+    let coupons = page.page.coupons.iter();
+    let coupons = coupons.map(|coupon| (coupon.template_id, CouponJson::usable(coupon)));
+    Ok(Page::new(coupons.collect(), next))
 }
 
-/// Reads used coupons, latest claim first.
-async fn used(
+/// Reads used or cancelled coupons, latest claim first.
+async fn settled(
     app: &App,
     user: UserId,
+    status: CouponStatus,
     params: &ListParams,
     limit: u32,
-) -> Result<Page<CouponJson>, Problem> {
+) -> Result<Coupons, Problem> {
     let cursor: Option<Cursor> = cursor::parse(params.cursor.as_ref())?;
     let mut connection = connect::acquire(&app.pool).await?;
-    let behind = cursor.map(truth::place);
+    let behind = cursor.map(truth::list_position);
     // One extra row shows whether there is a next page.
-    let rows = user_view::page(&mut connection, user, CouponStatus::Used, behind, limit + 1);
+    let rows = user_view::page(&mut connection, user, status, behind, limit + 1);
     let rows = connect::within(rows).await?;
     Ok(ended(rows, limit, app.clock.now(), |row| truth::cursor(row).to_string()))
 }
@@ -136,7 +145,7 @@ async fn expired(
     user: UserId,
     params: &ListParams,
     limit: u32,
-) -> Result<Page<CouponJson>, Problem> {
+) -> Result<Coupons, Problem> {
     let cursor: Option<EndCursor> = cursor::parse(params.cursor.as_ref())?;
     let now = app.clock.now();
     let mut connection = connect::acquire(&app.pool).await?;
@@ -152,11 +161,12 @@ fn ended(
     limit: u32,
     now: DateTime<Utc>,
     cursor: impl Fn(&UserCoupon) -> String,
-) -> Page<CouponJson> {
+) -> Coupons {
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let next = rows.last().filter(|_| more).map(cursor);
-    Page::new(rows.iter().map(|row| CouponJson::of(row, now)).collect(), next)
+    let coupons = rows.iter().map(|row| (row.template_id, CouponJson::of(row, now)));
+    Page::new(coupons.collect(), next)
 }
 
 /// `GET /v1/me/coupons/{id}`
@@ -168,7 +178,7 @@ fn ended(
     summary = "Get one of my coupons",
     security(("token" = [])),
     params(("id" = Id, Path, description = "The coupon.")),
-    responses((status = 200, description = "The coupon.", body = CouponJson)),
+    responses((status = 200, description = "The coupon.", body = ShownCoupon)),
     extensions(("x-problems" = json!("RATE_LIMITED COUPON_NOT_FOUND")))
 )]
 pub(crate) async fn get(
@@ -176,11 +186,15 @@ pub(crate) async fn get(
     User(user): User,
     PathId(id): PathId<CouponId>,
 ) -> Response {
-    app.reads.limited(user, one(&app, user, id)).await
+    app.read_limit.limited(user, one(&app, user, id)).await
 }
 
-async fn one(app: &App, user: UserId, id: CouponId) -> Result<Json<CouponJson>, Problem> {
+async fn one(app: &App, user: UserId, id: CouponId) -> Result<Json<ShownCoupon>, Problem> {
     let mut connection = connect::acquire(&app.pool).await?;
     let coupon = user_coupon::get(&mut connection, user, id).await?.ok_or_else(not_found)?;
-    Ok(Json(CouponJson::of(&coupon, app.clock.now())))
+    // What is read next may need a connection of its own.
+    drop(connection);
+    let row = CouponJson::of(&coupon, app.clock.now());
+    let shown = coupon_json::shown(&app.templates, vec![(coupon.template_id, row)]).await;
+    shown.into_iter().next().map(Json).ok_or_else(not_found)
 }

@@ -13,7 +13,7 @@ use mysql_store::{
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Value, json};
-use tracing::{info, warn};
+use tracing::info;
 use utoipa::ToSchema;
 
 use crate::{
@@ -29,7 +29,10 @@ use crate::{
         audit::{self, Action},
         bodies::template_json::{self, DiscountJson, TemplateJson, moment},
         operators::templates::{
-            changed_meanwhile, gate_loading, owned, target,
+            changed_meanwhile,
+            expected::Expected,
+            gate_news::{show_mode, show_window},
+            owned, target,
             validity::{self, IssuedBody},
         },
     },
@@ -61,6 +64,12 @@ pub(crate) struct EditRequest {
     #[schema(minimum = 1, maximum = 315360000000i64)]
     valid_for_ms: Option<i64>,
     self_redeem: Option<bool>,
+    stackable: Option<bool>,
+    /// For claims from the answer on. Those that were accepted before land behind their queue.
+    #[schema(value_type = Option<schemas::ClaimMode>)]
+    claim_mode: Option<String>,
+    #[schema(value_type = Option<schemas::AcceptAfter>)]
+    accept_after: Option<String>,
     issued_coupons: Option<IssuedCoupons>,
     /// Accepted only to say how it is changed instead.
     #[schema(ignore)]
@@ -97,12 +106,6 @@ fn example() -> Value {
         "follow": true, "count": 127, "progress": "/v1/templates/2123985067360387072/validity-move",
     });
     edited
-}
-
-/// The version that an edit is meant for.
-struct Expected {
-    version: Option<i64>,
-    if_match: IfMatch,
 }
 
 /// `PATCH /v1/templates/{id}`
@@ -152,8 +155,10 @@ pub(crate) async fn edit(
     if after.state != TemplateState::Draft {
         app.templates.apply(after.clone());
     }
-    if request.claim_ends_at.is_some() {
+    if request.claim_starts_at.is_some() || request.claim_ends_at.is_some() {
         show_window(&app, &after).await?;
+    } else if request.claim_mode.is_some() {
+        show_mode(&app, &after).await?;
     }
     let issued_coupons = if request.names_validity() {
         Some(validity::issued(&app, id, after.version).await?)
@@ -192,8 +197,13 @@ async fn is_answered(
 /// Checks that the edit is allowed in the template's state, and results in an acceptable template.
 fn allowed(app: &App, before: &Template, wanted: &Template) -> Result<(), Problem> {
     before.may_be_edited_to(wanted).map_err(not_editable)?;
+    let now = app.clock.now();
+    if before.moves_a_start_that_has_come(wanted, now) {
+        return Err(has_opened(before.state));
+    }
     template_json::validate(wanted)?;
-    before.check_end(wanted, app.clock.now()).map_err(template_json::not_acceptable)
+    before.check_start(wanted, now).map_err(template_json::not_acceptable)?;
+    before.check_end(wanted, now).map_err(template_json::not_acceptable)
 }
 
 async fn apply(
@@ -223,6 +233,10 @@ async fn apply(
         }
         let edited = template_edit::edit(&mut transaction, before, wanted, follow, now).await?;
         if edited == Edited::Done {
+            // The edit may have waited for others. From here on no claim lands before it ends.
+            if before.moves_a_start_that_has_come(wanted, app.clock.now()) {
+                return Err(has_opened(before.state));
+            }
             audit::record(app, operator, &mut transaction, action.clone()).await?;
             app.commit(transaction).await?;
         }
@@ -241,28 +255,19 @@ async fn apply(
             let detail = "Issued coupons are being moved to an earlier change's validity. Wait until \
                           they are, or let them follow this change too.";
             Err(Problem::new(Code::MoveUnderWay, detail)
-                .with("progress", validity::progress_url(before.id))
-                .retry_after())
+                .with("progress", validity::progress_url(before.id)))
         }
     }
 }
 
-/// Waits until the gate knows the window, if the template needs one. MySQL lets no claim land by an earlier window; a
-/// gate that does not know the new one would only admit in vain.
-async fn show_window(app: &App, template: &Template) -> Result<(), Problem> {
-    if !app.gates.wants(template, app.clock.now()) {
-        return Ok(());
-    }
-    let shown = app.gates.bring_up(template.id).await.unwrap_or_else(|error| {
-        let error = runtime::report(&error);
-        warn!(template.id = %template.id, error, "the gate does not know a template's window");
-        false
-    });
-    if shown || template.state == TemplateState::Paused {
-        return Ok(());
-    }
-    app.gates.ask_look(template.id);
-    Err(gate_loading())
+/// Users have claimed since the window opened: its start is history.
+fn has_opened(state: TemplateState) -> Problem {
+    let field = TemplateField::ClaimStartsAt.word();
+    let detail = format!("{field}: the window has opened, so its start stays.");
+    Problem::new(Code::FieldNotEditable, detail)
+        .with("field", field)
+        .with("state", state.word())
+        .with("editable_in", vec![TemplateState::Draft.word()])
 }
 
 fn not_editable(error: NotEditable) -> Problem {
@@ -301,6 +306,9 @@ impl EditRequest {
             && self.claim_starts_at.is_none()
             && self.claim_ends_at.is_none()
             && self.self_redeem.is_none()
+            && self.stackable.is_none()
+            && self.claim_mode.is_none()
+            && self.accept_after.is_none()
     }
 
     /// Returns the template with the requested changes.
@@ -334,6 +342,8 @@ impl EditRequest {
             was.validity
         };
         let discount = self.discount.as_ref().map(DiscountJson::read).transpose()?;
+        let claim_mode = template_json::claim_mode(self.claim_mode.as_deref())?;
+        let accept_after = template_json::accept_after(self.accept_after.as_deref())?;
         Ok(Template {
             name: self.name.clone().unwrap_or(was.name),
             discount: discount.unwrap_or(was.discount),
@@ -342,32 +352,10 @@ impl EditRequest {
             window,
             validity,
             self_redeem: self.self_redeem.unwrap_or(was.self_redeem),
+            stackable: self.stackable.unwrap_or(was.stackable),
+            claim_mode: claim_mode.unwrap_or(was.claim_mode),
+            accept_after: accept_after.unwrap_or(was.accept_after),
             ..was
         })
-    }
-}
-
-impl Expected {
-    /// Requires a version, so that no operator undoes a change that they have not seen.
-    fn is_said(&self) -> Result<(), Problem> {
-        if self.version.is_some() || self.if_match.is_given() {
-            return Ok(());
-        }
-        let detail = "Send `If-Match` with the template's `ETag`, or its `version` in the body.";
-        Err(Problem::new(Code::PreconditionRequired, detail))
-    }
-
-    fn names(&self, version: i64) -> bool {
-        let is_named = self.version == Some(version) || self.if_match.names(version);
-        is_named && self.admits(version)
-    }
-
-    fn admits(&self, version: i64) -> bool {
-        self.version.is_none_or(|expected| expected == version) && self.if_match.admits(version)
-    }
-
-    fn check(&self, version: i64) -> Result<(), Problem> {
-        self.if_match.check(version)?;
-        if self.admits(version) { Ok(()) } else { Err(changed_meanwhile(version)) }
     }
 }

@@ -19,7 +19,7 @@ use crate::{
         schemas::{self, Id, Instant},
     },
     problem::{Problem, unknown_template},
-    routes::{bodies::template_json::ValidityJson, operators::templates::owned},
+    routes::{bodies::template_json::ValidityJson, operators::templates::seen},
     state::App,
 };
 
@@ -81,7 +81,7 @@ pub(crate) async fn progress(
     operator: Operator,
     PathId(id): PathId<TemplateId>,
 ) -> Result<Json<MoveBody>, Problem> {
-    owned(&app, operator, id).await?;
+    seen(&app, operator, id).await?;
     let mut connection = connect::acquire(&app.pool).await?;
     let last = connect::within(validity_move::last(&mut connection, id)).await?;
     let last = last.ok_or_else(|| {

@@ -2,26 +2,36 @@
 //!
 //! The cache is filled on a miss, and kept fresh from the template topic; the newer version stays. An id that MySQL
 //! does not know is remembered for a moment, so a storm of one unknown id is one query a second. The reads of a second
-//! are limited, against clients that make up a new id for each request. Beyond the limit the answer is not that there
-//! is no such template, but that this is unknown at the moment.
+//! are limited, against clients that make up a new id for each request. Beyond the limit the answer is "unknown at the
+//! moment", never "no such template".
+//!
+//! Coupons are shown with their templates (`at_hand.rs`), and shops list what is upcoming and open (`upcoming.rs`).
+
+mod at_hand;
+mod listed;
+mod upcoming;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta};
 use coupon::{
-    Discount, DiscountKind, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
+    AcceptAfter, ClaimMode, Discount, DiscountKind, MerchantId, Template, TemplateId,
+    TemplateState, Validity, Window,
 };
 use mysql_store::{MySqlPool, connect, template};
+use runtime::Clock;
 use tokio::sync::Semaphore;
-use topic::{Event, TableReader, TemplateRow};
+use topic::{Event, Op, TableReader, TemplateRow};
 use tracing::warn;
 
 use crate::{code::Code, problem::Problem};
+use listed::Listed;
+pub(crate) use listed::Position;
 
 /// How long an unknown id is refused from memory.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
@@ -43,10 +53,20 @@ const CHANGES_MAX: usize = 500;
 #[derive(Clone)]
 pub(crate) struct TemplateCache {
     pool: MySqlPool,
-    known: Arc<RwLock<HashMap<TemplateId, Arc<Template>>>>,
+    clock: Clock,
+    known: Arc<RwLock<Known>>,
+    /// Whether everything that is upcoming or open was read.
+    is_complete: Arc<AtomicBool>,
     unknown: Arc<RwLock<HashMap<TemplateId, Instant>>>,
     misses: Arc<Semaphore>,
     bucket: Arc<Mutex<Bucket>>,
+}
+
+/// The newest known version of each template, and which of them lists show.
+#[derive(Default)]
+struct Known {
+    by_id: HashMap<TemplateId, Arc<Template>>,
+    listed: Listed,
 }
 
 /// Limits the misses per second: it fills up with each, and empties evenly (see `rate_limit.rs`).
@@ -55,18 +75,20 @@ struct Bucket {
 }
 
 impl TemplateCache {
-    pub(crate) fn new(pool: MySqlPool) -> Self {
+    pub(crate) fn new(pool: MySqlPool, clock: Clock) -> Self {
         Self {
             pool,
+            clock,
             known: Arc::default(),
+            is_complete: Arc::default(),
             unknown: Arc::default(),
             misses: Arc::new(Semaphore::new(MISSES_MAX)),
             bucket: Arc::new(Mutex::new(Bucket { empty_at: Instant::now() })),
         }
     }
 
-    /// Returns a template that shoppers may know: not a draft.
-    pub(crate) async fn published(&self, id: TemplateId) -> Result<Option<Arc<Template>>, Problem> {
+    /// Returns a template that shoppers may know of: in any state but draft.
+    pub(crate) async fn visible(&self, id: TemplateId) -> Result<Option<Arc<Template>>, Problem> {
         if let Some(template) = self.get(id) {
             return Ok(Some(template));
         }
@@ -81,9 +103,9 @@ impl TemplateCache {
             return Ok(None);
         }
         // Only requests that will read are counted: those that waited for another's read have its answer by now.
-        if !self.bucket.lock().unwrap_or_else(PoisonError::into_inner).takes_one(Instant::now()) {
+        if !self.may_read() {
             let detail = "Too many unknown templates are asked for. Send the request again.";
-            return Err(Problem::unavailable(Code::Overloaded, detail));
+            return Err(Problem::new(Code::Overloaded, detail));
         }
         let template = self.read(id).await?;
         if template.is_none() {
@@ -92,9 +114,9 @@ impl TemplateCache {
         Ok(template)
     }
 
-    /// Like [`TemplateCache::published`], but never answers from memory that there is none: the template may have been
+    /// Like [`TemplateCache::visible`], but never answers from memory that there is none: the template may have been
     /// published just now.
-    pub(crate) async fn published_by_now(
+    pub(crate) async fn visible_by_now(
         &self,
         id: TemplateId,
     ) -> Result<Option<Arc<Template>>, Problem> {
@@ -104,24 +126,31 @@ impl TemplateCache {
         }
     }
 
+    /// Counts a read of MySQL. Returns whether it is within the limit.
+    fn may_read(&self) -> bool {
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner).takes_one(Instant::now())
+    }
+
     async fn read(&self, id: TemplateId) -> Result<Option<Arc<Template>>, Problem> {
         let read = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
             template::get(&mut connection, id).await
         });
-        let published = read.await?.filter(|template| template.state != TemplateState::Draft);
-        Ok(published.map(|template| self.apply(template)))
+        let visible = read.await?.filter(|template| template.state != TemplateState::Draft);
+        Ok(visible.map(|template| self.apply(template)))
     }
 
     /// Stores a template if it is newer than the known one. Returns the newer of the two.
     pub(crate) fn apply(&self, template: Template) -> Arc<Template> {
+        let now = self.clock.now();
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let id = template.id;
-        match known.get(&id) {
+        match known.by_id.get(&id) {
             Some(newer) if newer.version >= template.version => Arc::clone(newer),
             _ => {
                 let template = Arc::new(template);
-                known.insert(id, Arc::clone(&template));
+                let before = known.by_id.insert(id, Arc::clone(&template));
+                known.listed.replace(before.as_deref(), &template, now);
                 self.unknown.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
                 template
             }
@@ -137,20 +166,40 @@ impl TemplateCache {
         loop {
             for message in reader.next_batch(CHANGES_MAX).await? {
                 let Some(payload) = message.payload.as_deref() else { continue };
-                let row = topic::decode::<Event<TemplateRow>>(payload).ok().and_then(|e| e.after);
-                match row.map(from_row).transpose() {
+                let event = topic::decode::<Event<TemplateRow>>(payload).ok();
+                if let Some(deleted) = event.as_ref().and_then(deleted) {
+                    self.forget(deleted);
+                    continue;
+                }
+                match event.and_then(|event| event.after).map(from_row).transpose() {
                     Ok(Some(template)) if template.state != TemplateState::Draft => {
                         self.apply(template);
                     }
                     Ok(_) => {}
-                    Err(error) => warn!(error = ?error, "a template's change was passed over"),
+                    Err(error) => warn!(
+                        error = runtime::report(error.as_ref()),
+                        "a template's change was passed over"
+                    ),
                 }
             }
         }
     }
 
+    /// Forgets a template that was deleted; the next request for it reads MySQL.
+    fn forget(&self, id: TemplateId) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(template) = known.by_id.remove(&id) {
+            known.listed.remove(&template);
+        }
+    }
+
+    /// Returns whether a template is in memory, as every one is that users claim from.
+    pub(crate) fn knows(&self, id: TemplateId) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).by_id.contains_key(&id)
+    }
+
     fn get(&self, id: TemplateId) -> Option<Arc<Template>> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).by_id.get(&id).cloned()
     }
 
     fn is_unknown(&self, id: TemplateId) -> bool {
@@ -177,6 +226,11 @@ impl Bucket {
         }
         fits
     }
+}
+
+/// Returns the template that an event deletes. The platform deletes drafts only, which are not in memory.
+fn deleted(event: &Event<TemplateRow>) -> Option<TemplateId> {
+    event.before.as_ref().filter(|_| event.op == Op::Delete).map(|row| TemplateId(row.id))
 }
 
 pub(crate) fn from_row(row: TemplateRow) -> anyhow::Result<Template> {
@@ -207,6 +261,9 @@ pub(crate) fn from_row(row: TemplateRow) -> anyhow::Result<Template> {
         window: Window { starts_at: time(row.claim_starts_at)?, ends_at: time(row.claim_ends_at)? },
         validity,
         self_redeem: row.self_redeem == 1,
+        stackable: row.stackable == 1,
+        claim_mode: ClaimMode::from_code(row.claim_mode)?,
+        accept_after: AcceptAfter::from_code(row.accept_after)?,
         state: TemplateState::from_code(row.state)?,
         version: row.version,
     })

@@ -1,0 +1,30 @@
+//! The metrics of the queue of claims, as an api uses it.
+
+use runtime::metric::{Kind, Label, Metric};
+
+pub(crate) const APPENDS: Metric = Metric {
+    name: "api_claim_appends_total",
+    kind: Kind::Counter,
+    unit: "claims",
+    labels: &[Label { name: "outcome", values: &[ACKNOWLEDGED, FAILED] }],
+    meaning: "queued claims that this api appended to their topic, before it answered 202: \
+              `acknowledged` by all copies; `failed`, nothing is known, the client was answered 503 \
+              and the relay goes on",
+    worry: Some("any `failed`: Kafka is slow or unreachable"),
+};
+
+pub(crate) const EVENT_STREAMS: Metric = Metric {
+    name: "api_claim_event_streams",
+    kind: Kind::Gauge,
+    unit: "streams",
+    labels: &[],
+    meaning: "open streams of claims' events; at 12,288, or three quarters of `CONNECTIONS_MAX`, the \
+              api answers `OVERLOADED`",
+    worry: Some("above 10,000"),
+};
+
+/// An append that all in-sync copies have.
+pub(crate) const ACKNOWLEDGED: &str = "acknowledged";
+
+/// An append of which nothing is known.
+pub(crate) const FAILED: &str = "failed";

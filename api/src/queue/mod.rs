@@ -1,0 +1,133 @@
+//! The queue of accepted claims, as the api uses it: it appends to it (`topic_queue.rs`), and tells users where they stand
+//! (`followed.rs`, `pace.rs`). Claim landers report on a topic how far they are, and every api follows that, so a
+//! client that waits costs no read of MySQL or Redis.
+
+mod followed;
+pub(crate) mod metric;
+pub(crate) mod pace;
+mod streams;
+mod topic_queue;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use coupon::TemplateId;
+use landing::queue::{ClaimQueue, QueuePosition};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio_util::sync::CancellationToken;
+use topic::TopicNames;
+
+pub(crate) use self::streams::StreamPlace;
+use self::{metric::EVENT_STREAMS, pace::Pace, streams::Streams, topic_queue::TopicQueue};
+use crate::config::Config;
+
+/// Looks into MySQL at a time for claims that clients follow: half of the connections that requests share by default.
+/// When a large queue has landed, thousands of clients are due at one moment.
+const LOOKS_MAX: usize = 8;
+
+/// The queue, as requests see it.
+pub(crate) struct Queue {
+    topic: Arc<TopicQueue>,
+    pub(crate) streams: Streams,
+    looks: Semaphore,
+    /// Cancelled when the process is to stop: streams end then.
+    stop: CancellationToken,
+}
+
+/// Where a claim stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Standing {
+    /// Claims that land before it. `None`: not known.
+    pub(crate) position: Option<u64>,
+    /// Time until its outcome, in milliseconds. `None`: not known, or nothing lands.
+    pub(crate) estimated_ms: Option<u64>,
+}
+
+impl Standing {
+    /// Returns where the claim at `offset` stands by this pace. `most` bounds the position: it never rises.
+    pub(crate) fn of(
+        pace: Option<Pace>,
+        offset: Option<i64>,
+        most: Option<u64>,
+        now: DateTime<Utc>,
+    ) -> Self {
+        let (Some(pace), Some(offset)) = (pace, offset) else {
+            return Self { position: most, estimated_ms: None };
+        };
+        let position = pace.position(offset);
+        let shown = most.map_or(position, |most| position.min(most));
+        Self { position: Some(shown), estimated_ms: pace.estimated_ms(position, now) }
+    }
+}
+
+impl Queue {
+    /// Makes the queue. Without a broker it is usable all the same, and appends fail.
+    pub(crate) fn new(config: &Config, stop: CancellationToken) -> Self {
+        let names = TopicNames::new(&config.topic_prefix);
+        let topic = TopicQueue::new(&config.kafka_brokers, names);
+        let streams = Streams::among(config.connections_max);
+        let looks = Semaphore::new(LOOKS_MAX);
+        Self { topic: Arc::new(topic), streams, looks, stop }
+    }
+
+    /// Returns the queue as the door, the rebuilds and the resolver use it.
+    pub(crate) fn of_claims(&self) -> Arc<dyn ClaimQueue> {
+        Arc::<TopicQueue>::clone(&self.topic)
+    }
+
+    /// Learns from the landers how far they are. Never returns.
+    pub(crate) fn follow(&self) -> impl Future<Output = ()> + Send + use<> {
+        let topic = Arc::clone(&self.topic);
+        async move { topic.follow().await }
+    }
+
+    /// Returns where a claim stands now.
+    pub(crate) fn standing(&self, place: Option<QueuePosition>, now: DateTime<Utc>) -> Standing {
+        let Some(QueuePosition { partition, offset }) = place else { return Standing::default() };
+        Standing::of(self.topic.followed().pace(partition), Some(offset), None, now)
+    }
+
+    /// Returns a receiver of what is known of the partition of a template's claims, or of this place.
+    pub(crate) fn subscribe(
+        &self,
+        template: TemplateId,
+        place: Option<QueuePosition>,
+    ) -> watch::Receiver<Option<Pace>> {
+        let known = place.map(|place| place.partition).or_else(|| self.topic.partition(template));
+        // Without a broker since the start nothing is known of any partition, and the first one is as good as another.
+        self.topic.followed().subscribe(known.unwrap_or(0))
+    }
+
+    /// Waits for the turn to look into MySQL for a claim that a client follows.
+    pub(crate) async fn look_turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.looks.acquire().await.ok()
+    }
+
+    /// Resolves when the process is to stop.
+    pub(crate) async fn stopping(&self) {
+        self.stop.cancelled().await;
+    }
+
+    pub(crate) fn measure(&self) {
+        metrics::gauge!(EVENT_STREAMS.name).set(self.streams.open() as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use topic::Progress;
+
+    use super::*;
+
+    #[test]
+    fn a_position_never_rises_and_is_unknown_without_a_place() {
+        let now = DateTime::from_timestamp_millis(1_000).unwrap();
+        let report =
+            Progress { partition: 0, committed: 100, end: 500, landed_per_s: 50.0, at_ms: 1_000 };
+        let pace = Some(Pace::after(None, &report));
+        let at = |most| Standing::of(pace, Some(300), most, now).position;
+        assert_eq!([None, Some(900), Some(7)].map(at), [Some(200), Some(200), Some(7)]);
+        assert_eq!(Standing::of(pace, None, None, now), Standing::default());
+        assert_eq!(Standing::of(None, Some(300), Some(7), now).position, Some(7), "as before");
+    }
+}

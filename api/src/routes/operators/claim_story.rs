@@ -1,0 +1,131 @@
+//! `GET /v1/claim-states/{id}/story`: tells an operator a claim's way, hop by hop, and which hop was late.
+
+use axum::{Json, extract::State};
+use coupon::{ClaimId, TemplateId};
+use mysql_store::look_up::ClaimFate;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use crate::{
+    auth::Operator,
+    code::Code,
+    http::{
+        extract::{Params, PathId},
+        instant::instant,
+        schemas::{Id, Instant},
+    },
+    problem::Problem,
+    routes::operators::claim_state::{self, ClaimStateBody, Found, Where},
+    state::App,
+    story::{
+        Asked, StoryError,
+        facts::End,
+        hop::Hop,
+        hops::{late, tell},
+    },
+};
+
+/// A claim and its way.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ClaimStory, examples(example))]
+pub(crate) struct StoryBody {
+    #[serde(flatten)]
+    state: ClaimStateBody,
+    /// When the story was read. Hops that are pending took until then.
+    #[schema(value_type = Instant)]
+    read_at: String,
+    /// The hops that took longer than is usual, by name.
+    late: Vec<&'static str>,
+    /// The way, in order. That of a claim without an outcome ends with the hop that it waits for.
+    hops: Vec<Hop>,
+}
+
+/// Example for the OpenAPI document.
+fn example() -> Value {
+    let mut story = claim_state::example();
+    let hop = |name: &str, at: &str, took_ms: i64, usual: Option<u32>| {
+        let late = usual.map(|usual| took_ms > i64::from(usual));
+        json!({
+            "hop": name, "state": "done", "at": at, "took_ms": took_ms, "usual_p99_ms": usual, "late": late,
+        })
+    };
+    story["read_at"] = json!("2026-11-27T08:05:00.000Z");
+    story["late"] = json!(["landed"]);
+    story["hops"] = json!([
+        hop("admitted", "2026-11-27T08:00:01.207Z", 1, Some(119)),
+        hop("landed", "2026-11-27T08:00:01.607Z", 400, Some(119)),
+        hop("published", "2026-11-27T08:00:01.608Z", 1, Some(5)),
+    ]);
+    story
+}
+
+/// `GET /v1/claim-states/{id}/story?template=`
+#[utoipa::path(
+    get,
+    path = "/v1/claim-states/{id}/story",
+    operation_id = "get_claim_story",
+    tag = "Operations",
+    summary = "Tell a claim's way, hop by hop, and which hop was late",
+    description = "Read from what the hops left behind. A part whose server is away, or whose topic has deleted it, is `unknown`.",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The claim, as `Location` and `poll` named it to its user."),
+        ("template" = Option<Id>, Query, description = "Its template. Needed as long as the claim is not decided.")
+    ),
+    responses((status = 200, description = "The way of a claim of one's own templates.", body = StoryBody)),
+    extensions(("x-problems" = json!("CLAIM_NOT_FOUND TEMPLATE_NEEDED TEMPLATE_NOT_FOUND GATE_UNAVAILABLE OVERLOADED")))
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(id): PathId<ClaimId>,
+    Params(params): Params<Where>,
+) -> Result<Json<StoryBody>, Problem> {
+    let found = claim_state::find(&app, operator, id, params.template).await?;
+    let now = app.clock.now();
+    let asked = asked(id, &found);
+    let facts = app.stories.read(&app.pool, app.view.store(), &asked, now).await;
+    let hops = tell(&facts.map_err(untold)?, now);
+    let state = ClaimStateBody::of(id, &found);
+    Ok(Json(StoryBody { state, read_at: instant(now), late: late(&hops), hops }))
+}
+
+fn asked(id: ClaimId, found: &Found) -> Asked {
+    let decided = |template: TemplateId, user, end| Asked {
+        id,
+        template,
+        user: Some(user),
+        end,
+        in_gate_since: None,
+    };
+    match found {
+        Found::Decided(ClaimFate::Landed(claim)) => {
+            let coupons = claim.coupons.iter().map(|coupon| coupon.id).collect();
+            decided(claim.template_id, claim.user_id, End::Landed(coupons))
+        }
+        Found::Decided(ClaimFate::Rejected { template_id, user_id, reason, at, .. }) => {
+            decided(*template_id, *user_id, End::Rejected { reason: *reason, at: *at })
+        }
+        Found::Decided(ClaimFate::GivenUp { template_id, user_id, at, .. }) => {
+            decided(*template_id, *user_id, End::GivenUp { at: *at })
+        }
+        Found::Processing { template, user, at } => Asked {
+            id,
+            template: *template,
+            user: *user,
+            end: End::UnderWay,
+            in_gate_since: user.map(|_| *at),
+        },
+    }
+}
+
+fn untold(error: StoryError) -> Problem {
+    match error {
+        StoryError::Store(error) => Problem::from(error),
+        StoryError::Busy => {
+            let detail = "Too many stories are being read. Send the request again.";
+            Problem::new(Code::Overloaded, detail)
+        }
+    }
+}

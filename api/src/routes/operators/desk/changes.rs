@@ -1,0 +1,280 @@
+//! Changes of one coupon by a support desk: revoke, extend, replace. Each has a reason, and is one transaction with its
+//! line of the audit record.
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use coupon::{CouponId, limit, text};
+use mysql_store::{
+    MySqlConnection, connect,
+    desk::{self, Change, Replaced},
+    user_coupon::UserCoupon,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tracing::info;
+use utoipa::ToSchema;
+
+use super::coupon_body::{self, DeskCoupon};
+use crate::{
+    auth::Operator,
+    code::Code,
+    http::{
+        extract::{Body, PathId},
+        instant::instant,
+        schemas::{Id, Instant},
+    },
+    problem::Problem,
+    routes::{
+        audit::{self, Action},
+        bodies::coupon_json,
+        operators::{stock_movements::REASON_CHARS_MAX, templates::validity::progress_url},
+    },
+    state::App,
+};
+
+/// Why a coupon is changed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Reason, examples(json!({ "reason": "Ticket 4711: the code was published by mistake." })))]
+pub(crate) struct ReasonRequest {
+    /// The reason, for people who read the audit record.
+    #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
+    pub(crate) reason: String,
+}
+
+/// A later end of a coupon's validity, and why.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Extension, examples(json!({
+    "valid_until": "2036-12-31T22:59:59Z", "reason": "Ticket 4712: the shop was closed for a week."
+})))]
+pub(crate) struct ExtensionRequest {
+    /// The new end of its validity, exclusive: later than the present one, and within ten years.
+    #[schema(value_type = Instant)]
+    valid_until: DateTime<Utc>,
+    /// The reason, for people who read the audit record.
+    #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
+    reason: String,
+}
+
+/// A coupon that was revoked, and the one in its place.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ReplacedCoupon, examples(replaced_example))]
+pub(crate) struct ReplacedBody {
+    cancelled: DeskCoupon,
+    replacement: DeskCoupon,
+}
+
+fn replaced_example() -> Value {
+    let (mut cancelled, replacement) = (coupon_body::example(), coupon_body::example());
+    cancelled["id"] = json!("2123985068924862400");
+    cancelled["status"] = json!("cancelled");
+    cancelled["version"] = json!(2);
+    json!({ "cancelled": cancelled, "replacement": replacement })
+}
+
+/// `POST /v1/coupons/{id}/revoke`
+#[utoipa::path(
+    post,
+    path = "/v1/coupons/{id}/revoke",
+    operation_id = "revoke_coupon",
+    tag = "Support",
+    summary = "Revoke an unused coupon, for good",
+    description = "The coupon is `cancelled`. Its unit of stock and its number stay gone: the user cannot claim another \
+                   one in its place. The same call again is the same answer.",
+    security(("operator_key" = [])),
+    params(("id" = Id, Path, description = "The coupon, of a template of one's own.")),
+    request_body = ReasonRequest,
+    responses((status = 200, description = "It is cancelled.", body = DeskCoupon)),
+    extensions(("x-problems" = json!(
+        "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED HOURLY_QUOTA_EXCEEDED OVERLOADED"
+    )))
+)]
+pub(crate) async fn revoke(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(id): PathId<CouponId>,
+    Body(request): Body<ReasonRequest>,
+) -> Result<Json<DeskCoupon>, Problem> {
+    valid_reason(&request.reason)?;
+    let work = || async {
+        let mut transaction = connect::begin(&app.pool).await?;
+        let before = held(&mut transaction, operator, id).await?;
+        let now = app.clock.now();
+        let change = desk::revoke(&mut transaction, &before, now).await?;
+        if let Change::Done(after) = &change {
+            let shown = described(after, &request.reason, now);
+            let action = action("coupon.revoke", &before, shown, now);
+            audit::record(&app, operator, &mut transaction, action).await?;
+            app.commit(transaction).await?;
+            info!(coupon.id = %id, "revoked a coupon");
+        }
+        Ok::<_, Problem>(change)
+    };
+    let change = connect::within(connect::retried(work, Problem::is_contended)).await?;
+    let coupon = changed(change)?;
+    Ok(Json(DeskCoupon::of(&coupon, app.clock.now())))
+}
+
+/// `POST /v1/coupons/{id}/extend`
+#[utoipa::path(
+    post,
+    path = "/v1/coupons/{id}/extend",
+    operation_id = "extend_coupon",
+    tag = "Support",
+    summary = "Let an unused coupon end later",
+    description = "The same call again is the same answer. A change of the template's validity that issued coupons follow \
+                   applies to it later, as to every other coupon; while one is under way, the answer is 409 \
+                   `MOVE_UNDER_WAY`.",
+    security(("operator_key" = [])),
+    params(("id" = Id, Path, description = "The coupon, of a template of one's own.")),
+    request_body = ExtensionRequest,
+    responses((status = 200, description = "It ends then.", body = DeskCoupon)),
+    extensions(("x-problems" = json!(
+        "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_CANCELLED MOVE_UNDER_WAY \
+         HOURLY_QUOTA_EXCEEDED OVERLOADED"
+    )))
+)]
+pub(crate) async fn extend(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(id): PathId<CouponId>,
+    Body(request): Body<ExtensionRequest>,
+) -> Result<Json<DeskCoupon>, Problem> {
+    valid_reason(&request.reason)?;
+    // The precision of the rows.
+    let until = request.valid_until.trunc_subsecs(3);
+    let now = app.clock.now();
+    if until <= now || until > now + TimeDelta::milliseconds(limit::VALID_FOR_MS_MAX) {
+        return Err(invalid("valid_until", "name a time within the next ten years"));
+    }
+    let work = || async {
+        let mut transaction = connect::begin(&app.pool).await?;
+        let before = held(&mut transaction, operator, id).await?;
+        let now = app.clock.now();
+        let change = desk::extend(&mut transaction, &before, until, now).await?;
+        if let Change::Done(after) = &change {
+            let shown = described(after, &request.reason, now);
+            let action = action("coupon.extend", &before, shown, now);
+            audit::record(&app, operator, &mut transaction, action).await?;
+            app.commit(transaction).await?;
+            info!(coupon.id = %id, "extended a coupon");
+        }
+        Ok::<_, Problem>(change)
+    };
+    let change = connect::within(connect::retried(work, Problem::is_contended)).await?;
+    let coupon = changed(change)?;
+    Ok(Json(DeskCoupon::of(&coupon, app.clock.now())))
+}
+
+/// `POST /v1/coupons/{id}/replace`
+#[utoipa::path(
+    post,
+    path = "/v1/coupons/{id}/replace",
+    operation_id = "replace_coupon",
+    tag = "Support",
+    summary = "Revoke an unused coupon and issue one in its place",
+    description = "Both at once, or neither. The replacement has the validity of the coupon that it replaces and its place \
+                   on the user's list. It takes no stock and does not count for the limit. The same call again is the \
+                   same answer. While a change of the template's validity is being applied to issued coupons, the answer \
+                   is 409 `MOVE_UNDER_WAY`.",
+    security(("operator_key" = [])),
+    params(("id" = Id, Path, description = "The coupon, of a template of one's own.")),
+    request_body = ReasonRequest,
+    responses((status = 200, description = "It is replaced.", body = ReplacedBody)),
+    extensions(("x-problems" = json!(
+        "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_CANCELLED MOVE_UNDER_WAY \
+         HOURLY_QUOTA_EXCEEDED OVERLOADED"
+    )))
+)]
+pub(crate) async fn replace(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(id): PathId<CouponId>,
+    Body(request): Body<ReasonRequest>,
+) -> Result<Json<ReplacedBody>, Problem> {
+    valid_reason(&request.reason)?;
+    let work = || async {
+        let mut transaction = connect::begin(&app.pool).await?;
+        let before = held(&mut transaction, operator, id).await?;
+        let (now, new) = (app.clock.now(), app.ids.coupon()?);
+        let replaced = desk::replace(&mut transaction, &before, new, now).await?;
+        if let Change::Done(after) = &replaced.change {
+            let mut shown = described(after, &request.reason, now);
+            shown["replaced_by"] = json!(new.to_string());
+            let action = action("coupon.replace", &before, shown, now);
+            audit::record(&app, operator, &mut transaction, action).await?;
+            app.commit(transaction).await?;
+            info!(coupon.id = %id, replacement.id = %new, "replaced a coupon");
+        }
+        Ok::<_, Problem>(replaced)
+    };
+    let replaced = connect::within(connect::retried(work, Problem::is_contended)).await?;
+    let Replaced { change, replacement } = replaced;
+    let (cancelled, now) = (changed(change)?, app.clock.now());
+    let replacement = replacement.ok_or_else(coupon_json::cancelled)?;
+    Ok(Json(ReplacedBody {
+        cancelled: DeskCoupon::of(&cancelled, now),
+        replacement: DeskCoupon::of(&replacement, now),
+    }))
+}
+
+/// Reads and locks a coupon of the operator's merchant.
+async fn held(
+    transaction: &mut MySqlConnection,
+    operator: Operator,
+    id: CouponId,
+) -> Result<UserCoupon, Problem> {
+    let held = desk::hold(transaction, operator.merchant_id, id).await?;
+    held.ok_or_else(coupon_json::not_found)
+}
+
+/// Returns the coupon as the change, or an earlier identical one, left it; or why it cannot be changed.
+fn changed(change: Change) -> Result<UserCoupon, Problem> {
+    match change {
+        Change::Done(coupon) | Change::Stands(coupon) => Ok(coupon),
+        Change::Used(coupon) => {
+            let detail = "The coupon is used. Give it back first: roll its order back.";
+            let order = coupon.order_ref.unwrap_or_default();
+            Err(Problem::new(Code::CouponUsed, detail).with("order_ref", order))
+        }
+        Change::Expired(coupon) => Err(coupon_json::expired(&coupon)),
+        Change::Cancelled(_) => Err(coupon_json::cancelled()),
+        Change::NotLater(coupon) => {
+            let at = instant(coupon.valid_until);
+            let problem = format!("name a time later than its present end, {at}");
+            Err(invalid("valid_until", &problem).with("valid_until", at))
+        }
+        Change::Moving(coupon) => {
+            let detail = "Issued coupons are being moved to a change of the template's validity, which could undo this. \
+                          Wait until they are.";
+            let progress = progress_url(coupon.template_id);
+            Err(Problem::new(Code::MoveUnderWay, detail).with("progress", progress))
+        }
+    }
+}
+
+/// Checks the reason of a change.
+pub(crate) fn valid_reason(reason: &str) -> Result<(), Problem> {
+    text::wrong(reason, REASON_CHARS_MAX).map_or(Ok(()), |wrong| Err(invalid("reason", &wrong)))
+}
+
+fn invalid(field: &str, problem: &str) -> Problem {
+    Problem::new(Code::InvalidChange, format!("{field}: {problem}.")).with("field", field)
+}
+
+fn action(name: &str, before: &UserCoupon, after: Value, now: DateTime<Utc>) -> Action {
+    Action {
+        merchant_id: before.merchant_id,
+        name: name.to_owned(),
+        target: format!("coupons/{}", before.id),
+        before: Some(json!(DeskCoupon::of(before, now))),
+        after: Some(after),
+    }
+}
+
+fn described(after: &UserCoupon, reason: &str, now: DateTime<Utc>) -> Value {
+    let mut shown = json!(DeskCoupon::of(after, now));
+    shown["reason"] = json!(reason);
+    shown
+}

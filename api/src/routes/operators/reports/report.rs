@@ -1,0 +1,306 @@
+//! `GET /v1/templates/{id}/report`: a sale in one answer, from the statistics of claims and from MySQL.
+
+use std::time::Duration;
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
+use coupon::{Template, TemplateId};
+use mysql_store::{
+    connect, redemption,
+    status_counts::{self, StatusCounts},
+    stock,
+};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant as Moment;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::Operator,
+    http::{
+        extract::{Params, PathId},
+        instant::instant,
+        schemas::{self, Id, Instant},
+    },
+    problem::{Problem, unknown_template},
+    routes::operators::{
+        reports::{
+            figures::{FiguresJson, KnownJson, time},
+            span::Asked,
+            unavailable,
+        },
+        templates,
+    },
+    state::App,
+    stats::history::Known,
+};
+
+/// Most points of the course: a line of a terminal.
+const POINTS: i64 = 60;
+
+/// How long coupons are counted: no longer than somebody waits, and within the 8 s of a request that reads. What was
+/// counted until then is answered.
+const COUNT_FOR: Duration = Duration::from_secs(2);
+
+/// A sale.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Report, examples(json!({
+    "template_id": "2123985067360387072", "name": "A sale", "state": "published",
+    "claim_starts_at": "2026-11-27T08:00:00.000Z", "claim_ends_at": "2026-11-28T08:00:00.000Z",
+    "from": "2026-11-27T07:00:00.000Z", "to": "2026-11-28T09:00:00.000Z", "complete": true,
+    "known_from": "2026-11-27T07:00:00.000Z", "known_to": "2026-11-28T09:00:00.000Z",
+    "answers": {
+        "requests": 5950, "landed": 1000, "replayed": 129, "accepted": 0,
+        "refused": { "LIMIT_REACHED": 60, "SOLD_OUT": 4761 }, "p50_ms": 50, "p99_ms": 500,
+        "landed_p99_ms": 500, "peak_per_second": 4498, "peak_at": "2026-11-27T08:00:01.000Z",
+        "sold_out_at": "2026-11-27T08:00:01.000Z", "sold_out_after_ms": 1000,
+        "course": { "from": "2026-11-27T07:00:00.000Z", "step_seconds": 1800, "requests": [0, 0, 5950] }
+    },
+    "stock": { "total": 1000, "landed": 1000, "left": 0 },
+    "coupons": {
+        "counted": 1000, "all_counted": true, "unused": 0, "used": 100, "expired": 900, "others": 0,
+        "used_percent": 10.0, "expired_percent": 90.0
+    },
+    "redemption": { "redeemed": 100, "discount": 50000, "revenue": 450000, "currency": "EUR" }
+})))]
+pub(crate) struct ReportJson {
+    #[schema(value_type = Id)]
+    template_id: String,
+    name: String,
+    #[schema(value_type = schemas::TemplateState)]
+    state: &'static str,
+    #[schema(value_type = Instant)]
+    claim_starts_at: String,
+    #[schema(value_type = Instant)]
+    claim_ends_at: String,
+    /// Begin of the span of `answers`.
+    #[schema(value_type = Instant)]
+    from: String,
+    /// Its end, exclusive.
+    #[schema(value_type = Instant)]
+    to: String,
+    #[serde(flatten)]
+    known: KnownJson,
+    /// What claims were answered. Null: the statistics cannot be read at the moment.
+    #[schema(required = true)]
+    answers: Option<SaleJson>,
+    stock: TakenJson,
+    coupons: CouponsJson,
+    redemption: RedemptionJson,
+}
+
+/// What claims were answered.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SaleAnswers)]
+pub(crate) struct SaleJson {
+    #[serde(flatten)]
+    figures: FiguresJson,
+    /// Answers of the busiest second.
+    peak_per_second: u64,
+    /// The busiest second. Null: there are no answers.
+    #[schema(value_type = Option<Instant>, required = true)]
+    peak_at: Option<String>,
+    /// The first second in which a claim was answered `SOLD_OUT`. Null: none was.
+    #[schema(value_type = Option<Instant>, required = true)]
+    sold_out_at: Option<String>,
+    /// From the begin of the claim window to `sold_out_at`; less than a second too early.
+    #[schema(required = true)]
+    sold_out_after_ms: Option<i64>,
+    course: CourseJson,
+}
+
+/// Requests over the span, in at most 61 steps.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Course)]
+pub(crate) struct CourseJson {
+    #[schema(value_type = Instant)]
+    from: String,
+    step_seconds: i64,
+    requests: Vec<u64>,
+}
+
+/// The stock, of the whole life of the template.
+#[derive(Serialize, ToSchema)]
+#[schema(as = TakenStock)]
+pub(crate) struct TakenJson {
+    total: i64,
+    landed: i64,
+    left: i64,
+}
+
+/// The template's coupons by status, of its whole life.
+#[derive(Serialize, ToSchema)]
+#[schema(as = CouponCounts)]
+pub(crate) struct CouponsJson {
+    /// Coupons counted; percentages are of these.
+    counted: u64,
+    /// Whether these are all: counting ends after two seconds.
+    all_counted: bool,
+    unused: u64,
+    used: u64,
+    expired: u64,
+    /// In another status, e.g. revoked.
+    others: u64,
+    /// To a tenth. Null: nothing was counted.
+    #[schema(required = true)]
+    used_percent: Option<f64>,
+    #[schema(required = true)]
+    expired_percent: Option<f64>,
+}
+
+/// What the template's coupons were redeemed for, of its whole life, without what was rolled back. Money is in minor
+/// units of `currency`.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RedemptionTotals)]
+pub(crate) struct RedemptionJson {
+    redeemed: i64,
+    /// Discount given.
+    discount: i64,
+    /// What the orders were left to pay.
+    revenue: i64,
+    currency: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReportParams {
+    from: Option<DateTime<Utc>>,
+    to: Option<DateTime<Utc>>,
+}
+
+/// `GET /v1/templates/{id}/report?from=&to=`
+#[utoipa::path(
+    get,
+    path = "/v1/templates/{id}/report",
+    operation_id = "get_report",
+    tag = "Reports",
+    summary = "A sale in one answer: requests, peak, refusals, use, money",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The template."),
+        ("from" = Option<Instant>, Query, description = "Begin of `answers`. Default: an hour before the claim window, at most 30 days ago."),
+        ("to" = Option<Instant>, Query, description = "Its end, exclusive, at most 366 days later. Default: now, or an hour after the claim window; with a `from`: now.")
+    ),
+    responses((status = 200, description = "The report. Without the statistics `answers` is null.", body = ReportJson)),
+    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND INVALID_SPAN OVERLOADED")))
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    operator: Operator,
+    PathId(id): PathId<TemplateId>,
+    Params(ReportParams { from, to }): Params<ReportParams>,
+) -> Result<Json<ReportJson>, Problem> {
+    let template = templates::owned(&app, operator, id).await?;
+    let now = app.clock.now();
+    let span = Asked { from, to, step: None }.span(&template.window, now, POINTS)?;
+    let history = &app.stats.history;
+    // Held until MySQL is read too: reports must not take its connections from claims.
+    let turn = history.turn().await.map_err(|error| unavailable(&error))?;
+    let known = history.read(turn.clone(), id, span, now.timestamp());
+    let (known, rows) = tokio::join!(known, rows(&app, &template, now));
+    drop(turn);
+    let (stock, coupons, redemption) = rows?;
+    // What MySQL knows is answered all the same.
+    let known = known.map_err(|error| unavailable(&error)).ok();
+    Ok(Json(ReportJson {
+        template_id: id.to_string(),
+        name: template.name.clone(),
+        state: template.state.word(),
+        claim_starts_at: instant(template.window.starts_at),
+        claim_ends_at: instant(template.window.ends_at),
+        from: time(span.from),
+        to: time(span.to),
+        known: KnownJson::of(known.as_ref()),
+        answers: known.as_ref().map(|known| sale(known, template.window.starts_at)),
+        stock,
+        coupons,
+        redemption,
+    }))
+}
+
+fn sale(known: &Known, opened_at: DateTime<Utc>) -> SaleJson {
+    let sums = &known.sums;
+    let (peak, sold_out) = (sums.peak(sums.span.from, sums.span.to), sums.sold_out_at());
+    SaleJson {
+        figures: FiguresJson::from(&sums.whole()),
+        peak_per_second: peak.map_or(0, |peak| peak.answers),
+        peak_at: peak.map(|peak| time(peak.second)),
+        sold_out_at: sold_out.map(time),
+        sold_out_after_ms: sold_out.map(|at| (at * 1_000 - opened_at.timestamp_millis()).max(0)),
+        course: CourseJson {
+            from: time(sums.span.from),
+            step_seconds: sums.span.step,
+            requests: sums.steps().iter().map(|step| step.all().total()).collect(),
+        },
+    }
+}
+
+/// Reads what MySQL knows of a template.
+async fn rows(
+    app: &App,
+    template: &Template,
+    now: DateTime<Utc>,
+) -> Result<(TakenJson, CouponsJson, RedemptionJson), Problem> {
+    let mut connection = connect::acquire(&app.pool).await?;
+    let row = connect::within(stock::get(&mut connection, template.id)).await?;
+    let row = row.ok_or_else(unknown_template)?;
+    let stock = TakenJson { total: row.total, landed: row.total - row.stock, left: row.stock };
+    let totals = connect::within(redemption::totals(&mut connection, template.id)).await?;
+    let redemption = RedemptionJson {
+        redeemed: totals.redeemed,
+        discount: totals.discount,
+        revenue: totals.revenue,
+        currency: template.discount.currency.clone(),
+    };
+    let (mut counts, mut after) = (StatusCounts::default(), None);
+    let until = Moment::now() + COUNT_FOR;
+    let all_counted = loop {
+        let rows_max = status_counts::PIECE;
+        let piece = status_counts::add_piece(
+            &mut connection,
+            template.id,
+            after,
+            rows_max,
+            now,
+            &mut counts,
+        );
+        after = connect::within(piece).await?;
+        if after.is_none() || Moment::now() >= until {
+            break after.is_none();
+        }
+    };
+    Ok((stock, CouponsJson::of(&counts, all_counted), redemption))
+}
+
+impl CouponsJson {
+    fn of(counts: &StatusCounts, all_counted: bool) -> Self {
+        let counted = counts.all();
+        let percent = |count: u64| {
+            let tenths = (count * 1_000 + counted / 2).checked_div(counted)?;
+            Some(tenths as f64 / 10.0)
+        };
+        Self {
+            counted,
+            all_counted,
+            unused: counts.unused,
+            used: counts.used,
+            expired: counts.expired,
+            others: counts.others,
+            used_percent: percent(counts.used),
+            expired_percent: percent(counts.expired),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_of_what_was_counted_to_a_tenth() {
+        let counts = StatusCounts { unused: 1, used: 1, expired: 1, others: 0 };
+        let json = CouponsJson::of(&counts, true);
+        assert_eq!((json.counted, json.used_percent), (3, Some(33.3)));
+        let none = CouponsJson::of(&StatusCounts::default(), true);
+        assert_eq!((none.used_percent, none.expired_percent), (None, None));
+    }
+}

@@ -1,0 +1,179 @@
+//! The span of a report: what is asked for, or what a template's sale suggests.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::Window;
+
+use crate::{code::Code, problem::Problem, stats::aggregate::Span};
+
+/// Longest span. The statistics are kept for 30 days; a year leaves room for a longer retention.
+const SPAN_MAX: TimeDelta = TimeDelta::days(366);
+
+/// Most points of an answer: a day by minutes is 1,440.
+pub(crate) const POINTS_MAX: i64 = 1_500;
+
+/// Most points if no step is asked for: as many as a screen shows.
+pub(crate) const POINTS_DEFAULT: i64 = 300;
+
+/// Largest step that may be asked for, in seconds.
+pub(crate) const STEP_MAX: i64 = 86_400;
+
+/// Steps chosen for a span without one, in seconds. Weeks are enough for [`SPAN_MAX`].
+const STEPS: [i64; 14] =
+    [1, 2, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 86_400, 604_800];
+
+/// What is shown before and after the claim window if no span is asked for: users who come early or late.
+const AROUND: TimeDelta = TimeDelta::hours(1);
+
+/// How far back a span begins at the most if no begin is asked for: as long as the statistics are kept.
+const BACK_MAX: TimeDelta = TimeDelta::days(30);
+
+/// Times from 1970 to 9999, in seconds since 1970.
+const SECONDS: std::ops::Range<i64> = 0..253_402_300_800;
+
+/// What a request asks for.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) from: Option<DateTime<Utc>>,
+    pub(crate) to: Option<DateTime<Utc>>,
+    pub(crate) step: Option<i64>,
+}
+
+impl Asked {
+    /// Returns the span of a template's statistics, of at most `points` steps if none is asked for.
+    pub(crate) fn span(
+        self,
+        window: &Window,
+        now: DateTime<Utc>,
+        points: i64,
+    ) -> Result<Span, Problem> {
+        let by_sale = now.min(window.ends_at + AROUND);
+        let to = self.to.unwrap_or(if self.from.is_some() { now } else { by_sale });
+        in_range("to", to)?;
+        let begin = (window.starts_at - AROUND).max(now - BACK_MAX);
+        let from = self.from.unwrap_or(if begin < to { begin } else { to - AROUND });
+        in_range("from", from)?;
+        if from >= to || to - from > SPAN_MAX {
+            let detail = "Use a `from` before `to`, by at most 366 days.";
+            return Err(refused(detail));
+        }
+        let (from, to) = (from.timestamp(), second_after(to));
+        let step = match self.step {
+            Some(step) if (1..=STEP_MAX).contains(&step) => step,
+            Some(_) => {
+                return Err(refused(format!("Use a `step` of 1 to {STEP_MAX} seconds.")));
+            }
+            None => step_of(to - from, points),
+        };
+        if points_of(to - from, step) > POINTS_MAX {
+            let least = points_of(to - from, POINTS_MAX);
+            let detail = format!(
+                "An answer has at most {POINTS_MAX} points: use a `step` of at least {least} seconds."
+            );
+            return Err(refused(detail));
+        }
+        Ok(Span::around(from, to, step))
+    }
+}
+
+fn in_range(name: &str, at: DateTime<Utc>) -> Result<(), Problem> {
+    if SECONDS.contains(&at.timestamp()) {
+        return Ok(());
+    }
+    Err(refused(format!("Use a `{name}` between the years 1970 and 9999.")))
+}
+
+fn refused(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::InvalidSpan, detail)
+}
+
+/// Returns the first whole second that is not before a time.
+fn second_after(at: DateTime<Utc>) -> i64 {
+    at.timestamp() + i64::from(at.timestamp_subsec_nanos() > 0)
+}
+
+/// Returns how many steps a span of so many seconds needs.
+fn points_of(seconds: i64, step: i64) -> i64 {
+    (seconds + step - 1) / step
+}
+
+/// Returns the smallest of the usual steps with at most so many points.
+fn step_of(seconds: i64, points: i64) -> i64 {
+    let fits = STEPS.into_iter().find(|step| points_of(seconds, *step) <= points);
+    fits.unwrap_or(STEPS[STEPS.len() - 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> DateTime<Utc> {
+        text.parse().unwrap()
+    }
+
+    fn window() -> Window {
+        Window { starts_at: at("2026-11-27T08:00:00Z"), ends_at: at("2026-11-28T08:00:00Z") }
+    }
+
+    fn span(asked: Asked, now: &str) -> Option<[i64; 3]> {
+        let Span { from, to, step } = asked.span(&window(), at(now), POINTS_DEFAULT).ok()?;
+        Some([from, to, step])
+    }
+
+    #[test]
+    fn without_a_span_the_sale_is_shown_as_far_as_it_is() {
+        let opens = window().starts_at.timestamp();
+        let asked = Asked::default();
+        let during = span(asked, "2026-11-27T08:30:00.5Z").unwrap();
+        assert_eq!(during, [opens - 3_600, opens + 1_830, 30], "whole steps around it");
+        let later = span(asked, "2026-12-05T00:00:00Z").unwrap();
+        assert_eq!(later, [opens - 3_600, opens + 90_000, 600]);
+        let before = span(asked, "2026-11-20T08:00:00Z").unwrap();
+        assert_eq!((before[1] - before[0], before[2]), (3_600, 30), "an hour, so far empty");
+        let long_ago = span(asked, "2030-01-01T00:00:00Z").unwrap();
+        assert_eq!(long_ago[1] - long_ago[0], 3_600, "nothing is kept");
+    }
+
+    #[test]
+    fn a_span_that_is_asked_for_is_taken_and_nonsense_is_refused() {
+        let now = "2026-11-27T09:00:00Z";
+        let minutes = Asked {
+            from: Some(at("2026-11-27T08:00:30Z")),
+            to: Some(at("2026-11-27T08:01:30Z")),
+            step: Some(60),
+        };
+        let opens = window().starts_at.timestamp();
+        assert_eq!(span(minutes, now), Some([opens, opens + 120, 60]));
+        let from = |text: &str| Asked { from: Some(at(text)), ..minutes };
+        let to = |text: &str| Asked { to: Some(at(text)), ..minutes };
+        let step = |step: i64| Asked { step: Some(step), ..minutes };
+        for wrong in [
+            from("2026-11-27T08:01:30Z"),
+            from("2025-11-20T08:00:00Z"),
+            Asked { from: Some(DateTime::<Utc>::MIN_UTC), ..minutes },
+            Asked { from: Some(DateTime::<Utc>::MAX_UTC), to: None, step: None },
+            from("1969-12-31T23:59:59Z"),
+            to("2026-11-27T08:00:00Z"),
+            Asked { to: DateTime::from_timestamp(SECONDS.end, 0), ..minutes },
+            Asked { to: Some(DateTime::<Utc>::MIN_UTC), from: None, step: None },
+            step(0),
+            step(-1),
+            step(86_401),
+            step(i64::MAX),
+            Asked { step: Some(1), ..to("2026-11-28T08:00:00Z") },
+            // Without an end it is now.
+            Asked { to: None, ..from("2026-11-27T09:00:00Z") },
+        ] {
+            assert_eq!(span(wrong, now), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_step_is_chosen_for_every_span() {
+        for seconds in [1, 59, 301, 3_601, 86_400, SPAN_MAX.num_seconds()] {
+            for points in [60, POINTS_DEFAULT] {
+                let step = step_of(seconds, points);
+                assert!(points_of(seconds, step) <= points, "{seconds} s by {step}");
+            }
+        }
+    }
+}

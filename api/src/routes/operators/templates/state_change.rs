@@ -1,0 +1,237 @@
+//! `POST /v1/templates/{id}/{verb}`: publish, pause, resume, end.
+
+use axum::{
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+};
+use chrono::{DateTime, Utc};
+use coupon::{AcceptedClaims, Scope, Template, TemplateId, TemplateState, Transition};
+use mysql_store::{MySqlConnection, connect, stock, template};
+use serde::Serialize;
+use serde_json::json;
+use tracing::info;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::{AnyOperator, Operator},
+    code::Code,
+    http::{
+        etag::IfMatch,
+        extract::Body,
+        schemas::{self, Id, RequestId, TemplateVerb},
+    },
+    problem::{Problem, unknown_template},
+    routes::{
+        audit::{
+            self,
+            idempotency::{Answer, Known, Once},
+        },
+        bodies::template_json::{self, TemplateJson},
+        operators::templates::{
+            action, changed_meanwhile,
+            expected::{StateRequest, confirmed},
+            gate_news::show_gate,
+            owned_on, seen, seen_on,
+        },
+    },
+    state::App,
+};
+
+/// Changes of a state that stop a sale or let it go on, and lose nothing.
+const HALTS: [&str; 2] = ["pause", "resume"];
+
+/// Field of an answer that says whether the gate knows of a pause or an end.
+const INFORMED: &str = "gate_informed";
+
+/// `POST /v1/templates/{id}/{verb}`: publish, pause, resume, end.
+#[utoipa::path(
+    post,
+    path = "/v1/templates/{id}/{verb}",
+    operation_id = "change_template_state",
+    tag = "Templates",
+    summary = "Publish, pause, resume or end a template",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The template."),
+        ("verb" = TemplateVerb, Path, description = "What it shall do."),
+        ("If-Match" = Option<schemas::IfMatch>, Header, description = "The `ETag` of the template that the operator has seen. An `end` needs it, or `confirm`."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request has the same answer, whatever others did meanwhile.")
+    ),
+    request_body = Option<StateRequest>,
+    responses(
+        (status = 200, description = "The template in its new state. The same call again is the same answer.", body = ChangedTemplate,
+            headers(("ETag" = String, description = "Its version, for `If-Match`.")))
+    ),
+    extensions(("x-problems" = json!(
+        "TEMPLATE_NOT_FOUND INVALID_TEMPLATE INVALID_TRANSITION VALIDITY_OVER CONFIRMATION_REQUIRED IF_MATCH_INVALID PRECONDITION_FAILED \
+         CHANGED_MEANWHILE HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED GATE_LOADING OVERLOADED"
+    )))
+)]
+pub(crate) async fn change_state(
+    State(app): State<App>,
+    AnyOperator(operator): AnyOperator,
+    once: Once,
+    Path((id, verb)): Path<(String, String)>,
+    headers: HeaderMap,
+    Body(request): Body<StateRequest>,
+) -> Result<Answer, Problem> {
+    let way = TemplateState::TRANSITIONS.into_iter().find(|way| way.by == verb);
+    // Whoever is on call may halt every merchant's templates, and let them go on.
+    let halts =
+        operator.is_on_call() && HALTS.contains(&verb.as_str()) && !request.rejects_accepted();
+    if !halts {
+        operator.needs(Scope::Operate)?;
+    }
+    let id = id.parse().map_err(|_| unknown_template())?;
+    let way = way.ok_or_else(|| {
+        let detail = "The changes of a template's state are publish, pause, resume and end.";
+        Problem::new(Code::NotFound, detail)
+    })?;
+    // Keys that were kept before there was a body stay those of the same request.
+    let once = if request.is_empty() { once } else { once.asking(&request) };
+    let (if_match, accepted) = (IfMatch::of(&headers)?, request.accepted(way.to)?);
+    let change = Change { id, way, halts, if_match, confirm: request.confirm, accepted };
+    let apply = || change.apply(&app, operator, &once);
+    let answer = connect::within(connect::retried(apply, Problem::is_contended)).await?;
+    // The current state, which may be newer than the answer to this request.
+    let current = seen(&app, operator, id).await?;
+    app.templates.apply(current.clone());
+    let informed = show_gate(&app, &current).await?;
+    Ok(informed.into_iter().fold(answer, |answer, is_so| answer.and(INFORMED, is_so)))
+}
+
+/// A template after a change of its state.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ChangedTemplate, examples(template_json::example))]
+struct ChangedTemplate {
+    #[serde(flatten)]
+    template: TemplateJson,
+    /// Whether the gate knows of a pause or an end, which holds for queued claims from then on. If not, it will by itself.
+    /// Absent for templates whose claims are not queued.
+    #[schema(value_type = bool)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gate_informed: Option<bool>,
+}
+
+/// A requested change of a template's state.
+struct Change {
+    id: TemplateId,
+    way: Transition<TemplateState>,
+    /// Whether it is one that may be made to another merchant's template.
+    halts: bool,
+    if_match: IfMatch,
+    /// The template's name, as the operator typed it.
+    confirm: Option<String>,
+    /// What becomes of claims that were accepted before a pause or an end, if the operator says so.
+    accepted: Option<AcceptedClaims>,
+}
+
+impl Change {
+    async fn apply(&self, app: &App, operator: Operator, once: &Once) -> Result<Answer, Problem> {
+        let mut transaction = connect::begin(&app.pool).await?;
+        if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+            return Ok(answer);
+        }
+        let before = self.template(operator, &mut transaction).await?;
+        // A repeated call whose answer was lost gets the same answer.
+        let stands = before.state == self.way.to && self.if_match.admits(before.version - 1);
+        if !stands {
+            self.if_match.check(before.version)?;
+        }
+        let after = if before.state == self.way.to {
+            self.choose_again(app, operator, &mut transaction, &before).await?;
+            before
+        } else {
+            self.make(app, operator, &mut transaction, &before).await?
+        };
+        let (template, gate_informed) = (TemplateJson::from(&after), None);
+        let body = ChangedTemplate { template, gate_informed };
+        let answer = Answer::new(StatusCode::OK, &body);
+        let answer = answer.of_version(after.version);
+        once.end(operator, &mut transaction, &answer).await?;
+        app.commit(transaction).await?;
+        Ok(answer)
+    }
+
+    async fn make(
+        &self,
+        app: &App,
+        operator: Operator,
+        transaction: &mut MySqlConnection,
+        before: &Template,
+    ) -> Result<Template, Problem> {
+        let now = app.clock.now();
+        self.allowed(before, now)?;
+        let (next, accepted) = (self.way.to, self.accepted.unwrap_or_default());
+        if !template::change_state_with(transaction, before, next, accepted, now).await? {
+            let current = self.template(operator, transaction).await?.version;
+            self.if_match.check(current)?;
+            return Err(changed_meanwhile(current));
+        }
+        let after = Template { state: self.way.to, version: before.version + 1, ..before.clone() };
+        let [was, mut is] = [before, &after].map(|template| json!(TemplateJson::from(template)));
+        if let Some(accepted) = self.accepted {
+            is["accepted"] = json!(accepted.word());
+        }
+        let action = action(before, self.way.by, Some(was), is);
+        audit::record(app, operator, transaction, action).await?;
+        let (from, to) = (before.state.word(), self.way.to.word());
+        info!(template.id = %self.id, from, to, "changed a template");
+        Ok(after)
+    }
+
+    /// The template is paused or ended already: only what becomes of accepted claims may change.
+    async fn choose_again(
+        &self,
+        app: &App,
+        operator: Operator,
+        transaction: &mut MySqlConnection,
+        before: &Template,
+    ) -> Result<(), Problem> {
+        let Some(accepted) = self.accepted else { return Ok(()) };
+        if self.way.to == TemplateState::Ended {
+            confirmed(&before.name, self.confirm.as_deref(), &self.if_match)?;
+        }
+        // Held: a resume that came between would be undone, its template published and closed.
+        let current = template::hold_version(transaction, self.id).await?;
+        let current = current.ok_or_else(unknown_template)?;
+        if current != before.version {
+            return Err(changed_meanwhile(current));
+        }
+        stock::set_open(transaction, self.id, before.state, accepted).await?;
+        let after = json!({ "accepted": accepted.word() });
+        let action = action(before, self.way.by, None, after);
+        audit::record(app, operator, transaction, action).await?;
+        Ok(())
+    }
+
+    async fn template(
+        &self,
+        operator: Operator,
+        connection: &mut MySqlConnection,
+    ) -> Result<Template, Problem> {
+        if self.halts {
+            seen_on(connection, operator, self.id).await
+        } else {
+            owned_on(connection, operator, self.id).await
+        }
+    }
+
+    /// Checks that the change is allowed.
+    fn allowed(&self, before: &Template, now: DateTime<Utc>) -> Result<(), Problem> {
+        if !self.way.from.contains(&before.state) {
+            let state = before.state.word();
+            let detail = format!("The template is {state}: it cannot {}.", self.way.by);
+            let problem = Problem::new(Code::InvalidTransition, detail);
+            return Err(problem.with("state", state));
+        }
+        if self.way.to == TemplateState::Published && before.validity.is_over(now) {
+            let detail = "No coupon of it could be used any more: edit its validity first.";
+            return Err(Problem::new(Code::ValidityOver, detail));
+        }
+        if self.way.to == TemplateState::Ended {
+            confirmed(&before.name, self.confirm.as_deref(), &self.if_match)?;
+        }
+        Ok(())
+    }
+}

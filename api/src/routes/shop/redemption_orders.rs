@@ -1,0 +1,299 @@
+//! `POST /v1/redemptions`: one or several coupons of one user for one order, all or none.
+//!
+//! The order's name identifies the request. Its row is locked first, or created last, so of two equal requests the second
+//! finds what the first has stored and answers the same bytes. Coupons, redemptions, order and audit lines change in one
+//! transaction.
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderValue, StatusCode},
+    response::{IntoResponse, Response},
+};
+use coupon::{
+    CouponId, UserId, limit,
+    money::{self, Applied, Offer, Spend},
+};
+use mysql_store::{
+    MySqlConnection, connect,
+    redemption::{self, Money},
+    redemption_order::{self, Digest, Hold, Order, OrderName, Redeemed},
+    user_coupon::{self, Use},
+};
+use serde::Deserialize;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tracing::info;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::{Operator, Redeemer},
+    code::Code,
+    http::{
+        extract::{Body, PathId},
+        schemas::Id,
+    },
+    problem::Problem,
+    routes::{
+        audit::idempotency::REPLAYED,
+        shop::{
+            checkout::{self, Change, Held, order_of},
+            redemption::{done, order_ref},
+            redemption_json::{RedemptionBody, StateBody},
+        },
+    },
+    state::App,
+};
+
+/// The coupons that an order redeems. Money is in minor units of `currency`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewRedemption, examples(json!({
+    "order_ref": "order-2041", "user_id": "42", "amount": 5000, "currency": "EUR",
+    "coupons": ["2123985068924862464", "2123985068924862470"]
+})))]
+pub(crate) struct NewRedemption {
+    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and not only spaces.
+    #[schema(min_length = 1, max_length = 64)]
+    order_ref: String,
+    /// The coupons' user. Absent: whoever has them, but all of them.
+    #[schema(value_type = Option<Id>)]
+    user_id: Option<String>,
+    /// What the order costs before any discount.
+    #[schema(minimum = 0, maximum = 1000000000000i64)]
+    amount: i64,
+    /// The currency as an ISO 4217 code.
+    #[schema(pattern = "^[A-Z]{3}$", examples("EUR"))]
+    currency: String,
+    /// In any order. A coupon that is named twice counts once.
+    #[schema(value_type = Vec<Id>, min_items = 1, max_items = 20)]
+    coupons: Vec<CouponId>,
+}
+
+/// A redemption, as requested.
+struct Asked<'a> {
+    order_ref: &'a str,
+    user: Option<UserId>,
+    spend: Spend<'a>,
+    /// By id, each once.
+    coupons: Vec<CouponId>,
+}
+
+/// `POST /v1/redemptions`
+#[utoipa::path(
+    post,
+    path = "/v1/redemptions",
+    operation_id = "redeem",
+    tag = "Redemption",
+    summary = "Redeem coupons of one user for one order, all or none",
+    security(("operator_key" = [])),
+    request_body = NewRedemption,
+    responses(
+        (status = 201, description = "They are used. The same order with the same coupons, amount and currency is the same answer.",
+            body = RedemptionBody,
+            headers(("Idempotency-Replayed" = String, description = "`true`: the answer of an earlier request.")))
+    ),
+    extensions(("x-problems" = json!(
+        "INVALID_REDEMPTION INVALID_USER_ID INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED \
+         COUPON_NOT_YET_VALID COUPON_LOCKED CURRENCY_MISMATCH BELOW_MINIMUM NOT_STACKABLE ORDER_REDEEMED \
+         ORDER_CANCELLED COUPON_CANCELLED OVERLOADED"
+    )))
+)]
+pub(crate) async fn redeem(
+    State(app): State<App>,
+    Redeemer(shop): Redeemer,
+    Body(request): Body<NewRedemption>,
+) -> Result<Response, Problem> {
+    let asked = request.read()?;
+    let redeemed = connect::retried(|| try_redeem(&app, shop, &asked), Problem::is_contended);
+    let (body, replayed) = connect::within(redeemed).await?;
+    let mut response = (StatusCode::CREATED, Json(body)).into_response();
+    if replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// Redeems, or finds that the same was redeemed before.
+async fn try_redeem(
+    app: &App,
+    shop: Operator,
+    asked: &Asked<'_>,
+) -> Result<(RedemptionBody, bool), Problem> {
+    let mut transaction = connect::begin(&app.pool).await?;
+    let now = app.clock.now();
+    let name = order_of(shop, asked.order_ref);
+    let order = redemption_order::hold(&mut transaction, name, Hold::Alone).await?;
+    if let Some(order) = &order
+        && let Some(body) = known(&mut transaction, name, order, asked).await?
+    {
+        return Ok((body, true));
+    }
+    let held = checkout::hold(&mut transaction, shop, &asked.coupons, asked.user).await?;
+    if order.is_none() {
+        still_new(&mut transaction, name, asked).await?;
+    }
+    let user = one_user(&held)?;
+    // By id, so that concurrent calls lock in one order; what each takes off is known before anything is stored.
+    let mut used = Vec::with_capacity(held.len());
+    for Held { coupon, .. } in &held {
+        let (id, order_ref) = (coupon.id, asked.order_ref);
+        let after = user_coupon::use_for_order(&mut transaction, user, id, order_ref, now).await?;
+        let after = match after {
+            // By a call of its own, or at a till: that one has no part in this order's sum.
+            Use::Replayed(_) => Err(checkout::used_already()),
+            other => done(other),
+        };
+        used.push(after.map_err(|problem| checkout::named(problem, id))?);
+    }
+    for held in &held {
+        checkout::not_kept_by_another(&held.terms, Some(asked.order_ref))?;
+    }
+    let Spend { amount, currency } = asked.spend;
+    for Applied { coupon, discount } in applied(&held, asked.spend)? {
+        let before = held.iter().find(|held| held.coupon.id == coupon);
+        let after = used.iter().find(|after| after.id == coupon);
+        let Some((before, after)) = before.zip(after) else { continue };
+        let money = Money { amount, discount, currency: currency.to_owned() };
+        let change = Change { before: &before.coupon, after, order_ref: asked.order_ref, at: now };
+        change.used(app, shop, &mut transaction, Some(&money)).await?;
+    }
+    let digest = asked.digest();
+    let currency = currency.to_owned();
+    if order.is_none() {
+        checkout::create_order(&mut transaction, name, now).await?;
+    }
+    let redeemed = Redeemed { digest, user_id: user, amount, currency, at: now };
+    redemption_order::record(&mut transaction, name, &redeemed).await?;
+    // As stored: every later answer is made of the same values.
+    let stored = redemption_order::find(&mut transaction, name).await?;
+    let redeemed = stored.and_then(|order| order.redeemed).unwrap_or(redeemed);
+    let made = redemption::of_order(&mut transaction, name).await?;
+    let own: Vec<_> = made.into_iter().filter(|one| one.money.is_some()).collect();
+    let body = RedemptionBody::of(asked.order_ref, &redeemed, &own);
+    app.commit(transaction).await?;
+    info!(coupons = held.len(), "an order redeemed coupons");
+    Ok((body, false))
+}
+
+/// Checks, once its coupons are held, that an order that had no row has none. Of equal requests for a new order each comes
+/// this far after the other, and all but the first must answer what the first has stored.
+async fn still_new(
+    transaction: &mut MySqlConnection,
+    name: OrderName<'_>,
+    asked: &Asked<'_>,
+) -> Result<(), Problem> {
+    if redemption_order::find(transaction, name).await?.is_some() {
+        return Err(Problem::overtaken());
+    }
+    // Single uses of before orders had rows for these.
+    known(transaction, name, &Order::default(), asked).await.map(drop)
+}
+
+/// Returns the answer of an order that has redeemed just this, or `None` if it may redeem.
+async fn known(
+    transaction: &mut MySqlConnection,
+    name: OrderName<'_>,
+    order: &Order,
+    asked: &Asked<'_>,
+) -> Result<Option<RedemptionBody>, Problem> {
+    if order.cancelled_at.is_some() {
+        return Err(checkout::order_cancelled());
+    }
+    let made = redemption::of_order(transaction, name).await?;
+    let Some(redeemed) = &order.redeemed else {
+        // Coupons that were used one by one have no amounts, which a sum would need.
+        let stands = made.iter().any(|one| one.rolled_back.is_none());
+        return if stands { Err(checkout::order_redeemed()) } else { Ok(None) };
+    };
+    let is_same =
+        redeemed.digest == asked.digest() && asked.user.is_none_or(|user| user == redeemed.user_id);
+    if !is_same {
+        return Err(checkout::order_redeemed());
+    }
+    let own: Vec<_> = made.into_iter().filter(|one| one.money.is_some()).collect();
+    if own.iter().any(|one| one.rolled_back.is_some()) {
+        return Err(checkout::order_cancelled());
+    }
+    Ok(Some(RedemptionBody::of(asked.order_ref, redeemed, &own)))
+}
+
+/// Returns the user of all of these coupons.
+fn one_user(held: &[Held]) -> Result<UserId, Problem> {
+    let users: Vec<UserId> = held.iter().map(|held| held.coupon.user_id).collect();
+    match users.first() {
+        Some(first) if users.iter().all(|user| user == first) => Ok(*first),
+        _ => Err(checkout::invalid("coupons", "name coupons of one user only")),
+    }
+}
+
+/// Returns what each coupon takes off, in the order of application.
+fn applied(held: &[Held], spend: Spend<'_>) -> Result<Vec<Applied>, Problem> {
+    let offers: Vec<Offer<'_>> = held.iter().map(offer).collect();
+    money::apply(spend, &offers).map_err(|(coupon, why)| {
+        let terms = held.iter().map(|held| &held.terms).find(|terms| terms.coupon == coupon);
+        terms.map_or_else(checkout::order_redeemed, |terms| checkout::inapplicable(terms, why))
+    })
+}
+
+fn offer(held: &Held) -> Offer<'_> {
+    let terms = &held.terms;
+    Offer { coupon: terms.coupon, discount: &terms.discount, stackable: terms.stackable }
+}
+
+/// `GET /v1/redemptions/{order_ref}`
+#[utoipa::path(
+    get,
+    path = "/v1/redemptions/{order_ref}",
+    operation_id = "get_redemption",
+    tag = "Redemption",
+    summary = "Get what an order has redeemed, and what of it stands",
+    security(("operator_key" = [])),
+    params(("order_ref" = String, Path, min_length = 1, max_length = 64, description = "The shop's name of the order, percent-encoded.")),
+    responses((status = 200, description = "The order's coupons. Those used at a till are not among them.", body = StateBody)),
+    extensions(("x-problems" = json!("INVALID_ORDER_REF REDEMPTION_NOT_FOUND")))
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    Redeemer(shop): Redeemer,
+    PathId(name): PathId<String>,
+) -> Result<Json<StateBody>, Problem> {
+    let name = order_ref(&name)?;
+    let read = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        let order = redemption_order::find(&mut connection, order_of(shop, name)).await?;
+        let made = redemption::of_order(&mut connection, order_of(shop, name)).await?;
+        Ok::<_, Problem>((order, made))
+    });
+    let (order, made) = read.await?;
+    if order.is_none() && made.is_empty() {
+        let detail = "No order of yours of this name has redeemed a coupon.";
+        return Err(Problem::new(Code::RedemptionNotFound, detail));
+    }
+    // Single uses of before orders had rows left none.
+    Ok(Json(StateBody::of(name, &order.unwrap_or_default(), &made)))
+}
+
+impl NewRedemption {
+    fn read(&self) -> Result<Asked<'_>, Problem> {
+        let order_ref = order_ref(&self.order_ref)?;
+        let user = self.user_id.as_deref().map(checkout::user).transpose()?;
+        let spend = checkout::spend(self.amount, &self.currency)?;
+        let mut coupons = self.coupons.clone();
+        coupons.sort_unstable();
+        coupons.dedup();
+        let most = limit::ORDER_COUPONS_MAX;
+        if coupons.is_empty() || coupons.len() > most {
+            return Err(checkout::invalid("coupons", &format!("name 1 to {most}")));
+        }
+        Ok(Asked { order_ref, user, spend, coupons })
+    }
+}
+
+impl Asked<'_> {
+    /// Identifies what is asked of the order.
+    fn digest(&self) -> Digest {
+        let asked = json!([self.spend.amount, self.spend.currency, self.coupons]);
+        Sha256::digest(asked.to_string()).into()
+    }
+}

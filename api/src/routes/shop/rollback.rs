@@ -1,0 +1,179 @@
+//! `POST /v1/redemptions/{order_ref}/rollback`: an order gives its coupons back, all or some of them.
+//!
+//! Without `coupons` the order is cancelled: it redeems nothing any more, even if the cancellation overtakes its
+//! redemption. What a coupon's return means is [`super::redemption`]'s.
+
+use std::collections::BTreeMap;
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
+use coupon::{CouponId, text};
+use mysql_store::{
+    MySqlConnection, connect,
+    redemption::{self, Redemption},
+    redemption_order::{self, Hold},
+    user_coupon::{self, Unuse},
+};
+use serde::Deserialize;
+use tracing::info;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::{Operator, Redeemer},
+    http::{
+        extract::{Body, PathId},
+        schemas::Id,
+    },
+    problem::Problem,
+    routes::{
+        bodies::coupon_json,
+        shop::{
+            checkout::{self, Change, order_of},
+            redemption::order_ref,
+            redemption_json::RollbackBody,
+        },
+    },
+    state::App,
+};
+
+/// Longest reason, in characters: the length of the `varchar(200)` column.
+pub(crate) const REASON_CHARS_MAX: usize = 200;
+
+/// Why an order gives coupons back, and which.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewRollback, examples(json!({ "reason": "The order was cancelled." })))]
+pub(crate) struct RollbackRequest {
+    /// For people who read the record.
+    #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
+    reason: String,
+    /// Some of the order's coupons. Absent: all, and the order is cancelled.
+    #[schema(value_type = Option<Vec<Id>>)]
+    coupons: Option<Vec<CouponId>>,
+}
+
+/// Most coupons that one request names; an order that redeems them together has a fifth of this.
+const COUPONS_MAX: usize = 100;
+
+/// A rollback, as requested.
+struct Asked<'a> {
+    order_ref: &'a str,
+    reason: &'a str,
+    coupons: Option<&'a [CouponId]>,
+}
+
+/// `POST /v1/redemptions/{order_ref}/rollback`
+#[utoipa::path(
+    post,
+    path = "/v1/redemptions/{order_ref}/rollback",
+    operation_id = "roll_back_redemption",
+    tag = "Redemption",
+    summary = "Give an order's coupons back, all or some of them",
+    description = "All or none: one that has expired stays used, and the others are given back by naming them.",
+    security(("operator_key" = [])),
+    params(("order_ref" = String, Path, min_length = 1, max_length = 64, description = "The shop's name of the order, percent-encoded.")),
+    request_body = RollbackRequest,
+    responses((status = 200, description = "The coupons, given back now or before. The same call again is the same answer.", body = RollbackBody)),
+    extensions(("x-problems" = json!(
+        "INVALID_REDEMPTION INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_EXPIRED COUPON_CANCELLED OVERLOADED"
+    )))
+)]
+pub(crate) async fn roll_back(
+    State(app): State<App>,
+    Redeemer(shop): Redeemer,
+    PathId(name): PathId<String>,
+    Body(request): Body<RollbackRequest>,
+) -> Result<Json<RollbackBody>, Problem> {
+    let asked = request.read(&name)?;
+    let done = connect::retried(|| try_roll_back(&app, shop, &asked), Problem::is_contended);
+    connect::within(done).await.map(Json)
+}
+
+async fn try_roll_back(
+    app: &App,
+    shop: Operator,
+    asked: &Asked<'_>,
+) -> Result<RollbackBody, Problem> {
+    let &Asked { order_ref, reason, coupons } = asked;
+    let mut transaction = connect::begin(&app.pool).await?;
+    let now = app.clock.now();
+    let name = order_of(shop, order_ref);
+    let order = redemption_order::hold(&mut transaction, name, Hold::Alone).await?;
+    let made = by_coupon(redemption::of_order(&mut transaction, name).await?);
+    let chosen: Vec<CouponId> = match coupons {
+        None => made.keys().copied().collect(),
+        Some(coupons) => coupons.to_vec(),
+    };
+    let mut standing = Vec::new();
+    for id in &chosen {
+        let one = made.get(id).ok_or_else(|| checkout::named(coupon_json::not_found(), *id))?;
+        if one.rolled_back.is_none() {
+            standing.push(*id);
+        }
+    }
+    // In order, like every writer of several coupons.
+    standing.sort_unstable();
+    standing.dedup();
+    give_back(app, shop, &mut transaction, (&standing, order_ref, reason), now).await?;
+    if coupons.is_none() {
+        if order.is_none() {
+            checkout::create_order(&mut transaction, name, now).await?;
+        }
+        redemption_order::cancel(&mut transaction, name, now).await?;
+    }
+    // As stored: every later answer is made of the same values.
+    let made = by_coupon(redemption::of_order(&mut transaction, name).await?);
+    let body = RollbackBody::of(order_ref, chosen.iter().filter_map(|id| made.get(id)));
+    app.commit(transaction).await?;
+    info!(coupons = standing.len(), "an order gave coupons back");
+    Ok(body)
+}
+
+/// Gives back coupons that the order uses.
+async fn give_back(
+    app: &App,
+    shop: Operator,
+    transaction: &mut MySqlConnection,
+    (coupons, order_ref, reason): (&[CouponId], &str, &str),
+    now: DateTime<Utc>,
+) -> Result<(), Problem> {
+    for held in checkout::hold(transaction, shop, coupons, None).await? {
+        let before = &held.coupon;
+        let (id, user) = (before.id, before.user_id);
+        let unused = user_coupon::unuse_for_order(transaction, user, id, order_ref, now).await?;
+        match unused {
+            Unuse::GivenBack(after) => {
+                let change = Change { before, after: &after, order_ref, at: now };
+                change.given_back(app, shop, transaction, Some(reason)).await?;
+            }
+            Unuse::Expired(coupon) => {
+                return Err(checkout::named(coupon_json::expired(&coupon), id));
+            }
+            Unuse::Cancelled(_) => return Err(checkout::named(coupon_json::cancelled(), id)),
+            // A return of this one coupon was faster, and its rollback is recorded.
+            Unuse::UsedElsewhere(_) | Unuse::Replayed(_) => {}
+            Unuse::NotFound => return Err(checkout::named(coupon_json::not_found(), id)),
+        }
+    }
+    Ok(())
+}
+
+/// The last redemption of each coupon of an order.
+fn by_coupon(made: Vec<Redemption>) -> BTreeMap<CouponId, Redemption> {
+    made.into_iter().map(|one| (one.coupon_id, one)).collect()
+}
+
+impl RollbackRequest {
+    fn read<'a>(&'a self, name: &'a str) -> Result<Asked<'a>, Problem> {
+        let order_ref = order_ref(name)?;
+        if let Some(wrong) = text::wrong(&self.reason, REASON_CHARS_MAX) {
+            return Err(checkout::invalid("reason", &wrong));
+        }
+        let coupons = self.coupons.as_deref();
+        if coupons.is_some_and(|coupons| !(1..=COUPONS_MAX).contains(&coupons.len())) {
+            let problem = format!("name 1 to {COUPONS_MAX}, or leave it out for all");
+            return Err(checkout::invalid("coupons", &problem));
+        }
+        Ok(Asked { order_ref, reason: &self.reason, coupons })
+    }
+}

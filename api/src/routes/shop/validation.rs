@@ -1,0 +1,190 @@
+//! `POST /v1/coupons/{id}/validate`: says, before the order is placed, whether a coupon fits it and what it takes off.
+//! Changes nothing and promises nothing: until the redemption another order may be faster, unless a lock keeps the
+//! coupon.
+
+use axum::{Json, extract::State};
+use coupon::{
+    CouponId, UserId,
+    money::{self, Offer, Spend},
+};
+use mysql_store::{
+    MySqlConnection,
+    checkout::{self as store, Terms},
+    connect, redemption_order,
+    user_coupon::{self, UserCoupon},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use crate::{
+    auth::{Operator, Redeemer},
+    http::{
+        extract::{Body, PathId},
+        schemas::{self, Id},
+    },
+    problem::Problem,
+    routes::{
+        bodies::coupon_json,
+        shop::{
+            checkout,
+            redemption::{done, order_ref},
+        },
+    },
+    state::App,
+};
+
+/// An order that a coupon may be used for. Money is in minor units of `currency`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PlannedOrder, examples(json!({ "user_id": "42", "amount": 5000, "currency": "EUR" })))]
+pub(crate) struct ValidationRequest {
+    /// The coupon's user. Absent: whoever has it.
+    #[schema(value_type = Option<Id>)]
+    user_id: Option<String>,
+    /// The shop's name of the order, if it has one yet.
+    #[schema(min_length = 1, max_length = 64)]
+    order_ref: Option<String>,
+    /// What the order costs before any discount.
+    #[schema(minimum = 0, maximum = 1000000000000i64)]
+    amount: i64,
+    /// The currency as an ISO 4217 code.
+    #[schema(pattern = "^[A-Z]{3}$", examples("EUR"))]
+    currency: String,
+}
+
+/// Whether the coupon fits the order, alone.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Validation, examples(example))]
+pub(crate) struct ValidationBody {
+    #[schema(value_type = Id)]
+    coupon_id: String,
+    #[schema(value_type = schemas::DiscountKind)]
+    kind: &'static str,
+    valid: bool,
+    /// What it takes off, in minor units; 0 for free shipping. Null: it does not fit.
+    #[schema(required = true)]
+    discount: Option<i64>,
+    /// Null: it does not fit.
+    #[schema(required = true)]
+    left_to_pay: Option<i64>,
+    /// The code that a redemption would be refused with. Null: it fits.
+    #[schema(required = true)]
+    code: Option<&'static str>,
+    /// Why it does not fit, for people.
+    #[schema(required = true)]
+    detail: Option<String>,
+}
+
+/// Example of an answer, for the OpenAPI document.
+fn example() -> Value {
+    json!({
+        "coupon_id": "2123985068924862464", "kind": "amount_off", "valid": true, "discount": 500,
+        "left_to_pay": 4_500, "code": null, "detail": null,
+    })
+}
+
+/// `POST /v1/coupons/{id}/validate`
+#[utoipa::path(
+    post,
+    path = "/v1/coupons/{id}/validate",
+    operation_id = "validate_coupon",
+    tag = "Redemption",
+    summary = "Look whether a coupon fits an order, and what it takes off",
+    security(("operator_key" = [])),
+    params(("id" = Id, Path, description = "The coupon, of a template of one's own.")),
+    request_body = ValidationRequest,
+    responses((status = 200, description = "Whether it fits, or why not. Nothing is changed.", body = ValidationBody)),
+    extensions(("x-problems" = json!("INVALID_REDEMPTION INVALID_USER_ID INVALID_ORDER_REF COUPON_NOT_FOUND")))
+)]
+pub(crate) async fn validate(
+    State(app): State<App>,
+    Redeemer(shop): Redeemer,
+    PathId(id): PathId<CouponId>,
+    Body(request): Body<ValidationRequest>,
+) -> Result<Json<ValidationBody>, Problem> {
+    let user = request.user_id.as_deref().map(checkout::user).transpose()?;
+    let name = request.order_ref.as_deref().map(order_ref).transpose()?;
+    let spend = checkout::spend(request.amount, &request.currency)?;
+    let looked = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        let (coupon, terms) = find(&mut connection, shop, id, user).await?;
+        let refused = refusal(&app, &mut connection, &coupon, &terms, name).await?;
+        Ok::<_, Problem>((terms, refused))
+    });
+    let (terms, refused) = looked.await?;
+    let taken = match refused {
+        Some(problem) => Err(problem),
+        None => off(&terms, spend),
+    };
+    Ok(Json(ValidationBody::of(&terms, spend, taken)))
+}
+
+/// Reads the shop's coupon and its terms.
+async fn find(
+    connection: &mut MySqlConnection,
+    shop: Operator,
+    id: CouponId,
+    user: Option<UserId>,
+) -> Result<(UserCoupon, Terms), Problem> {
+    let coupon = store::find(connection, shop.merchant_id, id).await?;
+    let coupon = coupon.filter(|coupon| checkout::is_of(coupon, user));
+    let terms = store::terms(connection, &[id]).await?.into_iter().next();
+    coupon.zip(terms).ok_or_else(coupon_json::not_found)
+}
+
+/// Returns why the coupon cannot be used for the order now, whatever it costs.
+async fn refusal(
+    app: &App,
+    connection: &mut MySqlConnection,
+    coupon: &UserCoupon,
+    terms: &Terms,
+    name: Option<&str>,
+) -> Result<Option<Problem>, Problem> {
+    // An order without a name is none that has used the coupon or given it back.
+    let (user, order, now) = (coupon.user_id, name.unwrap_or_default(), app.clock.now());
+    let refused = user_coupon::refusal(connection, user, coupon.id, order, now).await?;
+    if let Some(refused) = refused {
+        return Ok(Some(done(refused).err().unwrap_or_else(checkout::used_already)));
+    }
+    if let Err(problem) = checkout::not_kept_by_another(terms, name) {
+        return Ok(Some(problem));
+    }
+    let Some(name) = name else { return Ok(None) };
+    let name = redemption_order::OrderName { merchant_id: coupon.merchant_id, order_ref: name };
+    let order = redemption_order::find(connection, name).await?;
+    Ok(order.and_then(|order| match (order.cancelled_at, order.redeemed) {
+        (Some(_), _) => Some(checkout::order_cancelled()),
+        (None, Some(_)) => Some(checkout::order_redeemed()),
+        (None, None) => None,
+    }))
+}
+
+/// Returns what the coupon alone takes off.
+fn off(terms: &Terms, spend: Spend<'_>) -> Result<i64, Problem> {
+    let offer =
+        Offer { coupon: terms.coupon, discount: &terms.discount, stackable: terms.stackable };
+    match money::apply(spend, &[offer]) {
+        Ok(applied) => Ok(applied.iter().map(|one| one.discount).sum()),
+        Err((_, why)) => Err(checkout::inapplicable(terms, why)),
+    }
+}
+
+impl ValidationBody {
+    fn of(terms: &Terms, spend: Spend<'_>, taken: Result<i64, Problem>) -> Self {
+        let (discount, reason) = match taken {
+            Ok(discount) => (Some(discount), None),
+            Err(problem) => (None, Some(problem.reason())),
+        };
+        let (code, detail) = reason.unzip();
+        Self {
+            coupon_id: terms.coupon.to_string(),
+            kind: terms.discount.kind.word(),
+            valid: discount.is_some(),
+            discount,
+            left_to_pay: discount.map(|discount| spend.amount - discount),
+            code,
+            detail,
+        }
+    }
+}

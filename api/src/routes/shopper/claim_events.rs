@@ -1,0 +1,280 @@
+//! `GET /v1/claims/{id}/events`: follows a queued claim by server-sent events.
+//!
+//! Ten thousand clients may wait at one api, so a client that waits costs no read: its position comes from what the
+//! landers report (`queue/`), and MySQL is asked when the claim is due. A new stream asks once before it says anything,
+//! so that it never says less than another answer did; one that continues another need not.
+//!
+//! A stream is polled by its connection, and holds nothing but the next event: a client that reads slowly slows down its
+//! own stream, and `connections/write_timeout.rs` ends it.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use coupon::{ClaimId, TemplateId, UserId};
+use futures::stream;
+use runtime::Backoff;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    access,
+    auth::User,
+    http::{
+        extract::{Params, PathId},
+        schemas::Id,
+    },
+    problem::Problem,
+    queue::{
+        Standing, StreamPlace,
+        pace::{Due, Pace},
+    },
+    receipt::{Owner, Receipt},
+    routes::shopper::{
+        claim_poll::{outcome, template_needed},
+        last_event::LastEvent,
+        waiting::{FoundBody, WaitingBody},
+    },
+    state::App,
+};
+
+/// Interval of the comments that keep an idle connection open: proxies close one after 30 to 60 s.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Longest stream. Its client connects again, and shows a token that is still valid.
+const STREAM_MAX: Duration = Duration::from_mins(15);
+
+/// First and longest wait before MySQL is asked again about a claim that is due and has no outcome yet, or because it
+/// did not answer.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+
+/// How often MySQL is asked at least: whatever the landers report, and should they report nothing. With 10,000 clients
+/// that is 170 reads a second.
+const LOOK_EVERY: Duration = Duration::from_mins(1);
+
+/// Milliseconds after which clients that lost their api connect again: spread, so that the next one is not overrun.
+const RETRY_MS: (u64, u64) = (1_000, 5_000);
+
+/// Tells nginx to pass events on as they come.
+const UNBUFFERED: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+
+#[derive(Deserialize)]
+pub(crate) struct EventParams {
+    template: Option<TemplateId>,
+    receipt: Option<String>,
+}
+
+/// `GET /v1/claims/{id}/events?template=&receipt=`
+#[utoipa::path(
+    get,
+    path = "/v1/claims/{id}/events",
+    operation_id = "follow_claim",
+    tag = "Claims",
+    summary = "Follow a claim that waits in a queue",
+    description = "Server-sent events. The data of each is what a look at the claim answers: `PendingClaim` as often as its \
+        position changes, and then, as the last one, `FoundClaim`. The position never rises.",
+    security(("token" = [])),
+    params(
+        ("id" = Id, Path, description = "The claim, as `Location` has it."),
+        ("template" = Id, Query, description = "Its template, as `Location` has it."),
+        ("receipt" = String, Query, description = "Its receipt, as `Location` has it."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last event of an earlier stream, which this one continues.")
+    ),
+    responses(
+        (status = 200, description = "The events, until the outcome.", body = FoundBody, content_type = "text/event-stream"),
+        (status = 204, description = "The event that `Last-Event-ID` names was the outcome: nothing follows.")
+    ),
+    extensions(("x-problems" = json!(
+        "RATE_LIMITED TEMPLATE_NEEDED RECEIPT_INVALID LAST_EVENT_ID_INVALID OVERLOADED"
+    )))
+)]
+pub(crate) async fn follow(
+    State(app): State<App>,
+    User(user): User,
+    PathId(id): PathId<ClaimId>,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+) -> Response {
+    let opened = async { opened(&app, user, id, params, &headers) };
+    app.read_limit.limited(user, opened).await
+}
+
+fn opened(
+    app: &App,
+    user: UserId,
+    id: ClaimId,
+    params: EventParams,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    access::note_claim(id);
+    let template = params.template.ok_or_else(template_needed)?;
+    let owner = Owner { template, user, id };
+    let receipt = params.receipt.unwrap_or_default();
+    let receipt = app.receipts.read(&receipt, owner, app.clock.now())?;
+    let last = LastEvent::of(headers)?;
+    if last == Some(LastEvent::Outcome) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let place = app.queue.streams.place(user)?;
+    let watched = Watched::new(app.clone(), owner, receipt, last, place);
+    let events = stream::unfold(watched, |mut watched| async move {
+        let event = watched.next().await?;
+        Some((Ok::<_, Infallible>(event), watched))
+    });
+    let heartbeat = KeepAlive::new().interval(HEARTBEAT);
+    let mut response = Sse::new(events).keep_alive(heartbeat).into_response();
+    // As every answer: for its caller alone, and not kept.
+    response.headers_mut().remove(header::CACHE_CONTROL);
+    response.headers_mut().insert(UNBUFFERED.0, UNBUFFERED.1);
+    Ok(response)
+}
+
+/// A claim that a client follows.
+struct Watched {
+    app: App,
+    owner: Owner,
+    receipt: Receipt,
+    pace: watch::Receiver<Option<Pace>>,
+    due: Due,
+    /// What the client was told last. `None`: nothing yet.
+    told: Option<Standing>,
+    /// Whether an event of this stream was sent.
+    has_begun: bool,
+    /// When MySQL is asked whatever the landers report, and before which it is not.
+    look_at: Instant,
+    not_before: Instant,
+    again: Backoff,
+    ends_at: Instant,
+    /// Whether the outcome was told.
+    is_over: bool,
+    _place: StreamPlace,
+}
+
+impl Watched {
+    fn new(
+        app: App,
+        owner: Owner,
+        receipt: Receipt,
+        last: Option<LastEvent>,
+        place: StreamPlace,
+    ) -> Self {
+        let pace = app.queue.subscribe(owner.template, receipt.place);
+        let now = Instant::now();
+        let told = last.map(|last| Standing { position: last.position(), estimated_ms: None });
+        Self {
+            due: Due::new(receipt.place, receipt.accepted_at),
+            look_at: if told.is_some() { now + spread(LOOK_EVERY) } else { now },
+            not_before: now,
+            again: Backoff::new(LOOK_AGAIN.0, LOOK_AGAIN.1),
+            ends_at: now + STREAM_MAX,
+            has_begun: false,
+            is_over: false,
+            _place: place,
+            app,
+            owner,
+            receipt,
+            pace,
+            told,
+        }
+    }
+
+    /// Waits for the next event. `None`: the stream ends.
+    async fn next(&mut self) -> Option<Event> {
+        if self.is_over {
+            return None;
+        }
+        loop {
+            let pace = *self.pace.borrow_and_update();
+            let is_due = pace.is_some_and(|pace| self.due.is_due(&pace));
+            let now = Instant::now();
+            if now >= self.look_at || (is_due && now >= self.not_before) {
+                let app = self.app.clone();
+                // While MySQL is away, the turn of the last of thousands is far off.
+                let _turn = tokio::select! {
+                    biased;
+                    () = app.queue.stopping() => return None,
+                    () = sleep_until(self.ends_at) => return None,
+                    turn = app.queue.look_turn() => turn,
+                };
+                // Boxed: a read of MySQL is large, and rare beside the wait for it.
+                if let Some(found) = Box::pin(self.look()).await {
+                    self.is_over = true;
+                    return Some(self.event(&found, LastEvent::Outcome));
+                }
+            }
+            if let Some(event) = self.waiting(pace) {
+                return Some(event);
+            }
+            let wake_at = if is_due { self.look_at.min(self.not_before) } else { self.look_at };
+            tokio::select! {
+                biased;
+                () = self.app.queue.stopping() => return None,
+                () = sleep_until(self.ends_at) => return None,
+                changed = self.pace.changed() => changed.ok()?,
+                () = sleep_until(wake_at) => {}
+            }
+        }
+    }
+
+    /// Asks MySQL for the outcome, in its turn.
+    async fn look(&mut self) -> Option<FoundBody> {
+        let found = outcome(&self.app, self.owner, &self.receipt).await;
+        let now = Instant::now();
+        self.not_before = now + self.again.next_wait();
+        match found {
+            Ok(Some(found)) => return Some(found),
+            Ok(None) => {
+                self.due.was_looked_at(*self.pace.borrow());
+                self.told.get_or_insert_default();
+                self.look_at = now + spread(LOOK_EVERY);
+            }
+            // MySQL is away. Who was told nothing yet waits until it answers.
+            Err(_) => {
+                let nothing_told = self.told.is_none();
+                self.look_at =
+                    if nothing_told { self.not_before } else { now + spread(LOOK_EVERY) };
+            }
+        }
+        None
+    }
+
+    /// Returns the event that the claim stands elsewhere than the client knows, if it does.
+    fn waiting(&mut self, pace: Option<Pace>) -> Option<Event> {
+        let told = self.told?;
+        let offset = self.receipt.place.map(|place| place.offset);
+        let standing = Standing::of(pace, offset, told.position, self.app.clock.now());
+        let is_news = standing.position != told.position
+            || standing.estimated_ms.is_some() != told.estimated_ms.is_some();
+        if self.has_begun && !is_news {
+            return None;
+        }
+        self.told = Some(standing);
+        let body = WaitingBody::of(self.owner.id, standing);
+        Some(self.event(&body, LastEvent::Waiting(standing.position)))
+    }
+
+    fn event(&mut self, body: &impl Serialize, id: LastEvent) -> Event {
+        let data = serde_json::to_string(body).unwrap_or_default();
+        let event = Event::default().id(id.to_string()).data(data);
+        if self.has_begun {
+            return event;
+        }
+        self.has_begun = true;
+        event.retry(Duration::from_millis(fastrand::u64(RETRY_MS.0..=RETRY_MS.1)))
+    }
+}
+
+/// A time from a half of `most` to all of it, so that streams that were opened together do not look together.
+fn spread(most: Duration) -> Duration {
+    most.mul_f64(0.5 + fastrand::f64() / 2.0)
+}

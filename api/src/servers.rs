@@ -1,0 +1,144 @@
+//! Whether the servers of the api answer, for `/readyz`, and how its clock differs from MySQL's.
+//!
+//! Claims need MySQL and the gate. Without the view lists come from MySQL, and without Kafka templates are read from
+//! MySQL when they are asked for: an api that lost one of these is degraded, not unready. Were it unready, a balancer
+//! would take all apis away, and nobody could claim.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use metrics::gauge;
+use mysql_store::{MySqlPool, StoreError, connect, settings, view_generation};
+use redis_gate::Gate;
+use redis_view::ViewStore;
+use runtime::{Clock, Context, Health, Part};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use topic::{BrokerProbe, TopicNames};
+use tracing::warn;
+
+use crate::{config::Config, metrics::CLOCK_SKEW};
+
+/// Interval between checks of MySQL and of the generations of the views.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Clock difference to MySQL above which a warning is logged. Clocks kept by NTP are within a few milliseconds.
+const SKEW_MAX: TimeDelta = TimeDelta::milliseconds(250);
+
+/// The servers, each with its handle.
+pub(crate) struct Servers {
+    mysql: Part,
+    gate: Part,
+    view: Part,
+    kafka: Part,
+}
+
+impl Servers {
+    /// Adds the servers to `health`. None is up yet.
+    pub(crate) fn of(config: &Config, health: &Health) -> Self {
+        let needed = |name, url: &str| health.server(name, &runtime::address(url));
+        let spare = |name, url: &str| health.spare_server(name, &runtime::address(url));
+        Self {
+            mysql: needed("mysql", config.database_url.expose()),
+            gate: needed("gate", config.gate_redis_url.expose()),
+            view: spare("view", config.view_redis_url.expose()),
+            kafka: spare("kafka", &config.kafka_brokers),
+        }
+    }
+
+    /// Returns a task that asks each server every few seconds. It ends when the process stops.
+    pub(crate) fn watch(
+        self,
+        config: &Config,
+        context: &Context,
+        (pool, gate, views): (MySqlPool, Gate, ViewStore),
+    ) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
+        let names = TopicNames::new(&config.topic_prefix);
+        let probe = BrokerProbe::new(&config.kafka_brokers, &names.template());
+        let (clock, stop) = (context.clock.clone(), context.stop_token());
+        async move {
+            let ask_gate = || async {
+                gate.redis().run().await.map(drop).map_err(|error| runtime::report(&error))
+            };
+            let ask_view =
+                || async { views.check_fit().await.map_err(|error| runtime::report(&error)) };
+            let ask_kafka =
+                || async { probe.check().await.map_err(|error| runtime::report(&error)) };
+            let with_mysql = watch_mysql(&self.mysql, &pool, &clock, &views, &stop);
+            tokio::join!(
+                with_mysql,
+                runtime::watch(self.gate, stop.clone(), ask_gate),
+                runtime::watch(self.view, stop.clone(), ask_view),
+                runtime::watch(self.kafka, stop.clone(), ask_kafka),
+            );
+            Ok(())
+        }
+    }
+}
+
+/// Watches MySQL and what is compared with it. A clock that differs from MySQL's is only logged: if MySQL's own is
+/// wrong, all apis would become unready, and what the clocks decide is checked by both (a use) or passes (a window).
+///
+/// Like [`runtime::watch`], it drops no statement at `stop`.
+async fn watch_mysql(
+    part: &Part,
+    pool: &MySqlPool,
+    clock: &Clock,
+    views: &ViewStore,
+    stop: &CancellationToken,
+) {
+    let (mut agreed, mut is_known) = (true, true);
+    loop {
+        is_known = learn_generations(pool, views, is_known).await;
+        match skew(pool, clock).await {
+            Ok(skew) => {
+                part.ready();
+                let seconds = skew.as_seconds_f64();
+                gauge!(CLOCK_SKEW.name).set(seconds);
+                part.set_status(json!({ "clock_skew_seconds": seconds }));
+                let agrees = skew.abs() <= SKEW_MAX;
+                if agreed && !agrees {
+                    let ms = skew.num_milliseconds();
+                    warn!(clock.skew_ms = ms, "our clock is not MySQL's: set the clocks right");
+                }
+                agreed = agrees;
+            }
+            Err(error) => part.not_ready(runtime::report(&error)),
+        }
+        if stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Learns generations of views that others have raised. Our own connection may last for weeks, and a view built under
+/// an older generation is dropped by the next change, again and again. Returns whether MySQL knows the same servers of
+/// the view as we do.
+async fn learn_generations(pool: &MySqlPool, views: &ViewStore, was_known: bool) -> bool {
+    let Some(served) = views.served() else { return was_known };
+    let known = connect::within(async {
+        let mut connection = connect::acquire(pool).await?;
+        view_generation::known_generations(&mut connection, &served).await
+    });
+    match known.await {
+        Ok(Some(generations)) => {
+            views.learn(&generations);
+            true
+        }
+        // Another process met another server of the view: it is misconfigured, or we are.
+        Ok(None) => {
+            if was_known {
+                warn!("another process met another Redis as the view's: compare VIEW_REDIS_URL");
+            }
+            false
+        }
+        // The check of the clock reports this.
+        Err(_) => was_known,
+    }
+}
+
+/// Returns how far our clock is ahead of MySQL's.
+async fn skew(pool: &MySqlPool, clock: &Clock) -> Result<TimeDelta, StoreError> {
+    let mut connection = connect::acquire(pool).await?;
+    connect::within(settings::skew(&mut connection, || clock.now())).await
+}

@@ -1,0 +1,146 @@
+//! Reads a template's statistics from their topic: one partition, within limits of time and messages.
+
+use std::{sync::Arc, time::Duration};
+
+use coupon::{TemplateId, partition_of_template};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+use topic::{HistorySpan, Reached, STATS_RETENTION, TopicError, read_history};
+
+use super::{
+    aggregate::{Aggregate, Span},
+    counter::WAIT_MAX,
+};
+
+/// Reports at a time. Each is a client of Kafka and a thread, may hold some tens of megabytes, and keeps a connection to
+/// MySQL busy for seconds.
+const TURNS: usize = 4;
+
+/// Longest wait for a turn.
+const TURN_MAX: Duration = Duration::from_secs(1);
+
+/// Longest read. With the wait it is shorter than the 8 s of a request that reads.
+const READ_MAX: Duration = Duration::from_secs(4);
+
+/// Most messages read, of all templates of the partition: more than are read in [`READ_MAX`].
+const SCANNED_MAX: u64 = 10_000_000;
+
+/// How much a process's clock may be set back between counting and sending without a message being missed.
+const CLOCK_SLACK_MS: i64 = 60_000;
+
+/// Leave to make a report, from its statistics and from MySQL. Whatever is read for it holds a clone until it has ended.
+pub(crate) type Turn = Arc<OwnedSemaphorePermit>;
+
+/// Reads everybody's statistics.
+pub(crate) struct History {
+    brokers: String,
+    topic: String,
+    turns: Arc<Semaphore>,
+}
+
+/// A template's statistics, as far as they are known.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) sums: Aggregate,
+    /// The seconds whose messages were read: all of the span unless it is older than the retention or the read came to
+    /// a limit. Seconds since 1970, the end exclusive.
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+impl Known {
+    /// Returns whether the sums lack nothing that is on the topic or was.
+    pub(crate) fn is_complete(&self) -> bool {
+        let span = self.sums.span;
+        (self.from, self.to) == (span.from, span.to) && self.sums.unreadable == 0
+    }
+}
+
+/// Why nothing could be read.
+#[derive(Debug)]
+pub(crate) enum HistoryError {
+    /// Too many reports are being read.
+    Busy,
+    Topic(TopicError),
+}
+
+impl History {
+    pub(super) fn new(brokers: &str, topic: String) -> Self {
+        let turns = Arc::new(Semaphore::new(TURNS));
+        Self { brokers: brokers.to_owned(), topic, turns }
+    }
+
+    /// Waits for a turn.
+    ///
+    /// # Errors
+    /// Nobody's turn ends in time.
+    pub(crate) async fn turn(&self) -> Result<Turn, HistoryError> {
+        match timeout(TURN_MAX, Arc::clone(&self.turns).acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(Arc::new(permit)),
+            _ => Err(HistoryError::Busy),
+        }
+    }
+
+    /// Reads a template's statistics of a span. `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// The topic cannot be read.
+    pub(crate) async fn read(
+        &self,
+        turn: Turn,
+        template: TemplateId,
+        span: Span,
+        now: i64,
+    ) -> Result<Known, HistoryError> {
+        let wait_ms = i64::try_from(WAIT_MAX.as_millis()).unwrap_or(i64::MAX);
+        let asked = HistorySpan {
+            from_ms: span.from * 1_000 - CLOCK_SLACK_MS,
+            until_ms: span.to * 1_000 + wait_ms + CLOCK_SLACK_MS,
+            within: READ_MAX,
+            messages_max: SCANNED_MAX,
+        };
+        // The turn goes with the reading thread, which a client that leaves does not end.
+        let state = (Aggregate::new(template, span), turn);
+        let partition = move |partitions| partition_of_template(template, partitions);
+        let read = read_history(
+            &self.brokers,
+            &self.topic,
+            partition,
+            asked,
+            state,
+            |(sums, _), key, payload| sums.take(key, payload),
+        );
+        let ((sums, _turn), reached) = read.await.map_err(HistoryError::Topic)?;
+        let kept = i64::try_from(STATS_RETENTION.as_secs()).unwrap_or(i64::MAX);
+        let from = span.from.max(now - kept).min(span.to);
+        let to = match reached {
+            Reached::End => span.to,
+            // What was answered before is on the topic a moment later.
+            Reached::Limit(Some(ms)) => ms.div_euclid(1_000).clamp(from, span.to),
+            Reached::Limit(None) => from,
+        };
+        Ok(Known { sums, from, to })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_turn_lasts_until_all_that_is_read_under_it_has_ended() {
+        let history = History::new("127.0.0.1:1", "none".to_owned());
+        let mut held = Vec::new();
+        for _ in 0..TURNS {
+            held.push(history.turn().await.unwrap());
+        }
+        let of_mysql = held[0].clone();
+        drop(held.swap_remove(0));
+        let refused = history.turn().await;
+        assert!(matches!(refused, Err(HistoryError::Busy)), "MySQL is still being read");
+        drop(of_mysql);
+        assert!(history.turn().await.is_ok());
+    }
+}
