@@ -21,6 +21,8 @@ pub(crate) struct Failure {
     pub(crate) code: Option<String>,
     /// What to do now, in a sentence.
     pub(crate) advice: Option<String>,
+    /// The field of the sent file that is wrong, if the api named one.
+    pub(crate) field: Option<String>,
 }
 
 /// The kind of a failure, for scripts.
@@ -57,7 +59,7 @@ impl Kind {
 
 impl Failure {
     pub(crate) fn new(kind: Kind, sentence: impl Into<String>) -> Self {
-        Self { kind, sentence: sentence.into(), code: None, advice: None }
+        Self { kind, sentence: sentence.into(), code: None, advice: None, field: None }
     }
 
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
@@ -82,9 +84,17 @@ impl Failure {
         Self { advice: Some(advice.into()), ..self }
     }
 
+    /// Says where in the sent file the field stands that the api refused.
+    pub(crate) fn in_file(self, place: impl FnOnce(&str) -> Option<String>) -> Self {
+        match self.field.as_deref().and_then(place) {
+            Some(place) => Self { sentence: format!("{place}: {}", self.sentence), ..self },
+            None => self,
+        }
+    }
+
     /// Returns the failure as `--json` shows it.
     pub(crate) fn json(&self) -> Value {
-        let Self { kind, sentence, code, advice } = self;
+        let Self { kind, sentence, code, advice, field: _ } = self;
         json!({ "error": sentence, "code": code, "outcome": kind.word(), "advice": advice })
     }
 }
@@ -147,11 +157,11 @@ mod tests {
             ("coupon --json", "A command is missing.", "`coupon --help`"),
             ("coupon template", "A command is missing.", "`coupon --help`"),
         ] {
-            let told = not_understood(line);
-            let [error, advice] = ["error", "advice"].map(|name| told[name].as_str().unwrap());
-            assert!(error.contains(wrong) && advice.contains(to_do), "{line}: {told}");
-            assert!(!error.starts_with("error:") && !error.contains('\n'), "{line}: {told}");
-            assert_eq!((&told["outcome"], &told["code"]), (&json!("usage"), &Value::Null));
+            let failure = not_understood(line);
+            let [error, advice] = ["error", "advice"].map(|name| failure[name].as_str().unwrap());
+            assert!(error.contains(wrong) && advice.contains(to_do), "{line}: {failure}");
+            assert!(!error.starts_with("error:") && !error.contains('\n'), "{line}: {failure}");
+            assert_eq!((&failure["outcome"], &failure["code"]), (&json!("usage"), &Value::Null));
         }
     }
 }

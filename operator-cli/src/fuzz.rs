@@ -12,7 +12,7 @@ use crate::{
     api::{self, call::Call},
     arguments::{self, Arguments},
     asks_for_json,
-    commands::{record, template_file},
+    commands::{audit, claim, report, template_file},
     failure::{Failure, Kind},
     text,
     topics::{dead_letter, letter::Letter, replay, watch::Look},
@@ -36,12 +36,12 @@ pub fn command_line(data: &[u8]) {
     match Arguments::try_parse_from(&words) {
         Ok(read) => assert_eq!(read.settings.json, asks_for_json(&words), "{words:?}"),
         Err(error) => {
-            assert!(!error.render().to_string().contains(KEY), "the key is told: {words:?}");
+            assert!(!error.render().to_string().contains(KEY), "the key is shown: {words:?}");
             if error.use_stderr() {
-                let told = Failure::not_understood(&error);
-                assert!(!told.json().to_string().contains(KEY), "the key is told: {words:?}");
-                let is_line = !told.sentence.is_empty() && !told.sentence.contains('\n');
-                assert!(is_line, "{words:?}: {:?}", told.sentence);
+                let failure = Failure::not_understood(&error);
+                assert!(!failure.json().to_string().contains(KEY), "the key is shown: {words:?}");
+                let is_line = !failure.sentence.is_empty() && !failure.sentence.contains('\n');
+                assert!(is_line, "{words:?}: {:?}", failure.sentence);
             }
         }
     }
@@ -139,7 +139,15 @@ fn message(data: &[u8]) -> Message {
 
 /// Formats an answer in every way that there is.
 fn shown(answer: &Value) {
-    for as_text in [replay::as_text, record::as_text, dead_letter::list_text] {
+    let ways = [
+        replay::as_text,
+        audit::as_text,
+        claim::story,
+        dead_letter::list_text,
+        report::report,
+        report::timeseries,
+    ];
+    for as_text in ways {
         let text = as_text(answer);
         assert!(!steers(&text), "an answer steers the terminal: {text:?}");
     }

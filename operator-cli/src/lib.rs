@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_asked_for_by_the_flag_and_not_by_what_stands_behind_the_end_of_flags() {
+    fn json_is_asked_for_by_the_flag_and_not_by_a_word_behind_the_end_of_flags() {
         let asks = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             asks_for_json(&words)

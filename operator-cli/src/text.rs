@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_steers_no_terminal() {
+    fn foreign_text_steers_no_terminal() {
         assert_eq!(cell(Some(&json!("a\u{1b}[2Jb\nc"))), "a\u{fffd}[2Jb\u{fffd}c");
         let name = json!({"a\rb": "c", "list": [{"d\u{1b}": 1}]});
         assert_eq!(object(&name), "a\u{fffd}b  c\n\nlist\nD\u{fffd}\n1\n");

@@ -13,6 +13,8 @@ pub(crate) struct Call {
     pub(crate) request_id: Option<String>,
     /// For a call that would take effect twice if the command were given twice: how to find out its outcome.
     pub(crate) once: Option<&'static str>,
+    /// The versions that it may change: an `If-Match` header.
+    pub(crate) if_match: Option<String>,
 }
 
 impl Call {
@@ -30,7 +32,7 @@ impl Call {
         Self::new(Method::PATCH, path)
     }
 
-    /// Revoking is idempotent.
+    /// What is revoked or deleted stays so.
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self::new(Method::DELETE, path)
     }
@@ -55,13 +57,18 @@ impl Call {
         Self { once: Some(find_out), ..self }
     }
 
+    pub(crate) fn if_match(self, tags: impl Into<String>) -> Self {
+        Self { if_match: Some(tags.into()), ..self }
+    }
+
     pub(crate) fn reads(&self) -> bool {
         self.method == Method::GET
     }
 
     fn new(method: Method, path: impl Into<String>) -> Self {
         let path = path.into();
-        Self { method, path, query: Vec::new(), body: None, request_id: None, once: None }
+        let query = Vec::new();
+        Self { method, path, query, body: None, request_id: None, once: None, if_match: None }
     }
 }
 

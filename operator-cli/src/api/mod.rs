@@ -5,7 +5,7 @@ pub(crate) mod way_out;
 
 use std::{fs, path::Path, time::Duration};
 
-use reqwest::{Client, Method, Response, StatusCode, Url, header, redirect};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, header, redirect};
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -24,6 +24,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// Longest wait, whatever `Retry-After` says: somebody sits at the terminal.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 
+/// Time limit for a streamed answer. The api ends one after an hour.
+const STREAM_MAX: Duration = Duration::from_hours(2);
+
 /// Time limit for connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
@@ -31,7 +34,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const FOREIGN_CHARS: usize = 200;
 
 /// Advice if nothing listens at the address.
-const NOBODY_THERE: &str = "Is API_URL right, and does the api run?";
+const UNREACHABLE: &str = "Is API_URL right, and does the api run?";
 
 pub(crate) struct Api {
     client: Client,
@@ -79,10 +82,16 @@ impl Api {
             _ => given(&settings.operator_key).ok_or_else(|| missing("OPERATOR_KEY"))?,
         };
         let no_url = |why: &str| Failure::usage(format!("API_URL is no http URL: {why}."));
-        let base_url = Url::parse(&url).map_err(|error| no_url(&error.to_string()))?;
-        if !matches!(base_url.scheme(), "http" | "https") {
-            return Err(no_url("it begins otherwise"));
-        }
+        let base_url = match Url::parse(&url) {
+            Ok(parsed) if matches!(parsed.scheme(), "http" | "https") => parsed,
+            // `localhost:8080` is a URL of the scheme `localhost`, and `127.0.0.1:8080` is none.
+            _ if !url.contains("://") => {
+                let failure = no_url(&format!("{url:?} does not begin with http:// or https://"));
+                return Err(failure.advise(format!("Write `--api-url http://{url}`.")));
+            }
+            Ok(_) => return Err(no_url("it begins otherwise")),
+            Err(error) => return Err(no_url(&error.to_string())),
+        };
         let client = Client::builder()
             .connect_timeout(CONNECT_MAX)
             .timeout(Duration::from_secs(settings.timeout_seconds))
@@ -133,17 +142,54 @@ impl Api {
         }
     }
 
-    async fn attempt(&self, call: &Call, name: &str) -> Result<Value, Miss> {
+    /// Sends a call whose answer is a stream, and passes each piece of it on as it comes. It is sent once: what was
+    /// passed on cannot be taken back.
+    ///
+    /// # Errors
+    /// The api refuses, nothing answers, the answer breaks off, or `take` fails.
+    pub(crate) async fn stream(
+        &self,
+        call: &Call,
+        accept: &'static str,
+        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let request = self.request(call).header(header::ACCEPT, accept).timeout(STREAM_MAX);
+        let failed =
+            |error: &reqwest::Error| way_out::with_advice(self.unanswered(call, error).failure);
+        let mut response = request.send().await.map_err(|error| failed(&error))?;
+        let (status, retry_after) = (response.status(), retry_after(&response));
+        if !status.is_success() {
+            let body = response.text().await.map_err(|error| failed(&error))?;
+            return match judged(call, status, retry_after, &body) {
+                Ok(_) => Ok(()),
+                Err(miss) => Err(way_out::with_advice(miss.failure)),
+            };
+        }
+        while let Some(piece) = response.chunk().await.map_err(|error| broken_off(&error))? {
+            take(&piece)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a request without a body and without a name.
+    fn request(&self, call: &Call) -> RequestBuilder {
         let mut url = self.base_url.clone();
         url.set_path(&format!("{}{}", self.base_url.path().trim_end_matches('/'), call.path));
         if !call.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&call.query);
         }
-        let mut request = self.client.request(call.method.clone(), url);
-        request = request.header("x-api-key", &self.operator_key);
-        request = request.header("traceparent", self.trace_parent(call));
+        let request = self.client.request(call.method.clone(), url);
+        let request = request.header("x-api-key", &self.operator_key);
+        request.header("traceparent", self.trace_parent(call))
+    }
+
+    async fn attempt(&self, call: &Call, name: &str) -> Result<Value, Miss> {
+        let mut request = self.request(call);
         if call.method == Method::POST {
             request = request.header("idempotency-key", name);
+        }
+        if let Some(tags) = &call.if_match {
+            request = request.header(header::IF_MATCH, tags);
         }
         if let Some(body) = &call.body {
             request = request.json(body);
@@ -173,7 +219,7 @@ impl Api {
         let url = &self.base_url;
         if error.is_connect() {
             let sentence = format!("Nobody answers at {url}: {}.", innermost(error));
-            let failure = Failure::new(Kind::Unavailable, sentence).advise(NOBODY_THERE);
+            let failure = Failure::new(Kind::Unavailable, sentence).advise(UNREACHABLE);
             return Miss { failure, again: Again::Always };
         }
         let sentence = if error.is_timeout() {
@@ -214,7 +260,8 @@ pub(crate) fn judged(
         format!("The answer is not the api's: HTTP {status}, {start:?}")
     };
     let sentence = word("detail").unwrap_or_else(foreign);
-    let failure = Failure { code: word("code"), ..Failure::new(kind, sentence) };
+    let field = word("field").or_else(|| unknown_field(&sentence));
+    let failure = Failure { code: word("code"), field, ..Failure::new(kind, sentence) };
     let retryable = problem.get("retryable").and_then(Value::as_bool);
     let again = if retryable.unwrap_or(status.is_server_error()) {
         Again::Later(retry_after)
@@ -224,10 +271,16 @@ pub(crate) fn judged(
     Err(Miss { failure, again })
 }
 
+/// Returns the field that a body has and must not have, as the api's sentence names it.
+fn unknown_field(sentence: &str) -> Option<String> {
+    let (_, rest) = sentence.split_once("unknown field `")?;
+    Some(rest.split('`').next()?.to_owned())
+}
+
 /// Adds advice: how to find out the outcome of a call if it is unknown, or the way out of a refusal.
 fn advised(failure: Failure, call: &Call) -> Failure {
     if failure.kind != Kind::Unknown {
-        return way_out::shown(failure);
+        return way_out::with_advice(failure);
     }
     let what = match (call.once, &call.request_id) {
         (Some(find_out), _) => find_out.to_owned(),
@@ -253,6 +306,12 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
+/// The answer broke off: what has come is not all.
+fn broken_off(error: &reqwest::Error) -> Failure {
+    let sentence = format!("The answer broke off: {}.", innermost(error));
+    Failure::new(Kind::Unavailable, sentence).advise("What has come is not all. Ask again.")
+}
+
 /// Returns the innermost cause, which says what happened. Those around it say where in the client.
 fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
@@ -264,7 +323,10 @@ fn innermost(error: &reqwest::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::arguments::Arguments;
 
     fn missed(call: &Call, status: u16, body: &str) -> (Kind, Option<String>, Again) {
         let after = Some(Duration::from_secs(2));
@@ -294,13 +356,33 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_names_the_field_and_an_address_without_a_scheme_says_how_to_write_it() {
+        let field = |body: &str| {
+            let refused = judged(&Call::post("/"), StatusCode::UNPROCESSABLE_ENTITY, None, body);
+            refused.unwrap_err().failure.field
+        };
+        let named = Some("claim_ends_at".to_owned());
+        assert_eq!(field(r#"{"detail":"Later.","field":"claim_ends_at"}"#), named);
+        let unknown = r#"{"detail":"The body: unknown field `naem`, expected `name` at line 1."}"#;
+        assert_eq!(field(unknown).as_deref(), Some("naem"));
+        assert_eq!(field(r#"{"detail":"No."}"#), None);
+        for url in ["localhost:8080", "127.0.0.1:8080", "shop.example"] {
+            let line = ["coupon", "whoami", "--operator-key", "k", "--api-url", url];
+            let settings = Arguments::try_parse_from(line).unwrap().settings;
+            let failure = Api::new(&settings).err().unwrap();
+            let advice = failure.advice.unwrap();
+            assert!(advice.contains(&format!("http://{url}")), "{advice}");
+        }
+    }
+
+    #[test]
     fn an_answer_without_a_body_is_null() {
         let answer = judged(&Call::delete("/"), StatusCode::NO_CONTENT, None, "");
         assert_eq!(answer.unwrap(), Value::Null);
     }
 
     #[test]
-    fn who_does_not_know_what_became_of_a_call_is_told_how_to_find_out() {
+    fn an_unknown_outcome_comes_with_advice_on_finding_it_out() {
         let advice =
             |call: &Call| advised(Failure::new(Kind::Unknown, "No answer."), call).advice.unwrap();
         assert!(advice(&Call::post("/").once("Look there.")).ends_with("Look there."));

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 
 /// Advice by code. For a code that is not here, the refusal's sentence says enough.
-const WAYS: [(&str, &str); 21] = [
+const WAYS: [(&str, &str); 28] = [
     (
         "UNAUTHENTICATED",
         "OPERATOR_KEY must be a key of this platform that has not ended. Whoever has one of the scope \
@@ -32,11 +32,22 @@ const WAYS: [(&str, &str); 21] = [
         "It was refused, was given up, or is another merchant's. What a user has: `coupon user show USER`.",
     ),
     ("KEY_NOT_FOUND", "`coupon key list` shows your merchant's; another's with `--merchant ID`."),
+    ("COUPON_USED", "Its order must give it back first: the shop's checkout calls `unuse` for it."),
+    ("COUPON_CANCELLED", "`coupon grants TEMPLATE FILE` gives the user another one."),
     ("KEY_NOT_LIVE", "`coupon key create` makes one in its place."),
     (
         "QUOTA_EXCEEDED",
         "`coupon key list` and `coupon key revoke ID`, `coupon template list` and `coupon template end ID` make room; \
          the platform's settings say how many a merchant may have.",
+    ),
+    (
+        "COUPON_LOCKED",
+        "The lock lapses by itself; `coupon validate COUPON --amount N` shows when it has.",
+    ),
+    ("ORDER_REDEEMED", "`coupon redemption show ORDER` shows what it has redeemed."),
+    (
+        "REDEMPTION_NOT_FOUND",
+        "Is the order spelled as the shop named it? Upper and lower case count.",
     ),
     ("VALIDITY_OVER", "`coupon template edit ID FILE` gives it another validity."),
     ("LIFE_TOO_LONG", "Give `--expires-at` a time until then, or use a key that does not end."),
@@ -46,8 +57,13 @@ const WAYS: [(&str, &str); 21] = [
         "PRECONDITION_REQUIRED",
         "Say which version you have seen, `--if-version N`: `coupon template show ID` has it.",
     ),
+    ("CONFIRMATION_REQUIRED", "Type the template's name when you are asked, or give `--yes`."),
     ("MOVE_UNDER_WAY", "`coupon template validity-move ID` says how far it is."),
     ("NO_GATE", "`coupon template show ID` says its state and from when it can be claimed."),
+    (
+        "NO_DRAIN",
+        "`coupon stock show ID`: while its gate waits, `queued_epoch` is below `epoch` and `gate_stock` is unknown.",
+    ),
     ("INSUFFICIENT_STOCK", "`coupon stock show ID`: its `stock` is what can be cut."),
     (
         "IDEMPOTENCY_KEY_REUSED",
@@ -61,7 +77,7 @@ const WAYS: [(&str, &str); 21] = [
 ];
 
 /// Adds the advice of the failure's code, unless the failure has advice already.
-pub(crate) fn shown(failure: Failure) -> Failure {
+pub(crate) fn with_advice(failure: Failure) -> Failure {
     let code = failure.code.as_deref().filter(|_| failure.advice.is_none());
     let way = WAYS.iter().find(|(known, _)| Some(*known) == code).map(|(_, way)| *way);
     match way {
@@ -78,21 +94,24 @@ mod tests {
     #[test]
     fn each_way_out_is_of_a_code_that_there_is_and_stands_once() {
         let page = include_str!("../../../docs/errors.md");
-        for (place, (code, _)) in WAYS.iter().enumerate() {
+        for (index, (code, _)) in WAYS.iter().enumerate() {
             assert!(page.contains(&format!("`{code}`")), "docs/errors.md lacks {code}");
-            assert!(WAYS[place + 1..].iter().all(|(other, _)| other != code), "{code} twice");
+            assert!(WAYS[index + 1..].iter().all(|(other, _)| other != code), "{code} twice");
         }
     }
 
     #[test]
-    fn a_refusal_leads_on_and_what_has_advice_keeps_it() {
+    fn a_refusal_gets_advice_by_its_code_and_keeps_its_own() {
         let refused = |code: &str| Failure {
             code: Some(code.to_owned()),
             ..Failure::new(Kind::Refused, "No.")
         };
-        assert!(shown(refused("NO_GATE")).advice.unwrap().contains("template show"));
-        assert_eq!(shown(refused("NO_GATE").advise("Wait.")).advice.as_deref(), Some("Wait."));
-        assert_eq!(shown(refused("SOLD_OUT")).advice, None);
-        assert_eq!(shown(Failure::new(Kind::Refused, "No.")).advice, None);
+        assert!(with_advice(refused("NO_GATE")).advice.unwrap().contains("template show"));
+        assert_eq!(
+            with_advice(refused("NO_GATE").advise("Wait.")).advice.as_deref(),
+            Some("Wait.")
+        );
+        assert_eq!(with_advice(refused("SOLD_OUT")).advice, None);
+        assert_eq!(with_advice(Failure::new(Kind::Refused, "No.")).advice, None);
     }
 }

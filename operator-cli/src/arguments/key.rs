@@ -21,8 +21,9 @@ pub(crate) enum KeyCommand {
     Create {
         /// Name of the person or system that uses the key.
         name: String,
-        /// What the key may do: read, operate, admin (each includes those before it), or redeem, for a checkout.
-        #[arg(long = "scope", required = true, value_delimiter = ',', value_parser = ["read", "operate", "admin", "redeem"])]
+        /// What the key may do: read, operate, admin (each includes those before it), redeem, for a checkout, or
+        /// emergency, to see and pause every merchant's templates.
+        #[arg(long = "scope", required = true, value_delimiter = ',', value_parser = ["read", "operate", "admin", "redeem", "emergency"])]
         scopes: Vec<String>,
         /// When the key expires, e.g. `2027-01-01T00:00:00Z`. Default: never.
         #[arg(long)]
@@ -62,6 +63,15 @@ pub(crate) struct AuditArguments {
     /// Shows only what was done to this object, e.g. `templates/123`.
     #[arg(long)]
     pub(crate) target: Option<String>,
+    /// Shows only what this key did: its id, or `platform` for the platform's own key.
+    #[arg(long, value_name = "ID")]
+    pub(crate) key: Option<String>,
+    /// Shows only what was done then or later, e.g. `2026-11-27T08:00:00Z`.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<String>,
+    /// Shows only what was done before this time.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<String>,
     #[command(flatten)]
     pub(crate) of: OfMerchant,
     #[command(flatten)]

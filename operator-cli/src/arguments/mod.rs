@@ -1,15 +1,26 @@
 //! The command line of `coupon`, and its environment variables.
 
+mod desk;
+mod export;
 mod key;
+mod redemption;
 mod template;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::LazyLock};
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use desk::{CouponsCommand, GrantsArguments, JobsCommand};
+pub(crate) use export::Export;
 pub(crate) use key::{AuditArguments, KeyCommand, MerchantCommand, OfMerchant};
-pub(crate) use template::{Movement, StockCommand, TemplateCommand, TemplateId};
+pub(crate) use redemption::{
+    LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, ValidateArguments,
+};
+pub(crate) use template::{
+    Accepted, Asked, Claims, CopyOf, Coupons, Movement, Movements, Period, Queue, Span,
+    StockCommand, TemplateCommand, TemplateFilter, TemplateId,
+};
 
 /// Footer of every help text.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused by the platform, 2 not a command that can be \
@@ -18,9 +29,21 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused by the platform, 2 not a
 /// Default time limit for one answer, in seconds. The api answers within 15.
 const ANSWER_SECONDS: u64 = 20;
 
+/// The commit that this program was built from, as in every process.
+const COMMIT: &str = match option_env!("BUILD_COMMIT") {
+    Some(commit) if !commit.is_empty() => commit,
+    _ => "unknown",
+};
+
+fn version() -> &'static str {
+    static VERSION: LazyLock<String> =
+        LazyLock::new(|| format!("{} ({COMMIT})", env!("CARGO_PKG_VERSION")));
+    &VERSION
+}
+
 /// Operates a coupon platform from a terminal.
 #[derive(Parser)]
-#[command(name = "coupon", version, about, after_help = EXIT_CODES)]
+#[command(name = "coupon", version = version(), about, after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) settings: Settings,
@@ -64,20 +87,44 @@ pub(crate) struct Settings {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Templates, which are campaigns: create, list, show, edit, publish, pause, resume, end, watch.
-    #[command(subcommand)]
+    /// Templates, which are campaigns: create, list, show, edit, clone, publish, pause, resume, end, watch, report, export.
+    #[command(subcommand, visible_alias = "templates")]
     Template(TemplateCommand),
     /// The stock of a template: show, add, cut.
     #[command(subcommand)]
     Stock(StockCommand),
-    /// The state of a claim.
+    /// A claim: its state, and its story.
     #[command(subcommand)]
     Claim(ClaimCommand),
     /// Users: their coupons of your templates, and their lists.
     #[command(subcommand)]
     User(UserCommand),
+    /// Single coupons: show, find, revoke, extend, replace.
+    #[command(subcommand)]
+    Coupons(CouponsCommand),
+    /// Grants coupons to the users in a file, as a job, and waits for its end.
+    Grants(GrantsArguments),
+    /// Jobs of grants: show, rows, wait, cancel.
+    #[command(subcommand)]
+    Jobs(JobsCommand),
+    /// Redeems coupons of one user for an order, all or none. For keys of the scope `redeem`, as the next four.
+    Redeem(RedeemArguments),
+    /// What an order has redeemed.
+    #[command(subcommand)]
+    Redemption(RedemptionCommand),
+    /// Gives an order's coupons back, all or some of them.
+    Rollback(RollbackArguments),
+    /// Shows whether a coupon fits an order, and what it takes off. Changes nothing.
+    Validate(ValidateArguments),
+    /// Keeps a coupon for an order while its shopper pays.
+    Lock(LockArguments),
     /// Reports what is overdue, how late expiry was, and what ends in the next day. For the platform's own key.
     Expiry,
+    /// Shows the health of all processes: servers, lags, the leader, clocks, gates. For the platform's own key and keys
+    /// of the scope `emergency`.
+    Health,
+    /// Shows whose key you use, and what it may do.
+    Whoami,
     /// Messages that could not be processed (needs `KAFKA_BROKERS`).
     #[command(subcommand)]
     DeadLetters(DeadLetterCommand),
@@ -98,15 +145,21 @@ pub(crate) enum Command {
 
 #[derive(Subcommand)]
 pub(crate) enum ClaimCommand {
-    /// Shows whether a claim of one of your templates has landed, is being processed or was given up.
-    Show {
-        /// The claim's id.
-        #[arg(value_parser = id)]
-        id: i64,
-        /// The claim's template. Without it a claim that is being processed is not found.
-        #[arg(long, value_name = "ID", value_parser = id)]
-        template: Option<i64>,
-    },
+    /// Shows whether a claim of one of your templates has landed, is being processed, was rejected or was given up.
+    Show(OneClaim),
+    /// Tells a claim's way: when it was received, admitted, relayed, landed, published, visible, and redeemed or expired,
+    /// and which hop took longer than is usual.
+    Story(OneClaim),
+}
+
+#[derive(Args)]
+pub(crate) struct OneClaim {
+    /// The claim's id.
+    #[arg(value_parser = id)]
+    pub(crate) id: i64,
+    /// The claim's template. Without it a claim that is being processed is not found.
+    #[arg(long, value_name = "ID", value_parser = id)]
+    pub(crate) template: Option<i64>,
 }
 
 #[derive(Subcommand)]

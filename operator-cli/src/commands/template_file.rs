@@ -18,6 +18,25 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Deepest nesting of values in a TOML file. Readers of JSON go no deeper than 127, and no field needs more than two.
 const DEPTH_MAX: usize = 100;
 
+/// Fields that answers show beside those of a new template.
+const ONLY_SHOWN: [&str; 5] = ["id", "state", "version", "merchant_id", "stock"];
+
+/// Reads the file of a new template. What `template show --json` prints is one too: what only an answer says is left
+/// out.
+///
+/// # Errors
+/// As those of [`read`].
+pub(crate) fn new(path: &Path) -> Result<Value, Failure> {
+    read(path).map(as_new)
+}
+
+fn as_new(mut template: Value) -> Value {
+    if let Some(fields) = template.as_object_mut() {
+        fields.retain(|name, _| !ONLY_SHOWN.contains(&name.as_str()));
+    }
+    template
+}
+
 /// Reads a file; `-` is standard input.
 ///
 /// # Errors
@@ -36,9 +55,41 @@ pub(crate) fn read(path: &Path) -> Result<Value, Failure> {
         return Err(Failure::usage(format!("{name} is longer than {FILE_BYTES_MAX} bytes.")));
     }
     parse(&text).map_err(|why| {
-        Failure::usage(format!("{name}: {why}"))
+        // A value that JSON cannot express begins its sentence with its name.
+        let line = why.split(' ').next().and_then(|field| line_of(&text, field));
+        let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        Failure::usage(format!("{name}: {line}{why}"))
             .advise("`coupon template create --example` prints a file to begin with.")
     })
+}
+
+/// Returns where a field stands: `FILE, line N, FIELD`. `None` for standard input, which was read already.
+pub(crate) fn place(path: &Path, field: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(format!("{}, line {}, {field}", path.display(), line_of(&text, field)?))
+}
+
+/// Returns the line of a field, from 1. A field of a table is named with a dot; if no line has its whole name, the
+/// first one with its last part counts.
+fn line_of(text: &str, field: &str) -> Option<usize> {
+    let last = field.rsplit('.').next().unwrap_or(field);
+    let (mut table, mut by_last) = (String::new(), None);
+    for (line, number) in text.lines().zip(1..) {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            table = format!("{}.", name.trim());
+            continue;
+        }
+        let Some((name, _)) = line.split_once(['=', ':']) else { continue };
+        let name = name.trim_matches(|one: char| one.is_whitespace() || "\"{,".contains(one));
+        if format!("{table}{name}") == field {
+            return Some(number);
+        }
+        if name == last && by_last.is_none() {
+            by_last = Some(number);
+        }
+    }
+    by_last
 }
 
 /// Parses JSON if the text begins with `{`, otherwise TOML. Either way the result is an object.
@@ -98,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_without_a_zone_and_what_is_neither_are_told() {
+    fn a_time_without_a_zone_and_text_of_neither_format_are_refused() {
         let error = parse("claim_ends_at = 2026-11-27T08:00:00").unwrap_err();
         assert!(
             error.starts_with("claim_ends_at = 2026-11-27T08:00:00: say of which zone"),
@@ -108,13 +159,37 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_say_is_refused_and_never_becomes_null() {
+    fn a_value_that_json_cannot_express_is_refused_and_never_becomes_null() {
         for number in ["nan", "inf", "-inf"] {
             let error = parse(&format!("minimum_spend = {number}")).unwrap_err();
             assert!(error.starts_with("minimum_spend = "), "{error}");
         }
         let deep = format!("[a{}]\nb{} = 1\n", ".a".repeat(60), ".b".repeat(60));
         assert!(parse(&deep).unwrap_err().contains("deeper than 100"));
+    }
+
+    #[test]
+    fn what_is_shown_of_a_template_makes_a_new_one() {
+        let new = json!({"name": "Sale", "total_stock": 5, "discount": {"kind": "amount_off"}});
+        let mut shown = new.clone();
+        for name in ONLY_SHOWN {
+            shown[name] = json!("x");
+        }
+        assert_eq!(as_new(shown), new);
+        assert_eq!(as_new(new.clone()), new);
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_line_in_toml_and_in_json() {
+        let toml = "name = \"Sale\"\nvalue = 1\n\n[discount]\nkind = \"amount_off\"\nvalue = 5\n";
+        let lines = ["name", "value", "discount.value", "kind", "discount.kind", "missing"];
+        let found = lines.map(|field| line_of(toml, field));
+        assert_eq!(found, [Some(1), Some(2), Some(6), Some(5), Some(5), None]);
+        let json = "{\n  \"name\": \"Sale\",\n  \"discount\": {\n    \"value\": 5 } }";
+        assert_eq!(
+            ["name", "discount.value"].map(|field| line_of(json, field)),
+            [Some(2), Some(4)]
+        );
     }
 
     #[test]

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_kept_whole_and_is_applied_if_newer_is_put_back() {
+    fn only_a_whole_letter_of_a_versioned_topic_is_put_back() {
         let names = TopicNames::new("p");
         let obstacle = |letter: Letter| letter.obstacle(&names);
         assert_eq!(obstacle(letter("p.user_coupon", b"7", "{", 1)), None);

@@ -34,8 +34,8 @@ const NOT_BEGUN: &str =
     "No letter was put back; the record may have a line without an end. Send the command again.";
 
 /// Advice if the end of a replay could not be recorded.
-const END_NOT_TOLD: &str = "The letters are put back, as printed, and the record has who did it: only how it \
-                            ended is missing there.";
+const END_NOT_RECORDED: &str = "The letters are put back, as printed, and the record has who did it: \
+                                only how it ended is missing there.";
 
 /// Returns what a replay would do.
 ///
@@ -156,7 +156,7 @@ impl ReplayRecord {
         let call = Call::post(format!("{REPLAYS}/{}/end", self.id)).with_body(counts);
         // Whatever the error says, this command has already put letters back.
         let failed =
-            |failure: Failure| Failure { kind: Kind::Unknown, ..failure }.advise(END_NOT_TOLD);
+            |failure: Failure| Failure { kind: Kind::Unknown, ..failure }.advise(END_NOT_RECORDED);
         api.send(&call).await.map(|_| ()).map_err(failed)
     }
 }
@@ -172,7 +172,7 @@ struct Report {
 impl Report {
     /// Notes a letter. Returns whether it is to be put back.
     fn add(&mut self, kafka: &Kafka, letter: &Letter) -> bool {
-        let place = json!({
+        let line = json!({
             "offset": letter.0.offset,
             "source_topic": letter.source_topic(),
             "source_partition": letter.source_partition(),
@@ -180,11 +180,11 @@ impl Report {
         });
         let obstacle = letter.obstacle(&kafka.names);
         match obstacle {
-            None => self.replayed.push(place),
+            None => self.replayed.push(line),
             Some(why) => {
-                let mut place = place;
-                place["obstacle"] = why.into();
-                self.passed_over.push(place);
+                let mut line = line;
+                line["obstacle"] = why.into();
+                self.passed_over.push(line);
             }
         }
         obstacle.is_none()

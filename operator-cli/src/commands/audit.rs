@@ -25,10 +25,11 @@ const NEW: &str = "new";
 const ALWAYS_CHANGED: &str = "version";
 
 pub(crate) fn audit(arguments: AuditArguments) -> (Call, AsText) {
-    let AuditArguments { target, of, page } = arguments;
+    let AuditArguments { target, key, from, to, of, page } = arguments;
     let call = of_merchant(paged("/v1/audit", page), &of);
-    let call = target.into_iter().fold(call, |call, target| call.with_query("target", target));
-    (call, as_text)
+    let filters = [("target", target), ("key_id", key), ("from", from), ("to", to)];
+    let given = filters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    (given.fold(call, |call, (name, value)| call.with_query(name, value)), as_text)
 }
 
 pub(crate) fn as_text(answer: &Value) -> String {
@@ -40,11 +41,20 @@ pub(crate) fn as_text(answer: &Value) -> String {
 fn row(entry: &Value) -> Value {
     json!({
         "at": entry["at"],
-        "by": entry["key_id"].as_str().unwrap_or(PLATFORM),
+        "by": by(entry),
         "action": entry["action"],
         "target": entry["target"],
         "change": change(entry),
     })
+}
+
+/// Returns the name of the key that did it, with its id: names are not unique.
+fn by(entry: &Value) -> String {
+    match (entry["key_name"].as_str(), entry["key_id"].as_str()) {
+        (_, None) => PLATFORM.to_owned(),
+        (None, Some(id)) => id.to_owned(),
+        (Some(name), Some(id)) => format!("{name} ({id})"),
+    }
 }
 
 /// Returns what has changed: each field with its values before and after.
@@ -53,7 +63,8 @@ fn change(entry: &Value) -> String {
     if after.is_null() {
         return END_NOT_SEEN.to_owned();
     }
-    if entry["action"].as_str().is_some_and(|action| action.ends_with(".create")) {
+    let is_new = |action: &str| action.ends_with(".create") || action.ends_with(".clone");
+    if entry["action"].as_str().is_some_and(is_new) {
         return NEW.to_owned();
     }
     let fields = after.as_object().into_iter().flatten();
@@ -96,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_key_is_the_platform_and_the_page_says_how_to_go_on() {
+    fn an_entry_without_a_key_is_the_platforms_and_the_page_names_the_next_cursor() {
         let entry = |key_id: Value| {
             json!({ "at": "now", "key_id": key_id, "action": "key.create", "target": "api-keys/1",
                 "after": {} })
@@ -108,5 +119,6 @@ mod tests {
         assert_eq!(lines[0], ["AT", "BY", "ACTION", "TARGET", "CHANGE"]);
         assert_eq!(lines[1], ["now", "platform", "key.create", "api-keys/1", "new"]);
         assert_eq!((lines[2][1], text.contains("--cursor c")), ("7", true));
+        assert_eq!(by(&json!({ "key_id": "7", "key_name": "Ann" })), "Ann (7)");
     }
 }

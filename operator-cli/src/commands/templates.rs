@@ -1,0 +1,231 @@
+//! Templates, as calls of the api.
+
+use std::{path::Path, time::Duration};
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    api::{Api, call::Call},
+    arguments::{
+        Accepted, Asked, Claims, CopyOf, Coupons, Movements, Period, Queue, Settings,
+        TemplateCommand, TemplateFilter, TemplateId,
+    },
+    commands::{
+        AsText, ask, confirm::confirmed, export, paged, report, stock::ANY_VERSION, template_file,
+    },
+    failure::Failure,
+    output::Output,
+    text,
+    topics::watch::{self, Watch},
+};
+
+/// Columns of a list of templates.
+const TEMPLATES: [&str; 6] = ["id", "state", "version", "claim_starts_at", "claim_ends_at", "name"];
+
+/// The same with the stock.
+const WITH_STOCK: [&str; 9] = [
+    "id",
+    "state",
+    "stock.total",
+    "stock.landed",
+    "stock.left",
+    "stock.used",
+    "claim_starts_at",
+    "claim_ends_at",
+    "name",
+];
+
+/// Columns of a template's movements.
+const MOVEMENTS: [&str; 7] = ["seq", "created_at", "delta", "total", "stock", "actor", "reason"];
+
+/// Columns of its claims.
+const CLAIMS: [&str; 6] = ["id", "state", "user_id", "quantity", "claimed_at", "valid_until"];
+
+/// Columns of its coupons.
+const COUPONS: [&str; 8] =
+    ["id", "status", "user_id", "number", "claim_id", "claimed_at", "valid_until", "order_ref"];
+
+/// Advice if it is unknown whether a template was created.
+const IS_IT_LISTED: &str = "Look with `coupon template list` before you create it again.";
+
+/// Runs one command.
+///
+/// # Errors
+/// See [`Failure`].
+pub(crate) async fn run(
+    command: TemplateCommand,
+    settings: &Settings,
+    output: &Output,
+) -> Result<(), Failure> {
+    let (call, as_text): (Call, AsText) = match command {
+        TemplateCommand::Create { example: true, .. } => {
+            return output.script(template_file::EXAMPLE);
+        }
+        TemplateCommand::Create { file, queue, .. } => {
+            let file = file.unwrap_or_else(|| "-".into());
+            let body = queued(template_file::new(&file)?, queue);
+            let call = Call::post("/v1/templates").with_body(body);
+            return by_file(&call.once(IS_IT_LISTED), &file, settings, output).await;
+        }
+        TemplateCommand::List(filter) => list(filter),
+        TemplateCommand::Edit { id, file, if_version, queue } => {
+            let read = file.as_deref().map(template_file::read).transpose()?;
+            let mut body = queued(read.unwrap_or_else(|| Map::new().into()), queue);
+            if let Some(version) = if_version {
+                body["version"] = version.into();
+            }
+            let call = Call::patch(path(&id)).with_body(body);
+            if let Some(file) = file {
+                return by_file(&call, &file, settings, output).await;
+            }
+            (call, text::object)
+        }
+        TemplateCommand::End { asked, accepted } => {
+            let call = of_accepted(post(&asked.id, "end"), accepted);
+            (meant(call, &asked, "end it for good", settings).await?, text::object)
+        }
+        TemplateCommand::Delete(asked) => {
+            let call = Call::delete(path(&asked.id));
+            (meant(call, &asked, "delete it", settings).await?, text::object)
+        }
+        TemplateCommand::EndDrain(asked) => {
+            let call = post(&asked.id, "drain-end");
+            let what = "give up the claims that its lost gate had queued";
+            (meant(call, &asked, what, settings).await?, text::object)
+        }
+        TemplateCommand::Export(arguments) => {
+            return export::export(&arguments, &Api::new(settings)?).await;
+        }
+        TemplateCommand::Watch { id, at_most, every } => {
+            let (at_most, every) = (at_most.map(Duration::from_secs), Duration::from_secs(every));
+            let watch = Watch { template: id.id, at_most, every };
+            return watch::watch(&Api::new(settings)?, &watch, output).await;
+        }
+        TemplateCommand::Clone(copy) => clone(copy),
+        TemplateCommand::Movements(rows) => movements(rows),
+        TemplateCommand::Claims(rows) => claims(rows),
+        TemplateCommand::Coupons(rows) => coupons(rows),
+        TemplateCommand::Show(it) => (Call::get(path(&it)), text::object),
+        TemplateCommand::ValidityMove(it) => {
+            (Call::get(format!("{}/validity-move", path(&it))), text::object)
+        }
+        TemplateCommand::Publish(it) => (post(&it, "publish"), text::object),
+        TemplateCommand::Pause { id, accepted } => {
+            (of_accepted(post(&id, "pause"), accepted), text::object)
+        }
+        TemplateCommand::Resume(it) => (post(&it, "resume"), text::object),
+        TemplateCommand::RebuildGate(it) => (post(&it, "gate-rebuild"), text::object),
+        TemplateCommand::Report { id, span } => {
+            (report::of_span(format!("{}/report", path(&id)), span), report::report)
+        }
+        TemplateCommand::Timeseries { id, span, step } => {
+            let call = report::of_span(format!("{}/timeseries", path(&id)), span);
+            (with(call, "step", step.as_ref()), report::timeseries)
+        }
+    };
+    ask(&call, as_text, settings, output).await
+}
+
+/// Sends what stands in a file. A refusal of one of its fields names the line.
+async fn by_file(
+    call: &Call,
+    file: &Path,
+    settings: &Settings,
+    output: &Output,
+) -> Result<(), Failure> {
+    let asked = ask(call, text::object, settings, output).await;
+    asked.map_err(|failure| failure.in_file(|field| template_file::place(file, field)))
+}
+
+/// Sets the fields that flags name in a template's body.
+fn queued(mut body: Value, queue: Queue) -> Value {
+    let fields = [("claim_mode", queue.claim_mode), ("accept_after", queue.accept_after)];
+    for (field, word) in fields {
+        if let Some(word) = word {
+            body[field] = word.into();
+        }
+    }
+    body
+}
+
+/// Says what becomes of queued claims, if a flag does.
+fn of_accepted(call: Call, accepted: Accepted) -> Call {
+    match accepted.accepted {
+        Some(word) => call.with_body(json!({ "accepted": word })),
+        None => call,
+    }
+}
+
+fn clone(copy: CopyOf) -> (Call, AsText) {
+    let CopyOf { id, name, total_stock, claim_starts_at, claim_ends_at } = copy;
+    let mut body = Map::new();
+    let texts =
+        [("name", name), ("claim_starts_at", claim_starts_at), ("claim_ends_at", claim_ends_at)];
+    for (field, text) in texts {
+        body.extend(text.map(|text| (field.to_owned(), Value::from(text))));
+    }
+    body.extend(total_stock.map(|total| ("total_stock".to_owned(), Value::from(total))));
+    (post(&id, "clone").with_body(Value::Object(body)).once(IS_IT_LISTED), text::object)
+}
+
+fn movements(rows: Movements) -> (Call, AsText) {
+    let call = paged(&format!("{}/movements", path(&rows.id)), rows.page);
+    (within(call, &rows.period), |answer| text::page(answer, &MOVEMENTS))
+}
+
+fn claims(rows: Claims) -> (Call, AsText) {
+    let call = paged(&format!("{}/claims", path(&rows.id)), rows.page);
+    let call = with(with(call, "state", rows.state.as_ref()), "user_id", rows.user.as_ref());
+    (within(call, &rows.period), |answer| text::page(answer, &CLAIMS))
+}
+
+fn coupons(rows: Coupons) -> (Call, AsText) {
+    let call = paged(&format!("{}/coupons", path(&rows.id)), rows.page);
+    let call = with(with(call, "status", rows.status.as_ref()), "user_id", rows.user.as_ref());
+    (within(call, &rows.period), |answer| text::page(answer, &COUPONS))
+}
+
+fn list(filter: TemplateFilter) -> (Call, AsText) {
+    let TemplateFilter { state, q, merchant, stock, sort, page } = filter;
+    let call = paged("/v1/templates", page);
+    let call = with(with(call, "state", state.as_ref()), "q", q.as_ref());
+    let call = with(with(call, "merchant_id", merchant.as_ref()), "sort", sort.as_ref());
+    if stock {
+        let call = call.with_query("include", "stock");
+        return (call, |answer| text::page(answer, &WITH_STOCK));
+    }
+    (call, |answer| text::page(answer, &TEMPLATES))
+}
+
+/// Asks before a command that cannot be taken back, unless it is not to.
+async fn meant(
+    call: Call,
+    asked: &Asked,
+    what: &str,
+    settings: &Settings,
+) -> Result<Call, Failure> {
+    if asked.yes {
+        return Ok(call.if_match(ANY_VERSION));
+    }
+    confirmed(call, asked.id.id, what, &Api::new(settings)?).await
+}
+
+fn post(template: &TemplateId, what: &str) -> Call {
+    Call::post(format!("{}/{what}", path(template)))
+}
+
+fn path(template: &TemplateId) -> String {
+    format!("/v1/templates/{}", template.id)
+}
+
+/// Adds a parameter, if there is a value for it.
+pub(crate) fn with(call: Call, name: &'static str, value: Option<&impl ToString>) -> Call {
+    match value {
+        Some(value) => call.with_query(name, value.to_string()),
+        None => call,
+    }
+}
+
+pub(crate) fn within(call: Call, period: &Period) -> Call {
+    with(with(call, "from", period.from.as_ref()), "to", period.to.as_ref())
+}
