@@ -11,7 +11,7 @@ use mysql_store::{
 };
 use shopper::{Claimed, CouponQuery};
 use tokio::time::{Instant, sleep};
-use verifier::{settled, verify};
+use verifier::{at_rest, verify};
 
 use crate::{
     progress::Progress,
@@ -22,7 +22,7 @@ use crate::{
 /// Winners who use their coupon.
 const USES: usize = 100;
 /// How long the platform may take to come to rest; coupons that expire meanwhile keep it busy.
-const SETTLE_MAX: Duration = Duration::from_secs(30);
+const REST_MAX: Duration = Duration::from_secs(30);
 /// Concurrent requests.
 const AT_A_TIME: usize = 32;
 /// How long the last coupon may take to expire after the sale: its validity and some slack.
@@ -103,7 +103,7 @@ async fn use_coupons(stage: &Stage, winners: &[&Claimed]) -> Result<Vec<String>>
 /// Checks the invariants now, while the views are full. At the end they are empty, which is easier
 /// to get right.
 async fn check(stage: &Stage, sale: &Sale) -> Result<Vec<String>> {
-    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    at_rest(&stage.sources, &stage.clock, REST_MAX).await?;
     let report = verify(&stage.sources, Some(&sale.run.history), stage.clock.now()).await?;
     Ok(report.violated().map(ToString::to_string).collect())
 }

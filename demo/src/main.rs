@@ -13,7 +13,7 @@ use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use devstack::Flavor;
-use verifier::{settled, verify};
+use verifier::{at_rest, verify};
 
 use crate::{
     progress::{Progress, print},
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How long the platform may take to come to rest at the end.
-const SETTLE_MAX: Duration = Duration::from_secs(30);
+const REST_MAX: Duration = Duration::from_secs(30);
 
 /// Runs a flash sale on private servers (publish, claim, list, use, expire), then prints the
 /// figures and checks every invariant.
@@ -55,12 +55,12 @@ async fn main() -> ExitCode {
 /// Runs the sale and returns whether every promise was kept.
 async fn run(cli: Cli) -> Result<bool> {
     let progress = Progress::start();
-    progress.say(&format!("starting {}, two Redis, Kafka, and the four processes", cli.flavor));
+    progress.say(&format!("starting {}, two Redis, Kafka, and the six processes", cli.flavor));
     let mut stage = Stage::start(cli.flavor).await?;
     let sale = sale::hold(&stage, &progress).await?;
     let aftermath = after::live_on(&stage, &sale, &progress).await?;
     progress.say("waiting until everything is at rest, then checking every invariant");
-    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    at_rest(&stage.sources, &stage.clock, REST_MAX).await?;
     let report = verify(&stage.sources, Some(&sale.run.history), stage.clock.now()).await?;
     let figures = Figures::of(&sale, &aftermath, report.holds());
     print(format_args!("\n{figures}\n\n{report}\n"));

@@ -85,8 +85,8 @@ impl Figures {
 
     /// Whether every promise was kept.
     pub(crate) fn is_kept(&self) -> bool {
-        let nobody_waits = self.never_visible == 0 && self.given_up == 0;
-        self.verify_ok && self.oversold == 0 && self.lost == 0 && nobody_waits
+        let all_were_served = self.never_visible == 0 && self.given_up == 0;
+        self.verify_ok && self.oversold == 0 && self.lost == 0 && all_were_served
     }
 }
 

@@ -1,24 +1,26 @@
-//! The kill campaign: rounds of mixed claims from two api processes. In the middle of each round, an api, the
-//! gate or MySQL is killed or stopped, or another trouble strikes (`troubles.rs`). Every pending claim is
-//! polled meanwhile, and definite poll answers must stay true. Then every invariant is checked.
+//! The kill campaign: rounds of mixed claims from two api processes, in every mode. In the middle of each round, an api,
+//! the relay, the lander, the gate or MySQL is killed or stopped, or another trouble strikes (`troubles.rs`). Every pending
+//! claim is polled meanwhile, and definite poll answers must stay true. Then every invariant is checked, and every claim
+//! that was answered 202.
 //!
-//! Victim, kind of fault and moment follow from the seed and the round's number, so a round that violates an
+//! Victim, kind of fault, moment and modes follow from the seed and the round's number, so a round that violates an
 //! invariant can be repeated; the machine's scheduling cannot.
 
 use std::{
-    fmt, fs,
+    fs,
     time::{Duration, Instant},
 };
 
 use coupon::{TemplateId, UserId};
 use devstack::{Flavor, Options, PlatformOptions, Process, Servers, TestServers, project_root};
-use fastrand::Rng;
-use shopper::{NewTemplate, Run, Wish};
+use shopper::{Accepted, NewTemplate, Run, Wish};
 use tokio::time::{sleep, timeout};
 use verifier::{History, Sampler, Verdict};
 
 use crate::{
     World,
+    draw::{Draw, Fault, Mode, Victim},
+    promises::Promises,
     troubles::{self, Poller, Trouble},
 };
 
@@ -34,92 +36,15 @@ const PLENTY: i64 = 100_000;
 /// New users who claim from the scarce template at the end, so that it must sell out.
 const LAST_WAVE: i64 = SCARCE;
 
-/// Longest time from the round's first admission to the fault.
-const OFFSET_MAX_MS: u64 = 600;
-
-/// Longest time a victim is stopped or dead: above the 5 s after which MySQL frees a stopped api's locks.
-const DOWN_MAX_MS: u64 = 6_500;
-
 /// Longest wait for an admission in flight. Without one the round does not count.
 const IN_FLIGHT_WAIT: Duration = Duration::from_secs(2);
 
 /// Rounds on one platform and database.
 const LEG: u32 = 10;
 
-/// Every so many rounds a trouble replaces the process fault.
-const TROUBLE_EVERY: u64 = 2;
-
 /// The campaign fails if the rounds that do not count exceed those that count by more than this: the faults
 /// miss the load.
 const UNCOUNTED_MAX: u32 = 20;
-
-/// The process that is hit.
-#[derive(Debug, Clone, Copy)]
-enum Victim {
-    Api(usize),
-    Gate,
-    Database,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Fault {
-    /// kill -9, and a start after a while.
-    Kill,
-    /// SIGSTOP, and SIGCONT after a while.
-    Stop,
-}
-
-/// The plan of a round.
-#[derive(Debug, Clone, Copy)]
-struct Draw {
-    victim: Victim,
-    fault: Fault,
-    offset: Duration,
-    down: Duration,
-    /// Replaces the fault.
-    trouble: Option<Trouble>,
-}
-
-impl Draw {
-    fn of(seed: u64, number: u64) -> Self {
-        let mut random = Rng::with_seed(seed ^ (number << 32));
-        // Each victim in turn, so that few rounds cover all.
-        let victim = match seed.wrapping_add(number) % 4 {
-            0 => Victim::Gate,
-            1 => Victim::Database,
-            2 => Victim::Api(0),
-            _ => Victim::Api(1),
-        };
-        let fault = if random.bool() { Fault::Kill } else { Fault::Stop };
-        let offset = Duration::from_millis(random.u64(0..OFFSET_MAX_MS));
-        // Mostly short: up to a second of downtime is the rule, six the exception.
-        let longest = if random.u8(0..4) == 0 { DOWN_MAX_MS } else { 1_000 };
-        let down = Duration::from_millis(random.u64(0..longest));
-        let trouble = number
-            .is_multiple_of(TROUBLE_EVERY)
-            .then(|| troubles::ALL[(number / TROUBLE_EVERY) as usize % troubles::ALL.len()]);
-        Self { victim, fault, offset, down, trouble }
-    }
-}
-
-impl fmt::Display for Draw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let victim = match self.victim {
-            Victim::Api(number) => format!("api {}", number + 1),
-            Victim::Gate => "gate".to_owned(),
-            Victim::Database => "MySQL".to_owned(),
-        };
-        let fault = match self.fault {
-            Fault::Kill => "killed",
-            Fault::Stop => "stopped",
-        };
-        let [offset, down] = [self.offset, self.down].map(|time| time.as_millis());
-        if let Some(trouble) = self.trouble {
-            return write!(f, "{trouble:?} after {offset} ms for {down} ms");
-        }
-        write!(f, "{victim} {fault} after {offset} ms for {down} ms")
-    }
-}
 
 /// Counters of a campaign.
 #[derive(Debug, Default, Clone, Copy)]
@@ -130,6 +55,8 @@ pub struct Totals {
     pub uncounted: u32,
     /// Claims that landed, over all rounds.
     pub landed: i64,
+    /// Claims that were answered 202; each ended landed, or lost with a gate that alone had it.
+    pub accepted: usize,
     /// Claims that got a definite poll answer during the load; each was correct.
     pub polled: usize,
     /// Longest time from a round's last answer to rest.
@@ -179,10 +106,18 @@ async fn leg(
         if let Some(fail_point) = fail_point {
             arm(&mut world, fail_point).await;
         }
-        let round = Round::begin(&world, number).await;
+        let round = Round::begin(&world, number, draw.modes).await;
         let poller = Poller::start(&world, vec![round.scarce, round.several, round.unlimited]);
-        let in_flight = round.play(&mut world, servers, draw, &mut history).await;
+        let mut promises = Promises::default();
+        let records = (&mut history, &mut promises);
+        let in_flight = round.play(&mut world, servers, draw, records).await;
         let quiet = Instant::now();
+        totals.accepted += promises.claims.len();
+        let ends = promises.kept(&world).await;
+        assert!(ends.rejected.is_empty(), "nothing was cut or paused for good: {ends:?}");
+        let is_kept = |claim: &Accepted| draw.modes[round.at(claim.template)].1 == "topic";
+        let ends = promises.only(is_kept).kept(&world).await;
+        assert_eq!(ends.lost, 0, "after the topic: {ends:?}");
         world.assert_sound(Some(&history)).await;
         totals.polled += poller.check(&world).await;
         if fail_point.is_some() {
@@ -219,15 +154,22 @@ struct Round {
 }
 
 impl Round {
-    async fn begin(world: &World, number: u64) -> Self {
+    async fn begin(world: &World, number: u64, modes: [Mode; 3]) -> Self {
+        let of = |new: NewTemplate, (mode, after): Mode| new.in_mode(mode, after);
         let several = |new| NewTemplate { per_user_limit: 3, max_per_claim: 2, ..new };
         let unlimited = |new| NewTemplate { per_user_limit: 0, max_per_claim: 2, ..new };
         Self {
             number: i64::try_from(number).unwrap(),
-            scarce: world.template(SCARCE, |new| new).await,
-            several: world.template(PLENTY, several).await,
-            unlimited: world.template(PLENTY, unlimited).await,
+            scarce: world.template(SCARCE, |new| of(new, modes[0])).await,
+            several: world.template(PLENTY, |new| of(several(new), modes[1])).await,
+            unlimited: world.template(PLENTY, |new| of(unlimited(new), modes[2])).await,
         }
+    }
+
+    /// The place of a template among a round's.
+    fn at(&self, template: TemplateId) -> usize {
+        let templates = [self.scarce, self.several, self.unlimited];
+        templates.iter().position(|one| *one == template).unwrap()
     }
 
     /// Runs the load with its fault, then the last wave. Returns how many admissions were in flight at the fault.
@@ -236,7 +178,7 @@ impl Round {
         world: &mut World,
         servers: &mut Servers,
         draw: Draw,
-        history: &mut History,
+        (history, promises): (&mut History, &mut Promises),
     ) -> u64 {
         let (crowd, wishes) = (world.crowd(), self.wishes());
         let load = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
@@ -251,9 +193,10 @@ impl Round {
         let first = self.number * USERS * 10 + USERS;
         let fresh = (first..first + LAST_WAVE).map(|user| Wish::one(self.scarce, UserId(user)));
         let last = world.crowd().run(fresh.collect()).await.unwrap();
-        for Run { history: of_run, given_up, .. } in [run, last] {
+        for Run { history: of_run, given_up, accepted, .. } in [run, last] {
             assert_eq!(given_up, 0, "every user has a final answer");
             history.records.extend(of_run.records);
+            promises.claims.extend(accepted);
         }
         in_flight
     }
@@ -297,7 +240,9 @@ impl Round {
         // A dead gate cannot be asked, so its last answer counts.
         let after = match draw.victim {
             Victim::Gate => before,
-            Victim::Api(_) | Victim::Database => self.in_flight(world).await,
+            Victim::Api(_) | Victim::Relay | Victim::Lander | Victim::Database => {
+                self.in_flight(world).await
+            }
         };
         sleep(draw.down).await;
         let victim = victim(world, servers, draw.victim);
@@ -337,6 +282,7 @@ impl Round {
         for template in [self.scarce, self.several, self.unlimited] {
             if let Ok(Some(meta)) = gate.meta(template).await {
                 count += gate.in_flight_count(template, meta.epoch).await.unwrap_or(0);
+                count += gate.queued_count(template, meta.epoch).await.unwrap_or(0);
             }
         }
         count
@@ -353,6 +299,8 @@ async fn arm(world: &mut World, points: &str) {
 fn victim<'a>(world: &'a mut World, servers: &'a mut Servers, victim: Victim) -> &'a mut Process {
     match victim {
         Victim::Api(number) => &mut world.platform.apis[number],
+        Victim::Relay => &mut world.platform.relay,
+        Victim::Lander => &mut world.platform.lander,
         Victim::Gate => &mut servers.gate,
         Victim::Database => &mut servers.database,
     }

@@ -61,6 +61,16 @@ pub async fn damage(world: &World, rng: &mut Rng, user: UserId, another: UserId)
     is_hit.then_some(kind)
 }
 
+/// Overwrites a field of a user's view with text that no script writes.
+///
+/// # Panics
+/// Redis is unreachable, or the view has no such field.
+pub async fn spoil_field(world: &World, user: UserId, field: &str) {
+    let key = format!("{}view:1:{{{user}}}:coupons", world.scope.key_prefix);
+    let answer = send(world, &format!("HSET {key} {field} garbage")).await.unwrap();
+    assert!(answer.starts_with(":0"), "the view had no {field}: {answer}");
+}
+
 /// Sends an inline command; returns `None` if Redis is unreachable.
 async fn send(world: &World, command: &str) -> Option<String> {
     let url = &world.scope.endpoints.view_redis_url;

@@ -24,7 +24,7 @@ type Row = [i64; 3];
 const BATCH: usize = 10_000;
 
 /// Differences that a failure reports.
-const TOLD: usize = 10;
+const REPORTED: usize = 10;
 
 /// The topics, read incrementally.
 pub struct Heard {
@@ -62,10 +62,14 @@ impl Heard {
         let enough = self.seen.len() + more;
         let mut patience = Patience::default();
         while self.seen.len() < enough {
-            assert!(patience.has(self.seen.len()), "{} of {enough} changes told", self.seen.len());
+            assert!(
+                patience.has(self.seen.len()),
+                "{} of {enough} changes published",
+                self.seen.len()
+            );
             // One batch only: reading until a pause might not end before the load does.
-            let told = self.next().await;
-            self.take(told);
+            let published = self.next().await;
+            self.take(published);
         }
     }
 
@@ -77,23 +81,23 @@ impl Heard {
     /// Reads until no message arrives within [`LOOK`].
     async fn listen(&mut self) {
         loop {
-            let told = self.next().await;
-            if told.is_empty() {
+            let published = self.next().await;
+            if published.is_empty() {
                 return;
             }
-            self.take(told);
+            self.take(published);
         }
     }
 
     /// Returns the next batch of each topic; empty if none has a message within [`LOOK`].
     async fn next(&mut self) -> Vec<(Line, Change)> {
-        let mut told = Vec::new();
+        let mut published = Vec::new();
         for (table, reader) in &mut self.readers {
             if let Ok(batch) = tokio::time::timeout(LOOK, reader.next_batch(BATCH)).await {
-                told.extend(batch.unwrap().iter().map(|message| read(*table, message)));
+                published.extend(batch.unwrap().iter().map(|message| read(*table, message)));
             }
         }
-        told
+        published
     }
 
     /// Waits until each row in the tables is published in its current state. Then drops rows that the tables no
@@ -101,7 +105,7 @@ impl Heard {
     ///
     /// # Panics
     /// Nothing new is published for [`STATE_MAX`].
-    pub async fn until_rows_are_told(&mut self, tail: &Tail) {
+    pub async fn until_rows_are_published(&mut self, tail: &Tail) {
         let held = [(Table::Coupons, COUPONS), (Table::Movements, MOVEMENTS)];
         let held = held.map(|(table, select)| (table, rows(&tail.sql(select))));
         let mut patience = Patience::default();
@@ -112,9 +116,9 @@ impl Heard {
             if missing.is_empty() {
                 break;
             }
-            let some = &missing[..missing.len().min(TOLD)];
+            let some = &missing[..missing.len().min(REPORTED)];
             let more_come = patience.has(missing.len());
-            assert!(more_come, "{} rows are not told: {some:?}", missing.len());
+            assert!(more_come, "{} rows are not published: {some:?}", missing.len());
         }
         let coupons = held[0].1.iter();
         self.newest = coupons.map(|row| (row[0], (row[1], Some(*row)))).collect();
@@ -128,9 +132,9 @@ impl Heard {
     /// It does not.
     pub fn assert_table(&self, tail: &Tail) {
         let held: HashSet<Row> = rows(&tail.sql(COUPONS)).into_iter().collect();
-        let told: HashSet<Row> = self.newest.values().filter_map(|(_, row)| *row).collect();
-        let wrong: Vec<_> = held.symmetric_difference(&told).take(TOLD).collect();
-        assert!(wrong.is_empty(), "either told or in the table, not both: {wrong:?}");
+        let published: HashSet<Row> = self.newest.values().filter_map(|(_, row)| *row).collect();
+        let wrong: Vec<_> = held.symmetric_difference(&published).take(REPORTED).collect();
+        assert!(wrong.is_empty(), "either published or in the table, not both: {wrong:?}");
     }
 
     /// Drops all changes read so far, and the count of snapshot rows.
@@ -141,8 +145,8 @@ impl Heard {
         self.read = 0;
     }
 
-    fn take(&mut self, told: Vec<(Line, Change)>) {
-        for (line, change) in told {
+    fn take(&mut self, published: Vec<(Line, Change)>) {
+        for (line, change) in published {
             let Change { op, id, version, mark } = change;
             let row = [id, version, mark];
             let is_there = op != "d";
@@ -169,7 +173,7 @@ impl Heard {
 
     /// Waits until as many changes are published as were committed; returns the differences, empty if there are
     /// none.
-    pub async fn until_told(&mut self, binlog: &ServerBinlog) -> String {
+    pub async fn until_published(&mut self, binlog: &ServerBinlog) -> String {
         let mut patience = Patience::default();
         loop {
             self.listen().await;
@@ -185,12 +189,15 @@ impl Heard {
         let nothing = Vec::new();
         let differ = lines.filter_map(|line| {
             let right = committed.get(line).unwrap_or(&nothing);
-            let told = self.first.get(line).unwrap_or(&nothing);
-            let at = (0..right.len().max(told.len())).find(|i| right.get(*i) != told.get(*i))?;
-            let (right, told) = (right.get(at), told.get(at));
-            Some(format!("{line:?}, change {at}: committed is {right:?}, told is {told:?}\n"))
+            let published = self.first.get(line).unwrap_or(&nothing);
+            let at = (0..right.len().max(published.len()))
+                .find(|i| right.get(*i) != published.get(*i))?;
+            let (right, published) = (right.get(at), published.get(at));
+            Some(format!(
+                "{line:?}, change {at}: committed is {right:?}, published is {published:?}\n"
+            ))
         });
-        differ.take(TOLD).collect()
+        differ.take(REPORTED).collect()
     }
 }
 

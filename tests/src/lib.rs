@@ -1,11 +1,14 @@
-//! Foundation of the pipeline tests: a [`World`] is a platform of four processes with its own database, key
+//! Foundation of the pipeline tests: a [`World`] is a platform of six processes with its own database, key
 //! prefix and topics, on the shared test servers.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
+pub mod alert_campaign;
 pub mod campaign;
 pub mod damage;
+mod draw;
 pub mod heard;
 pub mod mixed_load;
+pub mod promises;
 pub mod replay;
 pub mod server_binlog;
 mod strike;
@@ -16,7 +19,9 @@ pub mod upheaval;
 pub mod view_campaign;
 mod view_load;
 
-use std::{fmt, fs, time::Duration};
+pub use testkit::{STATE_MAX, until};
+
+use std::{fs, time::Duration};
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
@@ -27,18 +32,13 @@ use mysql_store::{
 };
 use runtime::Clock;
 use shopper::{Api, Crowd, NewTemplate, Run};
-use tokio::time::{Instant, sleep};
 use topic::{TopicLayout, TopicNames, ensure_topics};
-use verifier::{History, Report, Settings, Sources, settled, verify};
+use verifier::{History, Report, Settings, Sources, at_rest, verify};
 
 /// Partitions of the keyed topics: enough for order and rebalances to matter, few enough to create at once.
 const PARTITIONS: i32 = 4;
 /// Longest time that the platform may take to come to rest after the last fault (DESIGN §10, I12).
 pub const REST_MAX: Duration = Duration::from_secs(60);
-/// Longest wait for any other state.
-pub const STATE_MAX: Duration = Duration::from_secs(30);
-/// Poll interval.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Connections of a test's crowd.
 const CONNECTIONS: usize = 128;
 /// How long a test's user retries: longer than any restart.
@@ -76,13 +76,28 @@ async fn ensure(scope: &Scope) {
 }
 
 impl World {
-    /// Starts a platform with one api.
+    /// Starts a platform with one api, without relay and lander.
     pub async fn start(name: &str) -> Self {
         Self::start_with(name, |options| options).await
     }
 
-    /// Starts a platform with options modified by `change`.
+    /// Starts a platform with options modified by `change`, without relay and lander: two processes fewer for each of
+    /// some two hundred tests that queue no claims.
     pub async fn start_with(
+        name: &str,
+        change: impl FnOnce(PlatformOptions) -> PlatformOptions,
+    ) -> Self {
+        let change = |options| change(PlatformOptions { queue: false, ..options });
+        Self::start_on(&TestServers::shared(), name, change).await
+    }
+
+    /// Starts a whole platform with one api.
+    pub async fn start_queued(name: &str) -> Self {
+        Self::start_queued_with(name, |options| options).await
+    }
+
+    /// Starts a whole platform with options modified by `change`.
+    pub async fn start_queued_with(
         name: &str,
         change: impl FnOnce(PlatformOptions) -> PlatformOptions,
     ) -> Self {
@@ -212,14 +227,14 @@ impl World {
     /// # Panics
     /// The platform does not come to rest, an invariant is violated, or a wake-up was lost.
     pub async fn assert_sound(&self, history: Option<&History>) -> Report {
-        if let Err(unrest) = settled(&self.sources, &self.clock, REST_MAX).await {
+        if let Err(unrest) = at_rest(&self.sources, &self.clock, REST_MAX).await {
             panic!("{unrest}");
         }
         let report = verify(&self.sources, history, self.clock.now()).await.unwrap();
         assert!(report.holds(), "\n{report}");
         self.sweep().await;
         let finds = self.sweep_finds().await;
-        assert!(finds < 1.0, "the sweep found {finds} coupons that no wake-up told of");
+        assert!(finds < 1.0, "the sweep found {finds} coupons that no wake-up announced");
         report
     }
 
@@ -238,25 +253,12 @@ impl World {
             assert_no_panic(&fs::read_to_string(process.log()).unwrap());
         }
         fs::remove_dir_all(&self.platform.options.dir).unwrap();
-    }
-}
-
-/// Polls `look` until its result satisfies `is_there`.
-///
-/// # Panics
-/// It does not within [`STATE_MAX`].
-pub async fn until<T: fmt::Debug>(
-    mut look: impl AsyncFnMut() -> T,
-    is_there: impl Fn(&T) -> bool,
-) -> T {
-    let deadline = Instant::now() + STATE_MAX;
-    loop {
-        let seen = look().await;
-        if is_there(&seen) {
-            return seen;
+        // Otherwise the broker that all tests share gets slower with each of them. A private one may be away by now.
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        if *brokers == TestServers::shared().endpoints().kafka_brokers {
+            let names = TopicNames::new(&self.scope.topic_prefix);
+            topic::verify::remove_all(brokers, &names).await.unwrap();
         }
-        assert!(Instant::now() < deadline, "not after {STATE_MAX:?}: {seen:?}");
-        sleep(LOOK_EVERY).await;
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 
 use fastrand::Rng;
 
-use crate::tail::client;
+use testkit::client;
 
 /// Concurrent sessions.
 const WRITERS: i64 = 4;

@@ -10,8 +10,9 @@ use std::{
 };
 
 use devstack::{Endpoints, Flavor};
+use testkit::address;
 
-use crate::tail::{Tail, address};
+use crate::tail::Tail;
 
 /// The tables that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,21 +1,15 @@
 //! A tailer alone, with its own database and topics, without the rest of the platform.
 
-use std::{
-    collections::HashMap,
-    fs,
-    io::Write as _,
-    ops::RangeInclusive,
-    process::{Command, Stdio},
-    thread,
-};
+use std::{collections::HashMap, fs, ops::RangeInclusive, thread};
 
 use devstack::{Platform, PlatformOptions, Process, Scope, TestServers};
 use runtime::Clock;
+use testkit::{CouponRow, insert_coupons, sql};
 use topic::{Event, Message, Op, TableReader, TopicNames, UserCouponRow, decode, ensure_topics};
 use topic::{TopicLayout, topic_offsets};
-use verifier::{Settings, Sources, Verdict, verify};
+use verifier::{Sources, Verdict, verify};
 
-use crate::until;
+use crate::{settings_of, until};
 
 /// Partitions of the keyed topics, the same number that the tailer creates.
 const PARTITIONS: i32 = 8;
@@ -36,7 +30,7 @@ pub struct Tail {
 }
 
 /// A coupon's event: operation, id and version.
-pub type Told = (Op, i64, i64);
+pub type Published = (Op, i64, i64);
 
 impl Tail {
     /// Migrates a database and describes a tailer; starts nothing.
@@ -92,14 +86,13 @@ impl Tail {
     pub fn insert(&self, ids: RangeInclusive<i64>) {
         let ids: Vec<i64> = ids.collect();
         for some in ids.chunks(ROWS) {
-            let rows: Vec<String> = some.iter().map(|id| row(*id)).collect();
-            self.sql(&format!("insert into user_coupon values {}", rows.join(",")));
+            self.sql(&insert_coupons(some.iter().map(|id| row(*id))));
         }
     }
 
     /// Returns the published events of coupons, partition by partition.
-    pub async fn told(&self) -> Vec<Told> {
-        self.coupon_messages().await.iter().map(told).collect()
+    pub async fn published(&self) -> Vec<Published> {
+        self.coupon_messages().await.iter().map(published).collect()
     }
 
     /// Returns the messages of the coupons' topic.
@@ -124,7 +117,7 @@ impl Tail {
         let held: Vec<(i64, i64)> = held.lines().map(pair).collect();
         let missing = async || {
             let mut newest = HashMap::new();
-            for (_, id, version) in self.told().await {
+            for (_, id, version) in self.published().await {
                 let known = newest.entry(id).or_insert(version);
                 *known = version.max(*known);
             }
@@ -138,16 +131,7 @@ impl Tail {
     /// # Panics
     /// It does not.
     pub async fn assert_complete(&self) {
-        let endpoints = &self.scope.endpoints;
-        let settings = Settings {
-            database_url: endpoints.database_url.parse().unwrap(),
-            gate_redis_url: endpoints.gate_redis_url.parse().unwrap(),
-            view_redis_url: endpoints.view_redis_url.parse().unwrap(),
-            kafka_brokers: endpoints.kafka_brokers.clone(),
-            key_prefix: self.scope.key_prefix.clone(),
-            topic_prefix: self.scope.topic_prefix.clone(),
-        };
-        let sources = Sources::connect(&settings).await.unwrap();
+        let sources = Sources::connect(&settings_of(&self.scope)).await.unwrap();
         let report = verify(&sources, None, Clock::system().now()).await.unwrap();
         let changes = report.outcomes.iter().find(|outcome| outcome.invariant == "I10").unwrap();
         assert!(matches!(changes.verdict, Verdict::Holds { .. }), "{changes}");
@@ -204,74 +188,23 @@ pub fn log(process: &Process) -> String {
 }
 
 /// Decodes a message's event.
-pub fn told(message: &Message) -> Told {
+pub fn published(message: &Message) -> Published {
     let event: Event<UserCouponRow> = decode(message.payload.as_ref().unwrap()).unwrap();
     let row = event.after.or(event.before).expect("an event has a row");
     (event.op, row.id, row.version)
 }
 
-/// A coupon's row, as SQL values.
-pub fn row(id: i64) -> String {
-    format!(
-        "({id}, 7, {id}, {id}, 9, 1, 0, 1, {}, utc_timestamp(3), utc_timestamp(3), utc_timestamp(3), \
-         '2027-02-01', null, null, null)",
-        id % 64
-    )
-}
-
-/// Runs statements in one session; returns their output.
-///
-/// # Panics
-/// A statement fails.
-pub fn sql(database_url: &str, text: &str) -> String {
-    try_sql(database_url, text).unwrap_or_else(|errors| panic!("{errors} in: {text:.200}"))
-}
-
-/// Like [`sql`], but returns the session's errors.
-///
-/// # Errors
-/// A statement fails; those before it took effect.
-pub fn try_sql(database_url: &str, text: &str) -> Result<String, String> {
-    let mut client = client(database_url).spawn().unwrap();
-    // A client that ended at a failed statement reads no more input; its error output says why.
-    drop(client.stdin.take().unwrap().write_all(text.as_bytes()));
-    let output = client.wait_with_output().unwrap();
-    if output.status.success() {
-        return Ok(String::from_utf8(output.stdout).unwrap());
+/// A coupon that is claimed now.
+pub fn row(id: i64) -> CouponRow {
+    let now = "utc_timestamp(3)".to_owned();
+    CouponRow {
+        template_id: 7,
+        claim_id: 9,
+        claimed_at: now.clone(),
+        changed_at: now.clone(),
+        valid_from: now,
+        ..CouponRow::unused(id, id)
     }
-    Err(String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
-/// The parts of a database URL.
-pub(crate) struct Address<'a> {
-    pub(crate) user: &'a str,
-    pub(crate) password: &'a str,
-    pub(crate) host: &'a str,
-    pub(crate) port: &'a str,
-    pub(crate) database: &'a str,
-}
-
-/// Parses a database URL.
-pub(crate) fn address(database_url: &str) -> Address<'_> {
-    let rest = database_url.strip_prefix("mysql://").unwrap();
-    let (login, rest) = rest.split_once('@').unwrap();
-    let (user, password) = login.split_once(':').unwrap();
-    let (host, rest) = rest.split_once(':').unwrap();
-    let (port, database) = rest.split_once('/').unwrap();
-    Address { user, password, host, port, database }
-}
-
-/// A command-line client of the database, ready to be spawned.
-pub fn client(database_url: &str) -> Command {
-    let Address { user, password, host, port, database } = address(database_url);
-    let mut client = Command::new("mariadb");
-    client
-        .args(["--default-character-set=utf8mb4", "-NB", "-h", host, "-P", port, "-u", user])
-        .args([&format!("-p{password}"), database])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    client
 }
 
 fn pair(line: &str) -> (i64, i64) {

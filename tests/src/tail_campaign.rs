@@ -28,7 +28,7 @@ use crate::{
     strike::{Strike, leads},
     tail::{Tail, log},
     until,
-    upheaval::{self, Backup, Kind, Upheaval},
+    upheaval::{self, Backup, CREATE_DETOURS, Kind, Upheaval},
 };
 
 /// Longest time from the load's start, or the previous victim's return, to a strike.
@@ -78,9 +78,9 @@ impl fmt::Display for Totals {
         let Self { changes, transactions, duplicates, kills, stops, fenced, upheavals } = self;
         write!(
             f,
-            "{kills} kills and {stops} stops; {changes} committed changes of {transactions} transactions are told, each \
+            "{kills} kills and {stops} stops; {changes} committed changes of {transactions} transactions are published, each \
              and in order, nothing else is; {duplicates} messages came again, {fenced} leaders were fenced; \
-             behind {} upheavals every row is told",
+             behind {} upheavals every row is published",
             upheavals.values().sum::<usize>()
         )?;
         upheavals.iter().try_for_each(|(kind, times)| write!(f, "\n  {times:>3} {kind}"))
@@ -104,11 +104,14 @@ pub async fn run(
     for round in (1..=rounds).map(u64::from) {
         campaign.round(round, broker, &say).await;
         if round % ROUNDS_TO_UPHEAVAL == 0 {
-            let upheaval = Upheaval::of_number(seed.wrapping_add(round / ROUNDS_TO_UPHEAVAL));
+            let upheaval = Upheaval::of_campaign(seed, round / ROUNDS_TO_UPHEAVAL - 1);
             let begun = Instant::now();
             say(format!("round {round:>3}  {upheaval}"));
             campaign.upheave(round, upheaval, database).await;
-            say(format!("           every row is told, in {:.1} s", begun.elapsed().as_secs_f64()));
+            say(format!(
+                "           every row is published, in {:.1} s",
+                begun.elapsed().as_secs_f64()
+            ));
         }
     }
     campaign.end()
@@ -134,6 +137,7 @@ impl Campaign {
         let binlog = ServerBinlog::of(&tail);
         let engine = if binlog.flavor() == Flavor::Mariadb { "aria" } else { "innodb" };
         tail.sql(&format!("{DIARY} engine = {engine}"));
+        tail.sql(CREATE_DETOURS);
         tail.make_topics().await;
         let heard = Heard::open(&tail).await;
         let mut second = tail.platform.another_tailer("second").unwrap();
@@ -169,11 +173,13 @@ impl Campaign {
             () = faults => {}
         }
         broker.resume().unwrap();
-        self.assert_told(&file).await;
+        self.assert_published(&file).await;
         self.heard.assert_table(&self.tail);
         let (changes, again) = (self.binlog.count - committed, self.heard.duplicates - duplicates);
         let seconds = begun.elapsed().as_secs_f64();
-        say(format!("           {changes} changes told, {again} of them again, in {seconds:.1} s"));
+        say(format!(
+            "           {changes} changes published, {again} of them again, in {seconds:.1} s"
+        ));
     }
 
     fn started(&self, number: u64) -> JoinHandle<()> {
@@ -230,7 +236,7 @@ impl Campaign {
             self.heard.until_more(SOME).await;
         } else {
             (&mut load).await.unwrap();
-            self.assert_told(&file).await;
+            self.assert_published(&file).await;
         }
         if upheaval.is_unseen {
             self.tail.tailer().kill().unwrap();
@@ -251,7 +257,7 @@ impl Campaign {
             self.tail.tailer().spawn().unwrap();
             self.second.spawn().unwrap();
         }
-        self.heard.until_rows_are_told(&self.tail).await;
+        self.heard.until_rows_are_published(&self.tail).await;
         self.until_saved().await;
         self.assert_running();
         *self.totals.upheavals.entry(upheaval.to_string()).or_default() += 1;
@@ -283,17 +289,20 @@ impl Campaign {
 
     /// Waits until as many changes are published as were committed from the beginning of `file` on, and
     /// compares them.
-    async fn assert_told(&mut self, file: &str) {
+    async fn assert_published(&mut self, file: &str) {
         self.binlog.read_from(file);
-        let differences = self.heard.until_told(&self.binlog).await;
+        let differences = self.heard.until_published(&self.binlog).await;
         self.assert_running();
         let seed = self.seed;
         assert!(differences.is_empty(), "seed {seed}: topics and binlog differ:\n{differences}");
         assert_eq!(self.heard.read, 0, "tables were read anew");
-        let [told, committed] =
+        let [published, committed] =
             [self.heard.count_of(Table::Movements), self.binlog.count_of(Table::Movements)];
         // Both counts are positive: if no load reached the table, two empty results would be equal.
-        assert!(told == committed && told > 0, "{told} of {committed} movements told");
+        assert!(
+            published == committed && published > 0,
+            "{published} of {committed} movements published"
+        );
     }
 
     fn assert_running(&mut self) {

@@ -14,7 +14,7 @@ use coupon::{ClaimId, ClaimState, TemplateId, UserId};
 use mysql_store::{claim, connect, verify};
 use reqwest::Method;
 use serde_json::json;
-use shopper::Api;
+use shopper::{Api, Fate};
 use tokio::{task::JoinHandle, time::sleep};
 
 use crate::{STATE_MAX, World, until};
@@ -61,6 +61,7 @@ async fn ask(api: &Api, template: TemplateId, what: &str, key: &str, delta: i64)
         "stock-movements" => api
             .operator(Method::POST, &format!("{path}/{what}"))
             .header("Idempotency-Key", key)
+            .header("If-Match", "*")
             .json(&json!({ "delta": delta, "reason": "a campaign" })),
         "edit" => api
             .operator(Method::PATCH, &path)
@@ -223,7 +224,7 @@ impl Poller {
         let (stop, now) = (Arc::new(AtomicBool::new(false)), world.clock.clone());
         let stopped = Arc::clone(&stop);
         let task = tokio::spawn(async move {
-            let mut told: BTreeMap<ClaimId, BTreeSet<u16>> = BTreeMap::new();
+            let mut answered: BTreeMap<ClaimId, BTreeSet<u16>> = BTreeMap::new();
             let mut owners: BTreeMap<ClaimId, (TemplateId, UserId)> = BTreeMap::new();
             while !stopped.load(Ordering::Relaxed) {
                 for template in &templates {
@@ -239,12 +240,17 @@ impl Poller {
                     let api = &apis[fastrand::usize(..apis.len())];
                     let Ok(shopper) = api.shopper(*user) else { continue };
                     if let Ok(answer) = shopper.poll(*id, *template).await {
-                        told.entry(*id).or_default().insert(answer.status);
+                        // A rejection is as definite as 404.
+                        let status = match answer.fate() {
+                            Some(Fate::Rejected { .. } | Fate::Lost) => 404,
+                            _ => answer.status,
+                        };
+                        answered.entry(*id).or_default().insert(status);
                     }
                 }
                 sleep(POLL_EVERY).await;
             }
-            told
+            answered
         });
         Self { stop, task }
     }
@@ -255,17 +261,17 @@ impl Poller {
     /// A claim got both definite answers, or MySQL differs.
     pub(crate) async fn check(self, world: &World) -> usize {
         self.stop.store(true, Ordering::Relaxed);
-        let told = self.task.await.unwrap();
+        let answered = self.task.await.unwrap();
         let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
         let mut definite = 0;
-        for (id, statuses) in told {
+        for (id, statuses) in answered {
             let (landed, lost) = (statuses.contains(&200), statuses.contains(&404));
             assert!(!(landed && lost), "claim {id} was called landed and lost: {statuses:?}");
             if landed || lost {
                 definite += 1;
                 let state = claim::state_of(&mut connection, id).await.unwrap();
                 let stands = (state == Some(ClaimState::Landed)) == landed;
-                assert!(stands, "claim {id} was told {statuses:?}, and MySQL has {state:?}");
+                assert!(stands, "claim {id} was answered {statuses:?}, and MySQL has {state:?}");
             }
         }
         definite

@@ -4,21 +4,47 @@
 use std::{fmt, fs, path::PathBuf, process::Command, time::Duration};
 
 use devstack::{Flavor, Process, at_last};
+use fastrand::Rng;
+use testkit::{sql, try_sql};
 
 use crate::{
-    tail::{Tail, sql, try_sql, until_leading},
+    tail::{Tail, until_leading},
     until,
 };
 
 /// Longest wait for tailers to end by themselves: the standby takes the lead first.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Statements of sessions in statement format.
-const STATEMENTS: [&str; 3] = [
+/// Statements of sessions in statement format. Three of them need [`CREATE_DETOURS`].
+const STATEMENTS: [&str; 6] = [
     "insert into diary values (9)",
     "update user_coupon set version = version + 1 where id % 50 = 7",
     "delete from user_coupon where id % 50 = 9",
+    "update seen set version = version + 1 where id % 50 = 7",
+    "insert into setting_off values (1)",
+    "select touching()",
 ];
+
+/// A view, a trigger and a function through which a statement changes coupons without naming their table.
+pub const CREATE_DETOURS: &str = "
+    create view seen as select id, version from user_coupon;
+    create table setting_off (number int);
+    create trigger sets_off after insert on setting_off for each row
+        update user_coupon set version = version + 1 where id % 50 = 7;
+    delimiter //
+    create function touching() returns int modifies sql data not deterministic begin
+        update user_coupon set version = version + 1 where id % 50 = 7; return 1; end //
+    delimiter ;";
+
+/// Circumstances: under load, unseen.
+const CIRCUMSTANCES: [(bool, bool); 4] =
+    [(false, false), (false, true), (true, false), (true, true)];
+
+/// Statements of a deck: one after every reset and restore, except the last.
+const STATEMENTS_OF_DECK: u64 = 3;
+
+/// Upheavals that are dealt from one deck: resets and restores in all circumstances, and statements.
+const DECK: u64 = 4 + 4 + STATEMENTS_OF_DECK;
 
 /// Kind of upheaval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,15 +68,28 @@ pub struct Upheaval {
 }
 
 impl Upheaval {
-    /// Returns the upheaval of this number. Any twelve consecutive numbers cover all kinds.
-    pub fn of_number(number: u64) -> Self {
-        let turn = number / 3;
-        let statement = STATEMENTS[usize::try_from(turn % 3).unwrap()];
-        let kind = [Kind::Reset, Kind::Statement(statement), Kind::Restore];
-        let kind = kind[usize::try_from(number % 3).unwrap()];
-        // Tailers must run to be stopped by a statement.
-        let is_unseen = turn / 2 % 2 == 1 && !matches!(kind, Kind::Statement(_));
-        Self { kind, is_under_load: turn % 2 == 1, is_unseen }
+    /// Returns an upheaval of the campaign with that seed; `number` counts from 0. Resets, restores and statements take
+    /// turns. Each eleven of them hold all kinds in all circumstances, whatever the seed.
+    pub fn of_campaign(seed: u64, number: u64) -> Self {
+        let (deck, turn) = (number / DECK, number % DECK / 3);
+        let mut random = Rng::with_seed(seed.wrapping_add(deck));
+        let mut piles = [CIRCUMSTANCES; 2];
+        for pile in &mut piles {
+            random.shuffle(pile);
+        }
+        let of_turn = usize::try_from(turn).unwrap();
+        let (kind, (is_under_load, is_unseen)) = match number % DECK % 3 {
+            0 => (Kind::Reset, piles[0][of_turn]),
+            1 => (Kind::Restore, piles[1][of_turn]),
+            _ => {
+                let first = seed % STATEMENTS.len() as u64;
+                let statement = first + deck * STATEMENTS_OF_DECK + turn;
+                let statement = usize::try_from(statement).unwrap() % STATEMENTS.len();
+                // Tailers must run to be stopped by a statement.
+                (Kind::Statement(STATEMENTS[statement]), ((deck + turn) % 2 == 1, false))
+            }
+        };
+        Self { kind, is_under_load, is_unseen }
     }
 }
 
@@ -128,15 +167,34 @@ impl Backup {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeSet, HashSet};
 
     use super::*;
 
+    /// Upheavals of a campaign of 35 rounds, as many as the soaks that are compared in bench/results have.
+    const OF_35_ROUNDS: u64 = 11;
+
     #[test]
-    fn twelve_upheavals_in_a_row_are_of_all_kinds() {
-        for first in [0, 5, 1 << 40] {
-            let kinds = (first..first + 12).map(|number| Upheaval::of_number(number).to_string());
-            assert_eq!(kinds.collect::<BTreeSet<_>>().len(), 10);
+    fn thirty_five_rounds_of_any_seed_have_all_kinds_in_all_circumstances() {
+        for seed in [0, 7, 2_026_112_315, u64::MAX] {
+            let dealt = |number| Upheaval::of_campaign(seed, number);
+            let kinds: BTreeSet<_> =
+                (0..OF_35_ROUNDS).map(|number| dealt(number).to_string()).collect();
+            assert_eq!(kinds.len(), 10, "{kinds:?}");
+            assert!(kinds.contains("backup restored under load while no tailer runs"), "{kinds:?}");
+            let of_three = (0..3).map(|number| std::mem::discriminant(&dealt(number).kind));
+            assert_eq!(of_three.collect::<HashSet<_>>().len(), 3, "a short campaign has each kind");
         }
+    }
+
+    #[test]
+    fn two_decks_have_each_statement_once() {
+        let statement = |number| match Upheaval::of_campaign(5, number).kind {
+            Kind::Statement(statement) => Some(statement),
+            Kind::Reset | Kind::Restore => None,
+        };
+        let dealt: Vec<_> = (0..2 * DECK).filter_map(statement).collect();
+        assert_eq!(dealt.len(), STATEMENTS.len());
+        assert_eq!(dealt.into_iter().collect::<HashSet<_>>(), HashSet::from(STATEMENTS));
     }
 }

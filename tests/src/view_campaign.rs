@@ -20,7 +20,7 @@ use devstack::{Flavor, Options, PlatformOptions, Process, Servers, TestServers, 
 use fastrand::Rng;
 use shopper::{NewTemplate, Wish};
 use tokio::time::{Instant, sleep};
-use verifier::{History, settled};
+use verifier::{History, at_rest};
 
 use crate::{REST_MAX, World, damage, replay, view_load};
 
@@ -212,7 +212,7 @@ impl Leg {
         let templates = [self.lasting, world.template(PLENTY, brief).await];
         world.warm_views(1..=USERS).await;
         let (brokers, topic) = (world.sources.brokers.clone(), world.sources.topics.user_coupon());
-        let mut told = replay::told(&brokers, &topic).await.unwrap();
+        let mut published = replay::published(&brokers, &topic).await.unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
         let lists = Arc::new(AtomicU64::new(0));
         let readers: Vec<_> = (0..READERS)
@@ -229,12 +229,12 @@ impl Leg {
         let load = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
         let uses = view_load::spend(world, USERS, self.number);
         let mut rng = Rng::with_seed(seed);
-        rng.shuffle(&mut told);
-        let again = told.len();
+        rng.shuffle(&mut published);
+        let again = published.len();
         let replayed = tokio::spawn({
             let brokers = brokers.clone();
             // Deliveries fail while the broker is down; all messages are delivered again at the end.
-            async move { replay::deliver(&brokers, &told).await.map_or(0, |()| again) }
+            async move { replay::deliver(&brokers, &published).await.map_or(0, |()| again) }
         });
         let world = &mut self.world;
         let fault = async {
@@ -273,12 +273,12 @@ impl Leg {
     /// which ends the tailer; this restarts it, as a supervisor would.
     async fn settle(&mut self, victim: Victim, totals: &mut Totals) {
         let world = &mut self.world;
-        let Err(unrest) = settled(&world.sources, &world.clock, REST_MAX).await else { return };
+        let Err(unrest) = at_rest(&world.sources, &world.clock, REST_MAX).await else { return };
         let tailer = &mut world.platform.cdc_tailer;
         assert!(matches!(victim, Victim::Kafka) && !tailer.is_running(), "{unrest}");
         tailer.start().await.unwrap();
         totals.restarts += 1;
-        settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
+        at_rest(&world.sources, &world.clock, REST_MAX).await.unwrap();
     }
 
     /// Delivers everything again, reads every list and checks every invariant. Returns how many messages were
@@ -286,11 +286,11 @@ impl Leg {
     async fn end_round(&self, rng: &mut Rng) -> usize {
         let world = &self.world;
         let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
-        let told = replay::told(brokers, &topic).await.unwrap();
-        let mut doubled = [told.clone(), told].concat();
+        let published = replay::published(brokers, &topic).await.unwrap();
+        let mut doubled = [published.clone(), published].concat();
         rng.shuffle(&mut doubled);
         replay::deliver(brokers, &doubled).await.unwrap();
-        settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
+        at_rest(&world.sources, &world.clock, REST_MAX).await.unwrap();
         world.warm_views(1..=USERS).await;
         world.assert_sound(Some(&self.history)).await;
         doubled.len()

@@ -6,10 +6,12 @@
 
 mod claims;
 mod coupons;
+mod desk;
 mod expiry;
 mod http;
 mod operators;
 mod platform;
+mod queued;
 mod support;
 mod tailer;
 mod templates;

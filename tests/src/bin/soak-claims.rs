@@ -6,7 +6,8 @@ use clap::Parser;
 use devstack::Flavor;
 use pipeline_tests::campaign;
 
-/// Kills and stops api, gate and MySQL under load, round after round, and checks every invariant.
+/// Kills and stops api, relay, lander, gate and MySQL under claims in every mode, round after round, and checks every
+/// invariant.
 #[derive(Parser)]
 struct Cli {
     /// Number of rounds with an admission in flight at the fault; others do not count.
@@ -25,12 +26,13 @@ async fn main() {
     let cli = Cli::parse();
     let totals = campaign::run(cli.rounds, cli.seed, cli.flavor, |line| println!("{line}")).await;
     println!(
-        "seed {}: {} rounds counted, {} did not (nothing was in flight), {} answers with 201, {} polls \
-         that said something definite; at rest after {:.1} s at most; every invariant holds",
+        "seed {}: {} rounds counted, {} did not (nothing was in flight), {} answers with 201, {} with 202, \
+         {} polls that said something definite; at rest after {:.1} s at most; every invariant holds",
         cli.seed,
         totals.counted,
         totals.uncounted,
         totals.landed,
+        totals.accepted,
         totals.polled,
         totals.rest_max.as_secs_f64(),
     );

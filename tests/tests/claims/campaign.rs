@@ -5,8 +5,8 @@ use pipeline_tests::campaign;
 
 const ROUNDS: u32 = 5;
 
-/// Arbitrary: each victim has its turn with any seed.
-const SEED: u64 = 1;
+/// With it the relay, the lander and an api have their turns; other tests strike gate and MySQL.
+const SEED: u64 = 3;
 
 #[tokio::test]
 async fn whoever_is_killed_or_stopped_while_claims_are_in_flight_every_promise_is_kept() {

@@ -13,7 +13,7 @@ use crate::claims::faults::{insist, start_with};
 
 const KEY: &str = "the-key";
 
-fn told(answer: &Answer) -> (u16, Option<String>) {
+fn outcome(answer: &Answer) -> (u16, Option<String>) {
     (answer.status, answer.code())
 }
 
@@ -58,19 +58,19 @@ async fn a_claim_whose_gate_stops_or_is_rebuilt_is_called_lost_only_where_it_can
     start_with(&mut world.platform.apis[1], "FAIL_POINTS", &armed).await;
     let (anna, url) = held_claim(&world, template, 1).await;
     let (without, _) = url.split_once('?').unwrap();
-    assert_eq!(told(&poll(&anna, &url).await), processing);
-    assert_eq!(told(&poll(&anna, without).await), needed);
+    assert_eq!(outcome(&poll(&anna, &url).await), processing);
+    assert_eq!(outcome(&poll(&anna, without).await), needed);
     servers.gate.pause().unwrap();
-    assert_eq!(told(&poll(&anna, &url).await), unavailable);
+    assert_eq!(outcome(&poll(&anna, &url).await), unavailable);
     servers.gate.resume().unwrap();
-    let again = until(async || told(&poll(&anna, &url).await), |told| told.0 != 503).await;
+    let again = until(async || outcome(&poll(&anna, &url).await), |outcome| outcome.0 != 503).await;
     assert_eq!(again, processing);
     fs::remove_file(&hold).unwrap();
     let found = until(async || poll(&anna, &url).await, |answer| answer.status != 202).await;
     assert_eq!(found.status, 200, "{found:?}");
     assert_eq!(poll(&anna, without).await.body, found.body);
     let stranger = world.apis[0].shopper(UserId(9)).unwrap();
-    assert_eq!(told(&poll(&stranger, &url).await), lost, "it is not his");
+    assert_eq!(outcome(&poll(&stranger, &url).await), lost, "it is not his");
 
     // The gate loses its memory and is rebuilt, so no in-flight entry leads to the claim any more. A poll after the
     // resolver's grace fences it, and a claim reported lost never lands.
@@ -81,21 +81,21 @@ async fn a_claim_whose_gate_stops_or_is_rebuilt_is_called_lost_only_where_it_can
     servers.gate.start().await.unwrap();
     let mut seen = Vec::new();
     let ended = async || {
-        let answer = told(&poll(&bert, &url).await);
+        let answer = outcome(&poll(&bert, &url).await);
         seen.push(answer.clone());
         answer
     };
-    assert_eq!(until(ended, |told| !matches!(told.0, 202 | 503)).await, lost);
+    assert_eq!(until(ended, |outcome| !matches!(outcome.0, 202 | 503)).await, lost);
     assert!(seen.contains(&processing), "{seen:?}");
     fs::remove_file(&hold).unwrap();
     start_with(&mut world.platform.apis[1], "FAIL_POINTS", "").await;
-    assert_eq!(told(&poll(&bert, &url).await), lost);
+    assert_eq!(outcome(&poll(&bert, &url).await), lost);
     assert_eq!(world.count(template).await.all(), 1);
     let retried = insist(&bert, template).await;
     assert_eq!((retried.status, retried.replayed), (201, false), "{retried:?}");
     let retried: Claimed = retried.json().unwrap();
     assert!(!url.contains(&retried.id.to_string()), "another claim");
-    assert_eq!(told(&poll(&bert, &url).await), lost);
+    assert_eq!(outcome(&poll(&bert, &url).await), lost);
     assert_eq!(world.count(template).await.all(), 2);
     world.assert_sound(None).await;
     world.end().await;
@@ -113,13 +113,13 @@ async fn an_id_that_no_claim_can_have_is_not_found_and_makes_no_row() {
     let long_ago = (template.0 >> 22) - 2 * 86_400_000;
     for id in [1, long_ago << 22, next_year << 22, i64::MAX] {
         let url = format!("/v1/claims/{id}?template={template}");
-        assert_eq!(told(&poll(&anna, &url).await), lost, "{id}");
+        assert_eq!(outcome(&poll(&anna, &url).await), lost, "{id}");
     }
     for id in [1, next_year << 22] {
-        assert_eq!(told(&poll(&anna, &format!("/v1/claims/{id}")).await), lost, "{id}");
+        assert_eq!(outcome(&poll(&anna, &format!("/v1/claims/{id}")).await), lost, "{id}");
     }
     let nowhere = format!("/v1/claims/{}?template={}", template.0 + 1, template.0 + 1);
-    assert_eq!(told(&poll(&anna, &nowhere).await), lost);
+    assert_eq!(outcome(&poll(&anna, &nowhere).await), lost);
     let mut connection = world.mysql().await;
     let all = "update claim set quantity = quantity";
     let rows = mysql_store::verify::execute(&mut connection, all).await.unwrap();

@@ -4,10 +4,7 @@
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use chrono::TimeDelta;
-use coupon::{
-    Admission, Claim, ClaimId, CouponId, LandedClaim, LandedCoupon, MerchantId, PayloadHash,
-    RequestId, TemplateId, UserId,
-};
+use coupon::{Admission, Claim, ClaimId, CouponId, RequestId, TemplateId, UserId};
 use devstack::{Options, PlatformOptions, Servers, TestServers, project_root};
 use mysql_store::{
     landing::{self, Attempt, Landing},
@@ -16,14 +13,15 @@ use mysql_store::{
 use pipeline_tests::{REST_MAX, STATE_MAX, World, histories, until};
 use redis_gate::Meta;
 use shopper::{Crowd, NewTemplate, Wish};
+use testkit::server_of;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::Instant,
 };
-use verifier::settled;
+use verifier::at_rest;
 
-use crate::{claims::faults::is_stopped, support::proxy::server_of};
+use crate::claims::faults::is_stopped;
 
 /// Coupons of one prepared transaction.
 const CHUNK: i64 = 1_000;
@@ -59,7 +57,7 @@ async fn flush_under_load(name: &str, users: i64, rest: Duration) -> Duration {
         api.start().await.unwrap();
     }
     open_again(&world, template, users).await;
-    settled(&world.sources, &world.clock, rest).await.unwrap();
+    at_rest(&world.sources, &world.clock, rest).await.unwrap();
 
     // New users compete for the remaining coupons; earlier ones ask for theirs again.
     let fresh = (1..=2_000).map(|user| Wish::one(template, UserId(users + user)));
@@ -173,7 +171,7 @@ fn wave(template: TemplateId, first: i64, users: i64) -> Vec<Wish> {
 }
 
 /// Starts two apis on servers that only this test uses and may break.
-async fn private_world(name: &str) -> (Servers, World) {
+pub(crate) async fn private_world(name: &str) -> (Servers, World) {
     let dir = project_root().join(".dev/test").join(name);
     drop(fs::remove_dir_all(&dir));
     let servers = Servers::start(&dir, &Options::default()).await.unwrap();
@@ -182,7 +180,7 @@ async fn private_world(name: &str) -> (Servers, World) {
     (servers, world)
 }
 
-async fn end(world: World, servers: &mut Servers) {
+pub(crate) async fn end(world: World, servers: &mut Servers) {
     world.end().await;
     let dir = servers.dir().to_path_buf();
     servers.stop().await.unwrap();
@@ -194,29 +192,22 @@ async fn hold_coupons(world: &World, template: TemplateId, count: i64) {
     let mut connection = world.mysql().await;
     let now = world.clock.now();
     let landing = |user: i64, epoch| {
+        let (id, key) = (ClaimId(FIRST_ID + user), "none");
         let claim = Claim {
-            id: ClaimId(FIRST_ID + user),
-            template_id: template,
-            user_id: UserId(user),
             // No key was sent: with limit 1 the template itself is the key.
             request_id: RequestId::absent(),
-            payload_hash: PayloadHash::of_quantity(1),
-            quantity: 1,
-            claimed_at: now,
-            trace_parent: None,
+            ..testkit::claim(id, template, UserId(user), key, 1, now)
         };
-        let landed = LandedClaim {
-            id: claim.id,
-            template_id: template,
-            user_id: claim.user_id,
-            payload_hash: claim.payload_hash,
-            claimed_at: now,
-            valid_from: now,
-            valid_until: now + TimeDelta::hours(1),
-            coupons: vec![LandedCoupon { id: CouponId(FIRST_ID + user), claim_no: 1 }],
-        };
+        let landed = testkit::landed(&claim, [(CouponId(FIRST_ID + user), 1)]);
         let admission = Admission { claim, epoch, numbers: vec![1] };
-        Landing { admission, merchant_id: MerchantId(1), terms: 1, landed }
+        Landing {
+            admission,
+            merchant_id: testkit::MERCHANT,
+            terms: 1,
+            landed,
+            admitted_at: None,
+            left_after: None,
+        }
     };
     let epoch = stock::get(&mut connection, template).await.unwrap().unwrap().epoch;
     for first in (1..=count).step_by(usize::try_from(CHUNK).unwrap()) {
@@ -228,7 +219,7 @@ async fn hold_coupons(world: &World, template: TemplateId, count: i64) {
 }
 
 /// Makes the gate lose everything, by an inline command.
-async fn flush(servers: &Servers) {
+pub(crate) async fn flush(servers: &Servers) {
     let mut gate = TcpStream::connect(servers.gate.address()).await.unwrap();
     gate.write_all(b"FLUSHALL\r\n").await.unwrap();
     let mut answer = [0; 5];
@@ -237,7 +228,7 @@ async fn flush(servers: &Servers) {
 }
 
 /// Waits until the gate is open and has at least this many users.
-async fn open_again(world: &World, template: TemplateId, users: i64) {
+pub(crate) async fn open_again(world: &World, template: TemplateId, users: i64) {
     let look = async || world.sources.gate.meta(template).await.ok().flatten();
     let is_back = |meta: &Meta| meta.is_open() && meta.users >= users.unsigned_abs();
     until(look, |meta| meta.as_ref().is_some_and(is_back)).await;
@@ -258,7 +249,7 @@ async fn probe_until_refused(world: &World, template: TemplateId) -> bool {
 }
 
 /// Copies the gate's append-only files while it is stopped.
-async fn copy_of_gate_file(servers: &mut Servers) -> std::path::PathBuf {
+pub(crate) async fn copy_of_gate_file(servers: &mut Servers) -> std::path::PathBuf {
     servers.gate.stop().await.unwrap();
     let copy = servers.dir().join("gate-copy");
     drop(fs::remove_dir_all(&copy));
@@ -267,7 +258,7 @@ async fn copy_of_gate_file(servers: &mut Servers) -> std::path::PathBuf {
     copy
 }
 
-fn restore(copy: &Path, servers: &Servers) {
+pub(crate) fn restore(copy: &Path, servers: &Servers) {
     let file = gate_file(servers);
     fs::remove_dir_all(&file).unwrap();
     copy_folder(copy, &file);

@@ -13,9 +13,8 @@ use redis_gate::RequestState;
 use reqwest::Method;
 use serde_json::Value;
 use shopper::{Answer, NewTemplate, Shopper};
+use testkit::{COMMIT, Proxy};
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::support::proxy::{COMMIT, Proxy, server_of};
 
 /// Idempotency key of every claim.
 const KEY: &str = "the-key";
@@ -157,7 +156,7 @@ async fn an_api_stopped_inside_its_transaction_frees_the_hot_row_in_seconds() {
     let mut world = World::start_with("hot row", two_apis).await;
     let template = world.template(100, several).await;
     let url = &world.scope.endpoints.database_url;
-    let proxy = Proxy::start(server_of(url)).await;
+    let proxy = Proxy::before(url).await;
     let url = proxy.instead_of(url);
     start_with(&mut world.platform.apis[1], "DATABASE_URL", &url).await;
     // After this claim, all parts of the api have sent their start-up statements.
@@ -188,7 +187,7 @@ async fn a_gate_whose_answer_is_lost_again_and_again_costs_the_client_nothing() 
     let mut world = World::start_with("gate answers", two_apis).await;
     let template = world.template(100, several).await;
     let url = &world.scope.endpoints.gate_redis_url;
-    let proxy = Proxy::start(server_of(url)).await;
+    let proxy = Proxy::before(url).await;
     let url = proxy.instead_of(url);
     start_with(&mut world.platform.apis[1], "GATE_REDIS_URL", &url).await;
     let digest = RequestId::from_client(KEY).unwrap().digest();
@@ -228,14 +227,14 @@ async fn a_key_that_is_being_worked_on_elsewhere_is_in_progress_and_then_answere
     until(async || is_pending(&world, template, 1).await, |pending| *pending).await;
     // The process that is handling the key makes a second request wait for the same answer.
     let second = claim();
-    let told = |answer: &Answer| (answer.status, answer.code().unwrap_or_default());
+    let outcome = |answer: &Answer| (answer.status, answer.code().unwrap_or_default());
     for (shopper, quantity) in [(&other, 1), (&same, 2)] {
         let answer = shopper.claim(template, Some(KEY), quantity).await.unwrap();
-        assert_eq!(told(&answer), (409, "REQUEST_IN_PROGRESS".to_owned()), "{answer:?}");
+        assert_eq!(outcome(&answer), (409, "REQUEST_IN_PROGRESS".to_owned()), "{answer:?}");
         assert!(answer.retry_after.is_some(), "{answer:?}");
     }
     let reused = other.claim(template, Some(KEY), 2).await.unwrap();
-    assert_eq!(told(&reused), (422, "IDEMPOTENCY_KEY_REUSED".to_owned()), "{reused:?}");
+    assert_eq!(outcome(&reused), (422, "IDEMPOTENCY_KEY_REUSED".to_owned()), "{reused:?}");
     assert_eq!(world.count(template).await.all(), 0, "nothing has landed yet");
 
     fs::remove_file(hold).unwrap();
@@ -252,7 +251,7 @@ async fn a_key_that_is_being_worked_on_elsewhere_is_in_progress_and_then_answere
 }
 
 #[tokio::test]
-async fn while_mysql_is_away_the_client_is_told_where_to_look_and_the_claim_lands_later() {
+async fn while_mysql_is_away_the_client_learns_where_to_look_and_the_claim_lands_later() {
     mysql_away("mysql away", Duration::ZERO).await;
 }
 

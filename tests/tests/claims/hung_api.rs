@@ -33,7 +33,7 @@ async fn ask(api: Api, template: TemplateId, what: &str, number: usize) -> Optio
             .operator(Method::PATCH, &path)
             .header("If-Match", "*")
             .json(&json!({ "claim_ends_at": "2035-01-01T00:00:00Z" })),
-        verb => api.operator(Method::POST, &format!("{path}/{verb}")),
+        verb => api.operator(Method::POST, &format!("{path}/{verb}")).header("If-Match", "*"),
     };
     api.send(request).await.ok().map(|answer| answer.status)
 }

@@ -13,12 +13,11 @@ use redis_gate::RequestState;
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Claimed, NewTemplate};
+use testkit::server_of;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-
-use crate::support::proxy::server_of;
 
 /// Idempotency key of every claim.
 const KEY: &str = "the-key";
@@ -79,7 +78,7 @@ async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
     );
     // Lists that get a read slot fail with MySQL; the others are refused as overloaded.
     let codes: Vec<String> = lists.iter().map(code).collect();
-    let of = |code: &str| codes.iter().filter(|told| *told == code).count();
+    let of = |code: &str| codes.iter().filter(|answered| *answered == code).count();
     let (silent, shed) = (of("STORE_UNAVAILABLE"), of("OVERLOADED"));
     assert!(silent > 0 && shed > 0 && silent + shed == codes.len(), "{codes:?}");
 
@@ -97,9 +96,9 @@ async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
     let bert = until(claim, |answer| !answer.is_passing()).await;
     assert_eq!((bert.status, bert.replayed), (201, false), "{bert:?}");
     let after = until(templates, |answer| answer.status == 200).await;
-    assert_eq!(after.body, before.body, "a draft that nobody has been told of");
+    assert_eq!(after.body, before.body, "a draft that was answered to nobody");
     let used = until(async || anna.coupon(coupon).await, Result::is_ok).await.unwrap();
-    assert_eq!(used.status, "unused", "a use that nobody has been told of");
+    assert_eq!(used.status, "unused", "a use that was answered to nobody");
     assert_eq!(anna.use_coupon(coupon, "order").await.unwrap().status, 200);
     assert_eq!(world.count(template).await.all(), 2);
     world.assert_sound(None).await;

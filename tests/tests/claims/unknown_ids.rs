@@ -4,8 +4,9 @@
 use coupon::{TemplateId, UserId};
 use devstack::{Endpoints, Flavor, OwnDatabase, PlatformOptions, TestServers};
 use futures::{StreamExt as _, stream};
-use pipeline_tests::{World, tail::sql, until};
+use pipeline_tests::{World, until};
 use shopper::{Answer, Api, NewTemplate};
+use testkit::sql;
 use tokio::time::Instant;
 
 /// Unknown ids that a process looks up per second (`docs/api.md`).
@@ -50,7 +51,7 @@ fn made_up() -> TemplateId {
 
 /// Answers to a flood, by kind.
 #[derive(Debug, Default, Clone, Copy)]
-struct Told {
+struct Answers {
     /// 404: there is no such template.
     absent: i64,
     /// 503: unknown for now.
@@ -59,7 +60,7 @@ struct Told {
     too_often: i64,
 }
 
-impl Told {
+impl Answers {
     fn add(&mut self, answer: &Answer) {
         match (answer.status, answer.code().as_deref()) {
             (404, Some("TEMPLATE_NOT_FOUND")) => self.absent += 1,
@@ -71,7 +72,7 @@ impl Told {
 }
 
 /// Opens pages of unknown templates, and makes as many users claim from others.
-async fn wave(api: &Api, told: &mut Told) {
+async fn wave(api: &Api, answers: &mut Answers) {
     let pages = stream::iter(0..WAVE).map(async |_| api.shop(made_up(), None).await.unwrap());
     let claims = stream::iter(1..=WAVE).map(async |user| {
         let shopper = api.shopper(UserId(i64::try_from(user).unwrap())).unwrap();
@@ -81,7 +82,7 @@ async fn wave(api: &Api, told: &mut Told) {
         pages.buffer_unordered(AT_A_TIME).collect::<Vec<_>>(),
         claims.buffer_unordered(AT_A_TIME).collect::<Vec<_>>(),
     );
-    pages.iter().chain(&claims).for_each(|answer| told.add(answer));
+    pages.iter().chain(&claims).for_each(|answer| answers.add(answer));
 }
 
 #[tokio::test]
@@ -95,29 +96,29 @@ async fn made_up_ids_of_many_cost_mysql_a_bounded_number_of_statements_a_second(
     until(async || status(known).await, |status| *status == 200).await;
 
     let (before, began) = (lookups(&own), Instant::now());
-    let mut told = Told::default();
+    let mut answers = Answers::default();
     let waves = async || {
-        wave(api, &mut told).await;
-        told.later
+        wave(api, &mut answers).await;
+        answers.later
     };
     until(waves, |later| *later > 0).await;
     // An existing template is served meanwhile, and a new one becomes known by its topic.
     let shopper = api.shopper(UserId(1)).unwrap();
-    let (claimed, ()) = tokio::join!(shopper.claim(known, None, 1), wave(api, &mut told));
+    let (claimed, ()) = tokio::join!(shopper.claim(known, None, 1), wave(api, &mut answers));
     assert_eq!(claimed.unwrap().status, 201);
     let new = world.template(100, |new| new).await;
     let seen = async || {
-        wave(api, &mut told).await;
+        wave(api, &mut answers).await;
         status(new).await
     };
     until(seen, |status| *status == 200).await;
     let seconds = began.elapsed().as_secs() + 1;
     let asked = lookups(&own) - before;
-    println!("{told:?} within {seconds} s, {asked} statements");
+    println!("{answers:?} within {seconds} s, {asked} statements");
     let most = PER_SECOND * (i64::try_from(seconds).unwrap() + 1) + BESIDE;
     assert!(asked <= most, "{asked} statements are more than {most}");
-    assert!(asked <= told.absent + BESIDE, "who is told to come later cost a statement");
-    assert_eq!(told.too_often, 0);
+    assert!(asked <= answers.absent + BESIDE, "an answer to come back later cost a statement");
+    assert_eq!(answers.too_often, 0);
 
     assert_eq!(world.count(known).await.all(), 1);
     world.assert_sound(None).await;
@@ -137,13 +138,16 @@ async fn made_up_ids_of_one_user_cost_no_more_than_the_user_may_claim() {
     let claims = stream::iter(0..2 * WAVE)
         .map(async |_| shopper.claim(made_up(), Some("key"), 1).await.unwrap())
         .buffer_unordered(AT_A_TIME);
-    let mut told = Told::default();
-    claims.collect::<Vec<_>>().await.iter().for_each(|answer| told.add(answer));
+    let mut answers = Answers::default();
+    claims.collect::<Vec<_>>().await.iter().for_each(|answer| answers.add(answer));
     let seconds = i64::try_from(began.elapsed().as_secs()).unwrap() + 1;
     let asked = lookups(&own) - before;
-    println!("{told:?} within {seconds} s, {asked} statements");
-    assert!(told.too_often > 0 && told.absent <= CLAIMS_PER_SECOND * (seconds + 1), "{told:?}");
-    assert!(asked <= told.absent + BESIDE, "{asked} statements for {told:?}");
+    println!("{answers:?} within {seconds} s, {asked} statements");
+    assert!(
+        answers.too_often > 0 && answers.absent <= CLAIMS_PER_SECOND * (seconds + 1),
+        "{answers:?}"
+    );
+    assert!(asked <= answers.absent + BESIDE, "{asked} statements for {answers:?}");
     world.end().await;
 }
 
@@ -157,9 +161,9 @@ async fn one_unknown_id_is_one_statement_a_second_however_many_ask_for_it() {
     let pages = stream::iter(0..WAVE)
         .map(async |_| api.shop(draft, None).await.unwrap())
         .buffer_unordered(AT_A_TIME);
-    let mut told = Told::default();
-    pages.collect::<Vec<_>>().await.iter().for_each(|answer| told.add(answer));
-    assert_eq!(told.absent, i64::try_from(WAVE).unwrap(), "{told:?}");
+    let mut answers = Answers::default();
+    pages.collect::<Vec<_>>().await.iter().for_each(|answer| answers.add(answer));
+    assert_eq!(answers.absent, i64::try_from(WAVE).unwrap(), "{answers:?}");
     // Four requests may look it up before the first has its answer.
     let most = 4 * (i64::try_from(began.elapsed().as_secs()).unwrap() + 1);
     let asked = lookups(&own) - before;

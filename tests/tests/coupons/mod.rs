@@ -1,10 +1,16 @@
 //! A user's coupons: use, and the view behind "my coupons".
 
+pub(crate) mod dead_letters;
 pub(crate) mod redelivery;
+pub(crate) mod redemption;
+pub(crate) mod redemption_races;
+pub(crate) mod shown;
 pub(crate) mod use_coupon;
 pub(crate) mod view;
 pub(crate) mod view_campaign;
 pub(crate) mod view_cluster;
+pub(crate) mod view_crowded;
+pub(crate) mod view_damaged;
 pub(crate) mod view_gaps;
 pub(crate) mod view_generation;
 pub(crate) mod view_hot;

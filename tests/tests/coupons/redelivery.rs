@@ -29,7 +29,7 @@ async fn a_topic_delivered_again_doubled_and_shuffled_changes_no_view() {
 
     let topic = world.sources.topics.user_coupon();
     let brokers = &world.sources.brokers;
-    let original = replay::told(brokers, &topic).await.unwrap();
+    let original = replay::published(brokers, &topic).await.unwrap();
     assert!(original.len() >= 2 * USERS as usize / 3, "{} messages", original.len());
     replay::deliver(brokers, &original).await.unwrap();
     world.assert_sound(Some(&run.history)).await;

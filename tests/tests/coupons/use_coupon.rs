@@ -22,7 +22,7 @@ async fn claimed(world: &World, user: i64, valid_for: TimeDelta) -> (Shopper, Co
 }
 
 /// The status and the order in an answer, or its code.
-fn told(answer: &Answer) -> (u16, String) {
+fn outcome(answer: &Answer) -> (u16, String) {
     let body: Value = answer.json().unwrap();
     let order = body["order_ref"].as_str().unwrap_or("none");
     let word = body["code"].as_str().map(str::to_owned);
@@ -41,19 +41,22 @@ async fn a_coupon_of_a_cancelled_order_is_listed_again_and_used_by_another() {
     let (anna, coupon) = claimed(&world, 1, TimeDelta::hours(1)).await;
     assert!(anna.until_visible(coupon, STATE_MAX).await.is_some());
     for (order, other) in [("first", "second"), ("second", "third")] {
-        assert_eq!(told(&anna.use_coupon(coupon, order).await.unwrap()).1, format!("used {order}"));
+        assert_eq!(
+            outcome(&anna.use_coupon(coupon, order).await.unwrap()).1,
+            format!("used {order}")
+        );
         world.assert_sound(None).await;
         assert_eq!((listed(&anna, "unused").await, listed(&anna, "used").await), (0, 1));
         let wrong = anna.unuse_coupon(coupon, other).await.unwrap();
-        assert_eq!(told(&wrong), (409, "COUPON_USED".to_owned()));
+        assert_eq!(outcome(&wrong), (409, "COUPON_USED".to_owned()));
         for _ in 0..2 {
             let back = anna.unuse_coupon(coupon, order).await.unwrap();
-            assert_eq!(told(&back), (200, "unused none".to_owned()));
+            assert_eq!(outcome(&back), (200, "unused none".to_owned()));
         }
         assert!(anna.until_visible(coupon, STATE_MAX).await.is_some(), "the view raises it again");
         assert_eq!((listed(&anna, "unused").await, listed(&anna, "used").await), (1, 0));
         let late = anna.use_coupon(coupon, order).await.unwrap();
-        assert_eq!(told(&late), (409, "ORDER_CANCELLED".to_owned()));
+        assert_eq!(outcome(&late), (409, "ORDER_CANCELLED".to_owned()));
     }
     world.assert_sound(None).await;
     world.end().await;
@@ -73,30 +76,41 @@ async fn a_shopper_gives_nothing_back_and_redeems_only_where_the_template_says_s
     let forbidden = (403, "SELF_REDEEM_FORBIDDEN".to_owned());
     let (anna, coupon) = claimed(&world, 1, TimeDelta::hours(1)).await;
     let own = anna.redeem_myself(coupon, "use", "mine").await.unwrap();
-    assert_eq!(told(&own), forbidden);
+    assert_eq!(outcome(&own), forbidden);
     assert_eq!(anna.coupon(coupon).await.unwrap().status, "unused");
     // The shop redeems; knowing its order from her list does not let the shopper give it back.
     assert_eq!(anna.use_coupon(coupon, "A-1").await.unwrap().status, 200);
     let read = anna.coupon(coupon).await.unwrap().order_ref.unwrap();
     for verb in ["unuse", "unuse"] {
         let back = anna.redeem_myself(coupon, verb, &read).await.unwrap();
-        assert_eq!(told(&back), forbidden);
+        assert_eq!(outcome(&back), forbidden);
     }
-    assert_eq!(told(&anna.redeem_myself(coupon, "use", "A-2").await.unwrap()), forbidden);
+    for order in [read.as_str(), "A-2"] {
+        assert_eq!(outcome(&anna.redeem_myself(coupon, "use", order).await.unwrap()), forbidden);
+    }
     assert_eq!(anna.coupon(coupon).await.unwrap().order_ref.as_deref(), Some("A-1"));
 
     let at_a_till = world.template(1, |new| NewTemplate { self_redeem: true, ..new }).await;
     let claimed: Claimed = anna.claim(at_a_till, None, 1).await.unwrap().json().unwrap();
     let coupon = claimed.coupons[0].id;
     let used = (200, "used till".to_owned());
-    assert_eq!(told(&anna.redeem_myself(coupon, "use", "till").await.unwrap()), used);
-    assert_eq!(told(&anna.redeem_myself(coupon, "unuse", "till").await.unwrap()), forbidden);
+    assert_eq!(outcome(&anna.redeem_myself(coupon, "use", "till").await.unwrap()), used);
+    assert_eq!(outcome(&anna.redeem_myself(coupon, "unuse", "till").await.unwrap()), forbidden);
+    // One discount for one coupon, also if both call their orders alike.
+    let elsewhere = (409, "COUPON_USED".to_owned());
+    assert_eq!(outcome(&anna.use_coupon(coupon, "till").await.unwrap()), elsewhere);
+    let either = world.template(1, |new| NewTemplate { self_redeem: true, ..new }).await;
+    let claimed: Claimed = anna.claim(either, None, 1).await.unwrap().json().unwrap();
+    let by_the_shop = claimed.coupons[0].id;
+    assert_eq!(anna.use_coupon(by_the_shop, "A-3").await.unwrap().status, 200);
+    let replay = anna.redeem_myself(by_the_shop, "use", "A-3").await.unwrap();
+    assert_eq!(outcome(&replay), elsewhere);
     // A repeated call gets the same answer, whatever the template's setting is by now.
     let edit = world.api().operator(Method::PATCH, &format!("/v1/templates/{at_a_till}"));
     let edit = edit.header("If-Match", "*").json(&json!({ "self_redeem": false }));
     assert_eq!(world.api().send(edit).await.unwrap().status, 200);
-    assert_eq!(told(&anna.redeem_myself(coupon, "use", "till").await.unwrap()), used);
-    assert_eq!(told(&anna.redeem_myself(coupon, "use", "other").await.unwrap()), forbidden);
+    assert_eq!(outcome(&anna.redeem_myself(coupon, "use", "till").await.unwrap()), used);
+    assert_eq!(outcome(&anna.redeem_myself(coupon, "use", "other").await.unwrap()), forbidden);
     assert_eq!(world.count(at_a_till).await.used, 1);
     world.assert_sound(None).await;
     world.end().await;
@@ -111,7 +125,7 @@ async fn a_key_redeems_its_own_merchants_coupons_only_and_each_change_is_recorde
     let ask = async |api: &Api, verb: &str, user: &str, order: &str| {
         let request = api.operator(Method::POST, &format!("/v1/coupons/{coupon}/{verb}"));
         let body = json!({ "user_id": user, "order_ref": order });
-        told(&api.send(request.json(&body)).await.unwrap())
+        outcome(&api.send(request.json(&body)).await.unwrap())
     };
     let nothing = (404, "COUPON_NOT_FOUND".to_owned());
     let lacking = (403, "SCOPE_LACKING".to_owned());
@@ -120,7 +134,11 @@ async fn a_key_redeems_its_own_merchants_coupons_only_and_each_change_is_recorde
         assert_eq!(ask(&other, "use", "1", "A-1").await, lacking, "{scopes:?}");
     }
     let templates = checkout.operator(Method::GET, "/v1/templates");
-    assert_eq!(told(&checkout.send(templates).await.unwrap()), lacking, "and it does nothing else");
+    assert_eq!(
+        outcome(&checkout.send(templates).await.unwrap()),
+        lacking,
+        "and it does nothing else"
+    );
     // Another merchant's checkout, and a user who does not own it.
     let merchant = platform.operator(Method::POST, "/v1/merchants").json(&json!({ "name": "B" }));
     let merchant: Value = platform.send(merchant).await.unwrap().json().unwrap();
@@ -172,15 +190,15 @@ async fn what_has_expired_or_is_anothers_is_not_given_back() {
     let (anna, coupon) = claimed(&world, 1, TimeDelta::milliseconds(1_500)).await;
     let stranger = world.api().shopper(UserId(2)).unwrap();
     let nothing = (404, "COUPON_NOT_FOUND".to_owned());
-    assert_eq!(told(&anna.use_coupon(coupon, "order").await.unwrap()).0, 200);
-    assert_eq!(told(&stranger.unuse_coupon(coupon, "order").await.unwrap()), nothing);
+    assert_eq!(outcome(&anna.use_coupon(coupon, "order").await.unwrap()).0, 200);
+    assert_eq!(outcome(&stranger.unuse_coupon(coupon, "order").await.unwrap()), nothing);
     let valid_until = anna.coupon(coupon).await.unwrap().valid_until;
     pipeline_tests::until(async || world.clock.now(), |now| *now > valid_until).await;
     let late = anna.unuse_coupon(coupon, "order").await.unwrap();
-    assert_eq!(told(&late), (409, "COUPON_EXPIRED".to_owned()));
+    assert_eq!(outcome(&late), (409, "COUPON_EXPIRED".to_owned()));
     assert_eq!(late.json::<Value>().unwrap()["retryable"], json!(false));
     let again = anna.use_coupon(coupon, "order").await.unwrap();
-    assert_eq!(told(&again), (200, "used order".to_owned()), "it stays used");
+    assert_eq!(outcome(&again), (200, "used order".to_owned()), "it stays used");
     world.assert_sound(None).await;
     world.end().await;
 }
@@ -215,7 +233,7 @@ async fn uses_returns_and_the_deadline_race_by_the_rows_own_guard() {
                 // A refusal comes from another order, or from expiry after the deadline only.
                 let expired = [&one, &other, &back]
                     .into_iter()
-                    .any(|told| told.json::<Value>().unwrap()["code"] == "COUPON_EXPIRED");
+                    .any(|outcome| outcome.json::<Value>().unwrap()["code"] == "COUPON_EXPIRED");
                 assert!(!expired || clock.now() >= valid_until, "{one:?} {other:?} {back:?}");
                 won += uses;
                 let cancel = if other.status == 200 {

@@ -24,7 +24,7 @@ const JUNK: usize = 200;
 /// More view rebuilds than this are required; fewer than the losses, as some hit no view.
 const REBUILDS: f64 = 10.0;
 /// Redis publishes keyspace events (`E`) of each evicted key (`e`).
-const TELL_EVICTIONS: [&str; 2] = ["--notify-keyspace-events", "Ee"];
+const NOTIFY_EVICTIONS: [&str; 2] = ["--notify-keyspace-events", "Ee"];
 /// Channel of these events, in the only database.
 const EVICTIONS: &str = "__keyevent@0__:evicted";
 /// Published on the same channel after all values are written; not a key.
@@ -32,7 +32,7 @@ const WRITTEN: &str = "all-is-written";
 
 #[tokio::test]
 async fn whatever_the_view_loses_each_answer_is_whole_and_shows_nothing_that_ended() {
-    let settings = ["--maxmemory", MEMORY, TELL_EVICTIONS[0], TELL_EVICTIONS[1]];
+    let settings = ["--maxmemory", MEMORY, NOTIFY_EVICTIONS[0], NOTIFY_EVICTIONS[1]];
     let server = OwnView::start("readers", &settings).await.unwrap();
     let servers = TestServers::shared().with_view(&server.url());
     let world = World::start_on(&servers, "readers", |options| options).await;
@@ -118,15 +118,15 @@ impl Losses<'_> {
     async fn crowd_out(&self) -> usize {
         let old: Vec<_> = (0..JUNK).map(|number| format!("junk:{number}")).collect();
         self.send(&format!("DEL {}", old.join(" "))).await;
-        let mut told = self.listen().await;
+        let mut events = self.listen().await;
         let junk = "x".repeat(20_000);
         for key in old {
             self.send(&format!("SET {key} {junk}")).await;
         }
         self.send(&format!("PUBLISH {EVICTIONS} {WRITTEN}")).await;
         let views: HashSet<_> = (1..=USERS).flat_map(|user| self.keys_of(UserId(user))).collect();
-        let told = read_until(&mut told, WRITTEN).await;
-        told.lines().filter(|line| views.contains(*line)).count()
+        let notified = read_until(&mut events, WRITTEN).await;
+        notified.lines().filter(|line| views.contains(*line)).count()
     }
 
     /// Opens a connection that receives eviction events from now on.

@@ -5,14 +5,10 @@ use pipeline_tests::view_campaign;
 
 const ROUNDS: u32 = 2;
 
-#[tokio::test]
-async fn views_that_are_damaged_and_told_again_while_processes_die_are_mysqls() {
-    campaign(Flavor::Mariadb).await;
-}
-
-#[tokio::test]
-async fn views_of_a_mysql_that_are_damaged_and_told_again_while_processes_die_are_its_own() {
-    campaign(Flavor::Mysql).await;
+testkit::on_each_flavor! {
+    campaign:
+    views_that_are_damaged_and_replayed_while_processes_die_are_mysqls,
+    views_of_a_mysql_that_are_damaged_and_replayed_while_processes_die_are_its_own,
 }
 
 #[expect(clippy::print_stdout, reason = "a failure must say its seed")]

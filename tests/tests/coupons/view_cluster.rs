@@ -3,6 +3,7 @@
 use devstack::{OwnCluster, TestServers};
 use fastrand::Rng;
 use pipeline_tests::{World, until};
+use runtime::report;
 
 use crate::coupons::view_readers::{Progress, USERS, beside_readers};
 
@@ -25,7 +26,9 @@ async fn whatever_a_cluster_goes_through_each_answer_is_whole_and_shows_nothing_
     let (cluster, answers) = beside_readers(&world, &progress, seed, USERS as f64, all).await;
     println!("{answers}");
     // The verifier's own connections broke too, and reconnect.
-    until(async || world.sources.view.users().await.is_ok(), |there| *there).await;
+    let view = &world.sources.view;
+    let users = async || view.users().await.map_err(|error| report(&error));
+    until(users, Result::is_ok).await.unwrap();
     world.assert_sound(None).await;
     world.end().await;
     drop(cluster);

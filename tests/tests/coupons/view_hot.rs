@@ -30,7 +30,7 @@ fn first(limit: u32) -> CouponQuery {
 }
 
 /// Gives coupons to each user directly in MySQL, without binlog events.
-async fn give(world: &World, users: std::ops::Range<i64>, coupons: i64) {
+pub(crate) async fn give(world: &World, users: std::ops::Range<i64>, coupons: i64) {
     let digits = "(select 0 d union all select 1 union all select 2 union all select 3 union all select 4 \
                   union all select 5 union all select 6 union all select 7 union all select 8 union all select 9)";
     let mut connection = world.mysql().await;

@@ -10,7 +10,7 @@ use mysql_store::verify as store;
 use pipeline_tests::{REST_MAX, World, until};
 use shopper::{Claimed, CouponQuery, NewTemplate, Shopper};
 use topic::{Event, UserCouponRow};
-use verifier::settled;
+use verifier::at_rest;
 
 use crate::expiry::{events, is_early};
 
@@ -148,8 +148,9 @@ async fn an_api_whose_clock_jumps_by_a_day_lets_nothing_be_used_after_its_end() 
 /// Waits until the api reports that its clock is this many seconds ahead of MySQL's.
 async fn until_skew(world: &World, seconds: i64) {
     let skew = async || world.platform.apis[0].metric("api_clock_skew_seconds").await;
-    let told = |skew: &Option<f64>| skew.is_some_and(|skew| (skew - seconds as f64).abs() < 60.0);
-    until(skew, told).await;
+    let is_reported =
+        |skew: &Option<f64>| skew.is_some_and(|skew| (skew - seconds as f64).abs() < 60.0);
+    until(skew, is_reported).await;
 }
 
 #[tokio::test]
@@ -242,7 +243,7 @@ async fn ended_early(
         claim(&user_of(world, user), brief).await;
     }
     world.until(brief, |counts| counts.expired == 20).await;
-    settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
+    at_rest(&world.sources, &world.clock, REST_MAX).await.unwrap();
     events(world).await.into_iter().filter(is_early).collect()
 }
 

@@ -19,7 +19,7 @@ use mysql_store::{
 use pipeline_tests::{REST_MAX, World, until};
 use shopper::{Claimed, CouponQuery, NewTemplate, Shopper};
 use topic::{Event, TableReader, UserCouponRow, decode};
-use verifier::{Verdict, settled, verify};
+use verifier::{Verdict, at_rest, verify};
 
 /// Age at its deadline of a coupon inserted without a claim.
 const LIFE: TimeDelta = TimeDelta::days(1);
@@ -61,7 +61,7 @@ async fn with_no_worker_a_coupon_ends_on_time_all_the_same() {
         let shown: Vec<_> = page.data.iter().map(|coupon| coupon.id).collect();
         assert_eq!(shown, [kept[0]], "{query:?}");
     }
-    assert_eq!(listed(&world, anna.user()).await, Some(2), "nobody has told the view");
+    assert_eq!(listed(&world, anna.user()).await, Some(2), "the view has not learnt of it");
     for (user, kept, ended) in [(&anna, kept[0], ended[0]), (&bert, kept[1], ended[1])] {
         let shown = user.all_coupons().await.unwrap();
         assert_eq!(shown.iter().map(|coupon| coupon.id).collect::<Vec<_>>(), [kept]);
@@ -96,17 +96,19 @@ async fn with_no_worker_a_coupon_ends_on_time_all_the_same() {
 async fn of_ten_thousand_uses_at_the_deadline_each_has_one_winner() {
     let world = World::start("races").await;
     let mut connection = world.mysql().await;
+    // Whoever uses a coupon needs its template's terms.
+    let template = world.template(1, |new| new).await;
     let mut racers: Vec<Racer> = (0..LANES).map(|_| Racer::default()).collect();
     let mut answers = BTreeMap::new();
     for first in (1..=BULK_ROWS).step_by(LANES as usize) {
         let deadline = world.clock.now() + AHEAD;
-        insert(&mut connection, first..first + LANES, deadline, deadline - LIFE).await;
+        let ids = first..first + LANES;
+        insert_of(&mut connection, template, ids, deadline, deadline - LIFE).await;
         let racers = racers.iter_mut().zip(first..);
         answers.extend(join_all(racers.map(|(racer, id)| racer.race(&world, id, deadline))).await);
     }
 
-    let bulk = TemplateId(0);
-    let counts = world.until(bulk, |counts| counts.unused == 0).await;
+    let counts = world.until(template, |counts| counts.unused == 0).await;
     assert_eq!((counts.used + counts.expired, answers.len() as i64), (BULK_ROWS, BULK_ROWS));
     // The races are close only if both outcomes occur.
     assert!(counts.used.min(counts.expired) > BULK_ROWS / 10, "{counts:?}");
@@ -114,7 +116,7 @@ async fn of_ten_thousand_uses_at_the_deadline_each_has_one_winner() {
     let truth = statuses(&mut connection).await;
     for (id, used) in &answers {
         let expected = if *used { CouponStatus::Used } else { CouponStatus::Expired };
-        assert_eq!(truth[id], expected, "coupon {id} is what its user was told");
+        assert_eq!(truth[id], expected, "coupon {id} is what its user was answered");
     }
     assert_ended_once(&world, &truth).await;
     world.end().await;
@@ -176,10 +178,21 @@ async fn use_until_answered(shopper: &Shopper, id: CouponId) -> bool {
     }
 }
 
-/// Inserts coupons without claims that end at `deadline`. Each belongs to a user of its own with the coupon's id as
-/// id. Shards are assigned in turn.
+/// Inserts coupons without claims and without a template that end at `deadline`, see [`insert_of`].
 pub(crate) async fn insert(
     connection: &mut MySqlConnection,
+    ids: impl IntoIterator<Item = i64>,
+    deadline: DateTime<Utc>,
+    changed_at: DateTime<Utc>,
+) {
+    insert_of(connection, TemplateId(0), ids, deadline, changed_at).await;
+}
+
+/// Inserts coupons without claims that end at `deadline`. Each belongs to a user of its own with the coupon's id as
+/// id. Shards are assigned in turn.
+async fn insert_of(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
     ids: impl IntoIterator<Item = i64>,
     deadline: DateTime<Utc>,
     changed_at: DateTime<Utc>,
@@ -189,7 +202,7 @@ pub(crate) async fn insert(
     let row = |id: i64| {
         let shard = id % EXPIRY_SHARDS;
         format!(
-            "({id}, 0, {id}, 1, {id}, 1, 0, 1, {shard}, {claimed}, {changed}, {claimed}, {until})"
+            "({id}, {template}, {id}, 1, {id}, 1, 0, 1, {shard}, {claimed}, {changed}, {claimed}, {until})"
         )
     };
     let rows: Vec<String> = ids.into_iter().map(row).collect();
@@ -267,7 +280,7 @@ pub(crate) async fn statuses(connection: &mut MySqlConnection) -> BTreeMap<i64, 
 /// Waits for rest, then asserts that in MySQL and in the topic each coupon ended once, validly, and in one status
 /// only.
 pub(crate) async fn assert_ended_once(world: &World, truth: &BTreeMap<i64, CouponStatus>) {
-    settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
+    at_rest(&world.sources, &world.clock, REST_MAX).await.unwrap();
     for invariant in ["I8", "I9", "I10", "I11", "I12"] {
         assert_eq!(broken(world, world.clock.now(), invariant).await, [""; 0], "{invariant}");
     }
@@ -289,10 +302,10 @@ pub(crate) async fn assert_ended_once(world: &World, truth: &BTreeMap<i64, Coupo
         assert_eq!(latest[id], *version, "coupon {id} changed after its end");
     }
     for (id, status) in truth {
-        let told = ends.remove(id).map(|(_, status)| status);
+        let published = ends.remove(id).map(|(_, status)| status);
         match status {
-            CouponStatus::Unused => assert_eq!(told, None, "coupon {id}"),
-            ended => assert_eq!(told, Some(ended.code()), "coupon {id}"),
+            CouponStatus::Unused => assert_eq!(published, None, "coupon {id}"),
+            ended => assert_eq!(published, Some(ended.code()), "coupon {id}"),
         }
     }
     assert!(ends.is_empty(), "nothing else has ended: {ends:?}");

@@ -13,7 +13,7 @@ use mysql_store::MySqlConnection;
 use pipeline_tests::{REST_MAX, World};
 use serde_json::Value;
 use shopper::{NewTemplate, Wish};
-use verifier::settled;
+use verifier::at_rest;
 
 use crate::expiry::{assert_ended_once, insert, statuses};
 
@@ -59,16 +59,16 @@ async fn the_sweep_finds_exactly_what_was_lost() {
     assert_eq!(after.difference(&before).copied().collect::<BTreeSet<_>>(), lost);
     // The worker counts the lost coupons and logs their number by shard; no other shards had any.
     assert_eq!(finds(&world).await, lost.len() as i64);
-    assert_eq!(told_lost(&world), by_shard(&lost));
+    assert_eq!(reported_lost(&world), by_shard(&lost));
 
     // Coupons with a late wake-up, or a timely one, are not counted as lost.
     world.platform.sync_consumer.start().await.unwrap();
     world.crowd().run(wave(31).collect()).await.unwrap();
     world.until(template, |counts| counts.expired == 60).await;
-    settled(&world.sources, &world.clock, REST_MAX).await.unwrap();
+    at_rest(&world.sources, &world.clock, REST_MAX).await.unwrap();
     world.sweep().await;
     assert_eq!(finds(&world).await, lost.len() as i64);
-    assert_eq!(told_lost(&world), by_shard(&lost));
+    assert_eq!(reported_lost(&world), by_shard(&lost));
     assert_ended_once(&world, &statuses(&mut connection).await).await;
     drop(connection);
     world.end().await;
@@ -85,7 +85,7 @@ async fn forget_who_was_woken(world: &mut World, connection: &mut MySqlConnectio
     world.until(NO_SALE, |counts| counts.expired == EXPIRY_SHARDS).await;
     // After a sweep each shard's next deadline is known, because a sweep never runs in the middle of a read.
     world.sweep().await;
-    assert_eq!(finds(world).await, 0, "a start needs nobody to tell it");
+    assert_eq!(finds(world).await, 0, "a start needs no request");
 }
 
 /// Returns how many coupons the running worker has counted as lost.
@@ -94,11 +94,11 @@ async fn finds(world: &World) -> i64 {
 }
 
 /// Returns the lost coupons by shard, from the worker's log.
-fn told_lost(world: &World) -> BTreeMap<i64, i64> {
+fn reported_lost(world: &World) -> BTreeMap<i64, i64> {
     let log = fs::read_to_string(world.platform.expiry_worker.log()).unwrap();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut lost = BTreeMap::new();
-    for line in lines.filter(|line| line["message"] == "unused coupons that no wake-up told of") {
+    for line in lines.filter(|line| line["message"] == "unused coupons that no wake-up announced") {
         *lost.entry(line["shard"].as_i64().unwrap()).or_default() += line["lost"].as_i64().unwrap();
     }
     lost

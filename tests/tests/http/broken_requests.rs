@@ -9,13 +9,12 @@ use pipeline_tests::World;
 use reqwest::Method;
 use serde_json::Value;
 use shopper::Shopper;
+use testkit::Proxy;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::{Instant, timeout},
 };
-
-use crate::support::proxy::{Proxy, server_of};
 
 /// Idempotency key of every claim.
 const KEY: &str = "the-key";
@@ -28,7 +27,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// The response up to the end of the connection.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<u64>,
     pub(crate) problem: Value,
@@ -53,7 +52,7 @@ pub(crate) async fn begin(
     line
 }
 
-pub(crate) async fn told(mut line: TcpStream) -> Told {
+pub(crate) async fn response(mut line: TcpStream) -> Response {
     let mut bytes = Vec::new();
     let ended = timeout(ANSWER_MAX, line.read_to_end(&mut bytes)).await;
     assert!(ended.is_ok(), "the connection stays open");
@@ -63,7 +62,7 @@ pub(crate) async fn told(mut line: TcpStream) -> Told {
     let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
     let retry_after = lines.find_map(|line| line.strip_prefix("retry-after: "));
     let retry_after = retry_after.map(|seconds| seconds.parse().unwrap());
-    Told { status, retry_after, problem: serde_json::from_str(body).unwrap() }
+    Response { status, retry_after, problem: serde_json::from_str(body).unwrap() }
 }
 
 /// Asserts that the complete request is answered as if it were the first.
@@ -93,13 +92,16 @@ async fn a_body_that_never_comes_is_answered_in_time_and_claims_nothing() {
     let in_chunks = begin(&world, &other, template, in_chunks).await;
     assert_free(&shopper(3), template).await;
     for line in [by_length, in_chunks] {
-        let told = told(line).await;
+        let response = response(line).await;
         assert_eq!(
-            (told.status, &told.problem["code"]),
+            (response.status, &response.problem["code"]),
             (408, &Value::from("BODY_INCOMPLETE")),
-            "{told:?}"
+            "{response:?}"
         );
-        assert!(told.retry_after.is_some() && told.problem["retryable"] == true, "{told:?}");
+        assert!(
+            response.retry_after.is_some() && response.problem["retryable"] == true,
+            "{response:?}"
+        );
     }
     let took = began.elapsed();
     assert!((REQUEST_MAX..2 * REQUEST_MAX).contains(&took), "{took:?}");
@@ -117,7 +119,7 @@ async fn a_body_that_never_comes_is_answered_in_time_and_claims_nothing() {
 async fn what_takes_too_long_by_our_own_fault_is_unknown_and_says_so() {
     let mut world = World::start("silent database").await;
     let url = &world.scope.endpoints.database_url;
-    let proxy = Proxy::start(server_of(url)).await;
+    let proxy = Proxy::before(url).await;
     let url = proxy.instead_of(url);
     let api = &mut world.platform.apis[0];
     api.set_env("DATABASE_URL", &url);
@@ -157,11 +159,11 @@ async fn a_body_that_breaks_off_is_said_to_be_incomplete_and_claims_nothing() {
         let mut line = begin(&world, &shopper, template, sent).await;
         // The client sends no more and waits for its answer.
         line.shutdown().await.unwrap();
-        let told = told(line).await;
-        let said = (told.status, &told.problem["code"], &told.problem["retryable"]);
+        let response = response(line).await;
+        let said = (response.status, &response.problem["code"], &response.problem["retryable"]);
         let wanted = (status, &Value::from(code), &Value::from(retryable));
-        assert_eq!(said, wanted, "{name}: {told:?}");
-        assert_eq!(told.retry_after.is_some(), retryable, "{name}: {told:?}");
+        assert_eq!(said, wanted, "{name}: {response:?}");
+        assert_eq!(response.retry_after.is_some(), retryable, "{name}: {response:?}");
         assert_eq!(world.count(template).await.all(), user - 1, "{name}");
         assert_free(&shopper, template).await;
     }

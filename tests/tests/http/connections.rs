@@ -11,7 +11,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::http::broken_requests::{begin, told};
+use crate::http::broken_requests::{begin, response};
 
 /// Limit in bytes of what unfinished requests hold together (`docs/operate/settings.md`).
 const HELD_MAX: f64 = 64.0 * 1024.0 * 1024.0;
@@ -52,7 +52,7 @@ async fn connections_are_counted_by_what_they_wait_for() {
     until(async || gauge("working").await, |working| *working >= 1.0).await;
     assert!(gauge("free").await > 16_000.0);
     half.shutdown().await.unwrap();
-    assert_eq!(told(half).await.status, 408);
+    assert_eq!(response(half).await.status, 408);
     until(async || gauge("working").await, |working| *working == 0.0).await;
     world.end().await;
 }

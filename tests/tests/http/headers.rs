@@ -60,7 +60,11 @@ async fn pages_of_the_named_origins_may_call_and_of_no_others() {
         let answer = preflight(api, origin).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         assert_eq!(answer.header("access-control-allow-origin"), Some(origin));
-        assert!(answer.header("access-control-allow-headers").unwrap().contains("authorization"));
+        let allowed = answer.header("access-control-allow-headers").unwrap();
+        assert!(
+            allowed.contains("authorization") && allowed.contains("last-event-id"),
+            "{allowed}"
+        );
         assert_eq!(answer.header("access-control-allow-credentials"), None);
         let request = api.anonymous(Method::GET, "/v1/me/coupons").header("origin", origin);
         let answer = api.send(request).await.unwrap();

@@ -166,10 +166,14 @@ async fn a_new_key_is_fetched_once_when_a_token_names_it_and_a_withdrawn_one_is_
             .with_env("JWT_SECRET", "")
             .with_env("JWT_ISSUER", "https://issuer.example")
             .with_env("JWT_AUDIENCE", "coupons")
+            .with_env("JWT_USER_CLAIM", "coupon_user")
     })
     .await;
+    // The issuer names its users by UUIDs, and gives each a number for us.
+    let uuid = "018f2e5a-7c00-7000-8000-000000000042";
     let claims = json!({
-        "sub": "1", "exp": LATER, "iss": "https://issuer.example", "aud": ["coupons", "shop"],
+        "sub": uuid, "coupon_user": 1, "exp": LATER, "iss": "https://issuer.example",
+        "aud": ["coupons", "shop"],
     });
     assert_eq!(status(&world, &old.token(&claims)).await, 200);
     assert_eq!(issuer.asked(), 1, "at the start");
@@ -196,9 +200,11 @@ async fn a_new_key_is_fetched_once_when_a_token_names_it_and_a_withdrawn_one_is_
         ("another audience", with("aud", json!("shop"))),
         ("ended", with("exp", json!(1_000_000_000))),
         ("not yet", with("nbf", json!(LATER - 1))),
+        ("no user's", with("coupon_user", Value::Null)),
+        ("a user's name", with("coupon_user", json!(uuid))),
         (
             "no audience",
-            new.token(&json!({ "sub": "1", "exp": LATER, "iss": "https://issuer.example" })),
+            new.token(&json!({ "coupon_user": 1, "exp": LATER, "iss": "https://issuer.example" })),
         ),
     ] {
         assert_eq!(status(&world, &token).await, 401, "{wrong}");
@@ -240,6 +246,10 @@ async fn a_file_of_keys_is_read_anew_and_the_last_set_stays_where_it_cannot_be_r
     let of = async |key: &Key| status(&world, &key.token(&claims)).await;
     let nameless = async |key: &Key| status(&world, &key.token_naming(None, &claims)).await;
     assert_eq!((of(&old).await, nameless(&old).await), (200, 200), "of one key no name is needed");
+    let started = fs::read_to_string(world.platform.apis[0].log()).unwrap();
+    for setting in ["set JWT_ISSUER", "set JWT_AUDIENCE"] {
+        assert!(started.contains(setting), "nobody is warned that tokens of others are accepted");
+    }
 
     publish(&file, &[&old, &new]);
     assert_eq!((of(&new).await, of(&old).await), (200, 200), "both at once");

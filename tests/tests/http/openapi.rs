@@ -106,8 +106,8 @@ async fn a_browser_shows_the_operations_and_asks_nobody_but_the_api() {
     let ours = |url: &String| url.starts_with(world.platform.api_url()) || url.starts_with("data:");
     assert!(asked.len() >= 3 && asked.iter().all(ours), "{asked:#?}");
     for what in ["Log.entryAdded", "Runtime.exceptionThrown"] {
-        let told = of(what);
-        assert!(told.is_empty(), "{told:#?}");
+        let reported = of(what);
+        assert!(reported.is_empty(), "{reported:#?}");
     }
     browser.end().await;
     world.end().await;

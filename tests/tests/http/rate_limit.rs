@@ -11,7 +11,7 @@ use shopper::{Claimed, NewTemplate};
 const PER_MINUTE: u64 = 3;
 
 #[tokio::test]
-async fn a_user_who_claims_too_often_is_told_when_to_come_back_and_no_other_is() {
+async fn a_user_who_claims_too_often_learns_when_to_come_back_and_no_other_is() {
     let world = World::start_with("rate limit", |options| {
         let quota = PER_MINUTE.to_string();
         options.with_env("CLAIMS_PER_USER_MINUTE", &quota).with_env("CLAIMS_PER_USER_SECOND", "100")
@@ -22,8 +22,8 @@ async fn a_user_who_claims_too_often_is_told_when_to_come_back_and_no_other_is()
     for left in (0..PER_MINUTE).rev() {
         let answer = shopper.claim(template, Some(&format!("key-{left}")), 1).await.unwrap();
         assert_eq!(answer.status, 201);
-        let told = answer.header("ratelimit").unwrap();
-        assert!(told.starts_with(&format!("\"minute\";r={left};t=")), "{told}");
+        let limit = answer.header("ratelimit").unwrap();
+        assert!(limit.starts_with(&format!("\"minute\";r={left};t=")), "{limit}");
         let policy = answer.header("ratelimit-policy");
         assert_eq!(policy, Some("\"second\";q=100;w=1, \"minute\";q=3;w=60"));
     }
@@ -45,7 +45,7 @@ async fn a_user_who_claims_too_often_is_told_when_to_come_back_and_no_other_is()
 }
 
 #[tokio::test]
-async fn a_user_who_looks_too_often_is_told_when_to_come_back_and_may_still_claim() {
+async fn a_user_who_looks_too_often_learns_when_to_come_back_and_may_still_claim() {
     let world = World::start_with("rate of reads", |options| {
         options.with_env("READS_PER_USER_MINUTE", "4").with_env("READS_PER_USER_SECOND", "0")
     })
@@ -70,8 +70,8 @@ async fn a_user_who_looks_too_often_is_told_when_to_come_back_and_may_still_clai
         let answer = shopper.send(shopper.request(Method::GET, path)).await.unwrap();
         assert_eq!(answer.status, status, "{path}: {answer:?}");
         let left = 3_usize.saturating_sub(number);
-        let told = answer.header("ratelimit").unwrap();
-        assert!(told.starts_with(&format!("\"minute\";r={left};t=")), "{path}: {told}");
+        let limit = answer.header("ratelimit").unwrap();
+        assert!(limit.starts_with(&format!("\"minute\";r={left};t=")), "{path}: {limit}");
         assert_eq!(answer.header("ratelimit-policy"), Some("\"minute\";q=4;w=60"));
         if status == 429 {
             assert_eq!(answer.code().as_deref(), Some("RATE_LIMITED"));

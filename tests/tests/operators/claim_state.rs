@@ -26,10 +26,10 @@ async fn a_claim_on_its_way_is_shown_as_such_then_as_given_up_and_its_retry_as_l
     held.start().await.unwrap();
 
     let [other, held] = [0, 1].map(|api| world.apis[api].shopper(UserId(1)).unwrap());
-    let told = held.claim(template, Some(KEY), 1).await.unwrap();
-    assert_eq!(told.code().as_deref(), Some("CLAIM_PENDING"), "{told:?}");
-    let told: Value = told.json().unwrap();
-    let poll = told["poll"].as_str().unwrap().strip_prefix("/v1/claims/").unwrap();
+    let pending = held.claim(template, Some(KEY), 1).await.unwrap();
+    assert_eq!(pending.code().as_deref(), Some("CLAIM_PENDING"), "{pending:?}");
+    let pending: Value = pending.json().unwrap();
+    let poll = pending["poll"].as_str().unwrap().strip_prefix("/v1/claims/").unwrap();
     let (id, of) = poll.split_once("?template=").unwrap();
     assert_eq!(of, template.to_string());
 

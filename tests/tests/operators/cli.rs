@@ -6,9 +6,8 @@ use coupon::UserId;
 use pipeline_tests::World;
 use serde_json::{Value, json};
 use shopper::{Claimed, NewTemplate, Wish};
+use testkit::Proxy;
 use tokio::process::Command;
-
-use crate::support::proxy::{Proxy, server_of};
 
 /// The command line with the settings of one platform only.
 pub(crate) struct Cli {
@@ -81,10 +80,10 @@ fn text(value: &Value) -> &str {
 /// Asserts a usage error: one JSON object on standard error, for scripts.
 fn assert_usage(ran: &Ran) {
     assert_eq!((ran.code, ran.out.as_str(), ran.err.lines().count()), (2, "", 1), "{ran:?}");
-    let told: Value = serde_json::from_str(&ran.err).unwrap();
-    assert_eq!((&told["outcome"], &told["code"]), (&json!("usage"), &Value::Null), "{ran:?}");
-    assert!(!text(&told["error"]).is_empty() && told.get("advice").is_some(), "{ran:?}");
-    assert_eq!(told.as_object().unwrap().len(), 4, "{ran:?}");
+    let printed: Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!((&printed["outcome"], &printed["code"]), (&json!("usage"), &Value::Null), "{ran:?}");
+    assert!(!text(&printed["error"]).is_empty() && printed.get("advice").is_some(), "{ran:?}");
+    assert_eq!(printed.as_object().unwrap().len(), 4, "{ran:?}");
 }
 
 #[tokio::test]
@@ -108,7 +107,9 @@ async fn a_template_is_created_sold_topped_up_and_ended_from_the_command_line() 
     assert_eq!(cli.json(&next).await["data"], json!([draft]));
 
     let id = text(&draft["id"]);
-    assert_eq!(cli.json(&format!("template show {id}")).await, draft);
+    let mut shown = cli.json(&format!("template show {id}")).await;
+    assert_eq!(shown.as_object_mut().unwrap().remove("total_stock"), Some(json!(1_000)));
+    assert_eq!(shown, draft);
     for (verb, state) in [("publish", "published"), ("publish", "published"), ("pause", "paused")] {
         assert_eq!(cli.json(&format!("template {verb} {id}")).await["state"], state, "{verb}");
     }
@@ -121,7 +122,7 @@ async fn a_template_is_created_sold_topped_up_and_ended_from_the_command_line() 
     let added = cli.json(&add).await;
     assert_eq!((&added["delta"], &added["total"]), (&json!(5), &json!(1_005)));
     assert_eq!(cli.json(&add).await, added, "under one name it counts once");
-    assert_eq!(cli.json(&format!("stock cut {id} 3 --reason less")).await["total"], 1_002);
+    assert_eq!(cli.json(&format!("stock cut {id} 3 --reason less --yes")).await["total"], 1_002);
     let stock = cli.json(&format!("stock show {id}")).await;
     assert_eq!((&stock["total"], &stock["landed"]), (&json!(1_002), &json!(1)));
 
@@ -148,7 +149,7 @@ async fn a_template_is_created_sold_topped_up_and_ended_from_the_command_line() 
         let ran = cli.run(&format!("{of_template} {id}")).await;
         assert!(ran.code == 0 && ran.out.lines().count() > 3, "{ran:?}");
     }
-    assert_eq!(cli.json(&format!("template end {id}")).await["state"], "ended");
+    assert_eq!(cli.json(&format!("template end {id} --yes")).await["state"], "ended");
     world.assert_sound(None).await;
     world.end().await;
 }
@@ -164,7 +165,7 @@ async fn what_is_refused_cannot_be_sent_or_is_not_answered_has_an_exit_code_of_i
         ("claim show 1".to_owned(), "CLAIM_NOT_FOUND"),
         (format!("template pause {draft}"), "INVALID_TRANSITION"),
         (format!("template rebuild-gate {draft}"), "NO_GATE"),
-        (format!("stock cut {draft} 2 --reason less"), "INSUFFICIENT_STOCK"),
+        (format!("stock cut {draft} 2 --reason less --yes"), "INSUFFICIENT_STOCK"),
         ("template watch 1".to_owned(), "TEMPLATE_NOT_FOUND"),
     ];
     for (command, code) in refused {
@@ -225,7 +226,7 @@ async fn what_is_refused_cannot_be_sent_or_is_not_answered_has_an_exit_code_of_i
 async fn a_call_whose_answer_is_lost_is_sent_again_and_counts_once() {
     let world = World::start("lost answers").await;
     let url = world.platform.api_url();
-    let proxy = Proxy::start(server_of(url)).await;
+    let proxy = Proxy::before(url).await;
     let cli = Cli::of(&world).with("API_URL", &proxy.instead_of(url));
     let template = world.template(10, |new| new).await;
 
@@ -303,7 +304,7 @@ async fn a_sale_is_watched_line_by_line_until_it_is_sold_out_or_over() {
         "{ran:?}"
     );
     assert!(ran.out.ends_with("Watched for as long as asked.\n") && !ran.out.contains('\u{1b}'));
-    cli.json(&format!("template end {lasting}")).await;
+    cli.json(&format!("template end {lasting} --yes")).await;
     let ran = cli.run(&format!("template watch {lasting}")).await;
     assert!(ran.out.ends_with("The template has ended.\n"), "{ran:?}");
     world.end().await;

@@ -70,7 +70,7 @@ async fn a_refusal_says_what_is_wrong_and_below_it_what_to_do() {
         ("claim show 1".to_owned(), "CLAIM_NOT_FOUND", "`coupon user show USER`"),
         (format!("template pause {template}"), "INVALID_TRANSITION", "`coupon template show ID`"),
         (
-            format!("stock cut {template} 11 --reason less"),
+            format!("stock cut {template} 11 --reason less --yes"),
             "INSUFFICIENT_STOCK",
             "`coupon stock show ID`",
         ),
@@ -84,8 +84,12 @@ async fn a_refusal_says_what_is_wrong_and_below_it_what_to_do() {
         let [wrong, to_do] = lines[..] else { panic!("{command}: {ran:?}") };
         assert!(wrong.ends_with(&format!("({code})")) && to_do.contains(way), "{command}: {ran:?}");
         let ran = cli.run(&format!("{command} --json")).await;
-        let told: Value = serde_json::from_str(&ran.err).unwrap();
-        assert_eq!((&told["advice"], &told["code"]), (&json!(to_do), &json!(code)), "{command}");
+        let printed: Value = serde_json::from_str(&ran.err).unwrap();
+        assert_eq!(
+            (&printed["advice"], &printed["code"]),
+            (&json!(to_do), &json!(code)),
+            "{command}"
+        );
     }
     let nobody = cli.run("template list --api-url http://127.0.0.1:1").await;
     assert!(nobody.code == 3 && nobody.err.contains("\nIs API_URL right"), "{nobody:?}");

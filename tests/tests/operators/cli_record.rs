@@ -139,7 +139,7 @@ async fn who_puts_letters_back_is_recorded_before_they_go_and_how_it_ended_after
 }
 
 #[tokio::test]
-async fn nobody_but_who_began_a_replay_tells_its_end_and_that_once() {
+async fn nobody_but_who_began_a_replay_reports_its_end_and_that_once() {
     let letters = Letters::prepare("replay lines").await;
     let (mine, _) = letters.key("operate", None).await;
     let (other, _) = letters.key("operate", None).await;

@@ -7,7 +7,10 @@ use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
 use coupon::MerchantId;
 use devstack::PlatformOptions;
 use futures::future::join_all;
-use mysql_store::{audit, template};
+use mysql_store::{
+    audit::{self, Filter},
+    template,
+};
 use pipeline_tests::World;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -97,8 +100,9 @@ async fn requests_at_once_make_no_more_open_templates_than_a_merchant_may_have()
 
     // Ending a template frees its part of the quota.
     let first = format!("/v1/templates/{}", stored().await[TEMPLATES].id);
+    let meant = json!({ "confirm": new["name"] });
     for verb in ["publish", "end"] {
-        assert_eq!(post(&apis[0], &format!("{first}/{verb}"), &Value::Null).await.status, 200);
+        assert_eq!(post(&apis[0], &format!("{first}/{verb}"), &meant).await.status, 200);
     }
     assert_eq!(send(&apis[0], Method::PATCH, &over, &later).await.status, 200);
     assert_eq!(post(&apis[0], "/v1/templates", &new).await.status, 409);
@@ -132,8 +136,9 @@ async fn requests_at_once_have_no_more_views_rebuilt_than_a_merchant_may_in_an_h
             assert_over(refused, 429, "HOURLY_QUOTA_EXCEEDED", quota, REBUILDS);
             assert!(matches!(refused.retry_after, Some(1..=3_601)), "{refused:?}");
         }
-        let lines = audit::page(&mut world.mysql().await, id, None, None, 100).await.unwrap();
-        let rebuilds = lines.iter().filter(|line| line.action == "view.rebuild");
+        let lines =
+            audit::page(&mut world.mysql().await, &Filter::of(id), None, 100).await.unwrap();
+        let rebuilds = lines.iter().filter(|line| line.entry.action == "view.rebuild");
         assert_eq!(rebuilds.count(), REBUILDS);
         break;
     }

@@ -160,7 +160,7 @@ async fn a_terminal_has_its_line_ended_when_the_template_is_when_nobody_wants_mo
 
     let mut terminal = Terminal::run(&world, &watch);
     terminal.until(DRAWN).await;
-    assert_eq!(cli.json(&format!("template end {template}")).await["state"], "ended");
+    assert_eq!(cli.json(&format!("template end {template} --yes")).await["state"], "ended");
     let (code, seen) = terminal.finish().await;
     let (looks, below) = looks(&seen);
     assert_eq!((code, below), (0, "\r\nThe template has ended.\r\n"), "{seen:?}");

@@ -16,6 +16,8 @@ const END_MAX: Duration = Duration::from_secs(60);
 type Pick = fn(&mut Platform) -> &mut Process;
 
 const API: Pick = |platform| &mut platform.apis[0];
+const OUTBOX_RELAY: Pick = |platform| &mut platform.relay;
+const CLAIM_LANDER: Pick = |platform| &mut platform.lander;
 const CDC_TAILER: Pick = |platform| &mut platform.cdc_tailer;
 const SYNC_CONSUMER: Pick = |platform| &mut platform.sync_consumer;
 const EXPIRY_WORKER: Pick = |platform| &mut platform.expiry_worker;
@@ -53,23 +55,33 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
     let dead_mysql = "mysql://u:p@127.0.0.1:1/coupon";
     let dead_redis = "redis://127.0.0.1:1";
     let evicting = scope.endpoints.view_redis_url.clone();
+    let never_evicting = scope.endpoints.gate_redis_url.clone();
     let unmigrated = scope.endpoints.url_of_database("mysql");
+    let (_, server) = scope.endpoints.database_url.rsplit_once('@').unwrap();
+    let stranger = format!("mysql://nobody:wrong@{server}");
     let cases: Vec<(Pick, &str, &str, &str)> = vec![
         (API, "DATABASE_URL", dead_mysql, "DATABASE_URL"),
         (API, "DATABASE_URL", "postgres://h/d", "mysql://"),
         (API, "DATABASE_URL", &unmigrated, "api --migrate"),
+        (API, "DATABASE_URL", &stranger, "refuses us"),
         (API, "GATE_REDIS_URL", dead_redis, "GATE_REDIS_URL"),
         (API, "GATE_REDIS_URL", &evicting, "noeviction"),
         (API, "VIEW_REDIS_URL", dead_redis, "VIEW_REDIS_URL"),
+        (API, "VIEW_REDIS_URL", &never_evicting, "does not evict keys (noeviction)"),
         (API, "LISTEN", &taken, "LISTEN"),
         (API, "ADMIN_LISTEN", &taken, "ADMIN_LISTEN"),
         (API, "JWT_SECRET", "short", "JWT_SECRET"),
         (API, "JWT_SECRET", "change-me-before-anyone-else-can-reach-this", "openssl rand"),
         (API, "OPERATOR_KEY", "", "OPERATOR_KEY"),
         (API, "OPERATOR_KEY", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "OPERATOR_KEY"),
+        (API, "RECEIPT_SECRET", "short", "RECEIPT_SECRET must have at least 32 bytes"),
+        (API, "GATE_COPIES", "0", "GATE_COPIES must be 1 to 8"),
+        (API, "RECEIPT_SECRET", "short", "RECEIPT_SECRET must have at least"),
+        (API, "GATE_COPIES", "9", "GATE_COPIES must be 1 to 8"),
         (API, "JWKS", "/nowhere/keys.json", "exclude each other"),
         (API, "JWKS", "http://issuer.example/keys.json", "https://"),
         (API, "JWT_LEEWAY_SECONDS", "301", "JWT_LEEWAY_SECONDS must be at most 300"),
+        (API, "JWT_USER_CLAIM", "iat", "JWT_USER_CLAIM must name the claim with the user's id"),
         (API, "ALLOWED_ORIGINS", "*", "ALLOWED_ORIGINS"),
         (API, "TRUSTED_PROXIES", "proxy.example", "TRUSTED_PROXIES: `proxy.example` is no network"),
         // More files than any system lets a process open.
@@ -85,8 +97,9 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
         (EXPIRY_WORKER, "DATABASE_URL", &unmigrated, "api --migrate"),
         (EXPIRY_WORKER, "KAFKA_BROKERS", "127.0.0.1:1", "127.0.0.1:1"),
     ];
+    let cases = cases.into_iter().chain(of_the_queue(&unmigrated, &evicting));
     let mut endings = JoinSet::new();
-    for (number, (pick, variable, value, sentence)) in cases.into_iter().enumerate() {
+    for (number, (pick, variable, value, sentence)) in cases.enumerate() {
         let endpoints = scope.endpoints.clone();
         let mut options = PlatformOptions::of_test(&scope);
         options.dir = options.dir.join(number.to_string());
@@ -100,6 +113,24 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
     let options = PlatformOptions::of_test(&scope).with_env("JWT_SECRET", "");
     let jwks = ("JWKS", "/nowhere/keys.json");
     ends_saying(scope.endpoints.clone(), options, API, jwks, &["JWKS: /nowhere/keys.json"]).await;
+}
+
+/// The cases of the processes behind queued claims, on a database without our tables and a Redis that evicts.
+fn of_the_queue<'a>(
+    unmigrated: &'a str,
+    evicting: &'a str,
+) -> [(Pick, &'a str, &'a str, &'a str); 8] {
+    let (dead_mysql, dead_redis) = ("mysql://u:p@127.0.0.1:1/coupon", "redis://127.0.0.1:1");
+    [
+        (OUTBOX_RELAY, "DATABASE_URL", dead_mysql, "DATABASE_URL"),
+        (OUTBOX_RELAY, "DATABASE_URL", unmigrated, "api --migrate"),
+        (OUTBOX_RELAY, "GATE_REDIS_URL", dead_redis, "GATE_REDIS_URL"),
+        (OUTBOX_RELAY, "GATE_REDIS_URL", evicting, "noeviction"),
+        (OUTBOX_RELAY, "KAFKA_BROKERS", "127.0.0.1:1", "127.0.0.1:1"),
+        (CLAIM_LANDER, "DATABASE_URL", dead_mysql, "DATABASE_URL"),
+        (CLAIM_LANDER, "DATABASE_URL", unmigrated, "api --migrate"),
+        (CLAIM_LANDER, "KAFKA_BROKERS", "127.0.0.1:1", "127.0.0.1:1"),
+    ]
 }
 
 #[tokio::test]

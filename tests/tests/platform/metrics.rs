@@ -1,16 +1,16 @@
-//! The metrics that the processes export match docs/metrics.md, so the names in alerts and dashboards exist.
+//! The metrics that the processes export are those of their tables, from which docs/metrics.md is written
+//! (`metrics_page.rs`). So the names in alerts and dashboards exist.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use coupon::UserId;
-use devstack::{Process, project_root};
+use devstack::Process;
 use pipeline_tests::{World, until};
 use shopper::NewTemplate;
 
-/// A row of the documented tables, or an exported metric.
+use crate::platform::metrics_page::{EVERY_PROCESS, tables};
+
+/// A metric as it is documented, or exported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Metric {
     pub(crate) kind: String,
@@ -20,26 +20,23 @@ pub(crate) struct Metric {
 /// Metrics by name.
 pub(crate) type Metrics = BTreeMap<String, Metric>;
 
-/// Returns the metrics in docs/metrics.md by process.
+/// Returns the metrics of the tables by process, each with those of every process.
 pub(crate) fn documented() -> BTreeMap<String, Metrics> {
-    let text = fs::read_to_string(project_root().join("docs/metrics.md")).unwrap();
-    let mut processes = BTreeMap::new();
-    let mut process = String::new();
-    for line in text.lines() {
-        if let Some(heading) = line.strip_prefix("## ") {
-            heading.clone_into(&mut process);
+    let mut processes: BTreeMap<String, Metrics> = BTreeMap::new();
+    for (process, table) in tables() {
+        let mut metrics = Metrics::new();
+        for row in table {
+            assert_unit(row.name, row.kind.word(), row.unit);
+            let labels = row.labels.iter().map(|label| label.name.to_owned()).collect();
+            let metric = Metric { kind: row.kind.word().to_owned(), labels };
+            let before = metrics.insert(row.name.to_owned(), metric);
+            assert_eq!(before, None, "{} is there twice", row.name);
         }
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [_, name, kind, unit, labels, _, _, _] = cells[..] else { continue };
-        let Some(name) = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')) else {
-            continue;
-        };
-        assert_unit(name, kind, unit);
-        let labels = labels.split_whitespace().filter(|label| *label != "–");
-        let labels = labels.map(|label| label.trim_matches('`').to_owned()).collect();
-        let metric = Metric { kind: kind.to_owned(), labels };
-        let metrics: &mut Metrics = processes.entry(process.clone()).or_default();
-        assert_eq!(metrics.insert(name.to_owned(), metric), None, "{name} is there twice");
+        processes.insert(process.to_owned(), metrics);
+    }
+    let of_every = processes.remove(EVERY_PROCESS).unwrap();
+    for metrics in processes.values_mut() {
+        metrics.extend(of_every.clone());
     }
     processes
 }
@@ -81,8 +78,8 @@ pub(crate) fn histogram_of(series: &str) -> Option<&str> {
 #[tokio::test]
 async fn what_the_processes_export_and_what_is_documented_are_the_same() {
     let documented = documented();
-    let mut world = World::start("metrics").await;
-    assert_eq!(documented.len(), 4);
+    let mut world = World::start_queued("metrics").await;
+    assert_eq!(documented.len(), 6);
     for process in world.platform.processes() {
         let seen = exported(process).await;
         for (name, metric) in &documented[process.name()] {
@@ -99,6 +96,13 @@ async fn what_the_processes_export_and_what_is_documented_are_the_same() {
         let shopper = world.api().shopper(UserId(user)).unwrap();
         assert_eq!(shopper.claim(template, None, 1).await.unwrap().status, 201);
     }
+    // The relay publishes what is accepted by the gate alone; so the processes of the queue have something to count.
+    let queued = world.template(5, |new| new.in_mode("queued", "gate")).await;
+    for user in 1..=2 {
+        let shopper = world.api().shopper(UserId(user)).unwrap();
+        assert_eq!(shopper.claim(queued, None, 1).await.unwrap().status, 202);
+    }
+    world.until(queued, |counts| counts.all() == 2).await;
     world.until(template, |counts| counts.expired == 3).await;
     for process in world.platform.processes() {
         let name = process.name().to_owned();
@@ -127,7 +131,7 @@ async fn what_the_processes_export_and_what_is_documented_are_the_same() {
 
 #[tokio::test]
 async fn nobody_makes_up_labels_by_asking_for_odd_things() {
-    let world = World::start("odd labels").await;
+    let world = World::start_queued("odd labels").await;
     let client = reqwest::Client::new();
     let url = &world.platform.api_urls()[0];
     for number in 0..50 {

@@ -2,7 +2,11 @@
 
 pub(crate) mod boot;
 pub(crate) mod metrics;
+pub(crate) mod metrics_page;
+pub(crate) mod on_call;
 pub(crate) mod operations;
+pub(crate) mod resources;
 pub(crate) mod selectors;
+pub(crate) mod stack;
 pub(crate) mod tls;
 pub(crate) mod traces;

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Output},
 };
 
-use coupon::UserId;
+use coupon::{TemplateId, UserId};
 use devstack::{
     Endpoints, Flavor, Options, OwnView, Servers, TestServers, if_installed, not_checked,
     project_root,
@@ -26,10 +26,19 @@ use shopper::{Api, Claimed, NewTemplate};
 use crate::platform::metrics::{documented, histogram_of};
 
 /// Prefixes of all our metrics.
-const METRIC_STEMS: [&str; 5] =
-    ["api_", "coupon_", "cdc_tailer_", "sync_consumer_", "expiry_worker_"];
+const METRIC_STEMS: [&str; 8] = [
+    "api_",
+    "coupon_",
+    "outbox_relay_",
+    "claim_lander_",
+    "cdc_tailer_",
+    "sync_consumer_",
+    "expiry_worker_",
+    "process_",
+];
 /// Binary names of the processes.
-const PROCESSES: [&str; 4] = ["api", "cdc-tailer", "sync-consumer", "expiry-worker"];
+const PROCESSES: [&str; 6] =
+    ["api", "outbox-relay", "claim-lander", "cdc-tailer", "sync-consumer", "expiry-worker"];
 /// Highest accepted exposure, of 10 (`systemd-analyze security`): "well protected".
 const EXPOSURE_MAX: f64 = 2.0;
 
@@ -97,6 +106,15 @@ fn each_alert_says_what_to_do_and_has_its_paragraph() {
     }
     assert!(alerts.len() > 20);
     assert_eq!(paragraphs, alerts, "the runbook has one section an alert, in their order");
+    let tests = text("ops/alerts.test.yaml");
+    let tested: Vec<&str> =
+        tests.lines().filter_map(|line| line.strip_prefix("  - name: ")).skip(1).collect();
+    assert_eq!(tested, alerts, "each alert has a unit test, in their order");
+    let mut promtool = Command::new("promtool");
+    promtool.current_dir(project_root().join("ops")).args(["test", "rules", "alerts.test.yaml"]);
+    if let Some(output) = tool("promtool", &mut promtool) {
+        assert_accepted(&output);
+    }
     let mut promtool = Command::new("promtool");
     promtool.current_dir(project_root().join("ops")).args(["check", "config", "prometheus.yml"]);
     if let Some(output) = tool("promtool", &mut promtool) {
@@ -166,6 +184,28 @@ fn is_pinned(image: &str) -> bool {
         && named.split_once(':').is_some_and(|(_, version)| version.contains(char::is_numeric))
 }
 
+/// The secrets of each container.
+const SECRETS: [(&str, &[&str]); 8] = [
+    (
+        "api",
+        &[
+            "database_url_api",
+            "gate_redis_url",
+            "jwt_secret",
+            "operator_key",
+            "receipt_secret",
+            "view_redis_url",
+        ],
+    ),
+    ("outbox-relay", &["database_url_relay", "gate_redis_url"]),
+    ("claim-lander", &["database_url_lander", "gate_redis_url"]),
+    ("cdc-tailer", &["database_url_tailer"]),
+    ("sync-consumer", &["database_url_consumer", "gate_redis_url", "view_redis_url"]),
+    ("expiry-worker", &["database_url_worker"]),
+    ("migrate", &["database_url_migrate"]),
+    ("verify", &["database_url_verify", "gate_redis_url", "view_redis_url"]),
+];
+
 #[test]
 fn each_container_has_the_secrets_that_it_needs_by_file_and_no_other() {
     let folder = own_folder("secrets");
@@ -181,8 +221,15 @@ fn each_container_has_the_secrets_that_it_needs_by_file_and_no_other() {
     let made = make();
     assert_eq!(make(), made, "what is there stays");
     let secret = |name: &str| made[&folder.join(name)].trim().to_owned();
-    let keys =
-        ["mysql_root", "mysql_api", "mysql_worker", "redis_password", "jwt_secret", "operator_key"];
+    let keys = [
+        "mysql_root",
+        "mysql_api",
+        "mysql_lander",
+        "redis_password",
+        "jwt_secret",
+        "receipt_secret",
+        "operator_key",
+    ];
     let distinct: BTreeSet<String> = keys.iter().map(|name| secret(name)).collect();
     assert_eq!(distinct.len(), keys.len());
     assert!(secret("database_url_api").contains(&secret("mysql_api")));
@@ -194,23 +241,7 @@ fn each_container_has_the_secrets_that_it_needs_by_file_and_no_other() {
         assert!(folder.join(file).is_file(), "nobody makes {file}");
     }
     let services = services_of(&config);
-    for (service, own) in [
-        (
-            "api",
-            vec![
-                "database_url_api",
-                "gate_redis_url",
-                "jwt_secret",
-                "operator_key",
-                "view_redis_url",
-            ],
-        ),
-        ("cdc-tailer", vec!["database_url_tailer"]),
-        ("sync-consumer", vec!["database_url_consumer", "gate_redis_url", "view_redis_url"]),
-        ("expiry-worker", vec!["database_url_worker"]),
-        ("migrate", vec!["database_url_migrate"]),
-        ("verify", vec!["database_url_verify", "gate_redis_url", "view_redis_url"]),
-    ] {
+    for (service, own) in SECRETS {
         let lines = &services[service];
         let (mut names, mut mounted) = (BTreeSet::new(), BTreeSet::new());
         for (at, line) in lines.iter().enumerate() {
@@ -219,7 +250,7 @@ fn each_container_has_the_secrets_that_it_needs_by_file_and_no_other() {
             names.insert(source);
             mounted.insert(format!("/run/secrets/{}", target.unwrap_or(source)));
         }
-        assert_eq!(names, own.into_iter().collect(), "{service}");
+        assert_eq!(names, own.iter().copied().collect(), "{service}");
         let is_name = |name: &str| name.bytes().all(|it| it.is_ascii_uppercase() || it == b'_');
         let variables = lines.iter().filter_map(|line| line.split_once(": "));
         let variables: Vec<_> = variables.filter(|(name, _)| is_name(name)).collect();
@@ -321,16 +352,13 @@ fn mysql_settings() -> Vec<String> {
 }
 
 /// The users in `ops/mysql-grants.sql`, named after their processes.
-const USERS: [&str; 6] = ["migrate", "api", "tailer", "consumer", "worker", "verify"];
+const USERS: [&str; 8] =
+    ["migrate", "api", "relay", "lander", "tailer", "consumer", "worker", "verify"];
 
-#[tokio::test]
-async fn a_platform_on_servers_and_with_rights_that_are_set_by_ops_keeps_its_promises() {
-    on_servers_set_by_ops(Flavor::Mariadb).await;
-}
-
-#[tokio::test]
-async fn a_platform_on_a_mysql_and_with_rights_that_are_set_by_ops_keeps_its_promises() {
-    on_servers_set_by_ops(Flavor::Mysql).await;
+testkit::on_each_flavor! {
+    on_servers_set_by_ops:
+    a_platform_on_servers_and_with_rights_that_are_set_by_ops_keeps_its_promises,
+    a_platform_on_a_mysql_and_with_rights_that_are_set_by_ops_keeps_its_promises,
 }
 
 /// Runs an administrator's statements.
@@ -387,10 +415,12 @@ async fn on_servers_set_by_ops(flavor: Flavor) {
     })
     .scope("by ops");
     migrated_by_ops(&scope.endpoints, &own.database_url).await;
-    let world = World::start_as(scope, |platform| {
+    let mut world = World::start_as(scope, |platform| {
         let url = platform.endpoints.database_url.clone();
         for (process, user) in [
             (&mut platform.apis[0], "api"),
+            (&mut platform.relay, "relay"),
+            (&mut platform.lander, "lander"),
             (&mut platform.cdc_tailer, "tailer"),
             (&mut platform.sync_consumer, "consumer"),
             (&mut platform.expiry_worker, "worker"),
@@ -404,6 +434,7 @@ async fn on_servers_set_by_ops(flavor: Flavor) {
     })
     .await;
     walk_by_ops(&world).await;
+    queue_by_ops(&mut world).await;
     let verified = Command::new(built("verify"))
         .envs(world.scope.endpoints.variables())
         .env("DATABASE_URL", url_of(&world.scope.endpoints.database_url, "verify"))
@@ -441,6 +472,9 @@ async fn walk_by_ops(world: &World) {
         (Method::POST, &format!("{path}/pause"), &Value::Null),
         (Method::POST, &format!("{path}/resume"), &Value::Null),
         (Method::POST, &format!("{path}/gate-rebuild"), &Value::Null),
+        (Method::POST, &format!("{path}/clone"), &Value::Null),
+        (Method::GET, &format!("{path}/coupons?status=unused"), &Value::Null),
+        (Method::GET, "/v1/templates?sort=ends_at&include=stock", &Value::Null),
         (Method::POST, "/v1/users/1/view-rebuild", &Value::Null),
         (Method::GET, "/v1/expiry", &Value::Null),
         (Method::GET, "/v1/audit", &Value::Null),
@@ -449,6 +483,9 @@ async fn walk_by_ops(world: &World) {
     ] {
         operate(api, method, path, body).await;
     }
+    let copy = operate(api, Method::POST, &format!("{path}/clone"), &Value::Null).await;
+    let copy = format!("/v1/templates/{}", copy["id"].as_str().unwrap());
+    operate(api, Method::DELETE, &copy, &Value::Null).await;
     let redeemed = world.template(1, |new| new).await;
     let claimed = api.shopper(UserId(9)).unwrap().claim(redeemed, None, 1).await.unwrap();
     let claimed: Claimed = claimed.json().unwrap();
@@ -460,6 +497,24 @@ async fn walk_by_ops(world: &World) {
         assert_eq!(answer.status, 200, "{answer:?}");
     }
     world.until(template, |counts| counts.expired == 2).await;
+}
+
+/// Lands a queued claim and has another rejected, so that relay and lander need all their privileges.
+async fn queue_by_ops(world: &mut World) {
+    let template = world.template(2, |new| new.in_mode("queued", "gate")).await;
+    queue(world, template, 1).await;
+    world.until(template, |counts| counts.all() == 1).await;
+    world.platform.lander.pause().unwrap();
+    queue(world, template, 2).await;
+    let pause = format!("/v1/templates/{template}/pause");
+    operate(world.api(), Method::POST, &pause, &json!({ "accepted": "reject" })).await;
+    world.platform.lander.resume().unwrap();
+}
+
+async fn queue(world: &World, template: TemplateId, user: i64) {
+    let shopper = world.api().shopper(UserId(user)).unwrap();
+    let answer = shopper.claim(template, None, 1).await.unwrap();
+    assert_eq!(answer.status, 202, "{answer:?}");
 }
 
 async fn operate(api: &Api, method: Method, path: &str, body: &Value) -> Value {

@@ -11,7 +11,10 @@ use devstack::{Platform, project_root};
 use pipeline_tests::{World, until};
 use serde_json::Value;
 
-use crate::platform::metrics::{documented, histogram_of};
+use crate::platform::{
+    metrics::{documented, histogram_of},
+    metrics_page::tables,
+};
 
 /// Files searched for selectors, besides the dashboard and the operators' guide.
 const TEXTS: [&str; 3] = ["ops/alerts.yaml", "docs/metrics.md", "docs/performance.md"];
@@ -60,7 +63,7 @@ fn is_of_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// Returns each metric's labels by docs/metrics.md; another test compares that with the processes.
+/// Returns each metric's labels by the tables of docs/metrics.md; another test compares those with the processes.
 fn labels() -> BTreeMap<String, BTreeSet<String>> {
     let metrics = documented().into_values().flatten();
     metrics.map(|(name, metric)| (name, metric.labels)).collect()
@@ -112,20 +115,15 @@ async fn shown(labels: &BTreeMap<String, BTreeSet<String>>, platform: &mut Platf
     values
 }
 
-/// Returns the values that docs/metrics.md explains, for each metric with one label.
-fn explained(labels: &BTreeMap<String, BTreeSet<String>>) -> Values {
-    let page = text("docs/metrics.md");
+/// Returns the values that the tables list, for each label with a closed set of them. `metrics_page.rs` compares them
+/// with what the page explains.
+fn listed() -> Values {
     let mut values = Values::new();
-    for line in page.lines() {
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [_, name, _, _, _, says, _, _] = cells[..] else { continue };
-        let name = name.trim_matches('`');
-        let Some(own) = labels.get(name).filter(|own| own.len() == 1) else { continue };
-        let is_word =
-            |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-        let words = says.split('`').skip(1).step_by(2).filter(is_word).map(str::to_owned);
-        let words: BTreeSet<String> = words.collect();
-        values.extend(own.iter().map(|label| ((name.to_owned(), label.clone()), words.clone())));
+    for metric in tables().into_iter().flat_map(|(_, table)| table) {
+        for label in metric.labels.iter().filter(|label| !label.values.is_empty()) {
+            let known = label.values.iter().map(|value| (*value).to_owned()).collect();
+            values.insert((metric.name.to_owned(), label.name.to_owned()), known);
+        }
     }
     values
 }
@@ -172,9 +170,9 @@ fn statuses() -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn what_is_selected_is_a_value_that_a_process_shows_and_the_page_explains_each() {
+async fn what_is_selected_is_a_value_that_a_process_shows_and_the_tables_list_each() {
     let labels = labels();
-    let mut world = World::start("selectors").await;
+    let mut world = World::start_queued("selectors").await;
     // Requests are counted from the first one on.
     let anna = world.api().shopper(UserId(1)).unwrap();
     assert!(anna.all_coupons().await.unwrap().is_empty());
@@ -188,10 +186,10 @@ async fn what_is_selected_is_a_value_that_a_process_shows_and_the_page_explains_
     )
     .await;
 
-    let explained = explained(&labels);
-    assert!(explained.len() >= 10, "{explained:#?}");
-    for (of, words) in &explained {
-        assert_eq!(values.get(of), Some(words), "shown and explained of {of:?}");
+    let listed = listed();
+    assert!(listed.len() >= 10, "{listed:#?}");
+    for (of, words) in &listed {
+        assert_eq!(values.get(of), Some(words), "shown and listed of {of:?}");
     }
 
     values.extend(scraped());

@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::json;
 use shopper::{Claimed, NewTemplate};
 
-use crate::support::collector::{Collector, Told};
+use crate::support::collector::{Collector, Reported};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
@@ -28,7 +28,7 @@ const HOPS: [&str; 8] = [
 ];
 
 async fn world(name: &str, collector: &str, share: &str) -> World {
-    World::start_with(name, |options| {
+    World::start_queued_with(name, |options| {
         let options = options.with_env("OTEL_EXPORTER_OTLP_ENDPOINT", collector);
         let options = options.with_env("OTEL_TRACES_SAMPLER_ARG", share);
         // Export interval in milliseconds; the default of five seconds would slow the test down.
@@ -52,14 +52,14 @@ async fn claim(
     shopper.send(request).await.unwrap().status
 }
 
-fn names(told: &[Told]) -> Vec<&str> {
-    let mut names: Vec<_> = told.iter().map(|told| told.name.as_str()).collect();
+fn names(reported: &[Reported]) -> Vec<&str> {
+    let mut names: Vec<_> = reported.iter().map(|reported| reported.name.as_str()).collect();
     names.sort_unstable();
     names
 }
 
-fn named<'a>(told: &'a [Told], name: &str) -> Vec<&'a Told> {
-    told.iter().filter(|told| told.name == name).collect()
+fn named<'a>(reported: &'a [Reported], name: &str) -> Vec<&'a Reported> {
+    reported.iter().filter(|reported| reported.name == name).collect()
 }
 
 #[tokio::test]
@@ -73,27 +73,28 @@ async fn a_claims_trace_shows_every_hop_from_the_request_to_the_expiry() {
     }
     assert_eq!(claim(&world, 3, template, None).await, 201);
     world.until(template, |counts| counts.expired == 3).await;
-    let told = until(async || collector.of(TRACE), |told| told.len() >= HOPS.len()).await;
-    assert_eq!(names(&told), HOPS);
+    let reported =
+        until(async || collector.of(TRACE), |reported| reported.len() >= HOPS.len()).await;
+    assert_eq!(names(&reported), HOPS);
 
-    let request = named(&told, "POST /v1/templates/{id}/claims")[0];
+    let request = named(&reported, "POST /v1/templates/{id}/claims")[0];
     assert_eq!((request.service.as_str(), request.parent.as_str()), ("api", CALLER));
     assert_eq!(request.attributes["http.response.status_code"], "201");
     assert_eq!(request.attributes["coupon.template.id"], template.to_string());
     for (name, outcome) in [("claim.gate", "admitted"), ("claim.land", "landed")] {
-        let hop = named(&told, name)[0];
+        let hop = named(&reported, name)[0];
         assert_eq!((hop.parent.as_str(), hop.service.as_str()), (request.span.as_str(), "api"));
         assert_eq!(hop.attributes["coupon.outcome"], outcome);
         assert!(hop.began >= request.began && hop.ended <= request.ended, "{hop:?}");
     }
-    let published = named(&told, "cdc-tailer.publish");
-    let applied = named(&told, "sync-consumer.apply");
+    let published = named(&reported, "cdc-tailer.publish");
+    let applied = named(&reported, "sync-consumer.apply");
     for (publish, apply) in published.iter().zip(&applied) {
         assert_eq!(publish.parent, request.span);
         assert_eq!(apply.parent, publish.span, "the topic hands the publishing hop on");
         assert!(apply.ended >= publish.began);
     }
-    let flip = named(&told, "expiry-worker.flip")[0];
+    let flip = named(&reported, "expiry-worker.flip")[0];
     assert_eq!(flip.parent, request.span);
     assert!(flip.began > request.ended && flip.ended >= flip.began);
 
@@ -101,7 +102,7 @@ async fn a_claims_trace_shows_every_hop_from_the_request_to_the_expiry() {
     // The last spans are exported before the processes end.
     world.end().await;
     let others = collector.all();
-    assert!(others.iter().all(|told| told.trace == TRACE), "{others:?}");
+    assert!(others.iter().all(|reported| reported.trace == TRACE), "{others:?}");
 }
 
 #[tokio::test]
@@ -111,12 +112,13 @@ async fn a_claim_without_a_trace_of_its_own_gets_one_by_the_configured_share() {
     let template = world.template(10, |new| new).await;
     assert_eq!(claim(&world, 1, template, None).await, 201);
     // Every other request has a trace too, with itself as the only hop.
-    let hops =
-        |told: &Vec<Told>| told.iter().filter(|told| HOPS.contains(&told.name.as_str())).count();
-    let told = until(async || collector.all(), |told| hops(told) >= 5).await;
-    let request = named(&told, "POST /v1/templates/{id}/claims")[0];
+    let hops = |reported: &Vec<Reported>| {
+        reported.iter().filter(|reported| HOPS.contains(&reported.name.as_str())).count()
+    };
+    let reported = until(async || collector.all(), |reported| hops(reported) >= 5).await;
+    let request = named(&reported, "POST /v1/templates/{id}/claims")[0];
     assert_eq!(request.parent, "");
-    for other in &told {
+    for other in &reported {
         let is_hop = HOPS.contains(&other.name.as_str());
         assert_eq!(other.trace == request.trace, is_hop, "{other:?}");
     }
@@ -146,20 +148,20 @@ async fn every_other_request_is_a_hop_of_its_callers_trace_too() {
         let request = world.api().anonymous(Method::GET, path);
         shopper.send(request.header("traceparent", parent(trace, flags))).await.unwrap();
     }
-    let told = until(async || collector.of(TRACE), |told| told.len() >= 3).await;
+    let reported = until(async || collector.of(TRACE), |reported| reported.len() >= 3).await;
     let wanted = [
         ("GET", "404"),
         ("POST /v1/me/coupons/{id}/use", "200"),
         ("POST /v1/templates/{id}/{verb}", "200"),
     ];
-    assert_eq!(names(&told), wanted.map(|(name, _)| name));
+    assert_eq!(names(&reported), wanted.map(|(name, _)| name));
     for (name, status) in wanted {
-        let hop = named(&told, name)[0];
+        let hop = named(&reported, name)[0];
         assert_eq!((hop.parent.as_str(), hop.service.as_str()), (CALLER, "api"));
         assert_eq!(hop.attributes["http.response.status_code"], status);
     }
     world.end().await;
-    assert!(collector.all().iter().all(|told| told.trace == TRACE));
+    assert!(collector.all().iter().all(|reported| reported.trace == TRACE));
 }
 
 #[tokio::test]

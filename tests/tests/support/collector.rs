@@ -16,7 +16,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 /// A span's data.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) service: String,
     pub(crate) name: String,
     pub(crate) trace: String,
@@ -31,14 +31,14 @@ pub(crate) struct Told {
 pub(crate) struct Collector {
     /// Its address, for the processes.
     pub(crate) url: String,
-    told: Arc<Mutex<Vec<Told>>>,
+    reported: Arc<Mutex<Vec<Reported>>>,
     listens: JoinHandle<()>,
 }
 
 impl Collector {
     pub(crate) async fn start() -> Self {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&told);
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&reported);
         let take = async move |body: Bytes| {
             let request = ExportTraceServiceRequest::decode(body).unwrap();
             kept.lock().unwrap().extend(spans(request));
@@ -47,19 +47,19 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let listens = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, told, listens }
+        Self { url, reported, listens }
     }
 
     /// Returns the spans of a trace, ordered by start time.
-    pub(crate) fn of(&self, trace: &str) -> Vec<Told> {
+    pub(crate) fn of(&self, trace: &str) -> Vec<Reported> {
         let mut of = self.all();
-        of.retain(|told| told.trace == trace);
-        of.sort_by_key(|told| told.began);
+        of.retain(|reported| reported.trace == trace);
+        of.sort_by_key(|reported| reported.began);
         of
     }
 
-    pub(crate) fn all(&self) -> Vec<Told> {
-        self.told.lock().unwrap().clone()
+    pub(crate) fn all(&self) -> Vec<Reported> {
+        self.reported.lock().unwrap().clone()
     }
 }
 
@@ -69,19 +69,19 @@ impl Drop for Collector {
     }
 }
 
-fn spans(request: ExportTraceServiceRequest) -> Vec<Told> {
+fn spans(request: ExportTraceServiceRequest) -> Vec<Reported> {
     let mut all = Vec::new();
     for resource in request.resource_spans {
         let of_service = resource.resource.map(|resource| words(resource.attributes));
         let service = of_service.and_then(|mut words| words.remove("service.name")).unwrap();
         let spans = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
-        all.extend(spans.map(|span| told(&service, span)));
+        all.extend(spans.map(|span| reported(&service, span)));
     }
     all
 }
 
-fn told(service: &str, span: Span) -> Told {
-    Told {
+fn reported(service: &str, span: Span) -> Reported {
+    Reported {
         service: service.to_owned(),
         name: span.name,
         trace: hex(&span.trace_id),

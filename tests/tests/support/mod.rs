@@ -2,4 +2,3 @@
 
 pub(crate) mod browser;
 pub(crate) mod collector;
-pub(crate) mod proxy;

@@ -9,20 +9,15 @@ use pipeline_tests::{
 };
 use topic::verify::copies_in_sync;
 
-use crate::tailer::servers::{SOME, assert_told, load, start};
+use crate::tailer::servers::{SOME, assert_published, load, start};
 
 /// Copies of each partition.
 const COPIES: usize = 3;
 
-#[tokio::test]
-async fn one_broker_of_three_after_the_other_dies_under_load_and_nothing_is_lost_or_told_twice() {
-    one_after_the_other(Flavor::Mariadb).await;
-}
-
-#[tokio::test]
-async fn one_broker_of_three_after_the_other_dies_before_a_mysql_and_nothing_is_lost_or_told_twice()
-{
-    one_after_the_other(Flavor::Mysql).await;
+testkit::on_each_flavor! {
+    one_after_the_other:
+    one_broker_of_three_after_the_other_dies_under_load_and_nothing_is_lost_or_published_twice,
+    one_broker_of_three_after_the_other_dies_before_a_mysql_and_nothing_is_lost_or_published_twice,
 }
 
 /// Each of the three dies once, so the victims include the leaders of all partitions, the coordinators of the
@@ -53,11 +48,11 @@ async fn one_after_the_other(flavor: Flavor) {
         running.await.unwrap();
         next().await.unwrap();
         // Publishing continues with two brokers of three.
-        assert_told(&tail, &mut heard).await;
+        assert_published(&tail, &mut heard).await;
         let running = next();
         cluster.servers[victim].start().await.unwrap();
         running.await.unwrap();
-        assert_told(&tail, &mut heard).await;
+        assert_published(&tail, &mut heard).await;
         until_in_sync(&tail).await;
     }
     heard.assert_table(&tail);
@@ -68,7 +63,7 @@ async fn one_after_the_other(flavor: Flavor) {
     // The checkpoint is readable from any of the three brokers.
     tail.lead().await;
     load(&tail, number + 1).await.unwrap();
-    assert_told(&tail, &mut heard).await;
+    assert_published(&tail, &mut heard).await;
     tail.end();
 }
 

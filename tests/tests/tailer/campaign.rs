@@ -8,12 +8,12 @@ use crate::tailer::servers::start;
 const ROUNDS: u32 = 10;
 
 #[tokio::test]
-async fn tailers_killed_and_stopped_under_load_tell_exactly_what_the_server_has_committed() {
+async fn tailers_killed_and_stopped_under_load_publish_exactly_what_the_server_has_committed() {
     campaign(Flavor::Mariadb, ROUNDS).await;
 }
 
 #[tokio::test]
-async fn tailers_killed_and_stopped_under_load_tell_exactly_what_a_mysql_has_committed() {
+async fn tailers_killed_and_stopped_under_load_publish_exactly_what_a_mysql_has_committed() {
     campaign(Flavor::Mysql, ROUNDS).await;
 }
 

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -44,14 +44,10 @@ async fn an_address_that_cannot_work_ends_with_a_sentence() {
     tail.end();
 }
 
-#[tokio::test]
-async fn wrong_settings_and_grants_are_refused_with_the_statement_that_mends_them() {
-    wrong_until_mended(Flavor::Mariadb).await;
-}
-
-#[tokio::test]
-async fn wrong_settings_and_grants_of_mysql_are_refused_with_the_statement_that_mends_them() {
-    wrong_until_mended(Flavor::Mysql).await;
+testkit::on_each_flavor! {
+    wrong_until_mended:
+    wrong_settings_and_grants_are_refused_with_the_statement_that_mends_them,
+    wrong_settings_and_grants_of_mysql_are_refused_with_the_statement_that_mends_them,
 }
 
 async fn wrong_until_mended(flavor: Flavor) {
@@ -92,20 +88,27 @@ async fn wrong_until_mended(flavor: Flavor) {
     tail.end();
 }
 
-#[tokio::test]
-async fn a_server_without_a_binlog_is_refused_with_the_settings_that_mend_it() {
-    without_binlog(Flavor::Mariadb).await;
-}
-
-#[tokio::test]
-async fn a_mysql_without_a_binlog_is_refused_with_the_settings_that_mend_it() {
-    without_binlog(Flavor::Mysql).await;
+testkit::on_each_flavor! {
+    without_binlog:
+    a_server_without_a_binlog_is_refused_with_the_settings_that_mend_it,
+    a_mysql_without_a_binlog_is_refused_with_the_settings_that_mend_it,
 }
 
 async fn without_binlog(flavor: Flavor) {
-    let Some(own) = start("no-binlog", flavor, &["--skip-log-bin"]).await else { return };
+    let Some(mut own) = start("no-binlog", flavor, &["--skip-log-bin"]).await else { return };
     let mut tail = tail_on(&own).await;
-    assert_refused(tail.tailer(), "start it with --log-bin --server-id=1").await;
+    let mend = ["--log-bin", "--server-id=1"];
+    assert_refused(tail.tailer(), &format!("start it with {}", mend.join(" "))).await;
+    tail.insert(1..=10);
+    own.server.stop().await.unwrap();
+    for argument in mend {
+        own.server.add_argument(argument);
+    }
+    own.server.start().await.unwrap();
+    tail.lead().await;
+    tail.insert(11..=20);
+    tail.until_complete().await;
+    tail.assert_complete().await;
     tail.end();
 }
 
@@ -126,14 +129,10 @@ async fn a_mysql_without_gtids_is_refused_with_the_statements_that_mend_it() {
     tail.end();
 }
 
-#[tokio::test]
-async fn an_event_that_cannot_be_read_stops_it_after_some_tries_and_is_never_skipped() {
-    damaged(Flavor::Mariadb).await;
-}
-
-#[tokio::test]
-async fn an_event_of_mysql_that_cannot_be_read_stops_it_after_some_tries_and_is_never_skipped() {
-    damaged(Flavor::Mysql).await;
+testkit::on_each_flavor! {
+    damaged:
+    an_event_that_cannot_be_read_stops_it_after_some_tries_and_is_never_skipped,
+    an_event_of_mysql_that_cannot_be_read_stops_it_after_some_tries_and_is_never_skipped,
 }
 
 /// Damages the server's binlog file. By default servers send its bytes unchecked, and the reader has to notice the
@@ -146,50 +145,100 @@ async fn damaged(flavor: Flavor) {
     tail.until_complete().await;
     assert!(tail.tailer().stop().await.unwrap().unwrap().success());
 
-    let file = tail.next_binlog_file();
-    tail.insert(11..=20);
-    // The text must be in the row, not in a statement that may be logged with it.
-    let mark = MARKED.replace(' ', "', ' ', '");
-    tail.sql(&format!(
-        "update user_coupon set version = 2, order_ref = concat('{mark}') where id = 15"
-    ));
-    tail.insert(21..=30);
-    tail.next_binlog_file();
-    let file = Path::new(tail.sql("select @@datadir").trim()).join(file);
-    let bytes = fs::read(&file).unwrap();
-    let marked = MARKED.as_bytes();
-    let at = bytes.windows(marked.len()).position(|found| found == marked).unwrap();
-    let put = |byte: u8| {
-        let file = File::options().write(true).open(&file).unwrap();
-        file.write_all_at(&[byte], u64::try_from(at).unwrap()).unwrap();
-    };
-
-    put(bytes[at] ^ 1);
+    let marked = Marked::write(&tail, 11);
+    marked.damage();
     let broken = |log: &str| log.matches("binlog stream broke").count();
     let before = broken(&log(tail.tailer()));
     assert_refused(tail.tailer(), "has a wrong checksum").await;
     let text = log(tail.tailer());
     assert_eq!(broken(&text) - before, STRIKES_MAX - 1, "the last one ends it: {text}");
-    let told = tail.told().await;
-    assert!(told.iter().all(|(_, id, version)| *id <= 20 && *version == 1), "told what is behind");
+    let published = tail.published().await;
+    assert!(
+        published.iter().all(|(_, id, version)| *id <= 20 && *version == 1),
+        "published what is behind"
+    );
 
     // The checkpoint stayed before the event: once that is readable, nothing is missing.
-    put(bytes[at]);
+    marked.mend();
     tail.tailer().start().await.unwrap();
     tail.until_complete().await;
     tail.assert_complete().await;
-    let told = tail.told().await;
-    assert!(told.iter().all(|(op, ..)| *op != Op::Read), "tables were read anew");
+    let published = tail.published().await;
+    assert!(published.iter().all(|(op, ..)| *op != Op::Read), "tables were read anew");
+
+    assert!(tail.tailer().stop().await.unwrap().unwrap().success());
+    left_behind(&mut tail).await;
     tail.end();
+}
+
+/// A file that stays damaged: the solution that the message names leads behind it.
+async fn left_behind(tail: &mut Tail) {
+    Marked::write(tail, 31).damage();
+    assert_refused(tail.tailer(), "if the server's file is damaged, start with --resnapshot").await;
+    tail.tailer().set_arguments(["--resnapshot"]);
+    tail.lead().await;
+    let left = async || tail.platform.cdc_tailer.metric("cdc_tailer_snapshot_tables_left").await;
+    until(left, |left| *left == Some(0.0)).await;
+    assert!(tail.tailer().stop().await.unwrap().unwrap().success());
+    tail.tailer().set_arguments([]);
+    tail.lead().await;
+    tail.insert(51..=60);
+    tail.until_complete().await;
+    let published = tail.published().await;
+    assert!(
+        published.contains(&(Op::Read, 35, 2)),
+        "the row that could not be read: {published:?}"
+    );
+}
+
+/// A text in a row in a binlog file that is not the newest.
+struct Marked {
+    file: PathBuf,
+    at: u64,
+    byte: u8,
+}
+
+impl Marked {
+    /// Writes it into the fifth of twenty coupons from `first` on.
+    fn write(tail: &Tail, first: i64) -> Self {
+        let file = tail.next_binlog_file();
+        tail.insert(first..=first + 9);
+        // The text must be in the row, not in a statement that may be logged with it.
+        let mark = MARKED.replace(' ', "', ' ', '");
+        tail.sql(&format!(
+            "update user_coupon set version = 2, order_ref = concat('{mark}') where id = {}",
+            first + 4
+        ));
+        tail.insert(first + 10..=first + 19);
+        tail.next_binlog_file();
+        let file = Path::new(tail.sql("select @@datadir").trim()).join(file);
+        let bytes = fs::read(&file).unwrap();
+        let marked = MARKED.as_bytes();
+        let at = bytes.windows(marked.len()).position(|found| found == marked).unwrap();
+        Self { file, at: u64::try_from(at).unwrap(), byte: bytes[at] }
+    }
+
+    fn damage(&self) {
+        self.put(self.byte ^ 1);
+    }
+
+    fn mend(&self) {
+        self.put(self.byte);
+    }
+
+    fn put(&self, byte: u8) {
+        let file = File::options().write(true).open(&self.file).unwrap();
+        file.write_all_at(&[byte], self.at).unwrap();
+    }
 }
 
 #[tokio::test]
 async fn two_tailers_with_one_server_id_do_not_throw_each_other_off_for_ever() {
     let mut tails =
         [Tail::on_shared_servers("oneid").await, Tail::on_shared_servers("sameid").await];
-    let server_id = fastrand::u32(1_000..=2_000_000_000).to_string();
+    let server_id = fastrand::u32(1_000..=2_000_000_000);
     for tail in &mut tails {
-        tail.tailer().set_env("SERVER_ID", &server_id);
+        tail.tailer().set_env("SERVER_ID", &server_id.to_string());
         tail.tailer().spawn().unwrap();
     }
     let [one, other] = &mut tails;
@@ -199,6 +248,14 @@ async fn two_tailers_with_one_server_id_do_not_throw_each_other_off_for_ever() {
     assert_ended(ended.tailer(), "give one of the two another SERVER_ID").await;
     survivor.insert(1..=10);
     survivor.until_complete().await;
+    // With another id, both go on.
+    ended.tailer().set_env("SERVER_ID", &(server_id + 1).to_string());
+    ended.lead().await;
+    for tail in [ended, survivor] {
+        tail.insert(11..=20);
+        tail.until_complete().await;
+        assert!(tail.tailer().is_running(), "{}", log(tail.tailer()));
+    }
     for tail in tails {
         tail.end();
     }

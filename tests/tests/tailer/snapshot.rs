@@ -11,11 +11,12 @@ use std::{
 };
 
 use pipeline_tests::{
-    tail::{Tail, client, log, row, until_leading},
+    tail::{Tail, log, row, until_leading},
     until,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use testkit::{client, insert_coupons};
 use topic::{Event, Message, Op, StockMovementRow, UserCouponRow, decode};
 
 /// Rows of a chunk, as in cdc-tailer/src/leader/snapshot.rs.
@@ -126,11 +127,22 @@ fn events<R: DeserializeOwned>(messages: &[Message]) -> Vec<Event<R>> {
     messages.iter().map(|message| decode(message.payload.as_ref().unwrap()).unwrap()).collect()
 }
 
-/// Returns the last coupon that the checkpoint records as published; 0 if the snapshot is not that far.
-async fn saved(tail: &Tail) -> i64 {
+/// Waits until a checkpoint says that no snapshot is in progress.
+pub(crate) async fn until_none_is_saved(tail: &Tail) {
+    let is_over = |saved: &Option<Value>| saved.as_ref().is_some_and(|it| it["snapshot"].is_null());
+    until(async || checkpoint(tail).await, is_over).await;
+}
+
+/// Returns the last checkpoint.
+async fn checkpoint(tail: &Tail) -> Option<Value> {
     let checkpoints = tail.messages(&tail.names.checkpoint()).await;
     let last = checkpoints.last().and_then(|message| message.payload.as_deref());
-    let checkpoint: Value = last.map_or(Value::Null, |text| serde_json::from_slice(text).unwrap());
+    last.map(|text| serde_json::from_slice(text).unwrap())
+}
+
+/// Returns the last coupon that the checkpoint records as published; 0 if the snapshot is not that far.
+async fn saved(tail: &Tail) -> i64 {
+    let checkpoint = checkpoint(tail).await.unwrap_or_default();
     let snapshot = &checkpoint["snapshot"];
     match snapshot["tables"][0].as_str() {
         Some("user_coupon") => snapshot["after"][0].as_i64().unwrap_or(0),
@@ -154,8 +166,7 @@ fn change(rest: i64) -> String {
 }
 
 fn insert(ids: RangeInclusive<i64>) -> String {
-    let rows: Vec<String> = ids.map(row).collect();
-    format!("insert into user_coupon values {}", rows.join(","))
+    insert_coupons(ids.map(row))
 }
 
 fn insert_movements(tail: &Tail) {

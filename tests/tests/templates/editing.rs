@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{TemplateId, UserId};
 use devstack::PlatformOptions;
+use mysql_store::verify;
 use pipeline_tests::{World, histories, until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -142,7 +143,7 @@ async fn what_was_promised_is_edited_in_a_draft_only_and_after_the_end_the_name(
         }
         for (field, body) in edits(world.clock.now().trunc_subsecs(3)) {
             let answer = edit(api, template, "*", &body).await;
-            let told: Value = answer.json().unwrap();
+            let answered: Value = answer.json().unwrap();
             let may = field != "total_stock" && editable.is_none_or(|some| some.contains(&field));
             assert_eq!(answer.status, if may { 200 } else { 409 }, "{field} {state}: {answer:?}");
             if may {
@@ -151,18 +152,18 @@ async fn what_was_promised_is_edited_in_a_draft_only_and_after_the_end_the_name(
                     value.as_str().and_then(|text| text.parse::<DateTime<Utc>>().ok())
                 };
                 let same = if name == "discount" {
-                    told[name]["minimum_spend"] == wanted["minimum_spend"]
+                    answered[name]["minimum_spend"] == wanted["minimum_spend"]
                 } else if name.starts_with("claim_") {
-                    time(&told[name]) == time(wanted)
+                    time(&answered[name]) == time(wanted)
                 } else {
-                    &told[name] == wanted
+                    &answered[name] == wanted
                 };
-                assert!(same, "{field} {state}: {told}");
+                assert!(same, "{field} {state}: {answered}");
             } else {
-                let code = (told["code"].as_str(), told["state"].as_str());
-                assert_eq!(code, (Some("FIELD_NOT_EDITABLE"), Some(state)), "{told}");
+                let code = (answered["code"].as_str(), answered["state"].as_str());
+                assert_eq!(code, (Some("FIELD_NOT_EDITABLE"), Some(state)), "{answered}");
                 // Of two fields that may not be changed, the first is reported.
-                assert!(told["field"] == field || field == "max_per_claim", "{told}");
+                assert!(answered["field"] == field || field == "max_per_claim", "{answered}");
             }
         }
         // The current value may be sent in every state.
@@ -193,8 +194,9 @@ async fn what_was_promised_is_edited_in_a_draft_only_and_after_the_end_the_name(
 async fn a_window_that_is_moved_closes_and_opens_for_whoever_claims_by_any_api() {
     let two = |options| PlatformOptions { apis: 2, ..options };
     let world = World::start_with("moved window", two).await;
-    let template = world.template(100, |new| new).await;
+    let template = world.template(100_000, |new| new).await;
     // A new user each time: a user who holds a coupon gets it again, whether the window is open or not.
+    // A poll every 10 ms takes some hundreds until the window closes.
     let next = AtomicI64::new(1);
     let claim = async |api: &Api| {
         let user = UserId(next.fetch_add(1, Ordering::Relaxed));
@@ -222,6 +224,63 @@ async fn a_window_that_is_moved_closes_and_opens_for_whoever_claims_by_any_api()
     }
     world.assert_sound(None).await;
     world.end().await;
+}
+
+#[tokio::test]
+async fn a_start_moves_while_it_is_ahead_and_whoever_claims_by_any_api_meets_the_new_one() {
+    let two = |options| PlatformOptions { apis: 2, ..options };
+    let world = World::start_with("moved start", two).await;
+    let now = world.clock.now();
+    let ahead = |new| NewTemplate { claim_starts_at: now + TimeDelta::minutes(2), ..new };
+    let template = world.template(10, ahead).await;
+    let next = AtomicI64::new(1);
+    let claim = async |api: &Api| {
+        let user = UserId(next.fetch_add(1, Ordering::Relaxed));
+        api.shopper(user).unwrap().claim(template, None, 1).await.unwrap()
+    };
+    let not_open = (409, "NOT_OPEN".to_owned());
+    // Its gate is loaded, and hears of a start that is far ahead.
+    let far = now + TimeDelta::minutes(50);
+    edited(world.api(), template, &json!({ "claim_starts_at": far })).await;
+    for api in &world.apis {
+        until(async || refused(&claim(api).await), |answer| *answer == not_open).await;
+    }
+    let past = json!({ "claim_starts_at": world.clock.now() - TimeDelta::seconds(1) });
+    let answer = edit(world.api(), template, "*", &past).await;
+    assert_eq!(refused(&answer), (422, "INVALID_TEMPLATE".to_owned()));
+    // Earlier, but not before now.
+    let soon = (world.clock.now() + TimeDelta::seconds(2)).trunc_subsecs(3);
+    edited(&world.apis[1], template, &json!({ "claim_starts_at": soon })).await;
+    for api in &world.apis {
+        until(async || claim(api).await.status, |status| *status == 201).await;
+        assert!(world.clock.now() >= soon, "nobody is served before");
+    }
+    let later = json!({ "claim_starts_at": world.clock.now() + TimeDelta::minutes(1) });
+    let answer = edit(world.api(), template, "*", &later).await;
+    assert_eq!(refused(&answer), (409, "FIELD_NOT_EDITABLE".to_owned()), "it has come");
+    assert_eq!(answer.json::<Value>().unwrap()["editable_in"], json!(["draft"]));
+    assert_that_a_start_stays_that_comes_while_its_edit_waits(&world).await;
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+/// The edit is looked at before the start, and written after it: users may have claimed meanwhile.
+async fn assert_that_a_start_stays_that_comes_while_its_edit_waits(world: &World) {
+    let start = (world.clock.now() + TimeDelta::seconds(2)).trunc_subsecs(3);
+    let soon = |new| NewTemplate { claim_starts_at: start, ..new };
+    let template = world.template(10, soon).await;
+    let mut holder = world.mysql().await;
+    let hold = format!("update coupon_template set name = name where id = {template}");
+    verify::execute(&mut holder, "set autocommit = 0").await.unwrap();
+    verify::execute(&mut holder, &hold).await.unwrap();
+    let later = json!({ "claim_starts_at": start + TimeDelta::minutes(5) });
+    let release = async {
+        until(async || world.clock.now(), |now| *now > start).await;
+        verify::execute(&mut holder, "rollback").await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(edit(world.api(), template, "*", &later), release);
+    assert_eq!(refused(&answer), (409, "FIELD_NOT_EDITABLE".to_owned()), "{answer:?}");
+    assert_eq!(world.api().template(template).await.unwrap().version, 2, "as it was published");
 }
 
 #[tokio::test]

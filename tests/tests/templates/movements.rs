@@ -17,7 +17,7 @@ fn two_apis(options: PlatformOptions) -> PlatformOptions {
 async fn move_stock(api: &Api, template: TemplateId, key: &str, body: &Value) -> Answer {
     let path = format!("/v1/templates/{template}/stock-movements");
     let request = api.operator(Method::POST, &path).header("idempotency-key", key).json(body);
-    api.send(request).await.unwrap()
+    api.send(request.header("if-match", "*")).await.unwrap()
 }
 
 fn by(delta: i64) -> Value {

@@ -5,11 +5,11 @@ use std::{fs, io::Write as _, net::TcpStream};
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
 use devstack::{Options, Servers, TestServers, project_root};
-use pipeline_tests::{World, until};
+use pipeline_tests::{STATE_MAX, World, until};
+use reqwest::Method;
 use serde_json::{Value, json};
-use shopper::{Answer, NewTemplate};
-
-use crate::support::proxy::server_of;
+use shopper::{Answer, Claimed, NewTemplate};
+use testkit::server_of;
 
 async fn page(world: &World, template: TemplateId) -> Answer {
     world.api().shop(template, None).await.unwrap()
@@ -19,6 +19,90 @@ async fn page(world: &World, template: TemplateId) -> Answer {
 async fn until_left(world: &World, template: TemplateId, left: Value) -> Value {
     let look = async || page(world, template).await.json::<Value>().unwrap();
     until(look, |page| page["left"] == left).await
+}
+
+/// Reads a list as a shop's pages do; `known` is an `ETag` that they have.
+async fn list(world: &World, query: &str, known: Option<&str>) -> Answer {
+    let request = world.api().anonymous(Method::GET, &format!("/v1/shop/templates{query}"));
+    let request = known.into_iter().fold(request, |ask, tag| ask.header("if-none-match", tag));
+    world.api().send(request).await.unwrap()
+}
+
+/// Returns the ids and states on a page of a list.
+fn on(page: &Answer) -> Vec<(String, String)> {
+    let page: Value = page.json().unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let data = page["data"].as_array().into_iter().flatten();
+    data.map(|shown| (text(&shown["id"]), text(&shown["state"]))).collect()
+}
+
+fn rows<const N: usize>(rows: [(TemplateId, &str); N]) -> Vec<(String, String)> {
+    rows.map(|(id, state)| (id.to_string(), state.to_owned())).into()
+}
+
+/// A template whose window opens so many days from now.
+fn opening(world: &World, new: NewTemplate, days: i64) -> NewTemplate {
+    let opens = world.clock.now() + TimeDelta::days(days);
+    NewTemplate { claim_starts_at: opens, claim_ends_at: opens + TimeDelta::days(1), ..new }
+}
+
+#[tokio::test]
+async fn a_list_shows_what_is_open_and_what_opens_next_page_by_page_and_nothing_else() {
+    let world = World::start("shop list").await;
+    let last = world.template(5, |new| opening(&world, new, 3)).await;
+    let next = world.template(5, |new| opening(&world, new, 1)).await;
+    let open = world.template(1, |new| new).await;
+    let paused = world.template(5, |new| new).await;
+    world.api().turn(paused, "pause").await.unwrap();
+    let draft = NewTemplate::simple("A draft", 5, world.clock.now(), TimeDelta::hours(1));
+    world.api().create(&draft).await.unwrap();
+    until_left(&world, open, json!(1)).await;
+
+    let shown = rows([(open, "open"), (next, "upcoming"), (last, "upcoming")]);
+    let first = list(&world, "", None).await;
+    assert_eq!(on(&first), shown);
+    let alone: Value = page(&world, open).await.json().unwrap();
+    assert_eq!(first.json::<Value>().unwrap()["data"][0], alone, "as the page of it shows it");
+    assert_eq!(first.header("cache-control"), Some("public, max-age=1"));
+    let (mut paged, mut query) = (Vec::new(), "?limit=1&merchant_id=1".to_owned());
+    loop {
+        let page = list(&world, &query, None).await;
+        paged.extend(on(&page));
+        let page: Value = page.json().unwrap();
+        assert_eq!(page["has_more"], !page["next_cursor"].is_null());
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        query = format!("?limit=1&cursor={cursor}");
+    }
+    assert_eq!(paged, shown);
+
+    let tag = first.header("etag").unwrap().to_owned();
+    let again = list(&world, "", Some(&tag)).await;
+    assert_eq!((again.status, again.body.as_str()), (304, ""));
+    assert_eq!(again.header("etag"), Some(tag.as_str()));
+    let anna = world.api().shopper(UserId(1)).unwrap();
+    assert_eq!(anna.claim(open, None, 1).await.unwrap().status, 201);
+    let changed = async || list(&world, "", Some(&tag)).await;
+    let changed = until(changed, |answer| answer.status == 200).await;
+    assert_eq!(on(&changed)[0], (open.to_string(), "sold_out".to_owned()));
+
+    world.api().turn(paused, "resume").await.unwrap();
+    world.api().turn(open, "end").await.unwrap();
+    let shown = rows([(paused, "open"), (next, "upcoming"), (last, "upcoming")]);
+    assert_eq!(on(&list(&world, "", None).await), shown);
+    // Another merchant's list is its own.
+    let made = world.api().operator(Method::POST, "/v1/merchants").json(&json!({ "name": "B" }));
+    let other: Value = world.api().send(made).await.unwrap().json().unwrap();
+    let key = json!({ "name": "b", "scopes": ["operate"], "merchant_id": other["id"] });
+    let made = world.api().operator(Method::POST, "/v1/api-keys").json(&key);
+    let key: Value = world.api().send(made).await.unwrap().json().unwrap();
+    let new = NewTemplate::simple("Theirs", 5, world.clock.now(), TimeDelta::hours(1));
+    let operator = world.api().with_operator_key(key["key"].as_str().unwrap());
+    let theirs = operator.publish_new(&new).await.unwrap().id;
+    let query = format!("?merchant_id={}", other["id"].as_str().unwrap());
+    assert_eq!(on(&list(&world, &query, None).await), rows([(theirs, "open")]));
+    assert_eq!(on(&list(&world, "", None).await), shown);
+    assert!(on(&list(&world, "?merchant_id=12345", None).await).is_empty());
+    world.end().await;
 }
 
 #[tokio::test]
@@ -105,7 +189,7 @@ async fn before_the_window_a_page_counts_down_and_a_draft_is_nobodys() {
 }
 
 #[tokio::test]
-async fn a_page_needs_no_mysql_and_says_when_it_does_not_know_what_is_left() {
+async fn pages_and_lists_need_no_mysql_and_say_what_they_do_not_know() {
     let dir = project_root().join(".dev/test/shop-alone");
     drop(fs::remove_dir_all(&dir));
     let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
@@ -117,6 +201,8 @@ async fn a_page_needs_no_mysql_and_says_when_it_does_not_know_what_is_left() {
     for _ in 0..200 {
         let shown = page(&world, template).await;
         assert_eq!(shown.json::<Value>().unwrap()["left"], 9, "{shown:?}");
+        let listed = list(&world, "", None).await;
+        assert_eq!(listed.json::<Value>().unwrap()["data"][0]["left"], 9, "{listed:?}");
     }
     // The gate loses its data and cannot be reloaded: the page must not show "0 left".
     let mut gate = TcpStream::connect(server_of(&servers.endpoints().gate_redis_url)).unwrap();
@@ -125,7 +211,47 @@ async fn a_page_needs_no_mysql_and_says_when_it_does_not_know_what_is_left() {
     assert_eq!(shown["state"], "open");
     servers.database.resume().unwrap();
     until_left(&world, template, json!(9)).await;
-    world.end().await;
+    shows_coupons_of_a_template_that_it_does_not_know(world, &mut servers, template).await;
     servers.stop().await.unwrap();
     fs::remove_dir_all(dir).unwrap();
+}
+
+/// An api that has just started, without the topic and without MySQL, shows a coupon of a template that is over.
+async fn shows_coupons_of_a_template_that_it_does_not_know(
+    mut world: World,
+    servers: &mut Servers,
+    open: TemplateId,
+) {
+    let ends = world.clock.now() + TimeDelta::seconds(3);
+    let over = world.template(1, |new| NewTemplate { claim_ends_at: ends, ..new }).await;
+    let anna = world.api().shopper(UserId(1)).unwrap();
+    let claimed: Claimed = anna.claim(over, None, 1).await.unwrap().json().unwrap();
+    let coupon = claimed.coupons[0].id;
+    assert!(anna.until_visible(coupon, STATE_MAX).await.is_some());
+    let look = async || page(&world, over).await.json::<Value>().unwrap();
+    until(look, |shown| shown["state"] == "closed").await;
+    let api = &mut world.platform.apis[0];
+    api.stop().await.unwrap();
+    api.set_env("KAFKA_BROKERS", "127.0.0.1:1");
+    api.spawn().unwrap();
+    // Lists are complete without the topic.
+    let look = async || {
+        let request = world.api().anonymous(Method::GET, "/v1/shop/templates");
+        world.api().send(request).await.ok().filter(|listed| listed.status == 200)
+    };
+    let listed = until(look, Option::is_some).await.unwrap();
+    assert_eq!(on(&listed), rows([(open, "open")]));
+
+    servers.database.pause().unwrap();
+    let mine = async || {
+        let answer = anna.send(anna.request(Method::GET, "/v1/me/coupons")).await.unwrap();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let page: Value = answer.json().unwrap();
+        assert_eq!(page["data"][0]["id"], coupon.to_string());
+        page["data"][0]["template"].clone()
+    };
+    assert_eq!(mine().await, Value::Null, "the list does not wait for MySQL");
+    servers.database.resume().unwrap();
+    until(mine, |template| template["name"] == "A sale").await;
+    world.end().await;
 }

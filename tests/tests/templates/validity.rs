@@ -99,9 +99,13 @@ async fn claims_that_race_a_change_end_as_it_says_whichever_api_they_come_by() {
     let crowd = Crowd::new(world.apis[1..].to_vec(), 64, PATIENCE);
     let after = crowd.run(wave(template, 2_001..2_201)).await.unwrap();
     let first = running.await.unwrap();
-    let told: Vec<_> = after.history.records.iter().filter(|one| one.status == Some(201)).collect();
-    assert_eq!(told.len(), 200);
-    assert!(told.iter().all(|record| promised(record) == end), "an answer had the old validity");
+    let answered: Vec<_> =
+        after.history.records.iter().filter(|one| one.status == Some(201)).collect();
+    assert_eq!(answered.len(), 200);
+    assert!(
+        answered.iter().all(|record| promised(record) == end),
+        "an answer had the old validity"
+    );
 
     let done = until_followed(&world, template).await;
     assert_eq!((&done["total"], &done["moved"]), (&json!(before), &json!(before)), "{done}");
@@ -240,6 +244,16 @@ async fn a_change_that_cannot_be_is_refused_and_the_same_change_again_is_the_sam
     let keep = json!({ "version": 3, "valid_for_ms": 7_200_000 });
     let refused = refusal(&world, template, &keep).await;
     assert_eq!(refused, (409, "MOVE_UNDER_WAY".to_owned()));
+    // Nor can a coupon be replaced: the move could pass over the new one.
+    let id = claimed.json::<Claimed>().unwrap().coupons[0].id;
+    for (verb, body) in [
+        ("extend", json!({ "reason": "x", "valid_until": now + TimeDelta::days(2) })),
+        ("replace", json!({ "reason": "x" })),
+    ] {
+        let request = world.api().operator(Method::POST, &format!("/v1/coupons/{id}/{verb}"));
+        let answer = world.api().send(request.json(&body)).await.unwrap();
+        assert_eq!((answer.status, answer.code().as_deref()), (409, Some("MOVE_UNDER_WAY")));
+    }
     world.platform.expiry_worker.start().await.unwrap();
     until_followed(&world, template).await;
     assert_eq!(patch(&world, template, &keep).await.status, 200);
@@ -247,7 +261,6 @@ async fn a_change_that_cannot_be_is_refused_and_the_same_change_again_is_the_sam
     // The claim's answer stays as it was given.
     let replay = shopper.claim(template, Some("key"), 1).await.unwrap();
     assert_eq!((replay.replayed, &replay.body), (true, &claimed.body));
-    let id = claimed.json::<Claimed>().unwrap().coupons[0].id;
     let coupon = shopper.coupon(id).await.unwrap();
     let row = &coupons(&world, template).await[0];
     assert_eq!(coupon.valid_until, row.claimed_at + TimeDelta::days(1));

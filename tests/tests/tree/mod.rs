@@ -1,4 +1,5 @@
 //! The rules of the source tree.
 
+mod guarantees;
 mod rooms;
 mod tidy;

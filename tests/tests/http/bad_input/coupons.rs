@@ -30,6 +30,19 @@ const QUERIES: [(&str, u16, &str); 21] = [
     ("after=9223372036854775808", 400, "INVALID_AFTER"),
 ];
 
+/// Queries of a shop's list, which anybody may send.
+const SHOP_QUERIES: [(&str, u16, &str); 9] = [
+    ("limit=0", 422, "INVALID_LIMIT"),
+    ("limit=101", 422, "INVALID_LIMIT"),
+    ("limit=ten", 400, "MALFORMED_QUERY"),
+    ("cursor=1", 400, "INVALID_CURSOR"),
+    ("cursor=1.01", 400, "INVALID_CURSOR"),
+    ("cursor=9223372036854775807.1", 400, "INVALID_CURSOR"),
+    ("merchant_id=ours", 400, "MALFORMED_QUERY"),
+    ("merchant_id=-1", 400, "MALFORMED_QUERY"),
+    ("merchant_id=1&merchant_id=2", 400, "MALFORMED_QUERY"),
+];
+
 pub(super) fn cases(ground: &Ground) -> Vec<Case> {
     let (coupon, claim) = (ground.coupon, &ground.claim);
     let get = |path: &str| ground.attacker.request(Method::GET, path);
@@ -54,6 +67,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         let path = format!("/v1/me/coupons/{id}/use");
         cases.push(case(&format!("coupon {id}"), post(path, &order), 404, "NOT_FOUND"));
     }
+    cases.extend(of_templates(ground));
     let poll = |query: &str| get(&format!("/v1/claims/{claim}{query}"));
     let unknown = "CLAIM_NOT_FOUND";
     cases.extend([
@@ -91,5 +105,32 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
             cases.push(case(&format!("{verb} {body}"), request, status, code));
         }
     }
+    cases
+}
+
+/// Lists of shops, and what a user has had of a template.
+fn of_templates(ground: &Ground) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (query, status, code) in SHOP_QUERIES {
+        let path = format!("/v1/shop/templates?{query}");
+        cases.push(case(query, ground.api.anonymous(Method::GET, &path), status, code));
+    }
+    let mine = |id: &str| format!("/v1/me/templates/{id}");
+    for (id, code) in [
+        (NOTHING, "TEMPLATE_NOT_FOUND"),
+        (ground.draft.to_string().as_str(), "TEMPLATE_NOT_FOUND"),
+        ("mine", "NOT_FOUND"),
+        ("-1", "NOT_FOUND"),
+        ("9223372036854775808", "NOT_FOUND"),
+    ] {
+        cases.push(case(
+            &format!("my template {id}"),
+            ground.attacker.request(Method::GET, &mine(id)),
+            404,
+            code,
+        ));
+    }
+    let by_key = ground.api.operator(Method::GET, &mine(&ground.one.to_string()));
+    cases.push(case("my template by a key", by_key, 401, "UNAUTHENTICATED"));
     cases
 }

@@ -69,7 +69,7 @@ fn strangers(ground: &Ground) -> Vec<Case> {
     for sub in ["", "/stock", "/validity-move"] {
         cases.push(not_found(sub, admin.operator(Method::GET, &format!("{one}{sub}"))));
     }
-    for sub in ["/publish", "/pause", "/resume", "/end", "/gate-rebuild"] {
+    for sub in ["/publish", "/pause", "/resume", "/end", "/gate-rebuild", "/drain-end"] {
         cases.push(not_found(sub, admin.operator(Method::POST, &format!("{one}{sub}"))));
     }
     let edit = admin.operator(Method::PATCH, &one).header("if-match", "*");
@@ -77,11 +77,14 @@ fn strangers(ground: &Ground) -> Vec<Case> {
     let path = format!("{one}/stock-movements");
     let movement = admin.operator(Method::POST, &path).header("idempotency-key", "m");
     cases.push(not_found("move", movement.json(&json!({ "delta": -1, "reason": "a" }))));
-    let claim = admin.operator(Method::GET, &format!("/v1/claim-states/{}", ground.claim));
-    cases.push(case("a stranger's claim", claim, 404, "CLAIM_NOT_FOUND"));
-    let path = format!("/v1/claim-states/{}?template={}", ground.claim, ground.one);
-    let claim = admin.operator(Method::GET, &path);
-    cases.push(case("a claim at a stranger's template", claim, 404, "TEMPLATE_NOT_FOUND"));
+    for sub in ["", "/story"] {
+        let path = format!("/v1/claim-states/{}{sub}", ground.claim);
+        let claim = admin.operator(Method::GET, &path);
+        cases.push(case(&format!("a stranger's claim{sub}"), claim, 404, "CLAIM_NOT_FOUND"));
+        let claim = admin.operator(Method::GET, &format!("{path}?template={}", ground.one));
+        let what = format!("a claim{sub} at a stranger's template");
+        cases.push(case(&what, claim, 404, "TEMPLATE_NOT_FOUND"));
+    }
     let key = format!("/v1/api-keys/{}", ground.strangers.reader_id);
     let revoke = admin.operator(Method::DELETE, &key);
     cases.push(case("a stranger's key revoked", revoke, 404, "KEY_NOT_FOUND"));
@@ -114,6 +117,7 @@ fn scopes(ground: &Ground) -> Vec<Case> {
         (reader, Method::POST, format!("{one}/pause")),
         (reader, Method::POST, format!("{one}/stock-movements")),
         (reader, Method::POST, format!("{one}/gate-rebuild")),
+        (operator, Method::POST, format!("{one}/drain-end")),
         (reader, Method::PATCH, one.clone()),
         (reader, Method::POST, "/v1/api-keys".to_owned()),
         (reader, Method::GET, "/v1/api-keys".to_owned()),

@@ -50,6 +50,10 @@ fn numbers() -> Vec<Value> {
         json!({ "max_per_claim": 0 }),
         json!({ "max_per_claim": 2 }),
         json!({ "per_user_limit": 0, "max_per_claim": 101 }),
+        json!({ "claim_mode": "fast" }),
+        json!({ "claim_mode": "Queued" }),
+        json!({ "claim_mode": "" }),
+        json!({ "accept_after": "never" }),
     ]
 }
 
@@ -109,14 +113,23 @@ fn malformed() -> Vec<Value> {
         json!({ "claim_ends_at": 1_800_000_000 }),
         json!({ "discount": "half" }),
         json!({ "discount": { "kind": "amount_off", "value": 5 } }),
+        json!({ "claim_mode": 1 }),
+        json!({ "accept_after": ["topic"] }),
         json!({ "id": "1" }),
         json!({ "merchant_id": "2" }),
         json!({ "state": "published" }),
     ]
 }
 
-/// Invalid state changes and validities.
+/// Invalid changes of a template.
 fn changes(ground: &Ground) -> Vec<Case> {
+    let mut cases = turns(ground);
+    cases.extend(edits(ground));
+    cases
+}
+
+/// Invalid changes of state.
+fn turns(ground: &Ground) -> Vec<Case> {
     let path = format!("/v1/templates/{}", ground.one);
     let [one, draft, paused, ended] =
         [ground.one, ground.draft, ground.paused, ground.ended].map(|id| id.to_string());
@@ -137,6 +150,23 @@ fn changes(ground: &Ground) -> Vec<Case> {
         let request = ground.api.operator(Method::POST, &format!("/v1/templates/{id}/{verb}"));
         cases.push(case(&format!("{verb} {id}"), request, status, code));
     }
+    for (verb, body, status, code) in [
+        ("pause", json!({ "accepted": "burn" }), 422, "INVALID_TEMPLATE"),
+        ("pause", json!({ "accepted": "" }), 422, "INVALID_TEMPLATE"),
+        ("end", json!({ "accepted": "Land", "confirm": "A sale" }), 422, "INVALID_TEMPLATE"),
+        ("resume", json!({ "accepted": "land" }), 422, "INVALID_TEMPLATE"),
+        ("pause", json!({ "accepted": 1 }), 400, "MALFORMED_BODY"),
+    ] {
+        let request = ground.api.operator(Method::POST, &format!("{path}/{verb}")).json(&body);
+        cases.push(case(&format!("{verb} {body}"), request, status, code));
+    }
+    cases
+}
+
+/// Invalid edits.
+fn edits(ground: &Ground) -> Vec<Case> {
+    let path = format!("/v1/templates/{}", ground.one);
+    let mut cases = Vec::new();
     let (from, until) = ("1900-01-01T00:00:00Z", "2099-01-01T00:00:00Z");
     for (change, status, code) in [
         (json!({ "valid_for_ms": 5 }), 428, "PRECONDITION_REQUIRED"),
@@ -147,6 +177,8 @@ fn changes(ground: &Ground) -> Vec<Case> {
         (json!({ "version": 2, "state": "ended" }), 400, "MALFORMED_BODY"),
         (json!({ "version": 2, "merchant_id": "2" }), 400, "MALFORMED_BODY"),
         (json!({ "version": 2, "per_user_limit": 0 }), 409, "FIELD_NOT_EDITABLE"),
+        (json!({ "version": 2, "claim_mode": "slow" }), 422, "INVALID_TEMPLATE"),
+        (json!({ "version": 2, "accept_after": "" }), 422, "INVALID_TEMPLATE"),
         (json!({ "version": 2, "total_stock": 1_000 }), 409, "FIELD_NOT_EDITABLE"),
         (json!({ "version": 2, "claim_starts_at": from }), 422, "INVALID_TEMPLATE"),
         (json!({ "version": 2, "claim_starts_at": until }), 409, "FIELD_NOT_EDITABLE"),

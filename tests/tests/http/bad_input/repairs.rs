@@ -21,6 +21,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
             (Method::POST, format!("/v1/users/{id}/view-rebuild")),
             (Method::GET, format!("/v1/claim-states/{id}")),
             (Method::POST, format!("/v1/templates/{id}/gate-rebuild")),
+            (Method::POST, format!("/v1/templates/{id}/drain-end")),
         ] {
             cases.push(named(&path, ask(method, &path), 404, "NOT_FOUND"));
         }
@@ -29,6 +30,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
     cases.push(named("a draft", ask(Method::POST, &draft), 409, "NO_GATE"));
     let nothing = format!("/v1/templates/{NOTHING}/gate-rebuild");
     cases.push(named("nothing", ask(Method::POST, &nothing), 404, "TEMPLATE_NOT_FOUND"));
+    cases.extend(drains(ground));
     for (query, status, code) in [
         ("limit=0", 422, "INVALID_LIMIT"),
         ("limit=101", 422, "INVALID_LIMIT"),
@@ -59,11 +61,13 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
     let anonymous = |method, path: &str| ground.api.anonymous(method, path);
     let user = |method, path: &str| ground.attacker.request(method, path);
     let gate = format!("/v1/templates/{}/gate-rebuild", ground.one);
+    let drain = format!("/v1/templates/{}/drain-end", ground.one);
     for (method, path) in [
         (Method::GET, "/v1/users/2/coupons".to_owned()),
         (Method::POST, "/v1/users/2/view-rebuild".to_owned()),
         (Method::GET, format!("/v1/claim-states/{}", ground.claim)),
         (Method::POST, gate),
+        (Method::POST, drain),
         (Method::POST, replays),
         (Method::POST, end),
     ] {
@@ -79,9 +83,39 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
     cases
 }
 
-/// Queries for a claim's state with an invalid template, or one that the claim does not belong to.
+/// Ends of a drain that are not meant, or where nothing waits.
+fn drains(ground: &Ground) -> Vec<Case> {
+    let of = |template: &dyn std::fmt::Display| {
+        ground.api.operator(Method::POST, &format!("/v1/templates/{template}/drain-end"))
+    };
+    let (one, any) = (|| of(&ground.one), ("if-match", "*"));
+    let case = |what: &str, request, status, code| {
+        case(&format!("{what} as the end of a drain"), request, status, code)
+    };
+    vec![
+        case("no word", one(), 428, "CONFIRMATION_REQUIRED"),
+        case("another name", one().json(&json!({ "confirm": "?" })), 428, "CONFIRMATION_REQUIRED"),
+        case("an unknown field", one().json(&json!({ "epoch": 1 })), 400, "MALFORMED_BODY"),
+        case("no tag", one().header("if-match", "1"), 400, "IF_MATCH_INVALID"),
+        case("another version", one().header("if-match", "\"999\""), 412, "PRECONDITION_FAILED"),
+        case("an open gate", one().header(any.0, any.1), 409, "NO_DRAIN"),
+        case("a draft", of(&ground.draft).header(any.0, any.1), 409, "NO_DRAIN"),
+        case("nothing", of(&NOTHING).header(any.0, any.1), 404, "TEMPLATE_NOT_FOUND"),
+    ]
+}
+
+/// Queries for a claim's state or story with an invalid template, or one that the claim does not belong to; stories of
+/// invalid ids, and by nobody.
 fn states(ground: &Ground) -> Vec<Case> {
     let mut cases = Vec::new();
+    for id in NO_IDS {
+        let path = format!("/v1/claim-states/{id}/story");
+        let request = ground.api.operator(Method::GET, &path);
+        cases.push(case(&path, request, 404, "NOT_FOUND"));
+    }
+    let path = format!("/v1/claim-states/{}/story", ground.claim);
+    let nobody = ground.api.anonymous(Method::GET, &path);
+    cases.push(case(&path, nobody, 401, "UNAUTHENTICATED"));
     for (query, status, code) in [
         ("template=x", 400, "MALFORMED_QUERY"),
         ("template=-1", 400, "MALFORMED_QUERY"),
@@ -89,9 +123,11 @@ fn states(ground: &Ground) -> Vec<Case> {
         (&format!("template={NOTHING}"), 404, "TEMPLATE_NOT_FOUND"),
         (&format!("template={}", ground.one), 404, "CLAIM_NOT_FOUND"),
     ] {
-        let path = format!("/v1/claim-states/1?{query}");
-        let request = ground.api.operator(Method::GET, &path);
-        cases.push(case(&format!("{query} as a claim's state"), request, status, code));
+        for sub in ["", "/story"] {
+            let path = format!("/v1/claim-states/1{sub}?{query}");
+            let request = ground.api.operator(Method::GET, &path);
+            cases.push(case(&format!("{query} as a claim's state{sub}"), request, status, code));
+        }
     }
     cases
 }

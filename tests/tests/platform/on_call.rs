@@ -1,0 +1,216 @@
+//! What whoever is on call sees and may do: a server that is away shows within seconds and is told of once, each request
+//! has an id and a line, and a sale can be stopped whosever it is.
+
+use std::fs;
+
+use coupon::UserId;
+use devstack::{OwnBroker, Process, TestServers};
+use mysql_store::migrate;
+use pipeline_tests::{World, until};
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use shopper::{Answer, Api, Claimed};
+
+use crate::operators::cli::Cli;
+
+async fn sent(api: &Api, request: RequestBuilder) -> Answer {
+    api.send(request).await.unwrap()
+}
+
+async fn get(api: &Api, path: &str) -> Answer {
+    sent(api, api.operator(Method::GET, path)).await
+}
+
+async fn post(api: &Api, path: &str, body: &Value) -> Answer {
+    let request = api.operator(Method::POST, path);
+    sent(api, if body.is_null() { request } else { request.json(body) }).await
+}
+
+fn body(answer: &Answer) -> Value {
+    answer.json().unwrap()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+fn refused(answer: &Answer) -> (u16, String) {
+    (answer.status, answer.code().unwrap_or_default())
+}
+
+/// Returns whether a process says that Kafka is up.
+async fn has_kafka(process: &Process) -> Option<bool> {
+    let answer = process.answer("/readyz").await?;
+    let readyz: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+    readyz.pointer("/parts/kafka/up")?.as_bool()
+}
+
+#[tokio::test]
+async fn kafka_away_shows_in_every_process_and_claims_go_on() {
+    let mut broker = OwnBroker::start("on-call-broker").await.unwrap();
+    let mut scope = TestServers::shared().scope("kafka away");
+    scope.endpoints.kafka_brokers = broker.brokers();
+    migrate::run(&scope.endpoints.database_url).await.unwrap();
+    let mut world = World::start_as(scope, |_| ()).await;
+    let template = world.template(10, |new| new).await;
+    let health = async |api: &Api| body(&get(api, "/v1/health").await);
+    let seen = until(async || health(world.api()).await, |seen| seen["status"] == "ready").await;
+    assert_eq!(seen["processes"].as_array().unwrap().len(), 6, "{seen}");
+    assert!(seen["leader"].is_string() && seen["list_lag_seconds"].is_number(), "{seen}");
+
+    broker.server.kill().unwrap();
+    for process in world.platform.processes() {
+        until(async || has_kafka(process).await, |up| *up == Some(false)).await;
+        let is_api = process.name() == "api";
+        assert_eq!(process.is_ready().await, is_api, "{} is degraded, or unready", process.name());
+    }
+    let consumer = &world.platform.sync_consumer;
+    let lag = async || consumer.metric("sync_consumer_lag_seconds").await;
+    until(lag, |lag| lag.is_some_and(f64::is_nan)).await;
+    let figures = consumer.answer("/metrics").await.unwrap();
+    let up_to = |figures: &str| {
+        let mut lines = figures.lines().filter(|line| line.starts_with("process_up_to{"));
+        lines.find(|line| line.contains("server=\"kafka\"")).unwrap().ends_with(" 0")
+    };
+    assert!(up_to(&figures) && figures.contains("process_ready 0"), "{figures}");
+    let seen = health(world.api()).await;
+    assert_eq!((&seen["status"], &seen["list_lag_seconds"]), (&json!("not ready"), &Value::Null));
+    assert_eq!(seen["publish_lag_seconds"], Value::Null);
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    assert_eq!(shopper.claim(template, None, 1).await.unwrap().status, 201);
+
+    broker.server.start().await.unwrap();
+    for process in world.platform.processes() {
+        until(async || has_kafka(process).await, |up| *up == Some(true)).await;
+    }
+    until(async || health(world.api()).await, |seen| seen["status"] == "ready").await;
+    world.assert_sound(None).await;
+    let log = fs::read_to_string(world.platform.apis[0].log()).unwrap();
+    let of_kafka = log.lines().filter(|line| line.contains("kafka at ")).count();
+    assert!((2..=4).contains(&of_kafka), "a line at once and one at the end: {log}");
+    world.end().await;
+}
+
+/// Makes a merchant and returns its id and its operator.
+async fn merchant(world: &World) -> (String, Api) {
+    let made = body(&post(world.api(), "/v1/merchants", &json!({ "name": "A shop" })).await);
+    let key = json!({ "name": "owner", "scopes": ["admin"], "merchant_id": made["id"] });
+    let key = body(&post(world.api(), "/v1/api-keys", &key).await);
+    (text(&made["id"]).to_owned(), world.api().with_operator_key(text(&key["key"])))
+}
+
+#[tokio::test]
+async fn whoever_is_on_call_stops_any_sale_and_the_record_says_who_it_was() {
+    let world = World::start_queued("emergency").await;
+    let (platform, (shop_id, shop)) = (world.api(), merchant(&world).await);
+    let new =
+        shopper::NewTemplate::simple("Theirs", 10, world.clock.now(), chrono::TimeDelta::hours(1));
+    let path = format!("/v1/templates/{}", shop.publish_new(&new).await.unwrap().id);
+    let night = json!({ "name": "night", "scopes": ["emergency"] });
+    let made = body(&post(platform, "/v1/api-keys", &night).await);
+    let on_call = platform.with_operator_key(text(&made["key"]));
+
+    for api in [&on_call, platform] {
+        assert_eq!(get(api, &path).await.status, 200);
+        assert_eq!(get(api, &format!("{path}/stock")).await.status, 200);
+        assert_eq!(post(api, &format!("{path}/pause"), &Value::Null).await.status, 200);
+        assert_eq!(body(&get(&shop, &path).await)["state"], "paused");
+        assert_eq!(post(api, &format!("{path}/resume"), &Value::Null).await.status, 200);
+    }
+    let lacking = (403, "SCOPE_LACKING".to_owned());
+    assert_eq!(refused(&post(&on_call, &format!("{path}/end"), &Value::Null).await), lacking);
+    // A halt takes nothing from users. What does is lost to them anyway, or is not for a stranger.
+    let reject = json!({ "accepted": "reject" });
+    assert_eq!(refused(&post(&on_call, &format!("{path}/pause"), &reject).await), lacking);
+    let meant = json!({ "confirm": "Theirs" });
+    let drain = post(&on_call, &format!("{path}/drain-end"), &meant).await;
+    assert_eq!(refused(&drain), (409, "NO_DRAIN".to_owned()), "it may, but none waits");
+    let foreign = (404, "TEMPLATE_NOT_FOUND".to_owned());
+    assert_eq!(refused(&post(platform, &format!("{path}/end"), &Value::Null).await), foreign);
+    assert_eq!(get(&on_call, "/v1/health").await.status, 200);
+    let platform_only = (403, "PLATFORM_ONLY".to_owned());
+    assert_eq!(refused(&get(&shop, "/v1/health").await), platform_only);
+
+    // Nobody but the platform gives such a key away, or gets one by replacing it.
+    assert_eq!(refused(&post(&shop, "/v1/api-keys", &night).await), platform_only);
+    let admin = json!({ "name": "admin", "scopes": ["admin"] });
+    let admin = body(&post(platform, "/v1/api-keys", &admin).await);
+    let admin = platform.with_operator_key(text(&admin["key"]));
+    let rotate = format!("/v1/api-keys/{}/rotate", text(&made["id"]));
+    assert_eq!(refused(&post(&admin, &rotate, &json!({})).await), platform_only);
+    let theirs = json!({ "name": "x", "scopes": ["emergency"], "merchant_id": shop_id });
+    let invalid = (422, "INVALID_KEY".to_owned());
+    assert_eq!(refused(&post(platform, "/v1/api-keys", &theirs).await), invalid);
+
+    let record = async |query: &str| {
+        let answer = get(platform, &format!("/v1/audit?merchant_id={shop_id}{query}")).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        body(&answer)["data"].as_array().unwrap().clone()
+    };
+    let by_night = record(&format!("&key_id={}", text(&made["id"]))).await;
+    let actions: Vec<&str> = by_night.iter().map(|line| text(&line["action"])).collect();
+    assert_eq!(actions, ["template.resume", "template.pause"]);
+    assert!(by_night.iter().all(|line| line["key_name"] == "night"), "{by_night:?}");
+    let by_platform = record("&key_id=platform").await;
+    assert!(by_platform.iter().all(|line| line["key_id"].is_null()) && by_platform.len() >= 2);
+    let (pause, resume) = (text(&by_night[1]["at"]), text(&by_night[0]["at"]));
+    let window = record(&format!("&from={pause}&to={resume}&target={}", &path[4..])).await;
+    assert_eq!(window.last().unwrap()["action"], "template.pause", "the end is not included");
+    assert_eq!(record("&to=1971-01-01T00:00:00Z").await, [] as [Value; 0]);
+    for wrong in ["key_id=me", "from=yesterday"] {
+        let answer = get(platform, &format!("/v1/audit?{wrong}")).await;
+        assert_eq!(refused(&answer), (400, "MALFORMED_QUERY".to_owned()), "{wrong}");
+    }
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_request_has_an_id_and_a_line_and_a_key_can_ask_whose_it_is() {
+    let world = World::start_queued_with("request ids", |it| {
+        it.with_env("RUST_LOG", "info,api::access=debug")
+    })
+    .await;
+    let api = world.api();
+    let asked = async |id: &str| {
+        let request = api.anonymous(Method::GET, "/nowhere").header("x-request-id", id);
+        let answer = sent(api, request).await;
+        let named = text(&body(&answer)["request_id"]).to_owned();
+        assert_eq!(answer.header("x-request-id"), Some(named.as_str()));
+        named
+    };
+    assert_eq!(asked("sale-7/retry.2").await, "sale-7/retry.2");
+    for odd in ["two words", "a,b", &"x".repeat(65)] {
+        assert_eq!(asked(odd).await.len(), 32, "{odd}");
+    }
+    let template = world.template(5, |new| new).await;
+    let shopper = api.shopper(UserId(42)).unwrap();
+    let answer = shopper.claim(template, None, 1).await.unwrap();
+    let (id, claimed) = (answer.header("x-request-id").unwrap(), answer.json::<Claimed>().unwrap());
+    let log = fs::read_to_string(world.platform.apis[0].log()).unwrap();
+    let line = log.lines().find(|line| line.contains(id) && line.contains("a request"));
+    let line = line.unwrap_or_else(|| panic!("no line of {id}: {log}"));
+    let claim = format!("claim.id={}", claimed.id);
+    for part in ["/v1/templates/{id}/claims", "http.status=201", "ms=", "user.id=42", &claim] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    let started = log.lines().next().unwrap();
+    assert!(started.contains("started") && started.contains("commit="), "{started}");
+
+    let own = body(&get(api, "/v1/whoami").await);
+    assert_eq!((&own["key_id"], &own["name"]), (&Value::Null, &json!("platform")));
+    let till =
+        body(&post(api, "/v1/api-keys", &json!({ "name": "till", "scopes": ["redeem"] })).await);
+    let till_api = api.with_operator_key(text(&till["key"]));
+    let own = body(&get(&till_api, "/v1/whoami").await);
+    assert_eq!((&own["key_id"], &own["name"]), (&till["id"], &json!("till")));
+    assert_eq!((&own["scopes"], &own["ends_at"]), (&json!(["redeem"]), &Value::Null));
+    let nobody = get(&api.with_operator_key("ck_1_no"), "/v1/whoami").await;
+    assert_eq!(refused(&nobody), (401, "UNAUTHENTICATED".to_owned()));
+
+    let cli = Cli::of(&world);
+    assert_eq!(cli.json("whoami").await["name"], "platform");
+    let shown = cli.run("health").await;
+    assert!(shown.code == 0 && shown.out.contains("expiry-worker"), "{shown:?}");
+    world.end().await;
+}

@@ -1,0 +1,176 @@
+//! Every policy in every mode keeps the same promises: the same crowd, the same checks, on MariaDB and MySQL.
+
+use coupon::{TemplateId, UserId};
+use devstack::{Endpoints, Flavor, OwnDatabase, TestServers, if_installed};
+use pipeline_tests::{
+    World, histories,
+    promises::{Ends, Promises},
+};
+use shopper::{Answer, Wish};
+use verifier::{Sampler, Verdict};
+
+use crate::queued::{LIMIT, MOST, Policy, shopper, two_apis};
+
+/// The modes, each with what its 202 waits for. `replica` needs replicas, and is tested with them (`replicas.rs`).
+const MODES: [(&str, &str); 5] = [
+    ("direct", "topic"),
+    ("queued", "topic"),
+    ("queued", "gate"),
+    ("spill", "topic"),
+    ("spill", "gate"),
+];
+
+/// Coupons of each template.
+const STOCK: i64 = 60;
+
+/// Users of each template's crowd.
+const USERS: i64 = 80;
+
+/// Users who take their turns one request after the other have ids from here on.
+const FIRST_IN_TURN: i64 = 10_000;
+
+testkit::on_each_flavor! {
+    conforms:
+    every_policy_keeps_its_promises_in_every_mode,
+    every_policy_keeps_its_promises_in_every_mode_on_mysql,
+}
+
+/// A template with its policy and mode.
+#[derive(Debug, Clone, Copy)]
+struct Sale {
+    template: TemplateId,
+    policy: Policy,
+    mode: (&'static str, &'static str),
+}
+
+async fn conforms(flavor: Flavor) {
+    let Some((_own, world)) = ground(flavor).await else { return };
+    let sampler = Sampler::start(world.sources.pool.clone());
+    let mut sales = Vec::new();
+    for mode in MODES {
+        for policy in Policy::ALL {
+            let of_mode = |new| policy.of(new).in_mode(mode.0, mode.1);
+            let template = world.template(STOCK, of_mode).await;
+            sales.push(Sale { template, policy, mode });
+        }
+    }
+    let mut promises = Promises::default();
+    for (sale, user) in sales.iter().zip(FIRST_IN_TURN..) {
+        in_turn(&world, &mut promises, *sale, user).await;
+    }
+    let wishes = sales.iter().flat_map(Sale::crowd).collect();
+    let run = world.crowd().run(wishes).await.unwrap();
+    // Claims for more than was left may have left a remainder: new users take one each.
+    let last = sales.iter().flat_map(Sale::last_wave).collect();
+    let last = world.crowd().run(last).await.unwrap();
+    assert_eq!((run.given_up, last.given_up), (0, 0));
+    for sale in &sales {
+        assert_eq!(world.count(sale.template).await.all(), STOCK, "{sale:?}");
+    }
+
+    let mut of_crowds = Promises::of([&run, &last]);
+    for Sale { template, mode, .. } in &sales {
+        let of_sale = of_crowds.only(|claim| claim.template == *template).claims.len();
+        match mode.0 {
+            "direct" => assert_eq!(of_sale, 0, "{mode:?}"),
+            "queued" => assert!(of_sale > 0, "{mode:?}"),
+            // As long as MySQL keeps up, claims land at once.
+            _ => {}
+        }
+    }
+    let count = of_crowds.claims.len();
+    assert_eq!(of_crowds.kept(&world).await, Ends::all_succeeded(count));
+    let count = promises.claims.len();
+    assert_eq!(promises.kept(&world).await, Ends::all_succeeded(count));
+    // The history does not have the claims of those who took turns, so I4 is checked without it.
+    world.assert_sound(None).await;
+    assert_one_answer_each(&world, &histories(vec![run, last])).await;
+    let sampled = sampler.stop().await;
+    assert!(matches!(sampled.verdict, Verdict::Holds { .. }), "{sampled}");
+    world.end().await;
+}
+
+/// Starts a platform on a server of this kind: the shared one, or its own MySQL.
+async fn ground(flavor: Flavor) -> Option<(Option<OwnDatabase>, World)> {
+    if flavor == Flavor::Mariadb {
+        return Some((None, World::start_queued_with("conformance", two_apis).await));
+    }
+    let own = OwnDatabase::start("conformance-mysql", flavor, &[]).await;
+    let own = if_installed(own, "the modes of claims on MySQL")?;
+    let shared = TestServers::shared();
+    let endpoints = Endpoints { database_url: own.url(), ..shared.endpoints().clone() };
+    let servers = TestServers::at(endpoints);
+    let world = World::start_on(&servers, "conformance on mysql", two_apis).await;
+    Some((Some(own), world))
+}
+
+/// One user's requests, one after the other: the cumulative limit, replays, a key used twice, a missing key.
+async fn in_turn(world: &World, promises: &mut Promises, sale: Sale, user: i64) {
+    let [one, other] = [0, 1].map(|api| shopper(world, api, user));
+    let template = sale.template;
+    let outcome = |answer: &Answer| (answer.status, answer.code().unwrap_or_default());
+    let refused = |status: u16, code: &str| (status, code.to_owned());
+    let landed = refused(201, "");
+    let quantity = if sale.policy == Policy::OnePerUser { 1 } else { 2 };
+    let first = promises.insist(&one, template, Some("a"), quantity).await;
+    assert_eq!(outcome(&first), landed, "{sale:?}: {first:?}");
+    for shopper in [&one, &other] {
+        let again = promises.insist(shopper, template, Some("a"), quantity).await;
+        assert_eq!((again.status, again.replayed), (201, true), "{sale:?}: {again:?}");
+        assert_eq!(again.body, first.body, "{sale:?}");
+    }
+    if sale.policy == Policy::OnePerUser {
+        let second = promises.insist(&other, template, Some("b"), 1).await;
+        assert_eq!(outcome(&second), refused(409, "LIMIT_REACHED"), "{sale:?}");
+        return;
+    }
+    let reused = promises.insist(&other, template, Some("a"), 1).await;
+    assert_eq!(outcome(&reused), refused(422, "IDEMPOTENCY_KEY_REUSED"), "{sale:?}");
+    let keyless = promises.insist(&one, template, None, 1).await;
+    assert_eq!(keyless.status, 400, "{sale:?}: {keyless:?}");
+    let second = promises.insist(&other, template, Some("b"), 2).await;
+    assert_eq!(outcome(&second), landed, "{sale:?}: {second:?}");
+    let too_many = promises.insist(&one, template, Some("c"), 2).await;
+    if sale.policy == Policy::Unlimited {
+        assert_eq!(outcome(&too_many), landed, "{sale:?}: {too_many:?}");
+        return;
+    }
+    assert_eq!(outcome(&too_many), refused(409, "LIMIT_REACHED"), "{sale:?}");
+    // A refusal is not stored: the same key may ask for less.
+    let rest = promises.insist(&one, template, Some("c"), LIMIT - 4).await;
+    assert_eq!(outcome(&rest), landed, "{sale:?}: {rest:?}");
+}
+
+impl Sale {
+    /// Each user claims with one or two keys; some send a request twice at once, some again after its answer.
+    fn crowd(&self) -> Vec<Wish> {
+        let Self { template, policy, .. } = *self;
+        let of_user = |user: i64| {
+            let copies = if user % 7 == 0 { 2 } else { 1 };
+            let again = user % 11 == 0;
+            let one = Wish { copies, again, ..Wish::one(template, UserId(user)) };
+            if policy == Policy::OnePerUser {
+                return vec![one];
+            }
+            let keyed = |key: &str, quantity| Wish { quantity, ..one.clone() }.with_key(key);
+            let quantity = 1 + user.unsigned_abs() as u32 % MOST;
+            match user % 3 {
+                0 => vec![keyed("a", quantity), keyed("b", MOST)],
+                _ => vec![keyed("a", quantity)],
+            }
+        };
+        (1..=USERS).flat_map(of_user).collect()
+    }
+
+    fn last_wave(&self) -> Vec<Wish> {
+        let fresh = 1_000..1_000 + STOCK;
+        fresh.map(|user| Wish::one(self.template, UserId(user)).with_key("last")).collect()
+    }
+}
+
+/// Asserts that no key got two different bodies.
+async fn assert_one_answer_each(world: &World, history: &verifier::History) {
+    let report = verifier::verify(&world.sources, Some(history), world.clock.now()).await.unwrap();
+    let replays = report.outcomes.iter().find(|outcome| outcome.invariant == "I5").unwrap();
+    assert!(matches!(replays.verdict, Verdict::Holds { .. }), "{replays}");
+}

@@ -1,0 +1,227 @@
+//! Reports and time series: what is counted is what clients were answered, also when messages come twice or the broker
+//! is away.
+
+use std::{collections::BTreeMap, fs};
+
+use coupon::{TemplateId, UserId};
+use devstack::{OwnBroker, PlatformOptions, TestServers};
+use mysql_store::migrate;
+use pipeline_tests::{World, replay, until};
+use reqwest::Method;
+use serde_json::{Value, json};
+use shopper::{Answer, Api, Claimed, NewTemplate, Run, Wish};
+use topic::{TopicLayout, TopicNames, ensure_topics};
+
+use crate::operators::cli::Cli;
+
+const STOCK: i64 = 40;
+
+async fn get(api: &Api, path: &str) -> Answer {
+    api.send(api.operator(Method::GET, path)).await.unwrap()
+}
+
+async fn report(world: &World, template: TemplateId) -> Value {
+    let answer = get(world.api(), &format!("/v1/templates/{template}/report")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json().unwrap()
+}
+
+/// Polls the report until it has as many requests; returns it.
+async fn until_counted(world: &World, template: TemplateId, requests: usize) -> Value {
+    let look = async || report(world, template).await;
+    until(look, |report| report["answers"]["requests"] == json!(requests)).await
+}
+
+/// Counts a crowd's answers, as the report names them.
+fn heard(run: &Run) -> (usize, BTreeMap<String, usize>) {
+    let mut words = BTreeMap::new();
+    for record in &run.history.records {
+        let word = match (record.status, record.replayed) {
+            (Some(201), false) => "landed",
+            (Some(201), true) => "replayed",
+            (Some(_), _) => record.code.as_deref().unwrap(),
+            (None, _) => panic!("no answer: {record:?}"),
+        };
+        *words.entry(word.to_owned()).or_default() += 1;
+    }
+    (run.history.records.len(), words)
+}
+
+/// Returns the same counts of a report's or a point's figures.
+fn counted(figures: &Value) -> BTreeMap<String, usize> {
+    let number = |value: &Value| usize::try_from(value.as_u64().unwrap()).unwrap();
+    let refused = figures["refused"].as_object().unwrap();
+    let mut words: BTreeMap<_, _> =
+        refused.iter().map(|(code, count)| (code.clone(), number(count))).collect();
+    for word in ["landed", "replayed"] {
+        words.insert(word.to_owned(), number(&figures[word]));
+    }
+    words.retain(|_, count| *count > 0);
+    words
+}
+
+/// Users of whom some ask twice at once, some again, and too many for the stock.
+async fn rush(world: &World, template: TemplateId) -> Run {
+    let wish = |user: i64| {
+        let wish = Wish::one(template, UserId(user)).with_key(format!("key-{user}"));
+        Wish { copies: if user % 10 == 0 { 2 } else { 1 }, again: user % 7 == 0, ..wish }
+    };
+    let more = (1..=20).map(|user| Wish::one(template, UserId(user)).with_key("another"));
+    world.crowd().run((1..=150).map(wish).chain(more).collect()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_report_counts_what_a_crowd_was_answered_and_a_message_that_comes_again_counts_once() {
+    let two = |options| PlatformOptions { apis: 2, ..options };
+    let world = World::start_with("report", two).await;
+    let template = world.template(STOCK, |new| new).await;
+    let other = world.template(STOCK, |new| new).await;
+    let run = rush(&world, template).await;
+    let (requests, words) = heard(&run);
+    assert!(words["landed"] == 40 && words["SOLD_OUT"] > 100 && words["replayed"] > 0, "{words:?}");
+    let winner = run.history.records.iter().find(|record| record.status == Some(201)).unwrap();
+    let claimed: Claimed = serde_json::from_str(winner.body.as_ref().unwrap()).unwrap();
+    let shopper = world.api().shopper(winner.user).unwrap();
+    let used = shopper.use_coupon(claimed.coupons[0].id, "order").await.unwrap();
+    assert_eq!(used.status, 200, "{}", used.body);
+
+    let report_of_all = until_counted(&world, template, requests).await;
+    let answers = &report_of_all["answers"];
+    assert_eq!(counted(answers), words, "{report_of_all}");
+    assert_eq!(report_of_all["complete"], true);
+    let peak = answers["peak_per_second"].as_u64().unwrap();
+    assert!(peak > 0 && peak <= requests as u64 && answers["peak_at"].is_string(), "{answers}");
+    assert!(answers["sold_out_after_ms"].as_i64().unwrap() < 60_000, "{answers}");
+    assert!(answers["p50_ms"].as_u64() <= answers["p99_ms"].as_u64(), "{answers}");
+    let course = answers["course"]["requests"].as_array().unwrap();
+    assert_eq!(course.iter().filter_map(Value::as_u64).sum::<u64>(), requests as u64);
+    let stock = json!({ "total": STOCK, "landed": STOCK, "left": 0 });
+    assert_eq!(report_of_all["stock"], stock);
+    let coupons = &report_of_all["coupons"];
+    assert_eq!((&coupons["counted"], &coupons["used"]), (&json!(40), &json!(1)), "{coupons}");
+    assert_eq!((&coupons["used_percent"], &coupons["all_counted"]), (&json!(2.5), &json!(true)));
+    assert_eq!(report_of_all["redemption"]["currency"], "EUR");
+
+    // Steps of a second add up to the same, and the busiest one is the peak.
+    let from = report_of_all["claim_starts_at"].as_str().unwrap();
+    let path = format!("/v1/templates/{template}/timeseries?from={from}&step=1");
+    let series: Value = get(world.api(), &path).await.json().unwrap();
+    assert_eq!((&series["step_seconds"], &series["complete"]), (&json!(1), &json!(true)));
+    let points = series["points"].as_array().unwrap();
+    let mut sums: BTreeMap<String, usize> = BTreeMap::new();
+    for (word, count) in points.iter().flat_map(counted) {
+        *sums.entry(word).or_default() += count;
+    }
+    assert_eq!(sums, words);
+    let most = points.iter().filter_map(|point| point["requests"].as_u64()).max();
+    assert_eq!(most, Some(peak));
+    let quiet = report(&world, other).await;
+    assert_eq!(
+        (&quiet["answers"]["requests"], &quiet["answers"]["peak_at"]),
+        (&json!(0), &Value::Null)
+    );
+
+    let topic = world.sources.topics.claim_stats();
+    let messages = replay::published(&world.sources.brokers, &topic).await.unwrap();
+    assert!(!messages.is_empty());
+    replay::deliver(&world.sources.brokers, &messages).await.unwrap();
+    assert_eq!(report(&world, template).await["answers"]["requests"], json!(requests));
+    by_command(&world, template, requests).await;
+    assert_of_its_merchant(&world, template).await;
+    world.assert_sound(Some(&run.history)).await;
+    world.end().await;
+}
+
+async fn by_command(world: &World, template: TemplateId, requests: usize) {
+    let cli = Cli::of(world);
+    let said = cli.json(&format!("template report {template}")).await;
+    assert_eq!(said["answers"]["requests"], json!(requests));
+    let said = cli.run(&format!("template report {template}")).await;
+    let has = |line: &str| said.out.lines().any(|one| one.starts_with(line));
+    assert!(said.code == 0 && said.out.contains('█'), "{said:?}");
+    assert!(
+        has(&format!("requests        {requests}")) && has("sold out        after"),
+        "{said:?}"
+    );
+    let said = cli.run(&format!("template timeseries {template} --step 60")).await;
+    assert!(said.code == 0 && said.out.contains("steps of 60 s"), "{said:?}");
+    let later = format!("template timeseries {template} --from 2030-01-01T00:00:00Z");
+    let refused = cli.run(&later).await;
+    assert!(refused.code == 1 && refused.err.contains("(INVALID_SPAN)"), "{refused:?}");
+}
+
+/// Another merchant's key finds neither.
+async fn assert_of_its_merchant(world: &World, template: TemplateId) {
+    let post = |path: &str, body: Value| {
+        let request = world.api().operator(Method::POST, path).json(&body);
+        async { world.api().send(request).await.unwrap().json::<Value>().unwrap() }
+    };
+    let merchant = post("/v1/merchants", json!({ "name": "Another" })).await;
+    let key = json!({ "name": "k", "scopes": ["admin"], "merchant_id": merchant["id"] });
+    let key = post("/v1/api-keys", key).await;
+    let stranger = world.api().with_operator_key(key["key"].as_str().unwrap());
+    for what in ["report", "timeseries"] {
+        let answer = get(&stranger, &format!("/v1/templates/{template}/{what}")).await;
+        let code = answer.code().unwrap_or_default();
+        assert_eq!((answer.status, code.as_str()), (404, "TEMPLATE_NOT_FOUND"), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn while_the_broker_is_away_claims_are_answered_and_counted_later() {
+    let mut broker = OwnBroker::start("claim-stats").await.unwrap();
+    let scope = TestServers::shared().scope("stats broker");
+    let names = TopicNames::new(scope.topic_prefix.clone());
+    let layout = TopicLayout { partitions: 4, replication: 1 };
+    ensure_topics(&broker.brokers(), &names, &layout).await.unwrap();
+    migrate::run(&scope.endpoints.database_url).await.unwrap();
+    // Only the api uses that broker.
+    let brokers = broker.brokers();
+    let set =
+        |platform: &mut devstack::Platform| platform.apis[0].set_env("KAFKA_BROKERS", &brokers);
+    let world = World::start_as(scope, set).await;
+    let template = world.template(STOCK, |new| NewTemplate { per_user_limit: 0, ..new }).await;
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    let claim = async |number: usize| {
+        let answer = shopper.claim(template, Some(&format!("key-{number}")), 1).await.unwrap();
+        assert_eq!(answer.status, 201, "{answer:?}");
+    };
+    claim(0).await;
+    until_counted(&world, template, 1).await;
+    broker.server.pause().unwrap();
+    for number in 1..=5 {
+        claim(number).await;
+    }
+    let series = get(world.api(), &format!("/v1/templates/{template}/timeseries")).await;
+    let code = series.code().unwrap_or_default();
+    assert_eq!((series.status, code.as_str()), (503, "STATS_UNAVAILABLE"), "{series:?}");
+    assert!(series.retry_after.is_some());
+    let partial = report(&world, template).await;
+    assert_eq!((&partial["answers"], &partial["complete"]), (&Value::Null, &json!(false)));
+    assert_eq!(partial["known_to"], Value::Null);
+    assert_eq!(partial["stock"]["landed"], 6, "what MySQL knows is said");
+    broker.server.resume().unwrap();
+    let whole = until_counted(&world, template, 6).await;
+    assert_eq!((&whole["complete"], &whole["answers"]["landed"]), (&json!(true), &json!(6)));
+    let fate = async |fate: &str| {
+        let metric = format!("api_claim_stats_answers_total{{fate=\"{fate}\"}}");
+        world.platform.apis[0].metric(&metric).await
+    };
+    // An acknowledgement may come later than the message is read.
+    until(async || fate("published").await, |published| *published == Some(6.0)).await;
+    assert_eq!((fate("others").await, fate("lost").await), (Some(0.0), Some(0.0)));
+    let log = fs::read_to_string(world.platform.apis[0].log()).unwrap();
+    let said = log.lines().filter(|line| line.contains("statistics of claims cannot be read"));
+    assert_eq!(said.count(), 1, "however many ask: {log}");
+    world.end().await;
+}
+
+#[test]
+#[ignore = "only measures; ./dev soak what_counting_an_answer_costs_a_claim"]
+fn what_counting_an_answer_costs_a_claim() {
+    const ANSWERS: u32 = 2_000_000;
+    for threads in [1, 2, 8] {
+        let each = api::price::of_counting(threads, ANSWERS);
+        println!("{threads} threads: {} ns for each answer", each.as_nanos());
+    }
+}
