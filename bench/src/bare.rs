@@ -91,7 +91,7 @@ impl Bare {
 ///
 /// # Errors
 /// The view cannot be reached.
-#[expect(clippy::print_stdout, reason = "it tells its parent where it listens")]
+#[expect(clippy::print_stdout, reason = "it reports to its parent where it listens")]
 pub async fn serve(options: Options) -> Result<()> {
     let generation = options.generation;
     let generations_of = Box::new(move |served: Vec<(_, _)>| -> GenerationsFuture {

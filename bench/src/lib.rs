@@ -5,11 +5,14 @@
 
 pub mod bare;
 pub mod cdc;
+pub mod export;
 pub mod hardware;
 pub mod hot;
 pub mod lists;
 pub mod lone;
 pub mod pending;
+pub mod queued;
+pub mod redeem;
 pub mod report;
 pub mod stage;
 pub mod storm;

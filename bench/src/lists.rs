@@ -16,7 +16,7 @@ use coupon::{TemplateId, UserId, limit::QUANTITY_MAX};
 use serde::Serialize;
 use shopper::{Api, CouponQuery, Crowd, Latency, NewTemplate, Shopper, Wish};
 use tokio::{task::JoinSet, time::Instant};
-use verifier::settled;
+use verifier::at_rest;
 
 use crate::{bare::Bare, stage::Stage};
 
@@ -75,7 +75,7 @@ pub async fn measure(stage: &Stage) -> Result<Lists> {
     let crowd = Crowd::new(vec![stage.api.clone()], CONNECTIONS, PATIENCE);
     let run = crowd.run((FIRST_USER..FIRST_USER + USERS).map(wish).collect()).await?;
     ensure!(run.given_up == 0, "{} claims without an answer", run.given_up);
-    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
     let ours = Arc::new(Ours::of(&stage.api)?);
     once_each(&ours).await?;
     stage.sources.view.drop_all().await?;
@@ -161,7 +161,7 @@ pub async fn time_pages(stage: &Stage) -> Result<Pages> {
     for (user, coupons) in [SHORT, LONG] {
         give(stage, template, user, coupons).await?;
     }
-    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
     let (short, long) = (stage.api.shopper(SHORT.0)?, stage.api.shopper(LONG.0)?);
     let short_list = time_list(stage, &short, SHORT.1).await?;
     let before = api_peak_mib(stage)?;

@@ -17,7 +17,7 @@ pub struct BareServers {
 
 /// A platform on the servers of a [`BareServers`].
 pub struct Stage {
-    /// The four processes.
+    /// The six processes.
     pub platform: Platform,
     /// A client of the api.
     pub api: Api,

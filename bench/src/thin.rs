@@ -10,12 +10,8 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{
-    Admission, Claim, ClaimId, CouponId, Discount, DiscountKind, Epoch, LandedClaim, LandedCoupon,
-    MerchantId, PayloadHash, RequestId, Template, TemplateId, TemplateState, UserId, Validity,
-    Window,
-};
+use chrono::{DateTime, Utc};
+use coupon::{Admission, ClaimId, CouponId, Epoch, TemplateId, TemplateState, UserId};
 use mysql_store::{
     connect,
     landing::{self, Attempt, Landing},
@@ -71,25 +67,7 @@ pub async fn per_second(url: &str, now: DateTime<Utc>) -> Result<f64> {
 
 async fn publish(url: &str, now: DateTime<Utc>) -> Result<()> {
     let mut connection = connect::single(url).await?;
-    let draft = Template {
-        id: TEMPLATE,
-        merchant_id: MerchantId(1),
-        name: "Thin".to_owned(),
-        discount: Discount {
-            kind: DiscountKind::AmountOff,
-            value: 500,
-            cap: None,
-            minimum_spend: 0,
-            currency: "EUR".to_owned(),
-        },
-        per_user_limit: 1,
-        max_per_claim: 1,
-        window: Window { starts_at: now, ends_at: now + TimeDelta::hours(1) },
-        validity: Validity::Relative { valid_for: TimeDelta::hours(1) },
-        self_redeem: false,
-        state: TemplateState::Draft,
-        version: 1,
-    };
+    let draft = testkit::draft(TEMPLATE, now);
     let stock = coupon::limit::STOCK_MAX;
     template::create(&mut connection, &draft, stock, "bench", now).await?;
     template::change_state(&mut connection, &draft, TemplateState::Published, now).await?;
@@ -100,26 +78,16 @@ async fn publish(url: &str, now: DateTime<Utc>) -> Result<()> {
 fn landing(number: i64, now: DateTime<Utc>) -> Landing {
     // Spread the users, as in production; a multiplier coprime to 2^31 visits each once.
     let user = UserId(number * 2_654_435_761 % (1 << 31));
-    let claim = Claim {
-        id: ClaimId(number),
-        template_id: TEMPLATE,
-        user_id: user,
-        request_id: RequestId::from_stored(format!("3f2b8c1e-7a44-4a0e-{number:012x}").as_bytes()),
-        payload_hash: PayloadHash::of_quantity(1),
-        quantity: 1,
-        claimed_at: now,
-        trace_parent: None,
-    };
-    let landed = LandedClaim {
-        id: claim.id,
-        template_id: TEMPLATE,
-        user_id: user,
-        payload_hash: claim.payload_hash,
-        claimed_at: now,
-        valid_from: now,
-        valid_until: now + TimeDelta::hours(1),
-        coupons: vec![LandedCoupon { id: CouponId(number), claim_no: 1 }],
-    };
+    let key = format!("3f2b8c1e-7a44-4a0e-{number:012x}");
+    let claim = testkit::claim(ClaimId(number), TEMPLATE, user, &key, 1, now);
+    let landed = testkit::landed(&claim, [(CouponId(number), 1)]);
     let admission = Admission { claim, epoch: Epoch(1), numbers: vec![1] };
-    Landing { admission, merchant_id: MerchantId(1), terms: 1, landed }
+    Landing {
+        admission,
+        merchant_id: testkit::MERCHANT,
+        terms: 1,
+        landed,
+        admitted_at: None,
+        left_after: None,
+    }
 }

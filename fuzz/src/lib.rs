@@ -25,13 +25,14 @@ pub type Target = fn(&[u8]);
 const PASSWORD: &str = "correct-horse-battery-staple";
 
 /// The targets. Each has a file in `fuzz_targets/` and a folder in `seeds/`.
-pub const TARGETS: [(&str, Target); 38] = [
+pub const TARGETS: [(&str, Target); 40] = [
     ("api_answer", client::api_answer),
     ("binlog", tailer::binlog),
     ("binlog_address", tailer::binlog_address),
     ("brokers_address", topic::fuzz::brokers_address),
     ("cell", tailer::cell),
     ("checkpoint_record", tailer::checkpoint_record),
+    ("claim_message", topic::fuzz::claim_message),
     ("cluster_slots", redis_address::fuzz::cluster_slots),
     ("command_line", client::command_line),
     ("compressed_event", tailer::compressed_event),
@@ -49,6 +50,7 @@ pub const TARGETS: [(&str, Target); 38] = [
     ("key_set", api::fuzz::key_set),
     ("lead_times", expiry_worker::fuzz::lead_times),
     ("new_template", api::fuzz::new_template),
+    ("outbox_entry", redis_gate::fuzz::outbox_entry),
     ("page_cursor", page_cursor),
     ("redis_address", redis_address),
     ("request_head", api::fuzz::request_head),
@@ -150,12 +152,12 @@ fn database_address(data: &[u8]) {
 
 /// Checks that neither an error nor its causes contain the password.
 fn assert_secret(error: &(dyn Error + 'static)) {
-    let mut told = String::new();
+    let mut shown = String::new();
     for cause in iter::successors(Some(error), |error| (*error).source()) {
         // Writing to a string cannot fail.
-        let _written = write!(told, "{cause} {cause:?} ");
+        let _written = write!(shown, "{cause} {cause:?} ");
     }
-    assert!(!told.contains(PASSWORD), "a password is told: {told}");
+    assert!(!shown.contains(PASSWORD), "a password is shown: {shown}");
 }
 
 /// A message of any topic.

@@ -15,7 +15,7 @@ use bench::{
 use clap::Parser;
 use runtime::Clock;
 use serde::Serialize;
-use verifier::{settled, verify};
+use verifier::{at_rest, verify};
 
 /// How long the platform may take to come to rest.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
@@ -69,7 +69,7 @@ async fn run(cli: Cli) -> Result<()> {
     row("  answered", &quantiles(&hot.run.answered));
     let visible = visible::measure(&stage, hot.landed_per_s / 2.0).await?;
     row("201 to visible, half load", &quantiles(&visible));
-    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
     let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
     let tailer_rows_per_s = tailer::rows_per_second(&mut stage).await?;
     row("tailer into Kafka", &format!("{tailer_rows_per_s:.0} rows/s, a backlog of bulk rows"));

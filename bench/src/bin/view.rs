@@ -16,7 +16,7 @@ use bench::{
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 use shopper::Latency;
-use verifier::{settled, verify};
+use verifier::{at_rest, verify};
 
 /// How long the platform may take to come to rest.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
@@ -97,7 +97,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     row("views rebuilt", &format!("{:.0}/s", lists.rebuilds_per_s));
     let pages = lists::time_pages(&stage).await?;
     say_pages(&pages);
-    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
     let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
     println!("\n{invariants}");
     stage.platform.stop().await?;
@@ -143,7 +143,7 @@ fn say_pages(pages: &Pages) {
 
 /// Starts when the platform is at rest, so that no backlog of the previous figure is measured.
 async fn visible_at(stage: &Stage, share: &str, claims_per_s: f64) -> Result<Latency> {
-    settled(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
     let visible = visible::measure(stage, claims_per_s).await?;
     row(&format!("201 to visible, {share} load"), &quantiles(&visible));
     Ok(visible)

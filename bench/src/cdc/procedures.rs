@@ -36,7 +36,7 @@ begin
       values (id, 1 + mod(id, 50), id, 1, id, 1, 0, 1, mod(id, 64), utc_timestamp(3), utc_timestamp(3),
         utc_timestamp(3), utc_timestamp(3) + interval 1 day);
     insert into claim values (1 + mod(id, 50), id, concat('bench-', id), id, 1, 2, null,
-        unhex(md5(id)), utc_timestamp(3), utc_timestamp(3), utc_timestamp(3));
+        unhex(md5(id)), utc_timestamp(3), utc_timestamp(3), utc_timestamp(3), null, null);
     commit;
     set id = id + 1;
   end while;

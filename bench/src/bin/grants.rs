@@ -1,0 +1,146 @@
+//! `grants`: how many users a job of grants serves each second, and how long a user's own claim takes meanwhile. Exit code
+//! 1: something failed, or an invariant is broken afterwards.
+#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
+#![expect(clippy::print_stderr, reason = "and fails on standard error")]
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use bench::{
+    report::{self, Machine, quantiles, row, write_json},
+    stage::{BareServers, Stage},
+};
+use chrono::TimeDelta;
+use clap::Parser;
+use coupon::{TemplateId, UserId};
+use reqwest::Method;
+use serde::Serialize;
+use serde_json::{Value, json};
+use shopper::{Latency, NewTemplate};
+use verifier::{at_rest, verify};
+
+/// How long the platform may take to come to rest.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+
+/// Users of the job.
+const USERS: i64 = 10_000;
+
+/// First of the users who claim for themselves, so that they are others.
+const FIRST_CLAIMER: i64 = 1_000_000;
+
+/// Interval between two looks at the job: a fraction of what it takes.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Measures a job of ten thousand grants, and claims beside it.
+#[derive(Parser)]
+struct Cli {
+    /// Also writes the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// The figures and the machine, as JSON.
+#[derive(Serialize)]
+struct Figures {
+    #[serde(flatten)]
+    machine: Machine,
+    users: i64,
+    seconds: f64,
+    users_per_s: f64,
+    claim_alone_p50_ms: f64,
+    claim_alone_p99_ms: f64,
+    claim_beside_p50_ms: f64,
+    claim_beside_p99_ms: f64,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Cli::parse().json).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("grants: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(json: Option<PathBuf>) -> Result<()> {
+    let ground = BareServers::start().await?;
+    let machine = report::machine(&ground)?;
+    let mut stage = ground.platform().await?;
+    let now = stage.clock.now();
+    let new = NewTemplate::simple("grants", 10 * USERS, now, TimeDelta::hours(1));
+    let template = stage.api.publish_new(&new).await?.id;
+
+    let mut alone = Latency::default();
+    for user in 0..200 {
+        alone.record(claim(&stage, template, FIRST_CLAIMER + user).await?);
+    }
+    let began = Instant::now();
+    let job = begin(&stage, template).await?;
+    let mut beside = Latency::default();
+    let mut user = FIRST_CLAIMER + 1_000;
+    let seconds = loop {
+        beside.record(claim(&stage, template, user).await?);
+        user += 1;
+        let seen = look(&stage, &job).await?;
+        if seen["state"] == "finished" {
+            ensure!(seen["outcomes"] == json!({ "granted": USERS }), "{seen}");
+            break began.elapsed().as_secs_f64();
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    };
+    let users_per_s = USERS as f64 / seconds;
+    row("granted", &format!("{USERS} users in {seconds:.2} s, {users_per_s:.0}/s"));
+    row("a claim, alone", &quantiles(&alone));
+    row("a claim, beside the job", &quantiles(&beside));
+    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
+    println!("\n{invariants}");
+    stage.platform.stop().await?;
+    ground.end().await?;
+    let figures = Figures {
+        machine,
+        users: USERS,
+        seconds,
+        users_per_s,
+        claim_alone_p50_ms: alone.ms(0.5),
+        claim_alone_p99_ms: alone.ms(0.99),
+        claim_beside_p50_ms: beside.ms(0.5),
+        claim_beside_p99_ms: beside.ms(0.99),
+    };
+    write_json(json.as_deref(), &figures)?;
+    ensure!(invariants.holds(), "an invariant is broken");
+    Ok(())
+}
+
+/// A user claims; returns how long the answer took.
+async fn claim(stage: &Stage, template: TemplateId, user: i64) -> Result<Duration> {
+    let shopper = stage.api.shopper(UserId(user))?;
+    let began = Instant::now();
+    let answer = shopper.claim(template, None, 1).await?;
+    ensure!(answer.status == 201, "{}", answer.body);
+    Ok(began.elapsed())
+}
+
+async fn begin(stage: &Stage, template: TemplateId) -> Result<String> {
+    let users: Vec<String> = (1..=USERS).map(|user| user.to_string()).collect();
+    let path = format!("/v1/templates/{template}/grants");
+    let request = stage.api.operator(Method::POST, &path).header("idempotency-key", "bench");
+    let body = json!({ "user_ids": users, "reason": "bench" });
+    let answer = stage.api.send(request.json(&body)).await?;
+    ensure!(answer.status == 202, "{}", answer.body);
+    let job: Value = answer.json()?;
+    job["id"].as_str().map(str::to_owned).context("a job without an id")
+}
+
+async fn look(stage: &Stage, job: &str) -> Result<Value> {
+    let path = format!("/v1/jobs/{job}");
+    let answer = stage.api.send(stage.api.operator(Method::GET, &path)).await?;
+    ensure!(answer.status == 200, "{}", answer.body);
+    Ok(answer.json()?)
+}

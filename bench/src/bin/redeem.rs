@@ -1,0 +1,81 @@
+//! `redeem`: redemptions per second beside claims per second, on the same platform in the same run. Exit code 1: something
+//! failed, or an invariant is broken afterwards.
+#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
+#![expect(clippy::print_stderr, reason = "and fails on standard error")]
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Result, ensure};
+use bench::{
+    hot, redeem,
+    report::{self, Machine, quantiles, row, write_json},
+    stage::BareServers,
+};
+use clap::Parser;
+use serde::Serialize;
+use verifier::{at_rest, verify};
+
+/// How long the platform may take to come to rest.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+
+/// Measures landed claims per second, and redemptions per second: one transaction each, with its audit line.
+#[derive(Parser)]
+struct Cli {
+    /// Also writes the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// The figures and the machine, as JSON.
+#[derive(Serialize)]
+struct Figures {
+    #[serde(flatten)]
+    machine: Machine,
+    landed_per_s: f64,
+    redeemed_per_s: f64,
+    redeemed_over_landed: f64,
+    redeemed_p50_ms: f64,
+    redeemed_p99_ms: f64,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Cli::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("redeem: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<()> {
+    let ground = BareServers::start().await?;
+    let machine = report::machine(&ground)?;
+    let mut stage = ground.platform().await?;
+    let landed_per_s = hot::measure(&stage).await?.landed_per_s;
+    row("claims landed, one template", &format!("{landed_per_s:.0}/s over HTTP"));
+    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    let redeemed = redeem::measure(&stage).await?;
+    let ratio = redeemed.per_s / landed_per_s;
+    let figure = format!("{:.0}/s over HTTP, {ratio:.2} of the claims", redeemed.per_s);
+    row("redemptions, one coupon each", &figure);
+    row("  answered", &quantiles(&redeemed.answered));
+    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
+    println!("\n{invariants}");
+    stage.platform.stop().await?;
+    ground.end().await?;
+
+    let figures = Figures {
+        machine,
+        landed_per_s,
+        redeemed_per_s: redeemed.per_s,
+        redeemed_over_landed: ratio,
+        redeemed_p50_ms: redeemed.answered.ms(0.5),
+        redeemed_p99_ms: redeemed.answered.ms(0.99),
+    };
+    write_json(cli.json.as_deref(), &figures)?;
+    ensure!(invariants.holds(), "an invariant is broken");
+    Ok(())
+}
