@@ -15,10 +15,10 @@ cd "$folder"
 make() { [[ -s $1 ]] || printf '%s\n' "$2" > "$1"; }
 random() { openssl rand -hex "$1"; }
 
-for user in root migrate api tailer consumer worker verify; do
+for user in root migrate api relay lander tailer consumer worker verify; do
   make "mysql_$user" "$(random 24)"
 done
-for user in migrate api tailer consumer worker verify; do
+for user in migrate api relay lander tailer consumer worker verify; do
   make "database_url_$user" "mysql://coupon_$user:$(cat "mysql_$user")@mysql:3306/coupon"
 done
 make redis_password "$(random 24)"
@@ -26,4 +26,5 @@ make redis_auth "requirepass $(cat redis_password)"
 make gate_redis_url "redis://:$(cat redis_password)@redis-gate:6379"
 make view_redis_url "redis://:$(cat redis_password)@redis-view:6380"
 make jwt_secret "$(random 32)"
+make receipt_secret "$(random 32)"
 make operator_key "$(random 24)"

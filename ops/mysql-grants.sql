@@ -5,12 +5,13 @@
 
 -- Requests, claims, operators' changes.
 grant select on coupon.* to 'coupon_api'@'%';
-grant insert, update on coupon.coupon_template to 'coupon_api'@'%';
-grant insert, update on coupon.template_stock to 'coupon_api'@'%';
-grant insert on coupon.stock_movement to 'coupon_api'@'%';
+-- Deletes: a draft with its rows, and nothing else of theirs.
+grant insert, update, delete on coupon.coupon_template to 'coupon_api'@'%';
+grant insert, update, delete on coupon.template_stock to 'coupon_api'@'%';
+grant insert, delete on coupon.stock_movement to 'coupon_api'@'%';
 grant insert on coupon.claim to 'coupon_api'@'%';
 grant insert, update on coupon.user_coupon to 'coupon_api'@'%';
-grant insert, update on coupon.validity_move to 'coupon_api'@'%';
+grant insert, update, delete on coupon.validity_move to 'coupon_api'@'%';
 grant insert, update on coupon.worker_lease to 'coupon_api'@'%';
 grant insert, update on coupon.lease to 'coupon_api'@'%';
 grant insert, update on coupon.view_generation to 'coupon_api'@'%';
@@ -18,7 +19,27 @@ grant insert, update on coupon.merchant to 'coupon_api'@'%';
 grant insert, update on coupon.api_key to 'coupon_api'@'%';
 grant insert, update on coupon.audit_entry to 'coupon_api'@'%';
 grant insert, update on coupon.merchant_quota to 'coupon_api'@'%';
+grant insert, update on coupon.job to 'coupon_api'@'%';
+grant insert, update on coupon.job_row to 'coupon_api'@'%';
+grant insert on coupon.coupon_replacement to 'coupon_api'@'%';
 grant insert, update, delete on coupon.idempotent_request to 'coupon_api'@'%';
+grant insert on coupon.redemption to 'coupon_api'@'%';
+grant insert, update on coupon.redemption_order to 'coupon_api'@'%';
+grant insert, update, delete on coupon.coupon_lock to 'coupon_api'@'%';
+
+-- Leases of the relay's workers. The gate and the topic are all else that it needs.
+grant select on coupon._sqlx_migrations to 'coupon_relay'@'%';
+grant select, insert, update on coupon.lease to 'coupon_relay'@'%';
+
+-- Landings, rejections and fences of queued claims.
+grant select on coupon._sqlx_migrations to 'coupon_lander'@'%';
+grant select on coupon.coupon_template to 'coupon_lander'@'%';
+grant select on coupon.stock_movement to 'coupon_lander'@'%';
+grant select, update on coupon.template_stock to 'coupon_lander'@'%';
+grant select, insert on coupon.claim to 'coupon_lander'@'%';
+grant select, insert on coupon.user_coupon to 'coupon_lander'@'%';
+grant select, insert on coupon.rejected_user to 'coupon_lander'@'%';
+grant select, insert, update on coupon.worker_lease to 'coupon_lander'@'%';
 
 -- The binlog, and the followed tables for snapshots. MariaDB calls `replication client` BINLOG MONITOR, and takes this
 -- name too.

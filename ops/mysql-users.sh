@@ -13,7 +13,7 @@ secret() { cat "$secrets/mysql_$1"; }
 # Passwords are hexadecimal (ops/make-secrets.sh), so none ends a string.
 users() {
   local user
-  for user in migrate api tailer consumer worker verify; do
+  for user in migrate api relay lander tailer consumer worker verify; do
     [[ $(secret "$user") =~ ^[0-9a-f]{32,}$ ]] || { echo "mysql-users: $secrets/mysql_$user is no hexadecimal password" >&2; exit 1; }
     echo "create user if not exists 'coupon_$user'@'%' identified by '$(secret "$user")';"
     echo "alter user 'coupon_$user'@'%' identified by '$(secret "$user")';"
