@@ -104,7 +104,9 @@ async fn an_in_flight_key_of_another_type_takes_no_stock_and_is_gone_at_the_next
     assert_eq!(world.meta().await.stock, 10);
     look(&mut keeper, now()).await;
     assert!(world.meta().await.epoch > epoch);
-    Process::without_keeper(&world, "a").await.land(&claim(USER, "a", 1)).await;
+    // It lives until its admission is settled.
+    let process = Process::without_keeper(&world, "a").await;
+    process.land(&claim(USER, "a", 1)).await;
     world.settled().await;
     world.assert_gate_equals_mysql().await;
 }
