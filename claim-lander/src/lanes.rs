@@ -32,8 +32,8 @@ struct Lane {
 }
 
 impl Lanes {
-    /// Records that a batch is in hand, and the offset and the time of its first message. Where that was done before, the
-    /// partition is read again, perhaps because its topic was made anew: then what waits counts from there.
+    /// Records that a batch is in hand, and the offset and the time of its first message. A lower offset than before means
+    /// that the topic was recreated; the backlog then counts from there.
     pub(crate) fn begin(
         &self,
         partition: i32,

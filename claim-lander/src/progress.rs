@@ -27,7 +27,7 @@ pub(crate) struct Publisher<'a> {
 }
 
 impl Publisher<'_> {
-    /// Publishes for ever. What cannot be published now is published, newer, a second later.
+    /// Publishes for ever. A failed report is replaced by the next, newer one.
     pub(crate) async fn run(&self) {
         let mut every = interval(TELL_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);

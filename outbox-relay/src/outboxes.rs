@@ -127,7 +127,7 @@ impl Outboxes {
         self.health.set_status(json!({ "waiting": total }));
         let (shown, at) = self.oldest;
         if at.elapsed() >= SHOW_EVERY {
-            // Claims that nobody had in hand have grown older.
+            // No worker handled a claim, so the oldest has aged by the elapsed time.
             let left_alone = if total > 0 { shown + at.elapsed() } else { Duration::ZERO };
             let oldest = self.ages.take().unwrap_or(left_alone);
             gauge!(OLDEST.name).set(oldest.as_secs_f64());

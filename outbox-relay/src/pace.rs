@@ -29,7 +29,7 @@ pub(crate) struct Round {
     pub(crate) read: usize,
     /// Whether a read gave as many as were asked for: there may be more.
     pub(crate) is_full: bool,
-    /// How long until the first of those is due that an api may be about to publish.
+    /// Time until the relay may publish the first entry that an api may still publish itself.
     pub(crate) young: Option<Duration>,
     /// Whether the worker still has entries of this outbox in hand.
     pub(crate) leftovers: bool,

@@ -123,7 +123,7 @@ impl Relay {
                 counter!(RELAYED.name).increment(done.len() as u64);
                 histogram!(SECONDS.name).record((oldest + began.elapsed()).as_secs_f64());
             } else {
-                // What this run holds under these ids are other claims. Those just published may stand there again.
+                // After a restore these ids belong to other claims, and the published ones may be in the outbox again.
                 warn!(template.id = template.0, "Redis is of another run: nothing was removed");
                 round.leftovers = true;
             }

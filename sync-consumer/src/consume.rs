@@ -374,7 +374,7 @@ impl Consume {
         Ok(())
     }
 
-    /// Without messages nothing lags, unless nobody can say so.
+    /// Reports lag 0 while no message waits, and an unknown lag while no broker answers.
     fn measure_idle(&self) {
         lag::show(self.kafka.is_ready().then_some(0.0), &self.partitions);
     }

@@ -37,7 +37,7 @@ use verifier::{History, Report, Settings, Sources, at_rest, verify};
 
 /// Partitions of the keyed topics: enough for order and rebalances to matter, few enough to create at once.
 const PARTITIONS: i32 = 4;
-/// Longest time that the platform may take to come to rest after the last fault (DESIGN §10, I12).
+/// Longest time that the platform may take to come to rest after the last fault (I12).
 pub const REST_MAX: Duration = Duration::from_secs(60);
 /// Connections of a test's crowd.
 const CONNECTIONS: usize = 128;

@@ -1,5 +1,4 @@
-//! What a cancelled job may still have in a queue: a row whose claim was accepted lands, whatever becomes of its job, and
-//! must not be called cancelled.
+//! Claims of a cancelled job that are queued already. They still land, so they must not be reported as cancelled.
 
 use std::time::Duration;
 

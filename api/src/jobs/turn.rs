@@ -34,7 +34,7 @@ const ROW_MAX: Duration = Duration::from_secs(5);
 /// time to do so.
 const LANDS_WITHIN: Duration = GRACE.saturating_add(Duration::from_secs(2));
 
-/// What the job says meanwhile, and how long a cancelled one waits.
+/// Status of a job with claims in progress, and how long its cancellation waits for them.
 pub(crate) fn under_way() -> UnderWay<'static> {
     UnderWay { code: Code::ClaimPending.word(), lands_within: LANDS_WITHIN }
 }
@@ -42,7 +42,7 @@ pub(crate) fn under_way() -> UnderWay<'static> {
 /// Pause of a job of which a turn could decide nothing: its template is paused, or its gate is away.
 const HELD_UP: Duration = Duration::from_secs(1);
 
-/// What is known of a row: what became of it, or what it waits for.
+/// A row's outcome, or the code of what it waits for.
 type Found = Result<Done, Code>;
 
 impl Worker {

@@ -1,9 +1,9 @@
 //! The OpenAPI 3.1 document of the api, built from the handlers and the structs they read and write.
 //!
 //! `#[utoipa::path]` stands on each handler and `ToSchema` on each struct; `router.rs` registers route and description
-//! together. An error is named by its code in the handler's `x-problems`; its status and what to do come from
-//! `docs/errors.md`, and what is answered by every operation of a form (one with a body, one with a token)
-//! is added here: see [`problems`]. So the document has no text of its own that could grow old.
+//! together. A handler lists its error codes in `x-problems`; `code.rs` supplies their status and advice. Codes that every
+//! operation of a form has (one with a body, one with a token) are added by [`problems`]. So the document has no text of
+//! its own that could become outdated.
 
 pub(crate) mod docs_page;
 mod problems;

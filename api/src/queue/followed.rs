@@ -38,7 +38,7 @@ impl Followed {
         *self.lock().get(&partition)?.pace.borrow()
     }
 
-    /// Returns a receiver of what is known of a partition, which is told of each report.
+    /// Subscribes to a partition's reports.
     pub(crate) fn subscribe(&self, partition: i32) -> watch::Receiver<Option<Pace>> {
         self.lock().entry(partition).or_default().pace.subscribe()
     }

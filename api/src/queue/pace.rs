@@ -114,7 +114,7 @@ impl Pace {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Due {
     place: Option<i64>,
-    /// Of a claim without a place: an offset that it is hardly behind.
+    /// Of a claim whose position is unknown: an offset that it is probably before.
     guessed: Option<i64>,
     /// When it was accepted, or looked at in vain: only later reports count. Milliseconds since 1970.
     since_ms: i64,

@@ -75,7 +75,7 @@ impl History {
     /// Waits for a turn.
     ///
     /// # Errors
-    /// Nobody's turn ends in time.
+    /// No place became free within [`TURN_MAX`].
     pub(crate) async fn turn(&self) -> Result<Turn, HistoryError> {
         match timeout(TURN_MAX, Arc::clone(&self.turns).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Arc::new(permit)),

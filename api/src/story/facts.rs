@@ -31,7 +31,7 @@ pub(crate) enum Known<T> {
     NotYet(&'static str),
     /// This claim never comes there.
     Never(&'static str),
-    /// Nobody can say, for this reason.
+    /// It cannot be determined, for this reason.
     Unknown(String),
 }
 

@@ -18,7 +18,7 @@ use crate::{
 /// Default number of partitions of the keyed topics: room for 32 consumers, and the 64 expiry shards divide evenly.
 pub const DEFAULT_PARTITIONS: i32 = 32;
 
-/// Retention of events. It is also the maximum life of a view that was built from them (DESIGN §6).
+/// Retention of events. It is also the maximum life of a view that was built from them.
 pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Retention of statistics: a campaign's report a month later, and nothing that the platform itself relies on.

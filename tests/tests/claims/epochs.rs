@@ -117,7 +117,7 @@ async fn a_gate_restarted_from_an_old_file_is_noticed_with_and_without_traffic()
     end(world, &mut servers).await;
 }
 
-/// DESIGN's C3 with a real process: it resumes with a snapshot that is older than the gate.
+/// A real process resumes with a snapshot that is older than the gate.
 #[tokio::test]
 async fn a_process_stopped_in_a_rebuild_wakes_and_replaces_no_newer_gate() {
     let two_apis = |options| PlatformOptions { apis: 2, ..options };

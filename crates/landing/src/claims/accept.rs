@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{metric, queue::QueuePosition};
 
-/// Longest wait for the queue's acknowledgement; it takes milliseconds. The outbox keeps the claim, and the relay
-/// publishes it.
+/// Longest wait for the queue's acknowledgement, which takes milliseconds. After it the relay publishes the claim from
+/// the outbox.
 const PUBLISH_MAX: Duration = Duration::from_secs(5);
 
 /// Calls of `published.lua` while the gate does not answer, and the waits in between. It takes effect once.

@@ -83,10 +83,10 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// What the gate answered.
+/// The gate's answer.
 struct Asked {
     verdict: Verdict,
-    /// The time that it was given.
+    /// The time that the call passed to it.
     at: DateTime<Utc>,
     /// Whether enough replicas have what it wrote; absent if they were not asked.
     copied: Option<bool>,
@@ -268,8 +268,7 @@ impl Walk {
         Ok(Asked { verdict, at, copied: None })
     }
 
-    /// What the gate is told beside the claim. It decides by the mode that it knows itself; `behind` counts only in
-    /// mode spill.
+    /// Parameters sent to the gate with the claim. The gate decides by its own mode; `behind` counts only in mode spill.
     pub(super) fn door(&self, template: &Template) -> Door {
         let behind = template.claim_mode == ClaimMode::Spill && self.is_behind(template);
         Door { behind, accept_after: template.accept_after }

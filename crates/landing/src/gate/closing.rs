@@ -10,7 +10,7 @@ use mysql_store::{StoreError, connect, stock};
 use crate::gate::{gates::Gates, keeper::Keeper};
 
 impl Gates {
-    /// Returns the version of a template that is over at which this process knows its queue closed, or never used.
+    /// Returns the version of an ended template at which its queue was found closed or never used.
     pub(crate) fn queue_closed_at(&self, template: TemplateId) -> Option<i64> {
         let closed = self.queues_closed.lock().unwrap_or_else(PoisonError::into_inner);
         closed.get(&template).copied()

@@ -346,7 +346,7 @@ impl Keeper {
         Ok(users < meta.users || wrong.is_some_and(|wrong: Epoch| wrong >= meta.epoch))
     }
 
-    /// Tells a gate that is not wanted any more its last state. If it `may_go`, removes it after a while, once nothing
+    /// Writes the final state to a gate that is no longer needed. If it `may_go`, removes it after a while, once nothing
     /// is in flight.
     async fn unload(
         &mut self,

@@ -1,7 +1,6 @@
-//! Ends the queued requests of a gate whose claims have their answer in MySQL, and finds those that nobody carries.
+//! Settles queued requests that MySQL has decided, and finds those that are in neither outbox nor topic.
 //!
-//! The claim landers tell the gate of each landing and rejection, if it answers them. What they could not tell is found
-//! here. A request without a row is left alone: its claim is in the outbox or in the topic, and lands. Only one that is
+//! The claim landers report each landing and rejection to the gate, if it answers. Lost reports are found here. A request without a row is left alone: its claim is in the outbox or in the topic, and lands. Only one that is
 //! in neither needs a new epoch, for example one that the broker refused for good. That it is in neither takes four
 //! looks in this order: not in the outbox, then the partition's end, then a committed offset beyond it, then still no row.
 
@@ -18,7 +17,7 @@ use crate::{
     metric,
 };
 
-/// Largest outbox that is read for a claim. Through a larger one the relay has yet to come, so nothing is missed in it.
+/// Largest outbox that is searched for a claim. A larger one is still being published, and the check is repeated later.
 const OUTBOX_READ_MAX: u64 = 10_000;
 
 /// What the gate's `unreadable` field says when a new epoch is needed for a queued request.
@@ -33,8 +32,8 @@ pub(super) struct Uncarried {
 }
 
 impl Resolver {
-    /// Ends the queued requests that have their answer, and asks for a new epoch if nobody carries one. That is not looked
-    /// for while the queue does not answer.
+    /// Ends the queued requests that MySQL has decided, and requests a new epoch if one is in neither outbox nor topic. The
+    /// second check is skipped while the queue is unreachable.
     pub(super) async fn resolve_queued(
         &self,
         watch: &mut Watch,

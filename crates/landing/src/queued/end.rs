@@ -13,7 +13,7 @@ pub enum QueuedEnd {
     Rejected(RejectReason),
     /// An earlier attempt had rejected it.
     RejectedBefore,
-    /// Its key has its answer under another admission. Its fence stands.
+    /// Another admission answered its key; a fence now blocks this one.
     Elsewhere,
     /// It was fenced before.
     Fenced,
@@ -90,7 +90,7 @@ impl Next {
 }
 
 impl From<QueuedDecision> for Next {
-    /// One arm for each row of the table in DESIGN §4 as queued claims have it.
+    /// One arm for each row of the table "After a rollback of a queued claim" in docs/failures.md.
     fn from(decision: QueuedDecision) -> Self {
         match decision {
             QueuedDecision::Landed => Self::End(QueuedEnd::LandedBefore),

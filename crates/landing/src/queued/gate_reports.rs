@@ -1,5 +1,5 @@
-//! Tells gates how queued claims ended, and that they are wrong: after the landing, once, and without anybody waiting.
-//! The resolver finds what gets lost here, and a gate that is away tells nobody anything anyway.
+//! Reports to gates, once and without waiting, how queued claims ended and which gates are wrong. The resolver recovers
+//! lost reports.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,7 +20,7 @@ use crate::{
 /// Pause after a failed connect. Reports in between are left to the resolver.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a wrong gate is said to have, in its meta and in the keeper's log.
+/// Reason recorded for a wrong gate, in its meta and in the keeper's log.
 const TAKEN: &str = "a user's number that MySQL gave before";
 
 /// The sending end. Clones report to the same [`Reporter`].

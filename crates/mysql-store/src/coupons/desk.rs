@@ -110,8 +110,8 @@ pub async fn revoke(
 /// Moves the end of a coupon that [`hold`] has locked to `valid_until`. It must be unused, valid by both clocks, and end
 /// earlier than that now.
 ///
-/// While a move of the template's issued coupons is under way, it is refused: whether the move has passed this coupon is
-/// nobody's knowledge, and it would undo the extension if not. A move that begins later counts, being the later word.
+/// Refused while the template's issued coupons are being moved to another validity: the move may not have reached this
+/// coupon yet, and would overwrite the extension. A move that begins later wins.
 ///
 /// # Errors
 /// A statement fails. Roll back then.

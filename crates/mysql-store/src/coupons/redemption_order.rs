@@ -40,18 +40,18 @@ pub struct Redeemed {
 /// An order's row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order {
-    /// `None`: no request has redeemed its coupons together.
+    /// `None`: no request redeemed several of its coupons together.
     pub redeemed: Option<Redeemed>,
     /// Since when it redeems nothing any more.
     pub cancelled_at: Option<DateTime<Utc>>,
 }
 
-/// Beside whom a call holds an order.
+/// Lock mode of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// Beside nobody.
+    /// Exclusive.
     Alone,
-    /// Beside other calls that hold it so.
+    /// Together with other calls that hold it in this mode.
     Shared,
 }
 

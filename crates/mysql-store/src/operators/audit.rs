@@ -44,7 +44,7 @@ pub struct Named {
     pub key_name: Option<String>,
 }
 
-/// Whose actions, and on what.
+/// Filter by key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// Of any key.

@@ -229,7 +229,7 @@ pub struct TurnEnd<'a> {
     pub waits_for: Option<&'a str>,
     /// The next turn begins no earlier.
     pub pause: Duration,
-    /// The same if the job was cancelled meanwhile.
+    /// Earliest next turn if the job was cancelled meanwhile.
     pub pause_if_cancelling: Duration,
 }
 

@@ -96,7 +96,7 @@ pub async fn end_drain(
 }
 
 /// Closes the queue of a template after its end or its window, once everything accepted has its answer: nothing lands
-/// any more, and every receipt without a row is told that its claim is lost. Returns false, and changes nothing, if
+/// any more, and a receipt without a row is then reported as lost. Returns false, and changes nothing, if
 /// `epoch` is not that of the template any more.
 ///
 /// # Errors

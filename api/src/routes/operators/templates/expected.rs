@@ -37,7 +37,7 @@ impl StateRequest {
         self.confirm.is_none() && self.accepted.is_none()
     }
 
-    /// Whether claims that were accepted are to be refused, which takes from users what they were told.
+    /// Whether accepted claims are to be refused, which breaks the 202 that their users received.
     pub(crate) fn rejects_accepted(&self) -> bool {
         self.accepted.as_deref() == Some(AcceptedClaims::Reject.word())
     }
