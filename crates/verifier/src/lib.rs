@@ -1,4 +1,4 @@
-//! The invariants of the platform (ARCHITECTURE.md), one function each. They read MySQL, the gate, the view and the
+//! The invariants of the platform (docs/verify.md), one function each. They read MySQL, the gate, the view and the
 //! topics of a platform at rest, and report one line each. They change nothing.
 //!
 //! ```text

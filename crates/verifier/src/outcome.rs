@@ -8,7 +8,7 @@ const QUOTED: usize = 3;
 /// The result of checking one invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its number in ARCHITECTURE.md, e.g. `I2`.
+    /// Its number in docs/verify.md, e.g. `I2`.
     pub invariant: &'static str,
     /// The invariant in words.
     pub statement: &'static str,

@@ -13,6 +13,9 @@ use devstack::project_root;
 const LINES_MAX: usize = 400;
 /// A process's main.rs has fewer lines than this: it only wires parts together.
 const MAIN_LINES_MAX: usize = 60;
+/// Most lines of the documents that are read first: a screen or two of each.
+const DOCUMENT_LINES_MAX: [(&str, usize); 3] =
+    [("README.md", 90), ("ARCHITECTURE.md", 150), ("docs/performance.md", 80)];
 const PROCESSES: [&str; 6] =
     ["api", "outbox-relay", "claim-lander", "cdc-tailer", "sync-consumer", "expiry-worker"];
 /// Packages for development only.
@@ -119,6 +122,16 @@ fn files_are_short_and_named_after_what_they_hold() {
         let folder = file.parent().unwrap().file_name().unwrap().to_string_lossy();
         let bucket = BUCKETS.into_iter().find(|name| *name == stem || *name == folder);
         assert_eq!(bucket, None, "{} says nothing of what it holds", file.display());
+    }
+}
+
+/// What a newcomer reads first stays short: the details have documents of their own.
+#[test]
+fn the_first_documents_are_short() {
+    for (document, lines_max) in DOCUMENT_LINES_MAX {
+        let text = fs::read_to_string(project_root().join(document)).unwrap();
+        let lines = text.lines().count();
+        assert!(lines <= lines_max, "{document} has {lines} lines, more than {lines_max}");
     }
 }
 

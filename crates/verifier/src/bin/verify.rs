@@ -20,7 +20,7 @@ use verifier::{History, Progress, Report, Settings, Sources, at_rest, verify};
 /// Interval between progress lines.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
-/// Checks the platform's invariants (ARCHITECTURE.md) while it runs.
+/// Checks the platform's invariants (docs/verify.md) while it runs.
 #[derive(Parser)]
 #[command(version = runtime::version())]
 struct Cli {
