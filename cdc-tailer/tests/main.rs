@@ -120,7 +120,7 @@ async fn a_checkpoint_that_does_not_fit_leads_to_a_snapshot() {
         // First another server, whose last transaction was written at another time, then a position that this server
         // never had.
         let other_server =
-            [(r#""server":""#, r#""server":"9"#), (r#""written":1"#, r#""written":2"#)];
+            [(r#"","gtid":""#, r#"9","gtid":""#), (r#""written":1"#, r#""written":2"#)];
         let future = [(r#"","file""#, r#"000000","file""#), (r#""sum":"#, r#""sum": "#)];
         for (id, published, changes) in [(1, 1, other_server), (2, 3, future)] {
             test.sql(&coupon(id, 1));

@@ -6,7 +6,8 @@
 //! transactions that have them now. So each position records the transaction that ends there, by its offset and by what
 //! the server wrote there, and every connection checks it first:
 //!
-//! - On the same server, at its file and offset: its first and last event must have the same bytes.
+//! - On the same server, at its file and offset: its first and last event must have the same bytes. MySQL's uuid says
+//!   alone which server it is: its server id is a setting, and GTIDs do not contain it.
 //! - On another MariaDB, by its GTID: its rows must have been written in the same second, as a replica keeps that time.
 //!   On another MySQL, where GTIDs name the server that assigned them, all GTIDs must be present.
 //! - If its file was purged, everything up to our position must have been purged: the oldest file begins exactly there.
@@ -69,7 +70,7 @@ pub(crate) fn prove(origin: &Origin, identity: &str) -> Result<(), TailError> {
         let reason = "its address leads to several servers".to_owned();
         return Err(TailError::Connect { reason });
     }
-    let is_known = after.file.server == identity;
+    let is_known = is_same_server(after.gtids.flavor(), &after.file.server, identity);
     let otherwise = match (&after.last, is_known) {
         (Some(last), true) => {
             server.dump_file(&after.file.name, last.landmark.start)?;
@@ -150,6 +151,19 @@ pub(crate) fn locate(server: &Server, gtids: GtidSet) -> Result<Position, TailEr
         seen.pass(gtid, file, end, landmark);
     }
     Ok(Position { gtids, ..seen })
+}
+
+/// Returns whether two identities, `server_id/uuid`, are of one server.
+///
+/// A MySQL may restart its GTIDs under another server id: only the landmark then shows that its history is another one.
+/// A MariaDB with another server id is a replica in its place or writes other GTIDs, which `continues_another` tells
+/// apart.
+fn is_same_server(flavor: Flavor, one: &str, other: &str) -> bool {
+    let uuid = |identity: &str| identity.split_once('/').map(|(_, uuid)| uuid.to_owned());
+    match flavor {
+        Flavor::MariaDb => one == other,
+        Flavor::MySql => uuid(one).is_some() && uuid(one) == uuid(other),
+    }
 }
 
 fn is_same(found: &Found, last: &Last, offset: u64) -> bool {

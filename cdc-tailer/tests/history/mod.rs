@@ -35,6 +35,15 @@ async fn reset_while_nobody_looks(flavor: Flavor) {
     assert_eq!(published, (1001..=1089).chain(2001..=2109).chain(3001..=3010).collect());
     assert_eq!(read(&test).await, 89 + 109, "all that was there came by a snapshot");
     tailer.stop().await.unwrap();
+
+    // Another server id makes no other server of it.
+    reset(&test, flavor);
+    test.sql("set global server_id = 77");
+    insert(&test, 4001..=4300);
+    let tailer = test.start().await;
+    let published: BTreeSet<i64> = test.coupon_ids_containing(4300).await.into_iter().collect();
+    assert_eq!(published.range(4001..).count(), 300, "nothing is skipped");
+    tailer.stop().await.unwrap();
 }
 
 testkit::on_each_flavor! {
@@ -54,6 +63,7 @@ async fn reset_under_it(flavor: Flavor) {
         insert(&test, first..=first + written);
         test.coupon_ids_containing(first + written).await;
         reset(&test, flavor);
+        test.sql(&format!("set global server_id = {}", 100 + round));
         insert(&test, second..=second + rewritten);
         test.coupon_ids_containing(second + rewritten).await;
         all.extend((first..=first + written).chain(second..=second + rewritten));
