@@ -30,7 +30,7 @@ pub use claims::producer::{ClaimsProducer, QueuePosition};
 pub use claims::progress::Progress;
 pub use claims::reader::{ClaimMessage, ClaimsBatch, ClaimsReader, PREFETCH_BATCHES};
 pub use client::probe::BrokerProbe;
-pub use consume::consumer::{Consumer, ConsumerOptions};
+pub use consume::consumer::{Consumer, ConsumerOptions, FetchAhead};
 pub use consume::history::{HistorySpan, Reached, Search, find_message, read_history};
 pub use consume::member::Assignment;
 pub use consume::offsets::{

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    mem,
     ops::Bound,
 };
 
@@ -13,6 +14,17 @@ pub(super) struct Prefetch {
     lanes: BTreeMap<i32, Lane>,
     /// Partition of the last batch, so that partitions take turns.
     last: i32,
+    /// The partitions that were owned at the last look.
+    owned: Vec<i32>,
+    /// Owned since the last look: the client may have stopped fetching them under an earlier ownership.
+    new: Vec<i32>,
+}
+
+/// Partitions to stop fetching, and partitions to fetch again.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Fetching {
+    pub(super) stop: Vec<i32>,
+    pub(super) go_on: Vec<i32>,
 }
 
 #[derive(Debug, Default)]
@@ -22,6 +34,8 @@ struct Lane {
     end: i64,
     /// The batch that was given out and is not done: its first offset, and the one behind its last.
     out: Option<(i64, i64)>,
+    /// Whether the client was told to fetch no more of it.
+    is_stopped: bool,
 }
 
 impl Prefetch {
@@ -34,16 +48,38 @@ impl Prefetch {
         }
         lane.end = message.offset + 1;
         lane.waiting.push_back(message);
+        // Whatever the client was told, it does fetch.
+        lane.is_stopped = false;
     }
 
     /// Drops what is held of other partitions than these.
     pub(super) fn keep(&mut self, partitions: &[i32]) {
+        if self.owned == partitions {
+            return;
+        }
         self.lanes.retain(|partition, _| partitions.contains(partition));
+        self.new.retain(|partition| partitions.contains(partition));
+        let new = partitions.iter().filter(|partition| !self.owned.contains(partition));
+        self.new.extend(new);
+        self.owned = partitions.to_vec();
     }
 
-    /// Returns the number of messages that wait.
-    pub(super) fn waiting(&self) -> usize {
-        self.lanes.values().map(|lane| lane.waiting.len()).sum()
+    /// Returns how fetching changes, if `share` messages of a partition may wait. Each partition has its own share, so a
+    /// backlog of one holds up no other.
+    pub(super) fn fetching(&mut self, share: usize) -> Fetching {
+        let mut fetching = Fetching { stop: Vec::new(), go_on: mem::take(&mut self.new) };
+        for (partition, lane) in &mut self.lanes {
+            let waiting = lane.waiting.len();
+            if waiting >= share && !lane.is_stopped {
+                lane.is_stopped = true;
+                fetching.stop.push(*partition);
+            } else if waiting <= share / 2 && lane.is_stopped {
+                // Half, so that a client that stops and goes on does so once for many messages.
+                lane.is_stopped = false;
+                fetching.go_on.push(*partition);
+            }
+        }
+        fetching
     }
 
     /// Gives out up to `max` messages of the next partition of which no batch is out; `None` if no such message waits.
@@ -107,7 +143,7 @@ mod tests {
         assert_eq!(taken(&mut prefetch, 2), None, "half of it is done");
         assert!(prefetch.done(0, 7) && prefetch.done(3, 3));
         assert_eq!(taken(&mut prefetch, 2), Some((0, vec![7])));
-        assert_eq!(prefetch.waiting(), 0);
+        assert_eq!(taken(&mut prefetch, 2), None);
     }
 
     #[test]
@@ -127,7 +163,42 @@ mod tests {
         prefetch.keep(&[1]);
         assert!(!prefetch.done(0, 6), "another member's");
         assert!(prefetch.done(1, 10));
-        assert_eq!(prefetch.waiting(), 0);
+        assert_eq!(taken(&mut prefetch, 9), None, "nothing waits");
+    }
+
+    #[test]
+    fn a_partition_is_fetched_until_its_share_waits_and_again_when_half_of_it_is_taken() {
+        let mut prefetch = filled(&[(0, 5), (0, 6), (0, 7), (1, 9)]);
+        let changed =
+            |stop: &[i32], go_on: &[i32]| Fetching { stop: stop.to_vec(), go_on: go_on.to_vec() };
+        assert_eq!(prefetch.fetching(4), changed(&[], &[]));
+        prefetch.push(0, message(8));
+        assert_eq!(prefetch.fetching(4), changed(&[0], &[]));
+        assert_eq!(prefetch.fetching(4), changed(&[], &[]), "told once");
+        assert_eq!(taken(&mut prefetch, 1), Some((1, vec![9])));
+        assert_eq!(taken(&mut prefetch, 1), Some((0, vec![5])));
+        assert_eq!(prefetch.fetching(4), changed(&[], &[]));
+        assert!(prefetch.done(0, 6));
+        assert_eq!(taken(&mut prefetch, 1), Some((0, vec![6])));
+        assert_eq!(prefetch.fetching(4), changed(&[], &[0]));
+        (9..13).for_each(|offset| prefetch.push(0, message(offset)));
+        assert_eq!(prefetch.fetching(4), changed(&[0], &[]));
+        prefetch.push(0, message(13));
+        assert_eq!(prefetch.fetching(4), changed(&[0], &[]), "it came on all the same");
+    }
+
+    /// The client keeps a partition stopped over a rebalance.
+    #[test]
+    fn a_partition_that_is_owned_anew_is_fetched() {
+        let mut prefetch = Prefetch::default();
+        prefetch.keep(&[0, 1]);
+        assert_eq!(prefetch.fetching(1).go_on, [0, 1]);
+        prefetch.keep(&[0, 1]);
+        prefetch.push(0, message(5));
+        assert_eq!(prefetch.fetching(1), Fetching { stop: vec![0], go_on: vec![] });
+        prefetch.keep(&[1]);
+        prefetch.keep(&[0, 1]);
+        assert_eq!(prefetch.fetching(1), Fetching { stop: vec![], go_on: vec![0] });
     }
 
     /// Losing a partition and getting it again may go unnoticed between two looks.

@@ -7,11 +7,15 @@ use coupon::QueuedClaim;
 use tokio::sync::{Notify, watch};
 
 use super::{message::decode_claim, prefetch::Prefetch};
-use crate::{Assignment, Consumer, ConsumerOptions, Message, TopicError, TopicNames};
+use crate::{Assignment, Consumer, ConsumerOptions, FetchAhead, Message, TopicError, TopicNames};
 
-/// Batches that are read ahead, over all partitions: while one lands the next ones are there, and no more memory is
-/// taken than that.
-pub const PREFETCH_BATCHES: usize = 3;
+/// Batches of a partition that wait while one is out: enough for the next one to be there at once. Where so many wait
+/// the partition is fetched no further, and others are. One read may exceed it by less than a batch.
+pub const PREFETCH_BATCHES: usize = 1;
+
+/// Small, because all partitions wait in one queue of the client: what is fetched of one that has its share is dropped
+/// there and fetched again. A batch of small claims fits into one answer.
+const FETCH_AHEAD: FetchAhead = FetchAhead { kbytes: 1024, partition_bytes: 256 * 1024 };
 
 /// Messages of one partition, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +51,8 @@ pub struct ClaimsReader {
 }
 
 impl ClaimsReader {
-    /// Joins the landers' group, from the oldest message where it has no offset yet. Partitions arrive later.
+    /// Joins the landers' group, from the oldest message where it has no offset yet. Partitions arrive later. What is
+    /// fetched ahead is the reader's own affair, whatever `options` say.
     ///
     /// # Errors
     ///
@@ -59,6 +64,7 @@ impl ClaimsReader {
     ) -> Result<Self, TopicError> {
         let (group, topic) = (names.claim_lander_group(), names.claims());
         let topics = [topic.clone()];
+        let options = ConsumerOptions { fetch_ahead: FETCH_AHEAD, ..options };
         let consumer = Consumer::join(brokers, &group, &topics, options).await?;
         Ok(Self { consumer, topic, prefetch: Mutex::default(), freed: Notify::new() })
     }
@@ -78,17 +84,12 @@ impl ClaimsReader {
         loop {
             // Created before the look, so that what is freed in between wakes it.
             let freed = self.freed.notified();
-            let is_full = {
-                let mut prefetch = self.lock();
-                prefetch.keep(&owned.borrow().of(&self.topic));
-                if let Some(batch) = prefetch.take(max) {
-                    return Ok(batch);
-                }
-                prefetch.waiting() >= max.saturating_mul(PREFETCH_BATCHES)
-            };
+            if let Some(batch) = self.take(max, &owned.borrow().of(&self.topic)) {
+                return Ok(batch);
+            }
             tokio::select! {
                 () = freed => {}
-                arrived = self.consumer.next_batch(max), if !is_full => self.hold(arrived?),
+                arrived = self.consumer.next_batch(max) => self.hold(arrived?),
             }
         }
     }
@@ -124,6 +125,17 @@ impl ClaimsReader {
     /// Returns an error if the broker does not accept the commit; the reader leaves the group anyway.
     pub async fn close(self) -> Result<(), TopicError> {
         self.consumer.close().await
+    }
+
+    fn take(&self, max: usize, owned: &[i32]) -> Option<ClaimsBatch> {
+        let mut prefetch = self.lock();
+        prefetch.keep(owned);
+        let batch = prefetch.take(max);
+        let fetching = prefetch.fetching(max.saturating_mul(PREFETCH_BATCHES));
+        drop(prefetch);
+        self.consumer.set_fetching(&self.topic, &fetching.stop, false);
+        self.consumer.set_fetching(&self.topic, &fetching.go_on, true);
+        batch
     }
 
     fn hold(&self, messages: Vec<Message>) {

@@ -19,6 +19,7 @@ use rdkafka::{
     ClientConfig,
     consumer::{Consumer as _, StreamConsumer},
     error::KafkaError,
+    topic_partition_list::TopicPartitionList,
     types::RDKafkaErrorCode,
 };
 use tokio::{sync::watch, time::sleep_until};
@@ -37,14 +38,27 @@ const COMMIT_INTERVAL_MS: &str = "1000";
 /// it costs no latency. It bounds how long a stopping broker waits for us.
 const FETCH_WAIT_MS: &str = "100";
 
-/// Kilobytes of messages fetched ahead: enough to never starve, small enough for a lean process.
-const FETCH_AHEAD_KBYTES: &str = "16384";
-
-/// Pause before the next fetch once [`FETCH_AHEAD_KBYTES`] are buffered. With the client's default of one second a
+/// Pause before the next fetch once [`FetchAhead::kbytes`] are buffered. With the client's default of one second a
 /// consumer drains the buffer and then idles: at most 4 MiB/s, however fast the broker is.
 pub(crate) const FETCH_AGAIN_MS: &str = "10";
 
-/// Timeouts of a consumer in its group.
+/// How much a client fetches before it is asked for it. All partitions share one queue, first in, first out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FetchAhead {
+    /// Kilobytes in the queue at which nothing more is fetched.
+    pub kbytes: u32,
+    /// Most bytes of one partition in one answer. A larger message comes alone.
+    pub partition_bytes: u32,
+}
+
+impl Default for FetchAhead {
+    /// Enough to never starve, small enough for a lean process.
+    fn default() -> Self {
+        Self { kbytes: 16 * 1024, partition_bytes: 1024 * 1024 }
+    }
+}
+
+/// Timeouts of a consumer in its group, and what it fetches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConsumerOptions {
     /// Time without a heartbeat after which the group gives a dead member's partitions to others. Brokers allow no less
@@ -55,6 +69,7 @@ pub struct ConsumerOptions {
     /// Maximum time without a new assignment (even an empty one) after the client lost its partitions. Then the client
     /// is replaced. While no broker answers this happens only once, which costs nothing.
     pub rejoin_within: Duration,
+    pub fetch_ahead: FetchAhead,
 }
 
 impl Default for ConsumerOptions {
@@ -64,6 +79,7 @@ impl Default for ConsumerOptions {
             heartbeat: Duration::from_millis(1_500),
             // Ten sessions: whatever delays a group for one session is over by then.
             rejoin_within: Duration::from_secs(60),
+            fetch_ahead: FetchAhead::default(),
         }
     }
 }
@@ -173,6 +189,24 @@ impl Consumer {
         }
     }
 
+    /// Stops or resumes fetching partitions. What was fetched of a partition that stops and was not received yet is
+    /// fetched again. A partition may still be stopped when it comes back after a rebalance.
+    pub(crate) fn set_fetching(&self, topic: &str, partitions: &[i32], is_on: bool) {
+        if partitions.is_empty() {
+            return;
+        }
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition(topic, *partition);
+        }
+        let client = self.client();
+        // Waits for the client's thread, which does no work that blocks.
+        let set = if is_on { client.resume(&list) } else { client.pause(&list) };
+        if let Err(error) = set {
+            debug!(topic, error = %error, "fetching is not changed: the partitions have moved on");
+        }
+    }
+
     /// Returns a channel with the partitions owned.
     pub fn rebalances(&self) -> watch::Receiver<Assignment> {
         self.rebalances.clone()
@@ -270,7 +304,8 @@ fn config(brokers: &str, group: &str, options: ConsumerOptions) -> ClientConfig 
         .set("auto.commit.interval.ms", COMMIT_INTERVAL_MS)
         .set("fetch.min.bytes", "1")
         .set("fetch.wait.max.ms", FETCH_WAIT_MS)
-        .set("queued.max.messages.kbytes", FETCH_AHEAD_KBYTES)
+        .set("queued.max.messages.kbytes", options.fetch_ahead.kbytes.to_string())
+        .set("max.partition.fetch.bytes", options.fetch_ahead.partition_bytes.to_string())
         .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
     config
 }

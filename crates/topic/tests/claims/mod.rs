@@ -5,6 +5,7 @@ use coupon::{
     AcceptAfter, Admission, Claim, ClaimId, Epoch, PayloadHash, QueuedClaim, RequestId, TemplateId,
     UserId,
 };
+use futures::future::join_all;
 use tokio::time::timeout;
 use topic::{
     ClaimsBatch, ClaimsProducer, ClaimsReader, ConsumerOptions, ProducerOptions, QueueOffsets,
@@ -126,6 +127,43 @@ async fn a_partition_gives_its_next_batch_once_the_last_one_is_done_and_holds_up
     let next = taken.messages.last().unwrap().offset + 1;
     let (rest, ()) = tokio::join!(batch(&lander, 2), async { lander.done(0, next) });
     assert_eq!((rest.partition, rest.messages[0].offset), (0, next));
+    lander.close().await.unwrap();
+}
+
+/// What waits in a partition stays where it is: neither here nor in the client does it stand before others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_of_one_partition_holds_up_no_claim_of_another() {
+    const BACKLOG: i64 = 20_000;
+    let test = Test::new("queued backlog").await;
+    let (publisher, lander) = (test.publisher(), test.lander().await);
+    let [hot, other] = test.one_template_each(&publisher).await;
+    let claims: Vec<_> = (0..BACKLOG).map(|number| claim(number, hot)).collect();
+    for published in join_all(claims.iter().map(|claim| publisher.publish(claim))).await {
+        published.unwrap();
+    }
+
+    let first = batch(&lander, 100).await;
+    assert_eq!((first.partition, first.messages[0].offset), (0, 0));
+    publisher.publish(&claim(BACKLOG, other)).await.unwrap();
+    assert_eq!(offsets(&batch(&lander, 100).await), (1, vec![0]), "while none of the backlog ends");
+
+    lander.done(1, 1);
+    lander.done(0, first.messages.last().unwrap().offset + 1);
+    publisher.publish(&claim(BACKLOG + 1, other)).await.unwrap();
+    let mut before = 0;
+    let mut next = i64::try_from(first.messages.len()).unwrap();
+    loop {
+        let taken = batch(&lander, 100).await;
+        let end = taken.messages.last().unwrap().offset + 1;
+        lander.done(taken.partition, end);
+        if taken.partition == 1 {
+            assert_eq!(offsets(&taken), (1, vec![1]));
+            break;
+        }
+        assert_eq!(taken.messages[0].offset, next, "none is left out, and none comes twice");
+        (before, next) = (before + taken.messages.len(), end);
+    }
+    assert!(before < 5_000, "{before} of the backlog came first");
     lander.close().await.unwrap();
 }
 
