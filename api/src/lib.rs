@@ -19,6 +19,7 @@ mod openapi;
 mod problem;
 mod queue;
 mod receipt;
+mod redemption_queue;
 mod router;
 mod routes;
 mod serve;

@@ -39,7 +39,9 @@ use crate::{
     jobs, metrics as api_metrics,
     queue::Queue,
     receipt::Receipts,
+    redemption_queue::RedemptionQueue,
     router::router,
+    routes::shop::redemption_batch,
     servers::Servers,
     shop_stock::ShopStock,
     state::{App, Parts},
@@ -85,6 +87,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let templates = TemplateCache::new(pool.clone(), context.clock.clone());
     let auth = auth(&config, &pool, context.clock.clone()).await?;
     let (stats, publishing) = stats::start(&config, &holder, context.clock.clone(), last.clone());
+    let (redemptions, to_redeem) = RedemptionQueue::new();
     let app = App::new(Parts {
         clock: context.clock.clone(),
         pool: pool.clone(),
@@ -104,11 +107,13 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         fence_limit: RateLimit::new(FENCES_PER_SECOND, FENCES_PER_MINUTE),
         quotas: config.quotas.clone(),
         exports: Exports::default(),
+        redemptions,
         fleet: Fleet::new(context.health.clone(), &config.admin_peers)?,
         points: points.clone(),
     });
 
     jobs::start(&app, &context, &holder);
+    redemption_batch::start(&app, &context, to_redeem);
     context.spawn("gate keeper", ended(keeper.run(now_of(&context), last.clone())));
     let resolver = resolver(&config, &pool, &gate, &queue);
     context.spawn("resolver", ended(resolver.run(now_of(&context), last.clone())));

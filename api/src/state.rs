@@ -20,6 +20,7 @@ use crate::{
     problem::Problem,
     queue::Queue,
     receipt::Receipts,
+    redemption_queue::RedemptionQueue,
     shop_stock::ShopStock,
     stats::Stats,
     story::Stories,
@@ -56,6 +57,8 @@ pub(crate) struct Parts {
     pub(crate) fence_limit: RateLimit,
     pub(crate) quotas: Quotas,
     pub(crate) exports: Exports,
+    /// Hands redemptions to the tasks that redeem several orders at once.
+    pub(crate) redemptions: RedemptionQueue,
     pub(crate) fleet: Fleet,
     pub(crate) points: FailPoints,
 }

@@ -12,6 +12,7 @@ mod http;
 mod operators;
 mod platform;
 mod queued;
+mod redemptions;
 mod support;
 mod tailer;
 mod templates;

@@ -105,9 +105,20 @@ pub(crate) async fn record(
 ) -> Result<AuditId, Problem> {
     let now = app.clock.now();
     app.quotas.count(transaction, operator, &action.name, now).await?;
-    let id = app.ids.audit()?;
-    let entry = Entry {
-        id,
+    let entry = entry(app, operator, action, now)?;
+    audit::record(transaction, &entry).await?;
+    Ok(entry.id)
+}
+
+/// Returns the line of an action that counts against no quota.
+pub(crate) fn entry(
+    app: &App,
+    operator: Operator,
+    action: Action,
+    now: DateTime<Utc>,
+) -> Result<Entry, Problem> {
+    Ok(Entry {
+        id: app.ids.audit()?,
         merchant_id: action.merchant_id,
         key_id: operator.key_id,
         action: action.name,
@@ -116,9 +127,7 @@ pub(crate) async fn record(
         after: action.after.map(|value| value.to_string()),
         trace_id: operator.trace_id.map(|id| format!("{id:032x}")),
         at: now,
-    };
-    audit::record(transaction, &entry).await?;
-    Ok(id)
+    })
 }
 
 /// Records an action that is not done in MySQL before it begins, so that its requester is known whatever happens. If

@@ -165,14 +165,19 @@ impl Change<'_> {
         };
         redemption::add(transaction, new).await?;
         checkout::unlock(transaction, self.after.id, self.order_ref).await?;
+        audit::record(app, shop, transaction, self.use_for(money)).await?;
+        Ok(())
+    }
+
+    /// The action of a use, for the audit record.
+    pub(crate) fn use_for(&self, money: Option<&Money>) -> Action {
         let mut action = self.action("coupon.use");
         if let (Some(money), Some(after)) = (money, &mut action.after) {
             after["amount"] = json!(money.amount);
             after["discount"] = json!(money.discount);
             after["currency"] = json!(money.currency);
         }
-        audit::record(app, shop, transaction, action).await?;
-        Ok(())
+        action
     }
 
     /// Records a return: the rollback of the redemption, if one stands, and the line of the audit record.

@@ -4,6 +4,7 @@ pub(crate) mod checkout;
 pub(crate) mod coupon_lock;
 pub(crate) mod page;
 pub(crate) mod redemption;
+pub(crate) mod redemption_batch;
 pub(crate) mod redemption_json;
 pub(crate) mod redemption_orders;
 pub(crate) mod rollback;

@@ -2,7 +2,7 @@
 //!
 //! The order's name identifies the request. Its row is locked first, or created last, so of two equal requests the second
 //! finds what the first has stored and answers the same bytes. Coupons, redemptions, order and audit lines change in one
-//! transaction.
+//! transaction. New orders that are plain cases share one ([`super::redemption_batch`]); here are all others.
 
 use axum::{
     Json,
@@ -34,6 +34,7 @@ use crate::{
         schemas::Id,
     },
     problem::Problem,
+    redemption_queue::Wanted,
     routes::{
         audit::idempotency::REPLAYED,
         shop::{
@@ -105,7 +106,13 @@ pub(crate) async fn redeem(
     Body(request): Body<NewRedemption>,
 ) -> Result<Response, Problem> {
     let asked = request.read()?;
-    let redeemed = connect::retried(|| try_redeem(&app, shop, &asked), Problem::is_contended);
+    let redeemed = async {
+        if let Some(made) = app.redemptions.redeem(asked.wanted(shop)).await {
+            let body = RedemptionBody::of(asked.order_ref, &made.redeemed, &made.redemptions);
+            return Ok((body, false));
+        }
+        connect::retried(|| try_redeem(&app, shop, &asked), Problem::is_contended).await
+    };
     let (body, replayed) = connect::within(redeemed).await?;
     let mut response = (StatusCode::CREATED, Json(body)).into_response();
     if replayed {
@@ -291,6 +298,19 @@ impl NewRedemption {
 }
 
 impl Asked<'_> {
+    /// The same, for the queue.
+    fn wanted(&self, shop: Operator) -> Wanted {
+        Wanted {
+            shop,
+            order_ref: self.order_ref.to_owned(),
+            user: self.user,
+            amount: self.spend.amount,
+            currency: self.spend.currency.to_owned(),
+            coupons: self.coupons.clone(),
+            digest: self.digest(),
+        }
+    }
+
     /// Identifies what is asked of the order.
     fn digest(&self) -> Digest {
         let asked = json!([self.spend.amount, self.spend.currency, self.coupons]);

@@ -4,6 +4,7 @@ pub mod checkout;
 pub mod desk;
 pub mod held;
 pub mod redemption;
+pub mod redemption_batch;
 pub mod redemption_order;
 pub mod snapshot;
 pub mod status_counts;

@@ -3,9 +3,9 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{ApiKeyId, AuditId, MerchantId};
-use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
-use crate::{StoreError, datetime::datetime};
+use crate::{StoreError, datetime::datetime, rows};
 
 /// Later than any action: the last second that a `datetime` can hold.
 const END_OF_TIME: DateTime<Utc> = match DateTime::from_timestamp(253_402_300_799, 0) {
@@ -80,22 +80,42 @@ impl Filter<'static> {
 /// # Errors
 /// The statement fails.
 pub async fn record(transaction: &mut MySqlConnection, entry: &Entry) -> Result<(), StoreError> {
-    sqlx::query(
-        "insert into audit_entry (id, merchant_id, key_id, action, target, before_json, \
-         after_json, trace_id, created_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(entry.id.0)
-    .bind(entry.merchant_id.0)
-    .bind(entry.key_id.map(|id| id.0))
-    .bind(&entry.action)
-    .bind(&entry.target)
-    .bind(&entry.before)
-    .bind(&entry.after)
-    .bind(&entry.trace_id)
-    .bind(datetime(entry.at))
-    .execute(transaction)
-    .await
-    .map_err(StoreError::query("record an operator's action"))?;
+    record_all(transaction, std::slice::from_ref(entry)).await
+}
+
+/// Records several actions. Call it in the transaction of the actions.
+///
+/// # Errors
+/// The statement fails.
+pub async fn record_all(
+    transaction: &mut MySqlConnection,
+    entries: &[Entry],
+) -> Result<(), StoreError> {
+    for run in rows::runs(entries) {
+        let sql = rows::repeat(
+            "insert into audit_entry (id, merchant_id, key_id, action, target, before_json, \
+             after_json, trace_id, created_at) values ",
+            "(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            ", ",
+            run.len(),
+            "",
+        );
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for entry in run {
+            query = query
+                .bind(entry.id.0)
+                .bind(entry.merchant_id.0)
+                .bind(entry.key_id.map(|id| id.0))
+                .bind(&entry.action)
+                .bind(&entry.target)
+                .bind(&entry.before)
+                .bind(&entry.after)
+                .bind(&entry.trace_id)
+                .bind(datetime(entry.at));
+        }
+        let done = query.execute(&mut *transaction).await;
+        done.map_err(StoreError::query("record operators' actions"))?;
+    }
     Ok(())
 }
 

@@ -1,0 +1,201 @@
+//! Redemptions of many orders in one transaction, each statement for all of them. The caller holds the coupons, checks what
+//! it holds, and rolls back if a statement changes fewer rows than it names: then each order goes its own way.
+
+use chrono::{DateTime, Utc};
+use coupon::{CouponId, CouponStatus, MerchantId};
+use sqlx::{AssertSqlSafe, MySqlConnection};
+
+use crate::{
+    StoreError,
+    coupons::{
+        redemption::{New, REDEEM},
+        redemption_order::{OrderName, Redeemed},
+        user_coupon::UserCoupon,
+    },
+    datetime::datetime,
+    rows,
+};
+
+/// Returns those of a merchant's orders that have a row, or redemptions from before orders had rows. Locks nothing.
+///
+/// # Errors
+/// The statement fails.
+pub async fn known_orders(
+    connection: &mut MySqlConnection,
+    merchant: MerchantId,
+    order_refs: &[&str],
+) -> Result<Vec<String>, StoreError> {
+    let Some(last) = order_refs.last() else { return Ok(Vec::new()) };
+    let count = order_refs.len().next_power_of_two();
+    let one_of = |table: &str| {
+        let head =
+            format!("select order_ref from {table} where merchant_id = ? and order_ref in (");
+        rows::repeat(&head, "?", ", ", count, ")")
+    };
+    let sql = format!("{} union {}", one_of("redemption_order"), one_of("redemption"));
+    let mut query = sqlx::query_scalar(AssertSqlSafe(sql));
+    for _ in 0..2 {
+        query = query.bind(merchant.0);
+        let padded = order_refs.iter().chain(std::iter::repeat(last)).take(count);
+        query = padded.fold(query, |query, order_ref| query.bind(order_ref.as_bytes()));
+    }
+    let known: Vec<Vec<u8>> = query
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("read which orders are known"))?;
+    Ok(known.into_iter().map(|name| String::from_utf8_lossy(&name).into_owned()).collect())
+}
+
+/// Returns those of `ids` that are a merchant's and that no other transaction holds, by id, locked until this one ends.
+///
+/// # Errors
+/// The statement fails.
+pub async fn hold_free(
+    transaction: &mut MySqlConnection,
+    merchant: MerchantId,
+    ids: &[CouponId],
+) -> Result<Vec<UserCoupon>, StoreError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let filled = rows::filled(ids);
+    let sql = rows::repeat(
+        "select * from user_coupon force index (primary) where id in (",
+        "?",
+        ", ",
+        filled.len(),
+        ") and merchant_id = ? order by id for update skip locked",
+    );
+    let query = sqlx::query_as(AssertSqlSafe(sql));
+    let query = filled.iter().fold(query, |query, id| query.bind(id.0)).bind(merchant.0);
+    query.fetch_all(transaction).await.map_err(StoreError::query("hold coupons of orders"))
+}
+
+/// Uses coupons that are held, each for its order, and returns how many: an unused one, valid by the caller's clock and
+/// by the server's.
+///
+/// # Errors
+/// The statement fails.
+pub async fn use_all(
+    transaction: &mut MySqlConnection,
+    uses: &[(CouponId, &str)],
+    now: DateTime<Utc>,
+) -> Result<u64, StoreError> {
+    let mut used = 0;
+    for run in rows::runs(uses) {
+        let orders = rows::repeat("case id ", "when ? then ?", " ", run.len(), " end");
+        let head = format!(
+            "update user_coupon force index (primary) set status = ?, version = version + 1, \
+             changed_at = ?, used_at = ?, order_ref = {orders} where status = ? and valid_from <= ? \
+             and valid_until > greatest(cast(? as datetime(3)), utc_timestamp(3)) and id in ("
+        );
+        let mut query = sqlx::query(AssertSqlSafe(rows::repeat(&head, "?", ", ", run.len(), ")")))
+            .bind(CouponStatus::Used.code())
+            .bind(datetime(now))
+            .bind(datetime(now));
+        for (coupon, order_ref) in run {
+            query = query.bind(coupon.0).bind(*order_ref);
+        }
+        query = query.bind(CouponStatus::Unused.code()).bind(datetime(now)).bind(datetime(now));
+        query = run.iter().fold(query, |query, (coupon, _)| query.bind(coupon.0));
+        let done = query.execute(&mut *transaction).await;
+        used += done.map_err(StoreError::query("use the coupons of orders"))?.rows_affected();
+    }
+    Ok(used)
+}
+
+/// Records redemptions, in the transaction that uses the coupons.
+///
+/// # Errors
+/// The statement fails.
+pub async fn add_all(transaction: &mut MySqlConnection, all: &[New<'_>]) -> Result<(), StoreError> {
+    for run in rows::runs(all) {
+        let sql = rows::repeat(
+            "insert into redemption (id, kind, merchant_id, order_ref, coupon_id, template_id, user_id, \
+             amount, discount, currency, actor, created_at) values ",
+            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            ", ",
+            run.len(),
+            "",
+        );
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for New { id, coupon, order_ref, money, actor, at } in run {
+            query = query
+                .bind(id.0)
+                .bind(REDEEM)
+                .bind(coupon.merchant_id.0)
+                .bind(order_ref.as_bytes())
+                .bind(coupon.id.0)
+                .bind(coupon.template_id.0)
+                .bind(coupon.user_id.0)
+                .bind(money.map(|money| money.amount))
+                .bind(money.map(|money| money.discount))
+                .bind(money.map(|money| money.currency.as_str()))
+                .bind(*actor)
+                .bind(datetime(*at));
+        }
+        let done = query.execute(&mut *transaction).await;
+        done.map_err(StoreError::query("record redemptions"))?;
+    }
+    Ok(())
+}
+
+/// Lifts the locks on coupons that are held, whichever orders placed them.
+///
+/// # Errors
+/// The statement fails.
+pub async fn unlock_all(
+    transaction: &mut MySqlConnection,
+    coupons: &[CouponId],
+) -> Result<(), StoreError> {
+    if coupons.is_empty() {
+        return Ok(());
+    }
+    let filled = rows::filled(coupons);
+    let sql =
+        rows::repeat("delete from coupon_lock where coupon_id in (", "?", ", ", filled.len(), ")");
+    let query = filled.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, id| query.bind(id.0));
+    query.execute(transaction).await.map_err(StoreError::query("lift the locks of coupons"))?;
+    Ok(())
+}
+
+/// Creates the rows of new orders with what they redeemed, as the last of the transaction's changes. `orders` must be
+/// sorted by name, so that two transactions with the same orders wait for each other in one order. Returns false if one
+/// of them has a row by now: roll back.
+///
+/// # Errors
+/// The statement fails.
+pub async fn add_orders(
+    transaction: &mut MySqlConnection,
+    orders: &[(OrderName<'_>, &Redeemed)],
+) -> Result<bool, StoreError> {
+    for run in rows::runs(orders) {
+        let sql = rows::repeat(
+            "insert into redemption_order (merchant_id, order_ref, digest, user_id, amount, currency, \
+             redeemed_at, created_at) values ",
+            "(?, ?, ?, ?, ?, ?, ?, ?)",
+            ", ",
+            run.len(),
+            "",
+        );
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for (name, redeemed) in run {
+            query = query
+                .bind(name.merchant_id.0)
+                .bind(name.order_ref.as_bytes())
+                .bind(redeemed.digest.as_slice())
+                .bind(redeemed.user_id.0)
+                .bind(redeemed.amount)
+                .bind(&redeemed.currency)
+                .bind(datetime(redeemed.at))
+                .bind(datetime(redeemed.at));
+        }
+        let added = query.execute(&mut *transaction).await.map_err(StoreError::query("add orders"));
+        match added {
+            Ok(_) => {}
+            Err(error) if error.duplicate_key().is_some() => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,3 @@
+//! What shops redeem coupons for: orders.
+
+pub(crate) mod batches;
