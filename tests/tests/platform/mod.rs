@@ -1,6 +1,7 @@
 //! The processes as a whole: start, TLS, metrics, traces, what ops/ holds.
 
 pub(crate) mod boot;
+mod getting_started;
 pub(crate) mod metrics;
 pub(crate) mod metrics_page;
 pub(crate) mod on_call;

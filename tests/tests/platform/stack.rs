@@ -20,21 +20,33 @@ use tokio::process::Command;
 const INSTALLER: &str = "install-mysql.sh";
 
 /// A stack in a folder of its own.
-struct Stack {
-    dir: PathBuf,
-    env_file: PathBuf,
+pub(super) struct Stack {
+    pub(super) dir: PathBuf,
+    pub(super) env_file: PathBuf,
+}
+
+/// Path of a program of this build.
+pub(super) fn program(name: &str) -> PathBuf {
+    env::current_exe().unwrap().ancestors().nth(2).unwrap().join(name)
 }
 
 impl Stack {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let dir = project_root().join(".dev/test").join(name);
         Self { env_file: dir.with_extension("env"), dir }
     }
 
-    async fn run(&self, words: &[&str]) -> Output {
-        let own = env::current_exe().unwrap();
-        let binary = own.ancestors().nth(2).unwrap().join("devstack");
-        let mut command = Command::new(binary);
+    /// Ends what a run that was killed has left.
+    pub(super) async fn wipe(&self) {
+        if self.dir.exists() {
+            self.run(&["down", "--wipe"]).await;
+        }
+        fs::create_dir_all(self.dir.parent().unwrap()).unwrap();
+    }
+
+    /// Runs a command of `devstack` on it.
+    pub(super) async fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(program("devstack"));
         command.current_dir(project_root()).args(words);
         command.arg("--dir").arg(&self.dir).arg("--env-file").arg(&self.env_file);
         command.output().await.unwrap()
@@ -44,11 +56,7 @@ impl Stack {
 #[tokio::test]
 async fn a_stack_on_a_mysql_keeps_running_and_takes_a_claim() {
     let stack = Stack::new("stack-on-mysql");
-    if stack.dir.exists() {
-        // Left by a run that was killed.
-        stack.run(&["down", "--wipe"]).await;
-    }
-    fs::create_dir_all(stack.dir.parent().unwrap()).unwrap();
+    stack.wipe().await;
     let up = stack.run(&["up", "--flavor", "mysql"]).await;
     let said = String::from_utf8_lossy(&up.stderr).into_owned();
     if !up.status.success() && said.contains(INSTALLER) {
