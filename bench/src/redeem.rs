@@ -1,4 +1,5 @@
-//! Redemptions over HTTP: a closed loop of keep-alive connections, one coupon and one order each.
+//! Redemptions over HTTP, one coupon and one order each: a closed loop of keep-alive connections for the rate, then half of
+//! that rate at constant intervals for the time of an answer.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -12,12 +13,17 @@ use mysql_store::{connect, verify};
 use reqwest::Method;
 use serde_json::json;
 use shopper::{Api, Crowd, Latency, NewTemplate, Wish};
-use tokio::task::JoinSet;
+use tokio::{
+    task::JoinSet,
+    time::{Instant as Moment, sleep_until},
+};
 
 use crate::stage::Stage;
 
 /// Measured redemptions.
 const REDEMPTIONS: usize = 10_000;
+/// Redemptions at half of the measured rate: some seconds.
+const PACED: usize = 6_000;
 /// Redemptions before the measurement: connections, statements and code paths.
 const WARM_UP: usize = 2_000;
 /// Concurrent requests: far more than the api has connections to MySQL.
@@ -35,8 +41,10 @@ const AMOUNT: i64 = 5_000;
 pub struct Redeemed {
     /// Redemptions per second, each answered 201.
     pub per_s: f64,
-    /// From request to answer.
+    /// From request to answer, at the full rate.
     pub answered: Latency,
+    /// From the intended start to the answer, at half of the rate.
+    pub at_half: Latency,
 }
 
 /// Claims the coupons, then redeems each for an order of its own.
@@ -47,7 +55,7 @@ pub struct Redeemed {
 /// # Panics
 /// A task of the load panicked.
 pub async fn measure(stage: &Stage) -> Result<Redeemed> {
-    let coupons = WARM_UP + REDEMPTIONS;
+    let coupons = WARM_UP + REDEMPTIONS + PACED;
     let stock = i64::try_from(coupons)?;
     let new = NewTemplate::simple("Redeem", stock, stage.clock.now(), TimeDelta::hours(1));
     let template = stage.api.publish_new(&new).await?.id;
@@ -57,16 +65,48 @@ pub async fn measure(stage: &Stage) -> Result<Redeemed> {
     let landed = verify::landed_claims(&mut connection, template).await?;
     let mut ids: Vec<CouponId> = landed.into_iter().flat_map(|claim| claim.coupons).collect();
     ensure!(ids.len() == coupons, "{} of {coupons} coupons landed", ids.len());
+    let paced = ids.split_off(WARM_UP + REDEMPTIONS);
     let measured = ids.split_off(WARM_UP);
     run(&stage.api, ids).await?;
     let began = Instant::now();
     let times = run(&stage.api, measured).await?;
     let per_s = REDEMPTIONS as f64 / began.elapsed().as_secs_f64();
+    let half = run_paced(&stage.api, paced, per_s / 2.0).await?;
     let used = verify::count_coupons(&mut connection, Some(template), stage.clock.now()).await?;
     ensure!(used.used == stock, "{} of {stock} coupons are used", used.used);
-    let mut answered = Latency::default();
-    times.into_iter().for_each(|time| answered.record(time));
-    Ok(Redeemed { per_s, answered })
+    let latency = |times: Vec<Duration>| {
+        let mut latency = Latency::default();
+        times.into_iter().for_each(|time| latency.record(time));
+        latency
+    };
+    Ok(Redeemed { per_s, answered: latency(times), at_half: latency(half) })
+}
+
+/// Redeems these coupons at constant intervals, whether or not earlier ones are answered.
+async fn run_paced(api: &Api, coupons: Vec<CouponId>, per_s: f64) -> Result<Vec<Duration>> {
+    let first = Moment::now();
+    let mut tasks = JoinSet::new();
+    for (number, coupon) in coupons.into_iter().enumerate() {
+        let intended = first + Duration::from_secs_f64(number as f64 / per_s);
+        sleep_until(intended).await;
+        let api = api.clone();
+        tasks.spawn(async move {
+            redeem(&api, coupon).await?;
+            anyhow::Ok(intended.elapsed())
+        });
+    }
+    tasks.join_all().await.into_iter().collect()
+}
+
+async fn redeem(api: &Api, coupon: CouponId) -> Result<()> {
+    let body = json!({
+        "order_ref": format!("order-{coupon}"), "amount": AMOUNT, "currency": "EUR",
+        "coupons": [coupon.to_string()],
+    });
+    let request = api.operator(Method::POST, "/v1/redemptions").json(&body);
+    let answer = api.send(request).await.context("no answer to a redemption")?;
+    ensure!(answer.status == 201, "a redemption was refused: {}", answer.body);
+    Ok(())
 }
 
 /// Redeems these coupons, and returns how long each took.
@@ -78,14 +118,8 @@ async fn run(api: &Api, coupons: Vec<CouponId>) -> Result<Vec<Duration>> {
         tasks.spawn(async move {
             let mut times = Vec::new();
             while let Some(coupon) = next(&left) {
-                let body = json!({
-                    "order_ref": format!("order-{coupon}"), "amount": AMOUNT, "currency": "EUR",
-                    "coupons": [coupon.to_string()],
-                });
                 let began = Instant::now();
-                let request = api.operator(Method::POST, "/v1/redemptions").json(&body);
-                let answer = api.send(request).await.context("no answer to a redemption")?;
-                ensure!(answer.status == 201, "a redemption was refused: {}", answer.body);
+                redeem(&api, coupon).await?;
                 times.push(began.elapsed());
             }
             anyhow::Ok(times)
