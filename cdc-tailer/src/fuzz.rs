@@ -13,6 +13,7 @@ use crate::{
         event::{Change, Header, Query},
         gtid::{Flavor, GtidSet},
         packet::Packet,
+        pending::Pending,
         rows::{RowChange, Rows},
         schema::Followed,
         statement,
@@ -128,7 +129,11 @@ pub fn server_packet(data: &[u8]) {
 /// bytes, and the body. An error ends the connection, and another one begins.
 pub fn binlog(data: &[u8]) {
     let limits = Limits { packet_bytes_max: EVENT_BYTES_MAX, spill_folder: std::env::temp_dir() };
-    let mut assembler = Assembler::new(Followed { database: "d".into(), tables: TABLES }, limits);
+    let mut assembler = Assembler::new(
+        Followed { database: "d".into(), tables: TABLES },
+        limits,
+        &Pending::default(),
+    );
     let mut bytes = Bytes::new(data);
     while let Some(packet) = packet(&mut bytes) {
         match assembler.accept(packet) {

@@ -6,7 +6,7 @@ use metrics::gauge;
 use runtime::metric::{Kind, Metric};
 
 /// All of them, in the order of docs/metrics.md.
-pub const METRICS: [Metric; 19] = [
+pub const METRICS: [Metric; 20] = [
     LEADS,
     LAG,
     LAG_BYTES,
@@ -26,6 +26,7 @@ pub const METRICS: [Metric; 19] = [
     SNAPSHOT_ROWS,
     SNAPSHOT_TABLES_LEFT,
     SNAPSHOT_PROGRESS,
+    PREPARED_BEFORE,
 ];
 
 pub(crate) const LEADS: Metric = Metric {
@@ -198,6 +199,16 @@ pub(crate) const SNAPSHOT_PROGRESS: Metric = Metric {
     labels: &[],
     meaning: "rows sent over estimated rows; 1: done",
     worry: None,
+};
+
+pub(crate) const PREPARED_BEFORE: Metric = Metric {
+    name: "cdc_tailer_prepared_before_snapshot",
+    kind: Kind::Gauge,
+    unit: "transactions",
+    labels: &[],
+    meaning: "XA transactions that were prepared before the last snapshot and have not ended since: the \
+              commit of one leads to another snapshot",
+    worry: Some("any"),
 };
 
 /// Whether the brokers answered when they were last asked. Until they are asked, they are taken to.

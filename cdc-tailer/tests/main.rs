@@ -13,6 +13,7 @@ mod settings;
 mod stalls;
 mod stops;
 mod tls;
+mod xa;
 
 use harness::{Harness, coupon};
 use topic::{Op, TemplateRow};

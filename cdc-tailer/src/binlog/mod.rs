@@ -5,6 +5,7 @@ pub(crate) mod encode;
 pub(crate) mod event;
 pub(crate) mod gtid;
 pub(crate) mod packet;
+pub(crate) mod pending;
 pub(crate) mod position;
 pub(crate) mod rows;
 pub(crate) mod schema;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::binlog::{
     event::{HEADER_LENGTH, Header, Role},
     gtid::{Gtid, GtidSet},
+    pending::{Pending, Phase},
 };
 
 /// A position between two transactions.
@@ -20,6 +21,7 @@ pub(crate) struct Position {
     pub(crate) offset: u64,
     /// The transaction that ends there; `None` if none was seen.
     pub(crate) last: Option<Last>,
+    pub(crate) pending: Pending,
 }
 
 /// A binlog file of one server.
@@ -91,11 +93,19 @@ impl Tracker {
 impl Position {
     /// Creates a position whose file and last transaction are unknown.
     pub(crate) fn of(gtids: GtidSet) -> Self {
-        Self { gtids, file: Arc::default(), offset: 0, last: None }
+        Self { gtids, file: Arc::default(), offset: 0, last: None, pending: Pending::default() }
     }
 
     /// Advances past a transaction.
-    pub(crate) fn pass(&mut self, gtid: Gtid, file: Arc<File>, end: u32, landmark: Landmark) {
+    pub(crate) fn pass(
+        &mut self,
+        gtid: Gtid,
+        file: Arc<File>,
+        end: u32,
+        landmark: Landmark,
+        phase: Option<&Phase>,
+    ) {
+        self.pending.pass(&gtid, phase);
         let before = self.gtids.add(&gtid);
         self.file = file;
         self.offset = u64::from(end);
@@ -131,7 +141,7 @@ mod tests {
         let mut position = Position::of(GtidSet::parse(Flavor::MariaDb, "0-1-5,7-2-9").unwrap());
         for (gtid, before) in [("0-3-6", "0-1-5,7-2-9"), ("8-1-1", "0-3-6,7-2-9")] {
             let gtid = Gtid::parse(Flavor::MariaDb, gtid).unwrap();
-            position.pass(gtid, Arc::default(), 100, Landmark::default());
+            position.pass(gtid, Arc::default(), 100, Landmark::default(), None);
             let last = position.last.unwrap();
             assert_eq!(position.before(&last).to_string(), before);
         }

@@ -124,7 +124,9 @@ fn takes_away(words: &[&str]) -> bool {
                 .into_iter()
                 .any(|verb| words.windows(2).any(|pair| pair == [verb, "partition"]));
             let filled = words.windows(2).any(|pair| pair == ["convert", "table"]);
-            renamed || emptied || filled || has("tablespace")
+            // MariaDB deletes the rows that a new unique key forbids.
+            let thinned = words.iter().take_while(|word| **word != "table").any(|w| *w == "ignore");
+            renamed || emptied || filled || thinned || has("tablespace")
         }
         _ => false,
     }
@@ -300,6 +302,8 @@ mod tests {
             "alter table user_coupon exchange partition p1 with table other",
             "alter table other exchange partition p1 with table user_coupon without validation",
             "create or replace table user_coupon (a int)",
+            "alter ignore table user_coupon add unique (user_id)",
+            "alter online ignore table user_coupon add unique (user_id)",
             "alter table user_coupon add foreign key (id) references t (id) on delete cascade",
             "alter table user_coupon add foreign key (id) references t (id) on update set null",
             "alter table user_coupon add system versioning",
@@ -319,6 +323,8 @@ mod tests {
             "alter table user_coupon add foreign key (id) references t (id)",
             "create table user_coupon (id int)",
             "create index i on user_coupon (status)",
+            "alter table user_coupon alter index number ignored, add ignore int",
+            "alter ignore table other add unique (a)",
             "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `user_coupon`",
             "analyze table user_coupon",
             "alter table other exchange partition user_coupons with table another",

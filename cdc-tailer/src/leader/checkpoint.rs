@@ -3,7 +3,7 @@
 //! A compacted topic keeps the last checkpoint of each database. It is written under one transactional id per database.
 //! A new writer fences all earlier ones, so a tailer that was suspended for a while cannot move the position back.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use runtime::{Backoff, Clock};
@@ -16,7 +16,9 @@ use tracing::{debug, warn};
 use crate::{
     binlog::{
         gtid::{Flavor, Gtid, GtidSet, NotAPosition},
+        pending::Pending,
         position::{File, Landmark, Last, Position},
+        xid::Xid,
     },
     leader::snapshot::Progress,
     metrics,
@@ -24,6 +26,10 @@ use crate::{
 
 /// Layout version of [`Checkpoint`].
 const VERSION: u32 = 3;
+
+/// Maximum XA transactions of each kind named in a checkpoint: 300 KB. One that is left out costs a snapshot if it ends under the next
+/// tailer.
+const XA_MAX: usize = 1_000;
 
 /// Minimum interval between checkpoints. A killed tailer repeats what it published since the last one.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -47,6 +53,15 @@ pub(crate) struct Checkpoint {
     offset: u64,
     /// The transaction that ends at the position.
     last: Option<SavedLast>,
+    /// XA transactions without rows of followed tables that were prepared before the position and not ended.
+    #[serde(default)]
+    foreign: Vec<String>,
+    /// Others that were prepared before the tables were read, with or without followed rows, and not ended.
+    #[serde(default)]
+    unread: Vec<String>,
+    /// Everything up to here was in the tables before they were read; `None` once the position is behind it.
+    #[serde(default)]
+    covered: Option<String>,
     /// All changes until this time are before the position, in milliseconds since 1970.
     pub(crate) as_of_ms: i64,
     /// The last acknowledged message of each partition, by topic. A topic without them has lost data that the
@@ -71,6 +86,7 @@ impl Checkpoint {
         acknowledged: Acknowledged,
         snapshot: Option<Progress>,
     ) -> Self {
+        let pending = &position.pending;
         Self {
             version: VERSION,
             flavor: position.gtids.flavor(),
@@ -83,6 +99,14 @@ impl Checkpoint {
                 before,
                 landmark,
             }),
+            foreign: named(&pending.foreign),
+            unread: named(&pending.unread),
+            // Incomplete names would let the commit of one of the others pass.
+            covered: pending
+                .covered
+                .as_ref()
+                .filter(|_| pending.unread.len() <= XA_MAX)
+                .map(GtidSet::to_string),
             as_of_ms,
             acknowledged,
             snapshot,
@@ -100,13 +124,26 @@ impl Checkpoint {
             let gtid = Gtid::parse(self.flavor, gtid)?;
             Ok(Last { gtid, before: *before, landmark: *landmark })
         };
+        let xids = |names: &[String]| {
+            names.iter().filter_map(|name| Xid::from_statement(name.as_bytes())).collect()
+        };
+        let covered = self.covered.as_ref().map(|gtids| GtidSet::parse(self.flavor, gtids));
         Ok(Position {
             gtids: GtidSet::parse(self.flavor, &self.gtid)?,
             file: Arc::new(File { server: self.server.clone(), name: self.file.clone() }),
             offset: self.offset,
             last: self.last.as_ref().map(last).transpose()?,
+            pending: Pending {
+                foreign: xids(&self.foreign),
+                covered: covered.transpose()?,
+                unread: xids(&self.unread),
+            },
         })
     }
+}
+
+fn named(xids: &BTreeSet<Xid>) -> Vec<String> {
+    xids.iter().take(XA_MAX).map(Xid::to_string).collect()
 }
 
 /// Loads the last checkpoint of a database. An unreadable one is logged and ignored.
@@ -215,6 +252,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::binlog::pending::Phase;
 
     #[test]
     fn a_checkpoint_gives_its_position_back() {
@@ -223,7 +261,11 @@ mod tests {
         let file = File { server: "1/uid".into(), name: "binlog.000003".into() };
         let landmark = Landmark { start: 5, written: 6, sum: 7 };
         let gtid = Gtid::parse(Flavor::MariaDb, "0-1-43").unwrap();
-        position.pass(gtid, Arc::new(file), 77, landmark);
+        let xid = Xid::from_statement(b"X'61',X'',1").unwrap();
+        let phase = Phase::PreparesForeign(xid.clone());
+        position.pending.unread.insert(xid);
+        position.pending.covered = Some(GtidSet::parse(Flavor::MariaDb, "0-1-50").unwrap());
+        position.pass(gtid, Arc::new(file), 77, landmark, Some(&phase));
         let message = topic::MessagePosition { offset: 9, time_ms: 1_700_000_000_000 };
         let positions = BTreeMap::from([("t".to_owned(), BTreeMap::from([(3, message)]))]);
         let snapshot = Some(Progress::of_all());

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
-use mysql_store::MySqlConnection;
+use mysql_store::{MySqlConnection, settings};
 use runtime::Backoff;
 use tokio::{
     sync::watch,
@@ -70,6 +70,7 @@ struct Leading<'a> {
     context: &'a LeaderContext<'a>,
     leadership: &'a Leadership,
     server: Arc<Server>,
+    flavor: settings::Flavor,
     publisher: Publisher,
     /// Acknowledged positions from earlier leaderships.
     inherited: Acknowledged,
@@ -112,6 +113,7 @@ impl<'a> Leading<'a> {
             context,
             leadership,
             server,
+            flavor: settings.flavor,
             publisher,
             inherited: begin.acknowledged.clone(),
             snapshot: None,
@@ -283,7 +285,11 @@ impl<'a> Leading<'a> {
 
     async fn incoming(&mut self, incoming: Incoming) -> anyhow::Result<()> {
         match incoming {
-            Incoming::Connected => self.context.part.ready(),
+            Incoming::Connected => {
+                let url = self.context.config.database_url.expose();
+                preflight::still_logs_everything(url, self.flavor).await?;
+                self.context.part.ready();
+            }
             Incoming::Disconnected(reason) => self.context.part.not_ready(reason),
             Incoming::Idle => self.publisher.idle(self.now_ms()),
             Incoming::Transaction(transaction) => {

@@ -7,6 +7,7 @@ mod dry_run;
 mod election;
 mod leading;
 mod preflight;
+mod prepared;
 mod snapshot;
 mod start;
 mod status;

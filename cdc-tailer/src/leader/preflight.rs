@@ -3,10 +3,10 @@
 use anyhow::{Context as _, bail};
 use mysql_store::{
     MySqlConnection, connect,
-    settings::{self, BinlogSettings, TableFacts},
+    settings::{self, BinlogGaps, BinlogSettings, TableFacts},
 };
 
-use crate::{binlog::gtid::Flavor, publish::messages::TABLES};
+use crate::{binlog::gtid::Flavor, leader::is_unavailable, publish::messages::TABLES};
 
 /// A running server changes its GTID mode one step at a time.
 const SWITCH_GTIDS_ON: &str = "set global enforce_gtid_consistency = ON; \
@@ -31,7 +31,31 @@ pub(crate) async fn settings(connection: &mut MySqlConnection) -> anyhow::Result
              replication client on *.* to` it as an administrator"
         );
     }
+    logs_everything(connection, settings.flavor).await?;
     Ok(settings)
+}
+
+/// Rejects a server that leaves changes of the connection's database out of its binlog.
+pub(crate) async fn logs_everything(
+    connection: &mut MySqlConnection,
+    flavor: settings::Flavor,
+) -> anyhow::Result<()> {
+    let gaps = settings::binlog_gaps(connection, flavor).await.context(
+        "what the server leaves out of its binlog is not known: run `grant replication client on *.* to` \
+         the user of DATABASE_URL as an administrator",
+    )?;
+    let database = settings::database(connection).await.context("database")?;
+    unlogged(&gaps, flavor, &database).map_or(Ok(()), |sentence| bail!(sentence))
+}
+
+/// Checks at a connection that the server still logs everything: it may have been restarted with other settings, or be
+/// another one. If it does not answer, the stream breaks as well, and the next connection checks again.
+pub(crate) async fn still_logs_everything(
+    url: &str,
+    flavor: settings::Flavor,
+) -> anyhow::Result<()> {
+    let checked = async { logs_everything(&mut connect(url).await?, flavor).await };
+    checked.await.or_else(|error| if is_unavailable(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Returns the followed tables that do not exist. Rejects tables whose changes are not all logged.
@@ -97,6 +121,39 @@ fn wrong(settings: &BinlogSettings) -> Option<String> {
     None
 }
 
+/// Returns why changes of a database are not logged, and what fixes it.
+fn unlogged(gaps: &BinlogGaps, flavor: settings::Flavor, database: &str) -> Option<String> {
+    // The names are compared letter by letter, as the server does.
+    let has = |names: &[String]| names.iter().any(|name| name == database);
+    let filtered = |variable: &str, names: &[String], mend: &str| {
+        format!(
+            "the server leaves the changes of {database} out of its binlog, since {variable} is {:?}: {mend}, \
+             start the server again, then start with --resnapshot",
+            names.join(",")
+        )
+    };
+    if !gaps.only.is_empty() && !has(&gaps.only) {
+        let mend =
+            format!("put `binlog_do_db = {database}` into its configuration, or no binlog_do_db");
+        return Some(filtered("binlog_do_db", &gaps.only, &mend));
+    }
+    if gaps.only.is_empty() && has(&gaps.without) {
+        let mend = format!("take `binlog_ignore_db = {database}` out of its configuration");
+        return Some(filtered("binlog_ignore_db", &gaps.without, &mend));
+    }
+    let variable = match flavor {
+        settings::Flavor::MariaDb => "log_slave_updates",
+        settings::Flavor::MySql => "log_replica_updates",
+    };
+    gaps.is_silent_replica.then(|| {
+        format!(
+            "the server is a replica and leaves the changes of its primary out of its binlog: put \
+             `{variable} = ON` into its configuration, start the server again, then start with \
+             --resnapshot; or follow the primary"
+        )
+    })
+}
+
 /// Converts the server's flavor.
 pub(crate) fn flavor(settings: &BinlogSettings) -> Flavor {
     match settings.flavor {
@@ -140,6 +197,34 @@ mod tests {
         for (settings, statement) in cases {
             let sentence = wrong(&settings).unwrap();
             assert!(sentence.contains(statement), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_leaves_our_changes_out_of_its_binlog_is_refused_with_what_mends_it() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let filters = |only: &[&str], without: &[&str]| BinlogGaps {
+            only: names(only),
+            without: names(without),
+            is_silent_replica: false,
+        };
+        let silent = BinlogGaps { is_silent_replica: true, ..BinlogGaps::default() };
+        let (mariadb, mysql) = (settings::Flavor::MariaDb, settings::Flavor::MySql);
+        let refused = |gaps: &BinlogGaps, flavor| unlogged(gaps, flavor, "shop");
+        for logged in
+            [filters(&[], &[]), filters(&["a", "shop"], &["shop"]), filters(&[], &["a", "b"])]
+        {
+            assert_eq!(refused(&logged, mariadb), None, "{logged:?}");
+        }
+        for (gaps, flavor, mend) in [
+            (filters(&["a", "b"], &[]), mysql, "`binlog_do_db = shop`"),
+            (filters(&["Shop"], &[]), mysql, "`binlog_do_db = shop`"),
+            (filters(&[], &["a", "shop"]), mariadb, "`binlog_ignore_db = shop`"),
+            (silent.clone(), mariadb, "`log_slave_updates = ON`"),
+            (silent, mysql, "`log_replica_updates = ON`"),
+        ] {
+            let said = refused(&gaps, flavor).unwrap();
+            assert!(said.contains(mend) && said.contains("--resnapshot"), "{said}");
         }
     }
 

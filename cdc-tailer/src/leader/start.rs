@@ -10,7 +10,9 @@ use crate::{
     binlog::{gtid::GtidSet, position::Position},
     config::Resnapshot,
     error::Directive,
-    leader::{checkpoint, context::LeaderContext, preflight, snapshot::Progress, topics_check},
+    leader::{
+        checkpoint, context::LeaderContext, preflight, prepared, snapshot::Progress, topics_check,
+    },
     source::{Origin, Server, connection::Connection, history},
 };
 
@@ -100,7 +102,11 @@ pub(crate) async fn anew(
     let as_of_ms = context.clock.now().timestamp_millis();
     let text = settings::readable_position(&mut connection, settings.flavor).await?;
     let gtids = GtidSet::parse(server.flavor, &text)?;
-    let position = locate(server, gtids).await?;
+    let mut position = locate(server, gtids).await?;
+    // Whatever else was prepared before the position has ended before the second one.
+    position.pending.unread = prepared::until_ended(&mut connection, context.part).await?;
+    let text = settings::readable_position(&mut connection, settings.flavor).await?;
+    position.pending.covered = Some(GtidSet::parse(server.flavor, &text)?);
     Ok(Begin {
         position,
         as_of_ms,

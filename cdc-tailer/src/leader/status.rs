@@ -75,6 +75,9 @@ impl LeaderStatus {
         let progress = facts.snapshot.map_or(1.0, |progress| self.ratio(progress));
         ::metrics::gauge!(metrics::SNAPSHOT_PROGRESS.name).set(progress);
 
+        ::metrics::gauge!(metrics::PREPARED_BEFORE.name)
+            .set(count(facts.safe.pending.unread.len()));
+
         part.set_status(json!({
             "role": "leader",
             "holds_seat": facts.holds_seat,
@@ -92,6 +95,7 @@ impl LeaderStatus {
                 "age_seconds": age.map(|age| age.as_secs()),
             },
             "binlog_expiry_seconds": expiry.map(|expiry| expiry.as_secs()),
+            "prepared_before_snapshot": facts.safe.pending.unread.len(),
             "snapshot": facts.snapshot.map(|progress| json!({
                 "tables_left": progress.tables(),
                 "rows": progress.rows(),
@@ -118,7 +122,8 @@ impl LeaderStatus {
                 binlog.expiry_seconds = expiry.as_secs(),
                 "the checkpoint is older than half of what the server keeps of its binlog; if the \
                  server removes what comes after it, all tables will be read anew: raise \
-                 binlog_expire_logs_seconds, and see why this tailer does not get on"
+                 binlog_expire_logs_seconds, end the XA transactions that `xa recover` shows, if any, and see why \
+                 this tailer does not get on"
             );
         } else if self.warned && !is_old {
             info!(checkpoint.age_seconds = age.as_secs(), "the checkpoint is young again");

@@ -148,7 +148,7 @@ pub(crate) fn locate(server: &Server, gtids: GtidSet) -> Result<Position, TailEr
         && gtids.contains(&gtid)
     {
         let file = Arc::clone(&seen.file);
-        seen.pass(gtid, file, end, landmark);
+        seen.pass(gtid, file, end, landmark, None);
     }
     Ok(Position { gtids, ..seen })
 }

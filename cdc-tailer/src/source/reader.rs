@@ -63,7 +63,7 @@ pub(crate) fn spawn(
     sender: Sender<Incoming>,
 ) -> std::io::Result<JoinHandle<Result<(), TailError>>> {
     let limits = Limits { packet_bytes_max: origin.server.packet_bytes_max, spill_folder };
-    let assembler = Assembler::new(followed, limits);
+    let assembler = Assembler::new(followed, limits, &origin.after.pending);
     let reader = Reader { origin, assembler, sender, strikes: 0 };
     thread::Builder::new().name("binlog-reader".to_owned()).spawn(|| reader.run())
 }
@@ -185,9 +185,10 @@ impl Reader {
                 Assembled::Transaction(transaction) => {
                     let bytes = transaction.bytes();
                     let Transaction { gtid, end, landmark, .. } = transaction;
+                    let phase = transaction.phase.clone();
                     let file = Arc::clone(&transaction.file);
                     self.sender.hold(Incoming::Transaction(transaction), bytes)?;
-                    self.origin.after.pass(gtid, file, end, landmark);
+                    self.origin.after.pass(gtid, file, end, landmark, phase.as_deref());
                 }
             }
             // No transaction is held back while we wait for the server.

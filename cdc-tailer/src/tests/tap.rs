@@ -9,6 +9,7 @@ use super::{row::Row, servers::Database};
 use crate::{
     binlog::{
         gtid::{Flavor, GtidSet},
+        pending::Pending,
         position::Position,
         rows::Rows,
         schema::Followed,
@@ -66,12 +67,9 @@ impl Tap {
         let name: String = "t_tap_".chars().chain(random.take(RANDOM_CHARACTERS)).collect();
         let database = server.with(&name);
         database.sql("create table tap_end (number bigint primary key)");
-        let (flavor, position) = match database.is_mariadb {
-            true => (Flavor::MariaDb, "select @@global.gtid_binlog_pos"),
-            false => (Flavor::MySql, "select replace(@@global.gtid_executed, '\n', '')"),
-        };
         let nothing_prepared = PREPARED.read().unwrap_or_else(PoisonError::into_inner);
-        let gtids = GtidSet::parse(flavor, database.sql(position).trim()).unwrap();
+        let gtids = end(&database);
+        let flavor = gtids.flavor();
         drop(nothing_prepared);
         let own = NUMBER.fetch_add(1, Ordering::Relaxed);
         let server = Server {
@@ -82,8 +80,17 @@ impl Tap {
         };
         let origin = Origin { server: Arc::new(server), after: Position::of(gtids) };
         let limits = Limits { packet_bytes_max, spill_folder: std::env::temp_dir() };
-        let assembler = Assembler::new(Followed { database: name, tables: TABLES }, limits);
+        let assembler = Assembler::new(
+            Followed { database: name, tables: TABLES },
+            limits,
+            &Pending::default(),
+        );
         Self { database, origin, assembler, connection: None }
+    }
+
+    /// Returns the end of the server's binlog.
+    pub(super) fn end(&self) -> GtidSet {
+        end(&self.database)
     }
 
     pub(super) fn sql(&self, text: &str) -> String {
@@ -139,11 +146,25 @@ impl Tap {
             let packet = connection.next_packet()?;
             if let Assembled::Transaction(transaction) = self.assembler.accept(packet)? {
                 let Transaction { gtid, end, landmark, .. } = transaction;
-                self.origin.after.pass(gtid, Arc::clone(&transaction.file), end, landmark);
+                self.origin.after.pass(
+                    gtid,
+                    Arc::clone(&transaction.file),
+                    end,
+                    landmark,
+                    transaction.phase.as_deref(),
+                );
                 return Ok(transaction);
             }
         }
     }
+}
+
+fn end(database: &Database) -> GtidSet {
+    let (flavor, position) = match database.is_mariadb {
+        true => (Flavor::MariaDb, "select @@global.gtid_binlog_pos"),
+        false => (Flavor::MySql, "select replace(@@global.gtid_executed, '\n', '')"),
+    };
+    GtidSet::parse(flavor, database.sql(position).trim()).unwrap()
 }
 
 /// Decodes a transaction's rows.

@@ -7,7 +7,7 @@ use super::{
     tap::{Tap, alone_with_xa},
 };
 use crate::{
-    binlog::schema::Followed,
+    binlog::{pending::Pending, schema::Followed},
     error::Directive,
     transaction::{Assembler, Limits},
 };
@@ -94,6 +94,55 @@ fn a_tailer_that_starts_again_before_the_prepare_has_the_rows() {
 }
 
 #[test]
+fn a_tailer_that_starts_again_behind_a_prepare_without_our_rows_knows_that_it_has_none() {
+    for server in Database::all() {
+        let (mut tap, _alone) = tap(&server);
+        let [name, other, one_phase] = names(&tap);
+        for name in [&name, &other] {
+            tap.sql(&format!(
+                "xa start {name}; insert into foreign_table values (1); xa end {name}; xa prepare {name}"
+            ));
+        }
+        tap.sql("insert into t values (1)");
+        let before = tap.transactions();
+        assert!(before.last().unwrap().resumable);
+        tap.disconnect();
+        tap.assembler = fresh(&tap);
+        tap.sql(&format!(
+            "xa commit {name}; xa rollback {other}; insert into t values (2);
+             xa start {one_phase}; insert into foreign_table values (3); xa end {one_phase};
+             xa commit {one_phase} one phase"
+        ));
+        assert_eq!(ids(&mut tap), ["2"]);
+        assert_eq!(tap.origin.after.pending, Pending::default(), "what has ended is forgotten");
+    }
+}
+
+/// The tables are read after the position that the stream begins at.
+#[test]
+fn a_commit_before_the_tables_were_read_is_in_them_and_one_behind_it_is_not() {
+    for server in Database::all() {
+        let (mut tap, _alone) = tap(&server);
+        let [early, late, _] = names(&tap);
+        for (id, name) in [(1, &early), (2, &late)] {
+            tap.sql(&format!(
+                "xa start {name}; insert into t values ({id}); xa end {name}; xa prepare {name}"
+            ));
+        }
+        assert_eq!(ids(&mut tap), [] as [&str; 0]);
+        tap.disconnect();
+        tap.sql(&format!("xa commit {early}"));
+        tap.origin.after.pending.covered = Some(tap.end());
+        tap.assembler = fresh(&tap);
+        tap.sql("insert into t values (3)");
+        assert_eq!(ids(&mut tap), ["3"]);
+        tap.sql(&format!("xa commit {late}"));
+        let error = tap.try_transactions().unwrap_err();
+        assert_eq!(error.directive(), Directive::Resnapshot, "{error}");
+    }
+}
+
+#[test]
 fn a_commit_of_rows_that_were_prepared_before_a_snapshots_position_asks_for_another() {
     for server in Database::all() {
         let (mut tap, _alone) = tap(&server);
@@ -118,5 +167,9 @@ fn a_commit_of_rows_that_were_prepared_before_a_snapshots_position_asks_for_anot
 fn fresh(tap: &Tap) -> Assembler {
     let (_, database) = tap.database.url.rsplit_once('/').unwrap();
     let limits = Limits { packet_bytes_max: 1 << 20, spill_folder: std::env::temp_dir() };
-    Assembler::new(Followed { database: database.to_owned(), tables: &["t", "tap_end"] }, limits)
+    Assembler::new(
+        Followed { database: database.to_owned(), tables: &["t", "tap_end"] },
+        limits,
+        &tap.origin.after.pending,
+    )
 }

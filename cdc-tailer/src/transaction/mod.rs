@@ -13,7 +13,7 @@ mod savepoints;
 pub(crate) mod table_maps;
 pub(crate) mod xa;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use tracing::debug;
 
@@ -23,6 +23,7 @@ use crate::{
         event::{Body, Change, Encoding, HEADER_LENGTH, Header, Query},
         gtid::Gtid,
         packet::Packet,
+        pending::{Pending, Phase},
         position::{File, Landmark, Tracker},
         rows,
         schema::Followed,
@@ -60,6 +61,7 @@ pub(crate) struct Transaction {
     pub(crate) rows: RowBuffer,
     /// Whether a reader may start after it: no rows wait for an XA COMMIT.
     pub(crate) resumable: bool,
+    pub(crate) phase: Option<Box<Phase>>,
 }
 
 /// Result of one event.
@@ -102,8 +104,15 @@ impl Transaction {
     }
 }
 
+impl Limits {
+    fn not_spilled(&self, source: io::Error) -> TailError {
+        TailError::Spill { folder: self.spill_folder.display().to_string(), source }
+    }
+}
+
 impl Assembler {
-    pub(crate) fn new(followed: Followed, limits: Limits) -> Self {
+    /// Its first event is behind a position with `pending`.
+    pub(crate) fn new(followed: Followed, limits: Limits, pending: &Pending) -> Self {
         Self {
             tables: TableMaps::new(followed),
             limits,
@@ -111,7 +120,7 @@ impl Assembler {
             file: Arc::default(),
             tracker: Tracker::default(),
             open: None,
-            prepared: Prepared::default(),
+            prepared: Prepared::new(pending),
         }
     }
 
@@ -208,6 +217,7 @@ impl Assembler {
             let what = format!("{gtid} begins inside {}", open.gtid);
             return Err(TailError::OutOfOrder { what });
         }
+        self.prepared.begin(&gtid);
         self.open = Some(Open::new(gtid, standalone));
         Ok(())
     }
@@ -230,13 +240,15 @@ impl Assembler {
             }
             Statement::RollbackTo(name) => open.roll_back_to(name)?,
             Statement::XaCommit(name) => {
-                open.rows = self.prepared.commit(name, std::mem::take(&mut open.rows))?;
-                return self.commit(header);
+                let own = std::mem::take(&mut open.rows);
+                let (rows, phase) = self.prepared.commit(name, own)?;
+                open.rows = rows;
+                return self.end(header, Some(phase));
             }
             Statement::XaRollback(name) => {
                 open.rows = RowBuffer::default();
-                self.prepared.roll_back(name)?;
-                return self.commit(header);
+                let phase = self.prepared.roll_back(name)?;
+                return self.end(header, Some(phase));
             }
             Statement::XaPhase => {}
             Statement::Other => match (makes(query.text), open.standalone) {
@@ -257,13 +269,17 @@ impl Assembler {
             None => Ok(()),
             Some(table) => Err(unsupported(format!(
                 "{table} was emptied, exchanged or defined anew without its rows being in the binlog \
-                 (TRUNCATE, DROP, RENAME, of partitions; a key ON DELETE or ON UPDATE that cascades, \
+                 (TRUNCATE, DROP, RENAME, ALTER IGNORE, of partitions; a key ON DELETE or ON UPDATE that cascades, \
                  system versioning): see that it is as it should be, then start with --resnapshot"
             ))),
         }
     }
 
     fn commit(&mut self, header: &Header) -> Result<Assembled, TailError> {
+        self.end(header, None)
+    }
+
+    fn end(&mut self, header: &Header, phase: Option<Phase>) -> Result<Assembled, TailError> {
         let open = self.take_open()?;
         Ok(Assembled::Transaction(Transaction {
             gtid: open.gtid,
@@ -273,15 +289,16 @@ impl Assembler {
             committed: header.timestamp,
             rows: open.rows,
             resumable: !self.prepared.holds_rows(),
+            phase: phase.map(Box::new),
         }))
     }
 
     /// The first phase is a transaction of its own that changes nothing yet.
     fn prepare(&mut self, header: &Header, xid: Xid) -> Result<Assembled, TailError> {
         let open = self.take_open()?;
-        self.prepared.prepare(xid, open.rows)?;
+        let phase = self.prepared.prepare(xid, open.rows, &self.limits)?;
         self.open = Some(Open::new(open.gtid, open.standalone));
-        self.commit(header)
+        self.end(header, phase)
     }
 
     fn take_open(&mut self) -> Result<Open, TailError> {
@@ -319,10 +336,8 @@ impl Assembler {
             let what = format!("rows of {} outside a transaction", rows.table.name);
             return Err(TailError::OutOfOrder { what });
         };
-        let folder = &self.limits.spill_folder;
-        open.rows
-            .push(rows, folder)
-            .map_err(|source| TailError::Spill { folder: folder.display().to_string(), source })
+        let limits = &self.limits;
+        open.rows.push(rows, &limits.spill_folder).map_err(|source| limits.not_spilled(source))
     }
 }
 

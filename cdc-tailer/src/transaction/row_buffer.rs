@@ -24,6 +24,10 @@ use crate::{
     cells::bytes::Bytes,
 };
 
+/// Bytes of a file that several transactions share, after which the next begins another: a file stays until the last of
+/// its transactions has ended.
+const SHELF_BYTES: u64 = 64 * 1024 * 1024;
+
 /// Bytes of a transaction kept in memory: some two hundred full rows events.
 const MEMORY_BYTES: usize = 2 * 1024 * 1024;
 
@@ -62,10 +66,19 @@ pub(crate) struct BufferPosition {
 /// Rows events in a file, each after a head. Only their tables stay in memory.
 #[derive(Debug)]
 struct Spill {
-    file: File,
+    file: Arc<File>,
+    /// Offset of its first event.
+    start: u64,
     tables: Vec<Arc<Table>>,
     count: u64,
     length: u64,
+}
+
+/// Files for the rows of many transactions, so that each needs neither memory nor an open file of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    file: Option<Arc<File>>,
+    end: u64,
 }
 
 /// Size of the head of a rows event in the file: its length, end offset, table, change and version.
@@ -83,7 +96,7 @@ impl RowsPacket {
 
 impl RowBuffer {
     pub(crate) fn is_empty(&self) -> bool {
-        self.memory.is_empty()
+        self.memory.is_empty() && self.spilled.is_none()
     }
 
     /// Returns the number of rows events.
@@ -123,11 +136,20 @@ impl RowBuffer {
         }
         let spill = match &mut self.spilled {
             Some(spill) => spill,
-            none => {
-                none.insert(Spill { file: nameless(folder)?, tables: vec![], count: 0, length: 0 })
-            }
+            none => none.insert(Spill::at(Arc::new(nameless(folder)?), 0)),
         };
         spill.push(rows)
+    }
+
+    /// Moves all events to a file of the shelf.
+    pub(crate) fn shelve(&mut self, shelf: &mut Shelf, folder: &Path) -> io::Result<()> {
+        let mut spill = shelf.free(folder)?;
+        for rows in self.packets() {
+            spill.push(rows?.into_owned())?;
+        }
+        shelf.end = spill.start + spill.length;
+        *self = Self { spilled: Some(spill), ..Self::default() };
+        Ok(())
     }
 
     /// Drops the events after a position.
@@ -148,14 +170,33 @@ impl RowBuffer {
     /// Iterates over the events. Spilled ones are read on demand: blocking, but usually from the page cache.
     pub(crate) fn packets(&self) -> impl Iterator<Item = io::Result<Cow<'_, RowsPacket>>> {
         let spilled = self.spilled.iter().flat_map(|spill| {
-            let mut offset = 0;
+            let mut offset = spill.start;
             (0..spill.count).map(move |_| spill.read(&mut offset).map(Cow::Owned))
         });
         self.memory.iter().map(|rows| Ok(Cow::Borrowed(rows))).chain(spilled)
     }
 }
 
+impl Shelf {
+    /// Returns free room: in the present file if others still use it and it is not too long.
+    fn free(&mut self, folder: &Path) -> io::Result<Spill> {
+        if let Some(file) = &self.file
+            && Arc::strong_count(file) > 1
+            && self.end < SHELF_BYTES
+        {
+            return Ok(Spill::at(Arc::clone(file), self.end));
+        }
+        let file = Arc::new(nameless(folder)?);
+        (self.file, self.end) = (Some(Arc::clone(&file)), 0);
+        Ok(Spill::at(file, 0))
+    }
+}
+
 impl Spill {
+    fn at(file: Arc<File>, start: u64) -> Self {
+        Self { file, start, tables: Vec::new(), count: 0, length: 0 }
+    }
+
     fn push(&mut self, rows: RowsPacket) -> io::Result<()> {
         let table = match self.tables.iter().rposition(|table| Arc::ptr_eq(table, &rows.table)) {
             Some(known) => known,
@@ -172,7 +213,7 @@ impl Spill {
         entry.push(rows.change as u8);
         entry.push(rows.version);
         entry.extend(event);
-        self.file.write_all_at(&entry, self.length)?;
+        self.file.write_all_at(&entry, self.start + self.length)?;
         self.count += 1;
         self.length += u64::try_from(entry.len()).unwrap_or(0);
         Ok(())
@@ -222,10 +263,10 @@ fn nameless(folder: &Path) -> io::Result<File> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn rows(number: u32, bytes: usize) -> RowsPacket {
+    pub(crate) fn rows(number: u32, bytes: usize) -> RowsPacket {
         let mut event = vec![0; bytes];
         event[HEADER_LENGTH..HEADER_LENGTH + 4].copy_from_slice(&number.to_le_bytes());
         let table = Table { database: "d".into(), name: "t".into(), columns: vec![] };
@@ -238,7 +279,7 @@ mod tests {
         }
     }
 
-    fn numbers(buffer: &RowBuffer) -> Vec<u32> {
+    pub(crate) fn numbers(buffer: &RowBuffer) -> Vec<u32> {
         let numbers = buffer.packets().map(|packet| {
             let packet = packet.unwrap();
             assert_eq!(packet.body()[..4], packet.end.to_le_bytes());
@@ -286,6 +327,34 @@ mod tests {
         let spill = buffer.spilled.as_ref().unwrap();
         assert_eq!(spill.tables.len(), 1);
         assert_eq!(numbers(&buffer), (0..EVENTS).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn transactions_on_a_shelf_share_a_file_and_none_is_kept_behind_the_last_of_them() {
+        let folder = std::env::temp_dir();
+        let mut shelf = Shelf::default();
+        let mut filled = |first: u32, count: u32| {
+            let mut buffer = RowBuffer::default();
+            for number in first..first + count {
+                buffer.push(rows(number, 100_000), &folder).unwrap();
+            }
+            buffer.shelve(&mut shelf, &folder).unwrap();
+            assert_eq!(buffer.bytes(), 0);
+            (buffer, Arc::downgrade(shelf.file.as_ref().unwrap()))
+        };
+        let ((small, file), (large, same)) = (filled(1, 2), filled(10, 30));
+        assert!(file.ptr_eq(&same) && !small.is_empty());
+        assert_eq!(numbers(&small), [1, 2]);
+        assert_eq!(numbers(&large), (10..40).collect::<Vec<_>>());
+        drop(small);
+        // Behind 64 MiB another file begins.
+        let many: Vec<_> = (0..22).map(|_| filled(50, 32)).collect();
+        assert!(!many.last().unwrap().1.ptr_eq(&file));
+        assert_eq!(numbers(&many.last().unwrap().0), (50..82).collect::<Vec<_>>());
+        drop((large, many));
+        let (last, another) = filled(90, 1);
+        assert!(file.upgrade().is_none() && another.strong_count() == 2);
+        assert_eq!(numbers(&last), [90]);
     }
 
     #[test]

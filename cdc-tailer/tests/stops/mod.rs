@@ -115,6 +115,13 @@ const ON_MARIADB: &[Stop] = &[
         "do 0",
     ),
     stop(
+        "insert into stock_movement (template_id, seq, delta, reason, actor, created_at) values \
+         (4, 1, 1, 'r', 'a', '2026-01-01'), (4, 2, 1, 'r', 'a', '2026-01-01'); \
+         alter ignore table stock_movement add unique key only_one (template_id)",
+        DEFINED,
+        "alter table stock_movement drop key only_one",
+    ),
+    stop(
         "alter table stock_movement add system versioning",
         DEFINED,
         "alter table stock_movement drop system versioning",

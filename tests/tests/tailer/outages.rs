@@ -23,6 +23,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const WAITING: i64 = 300_000;
 const WAITING_LONG: i64 = 1_000_000;
 
+/// Transactions of another database while the broker stalls: more than may wait in the tailer, its queue and the
+/// connection together.
+const FOREIGN: u32 = 200_000;
+
 /// Length of the stall. The short one is a little longer than the 10 s timeout of a checkpoint's write, after which
 /// it is written again.
 const STALL: Duration = Duration::from_secs(12);
@@ -119,6 +123,44 @@ async fn a_broker_that_stalls_before_a_mysql_costs_little_memory_and_at_most_one
 #[ignore = "ten minutes of silence; ./dev soak a_broker_that_stalls_for_ten_minutes"]
 async fn a_broker_that_stalls_for_ten_minutes_costs_little_memory_and_at_most_one_reconnect() {
     stalled("stalled-long", Flavor::Mariadb, WAITING_LONG, STALL_LONG).await;
+}
+
+testkit::on_each_flavor! {
+    foreign_behind_a_stall:
+    what_other_databases_commit_behind_a_coupon_that_waits_for_a_stalled_broker_costs_little_memory,
+    what_other_databases_of_mysql_commit_behind_a_coupon_that_waits_for_a_stalled_broker_costs_little_memory,
+}
+
+/// Transactions without followed rows need no room at the broker: only their number can hold the tailer back.
+async fn foreign_behind_a_stall(flavor: Flavor) {
+    let settings = ["--sync-binlog=0", "--innodb-flush-log-at-trx-commit=0"];
+    let Some(database) = start("foreign-stall-database", flavor, &settings).await else { return };
+    let mut broker = OwnBroker::start(&format!("foreign-stall-{}", flavor.name())).await.unwrap();
+    let mut tail = tail_on(&broker, Some(&database)).await;
+    tail.lead().await;
+    tail.insert(1..=ROWS);
+    tail.until_complete().await;
+    tail.sql(
+        "create table other (a int);
+         delimiter //
+         create procedure commits(number int) begin
+             while number > 0 do insert into other values (number); set number = number - 1; end while;
+         end //
+         delimiter ;",
+    );
+    broker.server.pause().unwrap();
+    tail.insert(ROWS + 1..=ROWS + 1);
+    tail.sql(&format!("call commits({FOREIGN})"));
+    sleep(STALL).await;
+    assert!(is_held_back(&tail), "the tailer takes whatever comes");
+    broker.server.resume().unwrap();
+    tail.insert(ROWS + 2..=ROWS + 2);
+    tail.until_complete().await;
+    let peak = tail.platform.cdc_tailer.peak_mib().unwrap();
+    assert!(peak <= PEAK_MIB, "{peak} MiB");
+    tail.assert_complete().await;
+    assert_eq!(read_by_snapshots(&tail).await, 0);
+    tail.end();
 }
 
 #[expect(clippy::print_stdout, reason = "figures for the one who runs it alone")]

@@ -7,14 +7,14 @@ use std::{
     time::Duration,
 };
 
-use devstack::{Flavor, Process};
+use devstack::{Flavor, OwnDatabase, Process};
 use pipeline_tests::{
     tail::{Tail, log},
     until,
 };
 use topic::Op;
 
-use crate::tailer::servers::{start, tail_on};
+use crate::tailer::servers::{replicate, start, tail_on, until_has_all};
 
 /// Longest time for a refusal on a busy machine.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
@@ -110,6 +110,79 @@ async fn without_binlog(flavor: Flavor) {
     tail.until_complete().await;
     tail.assert_complete().await;
     tail.end();
+}
+
+testkit::on_each_flavor! {
+    filtered:
+    a_server_that_does_not_log_our_database_is_refused_with_the_setting_that_mends_it,
+    a_mysql_that_does_not_log_our_database_is_refused_with_the_setting_that_mends_it,
+}
+
+/// A filter appears when the server is started again: the tailer that runs ends, and none starts.
+async fn filtered(flavor: Flavor) {
+    let Some(mut own) = start("filtered", flavor, &[]).await else { return };
+    let mut tail = tail_on(&own).await;
+    tail.lead().await;
+    tail.insert(1..=10);
+    tail.until_complete().await;
+    let mend = "take `binlog_ignore_db = coupon` out of its configuration";
+    restart_with(&mut own, "--binlog-ignore-db=coupon").await;
+    assert_ended(tail.tailer(), mend).await;
+    tail.insert(11..=20);
+    assert_refused(tail.tailer(), mend).await;
+    // The other filter takes precedence.
+    restart_with(&mut own, "--binlog-do-db=coupon").await;
+    tail.tailer().set_arguments(["--resnapshot"]);
+    tail.lead().await;
+    tail.insert(21..=30);
+    tail.until_complete().await;
+    tail.assert_complete().await;
+    tail.end();
+}
+
+testkit::on_each_flavor! {
+    silent_replica:
+    a_replica_that_does_not_log_what_it_replicates_is_refused_with_the_setting_that_mends_it,
+    a_replica_of_mysql_that_does_not_log_what_it_replicates_is_refused_with_the_setting_that_mends_it,
+}
+
+async fn silent_replica(flavor: Flavor) {
+    let Some(primary) = start("logging-primary", flavor, &[]).await else { return };
+    let (off, on, mend) = match flavor {
+        Flavor::Mariadb => {
+            ("--log-slave-updates=OFF", "--log-slave-updates=ON", "`log_slave_updates = ON`")
+        }
+        Flavor::Mysql => {
+            ("--log-replica-updates=OFF", "--log-replica-updates=ON", "`log_replica_updates = ON`")
+        }
+    };
+    // What a MariaDB logs of its own at a start must not take the numbers of its primary.
+    let settings: &[&str] = match flavor {
+        Flavor::Mariadb => &["--server-id=2", off, "--gtid-domain-id=7"],
+        Flavor::Mysql => &["--server-id=2", off],
+    };
+    let mut replica = start("silent-replica", flavor, settings).await.unwrap();
+    let mut tail = tail_on(&primary).await;
+    replicate(flavor, &primary, &replica);
+    tail.tailer().set_env("DATABASE_URL", &replica.url());
+    tail.insert(1..=10);
+    assert_refused(tail.tailer(), mend).await;
+    restart_with(&mut replica, on).await;
+    tail.insert(11..=20);
+    // Also the tables, which the primary has made.
+    until_has_all(flavor, &primary, &replica);
+    tail.tailer().set_arguments(["--resnapshot"]);
+    tail.lead().await;
+    tail.insert(21..=30);
+    tail.until_complete().await;
+    tail.assert_complete().await;
+    tail.end();
+}
+
+async fn restart_with(own: &mut OwnDatabase, argument: &str) {
+    own.server.stop().await.unwrap();
+    own.server.add_argument(argument);
+    own.server.start().await.unwrap();
 }
 
 #[tokio::test]

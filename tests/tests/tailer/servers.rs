@@ -326,7 +326,7 @@ pub(crate) async fn assert_published(tail: &Tail, heard: &mut Heard) {
 }
 
 /// Makes one server the other's replica, with all its data.
-fn replicate(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
+pub(crate) fn replicate(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
     let port = primary.server.address().port();
     // The reset removes a server's own first-start transactions, which would be another history.
     let statements = match flavor {
@@ -356,7 +356,7 @@ fn promote(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
 }
 
 /// Waits until the replica has everything.
-fn until_has_all(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
+pub(crate) fn until_has_all(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
     let wait = match flavor {
         Flavor::Mariadb => "master_gtid_wait",
         Flavor::Mysql => "wait_for_executed_gtid_set",

@@ -15,7 +15,7 @@ const WRITE_ROWS: u8 = 23;
 
 fn assembler() -> Assembler {
     let limits = Limits { packet_bytes_max: 10_000, spill_folder: std::env::temp_dir() };
-    Assembler::new(Followed { database: "d".into(), tables: &["t"] }, limits)
+    Assembler::new(Followed { database: "d".into(), tables: &["t"] }, limits, &Pending::default())
 }
 
 fn packet(kind: u8, body: &[u8]) -> Packet {

@@ -1,11 +1,16 @@
 //! Required server settings, and the statements that correct them.
 
+mod gaps;
+mod prepared;
+
 use std::{collections::HashMap, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{Executor, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::StoreError;
+pub use gaps::{BinlogGaps, binlog_gaps};
+pub use prepared::{XaId, prepared};
 
 /// Interval between checks whether a position is readable. That takes about as long as a commit.
 const SNAPSHOT_LOOK: Duration = Duration::from_millis(5);
@@ -331,7 +336,8 @@ async fn variables(
          ('version', 'server_id', 'server_uid', 'server_uuid', 'log_bin', 'binlog_format', \
           'binlog_row_image', 'binlog_row_metadata', 'gtid_mode', 'log_bin_compress', \
           'binlog_transaction_compression', 'log_bin_trust_function_creators', \
-          'binlog_expire_logs_seconds', 'expire_logs_days')",
+          'binlog_expire_logs_seconds', 'expire_logs_days', 'log_slave_updates', \
+          'log_replica_updates')",
     )
     .fetch_all(connection)
     .await

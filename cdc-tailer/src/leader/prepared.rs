@@ -1,0 +1,61 @@
+//! Waits before a snapshot until what was prepared by XA before its position has ended: the tables do not show the rows of
+//! such a transaction, and the stream behind the position does not have them.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use mysql_store::{MySqlConnection, StoreError, settings};
+use runtime::Part;
+use tokio::time::{Instant, sleep};
+use tracing::warn;
+
+use crate::binlog::xid::Xid;
+
+/// Longest wait. An XA transaction that stays prepared for longer was left by its client, and may stay for days.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Wait where this user may not see what is prepared: two phases of a client that works are apart by less.
+const UNSEEN_WAIT: Duration = Duration::from_secs(1);
+
+/// Number of those that remain which the log names.
+const SHOWN_MAX: usize = 10;
+
+/// Interval between looks. Each costs the server a walk over its XA transactions.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Returns once all that are prepared now have ended, or those that remain after [`WAIT_MAX`].
+pub(crate) async fn until_ended(
+    connection: &mut MySqlConnection,
+    part: &Part,
+) -> Result<BTreeSet<Xid>, StoreError> {
+    let until = Instant::now() + WAIT_MAX;
+    let Some(mut left) = prepared(connection).await? else {
+        sleep(UNSEEN_WAIT).await;
+        return Ok(BTreeSet::new());
+    };
+    while !left.is_empty() && Instant::now() < until {
+        part.not_ready(format!(
+            "{} XA transactions are prepared: waiting for their end",
+            left.len()
+        ));
+        sleep(LOOK_EVERY).await;
+        let now = prepared(connection).await?.unwrap_or_default();
+        left.retain(|xid| now.contains(xid));
+    }
+    if !left.is_empty() {
+        let xids: Vec<String> = left.iter().take(SHOWN_MAX).map(Xid::to_string).collect();
+        warn!(
+            transactions = left.len(),
+            ?xids,
+            "XA transactions were prepared before the tables are read, and do not end: when one of them is \
+             committed, all tables are read again. End those that `xa recover` shows"
+        );
+    }
+    Ok(left)
+}
+
+/// Returns those that are prepared. One whose commit has begun is among them until its rows can be read.
+async fn prepared(connection: &mut MySqlConnection) -> Result<Option<BTreeSet<Xid>>, StoreError> {
+    let listed = settings::prepared(connection).await?;
+    let xid = |(format, global, parts): (i64, i64, Vec<u8>)| Xid::of(format, global, &parts);
+    Ok(listed.map(|listed| listed.into_iter().filter_map(xid).collect()))
+}

@@ -1,0 +1,114 @@
+//! XA transactions that are prepared while a tailer starts: those of a client that works, and one that was left.
+#![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use devstack::Flavor;
+use topic::Op;
+
+use crate::harness::{Harness, coupon};
+
+/// Transactions that a client has prepared at any moment.
+const OVERLAPPING: u32 = 2;
+
+/// A client that prepares the next transactions of a table of its own before it commits the last one.
+struct Client {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Client {
+    fn start(test: &Harness) -> Self {
+        test.sql("create table other (id bigint)");
+        let url = test.config.database_url.expose().to_owned();
+        let prepare = |url: &str, number: u32| {
+            // Another session may commit it once this one has ended.
+            let one = format!(
+                "xa start 'n{number}'; insert into other values ({number}); xa end 'n{number}'; \
+                 xa prepare 'n{number}'"
+            );
+            testkit::sql(url, &one);
+        };
+        for number in 0..OVERLAPPING {
+            prepare(&url, number);
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            for number in OVERLAPPING.. {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                prepare(&url, number);
+                testkit::sql(&url, &format!("xa commit 'n{}'", number - OVERLAPPING));
+            }
+        });
+        Self { stop, thread }
+    }
+
+    fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+    }
+}
+
+testkit::on_each_flavor! {
+    multi_thread always_prepared:
+    where_foreign_transactions_are_always_prepared_a_start_reads_the_tables_once_and_another_not_at_all,
+    where_foreign_transactions_of_mysql_are_always_prepared_a_start_reads_the_tables_once_and_another_not_at_all,
+}
+
+async fn always_prepared(flavor: Flavor) {
+    let Some(test) = Harness::on_own("always prepared", flavor, &[]).await else { return };
+    let client = Client::start(&test);
+    test.sql(&coupon(1, 1));
+    for id in 2..=4 {
+        let running = test.start().await;
+        test.sql(&coupon(id, id));
+        test.coupon_ids_until(id).await;
+        running.stop().await.unwrap();
+    }
+    client.stop();
+    let ops: Vec<Op> = test.coupons(4).await.into_iter().map(|event| event.op).collect();
+    assert_eq!(ops, [Op::Read, Op::Create, Op::Create, Op::Create]);
+}
+
+testkit::on_each_flavor! {
+    multi_thread left_prepared:
+    a_transaction_that_is_left_prepared_is_waited_for_then_told_of_and_its_commit_leads_to_its_rows,
+    a_transaction_that_is_left_prepared_in_mysql_is_waited_for_then_told_of_and_its_commit_leads_to_its_rows,
+}
+
+async fn left_prepared(flavor: Flavor) {
+    let Some(test) = Harness::on_own("left prepared", flavor, &[]).await else { return };
+    test.sql(&format!(
+        "{}; xa start 'left'; {}; xa end 'left'; xa prepare 'left'",
+        coupon(1, 1),
+        coupon(2, 2)
+    ));
+    let named = r#""unread":["X'6c656674',X'',1"]"#;
+    let running = test.start_with(test.config.clone());
+    running.until_unready("binlog", "1 XA transactions are prepared").await;
+    running.until_ready().await;
+    test.sql(&coupon(3, 3));
+    assert_eq!(test.coupon_ids_until(3).await, [1, 3]);
+    running.stop().await.unwrap();
+    let checkpoint = test.checkpoint().await;
+    assert!(checkpoint.contains(named), "{checkpoint}");
+
+    // The next tailer knows it as well.
+    let running = test.start().await;
+    test.sql("xa commit 'left'");
+    test.coupon_ids_containing(2).await;
+    running.stop().await.unwrap();
+    let mut read: Vec<i64> = test.coupon_ids(5).await[2..].to_vec();
+    read.sort_unstable();
+    assert_eq!(read, [1, 2, 3], "one more snapshot");
+    assert!(!test.checkpoint().await.contains(named));
+}
