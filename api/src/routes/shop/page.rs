@@ -1,7 +1,7 @@
 //! `GET /v1/shop/templates/{id}`: what a shop page shows, public and from memory.
 //!
 //! While pages are open, neither the template nor what is left of it is read from MySQL: the template comes from the
-//! template cache, what is left from the gate through [`crate::shop_stock`].
+//! template cache, what is left from the gate through [`crate::shop::stock`].
 
 use axum::{
     Json,

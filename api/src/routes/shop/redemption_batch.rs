@@ -33,8 +33,8 @@ use tracing::{debug, info};
 
 use crate::{
     problem::Problem,
-    redemption_queue::{Made, Waiting, Wanted},
     routes::{audit::entry, shop::checkout::Change},
+    shop::redemption_queue::{Made, Waiting, Wanted},
     state::App,
 };
 

@@ -34,7 +34,6 @@ use crate::{
         schemas::Id,
     },
     problem::Problem,
-    redemption_queue::Wanted,
     routes::{
         audit::idempotency::REPLAYED,
         shop::{
@@ -43,6 +42,7 @@ use crate::{
             redemption_json::{RedemptionBody, StateBody},
         },
     },
+    shop::redemption_queue::Wanted,
     state::App,
 };
 

@@ -1,7 +1,7 @@
 //! `GET /v1/shop/templates`: what a merchant gives out now and next, public and from memory.
 //!
 //! The templates come from the template cache in the list's order, what is left of each from the gate through
-//! [`crate::shop_stock`]: no request reads MySQL.
+//! [`crate::shop::stock`]: no request reads MySQL.
 
 use axum::{
     extract::State,
