@@ -23,6 +23,7 @@ use crate::{
     queued::{
         ahead::decide_all,
         end::{Ending, Next, QueuedEnd},
+        endings::REJECTED_MAX,
         group::{self, Group, QueuedJob},
         metric,
     },
@@ -44,6 +45,8 @@ pub(super) struct QueuedBatch {
     pub(super) endings: VecDeque<(QueuedJob, Ending)>,
     /// Endings, from the front, that are written each alone.
     pub(super) singly: usize,
+    /// Most rejections in one transaction; fewer after a silence of MySQL.
+    pub(super) rejected_max: usize,
     /// Gates that gave out a number twice.
     wrong: BTreeSet<(TemplateId, Epoch)>,
     /// Templates with a newer version than the landings had.
@@ -58,6 +61,7 @@ impl QueuedBatch {
             groups: Vec::new(),
             endings: VecDeque::new(),
             singly: 0,
+            rejected_max: REJECTED_MAX,
             wrong: BTreeSet::new(),
             renewed: BTreeSet::new(),
             points,
@@ -93,7 +97,11 @@ impl QueuedBatch {
         loop {
             if let Some(mut group) = self.groups.pop() {
                 if let Err(error) = self.try_group(&mut group, connection, ids).await {
-                    self.groups.push(group);
+                    if matches!(error, RunError::Silent(_)) {
+                        self.halve(group);
+                    } else {
+                        self.groups.push(group);
+                    }
                     return Err(error);
                 }
                 self.queue_again(group);
@@ -276,12 +284,20 @@ impl QueuedBatch {
             _ if group.tries == group.conflicts && group.tries < WHOLE_TRIES_MAX => {
                 self.groups.push(group);
             }
-            count => {
-                let second = group.jobs.split_off(count / 2);
-                self.groups.push(Group::new(second));
-                self.groups.push(Group::new(group.jobs));
-            }
+            _ => self.halve(group),
         }
+    }
+
+    /// Queues a group as two. A silent MySQL may be one for which the transaction is too large, and the same transaction
+    /// would take as long every time. It counts as no attempt: alone, a claim is tried for ever.
+    fn halve(&mut self, mut group: Group) {
+        if group.jobs.len() < 2 {
+            self.groups.push(group);
+            return;
+        }
+        let second = group.jobs.split_off(group.jobs.len() / 2);
+        self.groups.push(Group::new(second));
+        self.groups.push(Group::new(group.jobs));
     }
 
     /// Does what a decision under the lock leads to.

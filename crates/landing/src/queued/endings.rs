@@ -21,7 +21,7 @@ use crate::{
 
 /// Most rejections in one transaction. It holds the stock rows while it rereads and inserts, and every landing of these
 /// templates waits for it.
-const REJECTED_MAX: usize = 256;
+pub(super) const REJECTED_MAX: usize = 256;
 
 impl QueuedBatch {
     /// Writes the first endings, or finds that they are decided otherwise under the lock. What a lost connection leaves
@@ -37,7 +37,11 @@ impl QueuedBatch {
             return self.end_first(connection, now).await;
         }
         let rejecting = queued_landing::reject_all(connection, &landings, &reasons, now);
-        match timeout(SILENCE_MAX, rejecting).await? {
+        let rejected = timeout(SILENCE_MAX, rejecting).await.inspect_err(|_| {
+            // As for landings: the same transaction would take as long every time.
+            self.rejected_max = (landings.len() / 2).max(1);
+        });
+        match rejected? {
             Ok(Some(outcomes)) => {
                 for (outcome, reason) in outcomes.into_iter().zip(reasons) {
                     let Some((job, _)) = self.endings.pop_front() else { break };
@@ -64,7 +68,7 @@ impl QueuedBatch {
             Ending::Reject(reason) => Some((job.landing.clone(), *reason)),
             Ending::Fence => None,
         };
-        self.endings.iter().map_while(rejection).take(REJECTED_MAX).unzip()
+        self.endings.iter().map_while(rejection).take(self.rejected_max).unzip()
     }
 
     async fn end_first(

@@ -30,8 +30,8 @@ const CLOSED: TemplateId = TemplateId(11);
 const SHORT: TemplateId = TemplateId(12);
 const UNKNOWN: TemplateId = TemplateId(13);
 
-struct Bench {
-    world: World,
+pub(super) struct Bench {
+    pub(super) world: World,
     ids: Arc<Ids>,
     points: FailPoints,
     reports: GateReports,
@@ -39,7 +39,7 @@ struct Bench {
 }
 
 impl Bench {
-    async fn new(name: &str, stock: i64) -> Self {
+    pub(super) async fn new(name: &str, stock: i64) -> Self {
         Self::of(World::without_gate(name, stock, 5).await).await
     }
 
@@ -65,7 +65,7 @@ impl Bench {
         QueuedLander::connect(&self.world.url, &self.ids, reports, now, points).await
     }
 
-    async fn land(&self, batch: &[QueuedClaim]) -> Vec<QueuedEnd> {
+    pub(super) async fn land(&self, batch: &[QueuedClaim]) -> Vec<QueuedEnd> {
         self.lander().await.land(batch).await
     }
 
@@ -81,7 +81,7 @@ impl Bench {
     }
 
     /// Landed claims, fences, rejected claims, and coupons.
-    async fn counts(&self) -> (i64, i64, i64, i64) {
+    pub(super) async fn counts(&self) -> (i64, i64, i64, i64) {
         let count = |sql| self.world.number(sql);
         (
             count("select count(*) from claim where state = 1").await,
@@ -107,7 +107,7 @@ fn queued(claim: Claim, numbers: &[u8]) -> QueuedClaim {
     QueuedClaim { admission, accept_after: AcceptAfter::Topic, admitted_at, left_after: Some(7) }
 }
 
-fn fresh(user: i64) -> QueuedClaim {
+pub(super) fn fresh(user: i64) -> QueuedClaim {
     queued(claim(UserId(user), "fresh", 1), &[1])
 }
 

@@ -6,6 +6,7 @@ mod door;
 mod drains;
 mod fates;
 mod lander;
+mod slow;
 mod uncarried;
 
 use std::{
