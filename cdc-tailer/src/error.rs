@@ -66,7 +66,10 @@ pub(crate) enum TailError {
         reason: String,
     },
     /// The server rejects a command for another reason.
-    #[error("the server answers {code}: {message}")]
+    #[error(
+        "the server refuses with error {code}: {message}: mend what it names; if it does not send what is \
+         behind our position then, start with --resnapshot"
+    )]
     Server {
         /// MySQL error number.
         code: u16,

@@ -254,12 +254,12 @@ pub fn decimal_number(data: &[u8]) {
 /// Parses a statement after one byte that is ignored.
 pub fn statement_text(data: &[u8]) {
     let Some((_, text)) = data.split_first() else { return };
-    let _made = statement::makes(text);
     let _read = statement::classify(text);
     let _read = Xid::from_statement(text);
     let followed = Followed { database: "d".into(), tables: TABLES };
-    for database in ["d", "other"] {
-        let query = Query { database: database.as_bytes(), text };
+    for (database, sql_mode) in [("d", 0), ("d", u64::MAX), ("other", 0)] {
+        let query = Query { database: database.as_bytes(), text, sql_mode };
+        let _made = statement::makes(query);
         let _found = statement::redefines(query, &followed);
     }
 }

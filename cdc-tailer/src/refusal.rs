@@ -110,7 +110,9 @@ mod tests {
             assert!(matches!(classify(1236, damaged.into()), TailError::Unreadable { .. }));
         }
         let other = "Misconfigured master - server_id was not set";
-        assert!(matches!(classify(1236, other.into()), TailError::Server { .. }));
+        let other = classify(1236, other.into());
+        assert!(matches!(other, TailError::Server { .. }));
+        assert!(other.to_string().contains("start with --resnapshot"), "{other}");
     }
 
     #[test]

@@ -117,13 +117,15 @@ async fn a_checkpoint_that_does_not_fit_leads_to_a_snapshot() {
         test.start().await.stop().await.unwrap();
         // MySQL's GTIDs name the server that assigned them, so there the tailer continues.
         let first = if test.is_mariadb() { Op::Read } else { Op::Create };
-        let expected = [(first, 1), (Op::Read, 1), (Op::Read, 2)];
+        let coupons = [1, 1, 2, 1, 2, 3].map(|id| (Op::Read, id));
+        let expected = [&[(first, 1)], &coupons[1..]].concat();
         // First another server, whose last transaction was written at another time, then a position that this server
-        // never had.
+        // never had, then none.
         let other_server =
             [(r#"","gtid":""#, r#"9","gtid":""#), (r#""written":1"#, r#""written":2"#)];
+        let damaged = [(r#"","gtid":""#, r#"","gtid":"x"#), (r#""sum":"#, r#""sum": "#)];
         let future = [(r#"","file""#, r#"000000","file""#), (r#""sum":"#, r#""sum": "#)];
-        for (id, published, changes) in [(1, 1, other_server), (2, 3, future)] {
+        for (id, published, changes) in [(1, 1, other_server), (2, 3, future), (3, 6, damaged)] {
             test.sql(&coupon(id, 1));
             for (from, to) in changes {
                 test.overwrite_checkpoint(from, to).await;

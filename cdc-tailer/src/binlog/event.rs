@@ -136,6 +136,8 @@ pub(crate) enum Body<'a> {
 pub(crate) struct Query<'a> {
     pub(crate) database: &'a [u8],
     pub(crate) text: &'a [u8],
+    /// The session's `sql_mode`, by which its quotes are read; 0 if it is not known.
+    pub(crate) sql_mode: u64,
 }
 
 impl Role {
@@ -233,10 +235,22 @@ fn query(mut bytes: Bytes<'_>, extra: usize) -> Result<Query<'_>, Truncated> {
     bytes.take(2)?;
     let variables_length = usize::from(bytes.u16()?);
     bytes.take(extra)?;
-    bytes.take(variables_length)?;
+    let sql_mode = sql_mode(bytes.take(variables_length)?);
     let database = bytes.take(database_length)?;
     bytes.u8()?;
-    Ok(Query { database, text: bytes.rest() })
+    Ok(Query { database, text: bytes.rest(), sql_mode })
+}
+
+/// Reads a query's session variables: each has a code. The flags come first, then `sql_mode`.
+fn sql_mode(variables: &[u8]) -> u64 {
+    const FLAGS: u8 = 0;
+    const SQL_MODE: u8 = 1;
+    match *variables {
+        [FLAGS, _, _, _, _, SQL_MODE, ref rest @ ..] | [SQL_MODE, ref rest @ ..] => {
+            Bytes::new(rest).u64().unwrap_or(0)
+        }
+        _ => 0,
+    }
 }
 
 fn rows_event<'a>(
@@ -283,6 +297,17 @@ mod tests {
             if let Ok(header) = Header::parse(&event) {
                 let _body = Body::parse(&Header { kind, ..header }, &event[HEADER_LENGTH..]);
             }
+        }
+    }
+
+    #[test]
+    fn a_query_says_by_which_mode_its_quotes_are_read() {
+        let mode = (1u64 << 20 | 1 << 2).to_le_bytes();
+        let flags_before = [&[0, 9, 9, 9, 9, 1][..], &mode].concat();
+        assert_eq!(sql_mode(&flags_before), 1 << 20 | 1 << 2);
+        assert_eq!(sql_mode(&flags_before[5..]), 1 << 20 | 1 << 2);
+        for unknown in [&[][..], &[0, 1, 2], &flags_before[..9], &[7, 1, 2, 3]] {
+            assert_eq!(sql_mode(unknown), 0, "{unknown:?}");
         }
     }
 

@@ -66,10 +66,9 @@ pub(crate) enum Makes {
 }
 
 /// Returns whether and how a statement creates a table.
-pub(crate) fn makes(text: &[u8]) -> Makes {
-    let text = String::from_utf8_lossy(text).to_ascii_lowercase();
-    let words = plain(&text, Backslash::Escapes);
-    let words: Vec<&str> = words_of(&words).collect();
+pub(crate) fn makes(query: Query<'_>) -> Makes {
+    let text = plain(query);
+    let words: Vec<&str> = words_of(&text).collect();
     match (is_table(&words), words.contains(&"select")) {
         (false, _) => Makes::No,
         (true, false) => Makes::Table,
@@ -80,14 +79,7 @@ pub(crate) fn makes(text: &[u8]) -> Makes {
 /// Returns the followed table that a definition drops, empties or exchanges, or whose changes would not all be logged
 /// after it. Ordinary row changes have events of their own.
 pub(crate) fn redefines<'a>(query: Query<'_>, followed: &'a Followed) -> Option<&'a str> {
-    let text = String::from_utf8_lossy(query.text).to_ascii_lowercase();
-    let by_either = [Backslash::Escapes, Backslash::IsItself]
-        .map(|backslash| redefines_by(&plain(&text, backslash), query.database, followed));
-    by_either.into_iter().find_map(|found| found)
-}
-
-fn redefines_by<'a>(text: &str, current: &[u8], followed: &'a Followed) -> Option<&'a str> {
-    let text = joined_at_dots(text);
+    let text = joined_at_dots(&plain(query));
     let words: Vec<&str> = words_of(&text).collect();
     let database = one_word(&followed.database.to_ascii_lowercase());
     if let ["drop", "database" | "schema", names @ ..] = words.as_slice() {
@@ -96,7 +88,7 @@ fn redefines_by<'a>(text: &str, current: &[u8], followed: &'a Followed) -> Optio
     if !takes_away(&words) && !hides_changes(&words) {
         return None;
     }
-    let current = current.eq_ignore_ascii_case(followed.database.as_bytes());
+    let current = query.database.eq_ignore_ascii_case(followed.database.as_bytes());
     let named = |word: &str, table: &str| match word.split_once('.') {
         None => current && word == table,
         // A table of some database, or a column of a table of the current one.
@@ -150,13 +142,6 @@ fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !of_name(c)).filter(|word| !word.is_empty())
 }
 
-/// Meaning of a backslash in a string. It depends on the session, which is unknown here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Backslash {
-    Escapes,
-    IsItself,
-}
-
 /// Names may contain more characters, but not those of followed tables. The dot joins a table to its database.
 fn of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$' | '.')
@@ -168,11 +153,17 @@ fn joined_at_dots(text: &str) -> String {
     parts.join(".")
 }
 
-/// Removes comments, quoted strings, and the quotes of names. Double quotes may enclose a string or a name and are
-/// treated as those of a name. The contents of comments that the server executes are kept.
-fn plain(text: &str, backslash: Backslash) -> String {
+/// Bits of `sql_mode`: double quotes enclose a name; a backslash in a string is an ordinary character.
+const ANSI_QUOTES: u64 = 1 << 2;
+const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
+
+/// Returns the text in lower case, without comments, quoted strings, and the quotes of names. The contents of comments that
+/// the server executes are kept.
+fn plain(query: Query<'_>) -> String {
+    let text = String::from_utf8_lossy(query.text).to_ascii_lowercase();
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
+    let mut rest = text.as_str();
+    let is_set = |mode: u64| query.sql_mode & mode != 0;
     while let Some(c) = rest.chars().next() {
         let behind = &rest[c.len_utf8()..];
         rest = match c {
@@ -187,11 +178,12 @@ fn plain(text: &str, backslash: Backslash) -> String {
             }
             '#' => behind_line(behind),
             '-' if is_line_comment(behind) => behind_line(behind),
-            '\'' => {
+            '`' => behind_name(behind, c, &mut out),
+            '"' if is_set(ANSI_QUOTES) => behind_name(behind, c, &mut out),
+            '"' | '\'' => {
                 out.push(' ');
-                behind_text(behind, backslash)
+                behind_text(behind, c, is_set(NO_BACKSLASH_ESCAPES))
             }
-            '"' | '`' => behind_name(behind, c, &mut out),
             c => {
                 out.push(c);
                 behind
@@ -233,12 +225,12 @@ fn behind_line(text: &str) -> &str {
 }
 
 /// Takes the text after an opening quote and returns the text after the string. A doubled quote begins another string.
-fn behind_text(text: &str, backslash: Backslash) -> &str {
+fn behind_text(text: &str, quote: char, plain_backslash: bool) -> &str {
     let mut characters = text.char_indices();
     while let Some((at, c)) = characters.next() {
         match c {
-            '\\' if backslash == Backslash::Escapes => drop(characters.next()),
-            '\'' => return &text[at + 1..],
+            '\\' if !plain_backslash => drop(characters.next()),
+            c if c == quote => return &text[at + 1..],
             _ => {}
         }
     }
@@ -277,9 +269,35 @@ mod tests {
     }
 
     fn found(database: &str, text: &str) -> Option<String> {
+        let query = Query { database: database.as_bytes(), ..query(text) };
+        found_in(query)
+    }
+
+    fn found_in(query: Query<'_>) -> Option<String> {
         let followed = Followed { database: "My-Shop".into(), tables: &["user_coupon"] };
-        let query = Query { database: database.as_bytes(), text: text.as_bytes() };
         redefines(query, &followed).map(str::to_owned)
+    }
+
+    fn query(text: &str) -> Query<'_> {
+        Query { database: b"My-Shop", text: text.as_bytes(), sql_mode: 0 }
+    }
+
+    #[test]
+    fn quotes_and_backslashes_mean_what_they_mean_to_the_session() {
+        const BOTH: u64 = ANSI_QUOTES | NO_BACKSLASH_ESCAPES;
+        for (text, modes) in [
+            (r"alter table user_coupon comment 'a\', rename to old -- '", [0, 1, 0, 1]),
+            (
+                r#"alter table user_coupon comment "a\" '", rename to old, comment 'x'"#,
+                [1, 0, 0, 0],
+            ),
+            (r#"truncate "user_coupon""#, [0, 0, 1, 1]),
+            (r#"truncate `user_coupon` -- """#, [1, 1, 1, 1]),
+        ] {
+            let found = [0, NO_BACKSLASH_ESCAPES, ANSI_QUOTES, BOTH]
+                .map(|sql_mode| u8::from(found_in(Query { sql_mode, ..query(text) }).is_some()));
+            assert_eq!(found, modes, "{text}");
+        }
     }
 
     #[test]
@@ -292,8 +310,6 @@ mod tests {
             "/*M!100100 truncate user_coupon */",
             "rename /* 'a */ table user_coupon to old",
             "truncate `My-Shop` . `user_coupon`",
-            r#"truncate "user_coupon""#,
-            r"alter table t comment 'a\', rename to user_coupon -- '",
             "alter table user_coupon convert partition p1 to table other",
             "DROP TABLE `user_coupon` /* generated by server */",
             "rename table user_coupon to old, new to user_coupon",
@@ -345,7 +361,7 @@ mod tests {
             ("insert into t values (1)", Makes::No),
             ("", Makes::No),
         ] {
-            assert_eq!(makes(text.as_bytes()), expected, "{text}");
+            assert_eq!(makes(query(text)), expected, "{text}");
         }
     }
 

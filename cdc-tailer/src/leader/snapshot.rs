@@ -109,7 +109,10 @@ impl<O: Sink> Snapshot<'_, O> {
             "coupon_template" => (self.names.template(), &["id"][..], "id"),
             "stock_movement" => (self.names.stock_movement(), &MOVEMENT_KEY[..], "template_id"),
             "user_coupon" => (self.names.user_coupon(), &["id"][..], "user_id"),
-            other => bail!("the checkpoint names a snapshot of {other}, which is not followed"),
+            other => bail!(
+                "the checkpoint names a snapshot of {other}, which this version does not follow: take the \
+                 version that wrote it, or start with --resnapshot"
+            ),
         };
         let columns = store::columns(connection, name).await?;
         let table = described(self.database, name, &columns);

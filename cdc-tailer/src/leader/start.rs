@@ -45,7 +45,13 @@ pub(crate) async fn decide(
     let Some(checkpoint) = checkpoint::load(brokers, names, &context.database).await? else {
         return anew(context, server, "there is no checkpoint".to_owned()).await;
     };
-    let position = checkpoint.position()?;
+    let position = match checkpoint.position() {
+        Ok(position) => position,
+        Err(error) => {
+            let reason = format!("the checkpoint is damaged: {error}");
+            return anew(context, server, reason).await;
+        }
+    };
     let mismatch = match topics_check::mismatch(&checkpoint, server.flavor, brokers).await? {
         None => other_history(server, &position).await?,
         some => some,

@@ -91,12 +91,17 @@ fn a_change_that_the_events_cannot_follow_stops_with_the_columns_name() {
 #[test]
 fn a_table_that_takes_the_place_of_a_followed_one_stops() {
     for server in Database::all() {
+        // In a string that does not end at its first quote.
+        let mut tap = Tap::on(&server);
+        tap.sql("create table t (id int); alter table t comment 'a\\', rename to old -- '");
+        assert_eq!(tap.rows().len(), 0);
         for change in [
             "rename table t to old, v to t",
             "drop table t",
             "alter table t rename to old",
             "alter table t truncate partition p0",
             "truncate table t",
+            "set sql_mode = 'NO_BACKSLASH_ESCAPES'; alter table t comment 'a\\', rename to old -- '",
         ] {
             let mut tap = Tap::on(&server);
             tap.sql(

@@ -251,7 +251,7 @@ impl Assembler {
                 return self.end(header, Some(phase));
             }
             Statement::XaPhase => {}
-            Statement::Other => match (makes(query.text), open.standalone) {
+            Statement::Other => match (makes(query), open.standalone) {
                 (Makes::TableOfQuery, _) => return Err(in_place_of_rows(open.gtid, query)),
                 // A transaction of its own: no rows precede it, and its definitions are not rows.
                 (_, None | Some(true)) => return self.commit(header),

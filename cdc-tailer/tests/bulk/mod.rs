@@ -75,6 +75,8 @@ async fn a_file_that_is_loaded_in_statement_format_stops_the_tailer_and_the_way_
             test.sql(&done);
             let said = format!("{:#}", running.ended_by(&done).await.unwrap_err());
             assert!(said.contains("set binlog_format = 'ROW'"), "{said}");
+            let again = test.start_with(test.config.clone()).failed().await;
+            assert!(again.contains("set binlog_format = 'ROW'"), "{again}");
             let mut config = test.config.clone();
             config.resnapshot = Some("all".to_owned());
             test.start_following(config).await.stop().await.unwrap();

@@ -137,6 +137,15 @@ impl Harness {
         sql(&self.scope.endpoints.database_url, text)
     }
 
+    pub(crate) fn drop_database(&self) {
+        self.sql(&format!("drop database {}", self.scope.database));
+    }
+
+    /// Makes the database and its tables again.
+    pub(crate) async fn make_database(&self) {
+        mysql_store::migrate::run(&self.scope.endpoints.database_url).await.unwrap();
+    }
+
     pub(crate) fn is_mariadb(&self) -> bool {
         self.sql("select version()").contains("MariaDB")
     }

@@ -30,6 +30,25 @@ const DEFINED: &str = "emptied, exchanged or defined anew";
 const ON_BOTH: &[Stop] = &[
     stop("truncate stock_movement", DEFINED, "do 0"),
     stop("rename table stock_movement to away, away to stock_movement", DEFINED, "do 0"),
+    stop("rename table stock_movement to away", DEFINED, "rename table away to stock_movement"),
+    stop(
+        "create table kept like stock_movement; drop table stock_movement",
+        DEFINED,
+        "rename table kept to stock_movement",
+    ),
+    stop(
+        "alter table stock_movement partition by hash (template_id) partitions 2; \
+         alter table stock_movement truncate partition p0",
+        DEFINED,
+        "alter table stock_movement remove partitioning",
+    ),
+    stop(
+        "alter table stock_movement partition by range (template_id) \
+         (partition p0 values less than (1000000), partition p1 values less than maxvalue); \
+         alter table stock_movement drop partition p0",
+        DEFINED,
+        "alter table stock_movement remove partitioning",
+    ),
     stop(
         "set binlog_format = 'STATEMENT'; update user_coupon set version = version + 1",
         STATEMENT,
@@ -210,6 +229,60 @@ async fn walked(flavor: Flavor, more: &[Stop]) {
         test.leave_by_resnapshot(next + 1).await;
         next += 2;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_dropped_stops_the_tailer_and_the_way_out_leads_out() {
+    for test in Harness::on_all("dropped database").await {
+        let running = test.start().await;
+        test.sql(&coupon(1, 1));
+        test.coupon_ids_until(1).await;
+        test.drop_database();
+        let ended = format!("{:#}", running.ended_by("drop database").await.unwrap_err());
+        assert!(ended.contains(DEFINED) && ended.contains("--resnapshot"), "{ended}");
+        test.make_database().await;
+        let again = test.start_with(test.config.clone()).failed().await;
+        assert!(again.contains(DEFINED), "{again}");
+        test.leave_by_resnapshot(2).await;
+    }
+}
+
+/// Only a table without transactions leaves the ROLLBACK TO in the binlog, and MySQL rejects the mix.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_to_a_forgotten_savepoint_of_a_client_stops_it_and_the_way_out_leads_out() {
+    const SAVEPOINTS: u32 = 10_001;
+    let Some(test) = Harness::on_own("savepoints", Flavor::Mariadb, &[]).await else { return };
+    let running = test.start().await;
+    test.sql("create table diary (a int) engine = aria");
+    let set: String = (0..SAVEPOINTS).map(|number| format!("savepoint s{number};\n")).collect();
+    test.sql(&format!(
+        "begin; {}; savepoint first; {}; {set} insert into diary values (1); rollback to first; commit",
+        coupon(1, 1),
+        coupon(2, 2)
+    ));
+    let says = "fewer savepoints";
+    let ended = format!("{:#}", running.ended_by("savepoints").await.unwrap_err());
+    assert!(ended.contains(says) && ended.contains("--resnapshot"), "{ended}");
+    let again = test.start_with(test.config.clone()).failed().await;
+    assert!(again.contains(says), "{again}");
+    test.leave_by_resnapshot(3).await;
+    let mut ids = test.coupon_ids(2).await;
+    ids.sort_unstable();
+    assert_eq!(ids, [1, 3], "the second was rolled back");
+}
+
+/// As a version that follows other tables writes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_of_a_table_that_is_not_followed_stops_it_and_the_way_out_leads_out() {
+    let test = Harness::new("foreign snapshot").await;
+    test.start().await.stop().await.unwrap();
+    let under_way = r#""snapshot":{"tables":["claim"],"after":[],"rows":0}"#;
+    test.overwrite_checkpoint(r#""snapshot":null"#, under_way).await;
+    for _ in 0..2 {
+        let ended = test.start_with(test.config.clone()).failed().await;
+        assert!(ended.contains("claim") && ended.contains("--resnapshot"), "{ended}");
+    }
+    test.leave_by_resnapshot(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
