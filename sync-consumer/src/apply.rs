@@ -1,4 +1,4 @@
-//! Pure translation of messages into work: view changes per user, wake-ups, unreadable messages.
+//! Pure translation of messages into work: view changes per user, unreadable messages.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,11 @@ use coupon::{ClaimId, CouponId, CouponStatus, TemplateId, UserId};
 use redis_view::{Change, ViewCoupon};
 use topic::{Event, Message, UserCouponRow};
 
-use crate::wake_up::WakeUps;
-
 /// The work that a batch of messages requires.
 #[derive(Debug, Default)]
 pub(crate) struct Work<'a> {
     /// The changes of each user in topic order, which is commit order.
     pub(crate) users: Vec<(UserId, Vec<Change>)>,
-    /// One wake-up per shard and second.
-    pub(crate) wake_ups: WakeUps,
     /// Users with a coupon that changed without a newer version: their views would ignore the change.
     pub(crate) unversioned: Vec<UserId>,
     pub(crate) undecodable: Vec<Undecodable<'a>>,
@@ -39,12 +35,12 @@ impl<'a> Work<'a> {
         let mut work = Self::default();
         let mut indexes: HashMap<UserId, usize> = HashMap::new();
         for message in batch {
-            let (user, shard, change, handled_ms) = match read(message) {
-                Ok(Read { user, shard, change, handled_ms, is_unversioned }) => {
+            let (user, change, handled_ms) = match read(message) {
+                Ok(Read { user, change, handled_ms, is_unversioned }) => {
                     if is_unversioned {
                         work.unversioned.push(user);
                     }
-                    (user, shard, change, handled_ms)
+                    (user, change, handled_ms)
                 }
                 Err(reason) => {
                     // Still undone until it is a dead letter; the broker's timestamp shows how long it has waited.
@@ -56,9 +52,6 @@ impl<'a> Work<'a> {
                 }
             };
             work.waits_since(Some(handled_ms));
-            if change.is_listed() {
-                work.wake_ups.add(shard, change.coupon.valid_until);
-            }
             let index = *indexes.entry(user).or_insert_with(|| {
                 work.users.push((user, Vec::new()));
                 work.users.len() - 1
@@ -78,7 +71,6 @@ impl<'a> Work<'a> {
 /// The content of an event.
 struct Read {
     user: UserId,
-    shard: u8,
     change: Change,
     handled_ms: i64,
     is_unversioned: bool,
@@ -91,7 +83,6 @@ fn read(message: &Message) -> anyhow::Result<Read> {
     let row = event.after.ok_or_else(|| anyhow::anyhow!("event without a row after it"))?;
     Ok(Read {
         user: UserId(row.user_id),
-        shard: row.expiry_shard,
         change: change(&row)?,
         handled_ms: event.ts_ms,
         is_unversioned: event.before.is_some_and(|before| before.version >= row.version),
@@ -179,7 +170,6 @@ mod tests {
             .map(|(user, changes)| (user.0, changes.iter().map(|change| change.version).collect()))
             .collect();
         assert_eq!(versions, [(7, vec![1, 2]), (8, vec![1])]);
-        assert_eq!(work.wake_ups.messages().count(), 2);
         assert_eq!(work.handled_ms, Some((7_000, 7_000)));
         assert!(work.undecodable.is_empty());
     }

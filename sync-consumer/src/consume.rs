@@ -10,7 +10,7 @@ use redis_view::{Applied, Change, UserChanges, ViewError, ViewStore};
 use runtime::{Clock, Part};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, ExpiryWakeUp, Message, Producer, TopicNames};
+use topic::{Consumer, Message, Producer, TopicNames};
 use tracing::{error, warn};
 
 use crate::{
@@ -18,10 +18,9 @@ use crate::{
     dead_letter,
     gap::{Gap, Positions},
     lag,
-    metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, GAPS, REPAIRS, WAKE_UPS},
+    metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, GAPS, REPAIRS},
     retry::Retry,
     spans,
-    wake_up::{self, PendingWakeUps},
 };
 
 /// Messages per batch: enough to fill the pipelines, and little to repeat after an outage.
@@ -40,18 +39,11 @@ const GAP_CHECK_EVERY: Duration = Duration::from_secs(60);
 /// Idle time after which the lag is reported as 0, or as unknown if no broker answers.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
-/// How long view updates wait for a broker that does not take their wake-ups.
-const WAKE_EARLY_MAX: Duration = Duration::from_secs(1);
-
-/// Concurrent sends to Kafka.
-const SENDS_AT_ONCE: usize = 128;
-
 pub(crate) struct Consume {
     pub(crate) view: ViewStore,
     pub(crate) producer: Producer,
     pub(crate) brokers: String,
     pub(crate) names: TopicNames,
-    pub(crate) expiry_partitions: i32,
     pub(crate) clock: Clock,
     /// Ready once the group has assigned partitions.
     pub(crate) partitions: Part,
@@ -59,16 +51,6 @@ pub(crate) struct Consume {
     pub(crate) stores: Part,
     /// Ready while the brokers answer. Without them, nobody knows what waits on the topic.
     pub(crate) kafka: Part,
-}
-
-/// Progress of the loop.
-#[derive(Debug, Default)]
-struct Progress {
-    positions: Positions,
-    pending: PendingWakeUps,
-    /// Since when the oldest unfinished work (changes, dead letters or wake-ups) has waited, in milliseconds since
-    /// 1970.
-    oldest_ms: Option<i64>,
 }
 
 impl Consume {
@@ -79,7 +61,7 @@ impl Consume {
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
         let mut rebalances = consumer.rebalances();
-        let mut at = Progress::default();
+        let mut positions = Positions::default();
         let mut gap_check_at = Instant::now() + GAP_CHECK_EVERY;
         loop {
             let batch = tokio::select! {
@@ -94,75 +76,45 @@ impl Consume {
                 () = tokio::time::sleep_until(gap_check_at) => {
                     gap_check_at = Instant::now() + GAP_CHECK_EVERY;
                     let owned = rebalances.borrow().of(&self.names.user_coupon());
-                    if self.until_gaps_handled(&mut at.positions, &owned, stop).await.is_none() {
+                    if self.until_gaps_handled(&mut positions, &owned, stop).await.is_none() {
                         break;
                     }
                     continue;
                 }
-                () = at.pending.due() => Vec::new(),
                 () = tokio::time::sleep(IDLE_AFTER) => {
                     self.measure_idle();
                     continue;
                 }
                 batch = consumer.next_batch(BATCH_MAX) => batch.context("consuming failed")?,
             };
-            if !batch.is_empty() {
-                gap_check_at = Instant::now() + GAP_CHECK_EVERY;
-                if self.until_applied(&mut at, batch, stop).await.is_none() {
-                    break;
-                }
+            gap_check_at = Instant::now() + GAP_CHECK_EVERY;
+            if self.until_applied(&mut positions, &batch, stop).await.is_none() {
+                break;
             }
-            if at.pending.is_due() {
-                let attempt = || {
-                    self.measure_lag(at.oldest_ms);
-                    self.wake(&at.pending)
-                };
-                if self.until_done(stop, attempt).await.is_none() {
-                    break;
-                }
-                at.oldest_ms = None;
-                at.pending.take().iter().for_each(|message| consumer.store(message));
-            }
-        }
-        // Wake-ups that are not sent now are repeated with their changes after the next start.
-        if self.wake(&at.pending).await.is_ok() {
-            at.pending.take().iter().for_each(|message| consumer.store(message));
+            last_of_each_partition(&batch).for_each(|message| consumer.store(message));
         }
         Ok(())
     }
 
-    /// Processes a batch except for wake-ups that can wait. `None` if stopped before.
+    /// Processes a batch. `None` if stopped before.
     async fn until_applied(
         &self,
-        at: &mut Progress,
-        batch: Vec<Message>,
+        positions: &mut Positions,
+        batch: &[Message],
         stop: &CancellationToken,
     ) -> Option<()> {
-        let work = Work::of(&batch);
+        let work = Work::of(batch);
         histogram!(BATCH.name).record(count(batch.len()));
-        let gaps = self.until_gaps_known(&mut at.positions, &batch, stop).await?;
-        let spans = spans::of(&batch);
-        at.oldest_ms = at.oldest_ms.or(work.handled_ms.map(|(oldest, _)| oldest));
-        at.pending.add(&work.wake_ups, self.clock.now());
-        // Near deadlines do not wait for the view.
-        if at.pending.is_due() {
-            self.wake_early(&mut at.pending).await;
-        }
+        let gaps = self.until_gaps_known(positions, batch, stop).await?;
+        let spans = spans::of(batch);
         let attempt = || {
-            self.measure_lag(at.oldest_ms);
+            self.measure_lag(&work);
             self.step(&work, &gaps)
         };
-        if let Err(failure) = attempt().await {
-            if !Retry::new(&self.stores, stop).after(&failure, "batch not done").await {
-                return None;
-            }
-            self.wake_early(&mut at.pending).await;
-            self.until_done(stop, attempt).await?;
-        }
+        self.until_done(stop, attempt).await?;
         drop(spans);
-        at.positions.pass(&batch);
+        positions.pass(batch);
         self.measure_delay(&work);
-        at.pending.add_done(batch);
         Some(())
     }
 
@@ -240,7 +192,7 @@ impl Consume {
         }
     }
 
-    /// Makes one attempt at a batch except for its wake-ups. All of it may be repeated.
+    /// Makes one attempt at a batch. All of it may be repeated.
     ///
     /// Views that lack a change are dropped before any later change is applied: otherwise they would answer a reader
     /// who asks for the list `after` the later one.
@@ -285,27 +237,6 @@ impl Consume {
         Ok(())
     }
 
-    /// Makes one short attempt to send the buffered wake-ups before the view is written. Those it does not send are
-    /// sent before the offsets are stored.
-    async fn wake_early(&self, pending: &mut PendingWakeUps) {
-        match tokio::time::timeout(WAKE_EARLY_MAX, self.wake(pending)).await {
-            Ok(Ok(())) => pending.sent(),
-            Ok(Err(failure)) => {
-                runtime::seldom!("wake-ups are not sent yet", runtime::report(failure.as_ref()));
-            }
-            Err(_) => runtime::seldom!("wake-ups are not sent yet", "no broker answers"),
-        }
-    }
-
-    /// Makes one attempt to send the buffered wake-ups. All of them may be repeated.
-    async fn wake(&self, pending: &PendingWakeUps) -> anyhow::Result<()> {
-        stream::iter(pending.messages())
-            .map(Ok)
-            .try_for_each_concurrent(SENDS_AT_ONCE, |wake_up| self.send(wake_up))
-            .await
-            .context("expiry topic")
-    }
-
     /// Writes users' changes, then reads them back.
     async fn apply(&self, users: &[(UserId, Vec<Change>)]) -> Result<(), ViewError> {
         // Each view may have to be dropped once; one that is damaged again is left to the next attempt.
@@ -345,17 +276,6 @@ impl Consume {
         Ok(())
     }
 
-    async fn send(&self, wake_up: ExpiryWakeUp) -> anyhow::Result<()> {
-        let partition = wake_up::partition(wake_up.shard, self.expiry_partitions);
-        let key = wake_up.shard.to_string();
-        let payload = serde_json::to_vec(&wake_up)?;
-        self.producer
-            .send(&self.names.expiry(), Some(partition), key.as_bytes(), &payload, &[])
-            .await?;
-        counter!(WAKE_UPS.name).increment(1);
-        Ok(())
-    }
-
     /// Sends an undecodable message to the dead letter topic. Its effect is unknown, so its user's view was dropped
     /// before.
     async fn send_dead_letter(&self, undecodable: &Undecodable<'_>) -> anyhow::Result<()> {
@@ -380,8 +300,8 @@ impl Consume {
     }
 
     /// Called at each attempt, so that the lag grows while a store is down.
-    fn measure_lag(&self, oldest_ms: Option<i64>) {
-        let Some(oldest_ms) = oldest_ms else { return };
+    fn measure_lag(&self, work: &Work<'_>) {
+        let Some((oldest_ms, _)) = work.handled_ms else { return };
         let lag = lag::seconds(self.clock.now().timestamp_millis() - oldest_ms);
         lag::show(Some(lag), &self.partitions);
     }
@@ -391,6 +311,13 @@ impl Consume {
         histogram!(DELAY.name)
             .record(lag::seconds(self.clock.now().timestamp_millis() - newest_ms));
     }
+}
+
+/// The last message of each partition: storing its offset stores those before it.
+fn last_of_each_partition(batch: &[Message]) -> impl Iterator<Item = &Message> {
+    let last: HashMap<i32, &Message> =
+        batch.iter().map(|message| (message.partition, message)).collect();
+    last.into_values()
 }
 
 fn count(messages: usize) -> f64 {

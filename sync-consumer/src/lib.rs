@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! topic user_coupon ─ batch ─▶ apply (decode, group by user) ─▶ view: apply, then read back
-//!                                                            ├─▶ topic expiry: one wake-up for a
-//!                                                            │   shard and second
 //!                                                            └─▶ topic dead_letter: the undecodable
+//! topic user_coupon ─ batch ─▶ waker ─▶ topic expiry: one wake-up for a shard and second
 //! topic stock_movement ─▶ movements: gate, once each and in order
 //! ```
 //! The guarantee: an offset is stored only after everything that its message requires was done. So each change reaches
 //! the view at least once, and one user's changes in order. All effects are idempotent. Unreadable messages become dead
-//! letters and are logged as errors. While a store is down, the same batch is retried. If the topic deleted messages
+//! letters and are logged as errors. While a store is down, the same batch is retried; each of the three loops has a
+//! consumer group of its own, so none waits for another's server. If the topic deleted messages
 //! before they were read, no view can be trusted, and all are dropped.
 
 mod apply;
@@ -24,6 +24,7 @@ mod retry;
 mod servers;
 mod spans;
 mod wake_up;
+mod waker;
 
 use anyhow::Context as _;
 use mysql_store::{MySqlPool, migrate, view_generation};
@@ -34,16 +35,18 @@ use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
 
 use movements::Movements;
 use servers::Servers;
+use waker::Waker;
 
 pub use crate::metrics::METRICS;
 pub use config::Config;
 pub use movements::movement_group;
+pub use waker::wake_up_group;
 
 /// Connections to MySQL: for the view generation, which is read on connecting to the view's Redis, and for movements
 /// that a gate lacks.
 const MYSQL_CONNECTIONS: u32 = 2;
 
-/// Returns the name of the consumer group under a topic prefix.
+/// Returns the name of the views' consumer group under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
     format!("{}.sync-consumer", names.prefix())
 }
@@ -63,6 +66,7 @@ pub async fn run(
     let partitions = health.part("partitions");
     let stores = health.part("stores");
     let movements_part = health.part("movements");
+    let wake_ups_part = health.part("wake_ups");
     let servers = Servers::of(config, health);
     let names = TopicNames::new(&config.topic_prefix);
     let pool = mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
@@ -77,7 +81,7 @@ pub async fn run(
     stores.ready();
     let brokers = &config.kafka_brokers;
     let producer = Producer::connect(brokers, ProducerOptions::default()).await?;
-    let expiry_partitions = topic::partitions(brokers, &names.expiry()).await?;
+    let waker = Waker::new(producer.clone(), names.clone(), clock.clone(), wake_ups_part).await?;
     let topics = [names.user_coupon()];
     let consumer =
         Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
@@ -91,7 +95,6 @@ pub async fn run(
         producer,
         brokers: brokers.clone(),
         names,
-        expiry_partitions,
         clock: clock.clone(),
         partitions,
         stores,
@@ -102,7 +105,8 @@ pub async fn run(
         consumer.close().await.context("the last offsets were not committed; they will repeat")
     };
     let movements = move_stock(config, pool.clone(), movements_part, &stop);
-    tokio::try_join!(views, movements, watched).map(|_| ())
+    let wake_ups = waker.run(brokers, &stop);
+    tokio::try_join!(views, wake_ups, movements, watched).map(|_| ())
 }
 
 /// Applies the movements topic to the gates until `stop`.

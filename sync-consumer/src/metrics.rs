@@ -22,8 +22,8 @@ pub(crate) const LAG: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "age of the oldest unfinished message: its change is not applied, its wake-up not \
-              sent, or it is not set aside. It counts from the tailer's time, or from the broker's \
+    meaning: "age of the oldest unfinished message of the lists: its change is not applied, or it is \
+              not set aside. It counts from the tailer's time, or from the broker's \
               if the message cannot be read; 0 after a second without messages, and NaN while no \
               broker answers: then it is unknown",
     worry: Some("above 30"),

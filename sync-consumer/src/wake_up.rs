@@ -11,8 +11,24 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
+use coupon::CouponStatus;
+use serde::Deserialize;
 use tokio::time::{self, Instant};
 use topic::{ExpiryWakeUp, Message};
+
+/// What a wake-up is made of. The rest of an event is skipped, so that reading each change a second time costs a
+/// fraction of the first.
+#[derive(Deserialize)]
+struct Ending {
+    after: Option<EndingRow>,
+}
+
+#[derive(Deserialize)]
+struct EndingRow {
+    status: u8,
+    expiry_shard: u8,
+    valid_until: i64,
+}
 
 /// How long wake-ups are buffered for coalescing: at 30 batches per second it saves nine of ten
 /// sends. Offsets wait too, so a crash repeats this much in addition to the commit interval.
@@ -28,12 +44,20 @@ pub(crate) struct WakeUps {
 }
 
 impl WakeUps {
-    /// Adds an unused coupon of `shard` that ends at `deadline`.
-    pub(crate) fn add(&mut self, shard: u8, deadline: DateTime<Utc>) {
-        self.add_ms(shard, deadline.timestamp_millis());
+    /// The wake-ups of the unused coupons in a batch of changes. An unreadable change has none here; the views'
+    /// consumer sets it aside.
+    pub(crate) fn of(batch: &[Message]) -> Self {
+        let mut wake_ups = Self::default();
+        let payloads = batch.iter().filter_map(|message| message.payload.as_deref());
+        let rows = payloads.filter_map(|payload| topic::decode::<Ending>(payload).ok()?.after);
+        for row in rows.filter(|row| row.status == CouponStatus::Unused.code()) {
+            wake_ups.add(row.expiry_shard, row.valid_until);
+        }
+        wake_ups
     }
 
-    fn add_ms(&mut self, shard: u8, deadline_ms: i64) {
+    /// Adds an unused coupon of `shard` that ends at `deadline_ms`.
+    fn add(&mut self, shard: u8, deadline_ms: i64) {
         let earliest =
             self.earliest.entry((shard, deadline_ms.div_euclid(1000))).or_insert(deadline_ms);
         *earliest = deadline_ms.min(*earliest);
@@ -57,25 +81,15 @@ pub(crate) struct PendingWakeUps {
 }
 
 impl PendingWakeUps {
-    /// Adds the wake-ups of a batch whose changes are not done yet.
-    pub(crate) fn add(&mut self, wake_ups: &WakeUps, now: DateTime<Utc>) {
+    /// Adds a batch with its wake-ups.
+    pub(crate) fn add(&mut self, wake_ups: &WakeUps, batch: Vec<Message>, now: DateTime<Utc>) {
         let near_ms = (now + NEAR).timestamp_millis();
         let near = wake_ups.messages().any(|wake_up| wake_up.deadline_ms < near_ms);
         let patience = if near || wake_ups.earliest.is_empty() { Duration::ZERO } else { HOLD };
         let until = Instant::now() + patience;
         self.until = Some(self.until.map_or(until, |known| known.min(until)));
-        wake_ups.messages().for_each(|new| self.wake_ups.add_ms(new.shard, new.deadline_ms));
-    }
-
-    /// Adds the messages of a batch whose changes are done.
-    pub(crate) fn add_done(&mut self, batch: Vec<Message>) {
+        wake_ups.messages().for_each(|new| self.wake_ups.add(new.shard, new.deadline_ms));
         self.last.extend(batch.into_iter().map(|message| (message.partition, message)));
-    }
-
-    /// Marks all buffered wake-ups as sent; the earlier messages no longer wait for any.
-    pub(crate) fn sent(&mut self) {
-        self.wake_ups = WakeUps::default();
-        self.until = Some(Instant::now());
     }
 
     /// Waits until the wake-ups are due; forever if none are buffered.
@@ -112,11 +126,23 @@ pub(crate) fn partition(shard: u8, partitions: i32) -> i32 {
 mod tests {
     use super::*;
 
+    fn message(partition: i32, offset: i64, payload: Option<&str>) -> Message {
+        Message {
+            topic: "t".to_owned(),
+            partition,
+            offset,
+            key: Vec::new(),
+            payload: payload.map(|text| text.as_bytes().to_vec()),
+            headers: Vec::new(),
+            timestamp_ms: None,
+        }
+    }
+
     #[test]
     fn deadlines_are_coalesced_by_shard_and_second_to_the_exact_earliest() {
         let mut wake_ups = WakeUps::default();
         for (shard, ms) in [(1, 5_900), (1, 5_100), (1, 6_000), (2, 5_500), (1, 5_500)] {
-            wake_ups.add(shard, DateTime::from_timestamp_millis(ms).unwrap());
+            wake_ups.add(shard, ms);
         }
         let expected = [(1, 5_100), (1, 6_000), (2, 5_500)];
         let expected = expected.map(|(shard, deadline_ms)| ExpiryWakeUp { shard, deadline_ms });
@@ -124,32 +150,40 @@ mod tests {
     }
 
     #[test]
+    fn only_unused_coupons_wake_and_what_cannot_be_read_stops_no_other() {
+        let row = |status, shard, ms| {
+            format!(
+                r#"{{"before":null,"after":{{"status":{status},"expiry_shard":{shard},"valid_until":{ms},"x":[1]}}}}"#
+            )
+        };
+        let texts = [
+            row(0, 1, 5_000),
+            "{".to_owned(),
+            row(1, 2, 5_000),
+            r#"{"before":null,"after":null}"#.to_owned(),
+            row(0, 300, 5_000),
+            row(0, 3, 6_000),
+        ];
+        let mut batch: Vec<_> = texts.iter().map(|text| message(0, 1, Some(text))).collect();
+        batch.push(message(0, 7, None));
+        let woken: Vec<_> = WakeUps::of(&batch).messages().map(|one| one.shard).collect();
+        assert_eq!(woken, [1, 3]);
+    }
+
+    #[test]
     fn far_deadlines_wait_for_company_and_near_ones_take_it_along() {
         let now = DateTime::from_timestamp_millis(0).unwrap();
-        let batch = |partition, deadline_ms| {
+        let add = |pending: &mut PendingWakeUps, partition, deadline_ms| {
             let mut wake_ups = WakeUps::default();
-            wake_ups.add_ms(1, deadline_ms);
-            let message = Message {
-                topic: "t".to_owned(),
-                partition,
-                offset: deadline_ms,
-                key: Vec::new(),
-                payload: None,
-                headers: Vec::new(),
-                timestamp_ms: None,
-            };
-            (wake_ups, vec![message])
+            wake_ups.add(1, deadline_ms);
+            pending.add(&wake_ups, vec![message(partition, deadline_ms, None)], now);
         };
         let mut pending = PendingWakeUps::default();
         for (partition, deadline_ms) in [(0, 60_500), (0, 60_400), (1, 61_000)] {
-            let (wake_ups, messages) = batch(partition, deadline_ms);
-            pending.add(&wake_ups, now);
-            pending.add_done(messages);
+            add(&mut pending, partition, deadline_ms);
             assert!(!pending.is_due());
         }
-        let (wake_ups, messages) = batch(1, 4_000);
-        pending.add(&wake_ups, now);
-        pending.add_done(messages);
+        add(&mut pending, 1, 4_000);
         assert!(pending.is_due());
         let deadlines: Vec<_> = pending.messages().map(|wake_up| wake_up.deadline_ms).collect();
         assert_eq!(deadlines, [4_000, 60_400, 61_000]);
@@ -159,11 +193,8 @@ mod tests {
         assert_eq!(done, [(0, 60_400), (1, 4_000)]);
         assert!(!pending.is_due() && pending.messages().next().is_none());
 
-        // The wake-ups were sent before their changes were done: only the messages remain.
-        let (wake_ups, messages) = batch(2, 60_000);
-        pending.add(&wake_ups, now);
-        pending.sent();
-        pending.add_done(messages);
+        // Without a wake-up, only the messages are done.
+        pending.add(&WakeUps::default(), vec![message(2, 1, None)], now);
         assert!(pending.is_due() && pending.messages().next().is_none());
         assert_eq!(pending.take().len(), 1);
     }

@@ -34,12 +34,16 @@ impl Harness {
         let servers = &scope.endpoints;
         mysql_store::migrate::run(&servers.database_url).await.unwrap();
         let names = TopicNames::new(&scope.topic_prefix);
-        let layout = TopicLayout { partitions: 4, replication: 1 };
-        ensure_topics(&servers.kafka_brokers, &names, &layout).await.unwrap();
+        ensure(&servers.kafka_brokers, &names).await;
         let options = ProducerOptions::default();
         let producer = Producer::connect(&servers.kafka_brokers, options).await.unwrap();
         let view = view(&scope).await;
         Self { names, view, scope, producer, health: Health::default() }
+    }
+
+    /// Makes topics that are gone anew.
+    pub(crate) async fn ensure_topics(&self) {
+        ensure(&self.scope.endpoints.kafka_brokers, &self.names).await;
     }
 
     fn config(&self) -> Config {
@@ -202,8 +206,9 @@ impl Harness {
 
     /// Waits until every sent change has taken effect.
     pub(crate) async fn caught_up(&self) {
-        let group = sync_consumer::group(&self.names);
-        self.caught_up_on(&group, &self.names.user_coupon()).await;
+        for group in [sync_consumer::group, sync_consumer::wake_up_group] {
+            self.caught_up_on(&group(&self.names), &self.names.user_coupon()).await;
+        }
     }
 
     /// Waits until a group has processed all of a topic.
@@ -215,6 +220,14 @@ impl Harness {
             lag => (lag.ok(), self.health.unready()),
         };
         until(lag, |(lag, _)| *lag == Some(0)).await;
+    }
+
+    /// Number of changes that have taken effect in the views.
+    pub(crate) async fn consumed(&self) -> i64 {
+        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
+        let group = sync_consumer::group(&self.names);
+        let committed = topic::committed_offsets(brokers, &group, &topic).await.unwrap();
+        committed.values().sum()
     }
 
     /// All sent wake-ups, with their partitions.
@@ -239,6 +252,11 @@ impl Harness {
         }
         messages
     }
+}
+
+async fn ensure(brokers: &str, names: &TopicNames) {
+    let layout = TopicLayout { partitions: 4, replication: 1 };
+    ensure_topics(brokers, names, &layout).await.unwrap();
 }
 
 fn message(topic: &str, partition: i32) -> Message {

@@ -96,7 +96,7 @@ async fn wake_ups_are_one_for_each_shard_and_second_on_the_shards_partition() {
 
 /// A coupon with a near deadline ends on time, whatever the view's Redis does.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_near_deadline_is_announced_before_the_view_is_written() {
+async fn a_near_deadline_is_announced_while_the_view_is_not_written() {
     let test = Harness::new("near").await;
     test.warm(USER).await;
     let view = &test.scope.endpoints.view_redis_url;
@@ -108,9 +108,8 @@ async fn a_near_deadline_is_announced_before_the_view_is_written() {
     // Long past, so it is as near as possible.
     test.send(&topic::UserCouponRow { valid_until: 5_000, ..row(1, 70) }).await;
     tokio::time::timeout(STATE_MAX, applied.reached()).await.unwrap();
-    let wake_ups = test.wake_ups().await;
+    until(async || test.wake_ups().await.len(), |sent| *sent == 1).await;
     applied.go_on();
-    assert_eq!(wake_ups.len(), 1, "{wake_ups:?}");
     test.caught_up().await;
     assert_eq!(test.wake_ups().await.len(), 1, "and not once more");
     consumer.stop().await.unwrap();
@@ -129,8 +128,33 @@ async fn a_deadline_is_announced_while_the_view_is_away() {
     test.send(&row(1, 70)).await;
     until(async || test.wake_ups().await, |woken| !woken.is_empty()).await;
     consumer.until_unready("stores", "").await;
+    // The batch before is not done, and these come behind it.
+    for user in 71..=73 {
+        test.send(&row(user, user)).await;
+        let woken = usize::try_from(user - 69).unwrap();
+        until(async || test.wake_ups().await.len(), |sent| *sent == woken).await;
+    }
+    assert_eq!(test.consumed().await, 0, "no view has any of them");
     server.server.start().await.unwrap();
     test.caught_up().await;
+    consumer.stop().await.unwrap();
+}
+
+/// What cannot be read and cannot be put aside holds the views back, and no deadline.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_is_announced_while_no_topic_takes_dead_letters() {
+    let test = Harness::new("no letters").await;
+    let (brokers, letters) = (&test.scope.endpoints.kafka_brokers, test.names.dead_letter());
+    let consumer = test.start();
+    consumer.until_ready().await;
+    topic::verify::remove(brokers, &letters).await.unwrap();
+    test.send_raw("70", b"{").await;
+    consumer.until_unready("stores", "dead letter").await;
+    test.send(&row(1, 70)).await;
+    until(async || test.wake_ups().await.len(), |sent| *sent == 1).await;
+    test.ensure_topics().await;
+    test.caught_up().await;
+    assert_eq!(test.dead_letters().await.len(), 1);
     consumer.stop().await.unwrap();
 }
 

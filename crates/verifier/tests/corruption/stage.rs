@@ -322,8 +322,10 @@ impl Stage {
     }
 
     async fn consume(&self, messages: usize) {
-        let topic = self.sources.topics.user_coupon();
-        self.consume_as("sync-consumer", topic, messages).await;
+        for process in ["sync-consumer", "sync-consumer.wake-ups"] {
+            let topic = self.sources.topics.user_coupon();
+            self.consume_as(process, topic, messages).await;
+        }
     }
 
     async fn consume_as(&self, process: &str, topic: String, messages: usize) {

@@ -1,0 +1,149 @@
+//! The loop that wakes the expiry worker. It reads the changes in a consumer group of its own, so a view or a topic of
+//! dead letters that takes nothing delays no wake-up.
+//!
+//! A wake-up is sent before the offsets of its messages are stored, so it is repeated and never lost.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures::{StreamExt, TryStreamExt, stream};
+use metrics::counter;
+use runtime::{Clock, Part};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use topic::{Consumer, ConsumerOptions, ExpiryWakeUp, FetchAhead, Producer, TopicNames};
+
+use crate::{
+    metrics::WAKE_UPS,
+    retry::Retry,
+    wake_up::{self, PendingWakeUps, WakeUps},
+};
+
+/// Messages per batch. Reading one takes a microsecond, so a batch delays nothing.
+const BATCH_MAX: usize = 1000;
+
+/// Concurrent sends to Kafka.
+const SENDS_AT_ONCE: usize = 128;
+
+/// Interval for asking how many partitions the wake-ups' topic has: one request on an open connection. Workers hear a
+/// wake-up on whichever partition it comes, so a new number is not urgent.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
+
+/// A tenth of what the views' consumer fetches ahead: a message costs this loop far less than the view.
+const FETCH_AHEAD: FetchAhead = FetchAhead { kbytes: 2 * 1024, partition_bytes: 256 * 1024 };
+
+/// Returns the name of the wake-ups' consumer group under a topic prefix.
+pub fn wake_up_group(names: &TopicNames) -> String {
+    format!("{}.sync-consumer.wake-ups", names.prefix())
+}
+
+pub(crate) struct Waker {
+    producer: Producer,
+    names: TopicNames,
+    clock: Clock,
+    /// Partitions of the wake-ups' topic.
+    partitions: i32,
+    /// Ready once the group has assigned partitions, while the last attempt to send succeeded.
+    health: Part,
+}
+
+impl Waker {
+    /// Makes the loop.
+    ///
+    /// # Errors
+    /// No broker answers, or the wake-ups' topic is missing.
+    pub(crate) async fn new(
+        producer: Producer,
+        names: TopicNames,
+        clock: Clock,
+        health: Part,
+    ) -> anyhow::Result<Self> {
+        let partitions = producer.partitions(&names.expiry()).await?;
+        Ok(Self { producer, names, clock, partitions, health })
+    }
+
+    /// Sends the wake-ups of all changes until `stop`.
+    pub(crate) async fn run(
+        mut self,
+        brokers: &str,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let (group, topics) = (wake_up_group(&self.names), [self.names.user_coupon()]);
+        let options = ConsumerOptions { fetch_ahead: FETCH_AHEAD, ..ConsumerOptions::default() };
+        let consumer = Consumer::join(brokers, &group, &topics, options).await?;
+        let mut rebalances = consumer.rebalances();
+        let mut pending = PendingWakeUps::default();
+        let mut counts = tokio::time::interval_at(Instant::now() + COUNT_EVERY, COUNT_EVERY);
+        counts.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let batch = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Ok(()) = rebalances.changed() => {
+                    self.health.ready();
+                    continue;
+                }
+                _ = counts.tick() => {
+                    self.count_partitions().await;
+                    continue;
+                }
+                () = pending.due() => Vec::new(),
+                batch = consumer.next_batch(BATCH_MAX) => batch.context("consuming failed")?,
+            };
+            if !batch.is_empty() {
+                pending.add(&WakeUps::of(&batch), batch, self.clock.now());
+            }
+            if pending.is_due() {
+                if !self.until_sent(&pending, stop).await {
+                    break;
+                }
+                pending.take().iter().for_each(|message| consumer.store(message));
+            }
+        }
+        // Wake-ups that are not sent now are repeated after the next start.
+        if self.send_all(&pending).await.is_ok() {
+            pending.take().iter().for_each(|message| consumer.store(message));
+        }
+        consumer.close().await.context("the last offsets were not committed; they will repeat")
+    }
+
+    /// Asks for the number of partitions, which may have risen. While no broker answers the last one stays.
+    async fn count_partitions(&mut self) {
+        match self.producer.partitions(&self.names.expiry()).await {
+            Ok(partitions) => self.partitions = partitions,
+            Err(error) => runtime::seldom!("partitions are not counted", runtime::report(&error)),
+        }
+    }
+
+    /// Repeats sending until it succeeds, however long the brokers are away. Returns false if stopped before.
+    async fn until_sent(&self, pending: &PendingWakeUps, stop: &CancellationToken) -> bool {
+        let mut retry = Retry::new(&self.health, stop);
+        while let Err(failure) = self.send_all(pending).await {
+            if !retry.after(&failure, "wake-ups not sent").await {
+                return false;
+            }
+        }
+        retry.done();
+        true
+    }
+
+    /// Makes one attempt to send the buffered wake-ups. All of them may be repeated.
+    async fn send_all(&self, pending: &PendingWakeUps) -> anyhow::Result<()> {
+        stream::iter(pending.messages())
+            .map(Ok)
+            .try_for_each_concurrent(SENDS_AT_ONCE, |wake_up| self.send(wake_up))
+            .await
+            .context("expiry topic")
+    }
+
+    async fn send(&self, wake_up: ExpiryWakeUp) -> anyhow::Result<()> {
+        let partition = wake_up::partition(wake_up.shard, self.partitions);
+        let key = wake_up.shard.to_string();
+        let payload = serde_json::to_vec(&wake_up)?;
+        self.producer
+            .send(&self.names.expiry(), Some(partition), key.as_bytes(), &payload, &[])
+            .await?;
+        counter!(WAKE_UPS.name).increment(1);
+        Ok(())
+    }
+}
