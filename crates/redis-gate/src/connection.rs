@@ -3,6 +3,10 @@
 //! A Redis that restarts from an old file has lost admissions without an error. Therefore each new connection reads the
 //! run id and the replication id before its first command. Every script compares them with the gate's, and a gate of
 //! another run counts as not loaded.
+//!
+//! A server may also get another replication id while it runs, for example when its first replica joins. Connections from
+//! before would then disagree with later ones for ever, and their processes would rebuild each other's gates. So a
+//! connection reads the ids again every second.
 
 use std::{
     fmt,
@@ -28,6 +32,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// Pause after a failed connect. Calls in between fail at once.
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Interval between two reads of the run on one connection. A read takes a fraction of a millisecond.
+const RUN_READ_EVERY: Duration = Duration::from_secs(1);
 
 /// One run of a Redis server: its run id and its replication id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +67,8 @@ pub struct GateRedis {
 #[derive(Default)]
 struct State {
     live: Option<Live>,
+    /// When the run was last read on the connection.
+    read_at: Option<Instant>,
     failed_at: Option<Instant>,
     /// Rises with every connection, so that only the first failure on a connection drops it.
     generation: u64,
@@ -97,7 +106,17 @@ impl GateRedis {
     pub(crate) async fn live(&self) -> Result<Live, GateError> {
         let mut state = self.state.lock().await;
         if let Some(live) = &state.live {
-            return Ok(live.clone());
+            if state.read_at.is_some_and(|at| at.elapsed() < RUN_READ_EVERY) {
+                return Ok(live.clone());
+            }
+            if read_run(&mut live.connection.clone()).await.is_ok_and(|run| run == live.run) {
+                let live = live.clone();
+                state.read_at = Some(Instant::now());
+                return Ok(live);
+            }
+            // Another run, an unfit server, or no answer: a new connection finds out.
+            warn!(gate.run = %live.run, "the gate's server is of another run, or away");
+            state.live = None;
         }
         if state.failed_at.is_some_and(|at| at.elapsed() < CONNECT_PAUSE) {
             return Err(GateError::Unreachable { source: None });
@@ -108,6 +127,7 @@ impl GateRedis {
                 *state = State {
                     generation: live.generation,
                     live: Some(live.clone()),
+                    read_at: Some(Instant::now()),
                     failed_at: None,
                 };
                 Ok(live)
@@ -166,10 +186,14 @@ impl GateRedis {
             .set_response_timeout(Some(ANSWER_MAX));
         // The address names one server.
         let mut connection = self.address.connect(&config).await.map_err(unreachable)?.at(0);
-        let info: String =
-            redis::cmd("INFO").query_async(&mut connection).await.map_err(unreachable)?;
-        Ok(Live { run: fit_run(&info)?, connection, generation })
+        Ok(Live { run: read_run(&mut connection).await?, connection, generation })
     }
+}
+
+async fn read_run(connection: &mut MultiplexedConnection) -> Result<Run, GateError> {
+    let unreachable = |source| GateError::Unreachable { source: Some(source) };
+    let info: String = redis::cmd("INFO").query_async(connection).await.map_err(unreachable)?;
+    fit_run(&info)
 }
 
 /// Reads the run from the text of INFO, if the server is fit for a gate.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use coupon::UserId;
 use devstack::{Endpoints, OwnPair, OwnView, TestServers};
+use mysql_store::verify;
 use pipeline_tests::{
     World,
     promises::{Ends, Promises},
@@ -100,6 +101,46 @@ async fn a_202_after_a_replica_outlives_its_master_and_is_not_given_without_the_
     world.platform.relay.resume().unwrap();
     assert_eq!(promises.kept(&world).await, Ends::all_succeeded(6));
     assert_sold(&world, template, 6).await;
+    world.end().await;
+}
+
+/// With its first replica a server gets another replication id, while its connections stay. A process that knew it by the
+/// old one would rebuild the gates of those that know the new one, and the other way round.
+#[tokio::test]
+async fn a_replica_that_joins_and_an_api_that_restarts_cost_a_new_epoch_and_no_claim() {
+    let master = OwnView::start("queued-joined-master", FIT).await.unwrap();
+    let gate_redis_url = master.url();
+    let endpoints = Endpoints { gate_redis_url, ..TestServers::shared().endpoints().clone() };
+    let servers = TestServers::at(endpoints);
+    let mut world = World::start_on(&servers, "queued joined", two_apis).await;
+    let template = world.template(60, |new| new.in_mode("queued", "replica")).await;
+    let epoch_of = async |world: &World| {
+        let sql = format!("select epoch from template_stock where template_id = {template}");
+        verify::number(&mut world.mysql().await, &sql).await.unwrap()
+    };
+    let before = epoch_of(&world).await;
+    let at = master.server.address();
+    let of_master = format!("{} {}", at.ip(), at.port());
+    let settings = [FIT, &["--replicaof", &of_master]].concat();
+    let replica = OwnView::start("queued-joined-replica", &settings).await.unwrap();
+    let follows = async || said(replica.server.address(), &["INFO", "replication"]).await;
+    until(follows, |said| said.contains("master_link_status:up")).await;
+    world.platform.apis[1].stop().await.unwrap();
+    world.platform.apis[1].start().await.unwrap();
+    let mut promises = Vec::new();
+    for first in [1, 31] {
+        let wishes = (first..first + 30).map(|user| Wish::one(template, UserId(user))).collect();
+        let run = world.crowd().run(wishes).await.unwrap();
+        assert_eq!(run.given_up, 0);
+        promises.push(run);
+    }
+    let ends = Promises::of([&promises[0], &promises[1]]).kept(&world).await;
+    assert!(ends.rejected.is_empty() && ends.lost == 0, "{ends:?}");
+    assert_sold(&world, template, 60).await;
+    // One for each process that was the first to see the new id.
+    let after = epoch_of(&world).await;
+    assert!((before + 1..=before + 2).contains(&after), "{before}, then {after}");
+    world.assert_sound(None).await;
     world.end().await;
 }
 
