@@ -64,7 +64,6 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     // Added before the first wait: a part that is missing from `/readyz` counts as ready.
     let (http, servers) = (context.health.part("http"), Servers::of(&config, &context.health));
     config.validate()?;
-    api_metrics::describe();
     let (listener, connections) = intake(&config)?;
     let pool = mysql(&config).await?;
     let gate = Gate::new(gate_redis(&config).await?, &config.key_prefix);
@@ -115,16 +114,13 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     jobs::start(&app, &context, &holder);
     redemption_batch::start(&app, &context, to_redeem);
     context.spawn("gate keeper", ended(keeper.run(now_of(&context), last.clone())));
-    let resolver = resolver(&config, &pool, &gate, &queue);
-    context.spawn("resolver", ended(resolver.run(now_of(&context), last.clone())));
+    let resolving = resolver(&config, &pool, &gate, &queue).run(now_of(&context), last.clone());
+    context.spawn("resolver", ended(resolving));
     let lease = keep_lease(&ids, &context, &last);
     context.spawn("template cache", follow_templates(templates, config.clone()));
     context.spawn("queue of claims", ended(queue.follow()));
     context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
-    // The task that measures holds the landers, so it ends with the intake.
-    let (stop, measured) = (context.stop_token(), Arc::clone(&connections));
-    let measuring = api_metrics::measure(claims.clone(), pool.clone(), measured, queue, stop);
-    context.spawn("measure", ended(measuring));
+    measure(&context, &claims, &pool, &connections, queue);
     context.spawn("servers", servers.watch(&config, &context, (pool, gate, views)));
 
     info!(http.address = %listener.local_addr()?, "serving");
@@ -139,6 +135,19 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     last.cancel();
     publishing.await.context("the statistics")?;
     lease.await.context("the worker number's lease")
+}
+
+/// Starts the task that measures. It holds the landers, so it ends with the intake.
+fn measure(
+    context: &Context,
+    claims: &Claims,
+    pool: &MySqlPool,
+    connections: &Arc<Connections>,
+    queue: Arc<Queue>,
+) {
+    let (measured, stop) = (Arc::clone(connections), context.stop_token());
+    let measuring = api_metrics::measure(claims.clone(), pool.clone(), measured, queue, stop);
+    context.spawn("measure", ended(measuring));
 }
 
 /// Keeps the worker number until `last`.
@@ -170,8 +179,9 @@ fn resolver(config: &Config, pool: &MySqlPool, gate: &Gate, queue: &Queue) -> Re
     }
 }
 
-/// Opens the listener, and sets what clients may use.
+/// Describes the metrics, opens the listener, and sets what clients may use.
 fn intake(config: &Config) -> anyhow::Result<(TcpListener, Arc<Connections>)> {
+    api_metrics::describe();
     open_files::allow(config.connections_max, config.connections_to_mysql())?;
     let listener = listener::bind(config.listen)
         .with_context(|| format!("the address {} cannot be used (LISTEN)", config.listen))?;
