@@ -15,6 +15,8 @@ use topic::ExpiryWakeUp;
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     partitions: i32,
+    /// The number of partitions before, while the group may still deal by it.
+    former: Option<i32>,
     /// The watched shards; `None` if no unused coupon is known.
     next: BTreeMap<u8, Option<DateTime<Utc>>>,
     /// The watched shards that the group assigned to us.
@@ -33,28 +35,38 @@ impl Deadlines {
         Self { partitions, ..Self::default() }
     }
 
-    /// Applies a new set of owned partitions. New shards are due at once: their former owner's knowledge is gone, but
-    /// the index has it all. Other shards are dropped.
+    /// Applies a new set of owned partitions. All their shards are due at once: somebody else may have heard of their
+    /// deadlines, the index has them all, and a look is one seek. Other shards are dropped.
     pub(crate) fn assign(&mut self, owned: &[i32]) {
         self.owned = shards_of(owned, self.partitions).collect();
         self.adopted.clear();
-        self.next = self
-            .owned
-            .iter()
-            .map(|shard| {
-                (*shard, self.next.get(shard).copied().unwrap_or(Some(DateTime::UNIX_EPOCH)))
-            })
-            .collect();
+        let before = self.former.map(|former| shards_of(owned, former));
+        let watched = self.owned.iter().copied().chain(before.into_iter().flatten());
+        self.next = watched.map(|shard| (shard, Some(DateTime::UNIX_EPOCH))).collect();
     }
 
-    /// Applies the topic's current partition count. If it changed, the owned partitions contain other shards, and all
-    /// are due at once.
-    pub(crate) fn count_partitions(&mut self, partitions: i32, owned: &[i32]) {
-        if self.partitions != partitions {
-            self.partitions = partitions;
-            self.assign(owned);
-            self.look_at_all();
+    /// Applies the topic's current partition count, and returns whether it is another one. Nobody tells by which count
+    /// the group has dealt, so until [`Self::settle`] the shards of both are watched.
+    pub(crate) fn count_partitions(&mut self, partitions: i32, owned: &[i32]) -> bool {
+        if self.partitions == partitions {
+            return false;
         }
+        self.former = Some(std::mem::replace(&mut self.partitions, partitions));
+        self.assign(owned);
+        true
+    }
+
+    /// The group deals by the current partition count now.
+    pub(crate) fn settle(&mut self, owned: &[i32]) {
+        if self.former.take().is_some() {
+            self.assign(owned);
+        }
+    }
+
+    /// Whether the group may still deal by the partition count of before. Then wake-ups may wait in partitions that
+    /// nobody reads.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.former.is_some()
     }
 
     /// Folds in a wake-up. A shard that is not owned is watched too: a sender that sees another partition count may
@@ -159,17 +171,19 @@ mod tests {
     }
 
     #[test]
-    fn a_new_shard_is_looked_at_now_and_one_that_stays_keeps_its_deadline() {
+    fn each_deal_makes_every_own_shard_due_and_drops_the_others() {
         let mut deadlines = Deadlines::new(32);
         deadlines.assign(&[3]);
         assert_eq!(deadlines.shards().len(), 2, "shards 3 and 35");
         assert_eq!(deadlines.earliest(), Some((3, DateTime::UNIX_EPOCH)));
         deadlines.set(3, Some(at(500)));
         deadlines.set(35, None);
+        let anew = Some(DateTime::UNIX_EPOCH);
         deadlines.assign(&[3, 4]);
-        assert_eq!(deadlines.earliest(), Some((4, DateTime::UNIX_EPOCH)));
+        assert_eq!(deadlines.shards(), [(3, anew), (4, anew), (35, anew), (36, anew)]);
+        deadlines.set(3, Some(at(500)));
         deadlines.assign(&[3]);
-        assert_eq!(deadlines.earliest(), Some((3, at(500))));
+        assert_eq!(deadlines.shards(), [(3, anew), (35, anew)]);
         deadlines.assign(&[]);
         assert_eq!(deadlines.earliest(), None);
     }
@@ -204,20 +218,31 @@ mod tests {
         );
         assert_eq!(deadlines.owned(), 2);
         deadlines.assign(&[1, 2]);
-        assert_eq!(deadlines.shards(), [(1, Some(at(700))), (2, Some(at(900)))]);
+        let anew = Some(DateTime::UNIX_EPOCH);
+        assert_eq!(deadlines.shards(), [(1, anew), (2, anew)]);
     }
 
     #[test]
-    fn other_partitions_deal_out_other_shards_and_all_are_looked_at_anew() {
+    fn with_other_partitions_the_shards_of_both_counts_are_watched_until_the_group_deals_by_the_new_one()
+     {
         let mut deadlines = Deadlines::new(32);
         deadlines.assign(&[3]);
         deadlines.set(3, Some(at(500)));
         deadlines.set(35, None);
-        deadlines.count_partitions(32, &[3]);
+        assert!(!deadlines.count_partitions(32, &[3]));
         assert_eq!(deadlines.shards(), [(3, Some(at(500))), (35, None)]);
-        deadlines.count_partitions(64, &[3, 7]);
+        assert!(deadlines.count_partitions(64, &[3]) && deadlines.is_unsettled());
         let anew = Some(DateTime::UNIX_EPOCH);
-        assert_eq!(deadlines.shards(), [(3, anew), (7, anew)]);
+        assert_eq!(deadlines.shards(), [(3, anew), (35, anew)]);
+        assert_eq!(deadlines.owned(), 1, "by the new count");
+        deadlines.assign(&[3, 40]);
+        assert_eq!(deadlines.shards(), [(3, anew), (35, anew), (40, anew)]);
+        deadlines.settle(&[3, 40]);
+        assert_eq!(deadlines.shards(), [(3, anew), (40, anew)]);
+        deadlines.set(3, Some(at(500)));
+        deadlines.settle(&[3, 40]);
+        assert_eq!(deadlines.earliest(), Some((40, DateTime::UNIX_EPOCH)), "once");
+        assert!(!deadlines.is_unsettled());
     }
 
     #[test]
@@ -230,7 +255,7 @@ mod tests {
         assert_eq!((deadlines.adopted().len(), deadlines.owned()), (1, 1));
         deadlines.assign(&[1]);
         assert!(deadlines.adopted().is_empty());
-        assert_eq!(deadlines.shards(), [(1, None)]);
+        assert_eq!(deadlines.shards(), [(1, Some(DateTime::UNIX_EPOCH))]);
     }
 
     #[test]

@@ -14,8 +14,8 @@
 //! Lost, duplicate or early messages are therefore harmless. A slow sweep finds coupons whose wake-up was lost; its
 //! metric should stay at zero.
 //!
-//! The consumer group distributes the shards: shard s belongs to partition s modulo the partition count, which is read
-//! at each rebalance. Any worker takes over a shard whose coupons are still unflipped a minute after their deadline.
+//! The consumer group distributes the shards: shard s belongs to partition s modulo the partition count, which is asked
+//! for at each rebalance and every ten seconds. Any worker takes over a shard whose coupons are still unflipped a minute after their deadline.
 //! Two workers on one shard, even if one was paused and resumes, cannot flip twice or early: each flip is guarded by
 //! status and by both clocks. It is one statement, so a stopped worker holds no lock. Memory holds one deadline per
 //! shard, however many coupons wait, and the due coupons of the shards being drained.
@@ -74,6 +74,7 @@ pub async fn run(
     let topic = names.expiry();
     let address = runtime::address(config.database_url.expose());
     let kafka = health.server("kafka", &runtime::address(&config.kafka_brokers));
+    let producer = Producer::connect(&config.kafka_brokers, ProducerOptions::default()).await?;
     let mut worker = worker::Worker {
         partitions: health.part("partitions"),
         mysql: health.server("mysql", &address),
@@ -87,8 +88,10 @@ pub async fn run(
         pace: pace::Pace::default(),
         sweep_every: config.sweep_every(),
         lost_after: config.lost_after(),
-        brokers: config.kafka_brokers.clone(),
+        producer: producer.clone(),
+        kafka: kafka.clone(),
         is_lost: false,
+        recounted: None,
         partition_count: watch::Sender::default(),
     };
     migrate::check_over(&worker.pool).await?;
@@ -97,7 +100,7 @@ pub async fn run(
     worker.partition_count.send_replace(partitions);
     let announcer = announce::Announcer {
         pool: worker.pool.clone(),
-        producer: Producer::connect(&config.kafka_brokers, ProducerOptions::default()).await?,
+        producer,
         topic: names.expiring(),
         clock: clock.clone(),
         leads: config.expiring_leads.0.clone(),

@@ -17,8 +17,8 @@ use tokio::{
     time::{Instant, Interval, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
-use topic::{Assignment, Consumer, ExpiryWakeUp, Message, TopicError};
-use tracing::{error, warn};
+use topic::{Assignment, Consumer, ExpiryWakeUp, Message, Producer, TopicError};
+use tracing::{error, info};
 
 use crate::{
     deadlines::Deadlines,
@@ -63,6 +63,10 @@ pub(crate) const SHARDS_AT_ONCE: usize = 2;
 /// Reported in `/readyz` while the partitions are lost.
 const LOST: &str = "no broker answers: the shards of before are looked at every second";
 
+/// Time after which the group deals by a new number of partitions: twice the interval at which its members' clients look
+/// for one.
+const DEALT_ANEW_AFTER: Duration = Duration::from_secs(600);
+
 /// The outcome of a step and its flip, if any.
 type Step = (Drained, Option<Flip>);
 
@@ -77,16 +81,20 @@ pub(crate) struct Worker {
     pub(crate) pace: Pace,
     pub(crate) sweep_every: Duration,
     pub(crate) lost_after: Duration,
-    /// Kafka's addresses.
-    pub(crate) brokers: String,
+    /// Asks for the number of partitions.
+    pub(crate) producer: Producer,
     /// Partition count of the wake-up topic.
     pub(crate) partition_count: watch::Sender<i32>,
     /// Whether the partitions were lost and no assignment has come since.
     pub(crate) is_lost: bool,
     /// Ready once the group has assigned partitions.
     pub(crate) partitions: Part,
+    /// When the number of partitions was last seen to change.
+    pub(crate) recounted: Option<Instant>,
     /// Ready while MySQL answers.
     pub(crate) mysql: Part,
+    /// Ready while each partition of the wake-up topic has a leader that answers.
+    pub(crate) kafka: Part,
 }
 
 impl Worker {
@@ -117,9 +125,7 @@ impl Worker {
                 Ok(()) = rebalances.changed() => {
                     let assignment = rebalances.borrow_and_update().clone();
                     self.rebalanced(&assignment, topic);
-                    let brokers = self.brokers.clone();
-                    let topic = topic.to_owned();
-                    counting = async move { topic::partitions(&brokers, &topic).await }.boxed();
+                    counting = self.count_partitions(topic);
                     Ok(())
                 }
                 counted = &mut counting => {
@@ -129,7 +135,10 @@ impl Worker {
                 }
                 // Rare, so they do not delay a drain.
                 _ = looks.tick() => self.watch_server(consumer).await,
-                _ = counts.tick() => self.count_overdue().await,
+                _ = counts.tick() => {
+                    counting = self.count_partitions(topic);
+                    self.count_overdue().await
+                }
                 _ = second_looks.tick() => {
                     self.deadlines.look_twice();
                     Ok(())
@@ -173,16 +182,26 @@ impl Worker {
         self.measure_shards();
     }
 
-    /// Applies the partition count: partitions may have been added since the last rebalance.
+    /// Asks for the topic's number of partitions: they may be added at any time.
+    fn count_partitions(&self, topic: &str) -> BoxFuture<'static, Result<i32, TopicError>> {
+        let (producer, topic) = (self.producer.clone(), topic.to_owned());
+        async move { producer.partitions(&topic).await }.boxed()
+    }
+
     fn counted(&mut self, counted: Result<i32, TopicError>, owned: &[i32]) {
         match counted {
             Ok(_) if self.is_lost => {}
             Ok(partitions) => {
                 self.partition_count.send_replace(partitions);
-                self.deadlines.count_partitions(partitions, owned);
+                if self.deadlines.count_partitions(partitions, owned) {
+                    info!(partitions, "the wake-up topic has another number of partitions");
+                    self.recounted = Some(Instant::now());
+                } else if self.recounted.is_none_or(|at| at.elapsed() > DEALT_ANEW_AFTER) {
+                    self.deadlines.settle(owned);
+                }
             }
-            // The next rebalance asks again.
-            Err(error) => warn!(error = runtime::report(&error), "partitions not counted"),
+            // Asked again in a moment; the part `kafka` reports an outage.
+            Err(error) => runtime::seldom!("partitions not counted", runtime::report(&error)),
         }
         self.measure_shards();
     }
@@ -301,8 +320,8 @@ impl Worker {
         }
         let writes = connect::within(settings::writes(&mut connection)).await?;
         self.pace.count_writes(writes, Instant::now());
-        if self.is_lost {
-            // No wake-up can arrive.
+        // No wake-up can arrive, or not all of them.
+        if self.is_lost || !self.kafka.is_ready() || self.deadlines.is_unsettled() {
             self.deadlines.look_at_all();
         }
         self.mysql.ready();

@@ -1,10 +1,17 @@
 //! Shards whose owner does not drain them, and an unreachable broker.
 
 use chrono::TimeDelta;
-use coupon::EXPIRY_SHARDS;
+use coupon::{EXPIRY_SHARDS, expiry_shards};
 use devstack::OwnBroker;
 
 use crate::harness::{Harness, PARTITIONS};
+
+/// How late a coupon may end that nobody could announce because the brokers have just gone: two seconds until the next
+/// question to them, three in which none answers, one until the next look at the shards, and two for a busy machine.
+const UNANNOUNCED_LATE_MAX: TimeDelta = TimeDelta::seconds(8);
+
+/// Time for the group to deal once more.
+const DEAL: TimeDelta = TimeDelta::seconds(12);
 
 /// A group member that owns partitions but flips nothing represents every cause of a neglected shard.
 #[tokio::test(flavor = "multi_thread")]
@@ -47,6 +54,53 @@ async fn a_wake_up_is_heard_on_whichever_partition_it_comes() {
     worker.stop().await.unwrap();
 }
 
+/// The sender of the wake-ups still counts the old partitions when the group deals the shards again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_that_another_worker_heard_of_is_known_to_the_owner_after_the_next_deal() {
+    let mut test = Harness::new("heard elsewhere").await;
+    // Neither as neglected nor by a sweep.
+    let start = || test.start_with(|config| config.lost_after_seconds = 3_600);
+    let workers = [start(), start()];
+    for worker in &workers {
+        worker.until_part_ready("partitions").await;
+    }
+    let stranger = test.stranger().await;
+    let theirs = test.until_shared(&stranger).await;
+    // One of the two workers has one of these, and hears of none of its own shards.
+    let heard: Vec<i32> = (0..PARTITIONS).filter(|one| !theirs.contains(one)).collect();
+    let deadline = test.now().await + DEAL;
+    for shard in expiry_shards() {
+        test.insert_of(i64::from(shard) + 1, shard.into(), deadline).await;
+        let own = heard.iter().position(|one| *one == i32::from(shard) % PARTITIONS);
+        let other = heard[own.map_or(0, |own| own + 1) % heard.len()];
+        test.wake_on(other, shard, deadline).await;
+    }
+    test.until_heard().await;
+    stranger.leave().await;
+    test.until_expired(EXPIRY_SHARDS).await;
+    for worker in workers {
+        worker.stop().await.unwrap();
+    }
+    test.nothing_ended_wrongly().await;
+}
+
+/// The group deals added partitions minutes later. Until then nobody reads them.
+#[tokio::test(flavor = "multi_thread")]
+async fn coupons_end_on_time_while_their_wake_ups_go_to_partitions_that_nobody_has_yet() {
+    let mut test = Harness::new("added partitions").await;
+    let worker = test.start_with(|config| config.lost_after_seconds = 3_600);
+    worker.until_part_ready("partitions").await;
+    test.raise_partitions(2 * PARTITIONS).await;
+    let deadline = test.now().await + TimeDelta::milliseconds(500);
+    for shard in expiry_shards() {
+        test.insert_of(i64::from(shard) + 1, shard.into(), deadline).await;
+        test.wake_on(i32::from(shard) % (2 * PARTITIONS), shard, deadline).await;
+    }
+    test.until_expired(EXPIRY_SHARDS).await;
+    worker.stop().await.unwrap();
+    test.nothing_ended_wrongly().await;
+}
+
 /// No coupon here has a wake-up: the worker finds them by polling the index.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_no_broker_answers_coupons_end_on_time() {
@@ -54,8 +108,12 @@ async fn while_no_broker_answers_coupons_end_on_time() {
     let mut test = Harness::on_broker("broker away", &broker.server.address().to_string()).await;
     let worker = test.start();
     worker.until_part_ready("partitions").await;
-    test.insert(1, test.time() + TimeDelta::milliseconds(1)).await;
     broker.server.kill().unwrap();
+    // The worker does not know yet.
+    test.insert(1, test.time() + TimeDelta::milliseconds(1)).await;
+    test.until_expired(1).await;
+    let late = test.lateness().await;
+    assert!(late[0] < UNANNOUNCED_LATE_MAX, "{late:?}");
     worker.until_unready("partitions", "no broker answers").await;
     for id in 2..=4 {
         let deadline = test.now().await + TimeDelta::milliseconds(300);

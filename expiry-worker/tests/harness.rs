@@ -17,7 +17,7 @@ use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use topic::{
     Assignment, Consumer, ConsumerOptions, ExpiringSoon, ExpiryWakeUp, Message, Producer,
-    ProducerOptions, TableReader, TopicLayout, TopicNames, decode, ensure_topics,
+    ProducerOptions, TableReader, TopicLayout, TopicNames, committed_lag, decode, ensure_topics,
 };
 
 /// Polling interval.
@@ -106,6 +106,23 @@ impl Harness {
         let shared = rebalances.wait_for(is_shared);
         let shared = tokio::time::timeout(STATE_MAX, shared).await.unwrap().unwrap();
         shared.of(&topic)
+    }
+
+    /// Waits until the workers have heard every wake-up.
+    pub(crate) async fn until_heard(&self) {
+        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.expiry());
+        let group = expiry_worker::group(&self.names);
+        let lag = async || committed_lag(brokers, &group, &topic).await.ok();
+        until(lag, |lag| *lag == Some(0)).await;
+    }
+
+    /// Adds partitions to the wake-ups' topic.
+    pub(crate) async fn raise_partitions(&self, partitions: i32) {
+        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.expiry());
+        topic::verify::raise_partitions(brokers, &topic, partitions).await.unwrap();
+        // The producer sends only to partitions that it knows.
+        let added = async || self.producer.partitions(&topic).await.ok();
+        until(added, |held| *held == Some(partitions)).await;
     }
 
     pub(crate) fn start(&self) -> Running {

@@ -94,6 +94,26 @@ async fn wake_ups_are_one_for_each_shard_and_second_on_the_shards_partition() {
     consumer.stop().await.unwrap();
 }
 
+/// Every worker hears the old partitions, but only the owner of a shard goes on hearing them after the next deal.
+#[tokio::test(flavor = "multi_thread")]
+async fn wake_ups_go_to_partitions_that_were_added_under_a_running_consumer() {
+    let test = Harness::new("added partitions").await;
+    let consumer = test.start();
+    consumer.until_ready().await;
+    let (brokers, topic) = (&test.scope.endpoints.kafka_brokers, test.names.expiry());
+    topic::verify::raise_partitions(brokers, &topic, 8).await.unwrap();
+    let shard = 70 % 64;
+    let mut id = 0;
+    let sent_to = async || {
+        id += 1;
+        test.send(&row(id, 70)).await;
+        test.wake_ups().await.iter().map(|(partition, _)| *partition).max()
+    };
+    until(sent_to, |last| *last == Some(shard % 8)).await;
+    test.caught_up().await;
+    consumer.stop().await.unwrap();
+}
+
 /// A coupon with a near deadline ends on time, whatever the view's Redis does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_near_deadline_is_announced_while_the_view_is_not_written() {
