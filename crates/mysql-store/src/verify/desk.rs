@@ -3,20 +3,20 @@
 use coupon::{CouponId, CouponStatus};
 use sqlx::{MySqlConnection, Row};
 
-use super::{EXAMPLES, read_all};
+use super::{EXAMPLES, ends::extended_to, read_all};
 use crate::StoreError;
 
 /// Returns replacements that do not stand in the place of a cancelled coupon: the cancelled one is missing or has another
 /// status, or template, user, claim or time of claim differ, or the number is not the replacement's own id, or the audit
 /// record does not name the replacement. Where issued coupons never had to follow a change of validity, its validity is
-/// also that of the cancelled one, unless an operator extended it.
+/// also that of the cancelled one, but that it ends when its last extension says.
 ///
 /// # Errors
 /// The statement fails.
 pub async fn odd_replacements(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<CouponId>, StoreError> {
-    let rows = sqlx::query(
+    let rows = sqlx::query(concat!(
         "select replaced.replacement_id from coupon_replacement replaced \
          left join user_coupon one on one.id = replaced.replacement_id \
          left join user_coupon other on other.id = replaced.coupon_id \
@@ -29,10 +29,12 @@ pub async fn odd_replacements(
           and cast(json_unquote(json_extract(entry.after_json, '$.replaced_by')) as binary) \
            = cast(one.id as binary)) \
          or (one.template_id not in (select template_id from validity_move) \
-          and (one.valid_from <> other.valid_from or (one.valid_until <> other.valid_until \
-           and not exists (select 1 from audit_entry entry where entry.merchant_id = one.merchant_id \
-            and entry.target = concat('coupons/', one.id) and entry.action = 'coupon.extend')))) limit ?",
-    )
+          and (one.valid_from <> other.valid_from or one.valid_until <> coalesce((select ",
+        extended_to!(),
+        " from audit_entry entry where entry.merchant_id = one.merchant_id \
+           and entry.target = concat('coupons/', one.id) and entry.action = 'coupon.extend' \
+           order by entry.id desc limit 1), other.valid_until))) limit ?",
+    ))
     .bind(CouponStatus::Cancelled.code())
     .bind(EXAMPLES)
     .fetch_all(connection)

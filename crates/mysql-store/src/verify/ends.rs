@@ -11,6 +11,15 @@ use crate::{StoreError, coupons::user_coupon::UserCoupon, datetime::datetime};
 const EXTENSIONS: &str = "(select count(*) from audit_entry entry where entry.merchant_id = coupon.merchant_id \
      and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.extend')";
 
+/// The end that a line of the audit record gave a coupon. Null if the line has none.
+macro_rules! extended_to {
+    () => {
+        "cast(replace(replace(json_unquote(json_extract(entry.after_json, '$.valid_until')), \
+         'T', ' '), 'Z', '') as datetime(3))"
+    };
+}
+pub(super) use extended_to;
+
 /// Returns coupons that expired early or more than once, were used after their deadline, changed more often than their
 /// end, their template's changes of validity and the operators' extensions explain, were revoked after their deadline,
 /// or are unused although their deadline is at or before `overdue_at`. Orders may use a coupon and give it back any number
@@ -54,8 +63,8 @@ pub async fn bad_ends(
 /// Returns coupons with a wrong validity, of templates whose issued coupons ever had to follow a change: coupons that
 /// were not moved and differ from their claim; that were moved and match no change; or that can still be used at `now`
 /// and differ from the last change although its move is finished. A coupon that an order gave back keeps the validity
-/// under which it was used. Coupons that an operator extended, and replacements, have a validity of their own and are not
-/// looked at.
+/// under which it was used. A coupon that operators extended ends when one of the extensions or changes says. Replacements
+/// have a validity of their own and are not looked at.
 ///
 /// # Errors
 /// The statement fails.
@@ -63,11 +72,12 @@ pub async fn bad_validities(
     connection: &mut MySqlConnection,
     now: DateTime<Utc>,
 ) -> Result<Vec<UserCoupon>, StoreError> {
+    let extended_to = extended_to!();
     let sql = format!(
         "select coupon.* from user_coupon coupon join claim \
          on claim.id = coupon.claim_id and claim.template_id = coupon.template_id \
          and claim.user_id = coupon.user_id \
-         where coupon.template_id in (select template_id from validity_move) and ( \
+         where coupon.template_id in (select template_id from validity_move) and (({EXTENSIONS} = 0 and ( \
          (coupon.version - (coupon.status <> ?) = 1 and (coupon.valid_from <> claim.valid_from \
           or coupon.valid_until <> claim.valid_until)) or \
          (coupon.version - (coupon.status <> ?) > 1 and not (coupon.order_ref is not null \
@@ -82,8 +92,19 @@ pub async fn bad_validities(
            where moved.template_id = coupon.template_id and moved.state = ? \
            and (coupon.valid_from <> coalesce(moved.valid_from, coupon.claimed_at) \
             or coupon.valid_until <> coalesce(moved.valid_until, \
-             coupon.claimed_at + interval moved.valid_for_ms * 1000 microsecond))))) \
-         and {EXTENSIONS} = 0 and (select count(*) from coupon_replacement replaced \
+             coupon.claimed_at + interval moved.valid_for_ms * 1000 microsecond)))))) \
+         or ({EXTENSIONS} > 0 and not exists (select 1 from validity_move moved \
+           where moved.template_id = coupon.template_id \
+           and coupon.valid_from = coalesce(moved.valid_from, coupon.claimed_at) \
+           and coupon.valid_until = coalesce(moved.valid_until, \
+            coupon.claimed_at + interval moved.valid_for_ms * 1000 microsecond)) \
+          and not (exists (select 1 from audit_entry entry where entry.merchant_id = coupon.merchant_id \
+            and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.extend' \
+            and {extended_to} = coupon.valid_until) \
+           and (coupon.valid_from = claim.valid_from or exists (select 1 from validity_move moved \
+            where moved.template_id = coupon.template_id \
+            and coupon.valid_from = coalesce(moved.valid_from, coupon.claimed_at)))))) \
+         and (select count(*) from coupon_replacement replaced \
           where replaced.replacement_id = coupon.id) = 0 limit ?"
     );
     sqlx::query_as(AssertSqlSafe(sql))

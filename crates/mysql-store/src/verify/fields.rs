@@ -3,7 +3,7 @@
 use coupon::{ClaimId, ClaimState, CouponId, Open, PayloadHash, Template};
 use sqlx::{FromRow, MySqlConnection, Row};
 
-use super::{EXAMPLES, read_all};
+use super::{EXAMPLES, ends::extended_to, read_all};
 use crate::{StoreError, code::code_of, templates::template};
 
 /// A template and parts of its stock row.
@@ -30,8 +30,8 @@ pub struct OddCoupon {
     /// Its time of claim is not its claim's.
     #[sqlx(rename = "claimed")]
     pub claimed_at: bool,
-    /// Its validity is not its claim's, although issued coupons never had to follow a change of validity, nobody extended
-    /// it, and it replaces none.
+    /// It does not begin with its claim's validity, or ends neither with it nor when its last extension says, although
+    /// issued coupons never had to follow a change of validity and it replaces none.
     pub validity: bool,
 }
 
@@ -73,22 +73,23 @@ pub async fn terms(connection: &mut MySqlConnection) -> Result<Vec<Terms>, Store
 /// # Errors
 /// The statement fails.
 pub async fn odd_coupons(connection: &mut MySqlConnection) -> Result<Vec<OddCoupon>, StoreError> {
-    sqlx::query_as(
+    sqlx::query_as(concat!(
         "select id, cast(merchant as signed) as merchant, cast(claimed as signed) as claimed, \
          cast(validity as signed) as validity from (select coupon.id, \
          coupon.merchant_id <> template.merchant_id as merchant, \
          coupon.claimed_at <> claim.created_at as claimed, \
          coupon.template_id not in (select template_id from validity_move) and \
-         (coupon.valid_from <> claim.valid_from or coupon.valid_until <> claim.valid_until) and \
          (select count(*) from coupon_replacement replaced \
           where replaced.replacement_id = coupon.id) = 0 and \
-         (select count(*) from audit_entry entry where entry.merchant_id = coupon.merchant_id \
-          and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.extend') = 0 \
-         as validity \
+         (coupon.valid_from <> claim.valid_from or coupon.valid_until <> coalesce((select ",
+        extended_to!(),
+        " from audit_entry entry where entry.merchant_id = coupon.merchant_id \
+          and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.extend' \
+          order by entry.id desc limit 1), claim.valid_until)) as validity \
          from user_coupon coupon join claim on claim.id = coupon.claim_id \
          join coupon_template template on template.id = coupon.template_id) looked_at \
          where merchant or claimed or validity limit ?",
-    )
+    ))
     .bind(EXAMPLES)
     .fetch_all(connection)
     .await

@@ -80,6 +80,46 @@ async fn a_used_coupon_that_somebody_made_unused_breaks_i9_although_its_change_i
     assert!(!is_blamed().await);
 }
 
+/// A line of the record that extends a coupon explains one end, and no other.
+#[tokio::test]
+async fn an_extended_coupon_ends_when_the_record_says_and_not_otherwise() {
+    let stage = Stage::new("extended").await;
+    stage.sql("drop trigger user_coupon_version; update user_coupon set version = version").await;
+    for (line, hours) in [(1, 1), (2, 24)] {
+        stage
+            .sql(&format!(
+                "insert into audit_entry (id, merchant_id, action, target, after_json, created_at) \
+                 select {line}, 1, 'coupon.extend', 'coupons/1001', concat('{{\"valid_until\":\"', \
+                 date_format(valid_until + interval {hours} hour, '%Y-%m-%dT%H:%i:%s.'), \
+                 lpad(microsecond(valid_until) div 1000, 3, '0'), 'Z\"}}'), utc_timestamp(3) \
+                 from claim where id = 101"
+            ))
+            .await;
+    }
+    let set_end = async |hours: u32| {
+        let claimed = "(select valid_until from claim where id = 101)";
+        let end = format!("valid_until = {claimed} + interval {hours} hour, version = 3");
+        stage.sql(&format!("update user_coupon set {end} where id = 1001")).await;
+    };
+    let blamed = async |invariant: &str, text: &str| blames(&stage.outcome(invariant).await, text);
+    set_end(24).await;
+    assert!(!blamed("I2", "coupon 1001").await);
+    for other_end in [0, 1, 25] {
+        set_end(other_end).await;
+        assert!(blamed("I2", "coupon 1001: validity").await, "{other_end} h later");
+    }
+    // Of a template whose issued coupons followed a change, any extension may have been the last.
+    let columns = "(template_id, version, valid_for_ms, state, total, looked_at, moved, after_user, \
+                   after_number, asked_at)";
+    let row = "values (7, 3, 7200000, 1, 3, 0, 0, -1, 0, utc_timestamp(3))";
+    stage.sql(&format!("insert into validity_move {columns} {row}")).await;
+    stage.sql("update template_stock set terms = 3").await;
+    for (end, is_odd) in [(24, false), (25, true), (1, false), (12, true)] {
+        set_end(end).await;
+        assert_eq!(blamed("I9", "coupon 1001 at version 3 ends").await, is_odd, "{end} h later");
+    }
+}
+
 #[tokio::test]
 async fn claims_and_stock_rows_are_compared_with_what_they_stand_for() {
     let stage = Stage::new("claims").await;
