@@ -11,8 +11,10 @@
 //! least once, and one partition's claims in order. Landing, rejecting and fencing are idempotent by claim id.
 //!
 //! It needs MySQL and no gate: neither the state of a gate nor its absence keeps a claim from landing. While MySQL is
-//! away the same batch waits, and nothing is dropped. What a gate is not told here, the resolver tells it.
+//! away the same batch waits, and nothing is dropped; after some seconds the partitions are left to others, who may have
+//! it. What a gate is not told here, the resolver tells it.
 
+mod away;
 mod config;
 mod dead_letter;
 mod lanes;
@@ -33,11 +35,11 @@ use landing::{
 };
 use mysql_store::migrate;
 use runtime::{Clock, Health, Part};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
 use topic::{ClaimsReader, ConsumerOptions, Producer, ProducerOptions, QueueOffsets, TopicNames};
 
-use crate::{lanes::Lanes, progress::Publisher, servers::Servers, work::Work};
+use crate::{away::Away, lanes::Lanes, progress::Publisher, servers::Servers, work::Work};
 
 pub use crate::metrics::METRICS;
 pub use config::Config;
@@ -46,14 +48,17 @@ pub use config::Config;
 /// the disk busy while one reads, as for direct claims.
 const LANDERS: usize = 2;
 
-/// Other connections to MySQL: for the lease of the ids, the check of the server, and movements that a gate lacks.
-const MYSQL_CONNECTIONS: u32 = 3;
+/// Other connections to MySQL: for the lease of the ids, two checks of the server, and movements that a gate lacks.
+const MYSQL_CONNECTIONS: u32 = 4;
 
 /// Time for the last reports to the gate. The resolver finds what is left.
 const LAST_REPORTS_MAX: Duration = Duration::from_secs(2);
 
 /// Reported in `/readyz` while the partitions are lost.
 const LOST: &str = "the partitions were lost and no assignment has come: nothing lands here";
+
+/// Reported in `/readyz` while the partitions are left to others.
+const LEFT: &str = "MySQL does not answer: the partitions are left to other landers";
 
 /// Returns the name of the consumer group under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
@@ -105,6 +110,8 @@ pub async fn run(
         names: &names,
         clock,
     };
+    let (has_left, leaving) = watch::channel(false);
+    let away = Away { reader: &reader, pool: &pool, has_left };
     let landers: Vec<_> = (0..LANDERS)
         .map(|_| {
             let (reports, clock) = (reports.clone(), clock.clone());
@@ -126,7 +133,8 @@ pub async fn run(
         landing,
         last.run_until_cancelled(work.commit()),
         last.run_until_cancelled(publisher.run()),
-        last.run_until_cancelled(show_partitions(&reader, &partitions)),
+        last.run_until_cancelled(show_partitions(&reader, leaving, &partitions)),
+        last.run_until_cancelled(away.run()),
         ids.keep(|| clock.now(), last.clone()),
         report(reporter, &last),
         Box::pin(servers.watch(config, &pool, clock, &last)),
@@ -136,13 +144,18 @@ pub async fn run(
 }
 
 /// Shows whether partitions are assigned, for ever.
-async fn show_partitions(reader: &ClaimsReader, part: &Part) {
+async fn show_partitions(reader: &ClaimsReader, mut leaving: watch::Receiver<bool>, part: &Part) {
     let mut rebalances = reader.rebalances();
-    while rebalances.changed().await.is_ok() {
-        if rebalances.borrow_and_update().is_lost() {
-            part.not_ready(LOST);
-        } else {
-            part.ready();
+    loop {
+        tokio::select! {
+            changed = rebalances.changed() => if changed.is_err() { return },
+            changed = leaving.changed() => if changed.is_err() { return },
+        }
+        let has_left = *leaving.borrow_and_update();
+        match rebalances.borrow_and_update().is_lost() {
+            _ if has_left => part.not_ready(LEFT),
+            true => part.not_ready(LOST),
+            false => part.ready(),
         }
     }
 }

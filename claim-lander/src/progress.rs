@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use futures::{StreamExt as _, stream};
 use metrics::gauge;
 use runtime::Clock;
 use tokio::time::{MissedTickBehavior, interval};
@@ -15,6 +16,9 @@ use crate::{
 
 /// Interval between messages of one partition: what a user who waits sees move.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Partitions whose ends are asked for at the same time.
+const TOLD_AT_ONCE: usize = 8;
 
 /// The task that publishes.
 pub(crate) struct Publisher<'a> {
@@ -57,24 +61,60 @@ impl Publisher<'_> {
         if assignment.is_lost() {
             return Ok(None);
         }
-        let mut backlog = 0;
-        for partition in owned {
-            if !self.lanes.is_known(partition) {
-                self.lanes.learn(partition, self.offsets.committed(partition).await?);
-            }
-            let end = self.offsets.end(partition).await?;
-            let at = (Instant::now(), self.clock.now().timestamp_millis());
-            let Some((progress, is_news)) = self.lanes.progress(partition, end, at) else {
-                continue;
-            };
-            backlog += progress.end - progress.committed;
-            if is_news {
-                let (topic, key) = (self.names.claim_progress(), progress.key());
-                let (key, payload) = (key.as_bytes(), progress.encode());
-                self.producer.send(&topic, None, key, &payload, &[]).await?;
-                self.lanes.told(progress);
-            }
+        let tellings = owned.into_iter().map(|partition| self.tell_one(partition)).collect();
+        tell_all(tellings).await.map(Some)
+    }
+
+    /// Publishes the news of one partition, and returns how many messages wait on it.
+    async fn tell_one(&self, partition: i32) -> Result<i64, TopicError> {
+        if !self.lanes.is_known(partition) {
+            self.lanes.learn(partition, self.offsets.committed(partition).await?);
         }
-        Ok(Some(backlog))
+        let end = self.offsets.end(partition).await?;
+        let at = (Instant::now(), self.clock.now().timestamp_millis());
+        let Some((progress, is_news)) = self.lanes.progress(partition, end, at) else {
+            return Ok(0);
+        };
+        if is_news {
+            let (topic, key) = (self.names.claim_progress(), progress.key());
+            let (key, payload) = (key.as_bytes(), progress.encode());
+            self.producer.send(&topic, None, key, &payload, &[]).await?;
+            self.lanes.told(progress);
+        }
+        Ok(progress.end - progress.committed)
+    }
+}
+
+/// Tells of each partition, and returns the sum. One that fails or takes long keeps no other from being told of: it may be
+/// the only one without a leader. The first error is returned at the end.
+async fn tell_all<E>(tellings: Vec<impl Future<Output = Result<i64, E>>>) -> Result<i64, E> {
+    let (mut sum, mut failed) = (0, None);
+    let mut told = stream::iter(tellings).buffer_unordered(TOLD_AT_ONCE);
+    while let Some(told) = told.next().await {
+        match told {
+            Ok(waiting) => sum += waiting,
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(sum), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_partition_that_has_no_leader_silences_no_other() {
+        let told = RefCell::new(Vec::new());
+        let tell = async |partition| {
+            told.borrow_mut().push(partition);
+            if partition == 3 { Ok(3) } else { Err(partition) }
+        };
+        let all = tell_all([1, 2, 3].map(&tell).into());
+        assert_eq!(all.await, Err(1));
+        assert_eq!(*told.borrow(), [1, 2, 3]);
+        assert_eq!(tell_all([3, 3].map(&tell).into()).await, Ok(6));
     }
 }

@@ -2,6 +2,7 @@
 
 use coupon::TemplateId;
 use devstack::{Flavor, OwnBroker, OwnDatabase};
+use testkit::{Proxy, server_of, until_true};
 
 use crate::harness::{Harness, claim};
 
@@ -78,4 +79,34 @@ async fn a_lander_whose_partitions_are_lost_says_so_until_it_has_some_again() {
     test.caught_up().await;
     assert_eq!(test.counts().await, (1, 0, 1));
     lander.stop().await.unwrap();
+}
+
+/// Others may reach what it does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lander_that_alone_has_no_mysql_leaves_its_partitions_to_others_until_it_has_it_again() {
+    let test = Harness::new("lander cut off").await;
+    let templates = test.templates_on_all_partitions(100).await;
+    let direct = test.scope.endpoints.database_url.clone();
+    let proxy = Proxy::before(&direct).await;
+    let cut_off = test.start_changed(|config| {
+        config.database_url = proxy.instead_of(&direct).parse().unwrap();
+    });
+    cut_off.until_ready().await;
+    let other = test.start_another();
+    proxy.lead_to("127.0.0.1:1".parse().unwrap());
+    proxy.cut();
+    let claims: Vec<_> = templates.iter().map(|template| claim(*template, 1)).collect();
+    test.queue(&claims).await;
+    let all = i64::try_from(templates.len()).unwrap();
+    until_true(async || test.counts().await == (all, 0, all)).await;
+    cut_off.until_unready("partitions", "MySQL").await;
+
+    proxy.lead_to(server_of(&direct));
+    cut_off.until_ready().await;
+    other.stop().await.unwrap();
+    let claims: Vec<_> = templates.iter().map(|template| claim(*template, 2)).collect();
+    test.queue(&claims).await;
+    test.caught_up().await;
+    assert_eq!(test.counts().await, (2 * all, 0, 2 * all));
+    cut_off.stop().await.unwrap();
 }

@@ -118,6 +118,28 @@ impl ClaimsReader {
         self.consumer.rebalances()
     }
 
+    /// Gives up all partitions and leaves the group until [`ClaimsReader::rejoin`]. Batches that are out may be landed all
+    /// the same, but no offset of them is stored.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ClaimsReader::next_batch`].
+    pub async fn leave(&self) -> Result<(), TopicError> {
+        self.consumer.leave().await?;
+        // Not left to the next batch: partitions may be back before it is asked for.
+        self.lock().keep(&[]);
+        Ok(())
+    }
+
+    /// Joins the group again. Partitions arrive later.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the client does not take part; it has not joined.
+    pub fn rejoin(&self) -> Result<(), TopicError> {
+        self.consumer.rejoin()
+    }
+
     /// Commits what is done and leaves the group, so that other members take over at once.
     ///
     /// # Errors

@@ -22,7 +22,10 @@ use rdkafka::{
     topic_partition_list::TopicPartitionList,
     types::RDKafkaErrorCode,
 };
-use tokio::{sync::watch, time::sleep_until};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 use tracing::{debug, warn};
 
 use crate::{
@@ -248,6 +251,40 @@ impl Consumer {
         .await
     }
 
+    /// Gives up all partitions and leaves the group until [`Consumer::rejoin`]. Uncommitted messages are delivered to
+    /// others.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Consumer::next_batch`].
+    pub(crate) async fn leave(&self) -> Result<(), TopicError> {
+        self.membership.send_modify(|membership| membership.is_away = true);
+        self.client().unsubscribe();
+        let mut owned = self.rebalances();
+        while !owned.borrow_and_update().all().is_empty() {
+            // The partitions are given up inside of a read. Whoever gets them reads again what is read here.
+            tokio::select! {
+                _ = owned.changed() => {}
+                read = self.next_batch(1) => drop(read?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins the group again after [`Consumer::leave`]. Partitions arrive later.
+    ///
+    /// # Errors
+    ///
+    /// The client does not take the subscription; it has not joined.
+    pub(crate) fn rejoin(&self) -> Result<(), TopicError> {
+        subscribe(&self.client(), &self.topics)?;
+        self.membership.send_modify(|membership| {
+            membership.is_away = false;
+            membership.lost_since.get_or_insert_with(Instant::now);
+        });
+        Ok(())
+    }
+
     fn client(&self) -> Arc<Client> {
         Arc::clone(&self.client.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -256,7 +293,8 @@ impl Consumer {
     async fn is_stuck(&self) {
         let mut membership = self.membership.subscribe();
         loop {
-            let lost_since = membership.borrow_and_update().lost_since;
+            let now = *membership.borrow_and_update();
+            let lost_since = now.lost_since.filter(|_| !now.is_away);
             let over = async {
                 match lost_since {
                     Some(since) => sleep_until(since + self.rejoin_within).await,

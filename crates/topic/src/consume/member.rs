@@ -48,6 +48,8 @@ pub(crate) struct Membership {
     pub(crate) lost_since: Option<Instant>,
     /// Number of clients replaced so far.
     pub(crate) replaced: u32,
+    /// Whether it left the group on purpose: then no assignment is waited for.
+    pub(crate) is_away: bool,
 }
 
 /// Receives rebalance callbacks, inside [`crate::Consumer::next_batch`].
