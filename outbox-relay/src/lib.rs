@@ -18,7 +18,7 @@
 //! seconds, and published here only if it still stands then.
 //!
 //! While no broker answers, the outboxes hold what waits, and their limit refuses further claims. While MySQL does not
-//! answer, workers keep their names and go on.
+//! answer, workers keep their names and go on, and those that begin work under a spare name.
 
 mod config;
 mod dead_letter;
@@ -32,7 +32,6 @@ mod worker;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use mysql_store::migrate;
 use redis_gate::{Gate, GateRedis};
 use runtime::Health;
 use tokio::{sync::watch, task::JoinSet};
@@ -41,7 +40,7 @@ use topic::{BrokerProbe, ClaimsProducer, Producer, ProducerOptions, TopicNames};
 
 use crate::{
     dead_letter::DeadLetters,
-    names::Names,
+    names::{Leases, Names},
     outboxes::{Ages, Outboxes},
     relay::{LINGER, Relay},
     worker::{Held, Worker},
@@ -50,13 +49,10 @@ use crate::{
 pub use crate::metrics::METRICS;
 pub use config::Config;
 
-/// Connections to MySQL: leases of names, which take turns.
-const MYSQL_CONNECTIONS: u32 = 2;
-
 /// Runs until `stop`, then finishes what is in hand.
 ///
 /// # Errors
-/// A server cannot be reached at the start, or a topic is missing. Later outages are waited out.
+/// The gate or Kafka cannot be reached at the start, MySQL refuses us, or a topic is missing. Later outages are waited out.
 pub async fn run(config: &Config, health: &Health, stop: CancellationToken) -> anyhow::Result<()> {
     metrics::describe();
     let (brokers, topics) = (&config.kafka_brokers, TopicNames::new(&config.topic_prefix));
@@ -65,10 +61,8 @@ pub async fn run(config: &Config, health: &Health, stop: CancellationToken) -> a
     let gate_part = health.server("gate", &runtime::address(config.gate_redis_url.expose()));
     let kafka = health.server("kafka", &runtime::address(brokers));
     let held = Arc::new(Held::new(health.part("workers"), config.relay_workers));
-    let pool = mysql_store::connect::pool(database, MYSQL_CONNECTIONS)
-        .await
-        .context("MySQL cannot be used (DATABASE_URL)")?;
-    migrate::check_over(&pool).await?;
+    let leases = Arc::new(Leases::new(config.database_url.clone(), mysql));
+    leases.begin().await.context("MySQL cannot be used (DATABASE_URL)")?;
     let redis = GateRedis::connect(config.gate_redis_url.expose())
         .await
         .context("the gate's Redis cannot be used (GATE_REDIS_URL)")?;
@@ -91,7 +85,7 @@ pub async fn run(config: &Config, health: &Health, stop: CancellationToken) -> a
     let (waiting, _) = watch::channel(Arc::default());
     let mut workers = JoinSet::new();
     for _ in 0..config.relay_workers {
-        let names = Names::new(pool.clone(), mysql.clone());
+        let names = Names::new(Arc::clone(&leases));
         let worker = Worker::new(Arc::clone(&relay), names, waiting.subscribe(), Arc::clone(&held));
         workers.spawn(worker.run(stop.clone()));
     }

@@ -18,7 +18,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{metrics::WORKERS, names::Names, outboxes::Waiting, pace::Pace, relay::Relay};
+use crate::{
+    metrics::WORKERS,
+    names::{Name, Names},
+    outboxes::Waiting,
+    pace::Pace,
+    relay::Relay,
+};
 
 /// Outboxes that one worker serves at the same time: one that waits for its broker shall not hold up the others.
 const OUTBOXES_AT_ONCE: usize = 16;
@@ -75,14 +81,34 @@ impl Worker {
     /// Works until `stop`, then finishes what is in hand. A worker that lost its name begins again under another.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let names = self.names.clone();
-        while let Some(name) = names.hold(&stop).await {
+        let mut next = names.hold(&stop).await;
+        while let Some(name) = next.take() {
             self.held.one_more();
-            tokio::select! {
-                () = names.lost(&name) => {}
-                () = self.work(&name, &stop) => names.release(&name).await,
+            match name {
+                Name::Leased(name) => tokio::select! {
+                    () = names.lost(&name) => {}
+                    () = self.work(&name, &stop) => names.release(&name).await,
+                },
+                Name::Spare(name) => next = self.work_unleased(&name, &stop).await,
             }
             self.held.one_less();
+            if next.is_none() {
+                next = names.hold(&stop).await;
+            }
         }
+    }
+
+    /// Works until `stop`, or until MySQL gives leases again. Then it first finishes what it has in hand; what it
+    /// cannot finish is taken over as from a worker that died. Returns the name that it may go on under.
+    async fn work_unleased(&mut self, name: &str, stop: &CancellationToken) -> Option<Name> {
+        let (names, end) = (self.names.clone(), stop.child_token());
+        let returned = async {
+            let next = end.run_until_cancelled(names.returned()).await;
+            end.cancel();
+            next.flatten()
+        };
+        let ((), next) = tokio::join!(self.work(name, &end), returned);
+        next
     }
 
     /// Makes rounds until `stop`. Dropped in a round, it leaves entries in hand, which are published again.

@@ -3,7 +3,7 @@
 use coupon::AcceptAfter;
 use devstack::OwnBroker;
 use runtime::{FailPoints, Health};
-use testkit::{Proxy, counted, sql, until, until_true};
+use testkit::{Proxy, counted, server_of, sql, until, until_true};
 
 use crate::harness::{Harness, TEMPLATE};
 
@@ -66,6 +66,53 @@ async fn while_mysql_is_away_workers_keep_their_names_and_go_on() {
     test.until_empty(TEMPLATE).await;
     assert_eq!(test.published_ids().await.len(), 10);
     relay.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_starts_without_mysql_publishes_and_holds_names_once_mysql_is_there() {
+    let test = Harness::new("relay starts without mysql").await;
+    let direct = &test.scope.endpoints.database_url;
+    let proxy = Proxy::start("127.0.0.1:1".parse().unwrap()).await;
+    let health = Health::default();
+    let relay = test.start_as(health.clone(), |config| {
+        config.database_url = proxy.instead_of(direct).parse().unwrap();
+    });
+    let relay = relay.await;
+    test.queue_many(10).await;
+    test.until_empty(TEMPLATE).await;
+    assert_eq!(test.published_ids().await.len(), 10);
+    assert!(health.degraded().contains_key("mysql"));
+    assert_eq!(test.names_held(), 0);
+
+    proxy.lead_to(server_of(direct));
+    until_true(async || test.names_held() == 2).await;
+    test.queue_many(10).await;
+    test.until_empty(TEMPLATE).await;
+    assert_eq!(test.published_ids().await.len(), 20);
+    until(async || health.degraded(), |degraded| degraded.is_empty()).await;
+    relay.stop().await.unwrap();
+    assert_eq!(test.names_held(), 0, "names are given back");
+}
+
+/// No lease ends for a spare name, and nobody may ever have it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_worker_without_a_lease_had_in_hand_is_taken_over_when_it_dies() {
+    let test = Harness::new("dead spare worker").await;
+    let points = FailPoints::default();
+    let mut hold = points.hold("relay.after_read");
+    let dead = test.start_changed(|config| {
+        config.database_url = "mysql://u:p@127.0.0.1:1/coupon".parse().unwrap();
+        config.fail_points = points.clone();
+    });
+    let dead = dead.await;
+    let queued = test.queue(TEMPLATE, AcceptAfter::Gate).await;
+    hold.reached(1).await;
+    dead.kill().await;
+    assert_eq!(test.published_ids().await, []);
+    let other = test.start().await;
+    test.until_empty(TEMPLATE).await;
+    assert_eq!(test.published_ids().await, [queued.claim.id]);
+    other.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
