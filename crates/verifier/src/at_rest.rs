@@ -9,13 +9,14 @@ use mysql_store::{
     verify::{self, CouponCounts},
 };
 use runtime::Clock;
+use serde::Deserialize;
 use tokio::time::{Instant, timeout};
-use topic::{Event, TableReader, UserCouponRow, committed_lag, decode};
+use topic::{Message, TableReader, committed_lag, decode};
 
 use crate::{
     Sources, VerifyError,
     checks::{gate, lag, queued},
-    topics,
+    topics::{self, each_message},
 };
 
 /// How long a read of the topic waits for the next change; this is also the polling interval.
@@ -23,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Messages read at a time.
 const BATCH: usize = 1024;
+
+/// Coupons whose versions are held at a time: some fifty megabytes.
+const COUPONS_PER_PART: i64 = 1_000_000;
 
 /// Waits until the platform is at rest. Unreachable servers are retried: they may come back.
 ///
@@ -74,9 +78,9 @@ async fn unrest(
     if counts.due > 0 {
         return Ok(Some(format!("{} coupons are due", counts.due)));
     }
-    published.catch_up(sources, counts.changes).await?;
-    if published.changes != counts.changes {
-        let (topic, truth) = (published.changes, counts.changes);
+    let topic = published.changes(sources, &counts).await?;
+    if topic != counts.changes {
+        let truth = counts.changes;
         return Ok(Some(format!("{topic} of {truth} changes are in the topic")));
     }
     for (group, topic) in lag::groups(&sources.topics) {
@@ -119,12 +123,35 @@ async fn counts(sources: &Sources, clock: &Clock) -> Result<CouponCounts, Verify
 /// MySQL's exactly when the latest change of each has arrived.
 #[derive(Default)]
 struct Published {
+    /// Kept between looks, with what it has read.
     reader: Option<TableReader>,
-    versions: HashMap<i64, i64>,
-    changes: i64,
+    all: Versions,
 }
 
 impl Published {
+    /// Counts the changes in the topic. Few coupons are remembered between looks; of many, each look reads the whole topic
+    /// once for each part of them, so that memory stays bounded.
+    async fn changes(
+        &mut self,
+        sources: &Sources,
+        truth: &CouponCounts,
+    ) -> Result<i64, VerifyError> {
+        let parts = truth.all() / COUPONS_PER_PART + 1;
+        if parts == 1 {
+            self.catch_up(sources, truth.changes).await?;
+            return Ok(self.all.changes);
+        }
+        *self = Self::default();
+        let mut changes = 0;
+        for part in 0..parts {
+            let mut versions = Versions { parts, part, ..Versions::default() };
+            let topic = sources.topics.user_coupon();
+            each_message(sources, &topic, |message| versions.record(message)).await?;
+            changes += versions.changes;
+        }
+        Ok(changes)
+    }
+
     /// Reads until `changes` are known or the topic has nothing more for now.
     async fn catch_up(&mut self, sources: &Sources, changes: i64) -> Result<(), VerifyError> {
         let reader = match &mut self.reader {
@@ -134,18 +161,79 @@ impl Published {
                 none.insert(TableReader::open(&sources.brokers, &topic).await?)
             }
         };
-        while self.changes < changes || !reader.caught_up() {
+        while self.all.changes < changes || !reader.caught_up() {
             let Ok(batch) = timeout(LOOK_EVERY, reader.next_batch(BATCH)).await else { break };
-            let payloads = batch?.into_iter().filter_map(|message| message.payload);
-            let events = payloads.filter_map(|bytes| decode::<Event<UserCouponRow>>(&bytes).ok());
-            for row in events.filter_map(|event| event.after) {
-                let version = self.versions.entry(row.id).or_default();
-                if row.version > *version {
-                    self.changes += row.version - *version;
-                    *version = row.version;
-                }
-            }
+            batch?.iter().for_each(|message| self.all.record(message));
         }
         Ok(())
+    }
+}
+
+/// The latest versions in the topic of one part of the coupons.
+struct Versions {
+    parts: i64,
+    part: i64,
+    latest: HashMap<i64, i64>,
+    /// Their sum.
+    changes: i64,
+}
+
+impl Default for Versions {
+    /// Of all coupons.
+    fn default() -> Self {
+        Self { parts: 1, part: 0, latest: HashMap::new(), changes: 0 }
+    }
+}
+
+impl Versions {
+    fn record(&mut self, message: &Message) {
+        let event = message.payload.as_deref().and_then(|bytes| decode(bytes).ok());
+        if let Some(Change { after: Some(row) }) = event {
+            self.add(&row);
+        }
+    }
+
+    fn add(&mut self, row: &Row) {
+        if row.id.rem_euclid(self.parts) != self.part {
+            return;
+        }
+        let latest = self.latest.entry(row.id).or_default();
+        if row.version > *latest {
+            self.changes += row.version - *latest;
+            *latest = row.version;
+        }
+    }
+}
+
+/// The part of an event that is counted.
+#[derive(Deserialize)]
+struct Change {
+    after: Option<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    id: i64,
+    version: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_changes_of_all_parts_are_those_of_all_coupons_however_often_messages_come() {
+        let rows = [(1, 1), (2, 1), (2, 3), (2, 2), (7, 1), (1, 1), (-5, 4), (2, 3)];
+        let count = |parts: i64| -> i64 {
+            let of = |part| {
+                let mut versions = Versions { parts, part, ..Versions::default() };
+                for (id, version) in rows {
+                    versions.add(&Row { id, version });
+                }
+                versions.changes
+            };
+            (0..parts).map(of).sum()
+        };
+        assert_eq!([1, 2, 3, 100].map(count), [1 + 3 + 1 + 4; 4]);
     }
 }

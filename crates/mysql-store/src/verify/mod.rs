@@ -26,10 +26,10 @@ pub use self::{
     desk::{odd_replacements, unrecorded_cancellations},
     ends::{bad_ends, bad_validities, unrecorded_returns},
     fields::{OddCoupon, Payload, Terms, misplaced_claims, odd_coupons, payloads, terms},
-    reader::{Reader, STATEMENT_MAX, number, rows_read},
+    reader::{Reader, STATEMENT_MAX, counted, number, rows_read},
     redemptions::{count_redemptions, odd_rollbacks, odd_sums, unredeemed, unused},
     rejections::{count_rejections, odd_queues, odd_rejections, rejected_with_coupons},
-    walk::{ClaimKey, claims_by_id, coupons_of_users, numbers_of_users},
+    walk::{ClaimKey, claims_by_id, coupon_counts_of_users, coupons_of_users, numbers_of_users},
 };
 use crate::{StoreError, datetime::datetime};
 

@@ -101,7 +101,25 @@ pub async fn number(connection: &mut MySqlConnection, sql: &str) -> Result<i64, 
 /// # Errors
 /// The statement fails.
 pub async fn rows_read(connection: &mut MySqlConnection) -> Result<i64, StoreError> {
-    let rows: Vec<(String, String)> = sqlx::query_as("show session status like 'Handler_read%'")
+    status(connection, "session", "Handler_read%").await
+}
+
+/// Returns the sum of the server's counters whose names are like `pattern`, for tests of the cost of statements.
+///
+/// # Errors
+/// The statement fails.
+pub async fn counted(connection: &mut MySqlConnection, pattern: &str) -> Result<i64, StoreError> {
+    status(connection, "global", pattern).await
+}
+
+async fn status(
+    connection: &mut MySqlConnection,
+    of: &str,
+    pattern: &str,
+) -> Result<i64, StoreError> {
+    // The one way that both servers have.
+    let sql = format!("show {of} status like '{pattern}'");
+    let rows: Vec<(String, String)> = sqlx::query_as(AssertSqlSafe(sql))
         .fetch_all(connection)
         .await
         .map_err(StoreError::query("count what was read"))?;

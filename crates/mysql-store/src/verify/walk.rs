@@ -43,6 +43,29 @@ pub async fn coupons_of_users(
     Ok(coupons)
 }
 
+/// Returns how many coupons each of these users has; none for a user without.
+///
+/// # Errors
+/// The statement fails.
+pub async fn coupon_counts_of_users(
+    connection: &mut MySqlConnection,
+    users: &[UserId],
+) -> Result<HashMap<UserId, u64>, StoreError> {
+    if users.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let mut query =
+        QueryBuilder::new("select user_id, count(*) from user_coupon where user_id in (");
+    let mut ids = query.separated(", ");
+    for user in users {
+        ids.push_bind(user.0);
+    }
+    query.push(") group by user_id");
+    let rows: Result<Vec<(i64, i64)>, _> = query.build_query_as().fetch_all(connection).await;
+    let rows = rows.map_err(StoreError::query("count users' coupons"))?;
+    Ok(rows.into_iter().map(|(user, count)| (UserId(user), count.unsigned_abs())).collect())
+}
+
 /// Returns these users' numbers of a template with a limit, ascending. Replacements have numbers beyond every limit,
 /// which are left out.
 ///

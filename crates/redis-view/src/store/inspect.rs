@@ -10,6 +10,9 @@ use crate::{ViewCoupon, ViewError, ViewStore, entry, keys};
 /// Number of keys requested in one step of a scan.
 const SCAN_COUNT: usize = 1000;
 
+/// Most coupons of a view that is read in one transaction: a few milliseconds of the server.
+const WHOLE_MAX: usize = 10_000;
+
 /// Everything that a user's keys hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
@@ -75,33 +78,28 @@ impl ViewStore {
         }
     }
 
-    /// Reads the contents of the user's keys in one transaction.
+    /// Reads the contents of the user's keys: of most views in one transaction, of long ones in pieces, which would occupy
+    /// the server for longer than its other clients and this one wait.
+    ///
+    /// What changes while pieces are read may be in the contents or not; a view that is rebuilt meanwhile is not trusted.
     ///
     /// # Errors
     /// See [`ViewError`].
     pub async fn contents(&self, user: UserId) -> Result<Contents, ViewError> {
         let live = self.live().await?;
-        let [list, coupons] = self.keys(user);
+        let keys = self.keys(user);
         let slot = self.slot(user);
         let mut master = live.masters.at(live.masters.index_of(slot));
-        let generation = live.generation(slot);
-        let read: RedisResult<Read> = redis::pipe()
-            .atomic()
-            .cmd("ZRANGE")
-            .arg(&list)
-            .arg(0)
-            .arg(-1)
-            .arg("WITHSCORES")
-            .cmd("HGETALL")
-            .arg(&coupons)
-            .cmd("PTTL")
-            .arg(list)
-            .cmd("PTTL")
-            .arg(coupons)
-            .query_async(&mut master)
-            .await;
+        let read = async {
+            let length: usize = redis::cmd("HLEN").arg(&keys[1]).query_async(&mut master).await?;
+            match length {
+                0..=WHOLE_MAX => read_whole(&mut master, &keys).await,
+                _ => read_pieces(&mut master, &keys).await,
+            }
+        };
         let (list, mut coupons, lives_ms, also_ms) =
-            read.map_err(|source| self.failed("read a whole view", user, &live, source))?;
+            read.await.map_err(|source| self.failed("read a whole view", user, &live, source))?;
+        let generation = live.generation(slot);
         let score = |(member, text): (String, String)| (member, text.parse().unwrap_or(i64::MAX));
         let list: BTreeMap<String, i64> = list.into_iter().map(score).collect();
         let (markers, list): (BTreeMap<_, _>, _) =
@@ -114,5 +112,64 @@ impl ViewStore {
             && markers.into_keys().eq([format!("~{token}")]);
         let lives = u64::try_from(lives_ms.min(also_ms)).ok().map(Duration::from_millis);
         Ok(Contents { trusted, list, lives, coupons })
+    }
+}
+
+async fn read_whole(master: &mut MultiplexedConnection, keys: &[String; 2]) -> RedisResult<Read> {
+    let [list, coupons] = keys;
+    redis::pipe()
+        .atomic()
+        .cmd("ZRANGE")
+        .arg(list)
+        .arg(0)
+        .arg(-1)
+        .arg("WITHSCORES")
+        .cmd("HGETALL")
+        .arg(coupons)
+        .cmd("PTTL")
+        .arg(list)
+        .cmd("PTTL")
+        .arg(coupons)
+        .query_async(master)
+        .await
+}
+
+/// A scan returns everything that is there from its beginning to its end. The list comes first: what is applied between
+/// the scans makes the hash newer than the list, as it makes MySQL, which is read later.
+async fn read_pieces(master: &mut MultiplexedConnection, keys: &[String; 2]) -> RedisResult<Read> {
+    let token = async |master: &mut MultiplexedConnection| -> RedisResult<Option<String>> {
+        redis::cmd("HGET").arg(&keys[1]).arg("~token").query_async(master).await
+    };
+    let before = token(master).await?;
+    let list = scan(master, "ZSCAN", &keys[0]).await?;
+    let mut coupons = scan(master, "HSCAN", &keys[1]).await?;
+    if token(master).await? != before {
+        coupons.remove("~state");
+    }
+    let lives: (i64, i64) = redis::pipe()
+        .cmd("PTTL")
+        .arg(&keys[0])
+        .cmd("PTTL")
+        .arg(&keys[1])
+        .query_async(master)
+        .await?;
+    Ok((list, coupons, lives.0, lives.1))
+}
+
+async fn scan(
+    master: &mut MultiplexedConnection,
+    command: &str,
+    key: &str,
+) -> RedisResult<BTreeMap<String, String>> {
+    let (mut all, mut cursor) = (BTreeMap::new(), 0u64);
+    loop {
+        let mut scan = redis::cmd(command);
+        scan.arg(key).arg(cursor).arg("COUNT").arg(SCAN_COUNT);
+        let (next, found): (u64, Vec<(String, String)>) = scan.query_async(master).await?;
+        all.extend(found);
+        if next == 0 {
+            return Ok(all);
+        }
+        cursor = next;
     }
 }

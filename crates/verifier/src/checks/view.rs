@@ -1,7 +1,7 @@
 //! I8 and I11: views agree with MySQL. A cold view serves nobody, so only trusted views are compared; but no view, cold
 //! or not, may list a coupon that has ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponStatus, UserId};
@@ -14,9 +14,12 @@ use crate::{
     outcome::{Findings, count},
 };
 
-/// Users whose views and rows are held at a time, so that memory does not grow with the platform: enough to hide the
-/// round trips, few enough if some users have a hundred thousand coupons.
+/// Most users whose views and rows are held at a time: enough to hide the round trips.
 const USERS_AT_A_TIME: usize = 32;
+
+/// Most coupons of these users, about twenty megabytes with their views, so that memory grows neither with the platform nor
+/// with its hot users. One user with more is looked at alone.
+const COUPONS_AT_A_TIME: u64 = 20_000;
 
 /// How long the topic may replay a change (its retention): a coupon that ended within it needs its tombstone.
 const REPLAYED_FOR: TimeDelta = TimeDelta::days(7);
@@ -41,24 +44,12 @@ pub(crate) async fn agree(
         sources.progress.say(|| {
             format!("I8 and I11: {} of {}", step * USERS_AT_A_TIME, count(users.len(), "view"))
         });
-        let views: Vec<_> = stream::iter(some.iter().copied())
-            .map(async |user| (user, sources.view.contents(user).await))
-            .buffer_unordered(USERS_AT_A_TIME)
-            .collect()
-            .await;
-        let mut connection = connect::acquire(&sources.pool).await?;
-        let mut rows = verify::coupons_of_users(&mut connection, some).await?;
-        for (user, view) in views {
-            let view = match view {
-                Err(error) if error.damage().is_some() => {
-                    look.agrees.add(error.to_string());
-                    continue;
-                }
-                view => view?,
-            };
-            let rows = rows.remove(&user).unwrap_or_default();
-            let rows = rows.into_iter().map(|row| (row.id.to_string(), row)).collect();
-            look.at(user, &view, &rows);
+        let counts = {
+            let mut connection = connect::acquire(&sources.pool).await?;
+            verify::coupon_counts_of_users(&mut connection, some).await?
+        };
+        for few in parts(some, &counts) {
+            look.at_all(sources, few).await?;
         }
     }
     let cold = users.len() - look.trusted;
@@ -69,6 +60,22 @@ pub(crate) async fn agree(
     );
     let listed = format!("{} listed", count(look.listed, "coupon"));
     Ok((look.agrees.over(over), look.revenants.over(listed)))
+}
+
+/// Divides users into runs of at most [`COUPONS_AT_A_TIME`], or of one user.
+fn parts<'a>(mut users: &'a [UserId], counts: &HashMap<UserId, u64>) -> Vec<&'a [UserId]> {
+    let mut parts = Vec::new();
+    while !users.is_empty() {
+        let mut held = 0;
+        let fits = |user: &&UserId| {
+            held += counts.get(user).copied().unwrap_or_default();
+            held <= COUPONS_AT_A_TIME
+        };
+        let (part, others) = users.split_at(users.iter().take_while(fits).count().max(1));
+        parts.push(part);
+        users = others;
+    }
+    parts
 }
 
 /// State of a walk through the views.
@@ -85,6 +92,29 @@ struct Look {
 type Rows = BTreeMap<String, UserCoupon>;
 
 impl Look {
+    async fn at_all(&mut self, sources: &Sources, users: &[UserId]) -> Result<(), VerifyError> {
+        let views: Vec<_> = stream::iter(users.iter().copied())
+            .map(async |user| (user, sources.view.contents(user).await))
+            .buffer_unordered(USERS_AT_A_TIME)
+            .collect()
+            .await;
+        let mut connection = connect::acquire(&sources.pool).await?;
+        let mut rows = verify::coupons_of_users(&mut connection, users).await?;
+        for (user, view) in views {
+            let view = match view {
+                Err(error) if error.damage().is_some() => {
+                    self.agrees.add(error.to_string());
+                    continue;
+                }
+                view => view?,
+            };
+            let rows = rows.remove(&user).unwrap_or_default();
+            let rows = rows.into_iter().map(|row| (row.id.to_string(), row)).collect();
+            self.at(user, &view, &rows);
+        }
+        Ok(())
+    }
+
     fn at(&mut self, user: UserId, view: &Contents, rows: &Rows) {
         if view.trusted {
             self.trusted += 1;
@@ -158,5 +188,23 @@ fn change(row: &UserCoupon) -> Change {
         },
         status: row.status,
         version: row.version,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_looked_at_together_while_their_coupons_are_few_and_alone_if_they_have_many() {
+        let users = [1, 2, 3, 4, 5, 6].map(UserId);
+        let most = COUPONS_AT_A_TIME;
+        let counts = [(1, 1), (2, most - 1), (3, 1), (4, 5 * most), (6, most)];
+        let counts = counts.map(|(user, count)| (UserId(user), count)).into();
+        let parts = parts(&users, &counts);
+        let ids: Vec<Vec<i64>> =
+            parts.iter().map(|part| part.iter().map(|user| user.0).collect()).collect();
+        assert_eq!(ids, [vec![1, 2], vec![3], vec![4], vec![5, 6]]);
+        assert!(super::parts(&[], &HashMap::new()).is_empty());
     }
 }

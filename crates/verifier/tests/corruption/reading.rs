@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use devstack::OwnView;
+use devstack::{Flavor, OwnDatabase, OwnView};
 use mysql_store::{connect, verify};
 use testkit::{STATE_MAX, until_true};
 use tokio::process::Command;
@@ -10,12 +10,18 @@ use verifier::{Progress, Settings, Sources, VerifyError};
 
 use crate::{hot_user::give, stage::Stage};
 
-#[tokio::test]
-async fn a_verifier_that_is_pointed_at_another_redis_says_so_and_changes_nothing() {
-    let stage = Stage::new("wrong view").await;
+testkit::on_each_flavor! {
+    pointed_elsewhere:
+    a_verifier_that_is_pointed_at_another_redis_says_so_and_changes_nothing,
+    a_verifier_of_a_mysql_that_is_pointed_at_another_redis_says_so_and_changes_nothing,
+}
+
+async fn pointed_elsewhere(flavor: Flavor) {
+    let Some((stage, _own)) = stage_on("wrong view", flavor).await else { return };
     let generation = "select count(*) from view_generation where generation = 1 and run_id = ";
     let known = format!("{generation}(select run_id from (select * from view_generation) known)");
-    let other = OwnView::start("verifier-wrong-view", &[]).await.unwrap();
+    let name = format!("verifier-other-redis-{}", flavor.name());
+    let other = OwnView::start(&name, &[]).await.unwrap();
     let settings =
         Settings { view_redis_url: other.url().parse().unwrap(), ..stage.settings.clone() };
     let refused = Sources::connect(&settings).await.err().unwrap();
@@ -42,10 +48,16 @@ async fn a_verifier_learns_of_a_generation_that_has_risen_since_it_connected() {
     assert!(report.to_string().contains("3 views with 1 coupon"), "{report}");
 }
 
+testkit::on_each_flavor! {
+    linear:
+    a_hot_user_is_looked_at_in_a_time_that_grows_with_his_coupons_alone,
+    a_hot_user_of_a_mysql_is_looked_at_in_a_time_that_grows_with_his_coupons_alone,
+}
+
 /// The coupons of a user with many claims must not all be read for each claim.
-#[tokio::test]
-async fn a_hot_user_is_looked_at_in_a_time_that_grows_with_his_coupons_alone() {
-    let stage = Stage::new("hot user").await;
+#[expect(clippy::print_stdout, reason = "how far from the bound it is")]
+async fn linear(flavor: Flavor) {
+    let Some((stage, _own)) = stage_on("linear", flavor).await else { return };
     let coupons = verify::BULK_ROWS;
     give(&stage, coupons, 100).await;
     let mut connection = stage.mysql().await;
@@ -59,9 +71,14 @@ async fn a_hot_user_is_looked_at_in_a_time_that_grows_with_his_coupons_alone() {
     assert!(read < 30 * coupons, "{read} rows were read for {coupons} coupons");
 }
 
-#[tokio::test]
-async fn a_verifier_that_is_asked_to_stop_leaves_no_statement_behind() {
-    let stage = Stage::new("stopped").await;
+testkit::on_each_flavor! {
+    stopped:
+    a_verifier_that_is_asked_to_stop_leaves_no_statement_behind,
+    a_verifier_that_is_asked_to_stop_leaves_no_statement_on_mysql,
+}
+
+async fn stopped(flavor: Flavor) {
+    let Some((stage, _own)) = stage_on("stopped", flavor).await else { return };
     let mut lock = stage.mysql().await;
     verify::execute(&mut lock, "lock tables user_coupon write").await.unwrap();
     let mut verify = stage.program().spawn().unwrap();
@@ -87,6 +104,14 @@ async fn it_reports_how_far_it_has_come() {
     let reported = reported.lock().unwrap();
     for part in ["I7: template 7", "I8 and I11: 0 of 3 views", "I9: 3 coupons", "I10: "] {
         assert!(reported.iter().any(|line| line.starts_with(part)), "{part} in {reported:?}");
+    }
+}
+
+/// A stage on the shared MariaDB, or on a MySQL of its own.
+async fn stage_on(name: &str, flavor: Flavor) -> Option<(Stage, Option<OwnDatabase>)> {
+    match flavor {
+        Flavor::Mariadb => Some((Stage::new(name).await, None)),
+        Flavor::Mysql => Stage::on_own(name, flavor).await.map(|(stage, own)| (stage, Some(own))),
     }
 }
 

@@ -8,7 +8,7 @@ use coupon::{
     Admission, ClaimId, ClaimMode, CouponId, Epoch, LandedClaim, MerchantId, RedemptionId,
     Template, TemplateId, TemplateState, UserId, Validity,
 };
-use devstack::{Scope, TestServers};
+use devstack::{Flavor, OwnDatabase, Scope, TestServers, if_installed};
 use mysql_store::{
     MySqlConnection, connect, expiry, landing, migrate, redemption, snapshot, template,
     user_coupon::{self, Use, UserCoupon},
@@ -44,6 +44,9 @@ pub(crate) const SLEEPER: UserId = UserId(3);
 /// Longest wait for a consumer group on a loaded machine.
 const BROKER_MAX: Duration = Duration::from_secs(60);
 
+/// Coupons of one call that loads a view.
+const LOADED_AT_ONCE: usize = 1_000;
+
 pub(crate) struct Stage {
     pub(crate) scope: Scope,
     pub(crate) sources: Sources,
@@ -58,6 +61,17 @@ impl Stage {
     /// Sets up the platform in a consistent state.
     pub(crate) async fn new(name: &str) -> Self {
         Self::on(TestServers::shared().scope(name)).await
+    }
+
+    /// The same with a MySQL or MariaDB of its own, as long as the second value lives. `None` if it is not installed here.
+    pub(crate) async fn on_own(name: &str, flavor: Flavor) -> Option<(Self, OwnDatabase)> {
+        let of_its_own = format!("verifier-{}-{}", name.replace(' ', "-"), flavor.name());
+        let own = OwnDatabase::start(&of_its_own, flavor, &[]).await;
+        let own = if_installed(own, &of_its_own)?;
+        let mut scope = TestServers::shared().scope(name);
+        scope.endpoints.database_url = own.url();
+        scope.endpoints = scope.endpoints.with_database(&scope.database);
+        Some((Self::on(scope).await, own))
     }
 
     /// The same on the servers that `scope` names.
@@ -289,12 +303,20 @@ impl Stage {
 
     async fn build_views(&self) {
         for user in [HOLDER, SPENDER, SLEEPER] {
-            let view = &self.view;
-            let Begun::Begun(nonce) = view.begin(user, self.now).await.unwrap() else { panic!() };
-            let change = change(&self.row(user).await);
-            assert!(view.load(user, nonce, &[change], self.now).await.unwrap());
-            assert!(view.complete(user, nonce).await.unwrap());
+            self.build_view(user).await;
         }
+    }
+
+    /// Builds a user's view of all coupons in MySQL.
+    pub(crate) async fn build_view(&self, user: UserId) {
+        let view = &self.view;
+        let Begun::Begun(nonce) = view.begin(user, self.now).await.unwrap() else { panic!() };
+        let rows = verify::coupons_of_users(&mut self.mysql().await, &[user]).await.unwrap();
+        let changes: Vec<Change> = rows[&user].iter().map(change).collect();
+        for some in changes.chunks(LOADED_AT_ONCE) {
+            assert!(view.load(user, nonce, some, self.now).await.unwrap());
+        }
+        assert!(view.complete(user, nonce).await.unwrap());
     }
 
     /// Fills the topics as the tailer does, and lets consumers catch up.
