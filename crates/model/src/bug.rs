@@ -152,4 +152,64 @@ pub enum Bug {
     ClosedWithoutBegin,
     /// A template that rejects what was accepted is taken for one whose queue is closed.
     RefusingTakenForClosed,
+    /// A rebuild reads stock and last movement first, and the numbers after them.
+    NumbersReadAfterStock,
+    /// A rebuild keeps the numbers that came back between its reads.
+    NumbersNotFreedWhileLoading,
+    /// A rebuild reads the first movement before it raises the epoch, so that freed numbers may land again.
+    FirstMovementReadEarly,
+    /// A rebuild takes the lapses as its pages show them, whatever the last movement is.
+    LapsesAsRead,
+    /// A rebuild counts the lapses between its reads again that a page already contains.
+    LapsesCountedAgain,
+    /// A rebuild loads only users who hold numbers, not those whose coupons all came back.
+    ReturnedUsersNotLoaded,
+    /// Without a limit a rebuild loads nobody.
+    LapsedUsersNotLoaded,
+    /// `move.lua` does not compare the number of a return.
+    ReturnAppliedTwice,
+    /// `move.lua` applies a return although an earlier movement is missing.
+    ReturnGapIgnored,
+    /// `move.lua` frees the numbers of a movement that the gate already contains.
+    NumbersFreedAgain,
+    /// `move.lua` also removes the request whose number it frees.
+    ReturnRemovesRequest,
+    /// `move.lua` counts no lapses of a user without an entry.
+    LapsesNeedAnEntry,
+    /// Requests dropped under a limit leave no floor.
+    LimitedTrimWithoutFloor,
+    /// `claim.lua` refuses a banned user before it checks for an earlier request.
+    BanBeforeReplay,
+    /// A ban is final although the user's entry was loaded from MySQL.
+    BanWithoutLook,
+    /// After a gap the consumer applies what MySQL shows, which may lack the message's own movement.
+    OwnMessageDropped,
+    /// A return does not compare the status of the coupons that it has read.
+    ReturnWithoutCompare,
+    /// A return counts the coupons that it has read instead of those that it locks.
+    StockCountsWhatWasRead,
+    /// A confirmation does not compare the status of the coupons that it has read.
+    ConfirmWithoutCompare,
+    /// A hold is confirmed until it is written lapsed, even after its deadline.
+    ConfirmAfterDeadline,
+    /// A hold is cancelled until it is written lapsed, even after its deadline.
+    CancelAfterDeadline,
+    /// expiry-worker lapses by its own clock alone.
+    LapsedByOwnClock,
+    /// `HOLD_LAPSED` is answered as soon as the clock of the answering process says so.
+    RefusedByOwnClock,
+    /// A payment confirms what is still held of its coupons.
+    PaymentInPart,
+    /// A landing that waited too long for a lock takes the number that the other transaction frees for taken.
+    TimeoutTakenForNumberTaken,
+    /// The unique key covers the numbers of returned coupons too.
+    UniqueOverReturned,
+    /// The keeper ignores the movements between its two reads.
+    KeeperIgnoresReturns,
+    /// The keeper judges a gate that contains a movement which MySQL does not show yet.
+    KeeperJudgesTheUnseen,
+    /// The keeper does not bring movements that the gate lacks.
+    KeeperLeavesMovements,
+    /// A lift is sent to the gate by itself, without a movement's number.
+    LiftWithoutSeq,
 }

@@ -31,5 +31,6 @@ macro_rules! holds {
 }
 
 mod claim;
+mod holds;
 mod queued;
 mod view;

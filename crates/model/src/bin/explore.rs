@@ -7,7 +7,7 @@ use std::{process::ExitCode, time::Instant};
 use clap::{Parser, ValueEnum};
 use model::{
     claim::{Protocol, configurations},
-    queued,
+    holds, queued,
     search::{End, Model, explore},
     view::{self, View},
 };
@@ -18,7 +18,7 @@ const MEMORY_GIB: usize = 8;
 /// Progress is printed after each depth that adds this many states.
 const PROGRESS_STATES: usize = 1_000_000;
 
-/// Visits every state of the claim protocol, of queued claims and of the view within bounds.
+/// Visits every state of the claim protocol, of queued claims, of holds and of the view within bounds.
 #[derive(Parser)]
 struct Cli {
     /// Which set of bounds to explore.
@@ -47,6 +47,10 @@ fn main() -> ExitCode {
         Size::Small => (configurations::SMALL, queued::configurations::SMALL, view::SMALL),
         Size::Large => (configurations::LARGE, queued::configurations::LARGE, view::LARGE),
     };
+    let held = match cli.size {
+        Size::Small => holds::configurations::SMALL,
+        Size::Large => holds::configurations::LARGE,
+    };
     let mut table = Vec::new();
     for (name, bounds) in claims.iter().filter(|(name, _)| name.contains(&cli.only)) {
         let limits = format!("{}/{}", bounds.limit, bounds.total);
@@ -56,6 +60,12 @@ fn main() -> ExitCode {
         let name = format!("queued: {name} [{}/{}]", bounds.limit, bounds.total);
         if name.contains(&cli.only) {
             table.push(row(&name, &queued::Protocol::new(*bounds), cli.memory_gib));
+        }
+    }
+    for (name, bounds) in held {
+        let name = format!("holds: {name} [{}/{}]", bounds.limit, bounds.total);
+        if name.contains(&cli.only) {
+            table.push(row(&name, &holds::Protocol::new(*bounds), cli.memory_gib));
         }
     }
     for (name, bounds) in views.iter().filter(|(name, _)| name.contains(&cli.only)) {

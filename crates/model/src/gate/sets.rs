@@ -34,7 +34,7 @@ impl Numbers {
         (1..=8).filter(move |number| self.0 >> (number - 1) & 1 == 1)
     }
 
-    pub(super) fn lowest_free(self, count: u8) -> Self {
+    pub(crate) fn lowest_free(self, count: u8) -> Self {
         (1..=8).filter(|number| self.0 >> (number - 1) & 1 == 0).take(count.into()).collect()
     }
 

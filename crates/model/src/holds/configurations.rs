@@ -1,0 +1,342 @@
+//! The bounds to explore: small ones for every test run, and larger ones for a soak.
+
+use super::{Attempt, Bounds, By, Cancel, Change, LateKind, Left, Part, Payment, attempt};
+
+/// Bounds with a name.
+pub type Configuration = (&'static str, Bounds);
+
+const ONE: Attempt = attempt(0, 0, 1);
+const TWO: Attempt = attempt(0, 0, 2);
+const OWN: Attempt = attempt(0, 1, 1);
+const THIRD: Attempt = attempt(0, 2, 1);
+const OTHER: Attempt = attempt(1, 3, 1);
+
+const PAY: Payment = Payment { claim: 0, part: Part::All, reference: 0 };
+const PAY_FIRST: Payment = Payment { claim: 0, part: Part::First, reference: 1 };
+const BY_USER: Cancel = Cancel { claim: 0, part: Part::All, by: By::User };
+const BY_MERCHANT: Cancel = Cancel { claim: 0, part: Part::All, by: By::Merchant };
+const SECOND_BY_USER: Cancel = Cancel { claim: 0, part: Part::Second, by: By::User };
+const NEXT_BY_USER: Cancel = Cancel { claim: 1, part: Part::All, by: By::User };
+
+const UP_AND_CUT: &[Change] = &[Change::Move(1), Change::Move(-1)];
+
+const LATE_CALLS: &[LateKind] = &[LateKind::Claim, LateKind::Settle, LateKind::Release];
+const ALL_LATE: &[LateKind] =
+    &[LateKind::Claim, LateKind::Settle, LateKind::Release, LateKind::Landing, LateKind::Move];
+
+/// A rebuild, as in most bounds.
+const REBUILT: Bounds = Bounds { rebuilders: 1, left: REBUILDS, ..Bounds::CALM };
+
+const REBUILDS: Left = Left { rebuilds: 1, ..Left::NONE };
+const LOST: Left = Left { losses: 1, crashes: 1, ..REBUILDS };
+const LATE: Left = Left { late: 1, ..REBUILDS };
+
+/// Explored by every test run.
+pub const SMALL: &[Configuration] = &[
+    (
+        "a payment twice, a lapse, both cancellations, a crash",
+        Bounds {
+            deadlines: 1,
+            payments: &[PAY, PAY],
+            cancels: &[BY_USER, BY_MERCHANT],
+            hidden: true,
+            left: Left { crashes: 1, ..Left::NONE },
+            ..Bounds::CALM
+        },
+    ),
+    (
+        "two coupons: a payment of one and of both, one cancelled, a lapse, a claim again",
+        Bounds {
+            attempts: &[TWO, OWN],
+            limit: 2,
+            total: 2,
+            deadlines: 1,
+            payments: &[PAY, PAY_FIRST],
+            cancels: &[SECOND_BY_USER, BY_MERCHANT],
+            ..Bounds::CALM
+        },
+    ),
+    (
+        "two lapses, three claims; Redis forgets, a crash, a rebuild",
+        Bounds { attempts: &[ONE, OWN, THIRD], deadlines: 2, left: LOST, ..REBUILT },
+    ),
+    (
+        "a lapse, two users; Redis forgets, a crash, a rebuild",
+        Bounds { attempts: &[ONE, OWN, OTHER], limit: 2, deadlines: 1, left: LOST, ..REBUILT },
+    ),
+    (
+        "a lapse and a cancellation, a late movement, hidden commits, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN],
+            limit: 2,
+            total: 2,
+            deadlines: 1,
+            cancels: &[NEXT_BY_USER],
+            hidden: true,
+            left: LATE,
+            late_kinds: &[LateKind::Move],
+            ..REBUILT
+        },
+    ),
+    (
+        "a lapse, the number claimed again, a late claim, settle or release; a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN],
+            total: 2,
+            deadlines: 1,
+            resolver: true,
+            left: LATE,
+            late_kinds: LATE_CALLS,
+            ..REBUILT
+        },
+    ),
+    (
+        "a lapse, the number claimed again, a late landing; a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN],
+            deadlines: 1,
+            resolver: true,
+            left: LATE,
+            late_kinds: &[LateKind::Landing],
+            ..REBUILT
+        },
+    ),
+    (
+        "two lapses, Redis goes back in time, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN],
+            deadlines: 2,
+            left: Left { rewinds: 1, ..REBUILDS },
+            ..REBUILT
+        },
+    ),
+    (
+        "a lapse and a cancellation, Redis forgets, two rebuilders",
+        Bounds {
+            attempts: &[ONE, OTHER],
+            deadlines: 1,
+            cancels: &[NEXT_BY_USER],
+            rebuilders: 2,
+            left: Left { rebuilds: 2, losses: 1, ..Left::NONE },
+            ..REBUILT
+        },
+    ),
+    (
+        "the same key again after its lapse, another user; Redis forgets, a crash, a rebuild",
+        Bounds { attempts: &[ONE, OTHER, ONE], deadlines: 1, left: LOST, ..REBUILT },
+    ),
+    (
+        "two lapses, requests dropped, the same key again, a late claim",
+        Bounds {
+            attempts: &[ONE, OWN, ONE],
+            total: 2,
+            deadlines: 2,
+            left: Left { late: 1, ..Left::NONE },
+            late_kinds: &[LateKind::Claim],
+            ..Bounds::CALM
+        },
+    ),
+    (
+        "a ban after two lapses, a lift; Redis forgets, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN],
+            lapses_allowed: 2,
+            deadlines: 2,
+            changes: &[Change::Lift(0)],
+            left: Left { losses: 1, ..REBUILDS },
+            ..REBUILT
+        },
+    ),
+    (
+        "a ban after a lapse, a lift, hidden commits; Redis forgets, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN],
+            lapses_allowed: 1,
+            deadlines: 1,
+            changes: &[Change::Lift(0)],
+            hidden: true,
+            left: Left { losses: 1, ..REBUILDS },
+            ..REBUILT
+        },
+    ),
+    (
+        "a ban after a lapse, a lift, the same key again, a crash, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN, ONE],
+            lapses_allowed: 1,
+            deadlines: 2,
+            changes: &[Change::Lift(0)],
+            left: Left { crashes: 1, ..REBUILDS },
+            ..REBUILT
+        },
+    ),
+    (
+        "a lapse and a cancellation that retire, a payment; Redis forgets, a crash, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN],
+            total: 2,
+            retire: true,
+            deadlines: 1,
+            payments: &[PAY],
+            cancels: &[BY_MERCHANT],
+            left: LOST,
+            ..REBUILT
+        },
+    ),
+    (
+        "a lapse, a top-up and a cut, hidden commits, a crash, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN],
+            deadlines: 1,
+            changes: UP_AND_CUT,
+            hidden: true,
+            left: Left { crashes: 1, ..REBUILDS },
+            ..REBUILT
+        },
+    ),
+    (
+        "two lapses and a cancellation, hidden commits, the keeper looks twice",
+        Bounds {
+            attempts: &[ONE, OWN],
+            limit: 2,
+            total: 2,
+            deadlines: 2,
+            cancels: &[NEXT_BY_USER],
+            hidden: true,
+            left: Left { looks: 2, ..Left::NONE },
+            ..Bounds::CALM
+        },
+    ),
+    (
+        "a lapse, hidden commits, a landing that waits too long, a crash, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN],
+            total: 2,
+            deadlines: 1,
+            hidden: true,
+            resolver: true,
+            left: Left { timeouts: 1, crashes: 1, ..REBUILDS },
+            ..REBUILT
+        },
+    ),
+    (
+        "no limit: two lapses, two users; Redis forgets, a crash, a rebuild",
+        Bounds { attempts: &[ONE, OWN, OTHER], limit: 0, deadlines: 2, left: LOST, ..REBUILT },
+    ),
+    (
+        "no limit: a ban after a lapse, a lift; Redis forgets, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN],
+            limit: 0,
+            total: 2,
+            lapses_allowed: 1,
+            deadlines: 2,
+            changes: &[Change::Lift(0)],
+            left: Left { losses: 1, ..REBUILDS },
+            ..REBUILT
+        },
+    ),
+    (
+        "two workers that lapse, hidden commits, a payment, a cancellation, a crash",
+        Bounds {
+            attempts: &[ONE, OTHER],
+            total: 2,
+            deadlines: 2,
+            lapsers: 2,
+            payments: &[PAY],
+            cancels: &[NEXT_BY_USER],
+            hidden: true,
+            left: Left { crashes: 1, ..Left::NONE },
+            ..Bounds::CALM
+        },
+    ),
+];
+
+/// Explored by a soak.
+pub const LARGE: &[Configuration] = &[
+    (
+        "two lapses, two users; Redis forgets, a crash, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN, OTHER],
+            limit: 2,
+            total: 2,
+            deadlines: 2,
+            left: LOST,
+            ..REBUILT
+        },
+    ),
+    (
+        "a ban after two lapses, a lift, hidden commits; Redis forgets, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN, THIRD],
+            lapses_allowed: 2,
+            deadlines: 2,
+            changes: &[Change::Lift(0)],
+            hidden: true,
+            left: Left { losses: 1, ..REBUILDS },
+            ..REBUILT
+        },
+    ),
+    (
+        "any late packet; two lapses, a cancellation, hidden commits, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN],
+            total: 2,
+            deadlines: 2,
+            cancels: &[BY_MERCHANT],
+            hidden: true,
+            resolver: true,
+            left: LATE,
+            late_kinds: ALL_LATE,
+            ..REBUILT
+        },
+    ),
+    (
+        "two coupons and one: payments, cancellations, a lapse in parts; Redis forgets, a crash, a rebuild",
+        Bounds {
+            attempts: &[TWO, OWN],
+            limit: 2,
+            total: 2,
+            deadlines: 1,
+            payments: &[PAY_FIRST],
+            cancels: &[SECOND_BY_USER],
+            left: LOST,
+            ..REBUILT
+        },
+    ),
+    (
+        "a lapse and a cancellation, hidden commits; Redis forgets, two rebuilders, a crash",
+        Bounds {
+            attempts: &[ONE, OWN, OTHER],
+            deadlines: 1,
+            cancels: &[NEXT_BY_USER],
+            hidden: true,
+            rebuilders: 2,
+            left: Left { rebuilds: 2, losses: 1, crashes: 1, ..Left::NONE },
+            ..REBUILT
+        },
+    ),
+    (
+        "the same key again, two lapses, Redis goes back in time, a crash, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN, OTHER, ONE],
+            deadlines: 2,
+            left: Left { rewinds: 1, crashes: 1, ..REBUILDS },
+            ..REBUILT
+        },
+    ),
+    (
+        "no limit: a ban after a lapse, a lift, the same key again; hidden commits, a crash, a rebuild",
+        Bounds {
+            attempts: &[ONE, OWN, ONE],
+            limit: 0,
+            total: 2,
+            lapses_allowed: 1,
+            deadlines: 2,
+            changes: &[Change::Lift(0)],
+            hidden: true,
+            left: Left { crashes: 1, ..REBUILDS },
+            ..REBUILT
+        },
+    ),
+];
