@@ -100,8 +100,9 @@ impl Protocol {
         state.gate.is_complete() && state.gate.meta.is_some_and(open)
     }
 
-    /// Returns whether the gate answers claims in MySQL's epoch.
+    /// Returns whether the gate answers claims in MySQL's epoch, and was not made wrong in it.
     pub(super) fn is_trusted(&self, state: &State) -> bool {
-        self.is_open(state) && state.gate_epoch() == state.truth.epoch
+        let epoch = state.gate_epoch();
+        self.is_open(state) && epoch == state.truth.epoch && epoch != state.lied
     }
 }

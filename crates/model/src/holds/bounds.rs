@@ -74,6 +74,8 @@ pub struct Left {
     pub losses: u8,
     /// How often Redis restarts with its contents of an earlier moment.
     pub rewinds: u8,
+    /// How often the gate gets a coupon too many.
+    pub lies: u8,
     /// Packets that stay in the network after their sender has given them up.
     pub late: u8,
     /// Checks of the keeper, with its two reads as separate steps.
@@ -173,8 +175,16 @@ impl Bounds {
 
 impl Left {
     /// Nothing happens.
-    pub const NONE: Self =
-        Self { rebuilds: 0, crashes: 0, losses: 0, rewinds: 0, late: 0, looks: 0, timeouts: 0 };
+    pub const NONE: Self = Self {
+        rebuilds: 0,
+        crashes: 0,
+        losses: 0,
+        rewinds: 0,
+        lies: 0,
+        late: 0,
+        looks: 0,
+        timeouts: 0,
+    };
 }
 
 impl Part {

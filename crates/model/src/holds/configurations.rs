@@ -111,11 +111,10 @@ pub const SMALL: &[Configuration] = &[
         },
     ),
     (
-        "a lapse and a cancellation, Redis forgets, two rebuilders",
+        "a lapse, Redis forgets, two rebuilders",
         Bounds {
             attempts: &[ONE, OTHER],
             deadlines: 1,
-            cancels: &[NEXT_BY_USER],
             rebuilders: 2,
             left: Left { rebuilds: 2, losses: 1, ..Left::NONE },
             ..REBUILT
@@ -184,13 +183,12 @@ pub const SMALL: &[Configuration] = &[
         },
     ),
     (
-        "a lapse, a top-up and a cut, hidden commits, a crash, a rebuild",
+        "a lapse, a top-up and a cut, hidden commits, a rebuild",
         Bounds {
             attempts: &[ONE, OWN],
             deadlines: 1,
             changes: UP_AND_CUT,
             hidden: true,
-            left: Left { crashes: 1, ..REBUILDS },
             ..REBUILT
         },
     ),
@@ -204,6 +202,18 @@ pub const SMALL: &[Configuration] = &[
             cancels: &[NEXT_BY_USER],
             hidden: true,
             left: Left { looks: 2, ..Left::NONE },
+            ..Bounds::CALM
+        },
+    ),
+    (
+        "a lapse and a cancellation, the gate lies, the keeper looks",
+        Bounds {
+            attempts: &[ONE, OWN],
+            limit: 2,
+            total: 2,
+            deadlines: 1,
+            cancels: &[NEXT_BY_USER],
+            left: Left { looks: 1, lies: 1, ..Left::NONE },
             ..Bounds::CALM
         },
     ),

@@ -1,4 +1,4 @@
-//! External faults: late packets, and a Redis that loses everything or rewinds.
+//! External faults: late packets, and a Redis that loses everything, rewinds, or holds a coupon too many.
 
 use super::{Next, Protocol, State, Step, Who, gate::Gate, state::Packet};
 
@@ -47,6 +47,15 @@ impl Protocol {
         }
         if state.left.rewinds > 0 {
             self.rewind(state, next);
+        }
+        if state.left.lies > 0 && self.is_trusted(state) {
+            let mut lied = *state;
+            lied.left.lies -= 1;
+            lied.lied = state.truth.epoch;
+            if let Some(meta) = &mut lied.gate.meta {
+                meta.stock += 1;
+            }
+            next.push((Step { who, what: "lies: one coupon more" }, lied));
         }
     }
 

@@ -14,10 +14,13 @@ impl Protocol {
         let who = Who::Keeper;
         let mut after = *state;
         after.look = None;
+        let epoch = state.gate_epoch();
         if let Some(look) = state.look {
             if state.gate.meta.is_some_and(|meta| self.holds_too_much(state, &meta, &look)) {
-                // The gate never becomes wrong by itself.
-                after.broken = Some(Promise::NoNeedlessEpoch);
+                after.wrong = after.wrong.max(epoch);
+                if epoch != state.lied {
+                    after.broken = Some(Promise::NoNeedlessEpoch);
+                }
             }
             next.push((Step { who, what: "reads the gate, then the movements between" }, after));
         } else if state.left.looks > 0 {

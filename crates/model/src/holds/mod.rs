@@ -155,6 +155,7 @@ impl Model for Protocol {
             look: None,
             packet: None,
             wrong: 0,
+            lied: 0,
             deadlines: self.bounds.deadlines,
             left: self.bounds.left,
             broken: None,

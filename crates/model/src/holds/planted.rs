@@ -154,7 +154,7 @@ pub const PLANTED: &[Planted] = &[
     (Bug::KeeperLeavesMovements, Promise::QuietGateIsMySqls, Bounds { hidden: true, ..REBUILT }),
     (
         Bug::LiftWithoutSeq,
-        Promise::GateAccountsForLapses,
+        Promise::QuietGateIsMySqls,
         Bounds { lapses_allowed: 1, changes: &[Change::Lift(0)], ..LAPSED },
     ),
 ];

@@ -99,12 +99,11 @@ impl Protocol {
         self.broken_gate_at_rest(state).or_else(|| self.unanswered(state))
     }
 
-    /// After one check of the keeper and one pass of the resolver the gate equals MySQL, if the consumer has caught up.
+    /// After two checks of the keeper, the consumer and the resolver the gate equals MySQL. What is in flight at the
+    /// first check may hide from it that the gate holds too much.
     fn broken_gate_at_rest(&self, state: &State) -> Option<Promise> {
-        if state.consumed != state.truth.movement || self.must_rebuild(state) {
-            return None;
-        }
         let mut state = *state;
+        self.come_to_rest(&mut state);
         self.come_to_rest(&mut state);
         let meta = state.gate.meta?;
         let truth = &state.truth;

@@ -15,7 +15,8 @@ impl Protocol {
         let idle = Rebuilder::default();
         if rebuilder == idle {
             let first = state.rebuilders[..which].iter().all(|earlier| *earlier != idle);
-            if state.left.rebuilds > 0 && first {
+            // Raising the epoch waits for the stock row.
+            if state.left.rebuilds > 0 && first && state.truth.hidden.is_none() {
                 let mut after = *state;
                 after.left.rebuilds -= 1;
                 let what = if self.bounds.has(Bug::FirstMovementReadEarly) {
@@ -29,6 +30,9 @@ impl Protocol {
                 };
                 next.push((Step { who, what }, after));
             }
+            return;
+        }
+        if rebuilder.next == RebuildStep::Raise && state.truth.hidden.is_some() {
             return;
         }
         let mut after = *state;

@@ -36,6 +36,8 @@ pub struct State {
     pub packet: Option<Packet>,
     /// The latest epoch that was reported wrong.
     pub wrong: u8,
+    /// The epoch in which the gate got a coupon too many.
+    pub lied: u8,
     /// How many more deadlines may pass.
     pub deadlines: u8,
     pub left: Left,

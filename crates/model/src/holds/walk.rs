@@ -177,7 +177,7 @@ impl Protocol {
 
     /// The trusted gate gave out a number that is taken.
     pub(super) fn report_wrong(&self, state: &mut State, epoch: u8) {
-        if epoch == state.truth.epoch {
+        if epoch == state.truth.epoch && epoch != state.lied {
             state.broken = Some(Promise::NoNeedlessEpoch);
         }
         state.wrong = state.wrong.max(epoch);
