@@ -200,12 +200,14 @@ pub enum Bug {
     RefusedByOwnClock,
     /// A payment confirms what is still held of its coupons.
     PaymentInPart,
-    /// A landing that waited too long for a lock takes the number that the other transaction frees for taken.
-    TimeoutTakenForNumberTaken,
+    /// A number that a reread shows as taken is believed, although the landing was rolled back for another reason.
+    RereadProvesNumberTaken,
     /// The unique key covers the numbers of returned coupons too.
     UniqueOverReturned,
     /// The keeper ignores the movements between its two reads.
     KeeperIgnoresReturns,
+    /// The audit for what a gate lacks ignores the movements between its two reads.
+    AuditIgnoresReturns,
     /// The keeper judges a gate that contains a movement which MySQL does not show yet.
     KeeperJudgesTheUnseen,
     /// The keeper does not bring movements that the gate lacks.

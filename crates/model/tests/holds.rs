@@ -57,7 +57,7 @@ holds! {
     a_lapse_a_top_up_and_a_cut_hidden_commits_a_rebuild_hold: "a lapse, a top-up and a cut, hidden commits, a rebuild"
     two_lapses_and_a_cancellation_hidden_commits_the_keeper_looks_twice_hold: "two lapses and a cancellation, hidden commits, the keeper looks twice"
     a_lapse_and_a_cancellation_the_gate_lies_the_keeper_looks_hold: "a lapse and a cancellation, the gate lies, the keeper looks"
-    a_lapse_hidden_commits_a_landing_that_waits_too_long_a_crash_a_rebuild_hold: "a lapse, hidden commits, a landing that waits too long, a crash, a rebuild"
+    a_lapse_hidden_commits_a_landing_rolled_back_with_its_batch_a_crash_a_rebuild_hold: "a lapse, hidden commits, a landing rolled back with its batch, a crash, a rebuild"
     no_limit_two_lapses_two_users_redis_forgets_a_crash_a_rebuild_hold: "no limit: two lapses, two users; Redis forgets, a crash, a rebuild"
     no_limit_a_ban_after_a_lapse_a_lift_redis_forgets_a_rebuild_hold: "no limit: a ban after a lapse, a lift; Redis forgets, a rebuild"
     two_workers_that_lapse_hidden_commits_a_payment_a_cancellation_a_crash_hold: "two workers that lapse, hidden commits, a payment, a cancellation, a crash"
@@ -88,9 +88,10 @@ is_caught! {
     a_lapse_by_the_workers_clock_alone_is_caught: LapsedByOwnClock
     a_payment_refused_by_the_apis_clock_alone_is_caught: RefusedByOwnClock
     a_payment_taken_in_part_is_caught: PaymentInPart
-    a_timeout_taken_for_a_taken_number_is_caught: TimeoutTakenForNumberTaken
+    a_reread_that_proves_a_number_taken_is_caught: RereadProvesNumberTaken
     a_unique_key_over_returned_numbers_is_caught: UniqueOverReturned
     a_keeper_that_ignores_returns_between_its_reads_is_caught: KeeperIgnoresReturns
+    an_audit_that_ignores_returns_between_its_reads_is_caught: AuditIgnoresReturns
     a_keeper_that_judges_what_it_cannot_see_is_caught: KeeperJudgesTheUnseen
     a_keeper_that_leaves_movements_is_caught: KeeperLeavesMovements
     a_lift_without_a_number_is_caught: LiftWithoutSeq

@@ -80,8 +80,8 @@ pub struct Left {
     pub late: u8,
     /// Checks of the keeper, with its two reads as separate steps.
     pub looks: u8,
-    /// Landings that wait too long for a lock.
-    pub timeouts: u8,
+    /// Landings that are rolled back for no reason of their own: a lock wait, or another admission of the batch.
+    pub rollbacks: u8,
 }
 
 /// Coupons of one claim, by their position in it.
@@ -183,7 +183,7 @@ impl Left {
         lies: 0,
         late: 0,
         looks: 0,
-        timeouts: 0,
+        rollbacks: 0,
     };
 }
 

@@ -218,14 +218,14 @@ pub const SMALL: &[Configuration] = &[
         },
     ),
     (
-        "a lapse, hidden commits, a landing that waits too long, a crash, a rebuild",
+        "a lapse, hidden commits, a landing rolled back with its batch, a crash, a rebuild",
         Bounds {
             attempts: &[ONE, OWN],
             total: 2,
             deadlines: 1,
             hidden: true,
             resolver: true,
-            left: Left { timeouts: 1, crashes: 1, ..REBUILDS },
+            left: Left { rollbacks: 1, crashes: 1, ..REBUILDS },
             ..REBUILT
         },
     ),

@@ -3,37 +3,76 @@
 use super::{
     Next, Promise, Protocol, State, Step, Who,
     gate::Meta,
-    state::{Look, RebuildStep},
+    state::{Account, Look, RebuildStep},
 };
 use crate::{Bug, gate::Phase};
 
 impl Protocol {
-    /// The check of the gate's stock, with its two reads as separate steps. The other parts of a check lead to a
+    /// The checks of the gate's stock, with their two reads as separate steps. The other parts of a check lead to a
     /// rebuild, which may begin at any time anyway.
     pub(super) fn look(&self, state: &State, next: &mut Next) {
         let who = Who::Keeper;
         let mut after = *state;
         after.look = None;
         let epoch = state.gate_epoch();
-        if let Some(look) = state.look {
-            if state.gate.meta.is_some_and(|meta| self.holds_too_much(state, &meta, &look)) {
-                after.wrong = after.wrong.max(epoch);
-                if epoch != state.lied {
-                    after.broken = Some(Promise::NoNeedlessEpoch);
+        match state.look {
+            Some(Look::Stock(before)) => {
+                if state.gate.meta.is_some_and(|meta| self.holds_too_much(state, &meta, &before)) {
+                    after.wrong = after.wrong.max(epoch);
+                    if epoch != state.lied {
+                        after.broken = Some(Promise::NoNeedlessEpoch);
+                    }
+                }
+                let what = "reads the gate, then the movements between";
+                next.push((Step { who, what }, after));
+            }
+            Some(Look::Gate(before)) => {
+                if self.holds_too_little(state, &before) && before.epoch != state.lied {
+                    after.broken = Some(Promise::MissingOnlyIfItIs);
+                }
+                next.push((Step { who, what: "reads MySQL, and the movements between" }, after));
+            }
+            None if state.left.looks > 0 => {
+                after.left.looks -= 1;
+                after.look = Some(Look::Stock(Account::of(state)));
+                next.push((Step { who, what: "reads MySQL" }, after));
+                if let Some(account) = self.account(state) {
+                    after.look = Some(Look::Gate(account));
+                    next.push((Step { who, what: "reads the gate and what is in flight" }, after));
                 }
             }
-            next.push((Step { who, what: "reads the gate, then the movements between" }, after));
-        } else if state.left.looks > 0 {
-            after.left.looks -= 1;
-            after.look = Some(Look::of(state));
-            next.push((Step { who, what: "reads MySQL" }, after));
+            None => {}
         }
+    }
+
+    /// Returns the account of a gate in MySQL's epoch: its stock with everything in flight.
+    fn account(&self, state: &State) -> Option<Account> {
+        let meta = state.gate.meta.filter(|_| self.is_open(state))?;
+        let in_flight: i16 =
+            state.gate.inflight.iter().map(|id| i16::from(self.attempt(id).quantity)).sum();
+        let Meta { epoch, movement, stock, .. } = meta;
+        Some(Account { epoch, movement, stock: stock + in_flight })
+    }
+
+    /// Returns whether MySQL's stock certainly exceeds everything that the gate had left or in flight, with the
+    /// movements between the two reads.
+    fn holds_too_little(&self, state: &State, before: &Account) -> bool {
+        let truth = &state.truth;
+        if before.epoch != truth.epoch || before.movement > truth.movement {
+            return false;
+        }
+        let between = if self.bounds.has(Bug::AuditIgnoresReturns) {
+            0
+        } else {
+            truth.delta_between(before.movement, truth.movement)
+        };
+        truth.stock - between > before.stock
     }
 
     /// Returns whether the gate has more to give than MySQL had before, with the movements between the two reads. A
     /// correct gate holds MySQL's stock less what is in flight, and between the reads MySQL's stock only falls, except
     /// by movements. A gate that contains a movement which MySQL does not show yet is not judged.
-    fn holds_too_much(&self, state: &State, meta: &Meta, before: &Look) -> bool {
+    fn holds_too_much(&self, state: &State, meta: &Meta, before: &Account) -> bool {
         let visible =
             meta.movement <= state.truth.movement || self.bounds.has(Bug::KeeperJudgesTheUnseen);
         if meta.phase != Phase::Open || meta.epoch < before.epoch || !visible {
@@ -55,7 +94,7 @@ impl Protocol {
             || meta.epoch < state.truth.epoch
             || !state.gate.is_complete()
             || state.wrong >= meta.epoch
-            || self.holds_too_much(state, &meta, &Look::of(state))
+            || self.holds_too_much(state, &meta, &Account::of(state))
     }
 
     /// One complete check, while no other process is at work.
@@ -72,9 +111,10 @@ impl Protocol {
     }
 }
 
-impl Look {
+impl Account {
+    /// MySQL's stock.
     fn of(state: &State) -> Self {
         let super::truth::Truth { epoch, stock, movement, .. } = state.truth;
-        Self { epoch, stock, movement }
+        Self { epoch, movement, stock }
     }
 }

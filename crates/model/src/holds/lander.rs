@@ -18,12 +18,13 @@ impl Protocol {
     pub(super) fn land(&self, state: &State, id: u8, next: &mut Next) {
         let Walk { epoch, numbers, .. } = state.walks[usize::from(id)];
         let landing = Landing { id, epoch, numbers };
+        // At rest there is neither another admission nor a lock to wait for.
+        if state.left.rollbacks > 0 {
+            let mut rolled_back = state.with_walk(id, At::Reread { own_reason: false });
+            rolled_back.left.rollbacks -= 1;
+            next.push((claim(id, "waits too long, or its batch is rolled back"), rolled_back));
+        }
         if state.truth.hidden.is_some() {
-            if state.left.timeouts > 0 {
-                let mut late = state.with_walk(id, At::Reread { timed_out: true });
-                late.left.timeouts -= 1;
-                next.push((claim(id, "waits too long for a lock, is rolled back"), late));
-            }
             return;
         }
         let mut landed = *state;
@@ -31,7 +32,7 @@ impl Protocol {
             next.push((claim(id, "lands, held: 201"), landed.with_walk(id, At::Settle)));
             next.push((claim(id, "lands, the answer is lost; runs again"), landed));
         } else {
-            let rolled_back = state.with_walk(id, At::Reread { timed_out: false });
+            let rolled_back = state.with_walk(id, At::Reread { own_reason: true });
             next.push((claim(id, "is rolled back"), rolled_back));
         }
         if self.may_be_late(state, LateKind::Landing) {
@@ -49,9 +50,9 @@ impl Protocol {
         landed
     }
 
-    pub(super) fn reread(&self, state: &State, id: u8, timed_out: bool, next: &mut Next) {
+    pub(super) fn reread(&self, state: &State, id: u8, own_reason: bool, next: &mut Next) {
         let decision = match self.decide(state, id) {
-            Decision::NumberTaken if !self.believes_number_taken(timed_out) => Decision::Retry,
+            Decision::NumberTaken if !self.believes_number_taken(own_reason) => Decision::Retry,
             decision => decision,
         };
         let epoch = state.walks[usize::from(id)].epoch;

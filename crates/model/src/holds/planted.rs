@@ -139,17 +139,18 @@ pub const PLANTED: &[Planted] = &[
         },
     ),
     (
-        Bug::TimeoutTakenForNumberTaken,
+        Bug::RereadProvesNumberTaken,
         Promise::NoNeedlessEpoch,
         Bounds {
             attempts: &[ONE, OWN],
             hidden: true,
-            left: Left { timeouts: 1, ..Left::NONE },
+            left: Left { rollbacks: 1, ..Left::NONE },
             ..LAPSED
         },
     ),
     (Bug::UniqueOverReturned, Promise::NoNeedlessEpoch, Bounds { attempts: &[ONE, OWN], ..LAPSED }),
     (Bug::KeeperIgnoresReturns, Promise::NoNeedlessEpoch, LOOKED),
+    (Bug::AuditIgnoresReturns, Promise::MissingOnlyIfItIs, LOOKED),
     (Bug::KeeperJudgesTheUnseen, Promise::NoNeedlessEpoch, Bounds { hidden: true, ..LOOKED }),
     (Bug::KeeperLeavesMovements, Promise::QuietGateIsMySqls, Bounds { hidden: true, ..REBUILT }),
     (

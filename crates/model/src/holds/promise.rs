@@ -51,6 +51,8 @@ pub enum Promise {
     RefusedOnlyForATrueReason,
     /// A new epoch is costly, so none begins while the books balance.
     NoNeedlessEpoch,
+    /// Coupons are told missing only if the gate lacks them.
+    MissingOnlyIfItIs,
 }
 
 impl fmt::Display for Promise {
@@ -80,6 +82,7 @@ impl fmt::Display for Promise {
             Self::FinalAnswerInTheEnd => "a client that asks again and again gets no final answer",
             Self::RefusedOnlyForATrueReason => "refused for what MySQL does not say",
             Self::NoNeedlessEpoch => "the books balance, and a new epoch is asked for",
+            Self::MissingOnlyIfItIs => "the books balance, and coupons are told missing",
         })
     }
 }

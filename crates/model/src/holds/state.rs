@@ -70,8 +70,8 @@ pub enum At {
     Lookup,
     /// Lands.
     Land,
-    /// Was rolled back, by a duplicate or the guard, or because it waited too long for a lock; rereads.
-    Reread { timed_out: bool },
+    /// Was rolled back, by a duplicate or the guard or for no reason of its own; rereads.
+    Reread { own_reason: bool },
     /// Fences its admission.
     Fence(Ending),
     /// Releases the admission.
@@ -190,12 +190,23 @@ pub struct Operator {
     pub tell: u8,
 }
 
-/// The first half of the keeper's check, which reads MySQL before the gate.
+/// The first half of a check of the keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Look {
+pub enum Look {
+    /// Has read MySQL's stock, to find a gate that holds too much.
+    Stock(Account),
+    /// Has read the gate's account, to find a gate that holds too little.
+    Gate(Account),
+}
+
+/// A stock at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Account {
     pub epoch: u8,
-    pub stock: i16,
+    /// The last movement that it contains.
     pub movement: u8,
+    /// The stock; of a gate with what is in flight.
+    pub stock: i16,
 }
 
 /// A packet that its sender has given up.

@@ -19,7 +19,7 @@ impl Protocol {
             At::Unsent | At::Gate => self.ask_gate(state, id, next),
             At::Lookup => self.look_up(state, id, next),
             At::Land => self.land(state, id, next),
-            At::Reread { timed_out } => self.reread(state, id, timed_out, next),
+            At::Reread { own_reason } => self.reread(state, id, own_reason, next),
             At::Fence(ending) => self.fence(state, id, ending, next),
             At::Release(ending) => self.release(state, id, ending, next),
             At::Settle => self.settle(state, id, next),
@@ -183,10 +183,10 @@ impl Protocol {
         state.wrong = state.wrong.max(epoch);
     }
 
-    /// Whether a number that the reread finds taken shows that the gate is wrong. A landing that waited too long for a
-    /// lock may have waited for the very transaction that frees the number.
-    pub(super) fn believes_number_taken(&self, timed_out: bool) -> bool {
-        !timed_out || self.bounds.has(Bug::TimeoutTakenForNumberTaken)
+    /// Whether a number that the reread finds taken shows that the gate is wrong. A reread waits for no lock, so it may
+    /// not see a return that the gate has heard of; a duplicate in the landing waits.
+    pub(super) fn believes_number_taken(&self, own_reason: bool) -> bool {
+        own_reason || self.bounds.has(Bug::RereadProvesNumberTaken)
     }
 }
 
