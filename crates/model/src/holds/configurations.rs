@@ -315,14 +315,15 @@ pub const LARGE: &[Configuration] = &[
         },
     ),
     (
-        "a lapse and a cancellation, hidden commits; Redis forgets, two rebuilders, a crash",
+        "a lapse and a cancellation, hidden commits; Redis forgets, two rebuilders",
         Bounds {
-            attempts: &[ONE, OWN, OTHER],
+            attempts: &[ONE, OTHER],
+            total: 2,
             deadlines: 1,
             cancels: &[NEXT_BY_USER],
             hidden: true,
             rebuilders: 2,
-            left: Left { rebuilds: 2, losses: 1, crashes: 1, ..Left::NONE },
+            left: Left { rebuilds: 2, losses: 1, ..Left::NONE },
             ..REBUILT
         },
     ),
