@@ -4,29 +4,26 @@
 //! Each file is one of the processes, as in [`crate::claim`]. The lander's decisions are made by [`coupon::decide`].
 //! States and windows of the template are left out, since holds do not change them.
 
-mod balance;
 pub mod bounds;
 pub mod configurations;
 mod faults;
 pub mod gate;
 mod keeper;
 mod lander;
-pub mod ledger;
-mod movements;
-mod payments;
 pub mod planted;
 mod promise;
 mod rebuild;
 pub mod requests;
 mod resolver;
 mod rest;
-mod returns;
+mod returning;
 pub mod state;
 pub mod truth;
 mod walk;
 
 use std::fmt;
 
+pub use self::returning::ledger;
 pub use self::{
     bounds::{Attempt, Bounds, By, Cancel, Change, LateKind, Left, Part, Payment, attempt},
     promise::Promise,

@@ -9,7 +9,7 @@ use super::{
 };
 impl Protocol {
     /// `held_until` of a claim passes by MySQL's clock.
-    pub(super) fn pass_deadlines(&self, state: &State, next: &mut Next) {
+    pub(in crate::holds) fn pass_deadlines(&self, state: &State, next: &mut Next) {
         if state.deadlines == 0 {
             return;
         }
@@ -26,7 +26,7 @@ impl Protocol {
     }
 
     /// expiry-worker reads the ids of a chunk, then returns it in one transaction. It says nothing to the gate.
-    pub(super) fn lapse(&self, state: &State, which: usize, next: &mut Next) {
+    pub(in crate::holds) fn lapse(&self, state: &State, which: usize, next: &mut Next) {
         let who = Who::Lapser(which);
         let read = state.lapsers[which];
         if read.is_empty() {
@@ -93,7 +93,7 @@ impl Protocol {
     }
 
     /// A request to cancel reads the ids, returns the coupons in one transaction, and sends the movement to the gate.
-    pub(super) fn cancel(&self, state: &State, which: usize, next: &mut Next) {
+    pub(in crate::holds) fn cancel(&self, state: &State, which: usize, next: &mut Next) {
         let who = Who::Cancel(which);
         let request = self.bounds.cancels[which];
         let way = Return::from(request.by);

@@ -112,7 +112,13 @@ impl Return {
 
 impl Truth {
     /// Returns the coupons of one claim that may be returned in this way.
-    pub(super) fn returnable(&self, id: u8, part: Part, way: Return, bug: Option<Bug>) -> Set {
+    pub(in crate::holds) fn returnable(
+        &self,
+        id: u8,
+        part: Part,
+        way: Return,
+        bug: Option<Bug>,
+    ) -> Set {
         let mut set = Set::default();
         if let Row::Landed(coupons) = self.claims[usize::from(id)] {
             for (position, status) in coupons.status.into_iter().enumerate() {
@@ -126,7 +132,7 @@ impl Truth {
 
     /// Locks the coupons of `read` that may still be returned and returns exactly those. Returns `None` if there are
     /// none.
-    pub(super) fn give_back(
+    pub(in crate::holds) fn give_back(
         &self,
         claims: Claims,
         bounds: &Bounds,
@@ -159,14 +165,14 @@ impl Truth {
     }
 
     /// A top-up or a cut; `None` if the cut would take more than is left.
-    pub(super) fn moved(&self, delta: i16) -> Option<Transaction> {
+    pub(in crate::holds) fn moved(&self, delta: i16) -> Option<Transaction> {
         let movement = Movement { delta_total: delta, delta_stock: delta, ..Movement::default() };
         let covered = self.stock + delta >= 0;
         covered.then_some(Transaction::of(movement))
     }
 
     /// Makes a transaction visible. Returns `false` if a coupon took a forbidden way.
-    pub(super) fn commit(&mut self, transaction: Transaction) -> bool {
+    pub(in crate::holds) fn commit(&mut self, transaction: Transaction) -> bool {
         let Transaction { movement, coupons, becomes } = transaction;
         let mut allowed = true;
         for (claim, position) in coupons.iter() {
@@ -236,19 +242,19 @@ impl Truth {
 
 impl Transaction {
     /// A transaction that returns no coupons.
-    pub(super) fn of(movement: Movement) -> Self {
+    pub(in crate::holds) fn of(movement: Movement) -> Self {
         Self { movement, coupons: Set::default(), becomes: Status::Absent }
     }
 }
 
 impl Movement {
     /// Lifts the ban of a user.
-    pub(super) fn lift(user: u8) -> Self {
+    pub(in crate::holds) fn lift(user: u8) -> Self {
         Self { lifted: user + 1, ..Self::default() }
     }
 
     /// Changes a user's row of `user_lapse`.
-    pub(super) fn change_lapses(&self, user: u8, seq: u8, row: &mut Lapses) {
+    pub(in crate::holds) fn change_lapses(&self, user: u8, seq: u8, row: &mut Lapses) {
         let lapses = self.returned[usize::from(user)].lapses;
         if self.lifted == user + 1 {
             *row = Lapses { count: 0, seq };

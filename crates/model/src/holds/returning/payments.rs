@@ -20,7 +20,7 @@ enum Found {
 impl Protocol {
     /// A request to confirm, or a message of the payments' topic. While it has no answer it may be sent again. A
     /// process whose own clock says that the deadline has passed answers 503, which changes nothing.
-    pub(super) fn pay(&self, state: &State, which: usize, next: &mut Next) {
+    pub(in crate::holds) fn pay(&self, state: &State, which: usize, next: &mut Next) {
         let payment = self.bounds.payments[which];
         let Row::Landed(coupons) = state.truth.claims[usize::from(payment.claim)] else { return };
         let sent = state.payments[which];
@@ -113,7 +113,7 @@ impl Protocol {
     }
 
     /// Returns the first promise to a merchant that this state breaks.
-    pub(super) fn broken_payment(&self, state: &State) -> Option<Promise> {
+    pub(in crate::holds) fn broken_payment(&self, state: &State) -> Option<Promise> {
         for (payment, answer) in self.bounds.payments.iter().zip(state.payments) {
             let paid = state.truth.paid >> payment.reference & 1 == 1;
             if answer == state::Payment::Refused && paid {

@@ -5,7 +5,7 @@ use crate::gate::{Numbers, Phase, Request, RequestState};
 
 impl Protocol {
     /// Returns the promise about MySQL's rows that they break. They hold for what is visible at every moment.
-    pub(super) fn broken_truth(&self, truth: &Truth) -> Option<Promise> {
+    pub(in crate::holds) fn broken_truth(&self, truth: &Truth) -> Option<Promise> {
         let live: i16 = truth.landed().map(|(_, coupons)| i16::from(coupons.live())).sum();
         if live > truth.total {
             return Some(Promise::NoOversell);
@@ -36,7 +36,7 @@ impl Protocol {
 
     /// Returns the promise about a trusted gate that this state breaks. Everything in the binlog counts as committed,
     /// since the gate may have heard of it.
-    pub(super) fn broken_gate(&self, state: &State) -> Option<Promise> {
+    pub(in crate::holds) fn broken_gate(&self, state: &State) -> Option<Promise> {
         let meta = state.gate.meta.filter(|_| self.is_trusted(state))?;
         let truth = state.truth.committed();
         let requests = state.gate.users.iter().flatten().flat_map(|e| e.requests.as_slice());
@@ -94,14 +94,14 @@ impl Protocol {
     }
 
     /// Returns whether the gate answers claims in its own epoch.
-    pub(super) fn is_open(&self, state: &State) -> bool {
+    pub(in crate::holds) fn is_open(&self, state: &State) -> bool {
         let open =
             |meta: super::gate::Meta| meta.phase == Phase::Open && meta.run == state.gate.run;
         state.gate.is_complete() && state.gate.meta.is_some_and(open)
     }
 
     /// Returns whether the gate answers claims in MySQL's epoch, and was not made wrong in it.
-    pub(super) fn is_trusted(&self, state: &State) -> bool {
+    pub(in crate::holds) fn is_trusted(&self, state: &State) -> bool {
         let epoch = state.gate_epoch();
         self.is_open(state) && epoch == state.truth.epoch && epoch != state.lied
     }

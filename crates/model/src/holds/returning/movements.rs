@@ -9,7 +9,7 @@ use super::{
 use crate::{Bug, gate::Moved};
 
 impl Protocol {
-    pub(super) fn operate(&self, state: &State, next: &mut Next) {
+    pub(in crate::holds) fn operate(&self, state: &State, next: &mut Next) {
         let who = Who::Operator;
         let tell = state.operator.tell;
         let mut after = *state;
@@ -52,7 +52,14 @@ impl Protocol {
     }
 
     /// Sends a visible movement to the gate; `after` is the state of the sender afterwards.
-    pub(super) fn tell(&self, state: &State, after: State, who: Who, seq: u8, next: &mut Next) {
+    pub(in crate::holds) fn tell(
+        &self,
+        state: &State,
+        after: State,
+        who: Who,
+        seq: u8,
+        next: &mut Next,
+    ) {
         let mut told = after;
         self.send_movement(&mut told, seq);
         next.push((Step { who, what: "move.lua" }, told));
@@ -64,7 +71,7 @@ impl Protocol {
 
     /// `move.lua`; if earlier movements are missing, those first, as MySQL shows them. The message's own movement may
     /// not be visible there, so it follows from the message. Each takes effect once, so this may be a single step.
-    pub(super) fn send_movement(&self, state: &mut State, seq: u8) {
+    pub(in crate::holds) fn send_movement(&self, state: &mut State, seq: u8) {
         let epoch = state.gate_epoch();
         let truth = state.truth;
         let own = truth.message(seq);
@@ -80,7 +87,7 @@ impl Protocol {
     }
 
     /// Applies the visible movements that an open gate does not contain.
-    pub(super) fn catch_up(&self, state: &mut State) {
+    pub(in crate::holds) fn catch_up(&self, state: &mut State) {
         if let Some(meta) = state.gate.meta {
             for (seq, movement) in state.truth.movements_after(meta.movement) {
                 state.gate.apply(&self.bounds, meta.epoch, seq, movement);
@@ -89,7 +96,7 @@ impl Protocol {
     }
 
     /// A gate that is not open is not waited for: its rebuild catches up, or later the keeper.
-    pub(super) fn consume(&self, state: &State, next: &mut Next) {
+    pub(in crate::holds) fn consume(&self, state: &State, next: &mut Next) {
         let who = Who::Consumer;
         let seq = state.consumed + 1;
         if seq <= state.truth.last_message() {
