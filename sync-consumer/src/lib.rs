@@ -81,7 +81,8 @@ pub async fn run(
     stores.ready();
     let brokers = &config.kafka_brokers;
     let producer = Producer::connect(brokers, ProducerOptions::default()).await?;
-    let waker = Waker::new(producer.clone(), names.clone(), clock.clone(), wake_ups_part).await?;
+    let waker =
+        Waker::new(brokers, producer.clone(), names.clone(), clock.clone(), wake_ups_part).await?;
     let topics = [names.user_coupon()];
     let consumer =
         Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;

@@ -53,12 +53,14 @@ impl Waker {
     /// # Errors
     /// No broker answers, or the wake-ups' topic is missing.
     pub(crate) async fn new(
+        brokers: &str,
         producer: Producer,
         names: TopicNames,
         clock: Clock,
         health: Part,
     ) -> anyhow::Result<Self> {
-        let partitions = producer.partitions(&names.expiry()).await?;
+        // On a new platform cdc-tailer may be about to make the topic.
+        let partitions = topic::partitions(brokers, &names.expiry()).await?;
         Ok(Self { producer, names, clock, partitions, health })
     }
 
