@@ -41,8 +41,9 @@ impl Leases {
     /// Connects, unless MySQL is away: then the first lease does.
     ///
     /// # Errors
-    /// MySQL refuses us, or its schema is not this program's.
+    /// The address can never be right, MySQL refuses us, or its schema is not this program's.
     pub(crate) async fn begin(&self) -> Result<(), StoreError> {
+        connect::database_of(self.url.expose())?;
         match self.pool().await {
             Ok(_) => Ok(()),
             Err(error) if error.is_unavailable() => {

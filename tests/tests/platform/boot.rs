@@ -123,7 +123,7 @@ fn of_the_queue<'a>(
     let (dead_mysql, dead_redis) = ("mysql://u:p@127.0.0.1:1/coupon", "redis://127.0.0.1:1");
     [
         // It starts without MySQL, but not with an address that can never be right.
-        (OUTBOX_RELAY, "DATABASE_URL", "mysql://u:p@127.0.0.1:1", "DATABASE_URL"),
+        (OUTBOX_RELAY, "DATABASE_URL", "mysql://u:p@127.0.0.1:1", "end it with /coupon"),
         (OUTBOX_RELAY, "DATABASE_URL", unmigrated, "api --migrate"),
         (OUTBOX_RELAY, "GATE_REDIS_URL", dead_redis, "GATE_REDIS_URL"),
         (OUTBOX_RELAY, "GATE_REDIS_URL", evicting, "noeviction"),
