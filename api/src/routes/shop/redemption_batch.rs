@@ -19,12 +19,11 @@ use coupon::{
 };
 use mysql_store::{
     audit, checkout as store,
-    checkout::Terms,
     connect::{self, Transaction},
     redemption::{self, Money, Redemption},
     redemption_batch,
     redemption_order::{OrderName, Redeemed},
-    user_coupon::UserCoupon,
+    user_coupon::{UserCoupon, refused_use},
 };
 use runtime::Context;
 use tokio::sync::{Mutex, mpsc};
@@ -33,7 +32,13 @@ use tracing::{debug, info};
 
 use crate::{
     problem::Problem,
-    routes::{audit::entry, shop::checkout::Change},
+    routes::{
+        audit::entry,
+        shop::{
+            checkout::{Change, Held, not_kept_by_another},
+            redemption_orders::offer,
+        },
+    },
     shop::redemption_queue::{Made, Waiting, Wanted},
     state::App,
 };
@@ -90,14 +95,13 @@ async fn redeem(app: &App, mut batch: Vec<Waiting>) {
     // By name, as their rows are created.
     batch.sort_unstable_by(|a, b| a.wanted.order_ref.cmp(&b.wanted.order_ref));
     let wanted: Vec<&Wanted> = batch.iter().map(|one| &one.wanted).collect();
-    let made = connect::within(try_redeem(app, &wanted)).await.unwrap_or_else(|problem| {
+    let mut made = connect::within(try_redeem(app, &wanted)).await.unwrap_or_else(|problem| {
         debug!(reason = problem.reason().1, "orders are redeemed one by one");
         HashMap::new()
     });
     if !made.is_empty() {
         info!(orders = made.len(), "orders redeemed coupons");
     }
-    let mut made = made;
     for (at, one) in batch.into_iter().enumerate() {
         // A client that has gone finds its order redeemed when it asks again.
         drop(one.answer.send(made.remove(&at)));
@@ -159,7 +163,7 @@ async fn record(
         }
         made.insert(plan.at, Made { redeemed: plan.redeemed(now), redemptions });
     }
-    redemption_batch::add_all(transaction, &rows).await?;
+    redemption::add_all(transaction, &rows).await?;
     redemption_batch::unlock_all(transaction, &locked).await?;
     audit::record_all(transaction, &lines).await?;
     let orders: Vec<(OrderName<'_>, &Redeemed)> =
@@ -171,12 +175,12 @@ async fn record(
     }
 }
 
-/// What MySQL knows of the orders of a batch. Their coupons are locked.
+/// What MySQL knows of the orders of a batch.
 struct Found {
     /// Orders that are not new.
     known: HashSet<String>,
-    coupons: HashMap<CouponId, UserCoupon>,
-    terms: HashMap<CouponId, Terms>,
+    /// Coupons of the others that nobody else holds.
+    held: HashMap<CouponId, Held>,
 }
 
 impl Found {
@@ -192,13 +196,15 @@ impl Found {
         let mut ids: Vec<CouponId> =
             new.flat_map(|wanted| wanted.coupons.iter().copied()).collect();
         ids.sort_unstable();
-        let coupons = redemption_batch::hold_free(transaction, merchant, &ids).await?;
+        let coupons = store::hold_free(transaction, merchant, &ids).await?;
+        let mut coupons: HashMap<CouponId, UserCoupon> =
+            coupons.into_iter().map(|coupon| (coupon.id, coupon)).collect();
         let terms = store::terms(transaction, &ids).await?;
-        Ok(Self {
-            known,
-            coupons: coupons.into_iter().map(|coupon| (coupon.id, coupon)).collect(),
-            terms: terms.into_iter().map(|terms| (terms.coupon, terms)).collect(),
-        })
+        let held = terms.into_iter().filter_map(|terms| {
+            let coupon = coupons.remove(&terms.coupon)?;
+            Some((coupon.id, Held { coupon, terms }))
+        });
+        Ok(Self { known, held: held.collect() })
     }
 
     /// Plans an order's redemption, if it is a plain case.
@@ -206,54 +212,26 @@ impl Found {
         if self.known.contains(&wanted.order_ref) {
             return None;
         }
-        let mut offers = Vec::with_capacity(wanted.coupons.len());
-        let mut user = wanted.user;
-        for id in &wanted.coupons {
-            let (coupon, terms) = (self.coupons.get(id)?, self.terms.get(id)?);
-            if !is_plain(coupon, terms, wanted, now)
-                || *user.get_or_insert(coupon.user_id) != coupon.user_id
-            {
-                return None;
-            }
-            offers.push(Offer {
-                coupon: *id,
-                discount: &terms.discount,
-                stackable: terms.stackable,
-            });
+        let held: Vec<&Held> =
+            wanted.coupons.iter().map(|id| self.held.get(id)).collect::<Option<_>>()?;
+        let user = wanted.user.or_else(|| held.first().map(|held| held.coupon.user_id))?;
+        if !held.iter().all(|held| held.coupon.user_id == user && is_plain(held, wanted, now)) {
+            return None;
         }
+        let offers: Vec<Offer<'_>> = held.iter().map(|held| offer(held)).collect();
         let spend = Spend { amount: wanted.amount, currency: &wanted.currency };
         let applied = money::apply(spend, &offers).ok()?;
-        let shares =
-            applied.iter().map(|one| self.share(one, wanted, now)).collect::<Option<_>>()?;
-        Some(Plan { at, wanted, user: user?, shares })
-    }
-
-    fn share(&self, applied: &Applied, wanted: &Wanted, now: DateTime<Utc>) -> Option<Share> {
-        let before = self.coupons.get(&applied.coupon)?.clone();
-        let after = UserCoupon {
-            status: CouponStatus::Used,
-            version: before.version + 1,
-            changed_at: now,
-            used_at: Some(now),
-            order_ref: Some(wanted.order_ref.clone()),
-            ..before.clone()
-        };
-        let (amount, discount) = (wanted.amount, applied.discount);
-        let money = Money { amount, discount, currency: wanted.currency.clone() };
-        let is_locked = self.terms.get(&applied.coupon)?.lock.is_some();
-        Some(Share { before, after, money, is_locked })
+        let share = |one: &Applied| Some(Share::of(self.held.get(&one.coupon)?, one, wanted, now));
+        let shares = applied.iter().map(share).collect::<Option<_>>()?;
+        Some(Plan { at, wanted, user, shares })
     }
 }
 
-/// Returns whether the coupon can be used for the order, as far as the caller's clock says.
-fn is_plain(coupon: &UserCoupon, terms: &Terms, wanted: &Wanted, now: DateTime<Utc>) -> bool {
+/// Returns whether the coupon can be used for the order, as far as the caller's clock says; the use asks the server's.
+fn is_plain(held: &Held, wanted: &Wanted, now: DateTime<Utc>) -> bool {
     let order_ref = wanted.order_ref.as_str();
-    coupon.status == CouponStatus::Unused
-        && coupon.valid_from <= now
-        && now < coupon.valid_until
-        // This order gave it back.
-        && coupon.order_ref.as_deref() != Some(order_ref)
-        && terms.lock.as_ref().is_none_or(|lock| lock.order_ref == order_ref)
+    refused_use(held.coupon.clone(), order_ref, now, now).is_none()
+        && not_kept_by_another(&held.terms, Some(order_ref)).is_ok()
 }
 
 /// What is to be redeemed for an order.
@@ -293,6 +271,21 @@ impl Plan<'_> {
 }
 
 impl Share {
+    fn of(held: &Held, applied: &Applied, wanted: &Wanted, now: DateTime<Utc>) -> Self {
+        let before = held.coupon.clone();
+        let after = UserCoupon {
+            status: CouponStatus::Used,
+            version: before.version + 1,
+            changed_at: now,
+            used_at: Some(now),
+            order_ref: Some(wanted.order_ref.clone()),
+            ..before.clone()
+        };
+        let (amount, discount) = (wanted.amount, applied.discount);
+        let money = Money { amount, discount, currency: wanted.currency.clone() };
+        Self { before, after, money, is_locked: held.terms.lock.is_some() }
+    }
+
     fn redemption(&self, id: coupon::RedemptionId, at: DateTime<Utc>) -> Redemption {
         Redemption {
             id,

@@ -243,7 +243,8 @@ fn applied(held: &[Held], spend: Spend<'_>) -> Result<Vec<Applied>, Problem> {
     })
 }
 
-fn offer(held: &Held) -> Offer<'_> {
+/// What a coupon offers an order.
+pub(super) fn offer(held: &Held) -> Offer<'_> {
     let terms = &held.terms;
     Offer { coupon: terms.coupon, discount: &terms.discount, stackable: terms.stackable }
 }

@@ -58,19 +58,36 @@ pub async fn hold(
     merchant: MerchantId,
     ids: &[CouponId],
 ) -> Result<Vec<UserCoupon>, StoreError> {
+    locked(transaction, merchant, ids, ") and merchant_id = ? order by id for update").await
+}
+
+/// Like [`hold`], without those that another transaction holds.
+///
+/// # Errors
+/// The statement fails.
+pub async fn hold_free(
+    transaction: &mut MySqlConnection,
+    merchant: MerchantId,
+    ids: &[CouponId],
+) -> Result<Vec<UserCoupon>, StoreError> {
+    let tail = ") and merchant_id = ? order by id for update skip locked";
+    locked(transaction, merchant, ids, tail).await
+}
+
+async fn locked(
+    transaction: &mut MySqlConnection,
+    merchant: MerchantId,
+    ids: &[CouponId],
+    tail: &str,
+) -> Result<Vec<UserCoupon>, StoreError> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     let filled = rows::filled(ids);
     // Locks in primary key order, like every writer of several coupons.
-    let sql = rows::repeat(
-        "select * from user_coupon force index (primary) where id in (",
-        "?",
-        ", ",
-        filled.len(),
-        ") and merchant_id = ? order by id for update",
-    );
-    let query = sqlx::query_as(sqlx::AssertSqlSafe(sql));
+    let head = "select * from user_coupon force index (primary) where id in (";
+    let query =
+        sqlx::query_as(sqlx::AssertSqlSafe(rows::repeat(head, "?", ", ", filled.len(), tail)));
     filled
         .iter()
         .fold(query, |query, id| query.bind(id.0))

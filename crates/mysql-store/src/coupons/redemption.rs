@@ -3,12 +3,13 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, RedemptionId, TemplateId, UserId};
-use sqlx::{FromRow, MySqlConnection};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
 
 use crate::{
     StoreError,
     coupons::{redemption_order::OrderName, user_coupon::UserCoupon},
     datetime::datetime,
+    rows,
 };
 
 /// Code of a redemption.
@@ -86,26 +87,42 @@ pub struct Totals {
 /// # Errors
 /// The statement fails.
 pub async fn add(transaction: &mut MySqlConnection, new: New<'_>) -> Result<(), StoreError> {
-    let New { id, coupon, order_ref, money, actor, at } = new;
-    sqlx::query(
-        "insert into redemption (id, kind, merchant_id, order_ref, coupon_id, template_id, user_id, \
-         amount, discount, currency, actor, created_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(id.0)
-    .bind(REDEEM)
-    .bind(coupon.merchant_id.0)
-    .bind(order_ref.as_bytes())
-    .bind(coupon.id.0)
-    .bind(coupon.template_id.0)
-    .bind(coupon.user_id.0)
-    .bind(money.map(|money| money.amount))
-    .bind(money.map(|money| money.discount))
-    .bind(money.map(|money| money.currency.as_str()))
-    .bind(actor)
-    .bind(datetime(at))
-    .execute(transaction)
-    .await
-    .map_err(StoreError::query("record a redemption"))?;
+    add_all(transaction, &[new]).await
+}
+
+/// Records redemptions, in the transaction that uses the coupons.
+///
+/// # Errors
+/// The statement fails.
+pub async fn add_all(transaction: &mut MySqlConnection, all: &[New<'_>]) -> Result<(), StoreError> {
+    for run in rows::runs(all) {
+        let sql = rows::repeat(
+            "insert into redemption (id, kind, merchant_id, order_ref, coupon_id, template_id, user_id, \
+             amount, discount, currency, actor, created_at) values ",
+            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            ", ",
+            run.len(),
+            "",
+        );
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for New { id, coupon, order_ref, money, actor, at } in run {
+            query = query
+                .bind(id.0)
+                .bind(REDEEM)
+                .bind(coupon.merchant_id.0)
+                .bind(order_ref.as_bytes())
+                .bind(coupon.id.0)
+                .bind(coupon.template_id.0)
+                .bind(coupon.user_id.0)
+                .bind(money.map(|money| money.amount))
+                .bind(money.map(|money| money.discount))
+                .bind(money.map(|money| money.currency.as_str()))
+                .bind(*actor)
+                .bind(datetime(*at));
+        }
+        let done = query.execute(&mut *transaction).await;
+        done.map_err(StoreError::query("record redemptions"))?;
+    }
     Ok(())
 }
 

@@ -7,11 +7,7 @@ use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use crate::{
     StoreError,
-    coupons::{
-        redemption::{New, REDEEM},
-        redemption_order::{OrderName, Redeemed},
-        user_coupon::UserCoupon,
-    },
+    coupons::redemption_order::{OrderName, Redeemed},
     datetime::datetime,
     rows,
 };
@@ -46,31 +42,6 @@ pub async fn known_orders(
     Ok(known.into_iter().map(|name| String::from_utf8_lossy(&name).into_owned()).collect())
 }
 
-/// Returns those of `ids` that are a merchant's and that no other transaction holds, by id, locked until this one ends.
-///
-/// # Errors
-/// The statement fails.
-pub async fn hold_free(
-    transaction: &mut MySqlConnection,
-    merchant: MerchantId,
-    ids: &[CouponId],
-) -> Result<Vec<UserCoupon>, StoreError> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let filled = rows::filled(ids);
-    let sql = rows::repeat(
-        "select * from user_coupon force index (primary) where id in (",
-        "?",
-        ", ",
-        filled.len(),
-        ") and merchant_id = ? order by id for update skip locked",
-    );
-    let query = sqlx::query_as(AssertSqlSafe(sql));
-    let query = filled.iter().fold(query, |query, id| query.bind(id.0)).bind(merchant.0);
-    query.fetch_all(transaction).await.map_err(StoreError::query("hold coupons of orders"))
-}
-
 /// Uses coupons that are held, each for its order, and returns how many: an unused one, valid by the caller's clock and
 /// by the server's.
 ///
@@ -102,42 +73,6 @@ pub async fn use_all(
         used += done.map_err(StoreError::query("use the coupons of orders"))?.rows_affected();
     }
     Ok(used)
-}
-
-/// Records redemptions, in the transaction that uses the coupons.
-///
-/// # Errors
-/// The statement fails.
-pub async fn add_all(transaction: &mut MySqlConnection, all: &[New<'_>]) -> Result<(), StoreError> {
-    for run in rows::runs(all) {
-        let sql = rows::repeat(
-            "insert into redemption (id, kind, merchant_id, order_ref, coupon_id, template_id, user_id, \
-             amount, discount, currency, actor, created_at) values ",
-            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            ", ",
-            run.len(),
-            "",
-        );
-        let mut query = sqlx::query(AssertSqlSafe(sql));
-        for New { id, coupon, order_ref, money, actor, at } in run {
-            query = query
-                .bind(id.0)
-                .bind(REDEEM)
-                .bind(coupon.merchant_id.0)
-                .bind(order_ref.as_bytes())
-                .bind(coupon.id.0)
-                .bind(coupon.template_id.0)
-                .bind(coupon.user_id.0)
-                .bind(money.map(|money| money.amount))
-                .bind(money.map(|money| money.discount))
-                .bind(money.map(|money| money.currency.as_str()))
-                .bind(*actor)
-                .bind(datetime(*at));
-        }
-        let done = query.execute(&mut *transaction).await;
-        done.map_err(StoreError::query("record redemptions"))?;
-    }
-    Ok(())
 }
 
 /// Lifts the locks on coupons that are held, whichever orders placed them.

@@ -200,8 +200,9 @@ async fn try_use(
     Ok(used.rows_affected() == 1)
 }
 
-/// Returns why a coupon in this state cannot be used for this order, or `None` if it can.
-fn refused_use(
+/// Returns why a coupon in this state cannot be used for this order, or `None` if it can. Both times are now, by the
+/// caller's clock and by the server's.
+pub fn refused_use(
     coupon: UserCoupon,
     order_ref: &str,
     now: DateTime<Utc>,
