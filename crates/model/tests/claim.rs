@@ -2,33 +2,19 @@
 
 use model::{
     Bug,
-    claim::{Bounds, Promise, Protocol, configurations, planted::PLANTED},
-    search::{End, Explored, explore},
+    claim::{Bounds, Protocol, configurations, planted::PLANTED},
 };
 
-/// Memory limit of one search; two run at a time.
-const BYTES_MAX: usize = 512 << 20;
-
-fn explored(bounds: Bounds) -> Explored<Promise> {
-    explore(&Protocol::new(bounds), BYTES_MAX, |_, _| {})
-}
+use crate::searched::{assert_caught, assert_configuration_holds};
 
 fn holds(name: &str) {
-    let found = configurations::SMALL.iter().find(|(found, _)| *found == name);
-    let (_, bounds) = found.unwrap_or_else(|| panic!("there is no configuration {name:?}"));
-    match explored(*bounds).end {
-        End::Holds => {}
-        End::TooLarge => panic!("{name}: more than {BYTES_MAX} bytes"),
-        End::Broken { promise, trace } => panic!("{name}: {promise}\n{trace}"),
-    }
+    assert_configuration_holds(name, configurations::SMALL, Protocol::new);
 }
 
-/// Asserts that the mistake breaks its promise, and that without it the same bounds hold.
 fn is_caught(bug: Bug) {
     let (_, promise, bounds) = PLANTED.iter().find(|(planted, ..)| *planted == bug).unwrap();
-    let broken = explored(Bounds { bug: Some(bug), ..*bounds });
-    assert_eq!(broken.promise(), Some(*promise), "{bug:?}");
-    assert_eq!(explored(*bounds).end, End::Holds, "{bug:?}");
+    let mistaken = Protocol::new(Bounds { bug: Some(bug), ..*bounds });
+    assert_caught(bug, *promise, &mistaken, &Protocol::new(*bounds));
 }
 
 holds! {

@@ -33,4 +33,5 @@ macro_rules! holds {
 mod claim;
 mod holds;
 mod queued;
+mod searched;
 mod view;

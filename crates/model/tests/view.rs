@@ -2,34 +2,22 @@
 
 use model::{
     Bug,
-    search::{End, Explored, explore},
-    view::{Bounds, PLANTED, Promise, SMALL, View},
+    view::{Bounds, PLANTED, SMALL, View},
 };
 
-/// Memory limit of one search; two run at a time.
-const BYTES_MAX: usize = 512 << 20;
-
-fn explored(bounds: Bounds) -> Explored<Promise> {
-    explore(&View::new(bounds), BYTES_MAX, |_, _| {})
-}
+use crate::searched::{assert_caught, assert_holds};
 
 #[test]
 fn the_view_keeps_its_promises_in_every_small_configuration() {
     for (name, bounds) in SMALL {
-        match explored(*bounds).end {
-            End::Holds => {}
-            End::TooLarge => panic!("{name}: more than {BYTES_MAX} bytes"),
-            End::Broken { promise, trace } => panic!("{name}: {promise}\n{trace}"),
-        }
+        assert_holds(name, &View::new(*bounds));
     }
 }
 
-/// Asserts that the mistake breaks its promise, and that without it the same bounds hold.
 fn is_caught(bug: Bug) {
     let (_, promise, bounds) = PLANTED.iter().find(|(planted, ..)| *planted == bug).unwrap();
-    let broken = explored(Bounds { bug: Some(bug), ..*bounds });
-    assert_eq!(broken.promise(), Some(*promise), "{bug:?}");
-    assert_eq!(explored(*bounds).end, End::Holds, "{bug:?}");
+    let mistaken = View::new(Bounds { bug: Some(bug), ..*bounds });
+    assert_caught(bug, *promise, &mistaken, &View::new(*bounds));
 }
 
 is_caught! {
