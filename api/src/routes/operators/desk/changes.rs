@@ -1,11 +1,12 @@
 //! Changes of one coupon by a support desk: revoke, extend, replace. Each has a reason, and is one transaction with its
 //! line of the audit record.
 
-use axum::{Json, extract::State};
+use axum::{extract::State, http::StatusCode};
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{CouponId, limit, text};
 use mysql_store::{
-    MySqlConnection, connect,
+    MySqlConnection,
+    connect::{self, Transaction},
     desk::{self, Change, Replaced},
     user_coupon::UserCoupon,
 };
@@ -21,11 +22,14 @@ use crate::{
     http::{
         extract::{Body, PathId},
         instant::instant,
-        schemas::{Id, Instant},
+        schemas::{Id, Instant, RequestId},
     },
     problem::Problem,
     routes::{
-        audit::{self, Action},
+        audit::{
+            self, Action,
+            idempotency::{Answer, Known, Once},
+        },
         bodies::coupon_json,
         operators::{stock_movements::REASON_CHARS_MAX, templates::validity::progress_url},
     },
@@ -33,7 +37,7 @@ use crate::{
 };
 
 /// Why a coupon is changed.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Reason, examples(json!({ "reason": "Ticket 4711: the code was published by mistake." })))]
 pub(crate) struct ReasonRequest {
@@ -43,7 +47,7 @@ pub(crate) struct ReasonRequest {
 }
 
 /// A later end of a coupon's validity, and why.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Extension, examples(json!({
     "valid_until": "2036-12-31T22:59:59Z", "reason": "Ticket 4712: the shop was closed for a week."
@@ -83,22 +87,31 @@ fn replaced_example() -> Value {
     description = "The coupon is `cancelled`. Its unit of stock and its number stay gone: the user cannot claim another \
                    one in its place. The same call again is the same answer.",
     security(("operator_key" = [])),
-    params(("id" = Id, Path, description = "The coupon, of a template of one's own.")),
+    params(
+        ("id" = Id, Path, description = "The coupon, of a template of one's own."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request has the same answer.")
+    ),
     request_body = ReasonRequest,
     responses((status = 200, description = "It is cancelled.", body = DeskCoupon)),
     extensions(("x-problems" = json!(
-        "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED HOURLY_QUOTA_EXCEEDED OVERLOADED"
+        "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED HOURLY_QUOTA_EXCEEDED \
+         IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED"
     )))
 )]
 pub(crate) async fn revoke(
     State(app): State<App>,
     operator: Operator,
+    once: Once,
     PathId(id): PathId<CouponId>,
     Body(request): Body<ReasonRequest>,
-) -> Result<Json<DeskCoupon>, Problem> {
+) -> Result<Answer, Problem> {
     valid_reason(&request.reason)?;
+    let once = once.asking(&request);
     let work = || async {
         let mut transaction = connect::begin(&app.pool).await?;
+        if let Known::Answer(answer) = once.begin(&app, operator, &mut transaction).await? {
+            return Ok(answer);
+        }
         let before = held(&mut transaction, operator, id).await?;
         let now = app.clock.now();
         let change = desk::revoke(&mut transaction, &before, now).await?;
@@ -106,14 +119,12 @@ pub(crate) async fn revoke(
             let shown = described(after, &request.reason, now);
             let action = action("coupon.revoke", &before, shown, now);
             audit::record(&app, operator, &mut transaction, action).await?;
-            app.commit(transaction).await?;
-            info!(coupon.id = %id, "revoked a coupon");
+            info!(coupon.id = %id, "revoking a coupon");
         }
-        Ok::<_, Problem>(change)
+        let body = DeskCoupon::of(&changed(change)?, now);
+        committed(&app, operator, &once, transaction, &body).await
     };
-    let change = connect::within(connect::retried(work, Problem::is_contended)).await?;
-    let coupon = changed(change)?;
-    Ok(Json(DeskCoupon::of(&coupon, app.clock.now())))
+    connect::within(connect::retried(work, Problem::is_contended)).await
 }
 
 /// `POST /v1/coupons/{id}/extend`
@@ -127,21 +138,31 @@ pub(crate) async fn revoke(
                    applies to it later, as to every other coupon; while one is under way, the answer is 409 \
                    `MOVE_UNDER_WAY`.",
     security(("operator_key" = [])),
-    params(("id" = Id, Path, description = "The coupon, of a template of one's own.")),
+    params(
+        ("id" = Id, Path, description = "The coupon, of a template of one's own."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request has the same answer.")
+    ),
     request_body = ExtensionRequest,
     responses((status = 200, description = "It ends then.", body = DeskCoupon)),
     extensions(("x-problems" = json!(
         "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_CANCELLED MOVE_UNDER_WAY \
-         HOURLY_QUOTA_EXCEEDED OVERLOADED"
+         HOURLY_QUOTA_EXCEEDED \
+         IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED"
     )))
 )]
 pub(crate) async fn extend(
     State(app): State<App>,
     operator: Operator,
+    once: Once,
     PathId(id): PathId<CouponId>,
     Body(request): Body<ExtensionRequest>,
-) -> Result<Json<DeskCoupon>, Problem> {
+) -> Result<Answer, Problem> {
     valid_reason(&request.reason)?;
+    let once = once.asking(&request);
+    // What is over now was not when the request came first.
+    if let Some(answer) = once.answered(&app, operator).await? {
+        return Ok(answer);
+    }
     // The precision of the rows.
     let until = request.valid_until.trunc_subsecs(3);
     let now = app.clock.now();
@@ -150,6 +171,9 @@ pub(crate) async fn extend(
     }
     let work = || async {
         let mut transaction = connect::begin(&app.pool).await?;
+        if let Known::Answer(answer) = once.begin(&app, operator, &mut transaction).await? {
+            return Ok(answer);
+        }
         let before = held(&mut transaction, operator, id).await?;
         let now = app.clock.now();
         let change = desk::extend(&mut transaction, &before, until, now).await?;
@@ -157,14 +181,12 @@ pub(crate) async fn extend(
             let shown = described(after, &request.reason, now);
             let action = action("coupon.extend", &before, shown, now);
             audit::record(&app, operator, &mut transaction, action).await?;
-            app.commit(transaction).await?;
-            info!(coupon.id = %id, "extended a coupon");
+            info!(coupon.id = %id, "extending a coupon");
         }
-        Ok::<_, Problem>(change)
+        let body = DeskCoupon::of(&changed(change)?, now);
+        committed(&app, operator, &once, transaction, &body).await
     };
-    let change = connect::within(connect::retried(work, Problem::is_contended)).await?;
-    let coupon = changed(change)?;
-    Ok(Json(DeskCoupon::of(&coupon, app.clock.now())))
+    connect::within(connect::retried(work, Problem::is_contended)).await
 }
 
 /// `POST /v1/coupons/{id}/replace`
@@ -179,23 +201,32 @@ pub(crate) async fn extend(
                    same answer. While a change of the template's validity is being applied to issued coupons, the answer \
                    is 409 `MOVE_UNDER_WAY`.",
     security(("operator_key" = [])),
-    params(("id" = Id, Path, description = "The coupon, of a template of one's own.")),
+    params(
+        ("id" = Id, Path, description = "The coupon, of a template of one's own."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request has the same answer.")
+    ),
     request_body = ReasonRequest,
     responses((status = 200, description = "It is replaced.", body = ReplacedBody)),
     extensions(("x-problems" = json!(
         "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_CANCELLED MOVE_UNDER_WAY \
-         HOURLY_QUOTA_EXCEEDED OVERLOADED"
+         HOURLY_QUOTA_EXCEEDED \
+         IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED"
     )))
 )]
 pub(crate) async fn replace(
     State(app): State<App>,
     operator: Operator,
+    once: Once,
     PathId(id): PathId<CouponId>,
     Body(request): Body<ReasonRequest>,
-) -> Result<Json<ReplacedBody>, Problem> {
+) -> Result<Answer, Problem> {
     valid_reason(&request.reason)?;
+    let once = once.asking(&request);
     let work = || async {
         let mut transaction = connect::begin(&app.pool).await?;
+        if let Known::Answer(answer) = once.begin(&app, operator, &mut transaction).await? {
+            return Ok(answer);
+        }
         let before = held(&mut transaction, operator, id).await?;
         let (now, new) = (app.clock.now(), app.ids.coupon()?);
         let replaced = desk::replace(&mut transaction, &before, new, now).await?;
@@ -204,19 +235,32 @@ pub(crate) async fn replace(
             shown["replaced_by"] = json!(new.to_string());
             let action = action("coupon.replace", &before, shown, now);
             audit::record(&app, operator, &mut transaction, action).await?;
-            app.commit(transaction).await?;
-            info!(coupon.id = %id, replacement.id = %new, "replaced a coupon");
+            info!(coupon.id = %id, replacement.id = %new, "replacing a coupon");
         }
-        Ok::<_, Problem>(replaced)
+        let Replaced { change, replacement } = replaced;
+        let cancelled = changed(change)?;
+        let replacement = replacement.ok_or_else(coupon_json::cancelled)?;
+        let body = ReplacedBody {
+            cancelled: DeskCoupon::of(&cancelled, now),
+            replacement: DeskCoupon::of(&replacement, now),
+        };
+        committed(&app, operator, &once, transaction, &body).await
     };
-    let replaced = connect::within(connect::retried(work, Problem::is_contended)).await?;
-    let Replaced { change, replacement } = replaced;
-    let (cancelled, now) = (changed(change)?, app.clock.now());
-    let replacement = replacement.ok_or_else(coupon_json::cancelled)?;
-    Ok(Json(ReplacedBody {
-        cancelled: DeskCoupon::of(&cancelled, now),
-        replacement: DeskCoupon::of(&replacement, now),
-    }))
+    connect::within(connect::retried(work, Problem::is_contended)).await
+}
+
+/// Stores the answer under the request's key, commits both with the change, and returns it.
+async fn committed(
+    app: &App,
+    operator: Operator,
+    once: &Once,
+    mut transaction: Transaction,
+    body: &impl Serialize,
+) -> Result<Answer, Problem> {
+    let answer = Answer::new(StatusCode::OK, body);
+    once.end(operator, &mut transaction, &answer).await?;
+    app.commit(transaction).await?;
+    Ok(answer)
 }
 
 /// Reads and locks a coupon of the operator's merchant.
