@@ -12,13 +12,23 @@ use mysql_store::{
     merchant::PLATFORM,
     template,
 };
-use pipeline_tests::World;
+use pipeline_tests::{
+    World,
+    promises::{Ends, Promises},
+    until,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
-use shopper::{Answer, Api, NewTemplate};
+use shopper::{Answer, Api, Claimed, NewTemplate};
 use tokio::sync::Barrier;
 
-use crate::claims::faults::start_with;
+use crate::{
+    claims::{
+        epochs::{end, flush, open_again, private_world},
+        faults::start_with,
+    },
+    queued::{accepted, after_topic, shopper},
+};
 
 /// Concurrent requests with one key.
 const AT_ONCE: usize = 8;
@@ -102,6 +112,79 @@ async fn what_is_sent_again_under_its_key_is_done_once_and_answered_byte_by_byte
     assert_eq!(api.template(template).await.unwrap().state, "ended");
     world.assert_sound(None).await;
     world.end().await;
+}
+
+/// Each changes a coupon once; a later extension by others is not undone by a repetition of an earlier one.
+#[tokio::test]
+async fn what_a_desk_sends_again_changes_its_coupon_once_and_another_wish_under_the_key_not_at_all()
+{
+    let two = |options| PlatformOptions { apis: 2, ..options };
+    let world = World::start_with("desk again", two).await;
+    let api = world.api();
+    let template = world.template(10, |new| new).await;
+    let days =
+        |days| json!({ "valid_until": world.clock.now() + TimeDelta::days(days), "reason": "x" });
+    let reason = json!({ "reason": "x" });
+    for (user, change, body, other) in [
+        (1, "revoke", reason.clone(), json!({ "reason": "y" })),
+        (2, "extend", days(30), days(60)),
+        (3, "replace", reason.clone(), json!({ "reason": "y" })),
+    ] {
+        let claim = api.shopper(UserId(user)).unwrap().claim(template, None, 1).await.unwrap();
+        let claimed: Claimed = claim.json().unwrap();
+        let path = format!("/v1/coupons/{}/{change}", claimed.coupons[0].id);
+        let first = post(api, &path, "again", &body).await;
+        assert!(first.status == 200 && !first.replayed, "{change}: {first:?}");
+        let lines = recorded(&world).await;
+        let reused = post(api, &path, "again", &other).await;
+        assert_eq!(
+            (reused.status, reused.code().as_deref()),
+            (422, Some("IDEMPOTENCY_KEY_REUSED"))
+        );
+        for api in &world.apis {
+            let again = post(api, &path, "again", &body).await;
+            assert_eq!((content(&again), again.replayed), (content(&first), true), "{change}");
+        }
+        assert_eq!(recorded(&world).await, lines, "{change} has one line");
+        if change == "extend" {
+            let later = post(api, &path, "later", &other).await;
+            assert_eq!(later.status, 200, "{later:?}");
+            let again = post(api, &path, "again", &body).await;
+            assert_eq!((content(&again), again.replayed), (content(&first), true));
+            let ends = "select count(*) from user_coupon where user_id = 2 and version = 3 \
+                        and valid_until > utc_timestamp(3) + interval 59 day";
+            let number = mysql_store::verify::number(&mut world.mysql().await, ends).await;
+            assert_eq!(number.unwrap(), 1, "the later end stands");
+        }
+    }
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_drain_that_is_sent_again_is_answered_again_and_ends_no_other() {
+    let (mut servers, mut world) = private_world("idempotent-drain").await;
+    let template = world.template(20, after_topic).await;
+    let name = world.api().template(template).await.unwrap().name;
+    let (path, body) = (format!("/v1/templates/{template}/drain-end"), json!({ "confirm": name }));
+    world.platform.lander.pause().unwrap();
+    let mut promises = Promises::default();
+    accepted(&mut promises, &shopper(&world, 0, 1), template).await;
+    flush(&servers).await;
+    let end_drain = async || post(world.api(), &path, "k", &body).await;
+    // A gate that was lost is being loaded a moment after.
+    let first = until(end_drain, |answer| answer.status == 200).await;
+    let lines = recorded(&world).await;
+    open_again(&world, template, 0).await;
+    let again = post(world.api(), &path, "k", &body).await;
+    assert_eq!((content(&again), again.replayed), (content(&first), true));
+    assert_eq!(recorded(&world).await, lines);
+    let other = post(world.api(), &path, "other", &body).await;
+    assert_eq!((other.status, other.code().as_deref()), (409, Some("NO_DRAIN")));
+    world.platform.lander.resume().unwrap();
+    let lost = Ends { lost: 1, ..Ends::default() };
+    assert_eq!(promises.kept(&world).await, lost);
+    end(world, &mut servers).await;
 }
 
 #[tokio::test]

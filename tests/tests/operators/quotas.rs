@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
-use coupon::MerchantId;
+use coupon::{MerchantId, TemplateId, limit};
 use devstack::PlatformOptions;
 use futures::future::join_all;
 use mysql_store::{
     audit::{self, Filter},
     template,
 };
-use pipeline_tests::World;
-use reqwest::Method;
+use pipeline_tests::{World, until};
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use shopper::{Answer, Api, NewTemplate};
 use tokio::sync::Barrier;
@@ -21,6 +21,8 @@ use tokio::sync::Barrier;
 const TEMPLATES: usize = 3;
 /// Quota of view rebuilds per hour.
 const REBUILDS: usize = 4;
+/// Quota of gate rebuilds per hour.
+const GATES: usize = 2;
 /// Concurrent requests.
 const AT_ONCE: usize = 12;
 
@@ -47,13 +49,25 @@ async fn merchant(world: &World) -> (MerchantId, Vec<Api>) {
 
 /// Sends requests at the same moment, to these apis in turn.
 async fn at_once(apis: &[Api], path: impl Fn(usize) -> String, body: &Value) -> Vec<Answer> {
-    let barrier = Arc::new(Barrier::new(AT_ONCE));
-    join_all((0..AT_ONCE).map(|number| {
+    let request = |api: &Api, number| {
+        let request = api.operator(Method::POST, &path(number));
+        if body.is_null() { request } else { request.json(body) }
+    };
+    all_at_once(apis, AT_ONCE, request).await
+}
+
+async fn all_at_once(
+    apis: &[Api],
+    count: usize,
+    request: impl Fn(&Api, usize) -> RequestBuilder,
+) -> Vec<Answer> {
+    let barrier = Arc::new(Barrier::new(count));
+    join_all((0..count).map(|number| {
         let (api, barrier) = (&apis[number % apis.len()], Arc::clone(&barrier));
-        let path = path(number);
+        let request = request(api, number);
         async move {
             barrier.wait().await;
-            post(api, &path, body).await
+            api.send(request).await.unwrap()
         }
     }))
     .await
@@ -143,6 +157,98 @@ async fn requests_at_once_have_no_more_views_rebuilt_than_a_merchant_may_in_an_h
         break;
     }
     assert_eq!(post(world.api(), &path(1), &Value::Null).await.status, 200);
+    world.end().await;
+}
+
+/// Makes and publishes a template of a merchant.
+async fn published(api: &Api, world: &World) -> TemplateId {
+    let new = NewTemplate::simple("A sale", 100, world.clock.now(), TimeDelta::hours(1));
+    let id = api.create(&new).await.unwrap().id;
+    api.turn(id, "publish").await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn requests_at_once_have_no_more_gates_rebuilt_than_a_merchant_may_in_an_hour() {
+    let world = World::start_with("gates in an hour", |options| {
+        let limit = GATES.to_string();
+        PlatformOptions { apis: 2, ..options }.with_env("MERCHANT_GATE_REBUILDS_PER_HOUR", &limit)
+    })
+    .await;
+    let hour = |now: DateTime<Utc>| (now.date_naive(), now.hour());
+    // Repeat with another merchant if the hour changed meanwhile.
+    let template = loop {
+        let began = hour(world.clock.now());
+        let (id, apis) = merchant(&world).await;
+        let template = published(&apis[0], &world).await;
+        let path = |_| format!("/v1/templates/{template}/gate-rebuild");
+        let answers = at_once(&apis, path, &Value::Null).await;
+        if hour(world.clock.now()) != began {
+            continue;
+        }
+        assert_eq!(of_status(&answers, 200).len(), GATES, "{answers:?}");
+        let refused = of_status(&answers, 429);
+        assert_eq!(refused.len(), AT_ONCE - GATES, "{answers:?}");
+        for refused in refused {
+            let quota = "gate_rebuilds_per_hour";
+            assert_over(refused, 429, "HOURLY_QUOTA_EXCEEDED", quota, GATES);
+        }
+        let lines =
+            audit::page(&mut world.mysql().await, &Filter::of(id), None, 100).await.unwrap();
+        let rebuilds = lines.iter().filter(|line| line.entry.action == "gate.rebuild");
+        assert_eq!(rebuilds.count(), GATES);
+        break template;
+    };
+    // For the platform's own key its merchant's templates alone are there; it has no quota on them.
+    let own = world.template(10, |new| new).await;
+    for _ in 0..=GATES {
+        let path = format!("/v1/templates/{own}/gate-rebuild");
+        assert_eq!(post(world.api(), &path, &Value::Null).await.status, 200);
+    }
+    assert_ne!(own, template);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn requests_at_once_leave_no_more_jobs_open_than_a_merchant_may_have() {
+    let two = |options| PlatformOptions { apis: 2, ..options };
+    let world = World::start_with("open jobs", two).await;
+    let (_, apis) = merchant(&world).await;
+    let template = published(&apis[0], &world).await;
+    // So that no job ends.
+    apis[0].turn(template, "pause").await.unwrap();
+    let most = usize::try_from(limit::JOBS_OPEN_MAX).unwrap();
+    let grant = |api: &Api, user: usize| {
+        let body = json!({ "user_ids": [(user + 1).to_string()], "reason": "x" });
+        let path = format!("/v1/templates/{template}/grants");
+        let request = api.operator(Method::POST, &path).json(&body);
+        request.header("idempotency-key", format!("k{user}"))
+    };
+    let answers = all_at_once(&apis, most + AT_ONCE, grant).await;
+    let accepted = of_status(&answers, 202);
+    assert_eq!(accepted.len(), most, "{answers:?}");
+    let refused = of_status(&answers, 409);
+    assert_eq!(refused.len(), AT_ONCE);
+    for refused in refused {
+        assert_over(refused, 409, "QUOTA_EXCEEDED", "open_jobs", most);
+    }
+    let mut connection = world.mysql().await;
+    let jobs = mysql_store::verify::number(&mut connection, "select count(*) from job").await;
+    assert_eq!(jobs.unwrap(), limit::JOBS_OPEN_MAX);
+
+    // A job that has ended frees its place.
+    let job: Value = accepted[0].json().unwrap();
+    let job = format!("/v1/jobs/{}", job["id"].as_str().unwrap());
+    let cancelled = post(&apis[0], &format!("{job}/cancel"), &json!({ "reason": "x" })).await;
+    assert_eq!(cancelled.status, 200, "{}", cancelled.body);
+    let state = async || {
+        let seen: Value = send(&apis[0], Method::GET, &job, &Value::Null).await.json().unwrap();
+        seen.get("ended_at").is_some()
+    };
+    until(state, |ended| *ended).await;
+    let [one, other] = [most + AT_ONCE, most + AT_ONCE + 1].map(|user| grant(&apis[0], user));
+    assert_eq!(apis[0].send(one).await.unwrap().status, 202);
+    assert_eq!(apis[0].send(other).await.unwrap().status, 409);
     world.end().await;
 }
 
