@@ -1,4 +1,4 @@
-//! More than 150 hostile inputs, each answered by a problem with its code. Nothing changes, nothing panics, and no
+//! Hundreds of hostile inputs, each answered by a problem with its code. Nothing changes, nothing panics, and no
 //! log contains a secret.
 
 mod coupons;
@@ -31,8 +31,8 @@ type Case = (String, RequestBuilder, u16, &'static str);
 /// An id that does not exist.
 const NOTHING: &str = "4611686018427387904";
 
-/// Fewest hostile inputs.
-const CASES_MIN: usize = 150;
+/// Fewest hostile inputs: all that are sent, so that none is lost unseen. Add to it with new ones.
+const CASES_MIN: usize = 686;
 
 /// The data that the inputs target.
 struct Ground {
@@ -185,12 +185,14 @@ async fn hostile_input_is_answered_by_a_problem_and_changes_nothing_in_a_mysql()
     fs::remove_dir_all(dir).unwrap();
 }
 
+#[expect(clippy::print_stdout, reason = "the count")]
 async fn each_is_a_problem(ground: Ground) {
     let world = &ground.world;
     let before = ground.state().await;
     let mut wrong = Vec::new();
     let cases = ground.cases();
     let count = cases.len() + raw::CASES.len();
+    println!("{count} hostile inputs");
     assert!(count >= CASES_MIN, "{count} hostile inputs");
     let document = ground.api.anonymous(Method::GET, "/openapi.json");
     let document: Value = ground.api.send(document).await.unwrap().json().unwrap();
