@@ -1,5 +1,6 @@
 //! A user's coupons: use, and the view behind "my coupons".
 
+pub(crate) mod cancellation;
 pub(crate) mod dead_letters;
 pub(crate) mod redelivery;
 pub(crate) mod redemption;

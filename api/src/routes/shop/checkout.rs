@@ -125,6 +125,19 @@ pub(crate) fn used_already() -> Problem {
     Problem::new(Code::CouponUsed, "The coupon was used for this order before.")
 }
 
+/// Rejects a coupon that the order has redeemed and given back. Its row says so only of the last order that did, and a use
+/// may arrive after another order's.
+pub(crate) async fn not_given_back(
+    connection: &mut MySqlConnection,
+    name: OrderName<'_>,
+    coupon: CouponId,
+) -> Result<(), Problem> {
+    if redemption::was_given_back(connection, name, coupon).await? {
+        return Err(order_cancelled());
+    }
+    Ok(())
+}
+
 pub(crate) fn order_cancelled() -> Problem {
     Problem::new(
         Code::OrderCancelled,

@@ -135,6 +135,7 @@ async fn fits(
         return Err(checkout::order_redeemed());
     }
     checkout::not_kept_by_another(&held.terms, Some(name.order_ref))?;
+    checkout::not_given_back(transaction, name, held.coupon.id).await?;
     let others = redemption::beside(transaction, name, &held.coupon).await?;
     if others.is_empty() {
         return Ok(());

@@ -1,7 +1,7 @@
 //! JSON bodies of orders' redemptions. They consist of stored values, so that a repeated answer has the same bytes.
 
 use mysql_store::{
-    redemption::Redemption,
+    redemption::{OrderCounts, Redemption},
     redemption_order::{Order, Redeemed},
 };
 use serde::Serialize;
@@ -67,6 +67,11 @@ pub(crate) struct StateBody {
     /// Since when the order redeems nothing any more. Null: it may.
     #[schema(value_type = Option<Instant>, required = true)]
     cancelled_at: Option<String>,
+    /// Redemptions of the order, also those that were rolled back.
+    redeemed: i64,
+    /// Whether `coupons` has all of these. An answer has the first 1,000, which only single uses of many users under one
+    /// name exceed.
+    complete: bool,
     coupons: Vec<StateOfCoupon>,
 }
 
@@ -95,6 +100,8 @@ pub(crate) struct StateOfCoupon {
 #[schema(as = Rollback, examples(rolled_back))]
 pub(crate) struct RollbackBody {
     order_ref: String,
+    /// Whether `coupons` has all that the call is about: an answer has the first 1,000 of an order.
+    complete: bool,
     coupons: Vec<StateOfCoupon>,
 }
 
@@ -123,13 +130,14 @@ fn coupon_example() -> Value {
 fn state() -> Value {
     json!({
         "order_ref": "order-2041", "user_id": "42", "currency": "EUR", "amount": 5_000, "discount": 0,
-        "left_to_pay": 5_000, "cancelled_at": "2026-11-29T08:00:00.000Z", "coupons": [coupon_example()],
+        "left_to_pay": 5_000, "cancelled_at": "2026-11-29T08:00:00.000Z", "redeemed": 1, "complete": true,
+        "coupons": [coupon_example()],
     })
 }
 
 /// Example of an answer to a rollback, for the OpenAPI document.
 fn rolled_back() -> Value {
-    json!({ "order_ref": "order-2041", "coupons": [coupon_example()] })
+    json!({ "order_ref": "order-2041", "complete": true, "coupons": [coupon_example()] })
 }
 
 impl RedemptionBody {
@@ -150,7 +158,13 @@ impl RedemptionBody {
 }
 
 impl StateBody {
-    pub(crate) fn of(order_ref: &str, order: &Order, made: &[Redemption]) -> Self {
+    /// The state of an order with these redemptions, the first of `all`.
+    pub(crate) fn of(
+        order_ref: &str,
+        order: &Order,
+        made: &[Redemption],
+        all: OrderCounts,
+    ) -> Self {
         let redeemed = order.redeemed.as_ref();
         let standing = made.iter().filter(|one| one.rolled_back.is_none());
         let discount: i64 = standing.map(discount_of).sum();
@@ -162,16 +176,27 @@ impl StateBody {
             discount: redeemed.map(|_| discount),
             left_to_pay: redeemed.map(|redeemed| redeemed.amount - discount),
             cancelled_at: order.cancelled_at.map(instant),
+            redeemed: all.made,
+            complete: shows_all(made, all),
             coupons: made.iter().map(StateOfCoupon::from).collect(),
         }
     }
 }
 
 impl RollbackBody {
-    pub(crate) fn of<'a>(order_ref: &str, made: impl IntoIterator<Item = &'a Redemption>) -> Self {
+    pub(crate) fn of<'a>(
+        order_ref: &str,
+        made: impl IntoIterator<Item = &'a Redemption>,
+        complete: bool,
+    ) -> Self {
         let coupons = made.into_iter().map(StateOfCoupon::from).collect();
-        Self { order_ref: order_ref.to_owned(), coupons }
+        Self { order_ref: order_ref.to_owned(), complete, coupons }
     }
+}
+
+/// Returns whether `made` are all redemptions of their order.
+pub(crate) fn shows_all(made: &[Redemption], all: OrderCounts) -> bool {
+    i64::try_from(made.len()).is_ok_and(|shown| shown >= all.made)
 }
 
 fn discount_of(made: &Redemption) -> i64 {

@@ -149,6 +149,9 @@ async fn try_redeem(
         let after = match after {
             // By a call of its own, or at a till: that one has no part in this order's sum.
             Use::Replayed(_) => Err(checkout::used_already()),
+            Use::Used(after) => {
+                checkout::not_given_back(&mut transaction, name, id).await.map(|()| after)
+            }
             other => done(other),
         };
         used.push(after.map_err(|problem| checkout::named(problem, id))?);
@@ -204,25 +207,40 @@ async fn known(
     order: &Order,
     asked: &Asked<'_>,
 ) -> Result<Option<RedemptionBody>, Problem> {
+    let Some(redeemed) = &order.redeemed else {
+        may_redeem(transaction, name, order).await?;
+        return Ok(None);
+    };
     if order.cancelled_at.is_some() {
         return Err(checkout::order_cancelled());
     }
-    let made = redemption::of_order(transaction, name).await?;
-    let Some(redeemed) = &order.redeemed else {
-        // Coupons that were used one by one have no amounts, which a sum would need.
-        let stands = made.iter().any(|one| one.rolled_back.is_none());
-        return if stands { Err(checkout::order_redeemed()) } else { Ok(None) };
-    };
     let is_same =
         redeemed.digest == asked.digest() && asked.user.is_none_or(|user| user == redeemed.user_id);
     if !is_same {
         return Err(checkout::order_redeemed());
     }
+    let made = redemption::of_order(transaction, name).await?;
     let own: Vec<_> = made.into_iter().filter(|one| one.money.is_some()).collect();
     if own.iter().any(|one| one.rolled_back.is_some()) {
         return Err(checkout::order_cancelled());
     }
     Ok(Some(RedemptionBody::of(asked.order_ref, redeemed, &own)))
+}
+
+/// Checks that an order may redeem coupons together: it is not cancelled, and has redeemed nothing that stands.
+pub(crate) async fn may_redeem(
+    connection: &mut MySqlConnection,
+    name: OrderName<'_>,
+    order: &Order,
+) -> Result<(), Problem> {
+    if order.cancelled_at.is_some() {
+        return Err(checkout::order_cancelled());
+    }
+    // Coupons that were used one by one have no amounts, which a sum would need.
+    if order.redeemed.is_some() || redemption::stands(connection, name).await? {
+        return Err(checkout::order_redeemed());
+    }
+    Ok(())
 }
 
 /// Returns the user of all of these coupons.
@@ -271,15 +289,16 @@ pub(crate) async fn get(
         let mut connection = connect::acquire(&app.pool).await?;
         let order = redemption_order::find(&mut connection, order_of(shop, name)).await?;
         let made = redemption::of_order(&mut connection, order_of(shop, name)).await?;
-        Ok::<_, Problem>((order, made))
+        let all = redemption::count(&mut connection, order_of(shop, name)).await?;
+        Ok::<_, Problem>((order, made, all))
     });
-    let (order, made) = read.await?;
+    let (order, made, all) = read.await?;
     if order.is_none() && made.is_empty() {
         let detail = "No order of yours of this name has redeemed a coupon.";
         return Err(Problem::new(Code::RedemptionNotFound, detail));
     }
     // Single uses of before orders had rows left none.
-    Ok(Json(StateBody::of(name, &order.unwrap_or_default(), &made)))
+    Ok(Json(StateBody::of(name, &order.unwrap_or_default(), &made, all)))
 }
 
 impl NewRedemption {

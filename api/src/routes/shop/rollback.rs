@@ -10,11 +10,12 @@ use chrono::{DateTime, Utc};
 use coupon::{CouponId, text};
 use mysql_store::{
     MySqlConnection, connect,
-    redemption::{self, Redemption},
-    redemption_order::{self, Hold},
+    redemption::{self, OF_ORDER_MAX, OrderCounts, Redemption},
+    redemption_order::{self, Hold, OrderName},
     user_coupon::{self, Unuse},
 };
 use serde::Deserialize;
+use serde_json::json;
 use tracing::info;
 use utoipa::ToSchema;
 
@@ -22,15 +23,17 @@ use crate::{
     auth::{Operator, Redeemer},
     http::{
         extract::{Body, PathId},
+        instant::instant,
         schemas::Id,
     },
     problem::Problem,
     routes::{
+        audit::{self, Action},
         bodies::coupon_json,
         shop::{
             checkout::{self, Change, order_of},
             redemption::order_ref,
-            redemption_json::RollbackBody,
+            redemption_json::{RollbackBody, shows_all},
         },
     },
     state::App,
@@ -54,6 +57,10 @@ pub(crate) struct RollbackRequest {
 
 /// Most coupons that one request names; an order that redeems them together has a fifth of this.
 const COUPONS_MAX: usize = 100;
+
+/// Length of the record's `varchar(60)` column of targets, in characters. Of the longest names of orders it has the
+/// beginning; the line itself has all of it.
+const TARGET_CHARS_MAX: usize = 60;
 
 /// A rollback, as requested.
 struct Asked<'a> {
@@ -99,34 +106,89 @@ async fn try_roll_back(
     let now = app.clock.now();
     let name = order_of(shop, order_ref);
     let order = redemption_order::hold(&mut transaction, name, Hold::Alone).await?;
-    let made = by_coupon(redemption::of_order(&mut transaction, name).await?);
-    let chosen: Vec<CouponId> = match coupons {
-        None => made.keys().copied().collect(),
-        Some(coupons) => coupons.to_vec(),
-    };
-    let mut standing = Vec::new();
-    for id in &chosen {
-        let one = made.get(id).ok_or_else(|| checkout::named(coupon_json::not_found(), *id))?;
-        if one.rolled_back.is_none() {
-            standing.push(*id);
-        }
-    }
-    // In order, like every writer of several coupons.
-    standing.sort_unstable();
-    standing.dedup();
+    let standing = standing(&mut transaction, name, coupons).await?;
     give_back(app, shop, &mut transaction, (&standing, order_ref, reason), now).await?;
     if coupons.is_none() {
         if order.is_none() {
             checkout::create_order(&mut transaction, name, now).await?;
         }
-        redemption_order::cancel(&mut transaction, name, now).await?;
+        cancel(app, shop, &mut transaction, (order_ref, reason), now).await?;
     }
     // As stored: every later answer is made of the same values.
-    let made = by_coupon(redemption::of_order(&mut transaction, name).await?);
-    let body = RollbackBody::of(order_ref, chosen.iter().filter_map(|id| made.get(id)));
+    let body = match coupons {
+        Some(coupons) => {
+            let made = redemption::of_coupons(&mut transaction, name, coupons).await?;
+            let made = by_coupon(made);
+            RollbackBody::of(order_ref, coupons.iter().filter_map(|id| made.get(id)), true)
+        }
+        None => {
+            let made = redemption::of_order(&mut transaction, name).await?;
+            let all = redemption::count(&mut transaction, name).await?;
+            let is_complete = shows_all(&made, all);
+            RollbackBody::of(order_ref, by_coupon(made).values(), is_complete)
+        }
+    };
     app.commit(transaction).await?;
     info!(coupons = standing.len(), "an order gave coupons back");
     Ok(body)
+}
+
+/// Returns the coupons to be given back, in order, like every writer of several coupons: of those that are named, or of
+/// all, the ones whose redemptions stand.
+async fn standing(
+    transaction: &mut MySqlConnection,
+    name: OrderName<'_>,
+    coupons: Option<&[CouponId]>,
+) -> Result<Vec<CouponId>, Problem> {
+    let Some(coupons) = coupons else {
+        let OrderCounts { standing, .. } = redemption::count(transaction, name).await?;
+        if standing > i64::from(OF_ORDER_MAX) {
+            return Err(too_many(standing));
+        }
+        let made = redemption::standing(transaction, name).await?;
+        return Ok(by_coupon(made).into_keys().collect());
+    };
+    let made = by_coupon(redemption::of_coupons(transaction, name, coupons).await?);
+    let unknown = coupons.iter().find(|id| !made.contains_key(id));
+    if let Some(id) = unknown {
+        return Err(checkout::named(coupon_json::not_found(), *id));
+    }
+    let stands = |(id, one): (CouponId, Redemption)| one.rolled_back.is_none().then_some(id);
+    Ok(made.into_iter().filter_map(stands).collect())
+}
+
+/// Refuses to give back in part what was asked for as a whole.
+fn too_many(standing: i64) -> Problem {
+    let detail = format!(
+        "the order uses {standing} coupons, and one rollback gives back {OF_ORDER_MAX}; name them in groups of up \
+         to {COUPONS_MAX}, then send this again to cancel the order"
+    );
+    checkout::invalid("coupons", &detail).with("standing", standing)
+}
+
+/// Cancels an order that is held, and records it if it was not cancelled before.
+async fn cancel(
+    app: &App,
+    shop: Operator,
+    transaction: &mut MySqlConnection,
+    (order_ref, reason): (&str, &str),
+    now: DateTime<Utc>,
+) -> Result<(), Problem> {
+    let is_new = redemption_order::cancel(transaction, order_of(shop, order_ref), now).await?;
+    if !is_new {
+        return Ok(());
+    }
+    let action = Action {
+        merchant_id: shop.merchant_id,
+        name: "redemption.cancel".to_owned(),
+        target: format!("redemptions/{order_ref}").chars().take(TARGET_CHARS_MAX).collect(),
+        before: None,
+        after: Some(json!({
+            "order_ref": order_ref, "cancelled_at": instant(now), "reason": reason,
+        })),
+    };
+    audit::record(app, shop, transaction, action).await?;
+    Ok(())
 }
 
 /// Gives back coupons that the order uses.

@@ -19,6 +19,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::{Operator, Redeemer},
+    code::Code,
     http::{
         extract::{Body, PathId},
         schemas::{self, Id},
@@ -29,6 +30,7 @@ use crate::{
         shop::{
             checkout,
             redemption::{done, order_ref},
+            redemption_orders::may_redeem,
         },
     },
     state::App,
@@ -133,7 +135,7 @@ async fn find(
     coupon.zip(terms).ok_or_else(coupon_json::not_found)
 }
 
-/// Returns why the coupon cannot be used for the order now, whatever it costs.
+/// Returns why the order cannot redeem the coupon now, whatever it costs.
 async fn refusal(
     app: &App,
     connection: &mut MySqlConnection,
@@ -152,12 +154,18 @@ async fn refusal(
     }
     let Some(name) = name else { return Ok(None) };
     let name = redemption_order::OrderName { merchant_id: coupon.merchant_id, order_ref: name };
-    let order = redemption_order::find(connection, name).await?;
-    Ok(order.and_then(|order| match (order.cancelled_at, order.redeemed) {
-        (Some(_), _) => Some(checkout::order_cancelled()),
-        (None, Some(_)) => Some(checkout::order_redeemed()),
-        (None, None) => None,
-    }))
+    let order = redemption_order::find(connection, name).await?.unwrap_or_default();
+    let allowed = match may_redeem(connection, name, &order).await {
+        Ok(()) => checkout::not_given_back(connection, name, coupon.id).await,
+        refused => refused,
+    };
+    match allowed {
+        Ok(()) => Ok(None),
+        Err(problem) if matches!(problem.code(), Code::OrderCancelled | Code::OrderRedeemed) => {
+            Ok(Some(problem))
+        }
+        Err(failed) => Err(failed),
+    }
 }
 
 /// Returns what the coupon alone takes off.

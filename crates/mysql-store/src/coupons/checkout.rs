@@ -2,7 +2,8 @@
 //! that other orders have placed (`coupon_lock`).
 //!
 //! Every writer locks the coupon's own row first, so a lock is placed, met and lifted under it. A lock lapses by the
-//! server's clock alone: the one clock that all processes share.
+//! server's clock alone: the one clock that all processes share. It counts for nothing once its order is cancelled,
+//! whichever of the two was written first, since whoever meets it reads the order too.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, Discount, MerchantId};
@@ -19,7 +20,7 @@ pub struct Terms {
     pub stackable: bool,
     /// Whether its user may redeem it.
     pub self_redeem: bool,
-    /// `None`: no order keeps it.
+    /// `None`: no order keeps it. A cancelled one does not.
     pub lock: Option<Lock>,
 }
 
@@ -115,7 +116,9 @@ pub async fn terms(
          kept.order_ref as lock_order, kept.locked_until \
          from user_coupon coupon join coupon_template template on template.id = coupon.template_id \
          left join coupon_lock kept on kept.coupon_id = coupon.id \
-         and kept.locked_until > utc_timestamp(3) where coupon.id in (",
+         and kept.locked_until > utc_timestamp(3) \
+         and not exists (select 1 from redemption_order ended where ended.merchant_id = coupon.merchant_id \
+         and ended.order_ref = kept.order_ref and ended.cancelled_at is not null) where coupon.id in (",
         "?",
         ", ",
         filled.len(),

@@ -6,6 +6,7 @@ pub mod held;
 pub mod redemption;
 pub mod redemption_batch;
 pub mod redemption_order;
+pub mod redemption_totals;
 pub mod snapshot;
 pub mod status_counts;
 pub mod user_coupon;

@@ -17,8 +17,9 @@ pub(crate) const REDEEM: i8 = 1;
 /// Code of a rollback.
 pub(crate) const ROLLBACK: i8 = 2;
 
-/// Most redemptions that are read of one order: no order has a tenth as many coupons.
-const OF_ORDER_MAX: u32 = 1_000;
+/// Most redemptions that are read of one order at once. An order of a checkout has a fiftieth; single uses of many users
+/// under one name may be more.
+pub const OF_ORDER_MAX: u32 = 1_000;
 
 /// Actor of a redemption by a shopper's own token, at a till. Such a redemption belongs to no order of the shop's
 /// checkout, since the shopper chose the order's name.
@@ -71,15 +72,13 @@ pub struct RolledBack {
     pub reason: Option<String>,
 }
 
-/// Sums over a template's redemptions that stand. Money is in minor units; redemptions without money count as 0.
+/// How many redemptions an order has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromRow)]
-pub struct Totals {
-    /// Number of redemptions.
-    pub redeemed: i64,
-    /// What the template's coupons took off.
-    pub discount: i64,
-    /// What was left to pay of the orders that redeemed a coupon of it, each order once.
-    pub revenue: i64,
+pub struct OrderCounts {
+    /// All of them, standing or not.
+    pub made: i64,
+    /// Those that stand.
+    pub standing: i64,
 }
 
 /// Records a redemption, in the transaction that uses the coupon.
@@ -175,8 +174,14 @@ struct Row {
     reason: Option<String>,
 }
 
-/// Returns the redemptions of an order of a shop's checkout, in the order in which they were made. A till's are not
-/// among them.
+/// What is read of a redemption, with its end.
+const COLUMNS: &str = "select made.id, made.coupon_id, made.template_id, made.user_id, made.amount, made.discount, \
+     made.currency, made.created_at, undone.created_at as undone_at, undone.reason \
+     from redemption made left join redemption undone on undone.undoes = made.id \
+     where made.merchant_id = ? and made.order_ref = ? and made.kind = ? and made.actor <> ?";
+
+/// Returns the first [`OF_ORDER_MAX`] redemptions of an order of a shop's checkout, in the order in which they were made.
+/// A till's are not among them.
 ///
 /// # Errors
 /// The statement fails.
@@ -184,22 +189,106 @@ pub async fn of_order(
     connection: &mut MySqlConnection,
     name: OrderName<'_>,
 ) -> Result<Vec<Redemption>, StoreError> {
-    let rows: Vec<Row> = sqlx::query_as(
-        "select made.id, made.coupon_id, made.template_id, made.user_id, made.amount, made.discount, \
-         made.currency, made.created_at, undone.created_at as undone_at, undone.reason \
+    let sql = format!("{COLUMNS} order by made.id limit {OF_ORDER_MAX}");
+    read(connection, name, sql, &[]).await
+}
+
+/// Returns the first [`OF_ORDER_MAX`] of an order's redemptions that stand.
+///
+/// # Errors
+/// The statement fails.
+pub async fn standing(
+    connection: &mut MySqlConnection,
+    name: OrderName<'_>,
+) -> Result<Vec<Redemption>, StoreError> {
+    let sql = format!("{COLUMNS} and undone.id is null order by made.id limit {OF_ORDER_MAX}");
+    read(connection, name, sql, &[]).await
+}
+
+/// Returns an order's redemptions of these coupons, however many others it has.
+///
+/// # Errors
+/// The statement fails.
+pub async fn of_coupons(
+    connection: &mut MySqlConnection,
+    name: OrderName<'_>,
+    coupons: &[CouponId],
+) -> Result<Vec<Redemption>, StoreError> {
+    if coupons.is_empty() {
+        return Ok(Vec::new());
+    }
+    let filled = rows::filled(coupons);
+    let head = format!("{COLUMNS} and made.coupon_id in (");
+    let sql = rows::repeat(&head, "?", ", ", filled.len(), ") order by made.id");
+    read(connection, name, sql, &filled).await
+}
+
+async fn read(
+    connection: &mut MySqlConnection,
+    name: OrderName<'_>,
+    sql: String,
+    coupons: &[CouponId],
+) -> Result<Vec<Redemption>, StoreError> {
+    let query = sqlx::query_as(AssertSqlSafe(sql))
+        .bind(name.merchant_id.0)
+        .bind(name.order_ref.as_bytes())
+        .bind(REDEEM)
+        .bind(USER);
+    let rows: Vec<Row> = coupons
+        .iter()
+        .fold(query, |query, id| query.bind(id.0))
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("read an order's redemptions"))?;
+    Ok(rows.into_iter().map(Redemption::from).collect())
+}
+
+/// Returns whether a redemption of an order of a shop's checkout stands.
+///
+/// # Errors
+/// The statement fails.
+pub async fn stands(
+    connection: &mut MySqlConnection,
+    name: OrderName<'_>,
+) -> Result<bool, StoreError> {
+    let sql = format!("{COLUMNS} and undone.id is null limit 1");
+    Ok(!read(connection, name, sql, &[]).await?.is_empty())
+}
+
+/// Counts the redemptions of an order of a shop's checkout.
+///
+/// # Errors
+/// The statement fails.
+pub async fn count(
+    connection: &mut MySqlConnection,
+    name: OrderName<'_>,
+) -> Result<OrderCounts, StoreError> {
+    sqlx::query_as(
+        "select count(*) as made, cast(coalesce(sum(undone.id is null), 0) as signed) as standing \
          from redemption made left join redemption undone on undone.undoes = made.id \
-         where made.merchant_id = ? and made.order_ref = ? and made.kind = ? and made.actor <> ? \
-         order by made.id limit ?",
+         where made.merchant_id = ? and made.order_ref = ? and made.kind = ? and made.actor <> ?",
     )
     .bind(name.merchant_id.0)
     .bind(name.order_ref.as_bytes())
     .bind(REDEEM)
     .bind(USER)
-    .bind(OF_ORDER_MAX)
-    .fetch_all(connection)
+    .fetch_one(connection)
     .await
-    .map_err(StoreError::query("read an order's redemptions"))?;
-    Ok(rows.into_iter().map(Redemption::from).collect())
+    .map_err(StoreError::query("count an order's redemptions"))
+}
+
+/// Returns whether an order of a shop's checkout has redeemed this coupon and given it back. Its row remembers only the
+/// last order that did.
+///
+/// # Errors
+/// The statement fails.
+pub async fn was_given_back(
+    connection: &mut MySqlConnection,
+    name: OrderName<'_>,
+    coupon: CouponId,
+) -> Result<bool, StoreError> {
+    let made = of_coupons(connection, name, &[coupon]).await?;
+    Ok(made.iter().any(|one| one.rolled_back.is_some()))
 }
 
 /// Returns the actor of a coupon's standing redemption for an order. `None` if none stands: the coupon is not used for
@@ -251,37 +340,6 @@ pub async fn beside(
     .await
     .map_err(StoreError::query("read an order's other coupons"))?;
     Ok(ids.into_iter().map(CouponId).collect())
-}
-
-/// Sums up a template's redemptions that stand.
-///
-/// # Errors
-/// The statement fails.
-pub async fn totals(
-    connection: &mut MySqlConnection,
-    template: TemplateId,
-) -> Result<Totals, StoreError> {
-    sqlx::query_as(
-        "select cast(coalesce(sum(own.redeemed), 0) as signed) as redeemed, \
-         cast(coalesce(sum(own.discount), 0) as signed) as discount, \
-         cast(coalesce(sum(own.amount - coalesce( \
-          (select sum(made.discount) from redemption made \
-           left join redemption undone on undone.undoes = made.id \
-           where made.merchant_id = own.merchant_id and made.order_ref = own.order_ref \
-           and made.kind = ? and made.actor <> ? and undone.id is null), 0)), 0) as signed) as revenue \
-         from (select made.merchant_id, made.order_ref, count(*) as redeemed, \
-          coalesce(sum(made.discount), 0) as discount, max(made.amount) as amount \
-          from redemption made left join redemption undone on undone.undoes = made.id \
-          where made.template_id = ? and made.kind = ? and undone.id is null \
-          group by made.merchant_id, made.order_ref) own",
-    )
-    .bind(REDEEM)
-    .bind(USER)
-    .bind(template.0)
-    .bind(REDEEM)
-    .fetch_one(connection)
-    .await
-    .map_err(StoreError::query("sum up a template's redemptions"))
 }
 
 impl From<Row> for Redemption {

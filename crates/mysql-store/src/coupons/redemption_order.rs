@@ -162,7 +162,7 @@ pub async fn record(
     Ok(())
 }
 
-/// Makes a held order redeem nothing from now on. The first cancellation's time stays.
+/// Makes a held order redeem nothing from now on. The first cancellation's time stays. Returns whether this is the first.
 ///
 /// # Errors
 /// The statement fails.
@@ -170,8 +170,8 @@ pub async fn cancel(
     transaction: &mut MySqlConnection,
     name: OrderName<'_>,
     now: DateTime<Utc>,
-) -> Result<(), StoreError> {
-    sqlx::query(
+) -> Result<bool, StoreError> {
+    let cancelled = sqlx::query(
         "update redemption_order set cancelled_at = ? \
          where merchant_id = ? and order_ref = ? and cancelled_at is null",
     )
@@ -181,7 +181,7 @@ pub async fn cancel(
     .execute(transaction)
     .await
     .map_err(StoreError::query("cancel an order"))?;
-    Ok(())
+    Ok(cancelled.rows_affected() == 1)
 }
 
 impl TryFrom<Row> for Order {

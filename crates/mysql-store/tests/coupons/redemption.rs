@@ -3,8 +3,9 @@
 use coupon::{CouponId, RedemptionId};
 use mysql_store::{
     checkout,
-    redemption::{self, Money, New, Totals},
+    redemption::{self, Money, New, OrderCounts},
     redemption_order::{self, Hold, OrderName, Redeemed},
+    redemption_totals::{self, Totals},
     user_coupon::{self, Use, UserCoupon},
 };
 
@@ -13,6 +14,20 @@ use crate::harness::{
 };
 
 const ORDER: OrderName<'static> = OrderName { merchant_id: MERCHANT, order_ref: "o" };
+
+/// Sums up in pieces of `rows_max`.
+async fn totals(store: &mut Store, rows_max: u32) -> Totals {
+    let (mut totals, mut after) = (Totals::default(), None);
+    loop {
+        let connection = &mut store.connection;
+        let piece =
+            redemption_totals::add_piece(connection, TEMPLATE, after, rows_max, &mut totals);
+        after = piece.await.unwrap();
+        if after.is_none() {
+            return totals;
+        }
+    }
+}
 
 async fn redeemed(store: &mut Store, id: CouponId, discount: i64) -> UserCoupon {
     let used = user_coupon::use_for_order(&mut store.connection, USER, id, "o", now()).await;
@@ -36,14 +51,13 @@ async fn a_redemption_stands_until_its_one_rollback_and_sums_are_of_what_stands(
     let landing = landing("a", &[1, 2]);
     let ids: Vec<CouponId> = landing.landed.coupons.iter().map(|coupon| coupon.id).collect();
     store.land(&[landing]).await;
-    let totals = async |store: &mut Store| {
-        redemption::totals(&mut store.connection, TEMPLATE).await.unwrap()
-    };
-    assert_eq!(totals(&mut store).await, Totals::default());
+    assert_eq!(totals(&mut store, 1).await, Totals::default());
     let first = redeemed(&mut store, ids[0], 300).await;
     let second = redeemed(&mut store, ids[1], 200).await;
     let both = Totals { redeemed: 2, discount: 500, revenue: 4_500 };
-    assert_eq!(totals(&mut store).await, both, "the order's revenue counts once");
+    for rows_max in [1, 2, 3] {
+        assert_eq!(totals(&mut store, rows_max).await, both, "the order's revenue counts once");
+    }
     let beside = redemption::beside(&mut store.connection, ORDER, &second).await.unwrap();
     assert_eq!(beside, [first.id]);
     let other = OrderName { order_ref: "O", ..ORDER };
@@ -66,7 +80,22 @@ async fn a_redemption_stands_until_its_one_rollback_and_sums_are_of_what_stands(
     let reasons: Vec<_> = made.iter().map(|one| one.rolled_back.as_ref()?.reason.clone()).collect();
     assert_eq!(reasons, [Some("the first".to_owned()), None]);
     let left = Totals { redeemed: 1, discount: 200, revenue: 4_800 };
-    assert_eq!(totals(&mut store).await, left);
+    for rows_max in [1, 2, 3] {
+        assert_eq!(totals(&mut store, rows_max).await, left);
+    }
+    let connection = &mut store.connection;
+    let counts = redemption::count(connection, ORDER).await.unwrap();
+    assert_eq!(counts, OrderCounts { made: 2, standing: 1 });
+    let standing = redemption::standing(connection, ORDER).await.unwrap();
+    assert_eq!(standing.iter().map(|one| one.coupon_id).collect::<Vec<_>>(), [second.id]);
+    let named = redemption::of_coupons(connection, ORDER, &[first.id, first.id]).await.unwrap();
+    assert_eq!(named, [made[0].clone()]);
+    for (coupon, name, given_back) in
+        [(first.id, ORDER, true), (second.id, ORDER, false), (first.id, other, false)]
+    {
+        let was = redemption::was_given_back(connection, name, coupon).await.unwrap();
+        assert_eq!(was, given_back);
+    }
     assert_eq!(redemption::beside(&mut store.connection, ORDER, &second).await.unwrap(), []);
 }
 
@@ -93,7 +122,8 @@ async fn an_order_remembers_its_request_and_its_first_cancellation() {
     redemption_order::record(connection, ORDER, &redeemed).await.unwrap();
     for later in [0, 1] {
         let at = now() + chrono::TimeDelta::seconds(later);
-        redemption_order::cancel(connection, ORDER, at).await.unwrap();
+        let is_new = redemption_order::cancel(connection, ORDER, at).await.unwrap();
+        assert_eq!(is_new, later == 0);
     }
     let order = redemption_order::find(connection, ORDER).await.unwrap().unwrap();
     assert_eq!((order.redeemed, order.cancelled_at), (Some(redeemed), Some(now())));
@@ -131,6 +161,15 @@ async fn a_lock_is_an_orders_until_it_lapses_or_is_lifted() {
     let terms = checkout::terms(connection, &[id]).await.unwrap().remove(0);
     let lock = terms.lock.unwrap();
     assert_eq!((lock.order_ref.as_str(), lock.until, terms.stackable), ("o", until, true));
+    // A cancelled order's lock counts for nothing, and another order's cancellation for nothing either.
+    let other = OrderName { order_ref: "O", ..ORDER };
+    for (name, is_kept) in [(other, true), (ORDER, false)] {
+        assert!(redemption_order::add(connection, name, now()).await.unwrap());
+        redemption_order::cancel(connection, name, now()).await.unwrap();
+        let terms = checkout::terms(connection, &[id]).await.unwrap().remove(0);
+        assert_eq!(terms.lock.is_some(), is_kept);
+    }
+    execute(connection, "update redemption_order set cancelled_at = null").await;
     checkout::unlock(connection, id, "O").await.unwrap();
     assert_eq!(number(connection, "select count(*) from coupon_lock").await, 1);
     execute(connection, "update coupon_lock set locked_until = utc_timestamp(3)").await;

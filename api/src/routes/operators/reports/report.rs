@@ -6,7 +6,8 @@ use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use coupon::{Template, TemplateId};
 use mysql_store::{
-    connect, redemption,
+    MySqlConnection, connect,
+    redemption_totals::{self, Totals},
     status_counts::{self, StatusCounts},
     stock,
 };
@@ -37,8 +38,8 @@ use crate::{
 /// Most points of the course: a line of a terminal.
 const POINTS: i64 = 60;
 
-/// How long coupons are counted: no longer than somebody waits, and within the 8 s of a request that reads. What was
-/// counted until then is answered.
+/// How long coupons are counted, and again how long redemptions are added up: no longer than somebody waits, and together
+/// within the 8 s of a request that reads. What was counted until then is answered.
 const COUNT_FOR: Duration = Duration::from_secs(2);
 
 /// A sale.
@@ -60,7 +61,7 @@ const COUNT_FOR: Duration = Duration::from_secs(2);
         "counted": 1000, "all_counted": true, "unused": 0, "used": 100, "expired": 900, "others": 0,
         "used_percent": 10.0, "expired_percent": 90.0
     },
-    "redemption": { "redeemed": 100, "discount": 50000, "revenue": 450000, "currency": "EUR" }
+    "redemption": { "redeemed": 100, "discount": 50000, "revenue": 450000, "currency": "EUR", "all_counted": true }
 })))]
 pub(crate) struct ReportJson {
     #[schema(value_type = Id)]
@@ -131,16 +132,17 @@ pub(crate) struct TakenJson {
 #[derive(Serialize, ToSchema)]
 #[schema(as = CouponCounts)]
 pub(crate) struct CouponsJson {
-    /// Coupons counted; percentages are of these.
+    /// Coupons counted, also those that were revoked or replaced.
     counted: u64,
     /// Whether these are all: counting ends after two seconds.
     all_counted: bool,
     unused: u64,
     used: u64,
     expired: u64,
-    /// In another status, e.g. revoked.
+    /// In another status: revoked, or replaced by another coupon.
     others: u64,
-    /// To a tenth. Null: nothing was counted.
+    /// Of the counted ones without `others`, to a tenth: what was taken from its user could not be used. Null: there are
+    /// none.
     #[schema(required = true)]
     used_percent: Option<f64>,
     #[schema(required = true)]
@@ -158,6 +160,8 @@ pub(crate) struct RedemptionJson {
     /// What the orders were left to pay.
     revenue: i64,
     currency: String,
+    /// Whether these are all: adding up ends after two seconds, with the redemptions that were made first.
+    all_counted: bool,
 }
 
 #[derive(Deserialize)]
@@ -244,13 +248,7 @@ async fn rows(
     let row = connect::within(stock::get(&mut connection, template.id)).await?;
     let row = row.ok_or_else(unknown_template)?;
     let stock = TakenJson { total: row.total, landed: row.total - row.stock, left: row.stock };
-    let totals = connect::within(redemption::totals(&mut connection, template.id)).await?;
-    let redemption = RedemptionJson {
-        redeemed: totals.redeemed,
-        discount: totals.discount,
-        revenue: totals.revenue,
-        currency: template.discount.currency.clone(),
-    };
+    let redemption = redeemed(&mut connection, template).await?;
     let (mut counts, mut after) = (StatusCounts::default(), None);
     let until = Moment::now() + COUNT_FOR;
     let all_counted = loop {
@@ -271,11 +269,33 @@ async fn rows(
     Ok((stock, CouponsJson::of(&counts, all_counted), redemption))
 }
 
+/// Adds up what the template's coupons were redeemed for, for as long as [`COUNT_FOR`].
+async fn redeemed(
+    connection: &mut MySqlConnection,
+    template: &Template,
+) -> Result<RedemptionJson, Problem> {
+    let (mut totals, mut after) = (Totals::default(), None);
+    let until = Moment::now() + COUNT_FOR;
+    let all_counted = loop {
+        let rows_max = redemption_totals::PIECE;
+        let piece =
+            redemption_totals::add_piece(connection, template.id, after, rows_max, &mut totals);
+        after = connect::within(piece).await?;
+        if after.is_none() || Moment::now() >= until {
+            break after.is_none();
+        }
+    };
+    let Totals { redeemed, discount, revenue } = totals;
+    let currency = template.discount.currency.clone();
+    Ok(RedemptionJson { redeemed, discount, revenue, currency, all_counted })
+}
+
 impl CouponsJson {
     fn of(counts: &StatusCounts, all_counted: bool) -> Self {
         let counted = counts.all();
+        let usable = counted - counts.others;
         let percent = |count: u64| {
-            let tenths = (count * 1_000 + counted / 2).checked_div(counted)?;
+            let tenths = (count * 1_000 + usable / 2).checked_div(usable)?;
             Some(tenths as f64 / 10.0)
         };
         Self {
@@ -296,10 +316,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentages_are_of_what_was_counted_to_a_tenth() {
+    fn percentages_are_of_what_was_counted_and_not_revoked_to_a_tenth() {
         let counts = StatusCounts { unused: 1, used: 1, expired: 1, others: 0 };
         let json = CouponsJson::of(&counts, true);
         assert_eq!((json.counted, json.used_percent), (3, Some(33.3)));
+        let replaced = StatusCounts { unused: 0, used: 2, expired: 0, others: 2 };
+        let json = CouponsJson::of(&replaced, true);
+        let shown = (json.counted, json.used_percent, json.expired_percent);
+        assert_eq!(shown, (4, Some(100.0), Some(0.0)), "each was used in its turn");
         let none = CouponsJson::of(&StatusCounts::default(), true);
         assert_eq!((none.used_percent, none.expired_percent), (None, None));
     }
