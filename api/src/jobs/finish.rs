@@ -1,8 +1,13 @@
 //! The end of a job: what is left of a cancelled one gets its outcome, and coupons that were added for rows that got none
-//! are taken back.
+//! are taken back, as far as the gate has promised them to nobody.
+//!
+//! MySQL's stock knows what has landed only. So the gate is asked what it has left, and while it cannot say, or claims stand
+//! in a queue, the job waits with its end. After [`WAITS_MAX`] it ends without taking anything back.
+
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use coupon::{ApiKeyId, JobState, RequestId, RowOutcome};
+use coupon::{ApiKeyId, JobState, RequestId, RowOutcome, TemplateState};
 use mysql_store::{
     MySqlConnection,
     audit::{self, Entry},
@@ -15,10 +20,17 @@ use serde_json::json;
 use tracing::{info, warn};
 
 use super::Worker;
-use crate::metrics::JOB_ROWS;
+use crate::{code::Code, metrics::JOB_ROWS};
 
 /// Attempts to take back coupons while users claim them. Each finds how many are left; after the last, they stay.
 const TRIES_MAX: u32 = 4;
+
+/// How long a job waits with its end for a gate that can say what is left, or a queue that is empty. What was added for it
+/// stays in the total then: users may claim it, or the operator cuts it.
+const WAITS_MAX: Duration = Duration::from_secs(600);
+
+/// Pause between two looks.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Reason of the movement that takes coupons back, for people who read the movements.
 const REASON: &str = "Left over by a job of grants.";
@@ -26,6 +38,15 @@ const REASON: &str = "Left over by a job of grants.";
 impl Worker {
     /// Ends a job whose rows all have their outcome, or that is being cancelled.
     pub(super) async fn end(&self, job: &Job) -> anyhow::Result<()> {
+        let most = match self.unpromised(job).await {
+            Ok(most) => most,
+            Err(why) if is_patient(job) => return self.put_end_off(job, why).await,
+            Err(why) => {
+                let (why, added) = (why.word(), job.added);
+                warn!(job.id = %job.id, template.id = %job.template_id, why, added, "a job ends without taking coupons back");
+                0
+            }
+        };
         let now = self.app.clock.now();
         let ended = connect::within(async {
             let mut transaction = connect::begin(&self.app.pool).await?;
@@ -35,7 +56,7 @@ impl Worker {
                 Vec::new()
             };
             if job.added > 0 {
-                self.take_back(&mut transaction, job, now).await?;
+                self.take_back(&mut transaction, job, most, now).await?;
             }
             let mine = job::end(&mut transaction, job, &self.owner, now).await?;
             if mine {
@@ -57,18 +78,68 @@ impl Worker {
         Ok(())
     }
 
+    /// Returns how many coupons the gate has promised to nobody, or what keeps it from saying so. Without a gate, after the
+    /// window, nothing is promised any more once the queue is empty. A claim that is admitted between this look and the
+    /// gate's news of the cut, milliseconds later, may still be refused, as with any operator's cut.
+    async fn unpromised(&self, job: &Job) -> Result<i64, Code> {
+        if job.added == 0 {
+            return Ok(0);
+        }
+        let unknown = |error: anyhow::Error| {
+            let why = format!("job {}: {}", job.id, runtime::report(error.as_ref()));
+            runtime::seldom!("jobs wait until a gate says what is left", why);
+            Code::GateUnavailable
+        };
+        let gates = &self.app.gates;
+        gates.catch_up(job.template_id).await.map_err(|error| unknown(error.into()))?;
+        let meta = gates.gate().meta(job.template_id).await;
+        let meta = meta.map_err(|error| unknown(error.into()))?;
+        let left = meta.as_ref().filter(|meta| meta.is_open()).map(|meta| meta.stock);
+        if left.is_some_and(|left| left <= 0) {
+            return Ok(0);
+        }
+        if self.may_be_queued(job).await.map_err(unknown)? {
+            return Err(Code::ClaimPending);
+        }
+        match left {
+            Some(left) => Ok(left),
+            None if meta.is_none() && self.is_over(job).await? => Ok(i64::MAX),
+            None => Err(Code::GateLoading),
+        }
+    }
+
+    /// Returns whether the job's template gives out nothing any more.
+    async fn is_over(&self, job: &Job) -> Result<bool, Code> {
+        let read = self.app.templates.visible_by_now(job.template_id).await;
+        let template = read.map_err(|_| Code::StoreUnavailable)?;
+        let now = self.app.clock.now();
+        Ok(template.is_none_or(|template| {
+            template.state == TemplateState::Ended || now >= template.window.ends_at
+        }))
+    }
+
+    async fn put_end_off(&self, job: &Job, why: Code) -> anyhow::Result<()> {
+        let put_off = connect::within(async {
+            let mut connection = connect::acquire(&self.app.pool).await?;
+            let how = (why.word(), LOOK_AGAIN);
+            job::put_end_off(&mut connection, job.id, &self.owner, how).await
+        });
+        Ok(put_off.await?)
+    }
+
     /// Cuts the total by the coupons that were added for rows that got none, as far as they are left: users may have
     /// claimed some meanwhile. The key of the movement and the job's end are one transaction, so it is made once.
     async fn take_back(
         &self,
         transaction: &mut MySqlConnection,
         job: &Job,
+        most: i64,
         now: DateTime<Utc>,
     ) -> anyhow::Result<()> {
         let counts = job::counts(transaction, job.id).await?;
         let granted = counts.iter().find(|(outcome, _)| *outcome == RowOutcome::Granted);
         let granted = granted.map_or(0, |(_, count)| *count) * i64::from(job.quantity);
-        let mut rest = job.added - granted;
+        let mut rest = (job.added - granted).min(most);
         let request_id = RequestId::job_rest(job.id);
         for _ in 0..TRIES_MAX {
             if rest <= 0 {
@@ -123,4 +194,9 @@ impl Worker {
         };
         Ok(audit::record(transaction, &entry).await?)
     }
+}
+
+/// Returns whether a job goes on waiting with its end.
+fn is_patient(job: &Job) -> bool {
+    job.ending_for.is_none_or(|seconds| seconds < WAITS_MAX.as_secs().cast_signed())
 }

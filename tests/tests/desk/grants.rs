@@ -17,22 +17,22 @@ use crate::{
 /// Users of the job whose process is killed: enough that it dies in the middle.
 const MANY: i64 = 6_000;
 
-async fn grant(api: &Api, template: TemplateId, key: &str, body: &Value) -> Answer {
+pub(crate) async fn grant(api: &Api, template: TemplateId, key: &str, body: &Value) -> Answer {
     let request = api.operator(Method::POST, &format!("/v1/templates/{template}/grants"));
     let request = if key.is_empty() { request } else { request.header("idempotency-key", key) };
     api.send(request.json(body)).await.unwrap()
 }
 
-fn job_of(answer: &Answer) -> String {
+pub(crate) fn job_of(answer: &Answer) -> String {
     assert_eq!(answer.status, 202, "{}", answer.body);
     answer.json::<Value>().unwrap()["id"].as_str().unwrap().to_owned()
 }
 
-async fn progress(api: &Api, job: &str) -> Value {
+pub(crate) async fn progress(api: &Api, job: &str) -> Value {
     get(api, &format!("/v1/jobs/{job}")).await
 }
 
-async fn ended(api: &Api, job: &str) -> Value {
+pub(crate) async fn ended(api: &Api, job: &str) -> Value {
     until(async || progress(api, job).await, |seen| seen.get("ended_at").is_some()).await
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod coupons;
 pub(crate) mod grants;
+pub(crate) mod take_back;
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -48,6 +48,8 @@ pub struct Job {
     pub after_row: u32,
     /// Code of what its rows are kept from; `None` if they are being granted.
     pub waits_for: Option<String>,
+    /// How long it has waited with its end, in seconds; `None` if it has not.
+    pub ending_for: Option<i64>,
     pub created_at: DateTime<Utc>,
     pub ended_at: Option<DateTime<Utc>>,
 }
@@ -74,7 +76,8 @@ pub struct NewJob<'a> {
 /// Columns of [`Job`].
 const COLUMNS: &str = "id, merchant_id, template_id, digest, cast(quantity as unsigned) as quantity, reason, actor, \
      key_id, from_stock, added, cast(total_rows as unsigned) as total_rows, state, \
-     cast(after_row as unsigned) as after_row, waits_for, created_at, ended_at";
+     cast(after_row as unsigned) as after_row, waits_for, \
+     cast(timestampdiff(second, ending_since, utc_timestamp(3)) as signed) as ending_for, created_at, ended_at";
 
 /// Creates a job, which may have its first turn at once.
 ///
@@ -288,6 +291,32 @@ pub async fn release(
     .execute(connection)
     .await
     .map_err(StoreError::query("release a job"))?;
+    Ok(())
+}
+
+/// Puts off the end of a job, whose rows all have their outcome or are being cancelled, by `pause`. What is asked again
+/// then is for the caller to say. If the lease is not `owner`'s any more, nothing happens.
+///
+/// # Errors
+/// The statement fails.
+pub async fn put_end_off(
+    connection: &mut MySqlConnection,
+    id: JobId,
+    owner: &str,
+    (waits_for, pause): (&str, Duration),
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update job set owner = null, owned_until = null, waits_for = ?, \
+         ending_since = coalesce(ending_since, utc_timestamp(3)), \
+         next_at = utc_timestamp(3) + interval ? microsecond where id = ? and owner = ?",
+    )
+    .bind(waits_for)
+    .bind(micros(pause))
+    .bind(id.0)
+    .bind(owner)
+    .execute(connection)
+    .await
+    .map_err(StoreError::query("put off the end of a job"))?;
     Ok(())
 }
 
