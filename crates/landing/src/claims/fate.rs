@@ -3,8 +3,8 @@
 //! An answer is definite only if nothing can change it: a row in MySQL (landed, rejected or fenced), or an id that no
 //! claim can have. An unknown admission that is older than the resolver's grace is fenced here, as the resolver would
 //! do: its gate may have been rebuilt meanwhile, and then no in-flight entry leads the resolver to it. As long as a
-//! queue may carry it nothing is fenced: a claim that was accepted lands. A client with a receipt learns more from
-//! [`queued_fate`].
+//! queue may carry it nothing is fenced: a claim that was accepted lands. An open gate says whether one does. A client
+//! with a receipt learns more from [`queued_fate`].
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, TemplateId, UserId};
@@ -13,11 +13,12 @@ use mysql_store::{
     claim::{self, Fence},
     connect,
     look_up::{self, ClaimFate},
-    stock, template,
+    template,
 };
 use redis_gate::{Gate, GateError, RequestState};
 use thiserror::Error;
 
+use super::queued_fate::may_be_queued;
 pub use super::queued_fate::{QueuedFate, queued_fate};
 use crate::{gate::resolver::GRACE, ids};
 
@@ -92,7 +93,8 @@ pub async fn fate(
         return Ok(processing);
     }
     let grace = TimeDelta::from_std(GRACE).unwrap_or(TimeDelta::MAX);
-    if now - made_at < grace || may_be_queued(pool, template).await? || !may_fence() {
+    let age = now - made_at;
+    if age < grace || may_be_queued(pool, gate, template, asked.id, age).await? || !may_fence() {
         return Ok(Fate::Processing { user: asked.user, at: made_at });
     }
     // The user's entry does not show another user's claim, and a user must not end that one by asking for it.
@@ -116,15 +118,6 @@ async fn decided(pool: &MySqlPool, id: ClaimId) -> Result<Option<ClaimFate>, Sto
         look_up::claim_fate(&mut connection, id).await
     })
     .await
-}
-
-/// Returns whether claims of the template may stand in its queue, whatever its gate knows.
-async fn may_be_queued(pool: &MySqlPool, template: TemplateId) -> Result<bool, StoreError> {
-    let facts = connect::within(async {
-        let mut connection = connect::acquire(pool).await?;
-        stock::queue_facts(&mut connection, template).await
-    });
-    Ok(facts.await?.is_some_and(|facts| facts.ever_queued && !facts.queue_closed))
 }
 
 /// A claim is made after its template, so its id must be later than the template's; without a template, later than the

@@ -1,11 +1,24 @@
-//! The fate of a claim that was queued, for a client with a receipt. Nothing is inserted by looking.
+//! The fate of a claim that was queued, for a client with a receipt: nothing is inserted by looking. And whether a claim
+//! may be queued, for one without.
 
+use std::time::Duration;
+
+use chrono::TimeDelta;
 use coupon::{ClaimId, Epoch, LandedClaim, RejectReason, RequestId, TemplateId, UserId};
 use mysql_store::{
     MySqlPool, StoreError, connect,
     look_up::{self, ClaimFate, StoredAnswer},
     stock,
 };
+use redis_gate::Gate;
+
+use super::{fate::FateError, walk::QUEUED_WITHIN};
+
+/// Age from which a claim of a template that was ever queued may be fenced. No api queues one that is older than
+/// [`QUEUED_WITHIN`]; the rest is for its last call of the gate, and for clocks that differ.
+const UNQUEUED_AFTER: Duration = Duration::from_secs(180);
+
+const _: () = assert!(UNQUEUED_AFTER.as_secs() >= 3 * QUEUED_WITHIN.as_secs());
 
 /// The fate of a queued claim. All but [`QueuedFate::Processing`] are final.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,4 +68,43 @@ pub async fn queued_fate(
         })
     })
     .await
+}
+
+/// Returns whether a claim of this age may stand in the queue, and land. Only an open gate rules it out, under the epoch
+/// of both guards in MySQL: what it does not hold was not queued under this epoch, and what was queued under an earlier
+/// one is too late.
+///
+/// # Errors
+/// MySQL or the gate is unreachable.
+pub(super) async fn may_be_queued(
+    pool: &MySqlPool,
+    gate: &Gate,
+    template: TemplateId,
+    id: ClaimId,
+    age: TimeDelta,
+) -> Result<bool, FateError> {
+    let facts = connect::within(async {
+        let mut connection = connect::acquire(pool).await?;
+        stock::queue_facts(&mut connection, template).await
+    });
+    let Some(facts) = facts.await? else { return Ok(false) };
+    if !facts.ever_queued || facts.queue_closed {
+        return Ok(false);
+    }
+    let unqueued_after = TimeDelta::from_std(UNQUEUED_AFTER).unwrap_or(TimeDelta::MAX);
+    let epoch = facts.epoch;
+    if age < unqueued_after
+        || facts.queued_epoch != epoch
+        || !is_open(gate, template, epoch).await?
+    {
+        return Ok(true);
+    }
+    // Open before and after: so the same gate was searched, and it had lost nothing.
+    let is_held = gate.find_in_flight(template, epoch, id).await?.is_some();
+    Ok(is_held || !is_open(gate, template, epoch).await?)
+}
+
+async fn is_open(gate: &Gate, template: TemplateId, epoch: Epoch) -> Result<bool, FateError> {
+    let meta = gate.meta(template).await?;
+    Ok(meta.is_some_and(|meta| meta.is_open() && meta.epoch == epoch && meta.unreadable.is_none()))
 }

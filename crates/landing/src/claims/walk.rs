@@ -42,6 +42,10 @@ const EPOCHS_MAX: u32 = 4;
 /// fifth of a second of what the landers of one partition land. What waits there should land before what comes now.
 const SPILL_BACKLOG_MAX: u64 = 1_000;
 
+/// Age of a claim up to which the gate is asked to queue it. Later whoever looks for it may find it nowhere and fence it,
+/// and a 202 would be broken. Only an outage of MySQL makes a claim wait so long.
+pub(super) const QUEUED_WITHIN: Duration = Duration::from_secs(60);
+
 pub(super) struct Walk {
     pub(super) pool: MySqlPool,
     pub(super) gates: Gates,
@@ -131,6 +135,10 @@ impl Walk {
         };
         let mut admissions = 0;
         for _ in 0..EPOCHS_MAX {
+            let age = ((self.clock)() - claim.claimed_at).to_std().unwrap_or_default();
+            if template.claim_mode != ClaimMode::Direct && age > QUEUED_WITHIN {
+                break;
+            }
             let epoch = self.gates.known(template.id);
             let asked = self.ask_gate(template, claim, epoch).await?;
             let admitted = match self.follow_verdict(template, claim, epoch, asked).await? {

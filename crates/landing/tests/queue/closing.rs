@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use coupon::{AcceptAfter, Open, TemplateState, UserId};
+use coupon::{AcceptAfter, Claim, Open, TemplateState, UserId};
 use landing::{
     claims::{Answer, Unavailable},
     gates::{Gates, PRELOAD},
@@ -69,7 +69,7 @@ async fn a_queue_is_closed_after_its_window_too() {
     assert!(!is_closed(&chain).await);
     let after = chain.current().await.window.ends_at + TimeDelta::milliseconds(1);
     process.clock.set(after);
-    let late = claim(UserId(2), "a", 1);
+    let late = Claim { claimed_at: after, ..claim(UserId(2), "a", 1) };
     let refused = Answer::Refused(Refusal::Closed);
     assert_eq!(process.claim(&late).await, refused, "the gate knows every key that may land");
     keeper.look(after).await.unwrap();

@@ -1,9 +1,15 @@
 //! What a client with a receipt is told, and what one without a receipt must not cause.
 
-use coupon::{AcceptAfter, Claim, Epoch, RejectReason};
-use landing::claims::fate::{Asked, Fate, QueuedFate, fate, queued_fate};
+use coupon::{AcceptAfter, Claim, ClaimMode, Epoch, RejectReason, UserId};
+use landing::claims::{
+    Answer, Unavailable,
+    fate::{Asked, Fate, QueuedFate, fate, queued_fate},
+};
+use mysql_store::{connect, look_up::ClaimFate};
+use redis_gate::{Door, Verdict};
+use testkit::Proxy;
 
-use super::{Chain, accepted, epoch_of};
+use super::{Chain, accepted, ask, epoch_of};
 use crate::harness::{Rows, TEMPLATE, USER, again, claim, now};
 
 async fn told(chain: &Chain, claim: &Claim, epoch: Epoch) -> QueuedFate {
@@ -77,4 +83,84 @@ async fn who_asks_without_a_receipt_fences_nothing_that_may_be_queued() {
     assert!(matches!(fate, Fate::Processing { .. }), "{fate:?}");
     chain.land().await;
     assert_eq!(chain.world.rows().await, Rows { landed: 1, fences: 0, coupons: 1 });
+}
+
+/// Asks without a receipt, long after the claim: the ids of these tests are decades old.
+async fn looked_up(chain: &Chain, claim: &Claim, user: UserId) -> Fate {
+    let asked = Asked { id: claim.id, template: Some(TEMPLATE), user: Some(user) };
+    fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap()
+}
+
+/// Its client got 503 with a place to look, and no receipt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_direct_claim_that_died_with_its_gate_is_given_up_once_no_queue_can_carry_it() {
+    let chain = Chain::open("spill died", ClaimMode::Spill, AcceptAfter::Topic).await;
+    let (gate, died) = (&chain.world.gate, claim(USER, "a", 1));
+    let epoch = chain.world.meta().await.epoch;
+    let verdict = gate.claim(&died, epoch, now(), Door::direct()).await.unwrap();
+    assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
+    assert!(matches!(looked_up(&chain, &died, USER).await, Fate::Processing { .. }), "in flight");
+    chain.world.lose_gate().await;
+    assert!(matches!(looked_up(&chain, &died, USER).await, Fate::Processing { .. }), "no gate");
+    chain.world.rebuild().await;
+    let fate = looked_up(&chain, &died, USER).await;
+    assert!(matches!(fate, Fate::Decided(ClaimFate::GivenUp { .. })), "{fate:?}");
+    assert_eq!(chain.world.rows().await, Rows { landed: 0, fences: 1, coupons: 0 });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_without_a_receipt_fences_nothing_that_the_gate_has_queued_for_anyone() {
+    let chain = Chain::queued("no fence for others", AcceptAfter::Topic).await;
+    let process = chain.process("a").await;
+    let first = claim(USER, "a", 1);
+    accepted(&process.claim(&first).await);
+    for user in [USER, UserId(USER.0 + 1)] {
+        looked_up(&chain, &first, user).await;
+        assert_eq!(chain.world.rows().await, Rows { landed: 0, fences: 0, coupons: 0 });
+    }
+    let (_, rebuilding) = chain.begin_rebuild().await;
+    looked_up(&chain, &first, USER).await;
+    assert_eq!(chain.world.rows().await, Rows { landed: 0, fences: 0, coupons: 0 }, "it drains");
+    chain.land().await;
+    rebuilding.await.unwrap().unwrap();
+    assert_eq!(chain.world.rows().await, Rows { landed: 1, fences: 0, coupons: 1 });
+}
+
+/// By then who looks for it may have fenced it, and a 202 would be broken.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_has_waited_too_long_is_not_queued_any_more() {
+    let chain = Chain::queued("waited", AcceptAfter::Gate).await;
+    let process = chain.process("a").await;
+    let claimed_at = now() - chrono::TimeDelta::seconds(61);
+    let late = Claim { claimed_at, ..claim(USER, "a", 1) };
+    let answer = ask(&chain, &process, &late).await;
+    assert_eq!(answer, Answer::Unavailable(Unavailable::GateLoading));
+    assert_eq!(chain.in_outbox().await, 0);
+}
+
+/// Whichever read comes second, it comes after the landing and the rebuild.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_that_straddles_a_landing_and_a_new_epoch_calls_no_landed_claim_lost() {
+    for read in [&b"queued_epoch"[..], b"from claim"] {
+        let chain = Chain::queued("straddles", AcceptAfter::Topic).await;
+        let process = chain.process("a").await;
+        let first = claim(USER, "a", 1);
+        let epoch = epoch_of(&process.claim(&first).await);
+        let proxy = Proxy::before(&chain.world.url).await;
+        let pool = connect::pool(&proxy.instead_of(&chain.world.url), 1).await.unwrap();
+        let mut held = proxy.hold_request(read);
+        let (id, key) = (first.id, first.request_id.clone());
+        let look = tokio::spawn(async move {
+            queued_fate(&pool, TEMPLATE, USER, id, epoch, &key).await.unwrap()
+        });
+        held.reached().await;
+        chain.land().await;
+        chain.world.rebuild().await;
+        held.go_on();
+        let fate = look.await.unwrap();
+        assert!(
+            matches!(&fate, QueuedFate::Succeeded(landed) if landed.id == first.id),
+            "{fate:?}"
+        );
+    }
 }
