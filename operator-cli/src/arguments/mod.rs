@@ -15,7 +15,8 @@ pub(crate) use desk::{CouponsCommand, GrantsArguments, JobsCommand};
 pub(crate) use export::Export;
 pub(crate) use key::{AuditArguments, KeyCommand, MerchantCommand, OfMerchant};
 pub(crate) use redemption::{
-    LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, ValidateArguments,
+    LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, SingleUse,
+    ValidateArguments,
 };
 pub(crate) use template::{
     Accepted, Asked, Claims, CopyOf, Coupons, Movement, Movements, Period, Queue, Span,
@@ -107,7 +108,7 @@ pub(crate) enum Command {
     /// Jobs of grants: show, rows, wait, cancel.
     #[command(subcommand)]
     Jobs(JobsCommand),
-    /// Redeems coupons of one user for an order, all or none. For keys of the scope `redeem`, as the next four.
+    /// Redeems coupons of one user for an order, all or none. For keys of the scope `redeem`, as the next six.
     Redeem(RedeemArguments),
     /// What an order has redeemed.
     #[command(subcommand)]
@@ -118,6 +119,10 @@ pub(crate) enum Command {
     Validate(ValidateArguments),
     /// Keeps a coupon for an order while its shopper pays.
     Lock(LockArguments),
+    /// Uses one user's coupon for an order, without an amount: for shops that compute discounts themselves.
+    Use(SingleUse),
+    /// Gives one user's coupon back when its order is cancelled.
+    Unuse(SingleUse),
     /// Reports what is overdue, how late expiry was, and what ends in the next day. For the platform's own key.
     Expiry,
     /// Shows the health of all processes: servers, lags, the leader, clocks, gates. For the platform's own key and keys

@@ -71,6 +71,19 @@ pub(crate) struct ValidateArguments {
     pub(crate) of: OfUser,
 }
 
+/// One user's coupon, and an order without an amount.
+#[derive(Args)]
+pub(crate) struct SingleUse {
+    /// The coupon.
+    #[arg(value_parser = id)]
+    pub(crate) coupon: i64,
+    /// The shop's name of the order. The same order again is the same answer.
+    pub(crate) order_ref: String,
+    /// The coupon's user.
+    #[arg(long, value_name = "ID", value_parser = id)]
+    pub(crate) user: i64,
+}
+
 #[derive(Args)]
 pub(crate) struct LockArguments {
     /// The coupon.

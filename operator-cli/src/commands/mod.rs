@@ -57,6 +57,8 @@ pub(crate) async fn run(
         Command::Rollback(arguments) => (redemption::roll_back(arguments), text::object),
         Command::Validate(arguments) => (redemption::validate(arguments), text::object),
         Command::Lock(arguments) => (redemption::lock(arguments), text::object),
+        Command::Use(arguments) => (redemption::single("use", &arguments), text::object),
+        Command::Unuse(arguments) => (redemption::single("unuse", &arguments), text::object),
         Command::Expiry => (Call::get("/v1/expiry"), text::object),
         Command::Health => (Call::get("/v1/health"), health::as_text),
         Command::Whoami => (Call::get("/v1/whoami"), text::object),

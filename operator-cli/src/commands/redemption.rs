@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::{
     api::call::Call,
     arguments::{
-        LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, ValidateArguments,
+        LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, SingleUse,
+        ValidateArguments,
     },
 };
 
@@ -50,6 +51,13 @@ pub(crate) fn lock(arguments: LockArguments) -> Call {
     let mut body = json!({ "order_ref": order_ref, "for_ms": seconds * 1_000 });
     name_user(&mut body, of.user);
     Call::post(format!("/v1/coupons/{coupon}/lock")).with_body(body)
+}
+
+/// A use of one coupon, or its return.
+pub(crate) fn single(verb: &str, arguments: &SingleUse) -> Call {
+    let SingleUse { coupon, order_ref, user } = arguments;
+    let body = json!({ "user_id": user.to_string(), "order_ref": order_ref });
+    Call::post(format!("/v1/coupons/{coupon}/{verb}")).with_body(body)
 }
 
 fn name_user(body: &mut Value, user: Option<i64>) {

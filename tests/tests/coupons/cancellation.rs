@@ -1,13 +1,17 @@
 //! Orders that are cancelled: what locks, records and names they leave, and what they refuse.
 
 use coupon::{CouponId, UserId};
+use devstack::Flavor;
 use mysql_store::verify;
 use pipeline_tests::World;
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate};
 
-use crate::coupons::redemption::{order, outcome, post, redeem};
+use crate::{
+    coupons::redemption::{order, outcome, post, redeem},
+    desk::world_on,
+};
 
 /// Uses of one order's name: more than one rollback gives back.
 const MANY: i64 = 1_100;
@@ -54,9 +58,15 @@ fn refused(code: &str) -> (u16, String) {
     (409, code.to_owned())
 }
 
-#[tokio::test]
-async fn a_cancelled_orders_locks_keep_nobody_from_the_coupons_and_its_end_is_recorded_once() {
-    let world = World::start("cancelled locks").await;
+testkit::on_each_flavor! {
+    cancelled:
+    a_cancelled_orders_locks_keep_nobody_from_the_coupons_and_its_end_is_recorded_once,
+    a_cancelled_orders_locks_on_mysql_keep_nobody_from_the_coupons_and_its_end_is_recorded_once,
+}
+
+async fn cancelled(flavor: Flavor) {
+    let started = world_on(flavor, "cancelled locks", |options| options).await;
+    let Some((world, _database)) = started else { return };
     let api = world.api();
     let kept = coupon(&world, 1).await;
     assert_eq!(lock(api, kept, "A").await.status, 200);

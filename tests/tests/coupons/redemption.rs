@@ -2,13 +2,14 @@
 
 use chrono::TimeDelta;
 use coupon::{CouponId, TemplateId, UserId};
+use devstack::Flavor;
 use mysql_store::redemption_totals::{self, Totals};
 use pipeline_tests::{World, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate};
 
-use crate::operators::cli::Cli;
+use crate::{desk::world_on, operators::cli::Cli};
 
 /// The user of every coupon here.
 const ANNA: UserId = UserId(1);
@@ -80,9 +81,15 @@ fn refused(code: &str) -> (u16, String) {
     (409, code.to_owned())
 }
 
-#[tokio::test]
-async fn an_order_redeems_coupons_with_money_once_and_gives_them_back() {
-    let world = World::start("redemption").await;
+testkit::on_each_flavor! {
+    with_money:
+    an_order_redeems_coupons_with_money_once_and_gives_them_back,
+    an_order_on_mysql_redeems_coupons_with_money_once_and_gives_them_back,
+}
+
+async fn with_money(flavor: Flavor) {
+    let started = world_on(flavor, "redemption", |options| options).await;
+    let Some((world, _database)) = started else { return };
     let api = world.api();
     let five_off = template(&world, five(), true).await;
     let five = coupon_of(&world, five_off, ANNA).await;
@@ -247,9 +254,15 @@ async fn from_the_command_line(world: &World, coupon: CouponId) {
     assert_eq!(kept["order_ref"], "shop/2");
 }
 
-#[tokio::test]
-async fn a_locked_coupon_serves_its_order_alone_until_the_lock_lapses() {
-    let world = World::start("redemption lock").await;
+testkit::on_each_flavor! {
+    locked:
+    a_locked_coupon_serves_its_order_alone_until_the_lock_lapses,
+    a_locked_coupon_on_mysql_serves_its_order_alone_until_the_lock_lapses,
+}
+
+async fn locked(flavor: Flavor) {
+    let started = world_on(flavor, "redemption lock", |options| options).await;
+    let Some((world, _database)) = started else { return };
     let api = world.api();
     let at_a_till = world.template(10, |new| NewTemplate { self_redeem: true, ..new }).await;
     let kept = coupon_of(&world, at_a_till, ANNA).await;

@@ -24,7 +24,7 @@ const AT_ONCE: usize = 6;
 const NEAR: TimeDelta = TimeDelta::milliseconds(10);
 
 /// Sends requests at one moment, in turn to both apis.
-async fn at_once(world: &World, requests: &[(String, Value)]) -> Vec<Answer> {
+pub(crate) async fn at_once(world: &World, requests: &[(String, Value)]) -> Vec<Answer> {
     let barrier = Arc::new(Barrier::new(requests.len()));
     join_all(requests.iter().enumerate().map(|(number, (path, body))| {
         let (api, barrier) = (&world.apis[number % 2], Arc::clone(&barrier));
@@ -37,7 +37,7 @@ async fn at_once(world: &World, requests: &[(String, Value)]) -> Vec<Answer> {
 }
 
 /// Claims a coupon of each template for a user.
-async fn claimed<const N: usize>(
+pub(crate) async fn claimed<const N: usize>(
     world: &World,
     templates: [TemplateId; N],
     user: i64,
@@ -51,11 +51,11 @@ async fn claimed<const N: usize>(
     coupons.try_into().unwrap()
 }
 
-async fn number(world: &World, sql: &str) -> i64 {
+pub(crate) async fn number(world: &World, sql: &str) -> i64 {
     verify::number(&mut world.mysql().await, sql).await.unwrap()
 }
 
-fn redemption(name: &str, coupons: &[CouponId]) -> (String, Value) {
+pub(crate) fn redemption(name: &str, coupons: &[CouponId]) -> (String, Value) {
     ("/v1/redemptions".to_owned(), order(name, 1_000, coupons))
 }
 
@@ -65,11 +65,11 @@ fn single(name: &str, coupon: CouponId, user: i64) -> (String, Value) {
     (format!("/v1/coupons/{coupon}/use"), body)
 }
 
-fn cancellation(name: &str) -> (String, Value) {
+pub(crate) fn cancellation(name: &str) -> (String, Value) {
     (format!("/v1/redemptions/{name}/rollback"), json!({ "reason": "a race" }))
 }
 
-fn won(answers: &[Answer]) -> usize {
+pub(crate) fn won(answers: &[Answer]) -> usize {
     answers.iter().filter(|answer| answer.status < 300).count()
 }
 

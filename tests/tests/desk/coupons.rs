@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponId, TemplateId, UserId};
+use devstack::Flavor;
 use pipeline_tests::{STATE_MAX, World, until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use shopper::{Api, Claimed, NewTemplate, Shopper};
 use tokio::{sync::Barrier, task::JoinSet};
 
 use crate::{
-    desk::{another_merchant, get, post, refusal},
+    desk::{another_merchant, get, post, refusal, world_on},
     operators::cli::Cli,
 };
 
@@ -36,9 +37,15 @@ async fn record(world: &World, coupon: CouponId) -> Vec<(String, String)> {
     lines.map(|line| (text(&line["action"]), text(&line["after"]["reason"]))).collect()
 }
 
-#[tokio::test]
-async fn a_coupon_is_extended_replaced_and_revoked_and_the_stock_stays_as_it_was() {
-    let world = World::start("desk").await;
+testkit::on_each_flavor! {
+    changed:
+    a_coupon_is_extended_replaced_and_revoked_and_the_stock_stays_as_it_was,
+    a_coupon_on_mysql_is_extended_replaced_and_revoked_and_the_stock_stays_as_it_was,
+}
+
+async fn changed(flavor: Flavor) {
+    let started = world_on(flavor, "desk", |options| options).await;
+    let Some((world, _database)) = started else { return };
     let api = world.api();
     let template = world.template(3, |new| new).await;
     let (anna, coupon) = claimed(&world, template, 1).await;

@@ -3,14 +3,14 @@
 use std::fs;
 
 use coupon::{TemplateId, UserId};
-use devstack::PlatformOptions;
+use devstack::{Flavor, PlatformOptions};
 use pipeline_tests::{World, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api, NewTemplate};
 
 use crate::{
-    desk::{another_merchant, get, post, refusal},
+    desk::{another_merchant, get, post, refusal, world_on},
     operators::cli::Cli,
 };
 
@@ -40,9 +40,15 @@ fn users(ids: impl IntoIterator<Item = i64>) -> Vec<String> {
     ids.into_iter().map(|id| id.to_string()).collect()
 }
 
-#[tokio::test]
-async fn each_row_has_its_outcome_and_a_job_is_done_once_under_its_key() {
-    let world = World::start("grants").await;
+testkit::on_each_flavor! {
+    outcomes:
+    each_row_has_its_outcome_and_a_job_is_done_once_under_its_key,
+    each_row_on_mysql_has_its_outcome_and_a_job_is_done_once_under_its_key,
+}
+
+async fn outcomes(flavor: Flavor) {
+    let started = world_on(flavor, "grants", |options| options).await;
+    let Some((world, _database)) = started else { return };
     let api = world.api();
     let template = world.template(12, |new| new).await;
     let anna = api.shopper(UserId(1)).unwrap();
@@ -170,11 +176,17 @@ async fn a_job_waits_for_a_paused_template_and_can_be_cancelled_and_a_file_is_on
     world.end().await;
 }
 
+testkit::on_each_flavor! {
+    killed:
+    a_job_whose_process_is_killed_goes_on_and_grants_nothing_twice,
+    a_job_on_mysql_whose_process_is_killed_goes_on_and_grants_nothing_twice,
+}
+
 /// Without a limit per user nothing but the rows' own keys keeps a repeated row from taking a second coupon.
-#[tokio::test]
-async fn a_job_whose_process_is_killed_goes_on_and_grants_nothing_twice() {
+async fn killed(flavor: Flavor) {
     let two = |options| PlatformOptions { apis: 2, ..options };
-    let mut world = World::start_with("grants killed", two).await;
+    let started = world_on(flavor, "grants killed", two).await;
+    let Some((mut world, _database)) = started else { return };
     let unlimited = |new| NewTemplate { per_user_limit: 0, ..new };
     let template = world.template(2 * MANY, unlimited).await;
     let body = json!({ "user_ids": users(1..=MANY), "reason": "killed" });

@@ -189,7 +189,19 @@ async fn configuration(world: &World, shopper: &Shopper) -> String {
         claims.push(claimed.id.to_string());
         coupons.extend(claimed.coupons.iter().map(|coupon| coupon.id.to_string()));
     }
+    let order = json!({
+        "order_ref": "order-1", "amount": 5_000, "currency": "EUR", "coupons": [coupons[0]],
+    });
+    let redeemed = world.api().operator(Method::POST, "/v1/redemptions").json(&order);
+    let redeemed = world.api().send(redeemed).await.unwrap();
+    assert_eq!(redeemed.status, 201, "{redeemed:?}");
+    let grants = json!({ "user_ids": ["2", "3"], "reason": "a job that there is" });
+    let path = format!("/v1/templates/{several}/grants");
+    let job = world.api().operator(Method::POST, &path).header("idempotency-key", "job");
+    let job: Value = world.api().send(job.json(&grants)).await.unwrap().json().unwrap();
     ids.extend([("coupons", coupons), ("claims", claims)]);
+    ids.push(("orders", vec!["order-1".to_owned()]));
+    ids.push(("jobs", vec![job["id"].as_str().unwrap().to_owned()]));
     ids.push(("users", vec![shopper.user().to_string()]));
     let path = project_root().join("ops/schemathesis/schemathesis.toml");
     let mut text = fs::read_to_string(path).unwrap();

@@ -35,7 +35,7 @@ impl Cli {
     }
 
     /// Returns a copy with another value of one setting.
-    fn with(&self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn with(&self, name: &'static str, value: &str) -> Self {
         let mut environment = self.environment.clone();
         environment.retain(|(known, _)| *known != name);
         environment.push((name, value.to_owned()));

@@ -17,7 +17,7 @@ use devstack::{
     project_root,
 };
 use mysql_store::{connect, migrate, verify};
-use pipeline_tests::World;
+use pipeline_tests::{World, until};
 use redis_gate::GateRedis;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -496,7 +496,54 @@ async fn walk_by_ops(world: &World) {
         let answer = till.send(till.operator(Method::POST, &path).json(&order)).await.unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");
     }
+    redeem_by_ops(world, &till).await;
     world.until(template, |counts| counts.expired == 2).await;
+}
+
+/// Redeems orders, changes single coupons, grants, reports and exports.
+async fn redeem_by_ops(world: &World, till: &Api) {
+    let api = world.api();
+    let template = world.template(9, |new| NewTemplate { per_user_limit: 0, ..new }).await;
+    let shopper = api.shopper(UserId(9)).unwrap();
+    let mut coupons = Vec::new();
+    for number in 1..=4 {
+        let claimed = shopper.claim(template, Some(&format!("key-{number}")), 1).await.unwrap();
+        coupons.push(claimed.json::<Claimed>().unwrap().coupons[0].id);
+    }
+    let path = |at: usize, verb: &str| format!("/v1/coupons/{}/{verb}", coupons[at]);
+    let order = |name: &str| {
+        let coupons = [coupons[0].to_string()];
+        json!({ "order_ref": name, "amount": 900, "currency": "EUR", "coupons": coupons })
+    };
+    let reason = json!({ "reason": "by ops" });
+    for (path, body) in [
+        (path(0, "validate"), json!({ "amount": 900, "currency": "EUR" })),
+        (path(0, "lock"), json!({ "order_ref": "order-2", "for_ms": 60_000 })),
+        ("/v1/redemptions".to_owned(), order("order-2")),
+        ("/v1/redemptions/order-2/rollback".to_owned(), reason.clone()),
+        ("/v1/redemptions/unknown/rollback".to_owned(), reason.clone()),
+    ] {
+        operate(till, Method::POST, &path, &body).await;
+    }
+    operate(till, Method::GET, "/v1/redemptions/order-2", &Value::Null).await;
+    let later = world.clock.now() + chrono::TimeDelta::days(2);
+    let extension = json!({ "valid_until": later, "reason": "by ops" });
+    operate(api, Method::POST, &path(1, "extend"), &extension).await;
+    operate(api, Method::POST, &path(2, "replace"), &reason).await;
+    operate(api, Method::POST, &path(3, "revoke"), &reason).await;
+    let owned = format!("/v1/templates/{template}");
+    let grants = json!({ "user_ids": ["10", "x"], "reason": "by ops", "from_stock": false });
+    let job = operate(api, Method::POST, &format!("{owned}/grants"), &grants).await;
+    let job = format!("/v1/jobs/{}", job["id"].as_str().unwrap());
+    let look = async || operate(api, Method::GET, &job, &Value::Null).await;
+    until(look, |seen| seen["state"] == "finished").await;
+    operate(api, Method::POST, &format!("{job}/cancel"), &reason).await;
+    for list in ["report", "timeseries", "movements", "claims"] {
+        operate(api, Method::GET, &format!("{owned}/{list}"), &Value::Null).await;
+    }
+    let export = api.operator(Method::GET, &format!("{owned}/coupons"));
+    let export = api.send(export.header("accept", "text/csv")).await.unwrap();
+    assert_eq!((export.status, export.body.lines().count()), (200, 7), "{export:?}");
 }
 
 /// Lands a queued claim and has another rejected, so that relay and lander need all their privileges.

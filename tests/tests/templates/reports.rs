@@ -3,8 +3,9 @@
 
 use std::{collections::BTreeMap, fs};
 
+use chrono::{DateTime, Utc};
 use coupon::{TemplateId, UserId};
-use devstack::{OwnBroker, PlatformOptions, TestServers};
+use devstack::{Flavor, OwnBroker, PlatformOptions, TestServers};
 use mysql_store::migrate;
 use pipeline_tests::{World, replay, until};
 use reqwest::Method;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate, Run, Wish};
 use topic::{TopicLayout, TopicNames, ensure_topics};
 
-use crate::operators::cli::Cli;
+use crate::{desk::world_on, operators::cli::Cli};
 
 const STOCK: i64 = 40;
 
@@ -165,6 +166,62 @@ async fn assert_of_its_merchant(world: &World, template: TemplateId) {
         let code = answer.code().unwrap_or_default();
         assert_eq!((answer.status, code.as_str()), (404, "TEMPLATE_NOT_FOUND"), "{what}");
     }
+}
+
+testkit::on_each_flavor! {
+    money:
+    a_report_tells_money_use_and_expiry_and_of_a_span_only_its_answers,
+    a_report_on_mysql_tells_money_use_and_expiry_and_of_a_span_only_its_answers,
+}
+
+async fn money(flavor: Flavor) {
+    let started = world_on(flavor, "report money", |options| options).await;
+    let Some((world, _database)) = started else { return };
+    let template = world.template(9, |new| NewTemplate { valid_for_ms: 3_000, ..new }).await;
+    let mut coupons = Vec::new();
+    for user in 1..=4 {
+        let shopper = world.api().shopper(UserId(user)).unwrap();
+        let claimed = shopper.claim(template, None, 1).await.unwrap().json::<Claimed>().unwrap();
+        coupons.push(claimed.coupons[0].id.to_string());
+    }
+    let post = async |path: String, body: Value| -> Value {
+        let answer = world.api().operator(Method::POST, &path).json(&body);
+        let answer = world.api().send(answer).await.unwrap();
+        assert!(answer.status < 300, "{path}: {answer:?}");
+        answer.json().unwrap()
+    };
+    let order = |name: &str, coupon: &str| json!({ "order_ref": name, "amount": 2_000, "currency": "EUR", "coupons": [coupon] });
+    let redeemed = post("/v1/redemptions".to_owned(), order("A", &coupons[0])).await;
+    assert!(redeemed["discount"].as_i64().unwrap() > 0, "{redeemed}");
+    // What is rolled back counts no more, and a replaced coupon and its replacement are one.
+    post("/v1/redemptions".to_owned(), order("B", &coupons[1])).await;
+    post("/v1/redemptions/B/rollback".to_owned(), json!({ "reason": "r" })).await;
+    post(format!("/v1/coupons/{}/replace", coupons[2]), json!({ "reason": "r" })).await;
+    world.until(template, |counts| counts.expired == 3).await;
+    let told = until_counted(&world, template, 4).await;
+    let money = json!({
+        "redeemed": 1, "discount": redeemed["discount"], "revenue": redeemed["left_to_pay"],
+        "currency": "EUR", "all_counted": true,
+    });
+    assert_eq!(told["redemption"], money);
+    let counted = json!({
+        "counted": 5, "all_counted": true, "unused": 0, "used": 1, "expired": 3, "others": 1,
+        "used_percent": 25.0, "expired_percent": 75.0,
+    });
+    assert_eq!(told["coupons"], counted);
+    // The end of a span is exclusive; what MySQL knows is of the whole life.
+    let (from, to) = (told["from"].as_str().unwrap(), told["claim_starts_at"].as_str().unwrap());
+    let path = format!("/v1/templates/{template}/report?from={from}&to={to}");
+    let before: Value = get(world.api(), &path).await.json().unwrap();
+    assert_eq!(before["answers"]["requests"], 0, "{before}");
+    assert_eq!((&before["redemption"], &before["coupons"]), (&money, &counted));
+    let span = |report: &Value| {
+        let time = |name: &str| report[name].as_str().unwrap().parse::<DateTime<Utc>>().unwrap();
+        (time("from"), time("to"))
+    };
+    assert!(span(&before).1 < span(&told).1 && span(&before).0 == span(&told).0, "{before}");
+    world.assert_sound(None).await;
+    world.end().await;
 }
 
 #[tokio::test]

@@ -20,6 +20,21 @@ fn offers(discounts: &[Discount]) -> Vec<Offer<'_>> {
     (1..).zip(discounts).map(offer).collect()
 }
 
+/// Currencies that orders and coupons name: few, so that they often agree.
+const CURRENCIES: [&str; 2] = ["EUR", "USD"];
+
+/// Any discount of any currency, for orders of any size.
+fn any_terms() -> impl Strategy<Value = Discount> {
+    // Small sums, so that amounts often are just below the minimum, at it, or above it.
+    (any_discount(), 0..6_i64, select(CURRENCIES.to_vec())).prop_map(
+        |(discount, least, currency)| Discount {
+            minimum_spend: least,
+            currency: currency.to_owned(),
+            ..discount
+        },
+    )
+}
+
 /// Any discount that a template may have.
 fn any_discount() -> impl Strategy<Value = Discount> {
     let amount =
@@ -137,6 +152,47 @@ proptest! {
             DiscountKind::FreeShipping => Some(0),
         };
         prop_assert!(most.is_none_or(|most| off <= most));
+    }
+
+    #[test]
+    fn all_apply_or_the_first_that_is_foreign_or_for_a_larger_order_is_named(
+        amount in 0..6_i64, currency in select(CURRENCIES.to_vec()), terms in vec(any_terms(), 1..6),
+    ) {
+        let spend = Spend { amount, currency };
+        let offers = offers(&terms);
+        let fits = |terms: &Discount| terms.currency == currency && terms.minimum_spend <= amount;
+        match apply(spend, &offers) {
+            Ok(applied) => {
+                prop_assert!(terms.iter().all(fits));
+                prop_assert_eq!(applied.len(), terms.len());
+            }
+            Err((coupon, why)) => {
+                let refused = offers.iter().find(|offer| offer.coupon == coupon).unwrap();
+                let expected = if refused.discount.currency == currency {
+                    prop_assert!(amount < refused.discount.minimum_spend);
+                    Inapplicable::MinimumSpend
+                } else {
+                    Inapplicable::Currency
+                };
+                prop_assert_eq!(why, expected);
+                let place = |offer: &Offer<'_>| (rank(offer.discount.kind), offer.coupon);
+                let before = offers.iter().filter(|offer| place(offer) < place(refused));
+                prop_assert!(before.map(|offer| offer.discount).all(fits), "it is the first");
+            }
+        }
+    }
+
+    #[test]
+    fn the_minimum_is_met_by_the_amount_before_any_discount_and_exactly(
+        least in 1..=limit::AMOUNT_MAX, discounts in vec(any_discount(), 0..4),
+    ) {
+        let with_minimum = Discount { minimum_spend: least, ..percent(1) };
+        let mut all = discounts;
+        all.push(with_minimum);
+        let offers = offers(&all);
+        prop_assert!(apply(euros(least), &offers).is_ok());
+        let refused = (CouponId(all.len() as i64), Inapplicable::MinimumSpend);
+        prop_assert_eq!(apply(euros(least - 1), &offers), Err(refused));
     }
 
     #[test]
