@@ -35,3 +35,17 @@ fn each_test_that_is_named_beside_a_guarantee_or_a_failure_exists() {
         assert!(missing.is_empty(), "{document} names tests that do not exist: {missing:?}");
     }
 }
+
+#[test]
+fn each_failure_has_a_test_beside_it() {
+    let text = fs::read_to_string(project_root().join("docs/failures.md")).unwrap();
+    let (failures, _) = text.split_once("## Fail points").unwrap();
+    let rows = failures.lines().filter(|line| line.starts_with('|') && !line.starts_with("|--"));
+    let without: Vec<&str> = rows
+        .filter(|row| {
+            let tests = row.trim_end().trim_end_matches('|').rsplit_once('|');
+            tests.is_none_or(|(_, tests)| tests.trim().is_empty())
+        })
+        .collect();
+    assert!(without.is_empty(), "docs/failures.md has rows without a test: {without:#?}");
+}
