@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{Epoch, RequestId, TemplateId, TemplateState, UserId};
+use coupon::{Claim, Epoch, RequestId, TemplateId, TemplateState, UserId};
 use landing::{
     claims::{Answer, Unavailable},
     gates::{Gates, PRELOAD},
@@ -524,15 +524,18 @@ async fn a_window_that_was_prolonged_is_not_called_closed_by_an_old_template_or_
     let edited = template_edit::edit(&mut connection, &before, &after, false, now()).await.unwrap();
     assert_eq!(edited, Edited::Done);
     // This process has the old template, and the gate the old window.
-    process.clock.set(before.window.ends_at + TimeDelta::minutes(1));
+    let claimed_at = before.window.ends_at + TimeDelta::minutes(1);
+    process.clock.set(claimed_at);
     let (_gates, mut keeper) = keeper(&world);
-    let late = claim(USER, "a", 1);
+    let late = Claim { claimed_at, ..claim(USER, "a", 1) };
     assert_eq!(process.claim(&late).await, Answer::Unavailable(Unavailable::GateLoading));
-    look(&mut keeper, before.window.ends_at + TimeDelta::minutes(1)).await;
+    look(&mut keeper, claimed_at).await;
     process.land(&late).await;
     // A window is over when MySQL says so.
-    process.clock.set(after.window.ends_at);
+    let claimed_at = after.window.ends_at;
+    process.clock.set(claimed_at);
     let refused = Answer::Refused(Refusal::Closed);
-    assert_eq!(process.claim(&claim(UserId(71), "a", 1)).await, refused);
+    let too_late = Claim { claimed_at, ..claim(UserId(71), "a", 1) };
+    assert_eq!(process.claim(&too_late).await, refused);
     assert_eq!(world.number("select count(*) from user_coupon").await, 1);
 }

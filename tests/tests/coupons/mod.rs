@@ -1,10 +1,7 @@
 //! A user's coupons: use, and the view behind "my coupons".
 
-pub(crate) mod cancellation;
 pub(crate) mod dead_letters;
 pub(crate) mod redelivery;
-pub(crate) mod redemption;
-pub(crate) mod redemption_races;
 pub(crate) mod shown;
 pub(crate) mod use_coupon;
 pub(crate) mod view;

@@ -5,9 +5,9 @@ use pipeline_tests::World;
 use serde_json::{Value, json};
 use shopper::Answer;
 
-use crate::coupons::{
-    redemption::{outcome, redeem},
-    redemption_races::{at_once, cancellation, claimed, number, redemption, won},
+use crate::redemptions::{
+    orders::{outcome, redeem},
+    races::{at_once, cancellation, claimed, number, redemption, won},
 };
 
 /// Rounds of each race.

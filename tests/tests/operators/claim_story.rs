@@ -8,9 +8,9 @@ use shopper::{Claimed, NewTemplate};
 use topic::{Message, TableReader, TopicNames, decode_claim};
 
 use crate::{
-    coupons::redemption::{order, redeem},
     operators::cli::Cli,
     queued::{after_topic, assert_sold, shopper, two_apis},
+    redemptions::orders::{order, redeem},
 };
 
 const KEY: &str = "the-key";

@@ -8,7 +8,7 @@ use pipeline_tests::World;
 use serde_json::{Value, json};
 use shopper::{Answer, Claimed};
 
-use crate::coupons::redemption::{order, outcome, post, redeem};
+use crate::redemptions::orders::{order, outcome, post, redeem};
 
 /// Orders of each kind that are sent at once.
 const ORDERS: i64 = 40;

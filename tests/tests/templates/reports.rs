@@ -209,8 +209,12 @@ async fn money(flavor: Flavor) {
         "used_percent": 25.0, "expired_percent": 75.0,
     });
     assert_eq!(told["coupons"], counted);
-    // The end of a span is exclusive; what MySQL knows is of the whole life.
-    let (from, to) = (told["from"].as_str().unwrap(), told["claim_starts_at"].as_str().unwrap());
+    // The end of a span is exclusive; what MySQL knows is of the whole life. A span consists of whole steps.
+    let step = told["answers"]["course"]["step_seconds"].as_i64().unwrap();
+    let starts_at: DateTime<Utc> = told["claim_starts_at"].as_str().unwrap().parse().unwrap();
+    let to = starts_at.timestamp() / step * step;
+    let to = DateTime::from_timestamp(to, 0).unwrap().format("%FT%TZ");
+    let from = told["from"].as_str().unwrap();
     let path = format!("/v1/templates/{template}/report?from={from}&to={to}");
     let before: Value = get(world.api(), &path).await.json().unwrap();
     assert_eq!(before["answers"]["requests"], 0, "{before}");

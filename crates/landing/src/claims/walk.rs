@@ -42,7 +42,7 @@ const EPOCHS_MAX: u32 = 4;
 /// fifth of a second of what the landers of one partition land. What waits there should land before what comes now.
 const SPILL_BACKLOG_MAX: u64 = 1_000;
 
-/// Age of a claim up to which the gate is asked to queue it. Later whoever looks for it may find it nowhere and fence it,
+/// Age of a claim up to which the gate is asked for it. Later whoever looks for it may find it nowhere and fence it,
 /// and a 202 would be broken. Only an outage of MySQL makes a claim wait so long.
 pub(super) const QUEUED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -136,7 +136,8 @@ impl Walk {
         let mut admissions = 0;
         for _ in 0..EPOCHS_MAX {
             let age = ((self.clock)() - claim.claimed_at).to_std().unwrap_or_default();
-            if template.claim_mode != ClaimMode::Direct && age > QUEUED_WITHIN {
+            // In every mode: the gate may queue what this process takes for a direct claim.
+            if age > QUEUED_WITHIN {
                 break;
             }
             let epoch = self.gates.known(template.id);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use shopper::{Answer, Claimed, NewTemplate};
 use tokio::sync::Barrier;
 
-use crate::coupons::redemption::{order, outcome, post, redeem};
+use crate::redemptions::orders::{order, outcome, post, redeem};
 
 /// Rounds of each race.
 const ROUNDS: i64 = 12;

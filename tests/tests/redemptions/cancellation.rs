@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate};
 
 use crate::{
-    coupons::redemption::{order, outcome, post, redeem},
     desk::world_on,
+    redemptions::orders::{order, outcome, post, redeem},
 };
 
 /// Uses of one order's name: more than one rollback gives back.
