@@ -115,6 +115,8 @@ pub fn new_template(data: &[u8]) {
     shown["stackable"] = json!(draft.stackable);
     shown["claim_mode"] = json!(draft.claim_mode.word());
     shown["accept_after"] = json!(draft.accept_after.word());
+    shown["lapses_allowed"] = json!(draft.hold.lapses_allowed);
+    shown["returned_stock"] = json!(draft.hold.returned_stock.word());
     assert_eq!(draft_of(&shown), Some(draft), "{shown}");
 }
 

@@ -264,6 +264,11 @@ pub(crate) fn from_row(row: TemplateRow) -> anyhow::Result<Template> {
         stackable: row.stackable == 1,
         claim_mode: ClaimMode::from_code(row.claim_mode)?,
         accept_after: AcceptAfter::from_code(row.accept_after)?,
+        hold: HoldTerms {
+            hold: (row.hold_ms > 0).then(|| TimeDelta::milliseconds(row.hold_ms)),
+            lapses_allowed: row.lapses_allowed.try_into()?,
+            returned_stock: ReturnedStock::from_code(row.returned_stock)?,
+        },
         state: TemplateState::from_code(row.state)?,
         version: row.version,
     })

@@ -45,6 +45,7 @@ const NEEDED: [(&str, &[(&str, Holds)]); 3] = [
             ("used_at", Time),
             ("order_ref", Text),
             ("trace_parent", Text),
+            ("issued_no", Integer),
         ],
     ),
     (
@@ -69,6 +70,9 @@ const NEEDED: [(&str, &[(&str, Holds)]); 3] = [
             ("stackable", Integer),
             ("claim_mode", Integer),
             ("accept_after", Integer),
+            ("hold_ms", Integer),
+            ("lapses_allowed", Integer),
+            ("returned_stock", Integer),
             ("state", Integer),
             ("version", Integer),
             ("created_at", Time),
@@ -84,6 +88,9 @@ const NEEDED: [(&str, &[(&str, Holds)]); 3] = [
             ("reason", Text),
             ("actor", Text),
             ("created_at", Time),
+            ("kind", Integer),
+            ("delta_stock", Integer),
+            ("returned", Text),
         ],
     ),
 ];

@@ -183,6 +183,8 @@ pub struct LandedClaim {
     pub valid_from: DateTime<Utc>,
     /// End of the coupons' validity, exclusive, as issued.
     pub valid_until: DateTime<Utc>,
+    /// When the coupons lapse unless they are confirmed before, exclusive, as issued; `None` if they were not held.
+    pub held_until: Option<DateTime<Utc>>,
     /// Ordered by number.
     pub coupons: Vec<LandedCoupon>,
 }

@@ -36,6 +36,12 @@ pub enum TemplateField {
     ClaimMode,
     /// What a queued claim must be stored in before it is accepted.
     AcceptAfter,
+    /// Time within which a coupon must be confirmed.
+    HoldMs,
+    /// Lapses after which a user is refused.
+    LapsesAllowed,
+    /// What becomes of returned units.
+    ReturnedStock,
 }
 
 /// A field cannot be changed in the template's state.
@@ -47,7 +53,7 @@ pub struct NotEditable {
 }
 
 impl TemplateField {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Name,
         Self::Discount,
         Self::PerUserLimit,
@@ -59,6 +65,9 @@ impl TemplateField {
         Self::Stackable,
         Self::ClaimMode,
         Self::AcceptAfter,
+        Self::HoldMs,
+        Self::LapsesAllowed,
+        Self::ReturnedStock,
     ];
 
     /// Name in the API.
@@ -75,6 +84,9 @@ impl TemplateField {
             Self::Stackable => "stackable",
             Self::ClaimMode => "claim_mode",
             Self::AcceptAfter => "accept_after",
+            Self::HoldMs => "hold_ms",
+            Self::LapsesAllowed => "lapses_allowed",
+            Self::ReturnedStock => "returned_stock",
         }
     }
 
@@ -87,9 +99,13 @@ impl TemplateField {
             | Self::Validity
             | Self::ClaimMode
             | Self::AcceptAfter => state != TemplateState::Ended,
-            Self::Discount | Self::PerUserLimit | Self::MaxPerClaim | Self::Stackable => {
-                state == TemplateState::Draft
-            }
+            Self::Discount
+            | Self::PerUserLimit
+            | Self::MaxPerClaim
+            | Self::Stackable
+            | Self::HoldMs
+            | Self::LapsesAllowed
+            | Self::ReturnedStock => state == TemplateState::Draft,
         }
     }
 
@@ -114,6 +130,9 @@ impl Template {
             TemplateField::Stackable => self.stackable != other.stackable,
             TemplateField::ClaimMode => self.claim_mode != other.claim_mode,
             TemplateField::AcceptAfter => self.accept_after != other.accept_after,
+            TemplateField::HoldMs => self.hold.hold != other.hold.hold,
+            TemplateField::LapsesAllowed => self.hold.lapses_allowed != other.hold.lapses_allowed,
+            TemplateField::ReturnedStock => self.hold.returned_stock != other.hold.returned_stock,
         };
         TemplateField::ALL.into_iter().filter(differs).collect()
     }

@@ -7,6 +7,7 @@ mod code;
 mod decision;
 mod editing;
 mod expiry_shard;
+mod hold;
 mod id;
 mod job;
 pub mod limit;
@@ -14,6 +15,7 @@ mod mode;
 pub mod money;
 mod queued;
 mod queued_decision;
+mod returned;
 mod scope;
 mod status;
 mod template;
@@ -30,6 +32,7 @@ pub use editing::{NotEditable, TemplateField};
 pub use expiry_shard::{
     EXPIRY_SHARDS, expiry_shard, expiry_shards, partition_of, partition_of_template,
 };
+pub use hold::{HoldTerms, ReturnedStock};
 pub use id::{
     ApiKeyId, AuditId, ClaimId, CouponId, Epoch, IdError, JobId, MerchantId, RedemptionId,
     TemplateId, UserId,
@@ -38,6 +41,7 @@ pub use job::{JobState, RowOutcome};
 pub use mode::{AcceptAfter, AcceptedClaims, ClaimMode, Open};
 pub use queued::{QueuedClaim, RejectReason};
 pub use queued_decision::{QueuedDecision, QueuedRows, QueuedStock, decide_queued};
+pub use returned::{Lapses, Returned, ReturnedError, ReturnedList, read_returned};
 pub use scope::{Scope, Scopes};
 pub use status::CouponStatus;
 pub use template::{

@@ -41,3 +41,18 @@ pub const ORDER_COUPONS_MAX: usize = 20;
 
 /// Longest lock of a coupon for a checkout, in milliseconds: 30 minutes. A shopper who takes longer has left.
 pub const LOCK_MS_MAX: i64 = 30 * 60 * 1000;
+
+/// Shortest hold, in milliseconds: one second. A shorter one lapses while its claim is answered.
+pub const HOLD_MS_MIN: i64 = 1_000;
+
+/// Longest hold, in milliseconds: 30 days. A longer one is more likely a typing error.
+pub const HOLD_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1000;
+
+/// Most lapses before a user is refused: the gate keeps the count in one byte, and counts no further.
+pub const LAPSES_ALLOWED_MAX: u32 = 100;
+
+/// Largest number of coupons that one return gives back: few enough that a use of one of them does not notice the locks.
+pub const RETURN_COUPONS_MAX: usize = 128;
+
+/// Longest payment reference, in characters: the size of its `varchar(64)` column.
+pub const PAYMENT_REF_CHARS_MAX: usize = 64;

@@ -13,13 +13,18 @@ pub enum CouponStatus {
     Used,
     /// Its validity ended before it was used.
     Expired,
-    /// The shop revoked it before it was used.
+    /// The shop revoked it before it was used, or it was cancelled.
     Cancelled,
+    /// Issued, and not confirmed yet: it cannot be used.
+    Held,
+    /// Its hold ended before it was confirmed.
+    Lapsed,
 }
 
 impl CouponStatus {
     /// In the order of their codes.
-    pub const ALL: [Self; 4] = [Self::Unused, Self::Used, Self::Expired, Self::Cancelled];
+    pub const ALL: [Self; 6] =
+        [Self::Unused, Self::Used, Self::Expired, Self::Cancelled, Self::Held, Self::Lapsed];
 
     /// The stored code.
     pub fn code(self) -> u8 {
@@ -28,6 +33,8 @@ impl CouponStatus {
             Self::Used => 1,
             Self::Expired => 2,
             Self::Cancelled => 3,
+            Self::Held => 4,
+            Self::Lapsed => 5,
         }
     }
 
@@ -41,6 +48,8 @@ impl CouponStatus {
             1 => Ok(Self::Used),
             2 => Ok(Self::Expired),
             3 => Ok(Self::Cancelled),
+            4 => Ok(Self::Held),
+            5 => Ok(Self::Lapsed),
             _ => Err(UnknownCode { what: "coupon status", code }),
         }
     }
@@ -52,6 +61,8 @@ impl CouponStatus {
             Self::Used => "used",
             Self::Expired => "expired",
             Self::Cancelled => "cancelled",
+            Self::Held => "held",
+            Self::Lapsed => "lapsed",
         }
     }
 
@@ -60,10 +71,19 @@ impl CouponStatus {
         Self::ALL.into_iter().find(|status| status.word() == word)
     }
 
-    /// Status at `now`: an unused coupon is expired once `now` has reached `valid_until`, whether
-    /// or not a worker has recorded it.
+    /// Status at `now`: an unused coupon is expired, and a held one has lapsed, once `now` has reached `valid_until`,
+    /// whether or not a worker has recorded it. The `valid_until` of a held coupon is the end of its hold.
     pub fn at(self, valid_until: DateTime<Utc>, now: DateTime<Utc>) -> Self {
-        if self == Self::Unused && now >= valid_until { Self::Expired } else { self }
+        match self {
+            Self::Unused if now >= valid_until => Self::Expired,
+            Self::Held if now >= valid_until => Self::Lapsed,
+            status => status,
+        }
+    }
+
+    /// Returns whether a deadline ends it: the end of its validity or of its hold.
+    pub fn has_deadline(self) -> bool {
+        matches!(self, Self::Unused | Self::Held)
     }
 }
 
@@ -77,6 +97,8 @@ mod tests {
         let before = DateTime::from_timestamp_millis(999).unwrap();
         assert_eq!(CouponStatus::Unused.at(deadline, before), CouponStatus::Unused);
         assert_eq!(CouponStatus::Unused.at(deadline, deadline), CouponStatus::Expired);
+        assert_eq!(CouponStatus::Held.at(deadline, before), CouponStatus::Held);
+        assert_eq!(CouponStatus::Held.at(deadline, deadline), CouponStatus::Lapsed);
         assert_eq!(CouponStatus::Used.at(deadline, deadline), CouponStatus::Used);
         assert_eq!(CouponStatus::Cancelled.at(deadline, deadline), CouponStatus::Cancelled);
     }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use thiserror::Error;
 
-use crate::{AcceptAfter, ClaimMode, MerchantId, TemplateId, UnknownCode, limit, text};
+use crate::{AcceptAfter, ClaimMode, HoldTerms, MerchantId, TemplateId, UnknownCode, limit, text};
 
 /// Why a template is not acceptable. The message says what to change.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -236,6 +236,8 @@ pub struct Template {
     pub claim_mode: ClaimMode,
     /// What a queued claim must be stored in before it is answered as accepted.
     pub accept_after: AcceptAfter,
+    /// Whether and how coupons are held until they are confirmed.
+    pub hold: HoldTerms,
     pub state: TemplateState,
     /// Rises by one with each change. Derived copies apply only newer versions.
     pub version: i64,
@@ -265,7 +267,28 @@ impl Template {
             return wrong("claim_ends_at", "use a time after claim_starts_at".to_owned());
         }
         self.validate_validity()?;
+        self.validate_hold()?;
         self.discount.validate()
+    }
+
+    fn validate_hold(&self) -> Result<(), TemplateError> {
+        let wrong = |field, problem: String| Err(TemplateError { field, problem });
+        let HoldTerms { hold, lapses_allowed, .. } = self.hold;
+        let in_bounds = |hold: TimeDelta| {
+            (limit::HOLD_MS_MIN..=limit::HOLD_MS_MAX).contains(&hold.num_milliseconds())
+        };
+        if hold.is_some_and(|hold| !in_bounds(hold)) {
+            let (least, most) = (limit::HOLD_MS_MIN, limit::HOLD_MS_MAX);
+            return wrong("hold_ms", format!("use 0 (confirmed at once) or {least} to {most}"));
+        }
+        if lapses_allowed > limit::LAPSES_ALLOWED_MAX {
+            let most = limit::LAPSES_ALLOWED_MAX;
+            return wrong("lapses_allowed", format!("use 0 (no limit) or 1 to {most}"));
+        }
+        if hold.is_none() && lapses_allowed > 0 {
+            return wrong("lapses_allowed", "use 0 without hold_ms".to_owned());
+        }
+        Ok(())
     }
 
     fn validate_validity(&self) -> Result<(), TemplateError> {

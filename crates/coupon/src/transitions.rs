@@ -20,11 +20,15 @@ impl<S: Copy + PartialEq> Transition<S> {
 
 impl CouponStatus {
     /// Every change of a coupon's status. Only the order that used a coupon gives it back, and only before the deadline.
-    pub const TRANSITIONS: [Transition<Self>; 4] = [
+    /// Users cancel held coupons only.
+    pub const TRANSITIONS: [Transition<Self>; 7] = [
         Transition { by: "use", from: &[Self::Unused], to: Self::Used },
         Transition { by: "unuse", from: &[Self::Used], to: Self::Unused },
         Transition { by: "deadline", from: &[Self::Unused], to: Self::Expired },
         Transition { by: "revoke", from: &[Self::Unused], to: Self::Cancelled },
+        Transition { by: "confirm", from: &[Self::Held], to: Self::Unused },
+        Transition { by: "deadline", from: &[Self::Held], to: Self::Lapsed },
+        Transition { by: "cancel", from: &[Self::Held, Self::Unused], to: Self::Cancelled },
     ];
 
     /// Returns whether a coupon may change from this status to `next`.
@@ -77,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_used_coupon_may_only_be_given_back_and_an_expired_or_cancelled_one_stays() {
-        use CouponStatus::{Cancelled, Expired, Unused, Used};
+        use CouponStatus::{Cancelled, Expired, Held, Lapsed, Unused, Used};
         let after = |status: CouponStatus| -> Vec<CouponStatus> {
             CouponStatus::ALL.into_iter().filter(|next| status.may_become(*next)).collect()
         };
@@ -85,5 +89,7 @@ mod tests {
         assert_eq!(after(Used), [Unused]);
         assert_eq!(after(Expired), []);
         assert_eq!(after(Cancelled), []);
+        assert_eq!(after(Held), [Unused, Cancelled, Lapsed]);
+        assert_eq!(after(Lapsed), []);
     }
 }

@@ -2,9 +2,11 @@
 
 use coupon::{
     AcceptAfter, ClaimMode, ClaimState, CouponStatus, DiscountKind, JobState, MoveState, Open,
-    RejectReason, RowOutcome, Scopes, TemplateState, UnknownCode,
+    RejectReason, ReturnedStock, RowOutcome, Scopes, TemplateState, UnknownCode,
 };
 use sqlx::{Row, mysql::MySqlRow};
+
+use crate::templates::movement::Kind;
 
 /// A code column: a `tinyint` from 0 to 127.
 #[derive(Debug, Clone, Copy, sqlx::Type)]
@@ -31,9 +33,11 @@ held_as_code!(
     CouponStatus,
     DiscountKind,
     JobState,
+    Kind,
     MoveState,
     Open,
     RejectReason,
+    ReturnedStock,
     RowOutcome,
     Scopes,
     TemplateState

@@ -30,6 +30,15 @@ pub struct NewTemplate {
     /// What a 202 waits for: `gate`, `replica` or `topic`; the server's default if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accept_after: Option<&'static str>,
+    /// Time within which its coupons must be confirmed, in milliseconds; absent: they are confirmed at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold_ms: Option<i64>,
+    /// Lapses after which a user is refused; absent: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lapses_allowed: Option<u32>,
+    /// `resell` or `retire`; the server's default if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub returned_stock: Option<&'static str>,
 }
 
 /// A coupon's discount.
@@ -65,6 +74,9 @@ impl NewTemplate {
             stackable: true,
             claim_mode: None,
             accept_after: None,
+            hold_ms: None,
+            lapses_allowed: None,
+            returned_stock: None,
         }
     }
 

@@ -3,9 +3,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{
-    AcceptAfter, Claim, ClaimId, ClaimMode, CouponId, Discount, DiscountKind, LandedClaim,
-    LandedCoupon, MerchantId, PayloadHash, RequestId, Template, TemplateId, TemplateState, UserId,
-    Validity, Window,
+    AcceptAfter, Claim, ClaimId, ClaimMode, CouponId, Discount, DiscountKind, HoldTerms,
+    LandedClaim, LandedCoupon, MerchantId, PayloadHash, RequestId, Template, TemplateId,
+    TemplateState, UserId, Validity, Window,
 };
 
 /// Merchant of the templates.
@@ -32,6 +32,7 @@ pub fn draft(id: TemplateId, now: DateTime<Utc>) -> Template {
         stackable: true,
         claim_mode: ClaimMode::Direct,
         accept_after: AcceptAfter::Topic,
+        hold: HoldTerms::default(),
         state: TemplateState::Draft,
         version: 1,
     }
@@ -72,6 +73,7 @@ pub fn landed(claim: &Claim, coupons: impl IntoIterator<Item = (CouponId, i64)>)
         claimed_at: claim.claimed_at,
         valid_from: claim.claimed_at,
         valid_until: claim.claimed_at + TimeDelta::days(1),
+        held_until: None,
         coupons: coupons.collect(),
     }
 }

@@ -73,6 +73,17 @@ pub(crate) struct NewTemplate {
     #[schema(value_type = Option<schemas::AcceptAfter>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     accept_after: Option<String>,
+    /// Time within which claimed coupons must be confirmed, in milliseconds; otherwise they lapse. 0: claims are confirmed
+    /// at once. Default: 0.
+    #[schema(minimum = 0, maximum = 2592000000i64)]
+    hold_ms: Option<i64>,
+    /// Lapses after which a user is refused further claims. 0: never. Default: 0.
+    #[schema(minimum = 0, maximum = 100)]
+    lapses_allowed: Option<u32>,
+    /// What becomes of a coupon that lapsed or was cancelled. Default: `resell`.
+    #[schema(value_type = Option<schemas::ReturnedStock>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    returned_stock: Option<String>,
 }
 
 /// The discount on an order. Money is in minor units of `currency`.
@@ -116,6 +127,11 @@ pub(crate) struct TemplateJson {
     claim_mode: &'static str,
     #[schema(value_type = schemas::AcceptAfter)]
     accept_after: &'static str,
+    /// Lapses after which a user is refused further claims; 0: never.
+    lapses_allowed: u32,
+    /// What becomes of a coupon that lapsed or was cancelled.
+    #[schema(value_type = schemas::ReturnedStock)]
+    returned_stock: &'static str,
     #[serde(flatten)]
     terms: TermsJson,
 }
@@ -127,6 +143,8 @@ pub(crate) struct TermsJson {
     discount: DiscountJson,
     per_user_limit: u32,
     max_per_claim: u32,
+    /// Time within which claimed coupons must be confirmed, in milliseconds; 0: claims are confirmed at once.
+    hold_ms: i64,
     #[schema(value_type = Instant)]
     claim_starts_at: String,
     #[schema(value_type = Instant)]
@@ -155,10 +173,12 @@ pub(crate) fn example() -> Value {
     json!({
         "id": "2123985067360387072", "name": "A sale", "state": "published", "version": 2,
         "self_redeem": false, "stackable": true, "claim_mode": "direct", "accept_after": "topic",
+        "lapses_allowed": 0, "returned_stock": "resell",
         "discount": {
             "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 2000, "currency": "EUR",
         },
-        "per_user_limit": 1, "max_per_claim": 1, "claim_starts_at": "2026-11-27T08:00:00.000Z",
+        "per_user_limit": 1, "max_per_claim": 1, "hold_ms": 0,
+        "claim_starts_at": "2026-11-27T08:00:00.000Z",
         "claim_ends_at": "2026-11-28T08:00:00.000Z", "valid_for_ms": 604_800_000,
     })
 }
@@ -189,6 +209,11 @@ impl NewTemplate {
             stackable: self.stackable.unwrap_or(true),
             claim_mode: claim_mode(self.claim_mode.as_deref())?.unwrap_or_default(),
             accept_after: accept_after(self.accept_after.as_deref())?.unwrap_or_default(),
+            hold: HoldTerms {
+                hold: hold(self.hold_ms.unwrap_or(0))?,
+                lapses_allowed: self.lapses_allowed.unwrap_or(0),
+                returned_stock: returned_stock(self.returned_stock.as_deref())?.unwrap_or_default(),
+            },
             state: TemplateState::Draft,
             version: 1,
         };
@@ -223,6 +248,18 @@ pub(crate) fn claim_mode(word: Option<&str>) -> Result<Option<ClaimMode>, Proble
 pub(crate) fn accept_after(word: Option<&str>) -> Result<Option<AcceptAfter>, Problem> {
     let unknown = || invalid("accept_after", "use gate, replica or topic".to_owned());
     word.map(|word| AcceptAfter::from_word(word).ok_or_else(unknown)).transpose()
+}
+
+/// Reads the time within which coupons must be confirmed; 0: none.
+pub(crate) fn hold(ms: i64) -> Result<Option<TimeDelta>, Problem> {
+    let wrong = || invalid("hold_ms", "use 0 or a number of milliseconds".to_owned());
+    if ms == 0 { Ok(None) } else { TimeDelta::try_milliseconds(ms).map(Some).ok_or_else(wrong) }
+}
+
+/// Reads what becomes of returned units, if that is said.
+pub(crate) fn returned_stock(word: Option<&str>) -> Result<Option<ReturnedStock>, Problem> {
+    let unknown = || invalid("returned_stock", "use resell or retire".to_owned());
+    word.map(|word| ReturnedStock::from_word(word).ok_or_else(unknown)).transpose()
 }
 
 /// Returns the validity that these fields describe, to the millisecond, as it is stored.
@@ -280,6 +317,8 @@ impl From<&Template> for TemplateJson {
             stackable: template.stackable,
             claim_mode: template.claim_mode.word(),
             accept_after: template.accept_after.word(),
+            lapses_allowed: template.hold.lapses_allowed,
+            returned_stock: template.hold.returned_stock.word(),
             terms: TermsJson::from(template),
         }
     }
@@ -291,6 +330,7 @@ impl From<&Template> for TermsJson {
             discount: DiscountJson::from(&template.discount),
             per_user_limit: template.per_user_limit,
             max_per_claim: template.max_per_claim,
+            hold_ms: template.hold.hold.map_or(0, |hold| hold.num_milliseconds()),
             claim_starts_at: instant(template.window.starts_at),
             claim_ends_at: instant(template.window.ends_at),
             validity: ValidityJson::from(&template.validity),

@@ -134,7 +134,7 @@ impl Landers {
         admitted_at: DateTime<Utc>,
         left_after: Option<i64>,
     ) -> Result<Option<Outcome>, IdError> {
-        let landed = answer_if_landed(&self.ids, template, &admission)?;
+        let landed = answer_if_landed(&self.ids, template, &admission, admitted_at)?;
         let (merchant_id, terms) = (template.merchant_id, template.version);
         let admitted_at = Some(admitted_at);
         let landing = Landing { admission, merchant_id, terms, landed, admitted_at, left_after };
@@ -159,7 +159,8 @@ impl Landers {
     }
 }
 
-/// Returns the answer to an admission if it lands under this version of its template, with new ids for its coupons.
+/// Returns the answer to an admission if it lands at `lands_at` under this version of its template, with new ids for its
+/// coupons. A hold runs from the landing.
 ///
 /// # Errors
 /// No coupon id can be made.
@@ -167,6 +168,7 @@ pub(crate) fn answer_if_landed(
     ids: &Ids,
     template: &Template,
     admission: &Admission,
+    lands_at: DateTime<Utc>,
 ) -> Result<LandedClaim, IdError> {
     let claim = &admission.claim;
     let (valid_from, valid_until) = template.validity.of_claim(claim.claimed_at);
@@ -185,6 +187,7 @@ pub(crate) fn answer_if_landed(
         claimed_at: claim.claimed_at,
         valid_from,
         valid_until,
+        held_until: template.hold.held_until(lands_at, valid_until),
         coupons,
     })
 }

@@ -113,6 +113,7 @@ mod tests {
             claimed_at: at,
             valid_from: at,
             valid_until: at,
+            held_until: None,
             coupons: vec![LandedCoupon { id: CouponId(id), claim_no: i64::from(number) }],
         };
         let admission = Admission { claim, epoch: Epoch(3), numbers: vec![number] };

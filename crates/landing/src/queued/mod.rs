@@ -124,6 +124,7 @@ impl QueuedLander {
         let ids = claims.iter().map(|one| one.admission.claim.template_id).collect();
         timeout(SILENCE_MAX, self.templates.learn(&mut self.connection, &ids)).await??;
         let mut batch = QueuedBatch::new(self.points.clone());
+        let lands_at = (self.now)();
         let (mut seen, mut jobs) = (HashSet::new(), Vec::with_capacity(claims.len()));
         for (index, queued) in claims.iter().enumerate() {
             let admission = &queued.admission;
@@ -140,7 +141,7 @@ impl QueuedLander {
             };
             let is_plausible = templates::fits(admission, template);
             let landed = if is_plausible {
-                answer_if_landed(&self.ids, template, admission)?
+                answer_if_landed(&self.ids, template, admission, lands_at)?
             } else {
                 answer_without_coupons(template, queued)
             };
@@ -174,6 +175,7 @@ fn answer_without_coupons(template: &Template, queued: &QueuedClaim) -> LandedCl
         claimed_at: claim.claimed_at,
         valid_from,
         valid_until,
+        held_until: None,
         coupons: Vec::new(),
     }
 }

@@ -125,6 +125,7 @@ pub(crate) struct ClaimColumns {
     payload_hash: Vec<u8>,
     valid_from: DateTime<Utc>,
     valid_until: DateTime<Utc>,
+    held_until: Option<DateTime<Utc>>,
     pub(crate) created_at: DateTime<Utc>,
 }
 
@@ -154,6 +155,7 @@ pub(crate) async fn with_coupons(
         claimed_at: row.created_at,
         valid_from: row.valid_from,
         valid_until: row.valid_until,
+        held_until: row.held_until,
         coupons: Vec::new(),
     };
     claim.coupons = coupons(connection, &claim, row.quantity, claim.id.0 - LANDED_BEFORE).await?;
@@ -172,10 +174,10 @@ async fn coupons(
     from: i64,
 ) -> Result<Vec<LandedCoupon>, StoreError> {
     let rows: Vec<(i64, i64)> = sqlx::query_as(
-        "select id, claim_no from user_coupon force index (uq_number) \
+        "select id, coalesce(issued_no, claim_no) from user_coupon force index (uq_number) \
          where template_id = ? and user_id = ? and (claim_no <= ? or claim_no >= ?) and claim_id = ? \
          and not exists (select 1 from coupon_replacement where replacement_id = user_coupon.id) \
-         order by claim_no limit ?",
+         order by coalesce(issued_no, claim_no) limit ?",
     )
     .bind(claim.template_id.0)
     .bind(claim.user_id.0)

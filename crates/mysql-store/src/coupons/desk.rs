@@ -22,6 +22,10 @@ pub enum Change {
     Expired(UserCoupon),
     /// It was revoked.
     Cancelled(UserCoupon),
+    /// It is held: nobody has confirmed it yet.
+    Held(UserCoupon),
+    /// It was never confirmed in time.
+    Lapsed(UserCoupon),
     /// The requested end is not later than its present one.
     NotLater(UserCoupon),
     /// Issued coupons of its template are being moved to another validity, which could undo the change.
@@ -104,6 +108,8 @@ pub async fn revoke(
         CouponStatus::Used => Change::Used(coupon),
         // The row is locked: if it is unused, only its end kept it.
         CouponStatus::Unused | CouponStatus::Expired => Change::Expired(coupon),
+        CouponStatus::Held => Change::Held(coupon),
+        CouponStatus::Lapsed => Change::Lapsed(coupon),
     })
 }
 
@@ -154,6 +160,8 @@ pub async fn extend(
             }
         }
         CouponStatus::Unused | CouponStatus::Expired => Change::Expired(coupon),
+        CouponStatus::Held => Change::Held(coupon),
+        CouponStatus::Lapsed => Change::Lapsed(coupon),
     })
 }
 

@@ -1,12 +1,14 @@
 //! A user's coupons, and what they are redeemed for.
 
 pub mod checkout;
+pub mod confirmation;
 pub mod desk;
 pub mod held;
 pub mod redemption;
 pub mod redemption_batch;
 pub mod redemption_order;
 pub mod redemption_totals;
+pub mod returns;
 pub mod snapshot;
 pub mod status_counts;
 pub mod user_coupon;

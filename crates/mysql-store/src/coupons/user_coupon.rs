@@ -41,6 +41,8 @@ pub struct UserCoupon {
     pub order_ref: Option<String>,
     /// W3C traceparent of its claim.
     pub trace_parent: Option<String>,
+    /// The number it was issued with, if its unit was given back. Its `claim_no` is its own id since.
+    pub issued_no: Option<i64>,
 }
 
 /// Result of using a coupon.
@@ -60,6 +62,10 @@ pub enum Use {
     NotYetValid(UserCoupon),
     /// The shop revoked it.
     Cancelled(UserCoupon),
+    /// It is held: nobody has confirmed it yet.
+    Held(UserCoupon),
+    /// It was never confirmed in time.
+    Lapsed(UserCoupon),
     /// The user has no such coupon.
     NotFound,
 }
@@ -77,6 +83,10 @@ pub enum Unuse {
     Expired(UserCoupon),
     /// The shop revoked it: it stays as it is.
     Cancelled(UserCoupon),
+    /// It is held: nobody has confirmed it yet.
+    Held(UserCoupon),
+    /// It was never confirmed in time.
+    Lapsed(UserCoupon),
     /// The user has no such coupon.
     NotFound,
 }
@@ -218,6 +228,8 @@ pub fn refused_use(
         CouponStatus::Unused if !over => None,
         CouponStatus::Unused | CouponStatus::Expired => Some(Use::Expired(coupon)),
         CouponStatus::Cancelled => Some(Use::Cancelled(coupon)),
+        CouponStatus::Held if !over => Some(Use::Held(coupon)),
+        CouponStatus::Held | CouponStatus::Lapsed => Some(Use::Lapsed(coupon)),
     }
 }
 
@@ -309,6 +321,8 @@ fn refused_unuse(coupon: UserCoupon, order_ref: &str, now: DateTime<Utc>) -> Opt
             Some(Unuse::Replayed(coupon))
         }
         CouponStatus::Cancelled => Some(Unuse::Cancelled(coupon)),
+        CouponStatus::Held if !over => Some(Unuse::Held(coupon)),
+        CouponStatus::Held | CouponStatus::Lapsed => Some(Unuse::Lapsed(coupon)),
         CouponStatus::Used | CouponStatus::Unused if !over => None,
         CouponStatus::Used | CouponStatus::Unused | CouponStatus::Expired => {
             Some(Unuse::Expired(coupon))

@@ -13,7 +13,7 @@ use sqlx::{MySqlConnection, MySqlPool};
 use crate::{StoreError, connect, coupons::user_coupon::UserCoupon, datetime::datetime};
 
 /// The statuses, in the order in which a rebuild reads them.
-const STATUSES: [CouponStatus; 4] = CouponStatus::ALL;
+const STATUSES: [CouponStatus; 6] = CouponStatus::ALL;
 
 /// Latest time that the server accepts: the end of the year 9999.
 const LATEST_MS: i64 = 253_402_300_799_999;

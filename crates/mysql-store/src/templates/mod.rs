@@ -2,6 +2,7 @@
 
 pub mod history;
 pub mod list;
+pub(crate) mod movement;
 mod queue;
 pub mod stock;
 pub mod template;

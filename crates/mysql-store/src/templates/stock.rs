@@ -6,11 +6,13 @@ use coupon::{
 };
 use sqlx::{Connection, FromRow, MySqlConnection};
 
+use super::movement;
+pub use super::movement::{Kind, Movement, last_movement, movements_after};
 pub use super::queue::{
     QueueFacts, UNCLOSED_MAX, close_queue, end_drain, queue_facts, set_queued_epoch,
     unclosed_queues,
 };
-use crate::{StoreError, code::Code, connect, datetime::datetime};
+use crate::{StoreError, code::Code, connect};
 
 /// The whole stock row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
@@ -30,18 +32,6 @@ pub struct Stock {
     pub open: Open,
     /// Number of the last movement.
     pub movement: i64,
-}
-
-/// One change of a template's total.
-#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct Movement {
-    /// 1 for the first; no gaps.
-    pub seq: i64,
-    /// Change of the total.
-    pub delta: i64,
-    /// In the operator's words.
-    pub reason: String,
-    pub actor: String,
 }
 
 /// A requested change of a template's total.
@@ -105,7 +95,8 @@ pub(crate) async fn create(
     .await
     .map_err(StoreError::query("create the stock row"))?;
     let first = Recorded { seq: 1, total, stock: total };
-    insert_movement(connection, template.id, first, None, (total, "created", actor), now).await
+    let created = movement::New::total(first, total, ("created", actor));
+    movement::insert(connection, template.id, &created, now).await
 }
 
 /// Opens the stock row of a template that becomes published, or closes that of one that is paused or ended. Claims that
@@ -286,8 +277,11 @@ async fn try_move(
         });
     }
     let recorded = Recorded { seq: stock.movement + 1, total: stock.total, stock: stock.stock };
-    let what = (new.delta, new.reason, new.actor);
-    insert_movement(transaction, template, recorded, Some(new.request_id), what, now).await?;
+    let what = movement::New {
+        request_id: Some(new.request_id),
+        ..movement::New::total(recorded, new.delta, (new.reason, new.actor))
+    };
+    movement::insert(transaction, template, &what, now).await?;
     Ok(Moved::Recorded(recorded))
 }
 
@@ -308,51 +302,4 @@ async fn by_request(
     .map_err(StoreError::query("look for a stock movement"))?;
     Ok(row
         .map(|(delta, reason, seq, total, stock)| (delta, reason, Recorded { seq, total, stock })))
-}
-
-/// Returns the movements after `seq`, in order.
-///
-/// # Errors
-/// The statement fails.
-pub async fn movements_after(
-    connection: &mut MySqlConnection,
-    template: TemplateId,
-    seq: i64,
-) -> Result<Vec<Movement>, StoreError> {
-    sqlx::query_as(
-        "select seq, delta, reason, actor from stock_movement \
-         where template_id = ? and seq > ? order by seq",
-    )
-    .bind(template.0)
-    .bind(seq)
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("read the stock movements"))
-}
-
-async fn insert_movement(
-    connection: &mut MySqlConnection,
-    template: TemplateId,
-    recorded: Recorded,
-    request_id: Option<&RequestId>,
-    (delta, reason, actor): (i64, &str, &str),
-    now: DateTime<Utc>,
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "insert into stock_movement (template_id, seq, delta, reason, actor, created_at, \
-         request_id, total_after, stock_after) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(template.0)
-    .bind(recorded.seq)
-    .bind(delta)
-    .bind(reason)
-    .bind(actor)
-    .bind(datetime(now))
-    .bind(request_id.map(|id| id.as_str().as_bytes()))
-    .bind(recorded.total)
-    .bind(recorded.stock)
-    .execute(connection)
-    .await
-    .map_err(StoreError::query("record the stock movement"))?;
-    Ok(())
 }

@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use coupon::{
-    AcceptedClaims, Discount, MerchantId, Template, TemplateId, TemplateState, Validity, Window,
+    AcceptedClaims, Discount, HoldTerms, MerchantId, Template, TemplateId, TemplateState, Validity,
+    Window,
 };
 use sqlx::{
     AssertSqlSafe, Connection, FromRow, MySql, MySqlConnection, Row,
@@ -44,8 +45,8 @@ async fn insert(
         "insert into coupon_template (id, merchant_id, name, discount_kind, discount_value, \
          discount_cap, minimum_spend, currency, per_user_limit, max_per_claim, claim_starts_at, \
          claim_ends_at, valid_from, valid_until, valid_for_ms, self_redeem, stackable, claim_mode, \
-         accept_after, state, version, created_at, changed_at) \
-         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         accept_after, hold_ms, lapses_allowed, returned_stock, state, version, created_at, changed_at) \
+         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(template.id.0)
     .bind(template.merchant_id.0);
@@ -61,7 +62,7 @@ async fn insert(
 }
 
 /// Binds the editable columns: `name` to `valid_for_ms` in table order, `self_redeem`, `stackable`, `claim_mode`, and
-/// `accept_after`.
+/// `accept_after` to `returned_stock`.
 pub(crate) fn bind_edited<'a>(
     statement: Query<'a, MySql, MySqlArguments>,
     template: &'a Template,
@@ -85,6 +86,9 @@ pub(crate) fn bind_edited<'a>(
         .bind(template.stackable)
         .bind(template.claim_mode.code())
         .bind(template.accept_after.code())
+        .bind(template.hold.hold.map_or(0, |hold| hold.num_milliseconds()))
+        .bind(template.hold.lapses_allowed)
+        .bind(template.hold.returned_stock.code())
 }
 
 /// Returns a template of any merchant.
@@ -101,6 +105,22 @@ pub async fn get(
         .await
         .and_then(|row| row.as_ref().map(from_row).transpose())
         .map_err(StoreError::query("read the template"))
+}
+
+/// Returns a template, and keeps it from being edited until the transaction ends.
+///
+/// # Errors
+/// The statement fails.
+pub(crate) async fn get_shared(
+    transaction: &mut MySqlConnection,
+    id: TemplateId,
+) -> Result<Option<Template>, StoreError> {
+    sqlx::query("select * from coupon_template where id = ? lock in share mode")
+        .bind(id.0)
+        .fetch_optional(transaction)
+        .await
+        .and_then(|row| row.as_ref().map(from_row).transpose())
+        .map_err(StoreError::query("hold the template"))
 }
 
 /// Returns the templates with these ids, in any order. Unknown ids are left out.
@@ -308,8 +328,18 @@ pub(crate) fn from_row(row: &MySqlRow) -> Result<Template, sqlx::Error> {
         stackable: row.try_get("stackable")?,
         claim_mode: code_of(row, "claim_mode")?,
         accept_after: code_of(row, "accept_after")?,
+        hold: hold_terms(row)?,
         state: code_of(row, "state")?,
         version: row.try_get("version")?,
+    })
+}
+
+fn hold_terms(row: &MySqlRow) -> Result<HoldTerms, sqlx::Error> {
+    let hold_ms: i64 = row.try_get("hold_ms")?;
+    Ok(HoldTerms {
+        hold: (hold_ms > 0).then(|| TimeDelta::milliseconds(hold_ms)),
+        lapses_allowed: row.try_get::<i32, _>("lapses_allowed")?.unsigned_abs(),
+        returned_stock: code_of(row, "returned_stock")?,
     })
 }
 

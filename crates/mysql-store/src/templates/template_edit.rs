@@ -143,7 +143,7 @@ async fn write(
          discount_cap = ?, minimum_spend = ?, currency = ?, per_user_limit = ?, \
          max_per_claim = ?, claim_starts_at = ?, claim_ends_at = ?, valid_from = ?, \
          valid_until = ?, valid_for_ms = ?, self_redeem = ?, stackable = ?, claim_mode = ?, \
-         accept_after = ?, version = version + 1, changed_at = ? \
+         accept_after = ?, hold_ms = ?, lapses_allowed = ?, returned_stock = ?, version = version + 1, changed_at = ? \
          where id = ? and merchant_id = ? and version = ?",
     );
     let done = bind_edited(statement, after)

@@ -33,6 +33,9 @@ pub struct UserCouponRow {
     pub order_ref: Option<String>,
     /// W3C trace context of the request that changed it last.
     pub trace_parent: Option<String>,
+    /// The number with which it was issued, if its unit was given back; its `claim_no` is its `id` since.
+    #[serde(default)]
+    pub issued_no: Option<i64>,
 }
 
 /// A row of `coupon_template`.
@@ -78,6 +81,15 @@ pub struct TemplateRow {
     /// Code of what a queued claim is stored in before it is accepted. Events older than the column lack it: 2, the topic.
     #[serde(default = "after_topic")]
     pub accept_after: u8,
+    /// Time within which its coupons must be confirmed; 0: they are confirmed at once. Events older than the column lack it.
+    #[serde(default)]
+    pub hold_ms: i64,
+    /// Lapses after which a user is refused; 0: never.
+    #[serde(default)]
+    pub lapses_allowed: i32,
+    /// Code of what becomes of returned units.
+    #[serde(default)]
+    pub returned_stock: u8,
     /// State code.
     pub state: u8,
     /// Incremented by each change.
@@ -97,7 +109,7 @@ fn after_topic() -> u8 {
     2
 }
 
-/// A row of `stock_movement`: a change of a template's total.
+/// A row of `stock_movement`: a change of a template's total or stock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StockMovementRow {
     pub template_id: i64,
@@ -116,6 +128,15 @@ pub struct StockMovementRow {
     pub total_after: Option<i64>,
     /// The stock left in the first response.
     pub stock_after: Option<i64>,
+    /// Code of what it is: 0 a change of the total, 1 a return, 2 the lift of a ban. Events older than the column lack it.
+    #[serde(default)]
+    pub kind: u8,
+    /// Change of the stock, if it is not `delta`.
+    #[serde(default)]
+    pub delta_stock: Option<i64>,
+    /// What users get back, in the form of [`coupon::read_returned`].
+    #[serde(default)]
+    pub returned: Option<String>,
 }
 
 /// Wakes the expiry worker of a shard at a deadline.

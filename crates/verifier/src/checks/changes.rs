@@ -218,5 +218,6 @@ fn topic_row(row: &UserCoupon) -> UserCouponRow {
         used_at: row.used_at.map(|at| at.timestamp_millis()),
         order_ref: row.order_ref.clone(),
         trace_parent: row.trace_parent.clone(),
+        issued_no: row.issued_no,
     }
 }

@@ -61,10 +61,18 @@ fn offence(coupon: &UserCoupon, overdue_at: DateTime<Utc>) -> String {
         CouponStatus::Cancelled if changed_at >= valid_until => {
             format!("coupon {id} was cancelled at {changed_at}, its deadline was {valid_until}")
         }
+        CouponStatus::Held if *valid_until <= overdue_at => {
+            format!("coupon {id} is still held, its hold ended {valid_until}")
+        }
+        CouponStatus::Lapsed if changed_at < valid_until => {
+            format!("coupon {id} lapsed at {changed_at}, before its hold ended {valid_until}")
+        }
         CouponStatus::Unused
         | CouponStatus::Used
         | CouponStatus::Expired
-        | CouponStatus::Cancelled => {
+        | CouponStatus::Cancelled
+        | CouponStatus::Held
+        | CouponStatus::Lapsed => {
             format!("coupon {id} is {} at version {version}", status.word())
         }
     }

@@ -70,6 +70,12 @@ pub(crate) struct EditRequest {
     claim_mode: Option<String>,
     #[schema(value_type = Option<schemas::AcceptAfter>)]
     accept_after: Option<String>,
+    #[schema(minimum = 0, maximum = 2592000000i64)]
+    hold_ms: Option<i64>,
+    #[schema(minimum = 0, maximum = 100)]
+    lapses_allowed: Option<u32>,
+    #[schema(value_type = Option<schemas::ReturnedStock>)]
+    returned_stock: Option<String>,
     issued_coupons: Option<IssuedCoupons>,
     /// Accepted only to say how it is changed instead.
     #[schema(ignore)]
@@ -309,6 +315,9 @@ impl EditRequest {
             && self.stackable.is_none()
             && self.claim_mode.is_none()
             && self.accept_after.is_none()
+            && self.hold_ms.is_none()
+            && self.lapses_allowed.is_none()
+            && self.returned_stock.is_none()
     }
 
     /// Returns the template with the requested changes.
@@ -344,6 +353,12 @@ impl EditRequest {
         let discount = self.discount.as_ref().map(DiscountJson::read).transpose()?;
         let claim_mode = template_json::claim_mode(self.claim_mode.as_deref())?;
         let accept_after = template_json::accept_after(self.accept_after.as_deref())?;
+        let returned_stock = template_json::returned_stock(self.returned_stock.as_deref())?;
+        let hold = HoldTerms {
+            hold: self.hold_ms.map_or(Ok(was.hold.hold), template_json::hold)?,
+            lapses_allowed: self.lapses_allowed.unwrap_or(was.hold.lapses_allowed),
+            returned_stock: returned_stock.unwrap_or(was.hold.returned_stock),
+        };
         Ok(Template {
             name: self.name.clone().unwrap_or(was.name),
             discount: discount.unwrap_or(was.discount),
@@ -355,6 +370,7 @@ impl EditRequest {
             stackable: self.stackable.unwrap_or(was.stackable),
             claim_mode: claim_mode.unwrap_or(was.claim_mode),
             accept_after: accept_after.unwrap_or(was.accept_after),
+            hold,
             ..was
         })
     }

@@ -47,8 +47,8 @@ async fn claims(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<()
     for run in rows::runs(&sorted) {
         let sql = rows::repeat(
             "insert into claim (template_id, user_id, request_id, id, quantity, state, \
-             payload_hash, valid_from, valid_until, created_at, admitted_at, left_after) values ",
-            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             payload_hash, valid_from, valid_until, created_at, admitted_at, left_after, held_until) values ",
+            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             ",",
             run.len(),
             "",
@@ -67,7 +67,8 @@ async fn claims(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<()
                 .bind(datetime(landed.valid_until))
                 .bind(datetime(landed.claimed_at))
                 .bind(admitted_at.map(datetime))
-                .bind(*left_after);
+                .bind(*left_after)
+                .bind(landed.held_until.map(datetime));
         }
         query.execute(&mut *connection).await.map_err(StoreError::query("insert claims"))?;
     }
@@ -96,6 +97,10 @@ async fn coupons(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<(
         let mut query = sqlx::query(AssertSqlSafe(sql));
         for (rows, coupon) in run {
             let claim = rows.landed;
+            let (status, deadline) = match claim.held_until {
+                Some(held_until) => (CouponStatus::Held, held_until),
+                None => (CouponStatus::Unused, claim.valid_until),
+            };
             query = query
                 .bind(coupon.id.0)
                 .bind(claim.template_id.0)
@@ -103,12 +108,12 @@ async fn coupons(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<(
                 .bind(coupon.claim_no)
                 .bind(claim.id.0)
                 .bind(rows.merchant_id.0)
-                .bind(CouponStatus::Unused.code())
+                .bind(status.code())
                 .bind(expiry_shard(claim.user_id))
                 .bind(datetime(claim.claimed_at))
                 .bind(datetime(claim.claimed_at))
                 .bind(datetime(claim.valid_from))
-                .bind(datetime(claim.valid_until))
+                .bind(datetime(deadline))
                 .bind(rows.claim.trace_parent.as_deref());
         }
         query.execute(&mut *connection).await.map_err(StoreError::query("insert coupons"))?;

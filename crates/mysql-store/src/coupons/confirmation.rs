@@ -1,0 +1,220 @@
+//! Confirmation: held coupons become usable, once per payment. `coupon_payment` is its idempotency guard.
+//!
+//! A payment confirms all of its coupons or none. That a hold has lapsed is said only by its row or by MySQL's clock, so
+//! that the same payment is never taken after it was refused.
+
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, CouponId, CouponStatus, MerchantId, TemplateId};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
+
+use crate::{
+    StoreError, coupons::user_coupon::UserCoupon, datetime::datetime, rows, templates::template,
+};
+
+/// A payment that confirms coupons of one claim.
+#[derive(Debug, Clone, Copy)]
+pub struct Payment<'a> {
+    pub merchant: MerchantId,
+    /// The shop's name for it, unique among the merchant's payments.
+    pub payment_ref: &'a str,
+    pub claim: ClaimId,
+    pub template: TemplateId,
+    /// The coupons it confirms, ascending: of this claim, at least one.
+    pub coupons: &'a [CouponId],
+    /// The caller's clock.
+    pub now: DateTime<Utc>,
+}
+
+/// Result of a confirmation. All but `Confirmed` change nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Confirmation {
+    /// The coupons can be used now. Commit.
+    Confirmed(Vec<UserCoupon>),
+    /// An earlier call with the same reference, claim and coupons confirmed them. The coupons as they are.
+    Replayed { confirmed_at: DateTime<Utc>, coupons: Vec<UserCoupon> },
+    /// The reference confirmed something else.
+    ReferenceTaken,
+    /// The hold of this coupon has lapsed, for good: since `lapsed_at`.
+    Lapsed { coupon: CouponId, lapsed_at: DateTime<Utc> },
+    /// This coupon is not held: cancelled, or confirmed by another payment.
+    NotHeld { coupon: CouponId, status: CouponStatus },
+    /// Only the caller's clock says that a hold has ended, so nothing is certain: try again.
+    Unsure,
+    /// One of the coupons is not of this claim and merchant.
+    NotFound,
+}
+
+#[derive(FromRow)]
+struct StoredPayment {
+    #[sqlx(try_from = "i64")]
+    claim_id: ClaimId,
+    coupons: String,
+    confirmed_at: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct Locked {
+    #[sqlx(flatten)]
+    coupon: UserCoupon,
+    server_now: DateTime<Utc>,
+}
+
+/// Confirms the payment's coupons in the caller's transaction. Roll back unless it returns `Confirmed`.
+///
+/// # Errors
+/// A statement fails. Roll back then; whether it was confirmed by an earlier call is unknown, and the same call finds out.
+pub async fn confirm(
+    transaction: &mut MySqlConnection,
+    payment: &Payment<'_>,
+) -> Result<Confirmation, StoreError> {
+    let locked = lock(transaction, payment).await?;
+    // After the locks: a call that waited for them sees what their holder stored.
+    if let Some(stored) = stored(transaction, payment.merchant, payment.payment_ref).await? {
+        let is_same = stored.claim_id == payment.claim && stored.coupons == listed(payment.coupons);
+        if !is_same {
+            return Ok(Confirmation::ReferenceTaken);
+        }
+        let coupons = locked.into_iter().map(|one| one.coupon).collect();
+        return Ok(Confirmation::Replayed { confirmed_at: stored.confirmed_at, coupons });
+    }
+    if locked.len() != payment.coupons.len() {
+        return Ok(Confirmation::NotFound);
+    }
+    // An edit of the validity waits for this lock, and then moves what is confirmed here.
+    let Some(template) = template::get_shared(transaction, payment.template).await? else {
+        return Ok(Confirmation::NotFound);
+    };
+    let (valid_from, valid_until) = template.validity.of_claim(payment.now);
+    if let Some(refusal) = refused(&locked, valid_until, payment.now) {
+        return Ok(refusal);
+    }
+    if !record(transaction, payment).await? {
+        return Ok(Confirmation::ReferenceTaken);
+    }
+    make_usable(transaction, payment, (valid_from, valid_until)).await?;
+    let coupons = locked.into_iter().map(|one| UserCoupon {
+        status: CouponStatus::Unused,
+        version: one.coupon.version + 1,
+        changed_at: payment.now,
+        valid_from,
+        valid_until,
+        ..one.coupon
+    });
+    Ok(Confirmation::Confirmed(coupons.collect()))
+}
+
+/// Why the coupons cannot be confirmed, if one cannot. What has lapsed for good comes before what is merely unsure.
+fn refused(
+    locked: &[Locked],
+    valid_until: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> Option<Confirmation> {
+    let mut unsure = None;
+    for Locked { coupon, server_now } in locked {
+        let id = coupon.id;
+        let ends_at = coupon.valid_until.min(valid_until);
+        match coupon.status {
+            CouponStatus::Held if ends_at > now.max(*server_now) => {}
+            CouponStatus::Held if ends_at > *server_now => unsure = Some(Confirmation::Unsure),
+            CouponStatus::Held | CouponStatus::Lapsed => {
+                return Some(Confirmation::Lapsed { coupon: id, lapsed_at: ends_at });
+            }
+            CouponStatus::Unused
+            | CouponStatus::Used
+            | CouponStatus::Expired
+            | CouponStatus::Cancelled => {
+                return Some(Confirmation::NotHeld { coupon: id, status: coupon.status });
+            }
+        }
+    }
+    unsure
+}
+
+async fn lock(
+    transaction: &mut MySqlConnection,
+    payment: &Payment<'_>,
+) -> Result<Vec<Locked>, StoreError> {
+    let filled = rows::filled(payment.coupons);
+    let head = "select *, utc_timestamp(3) as server_now from user_coupon force index (primary) \
+                where id in (";
+    let tail = ") and claim_id = ? and merchant_id = ? order by id for update";
+    let sql = rows::repeat(head, "?", ", ", filled.len(), tail);
+    let query = sqlx::query_as(AssertSqlSafe(sql));
+    filled
+        .iter()
+        .fold(query, |query, id| query.bind(id.0))
+        .bind(payment.claim.0)
+        .bind(payment.merchant.0)
+        .fetch_all(transaction)
+        .await
+        .map_err(StoreError::query("lock the coupons of a payment"))
+}
+
+async fn stored(
+    connection: &mut MySqlConnection,
+    merchant: MerchantId,
+    payment_ref: &str,
+) -> Result<Option<StoredPayment>, StoreError> {
+    sqlx::query_as(
+        "select claim_id, coupons, confirmed_at from coupon_payment \
+         where merchant_id = ? and payment_ref = ?",
+    )
+    .bind(merchant.0)
+    .bind(payment_ref)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("look for a payment"))
+}
+
+/// Takes the reference. Returns false if another payment took it meanwhile.
+async fn record(
+    transaction: &mut MySqlConnection,
+    payment: &Payment<'_>,
+) -> Result<bool, StoreError> {
+    let inserted = sqlx::query(
+        "insert into coupon_payment (merchant_id, payment_ref, claim_id, coupons, confirmed_at) \
+         values (?, ?, ?, ?, ?)",
+    )
+    .bind(payment.merchant.0)
+    .bind(payment.payment_ref)
+    .bind(payment.claim.0)
+    .bind(listed(payment.coupons))
+    .bind(datetime(payment.now))
+    .execute(transaction)
+    .await
+    .map_err(StoreError::query("record a payment"));
+    match inserted {
+        Ok(_) => Ok(true),
+        Err(error) if error.duplicate_key().is_some() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+async fn make_usable(
+    transaction: &mut MySqlConnection,
+    payment: &Payment<'_>,
+    (valid_from, valid_until): (DateTime<Utc>, DateTime<Utc>),
+) -> Result<(), StoreError> {
+    let filled = rows::filled(payment.coupons);
+    let head = "update user_coupon force index (primary) set status = ?, version = version + 1, \
+                changed_at = ?, valid_from = ?, valid_until = ? where id in (";
+    let sql = rows::repeat(head, "?", ", ", filled.len(), ") and status = ?");
+    let query = sqlx::query(AssertSqlSafe(sql))
+        .bind(CouponStatus::Unused.code())
+        .bind(datetime(payment.now))
+        .bind(datetime(valid_from))
+        .bind(datetime(valid_until));
+    filled
+        .iter()
+        .fold(query, |query, id| query.bind(id.0))
+        .bind(CouponStatus::Held.code())
+        .execute(transaction)
+        .await
+        .map_err(StoreError::query("confirm coupons"))?;
+    Ok(())
+}
+
+fn listed(coupons: &[CouponId]) -> String {
+    let ids: Vec<String> = coupons.iter().map(ToString::to_string).collect();
+    ids.join(",")
+}

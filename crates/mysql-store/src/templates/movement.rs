@@ -1,0 +1,168 @@
+//! `stock_movement`: everything that changes a template's stock except landings, append-only. The gate applies it in the
+//! order of `seq`.
+
+use chrono::{DateTime, Utc};
+use coupon::{RequestId, Returned, ReturnedList, TemplateId, read_returned};
+use sqlx::{FromRow, MySqlConnection, Row, mysql::MySqlRow};
+
+use super::stock::Recorded;
+use crate::{StoreError, code::code_of, datetime::datetime};
+
+/// What a movement is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An operator changed the total.
+    Total,
+    /// Coupons lapsed or were cancelled, and gave back their units and numbers.
+    Return,
+    /// An operator lifted a user's ban. Nothing moves.
+    Lift,
+}
+
+impl Kind {
+    /// The stored code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Total => 0,
+            Self::Return => 1,
+            Self::Lift => 2,
+        }
+    }
+
+    /// Converts a stored code.
+    ///
+    /// # Errors
+    /// This version does not know the code.
+    pub fn from_code(code: u8) -> Result<Self, coupon::UnknownCode> {
+        let mut all = [Self::Total, Self::Return, Self::Lift].into_iter();
+        let unknown = coupon::UnknownCode { what: "movement kind", code };
+        all.find(|kind| kind.code() == code).ok_or(unknown)
+    }
+}
+
+/// A recorded movement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Movement {
+    /// 1 for the first; no gaps.
+    pub seq: i64,
+    pub kind: Kind,
+    /// Change of the total.
+    pub delta: i64,
+    /// Change of the stock.
+    pub delta_stock: i64,
+    /// What users get back, one entry per user.
+    pub returned: Vec<Returned>,
+    /// In the operator's words.
+    pub reason: String,
+    pub actor: String,
+}
+
+impl FromRow<'_, MySqlRow> for Movement {
+    fn from_row(row: &MySqlRow) -> Result<Self, sqlx::Error> {
+        let delta = row.try_get("delta")?;
+        let returned: Option<String> = row.try_get("returned")?;
+        let returned = read_returned(returned.as_deref().unwrap_or_default())
+            .map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+        Ok(Self {
+            seq: row.try_get("seq")?,
+            kind: code_of(row, "kind")?,
+            delta,
+            delta_stock: row.try_get::<Option<i64>, _>("delta_stock")?.unwrap_or(delta),
+            returned,
+            reason: row.try_get("reason")?,
+            actor: row.try_get("actor")?,
+        })
+    }
+}
+
+/// A movement to be recorded.
+pub(crate) struct New<'a> {
+    pub(crate) recorded: Recorded,
+    pub(crate) kind: Kind,
+    pub(crate) delta: i64,
+    /// `None`: as `delta`.
+    pub(crate) delta_stock: Option<i64>,
+    pub(crate) returned: &'a [Returned],
+    pub(crate) request_id: Option<&'a RequestId>,
+    pub(crate) reason: &'a str,
+    pub(crate) actor: &'a str,
+}
+
+impl<'a> New<'a> {
+    /// A change of the total.
+    pub(crate) fn total(
+        recorded: Recorded,
+        delta: i64,
+        (reason, actor): (&'a str, &'a str),
+    ) -> Self {
+        let (kind, delta_stock, returned, request_id) = (Kind::Total, None, &[][..], None);
+        Self { recorded, kind, delta, delta_stock, returned, request_id, reason, actor }
+    }
+}
+
+/// Returns the movements after `seq`, in order.
+///
+/// # Errors
+/// The statement fails.
+pub async fn movements_after(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    seq: i64,
+) -> Result<Vec<Movement>, StoreError> {
+    sqlx::query_as(
+        "select seq, kind, delta, delta_stock, returned, reason, actor from stock_movement \
+         where template_id = ? and seq > ? order by seq",
+    )
+    .bind(template.0)
+    .bind(seq)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the stock movements"))
+}
+
+/// Returns the number of the last movement, 0 without one.
+///
+/// # Errors
+/// The statement fails.
+pub async fn last_movement(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<i64, StoreError> {
+    sqlx::query_scalar(
+        "select cast(coalesce(max(seq), 0) as signed) from stock_movement where template_id = ?",
+    )
+    .bind(template.0)
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::query("read the last movement"))
+}
+
+pub(crate) async fn insert(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    new: &New<'_>,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let returned = (!new.returned.is_empty()).then(|| ReturnedList(new.returned).to_string());
+    sqlx::query(
+        "insert into stock_movement (template_id, seq, delta, reason, actor, created_at, \
+         request_id, total_after, stock_after, kind, delta_stock, returned) \
+         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(template.0)
+    .bind(new.recorded.seq)
+    .bind(new.delta)
+    .bind(new.reason)
+    .bind(new.actor)
+    .bind(datetime(now))
+    .bind(new.request_id.map(|id| id.as_str().as_bytes()))
+    .bind(new.recorded.total)
+    .bind(new.recorded.stock)
+    .bind(new.kind.code())
+    .bind(new.delta_stock)
+    .bind(returned)
+    .execute(connection)
+    .await
+    .map_err(StoreError::query("record the stock movement"))?;
+    Ok(())
+}
