@@ -15,20 +15,21 @@
 --   5 NOT_OPEN look starts_ms      6 PAUSED look   7 CLOSED look   8 ENDED look
 --   9 LIMIT look taken             10 SOLD_OUT look   11 INSUFFICIENT look left
 --   12 TOO_OLD: this id or a later one was dropped from the entry, so it may have landed
---   13 QUEUED numbers left entry_id look        14 OUTBOX_FULL
+--   13 QUEUED numbers left entry_id look        14 OUTBOX_FULL        15 BANNED look lapses
 --   look = 1: the refusal is final only after MySQL was checked for the key; what is queued is accepted only then.
 --   Without a limit every refusal is checked, but what is queued only if the entry says so: a key that landed before
 --   the gate was loaded ends with its answer, and a sale goes on while MySQL is away.
 -- include entry
 local ADMITTED, REPLAY, KEY_REUSED, NOT_LOADED, OTHER_EPOCH = 0, 1, 2, 3, 4
 local NOT_OPEN, PAUSED, CLOSED, ENDED, LIMIT, SOLD_OUT, INSUFFICIENT = 5, 6, 7, 8, 9, 10, 11
-local TOO_OLD, QUEUED, OUTBOX_FULL = 12, 13, 14
+local TOO_OLD, QUEUED, OUTBOX_FULL, BANNED = 12, 13, 14, 15
 
 local epoch, run, now, user = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local key, hash, id, quantity = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 
 local meta = redis.call('HMGET', KEYS[1],
-    'phase', 'epoch', 'run', 'users', 'state', 'starts', 'ends', 'limit', 'stock', 'mode')
+    'phase', 'epoch', 'run', 'users', 'state', 'starts', 'ends', 'limit', 'stock', 'mode',
+    'lapses_allowed')
 local phase, current, users, state, mode = meta[1], meta[2], meta[4], meta[5], meta[10]
 if phase ~= 'open' or meta[3] ~= run then return { NOT_LOADED } end
 if current ~= epoch then return { OTHER_EPOCH, current } end
@@ -42,7 +43,7 @@ local limit, stock = tonumber(meta[8]), tonumber(meta[9])
 local text = redis.call('HGET', KEYS[2], user)
 local entry = text and decode(text, KEYS[1], user)
 if text and not entry then return { NOT_LOADED } end
-entry = entry or { flags = 0, taken = '', floor = '', requests = {} }
+entry = entry or no_entry(0)
 local look_queued = entry.flags == LOOK_IN_MYSQL and 1 or 0
 local look = limit == 0 and 1 or look_queued
 
@@ -74,6 +75,10 @@ if state == 'ended' then return { ENDED, look } end
 if now < tonumber(meta[6]) then return { NOT_OPEN, look, meta[6] } end
 if now >= tonumber(meta[7]) then return { CLOSED, look } end
 if state ~= 'published' then return { PAUSED, look } end
+
+-- Absent in a gate that an older version opened: nothing lapsed then.
+local allowed = tonumber(meta[11]) or 0
+if allowed > 0 and entry.lapses >= allowed then return { BANNED, look, entry.lapses } end
 
 -- Take the lowest free numbers.
 local numbers = {}

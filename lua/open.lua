@@ -3,7 +3,7 @@
 -- `set_state.lua` set meanwhile stay if their version is newer.
 -- KEYS  1 meta
 -- ARGV  1 epoch E   2 run   3 template version   4 state   5 starts_ms   6 ends_ms   7 limit
---       8 stock   9 last movement   10 mode: direct, queued or spill
+--       8 stock   9 last movement   10 mode: direct, queued or spill   11 lapses allowed, 0 any
 -- Returns 1 opened, 0 refused
 local meta = redis.call('HMGET', KEYS[1], 'phase', 'epoch', 'run', 'version', 'state', 'mode')
 if meta[1] ~= 'loading' or meta[2] ~= ARGV[1] or meta[3] ~= ARGV[2] then return 0 end
@@ -12,5 +12,6 @@ if meta[4] and (tonumber(meta[4]) or 0) > tonumber(version) then
     version, state, mode = meta[4], meta[5], meta[6] or mode
 end
 redis.call('HSET', KEYS[1], 'phase', 'open', 'version', version, 'state', state, 'mode', mode,
-    'starts', ARGV[5], 'ends', ARGV[6], 'limit', ARGV[7], 'stock', ARGV[8], 'movement', ARGV[9])
+    'starts', ARGV[5], 'ends', ARGV[6], 'limit', ARGV[7], 'stock', ARGV[8], 'movement', ARGV[9],
+    'lapses_allowed', ARGV[11])
 return 1

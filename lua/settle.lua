@@ -5,16 +5,16 @@
 -- ARGV  1 epoch   2 run   then pairs: user, claim id
 -- Returns the number of admissions settled; -1 under another epoch or run
 -- include entry
-local REQUESTS_KEPT = 32 -- without a limit; MySQL has the older ones
+local REQUESTS_KEPT = 32 -- or as many as the limit; MySQL has the older ones
 
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'limit')
 if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then return -1 end
-local unlimited = tonumber(meta[3]) == 0
+local kept = math.max(tonumber(meta[3]) or 0, REQUESTS_KEPT)
 
 -- Drops the oldest landed requests beyond that number, never a pending or queued one.
 local function trim(entry)
     local at = 1
-    while #entry.requests > REQUESTS_KEPT and at <= #entry.requests do
+    while #entry.requests > kept and at <= #entry.requests do
         if entry.requests[at].state == 'l' then
             local dropped = table.remove(entry.requests, at)
             entry.flags = LOOK_IN_MYSQL
@@ -35,7 +35,7 @@ for at = 3, #ARGV, 2 do
             if request.id == id and request.state ~= 'l' then
                 request.state = 'l'
                 settled = settled + 1
-                if unlimited then trim(entry) end
+                trim(entry)
                 redis.call('HSET', KEYS[2], user, encode(entry))
                 break
             end

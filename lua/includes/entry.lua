@@ -1,16 +1,19 @@
 -- A user's entry: one field of the users hash, so that count and marker can only be lost together.
 -- Layout 1, each part length-prefixed or of fixed size:
 --   format byte 1 | flags byte | taken | request...
--- Layout 2, of an entry that has dropped requests; only entries without a limit do:
+-- Layout 2, of an entry that has dropped requests:
 --   format byte 2 | flags byte | taken | floor | request...
+-- Layout 3, of a user who let holds lapse:
+--   format byte 3 | flags byte | lapses byte | taken | floor, maybe empty | request...
 --   flags    1: the entry does not have every request of this user (loaded from MySQL, dropped, or rejected after it
 --            was queued): check MySQL
 --   taken    one character 0 or 1 per number 1..limit; empty where there is no limit
 --   request  key digest (16) | payload hash (16) | state p(ending), q(ueued) or l(anded) | quantity byte
 --            | id as decimal text | numbers, one byte each
+--   lapses   how many holds lapsed, as far as the gate's movements say; 255 stands for more
 --   floor    the highest id that was dropped, as decimal text; no id up to it is admitted any more, otherwise
 --            a packet that arrives after its own request was dropped would be admitted again
-local FORMAT, FORMAT_WITH_FLOOR, LOOK_IN_MYSQL = 1, 2, 1
+local FORMAT, FORMAT_WITH_FLOOR, FORMAT_WITH_LAPSES, LOOK_IN_MYSQL = 1, 2, 3, 1
 
 -- Ids exceed the range of Lua's exact numbers. Of two texts the shorter one is the smaller number.
 local function is_above(id, floor)
@@ -19,12 +22,17 @@ local function is_above(id, floor)
 end
 
 local function decode_exactly(text)
-    local format, flags, taken, at = struct.unpack('>BBBc0', text)
-    assert(format == FORMAT or format == FORMAT_WITH_FLOOR, 'entry of an unknown format')
-    local entry = { flags = flags, taken = taken, floor = '', requests = {} }
-    if format == FORMAT_WITH_FLOOR then
+    local format, flags, at = struct.unpack('>BB', text)
+    assert(format >= FORMAT and format <= FORMAT_WITH_LAPSES, 'entry of an unknown format')
+    local entry = { flags = flags, lapses = 0, floor = '', requests = {} }
+    if format == FORMAT_WITH_LAPSES then
+        entry.lapses, at = struct.unpack('>B', text, at)
+    end
+    entry.taken, at = struct.unpack('>Bc0', text, at)
+    if format ~= FORMAT then
         entry.floor, at = struct.unpack('>Bc0', text, at)
     end
+    local taken = entry.taken
     while at <= #text do
         local key, hash, state, quantity, id, numbers
         key, hash, state, quantity, id, numbers, at = struct.unpack('>c16c16c1BBc0Bc0', text, at)
@@ -32,7 +40,9 @@ local function decode_exactly(text)
         assert(string.match(id, '^%d+$'), 'a request without an id')
         for index = 1, #numbers do
             local number = string.byte(numbers, index)
-            assert(string.sub(taken, number, number) == '1', 'a number that is not taken')
+            -- A landed request's coupons may have been given back.
+            local is_taken = string.sub(taken, number, number) == '1'
+            assert(is_taken or state == 'l', 'a number that is not taken')
         end
         table.insert(entry.requests, {
             key = key, hash = hash, state = state, quantity = quantity, id = id, numbers = numbers,
@@ -49,10 +59,20 @@ local function decode(text, meta, user)
     redis.call('HSET', meta, 'unreadable', user)
 end
 
+-- An entry without anything.
+local function no_entry(flags)
+    return { flags = flags, lapses = 0, taken = '', floor = '', requests = {} }
+end
+
 local function encode(entry)
     local format = entry.floor == '' and FORMAT or FORMAT_WITH_FLOOR
-    local parts = { struct.pack('>BBBc0', format, entry.flags, #entry.taken, entry.taken) }
-    if format == FORMAT_WITH_FLOOR then
+    if entry.lapses > 0 then format = FORMAT_WITH_LAPSES end
+    local parts = { struct.pack('>BB', format, entry.flags) }
+    if format == FORMAT_WITH_LAPSES then
+        table.insert(parts, struct.pack('>B', entry.lapses))
+    end
+    table.insert(parts, struct.pack('>Bc0', #entry.taken, entry.taken))
+    if format ~= FORMAT then
         table.insert(parts, struct.pack('>Bc0', #entry.floor, entry.floor))
     end
     for _, r in ipairs(entry.requests) do

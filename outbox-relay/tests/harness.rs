@@ -75,6 +75,7 @@ impl Harness {
             limit: 1,
             stock: STOCK,
             movement: 1,
+            lapses_allowed: 0,
         };
         assert!(self.gate.begin(template, EPOCH).await.unwrap());
         assert!(self.gate.open(template, EPOCH, &facts).await.unwrap());

@@ -5,7 +5,7 @@
 //! movements made meanwhile.
 
 use anyhow::Context as _;
-use coupon::{Epoch, TemplateId};
+use coupon::{Epoch, Returned, TemplateId, read_returned};
 use metrics::counter;
 use mysql_store::{MySqlPool, connect, stock};
 use redis_gate::{Gate, GateError, GateRedis, Moved};
@@ -120,11 +120,15 @@ impl Movements {
     }
 
     /// Makes one attempt at a movement. It may be repeated.
-    async fn apply(&self, movement: &StockMovementRow) -> anyhow::Result<()> {
+    async fn apply(
+        &self,
+        (movement, returned): &(StockMovementRow, Vec<Returned>),
+    ) -> anyhow::Result<()> {
         let template = TemplateId(movement.template_id);
+        let change = (movement.seq, movement.delta_stock.unwrap_or(movement.delta));
         let mut epoch = Epoch::UNKNOWN;
         for _ in 0..EPOCHS_MAX {
-            let moved = self.gate.apply_movement(template, epoch, movement.seq, movement.delta);
+            let moved = self.gate.apply_movement(template, epoch, change, returned);
             let moved = match moved.await {
                 // Its keeper begins a new epoch, which reads the stock from MySQL; other gates need not wait.
                 Err(failure) if failure.is_of_keys() => {
@@ -140,6 +144,9 @@ impl Movements {
                 }
                 Moved::Gap(last) => {
                     self.apply_after(template, epoch, last).await?;
+                    // MySQL may not show the message's own movement yet.
+                    let own = self.gate.apply_movement(template, epoch, change, returned);
+                    own.await.context("gate")?;
                     "gap"
                 }
                 Moved::Applied(_) => "applied",
@@ -152,8 +159,7 @@ impl Movements {
         anyhow::bail!("the gate's epoch changes faster than it can be asked")
     }
 
-    /// Applies all movements after `last` from MySQL, including the one in the message. If the gate has another epoch
-    /// by then, it has already loaded them all.
+    /// Applies all movements after `last` that MySQL shows. If the gate has another epoch by then, it has already loaded them all.
     async fn apply_after(
         &self,
         template: TemplateId,
@@ -163,19 +169,22 @@ impl Movements {
         let mut connection = connect::acquire(&self.pool).await?;
         let missing = stock::movements_after(&mut connection, template, last);
         for missing in connect::within(missing).await? {
-            let moved = self.gate.apply_movement(template, epoch, missing.seq, missing.delta);
+            let change = (missing.seq, missing.delta_stock);
+            let moved = self.gate.apply_movement(template, epoch, change, &missing.returned);
             moved.await.context("gate")?;
         }
         Ok(())
     }
 }
 
-/// Reads a movement; `None` if it was deleted with its draft, which never had a gate.
-fn read(message: &Message) -> anyhow::Result<Option<StockMovementRow>> {
+/// Reads a movement and what it gives back; `None` if it was deleted with its draft, which never had a gate.
+fn read(message: &Message) -> anyhow::Result<Option<(StockMovementRow, Vec<Returned>)>> {
     let payload = message.payload.as_deref().unwrap_or_default();
     let event: Event<StockMovementRow> = topic::decode(payload)?;
     if event.op == Op::Delete {
         return Ok(None);
     }
-    event.after.context("event without a row after it").map(Some)
+    let movement = event.after.context("event without a row after it")?;
+    let returned = read_returned(movement.returned.as_deref().unwrap_or_default())?;
+    Ok(Some((movement, returned)))
 }

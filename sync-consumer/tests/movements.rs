@@ -44,6 +44,7 @@ impl Stage {
             limit: 1,
             stock: 10,
             movement: 1,
+            lapses_allowed: 0,
         };
         assert!(self.gate.open(TEMPLATE, epoch, &facts).await.unwrap());
     }

@@ -190,7 +190,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        AcceptAfter, ClaimMode, Discount, DiscountKind, MerchantId, TemplateId, Validity, Window,
+        AcceptAfter, ClaimMode, Discount, DiscountKind, HoldTerms, MerchantId, ReturnedStock,
+        TemplateId, Validity, Window,
     };
 
     fn template(state: TemplateState) -> Template {
@@ -214,6 +215,7 @@ mod tests {
             stackable: true,
             claim_mode: ClaimMode::Direct,
             accept_after: AcceptAfter::Topic,
+            hold: HoldTerms::default(),
             state,
             version: 1,
         }
@@ -236,6 +238,9 @@ mod tests {
             TemplateField::Stackable => edited.stackable = false,
             TemplateField::ClaimMode => edited.claim_mode = ClaimMode::Spill,
             TemplateField::AcceptAfter => edited.accept_after = AcceptAfter::Gate,
+            TemplateField::HoldMs => edited.hold.hold = Some(TimeDelta::minutes(1)),
+            TemplateField::LapsesAllowed => edited.hold.lapses_allowed = 1,
+            TemplateField::ReturnedStock => edited.hold.returned_stock = ReturnedStock::Retire,
         }
         edited
     }

@@ -58,12 +58,13 @@ pub const GATE_VERDICTS: Metric = Metric {
             "limit",
             "sold_out",
             "insufficient",
+            "banned",
         ],
     }],
     meaning: "the gate's answer: `admitted`, `queued`, `outbox_full` (its relays are behind), \
               `replay` (the key is known), `key_reused`, or a \
               refusal: `not_open`, `paused`, `closed`, `ended`, `limit`, `sold_out`, \
-              `insufficient`; `not_loaded`, `other_epoch` and `too_old` come from new gates",
+              `insufficient`, `banned` (too many holds lapsed); `not_loaded`, `other_epoch` and `too_old` come from new gates",
     worry: Some("`not_loaded` keeps rising; any `outbox_full`"),
 };
 

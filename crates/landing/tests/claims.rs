@@ -191,6 +191,7 @@ async fn gate_without_users(world: &World, epoch: Epoch) -> Epoch {
         limit: 2,
         stock: world.left().await,
         movement: 1,
+        lapses_allowed: 0,
     };
     assert!(world.gate.open(TEMPLATE, next, &facts).await.unwrap());
     next

@@ -4,9 +4,10 @@
 use coupon::{ClaimId, PayloadHash};
 use thiserror::Error;
 
-/// Layouts of an entry with all its requests, and of one that has dropped some.
+/// Layouts of an entry with all its requests, and of a user who let holds lapse. That of an entry that has dropped some
+/// requests is between them.
 const FORMAT: u8 = 1;
-const FORMAT_WITH_FLOOR: u8 = 2;
+const FORMAT_WITH_LAPSES: u8 = 3;
 
 /// Flag of an entry that does not hold every request of its user.
 const LOOK_IN_MYSQL: u8 = 1;
@@ -15,6 +16,8 @@ const LOOK_IN_MYSQL: u8 = 1;
 pub struct Entry {
     /// Whether MySQL must be checked for a key before a refusal is final.
     pub look_in_mysql: bool,
+    /// How many of the user's holds lapsed; 255 stands for more.
+    pub lapses: u8,
     /// The numbers that the user holds, including pending ones, ascending.
     pub taken: Vec<u8>,
     /// The highest admission id that was dropped. No id up to it is admitted any more.
@@ -79,13 +82,14 @@ impl Entry {
     pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
         let mut rest = bytes;
         let [format, flags] = take(&mut rest)?;
-        if !matches!(format, FORMAT | FORMAT_WITH_FLOOR) {
+        if !(FORMAT..=FORMAT_WITH_LAPSES).contains(&format) {
             return Err(EntryError);
         }
+        let [lapses] = if format == FORMAT_WITH_LAPSES { take(&mut rest)? } else { [0] };
         let marks = take_prefixed(&mut rest)?;
         let marked = (1..=u8::MAX).zip(marks).filter(|(_, mark)| **mark == b'1');
         let taken = marked.map(|(number, _)| number).collect();
-        let floor = (format == FORMAT_WITH_FLOOR).then(|| take_id(&mut rest)).transpose()?;
+        let floor = if format == FORMAT { None } else { take_floor(&mut rest)? };
         let mut requests = Vec::new();
         while !rest.is_empty() {
             let key = take(&mut rest)?;
@@ -100,7 +104,7 @@ impl Entry {
                 numbers: take_prefixed(&mut rest)?.to_vec(),
             });
         }
-        Ok(Self { look_in_mysql: flags == LOOK_IN_MYSQL, taken, floor, requests })
+        Ok(Self { look_in_mysql: flags == LOOK_IN_MYSQL, lapses, taken, floor, requests })
     }
 }
 
@@ -108,6 +112,15 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], EntryError> {
     let (head, tail) = rest.split_first_chunk::<N>().ok_or(EntryError)?;
     *rest = tail;
     Ok(*head)
+}
+
+/// Only an entry with lapses has an empty floor.
+fn take_floor(rest: &mut &[u8]) -> Result<Option<ClaimId>, EntryError> {
+    if rest.first() == Some(&0) {
+        *rest = &rest[1..];
+        return Ok(None);
+    }
+    take_id(rest).map(Some)
 }
 
 fn take_id(rest: &mut &[u8]) -> Result<ClaimId, EntryError> {

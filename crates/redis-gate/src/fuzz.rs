@@ -20,6 +20,7 @@ pub fn gate_answer(data: &[u8]) {
             Refusal::NotOpen { starts_at } => starts_at.timestamp_millis(),
             Refusal::Limit { taken } => taken.into(),
             Refusal::Insufficient { left } => left,
+            Refusal::Banned { lapses } => lapses.into(),
             _ => return,
         };
         assert_eq!(answer.get(2), Some(&Value::Int(said)), "another {refusal:?}");

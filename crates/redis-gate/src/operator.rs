@@ -1,8 +1,8 @@
 //! Movements, states, unloading: changes to a gate that keeps its epoch.
 
 use chrono::{DateTime, Utc};
-use coupon::{ClaimMode, Epoch, TemplateId, TemplateState};
-use redis::{FromRedisValue, Value};
+use coupon::{ClaimMode, Epoch, Lapses, Returned, TemplateId, TemplateState};
+use redis::{FromRedisValue, ScriptInvocation, Value};
 
 use crate::{Gate, GateError};
 
@@ -36,7 +36,8 @@ pub enum Unloaded {
 }
 
 impl Gate {
-    /// Applies the movement `seq` of `delta` coupons, unless the stock contains it.
+    /// Applies the movement `seq`, which changes the stock by `delta_stock` and gives this back to users, unless the gate
+    /// contains it.
     ///
     /// # Errors
     /// [`GateError::Unknown`]: call again; it takes effect once.
@@ -44,12 +45,14 @@ impl Gate {
         &self,
         template: TemplateId,
         epoch: Epoch,
-        seq: i64,
-        delta: i64,
+        (seq, delta_stock): (i64, i64),
+        returned: &[Returned],
     ) -> Result<Moved, GateError> {
-        let live = self.redis.live().await?;
-        let mut call = self.scripts.apply_movement.key(self.keys(template).meta());
-        call.arg(epoch.0).arg(live.run.as_str()).arg(seq).arg(delta);
+        let (keys, live) = (self.keys(template), self.redis.live().await?);
+        let mut call = self.scripts.apply_movement.key(keys.meta());
+        call.key(keys.users(epoch));
+        call.arg(epoch.0).arg(live.run.as_str()).arg(seq).arg(delta_stock);
+        returned.iter().for_each(|one| add_returned(&mut call, one));
         let answer: Vec<Value> = self.invoke("apply_movement", live, &call).await?;
         moved(&answer).ok_or(GateError::Unreadable { call: "apply_movement" })
     }
@@ -111,6 +114,16 @@ impl Gate {
             _ => Unloaded::OtherEpoch,
         })
     }
+}
+
+/// Adds what a user gets back, as `lua/includes/returned.lua` takes it.
+pub(crate) fn add_returned(call: &mut ScriptInvocation<'_>, returned: &Returned) {
+    let lapses = match returned.lapses {
+        Lapses::Add(0) => String::new(),
+        Lapses::Add(count) => format!("+{count}"),
+        Lapses::Lift => "=0".to_owned(),
+    };
+    call.arg(returned.user.0).arg(&returned.numbers[..]).arg(lapses);
 }
 
 /// Decodes the answer of `move.lua`; its header lists the codes.

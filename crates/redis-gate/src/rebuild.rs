@@ -1,9 +1,9 @@
 //! Begin, load, open: rebuilds a gate under a new epoch; a gate is never repaired in place.
 
 use chrono::{DateTime, Utc};
-use coupon::{ClaimMode, Epoch, TemplateId, TemplateState, UserId};
+use coupon::{ClaimMode, Epoch, Returned, TemplateId, TemplateState, UserId};
 
-use crate::{Entry, Gate, GateError, connection::Live};
+use crate::{Entry, Gate, GateError, connection::Live, operator::add_returned};
 
 /// Users per call of `load.lua`: about a millisecond, so that claims on other templates hardly wait. Lua's `unpack`
 /// takes at most 8,000 values.
@@ -28,8 +28,10 @@ pub struct OpenFacts {
     /// Limit per user; 0: no limit.
     pub limit: u32,
     pub stock: i64,
-    /// Number of the last movement that the stock contains.
+    /// Number of the last movement that the gate contains.
     pub movement: i64,
+    /// Lapses after which a user is refused; 0: never.
+    pub lapses_allowed: u32,
 }
 
 impl Gate {
@@ -116,6 +118,46 @@ impl Gate {
         Ok(loaded == 1)
     }
 
+    /// Gives back what returns freed while the gate was loaded, for at most [`LOAD_USERS_MAX`] users. Returns whether the
+    /// gate was still loading(`epoch`).
+    ///
+    /// # Errors
+    /// No answer, or an error of Redis. Lapses may then be counted or not: begin again.
+    pub async fn load_returned(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        returned: &[Returned],
+    ) -> Result<bool, GateError> {
+        let (keys, live) = (self.keys(template), self.redis.live().await?);
+        let mut call = self.scripts.load_returned.key(keys.meta());
+        call.key(keys.users(epoch)).arg(epoch.0).arg(live.run.as_str());
+        returned.iter().for_each(|one| add_returned(&mut call, one));
+        let loaded: i64 = self.invoke("load_returned", live, &call).await?;
+        Ok(loaded == 1)
+    }
+
+    /// Loads how often users let holds lapse, at most [`LOAD_USERS_MAX`] users. Returns whether the gate was still
+    /// loading(`epoch`).
+    ///
+    /// # Errors
+    /// No answer, or an error of Redis. Loading the same users again does no harm.
+    pub async fn load_lapses(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        users: &[(UserId, i64)],
+    ) -> Result<bool, GateError> {
+        let (keys, live) = (self.keys(template), self.redis.live().await?);
+        let mut call = self.scripts.load_returned.key(keys.meta());
+        call.key(keys.users(epoch)).arg(epoch.0).arg(live.run.as_str());
+        for (user, lapses) in users {
+            call.arg(user.0).arg("").arg(format!("={lapses}"));
+        }
+        let loaded: i64 = self.invoke("load_returned", live, &call).await?;
+        Ok(loaded == 1)
+    }
+
     /// Opens the loaded gate. Returns whether it was still loading(`epoch`).
     ///
     /// # Errors
@@ -138,7 +180,8 @@ impl Gate {
             .arg(facts.limit)
             .arg(facts.stock)
             .arg(facts.movement)
-            .arg(facts.mode.word());
+            .arg(facts.mode.word())
+            .arg(facts.lapses_allowed);
         let opened: i64 = self.invoke("open", live, &call).await?;
         Ok(opened == 1)
     }

@@ -5,6 +5,9 @@ use redis::Script;
 /// The layout of an entry, shared by the scripts that read or write one.
 const ENTRY: &str = include_str!("../../../lua/includes/entry.lua");
 
+/// What users get back, shared by the scripts that apply returns.
+const RETURNED: &str = include_str!("../../../lua/includes/returned.lua");
+
 pub(crate) struct Scripts {
     pub(crate) claim: Script,
     pub(crate) settle: Script,
@@ -15,6 +18,7 @@ pub(crate) struct Scripts {
     pub(crate) begin: Script,
     pub(crate) load: Script,
     pub(crate) load_rejected: Script,
+    pub(crate) load_returned: Script,
     pub(crate) open: Script,
     pub(crate) apply_movement: Script,
     pub(crate) set_state: Script,
@@ -35,6 +39,7 @@ impl Scripts {
             begin: script(include_str!("../../../lua/begin.lua")),
             load: script(include_str!("../../../lua/load.lua")),
             load_rejected: script(include_str!("../../../lua/load_rejected.lua")),
+            load_returned: script(include_str!("../../../lua/load_returned.lua")),
             open: script(include_str!("../../../lua/open.lua")),
             apply_movement: script(include_str!("../../../lua/move.lua")),
             set_state: script(include_str!("../../../lua/set_state.lua")),
@@ -45,7 +50,8 @@ impl Scripts {
     }
 }
 
-/// Replaces the include line by the included text; the shebang stays the first line.
+/// Replaces the include lines by the included texts; the shebang stays the first line.
 fn script(text: &str) -> Script {
-    Script::new(&text.replace("-- include entry\n", ENTRY))
+    let text = text.replace("-- include entry\n", ENTRY);
+    Script::new(&text.replace("-- include returned\n", RETURNED))
 }

@@ -158,6 +158,11 @@ pub enum Refusal {
     },
     /// No stock is left.
     SoldOut,
+    /// The user let as many holds lapse as the template allows.
+    Banned {
+        /// Number of lapses.
+        lapses: u32,
+    },
     /// Less stock is left than requested.
     Insufficient {
         /// Stock left.
@@ -200,6 +205,7 @@ pub(crate) fn verdict(answer: &[Value], run: &Run) -> Option<Verdict> {
             run: run.clone(),
         }),
         14 => Some(Verdict::OutboxFull),
+        15 => refused(Refusal::Banned { lapses: u32::try_from(int(2)?).ok()? }),
         _ => None,
     }
 }

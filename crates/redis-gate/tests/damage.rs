@@ -49,7 +49,7 @@ async fn a_number_that_cannot_be_read_is_a_lost_gate_which_the_next_epoch_replac
             assert_eq!(gate.claim(&claim(USER, "a", 1)).await, Verdict::NotLoaded, "{field}");
         }
         if ["movement", "stock"].contains(&field) {
-            let moved = gate.gate.apply_movement(TEMPLATE, EPOCH, 2, 5).await.unwrap();
+            let moved = gate.gate.apply_movement(TEMPLATE, EPOCH, (2, 5), &[]).await.unwrap();
             assert_eq!(moved, Moved::NotLoaded, "{field}");
         }
         if field == "version" {
@@ -91,7 +91,7 @@ async fn a_key_of_another_type_is_named_as_such_and_replaced_by_the_next_epoch()
     assert!(error.is_of_keys(), "{error}");
     gate.send(&["SET", &gate.meta(), "x"]).await;
     assert!(gate.gate.meta(TEMPLATE).await.unwrap_err().is_of_keys());
-    let error = gate.gate.apply_movement(TEMPLATE, EPOCH, 2, 5).await.unwrap_err();
+    let error = gate.gate.apply_movement(TEMPLATE, EPOCH, (2, 5), &[]).await.unwrap_err();
     assert!(error.is_of_keys(), "{error}");
     gate.rebuild(NEXT, facts()).await;
     assert!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open());

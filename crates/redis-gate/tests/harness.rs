@@ -270,6 +270,7 @@ pub(crate) fn facts() -> OpenFacts {
         limit: 2,
         stock: 10,
         movement: 1,
+        lapses_allowed: 0,
     }
 }
 

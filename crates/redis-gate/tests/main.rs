@@ -10,6 +10,7 @@ mod outbox;
 mod queued;
 mod rebuild;
 mod replicas;
+mod returns;
 mod sentinel;
 mod server;
 mod verdicts;

@@ -179,8 +179,12 @@ impl Pair {
             Command::ApplyMovement { seq, delta, epoch } => {
                 let epoch = self.epoch(epoch);
                 let (seq_there, delta_there) = (i64::from(seq), i64::from(delta));
-                let call =
-                    self.gate.gate.apply_movement(TEMPLATE, real(epoch), seq_there, delta_there);
+                let call = self.gate.gate.apply_movement(
+                    TEMPLATE,
+                    real(epoch),
+                    (seq_there, delta_there),
+                    &[],
+                );
                 let moved = self.model.apply_movement(RULES, epoch, seq, delta);
                 assert_eq!(call.await.unwrap(), real_moved(moved));
             }
@@ -287,6 +291,7 @@ impl Pair {
             limit: limit.into(),
             stock: stock.into(),
             movement: movement.into(),
+            lapses_allowed: 0,
             ..facts()
         };
         let here =

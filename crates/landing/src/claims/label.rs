@@ -23,6 +23,7 @@ pub(super) fn verdict(verdict: &Verdict) -> &'static str {
             Refusal::Limit { .. } => "limit",
             Refusal::SoldOut => "sold_out",
             Refusal::Insufficient { .. } => "insufficient",
+            Refusal::Banned { .. } => "banned",
         },
     }
 }

@@ -252,7 +252,7 @@ impl Keeper {
     async fn keep(&mut self, watched: &Watched) -> Result<(), RebuildError> {
         let _alone = self.gates.alone().await;
         let (template, stock) = (&watched.template, &watched.stock);
-        // Read after MySQL: `promises_too_much` relies on this order.
+        // Read after MySQL: `holds_too_much` relies on this order.
         let meta = self.gates.gate().meta(template.id).await?;
         let open = |meta: &Meta| meta.is_open() && meta.epoch >= stock.epoch;
         // The gate is loading, or was left loading. In the first case the rebuilder holds the lease, and this rebuild
@@ -271,7 +271,9 @@ impl Keeper {
             counter!(metric::UNREADABLE.name).increment(1);
             return self.gates.rebuild(template.id).await;
         }
-        if self.is_wrong(template.id, &meta).await? || promises_too_much(&meta, stock) {
+        if self.is_wrong(template.id, &meta).await?
+            || self.holds_too_much(template.id, &meta, stock).await?
+        {
             return self.gates.rebuild(template.id).await;
         }
         // Before the gate hears of a mode that queues.
@@ -311,14 +313,15 @@ impl Keeper {
 
     /// Slow audit of the conservation identity, for gates that hold too little: what they lack is never sold. Compares
     /// the gate's account at the previous check with MySQL's stock now. In between, MySQL's stock only falls, except by
-    /// movements. If it still exceeds everything that the gate had left or in flight, the difference is certainly
+    /// movements, which are taken off. If it still exceeds everything that the gate had left or in flight, the difference is certainly
     /// missing.
     async fn audit(&mut self, watched: &Watched) -> Result<(), RebuildError> {
         let (template, stock) = (&watched.template, &watched.stock);
         if let Some(before) = self.accounts.remove(&template.id)
-            && (before.epoch, before.movement) == (stock.epoch, stock.movement)
+            && before.epoch == stock.epoch
+            && let Some(moved) = self.moved(template.id, (before.movement, stock.movement)).await?
         {
-            let missing = stock.stock - before.stock - before.in_flight;
+            let missing = stock.stock - moved - before.stock - before.in_flight;
             if missing > 0 {
                 warn!(template.id = %template.id, missing, "a gate holds less than MySQL: it will not sell all");
                 self.missing += missing;
@@ -336,6 +339,41 @@ impl Keeper {
             self.accounts.insert(template.id, Account { epoch, movement, stock, in_flight });
         }
         Ok(())
+    }
+
+    /// Returns whether the gate has more to give than MySQL had before, so that it admits claims that cannot land. A
+    /// correct gate never has: it holds MySQL's stock less what is in flight. Between the two reads MySQL's stock only
+    /// falls, except by movements. A gate that contains a movement which MySQL does not show yet is not judged.
+    async fn holds_too_much(
+        &self,
+        template: TemplateId,
+        meta: &Meta,
+        before: &Stock,
+    ) -> Result<bool, RebuildError> {
+        // Most gates have the movements that MySQL shows.
+        if meta.movement == before.movement {
+            return Ok(meta.stock > before.stock);
+        }
+        let moved = self.moved(template, (before.movement, meta.movement)).await?;
+        Ok(moved.is_some_and(|moved| meta.stock > before.stock + moved))
+    }
+
+    /// Returns how the stock moved from the first of these movements to the second, which may be an earlier one. `None`:
+    /// MySQL does not show all of them yet.
+    async fn moved(
+        &self,
+        template: TemplateId,
+        (from, to): (i64, i64),
+    ) -> Result<Option<i64>, RebuildError> {
+        if from == to {
+            return Ok(Some(0));
+        }
+        let span = (from.min(to), from.max(to));
+        let moved = connect::within(async {
+            let mut connection = connect::acquire(self.gates.pool()).await?;
+            stock::moved_between(&mut connection, template, span).await
+        });
+        Ok(moved.await?.map(|moved| if from < to { moved } else { -moved }))
     }
 
     /// Returns whether entries are lost, or the gate's epoch was reported wrong.
@@ -374,11 +412,4 @@ impl Keeper {
         }
         Ok(())
     }
-}
-
-/// Returns whether the gate has more to give than MySQL had before, so that it admits claims that cannot land. A
-/// correct gate never has: it holds MySQL's stock less what is in flight. Between the two reads MySQL's stock only
-/// falls, except by movements, and both reads contain the same ones.
-fn promises_too_much(meta: &Meta, before: &Stock) -> bool {
-    meta.movement == before.movement && meta.stock > before.stock
 }

@@ -1,9 +1,12 @@
 //! Copies what MySQL knows about the users of a template into a loading gate, page by page.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
-use coupon::{Epoch, TemplateId, UserId};
-use mysql_store::{MySqlConnection, connect, lease, look_up, stock};
+use coupon::{Epoch, Lapses, Template, TemplateId, UserId};
+use mysql_store::{MySqlConnection, connect, lease, look_up, returns, stock};
 use redis_gate::{Gate, GateError, LOAD_USERS_MAX};
 use runtime::Backoff;
 
@@ -57,6 +60,93 @@ pub(super) async fn rejected(
         }
         connect::within(lease::take(connection, &site.lease, site.holder, LEASE)).await?;
     }
+}
+
+/// Loads the users whose coupons of the template all came back: they hold no numbers, but their keys have answers. Comes
+/// after [`numbers`]. Returns whether the gate was loading this epoch until the end.
+pub(super) async fn returned_users(
+    connection: &mut MySqlConnection,
+    site: &Site<'_>,
+    epoch: Epoch,
+) -> Result<bool, RebuildError> {
+    let (gate, template) = (site.gate, site.template);
+    let mut after = UserId(-1);
+    loop {
+        let page = stock::returned_users_after(connection, template, after);
+        let users = connect::within(page).await?;
+        let Some(last) = users.last() else { return Ok(true) };
+        after = *last;
+        if !load_rejected_page(gate, template, epoch, &users).await? {
+            return Ok(false);
+        }
+        connect::within(lease::take(connection, &site.lease, site.holder, LEASE)).await?;
+    }
+}
+
+/// Loads how often users let holds lapse, and returns the last movement of each count that contains more than `first`.
+/// `None`: the gate is not loading this epoch any more.
+pub(super) async fn lapses(
+    connection: &mut MySqlConnection,
+    site: &Site<'_>,
+    epoch: Epoch,
+    first: i64,
+) -> Result<Option<HashMap<UserId, i64>>, RebuildError> {
+    let mut counted = HashMap::new();
+    let mut after = UserId(-1);
+    loop {
+        let page = returns::lapses_after(connection, site.template, after);
+        let users = connect::within(page).await?;
+        let Some(last) = users.last() else { return Ok(Some(counted)) };
+        after = last.user;
+        counted.extend(users.iter().filter(|one| one.seq > first).map(|one| (one.user, one.seq)));
+        let counts: Vec<(UserId, i64)> = users.iter().map(|one| (one.user, one.count)).collect();
+        for chunk in counts.chunks(LOAD_USERS_MAX) {
+            let mut patience = Patience::new();
+            loop {
+                match site.gate.load_lapses(site.template, epoch, chunk).await {
+                    Ok(true) => break,
+                    Ok(false) => return Ok(None),
+                    Err(error) => patience.bear(error).await?,
+                }
+            }
+        }
+        connect::within(lease::take(connection, &site.lease, site.holder, LEASE)).await?;
+    }
+}
+
+/// Applies to the loading gate what movements of this range, exclusive and inclusive, gave back. `counted` says which lapses
+/// the loaded counts already contain. Returns whether the gate was loading this epoch until the end.
+pub(super) async fn returned_since(
+    connection: &mut MySqlConnection,
+    site: &Site<'_>,
+    epoch: Epoch,
+    (template, (first, last)): (&Template, (i64, i64)),
+    counted: &HashMap<UserId, i64>,
+) -> Result<bool, RebuildError> {
+    if last <= first {
+        return Ok(true);
+    }
+    let counts = template.hold.lapses_allowed > 0;
+    let movements = stock::movements_after(connection, template.id, first);
+    for mut movement in connect::within(movements).await? {
+        if movement.seq > last {
+            break;
+        }
+        for returned in &mut movement.returned {
+            let contains = |seq: &i64| *seq >= movement.seq;
+            if !counts || counted.get(&returned.user).is_some_and(contains) {
+                returned.lapses = Lapses::Add(0);
+            }
+        }
+        if movement.returned.is_empty() {
+            continue;
+        }
+        // Not repeated after an error: lapses that were counted would be counted again. The whole rebuild is.
+        if !site.gate.load_returned(template.id, epoch, &movement.returned).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 async fn load_page(

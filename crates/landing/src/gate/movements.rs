@@ -1,4 +1,4 @@
-//! Applies to a gate's stock the movements in MySQL that it does not contain yet, in order.
+//! Applies to a gate the movements in MySQL that it does not contain yet, in order: stock, freed numbers and lapses.
 //!
 //! The process that makes a movement does this at once. The consumer of the movements' topic does it again, and so do
 //! the keeper's checks and each rebuild, for movements made while it was loading. Each movement takes effect once,
@@ -31,8 +31,9 @@ pub async fn catch_up(
         let mut caught_up = true;
         let missing = stock::movements_after(connection, template, meta.movement);
         for movement in connect::within(missing).await? {
-            let (seq, delta) = (movement.seq, movement.delta);
-            match gate.apply_movement(template, meta.epoch, seq, delta).await? {
+            let (seq, delta) = (movement.seq, movement.delta_stock);
+            let moved = gate.apply_movement(template, meta.epoch, (seq, delta), &movement.returned);
+            match moved.await? {
                 Moved::Applied(left) => {
                     info!(template.id = %template, seq, delta, left, "moved a gate's stock");
                 }

@@ -5,8 +5,9 @@
 //!    any more, and their keys are removed at once, so that the gate takes its memory once, not twice.
 //! 3. If the template was ever queued, what was queued before lands first, under its own epoch (`drain.rs`).
 //! 4. MySQL's `queued_epoch` becomes E, unless its epoch is no longer E. No older queued claim can land any more.
-//! 5. Only now stock, last movement, taken numbers and rejected keys are read, unless MySQL's epoch is no longer E.
-//!    `load.lua` writes only while the gate is exactly loading(E).
+//! 5. Only now the last movement m₀ is read, then taken numbers, rejected keys and lapses, page by page, and in the end
+//!    stock and last movement m₁ in one statement, unless MySQL's epoch is no longer E. What returns after m₀ gave back is
+//!    cleared again. `load.lua` writes only while the gate is exactly loading(E).
 //! 6. `open.lua` opens only from exactly loading(E). A state set meanwhile stays if it is newer, and movements made
 //!    meanwhile are applied afterwards.
 //!
@@ -14,13 +15,18 @@
 //! template the first three steps close its queue, and no gate is opened.
 
 use std::{
+    collections::HashMap,
     io,
     time::{Duration, Instant},
 };
 
 use chrono::DateTime;
-use coupon::{Epoch, TemplateId};
-use mysql_store::{MySqlConnection, MySqlPool, StoreError, connect, lease, stock, template};
+use coupon::{Epoch, Template, TemplateId};
+use mysql_store::{
+    MySqlConnection, MySqlPool, StoreError, connect, lease,
+    stock::{self, Stock},
+    template,
+};
 use redis_gate::{Gate, GateError, OpenFacts};
 use runtime::FailPoints;
 use thiserror::Error;
@@ -273,26 +279,17 @@ async fn open(
     // Read after `begin`: from here on, changes of the template's state reach the gate by their version. Read after
     // `queued_epoch` too: from here on nothing lands that the gate has not admitted in this epoch.
     let template = connect::within(template::get(connection, template_id)).await?;
-    let stock = connect::within(stock::get(connection, template_id)).await?;
-    let (Some(template), Some(stock)) = (template, stock) else { return Ok(Rebuilt::NoTemplate) };
-    if stock.epoch != epoch {
-        return Ok(Rebuilt::Overtaken);
-    }
-    // Without a limit there are no numbers to load; every refusal checks MySQL instead. What is accepted is checked only
-    // for users with a rejected key, and these are loaded.
-    let has_numbers = template.per_user_limit > 0;
-    if has_numbers || ever_queued {
-        match load_users(connection, site, epoch, (has_numbers, ever_queued)).await {
-            Ok(true) => {}
-            Ok(false) => return Ok(Rebuilt::Overtaken),
-            Err(error) => {
-                // Remove the unfinished load, so that it does not obstruct the next attempt. If Redis is unreachable,
-                // that attempt removes it.
-                drop(gate.discard(template_id, epoch).await);
-                return Err(error);
-            }
+    let Some(template) = template else { return Ok(Rebuilt::NoTemplate) };
+    let stock = match load_users(connection, site, epoch, (&template, ever_queued)).await {
+        Ok(Some(stock)) => stock,
+        Ok(None) => return Ok(Rebuilt::Overtaken),
+        Err(error) => {
+            // Remove the unfinished load, so that it does not obstruct the next attempt. If Redis is unreachable, that
+            // attempt removes it.
+            drop(gate.discard(template_id, epoch).await);
+            return Err(error);
         }
-    }
+    };
     let facts = OpenFacts {
         version: template.version,
         state: template.state,
@@ -302,6 +299,7 @@ async fn open(
         limit: template.per_user_limit,
         stock: stock.stock,
         movement: stock.movement,
+        lapses_allowed: template.hold.lapses_allowed,
     };
     points.reach("rebuild.before_open").await?;
     if !gate.open(template_id, epoch, &facts).await? {
@@ -311,14 +309,38 @@ async fn open(
     Ok(Rebuilt::Open(epoch))
 }
 
+/// Loads what the gate must know of its users, and returns the stock that fits it. `None`: another epoch has begun.
 async fn load_users(
     connection: &mut MySqlConnection,
     site: &Site<'_>,
     epoch: Epoch,
-    (has_numbers, ever_queued): (bool, bool),
-) -> Result<bool, RebuildError> {
-    if has_numbers && !load::numbers(connection, site, epoch).await? {
-        return Ok(false);
+    (template, ever_queued): (&Template, bool),
+) -> Result<Option<Stock>, RebuildError> {
+    // Before the pages: each return after it is applied to what they show.
+    let first = connect::within(stock::last_movement(connection, template.id)).await?;
+    // Without a limit there are no numbers to load; every refusal checks MySQL instead. What is accepted is checked only
+    // for users with a rejected key, and these are loaded.
+    if template.per_user_limit > 0 {
+        if !load::numbers(connection, site, epoch).await? {
+            return Ok(None);
+        }
+        if template.hold.holds() && !load::returned_users(connection, site, epoch).await? {
+            return Ok(None);
+        }
     }
-    if ever_queued { load::rejected(connection, site, epoch).await } else { Ok(true) }
+    if ever_queued && !load::rejected(connection, site, epoch).await? {
+        return Ok(None);
+    }
+    let mut counted = HashMap::new();
+    if template.hold.lapses_allowed > 0 {
+        let loaded = load::lapses(connection, site, epoch, first).await?;
+        let Some(loaded) = loaded else { return Ok(None) };
+        counted = loaded;
+    }
+    // The stock and the last movement that it contains, at one moment.
+    let stock = connect::within(stock::get(connection, template.id)).await?;
+    let Some(stock) = stock.filter(|stock| stock.epoch == epoch) else { return Ok(None) };
+    let returned = (first, stock.movement);
+    let applied = load::returned_since(connection, site, epoch, (template, returned), &counted);
+    Ok(applied.await?.then_some(stock))
 }

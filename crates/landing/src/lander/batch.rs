@@ -157,11 +157,12 @@ impl<T> Batch<T> {
                 count_retry("coupon_id");
                 give_new_coupon_ids(&mut group.jobs, ids);
                 // As for any duplicate, first check whether the admission itself has landed.
-                self.decide(group, connection).await?;
+                self.decide(group, connection, false).await?;
             }
-            Ok(Attempt::GuardRefused | Attempt::ClaimTaken | Attempt::NumberTaken) => {
+            Ok(attempt @ (Attempt::GuardRefused | Attempt::ClaimTaken | Attempt::NumberTaken)) => {
                 count_retry("refused");
-                self.decide(group, connection).await?;
+                let is_proven = attempt == Attempt::NumberTaken && group.jobs.len() == 1;
+                self.decide(group, connection, is_proven).await?;
             }
             Err(error) if error.is_conflict() => {
                 count_retry("conflict");
@@ -204,14 +205,20 @@ impl<T> Batch<T> {
     }
 
     /// Rereads the rows and decides. Admissions without an obstacle stay in the group.
+    ///
+    /// A number that the reread finds taken may just be given back by a return that the gate has heard of and MySQL does
+    /// not show yet. A duplicate waits for that return, and a reread does not: so the number is proven taken only if this
+    /// admission, tried alone, met the duplicate.
     async fn decide(
         &mut self,
         group: &mut Group<T>,
         connection: &mut MySqlConnection,
+        is_proven: bool,
     ) -> Result<(), RunError> {
         self.points.reach("landing.before_reread").await?;
         let landings = group.landings();
-        let found = timeout(SILENCE_MAX, landing::reread(connection, &landings)).await??;
+        let mut found = timeout(SILENCE_MAX, landing::reread(connection, &landings)).await??;
+        found.iter_mut().for_each(|found| found.number_taken &= is_proven);
         let decisions = decide_all(&landings, found);
         let mut rest = Vec::with_capacity(group.jobs.len());
         for ((tag, job), decision) in group.jobs.drain(..).zip(decisions) {

@@ -159,15 +159,16 @@ impl QueuedBatch {
                     return Err(error.into());
                 }
                 // As for any duplicate, first check whether the claim itself has landed.
-                self.decide(group, connection).await?;
+                self.decide(group, connection, false).await?;
             }
             Ok(
-                QueuedAttempt::GuardRefused
+                attempt @ (QueuedAttempt::GuardRefused
                 | QueuedAttempt::ClaimTaken
-                | QueuedAttempt::NumberTaken,
+                | QueuedAttempt::NumberTaken),
             ) => {
                 count_retry("refused");
-                self.decide(group, connection).await?;
+                let is_proven = attempt == QueuedAttempt::NumberTaken && group.jobs.len() == 1;
+                self.decide(group, connection, is_proven).await?;
             }
             Err(error) if error.is_conflict() => {
                 count_retry("conflict");
@@ -209,11 +210,14 @@ impl QueuedBatch {
         Ok(())
     }
 
-    /// Rereads the rows and decides. Claims without an obstacle stay in the group.
+    /// Rereads the rows and decides. Claims without an obstacle stay in the group. A number that is found taken shows that
+    /// the gate is wrong only if that `is_proven`: a claim tried alone met the duplicate. Otherwise a return may just give
+    /// it back.
     async fn decide(
         &mut self,
         group: &mut Group,
         connection: &mut MySqlConnection,
+        is_proven: bool,
     ) -> Result<(), RunError> {
         self.points.reach("queued.before_reread").await?;
         let landings = group.landings();
@@ -231,7 +235,9 @@ impl QueuedBatch {
         let mut rest = Vec::with_capacity(group.jobs.len());
         let mut renumbered = false;
         for (mut job, next) in group.jobs.drain(..).zip(next) {
-            self.note_wrong(&job, &next);
+            if is_proven {
+                self.note_wrong(&job, &next);
+            }
             match next {
                 Next::End(end) => self.done.push((job.index, end)),
                 Next::Later(ending) => self.endings.push_back((job, ending)),

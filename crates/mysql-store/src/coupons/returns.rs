@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, Lapses, Returned, ReturnedStock, TemplateId, UserId, limit};
-use sqlx::{AssertSqlSafe, MySqlConnection};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
 
 use crate::{
     StoreError,
@@ -254,6 +254,40 @@ pub async fn lapses_of(
     .fetch_optional(connection)
     .await
     .map_err(StoreError::query("read a user's lapses"))
+}
+
+/// How often a user let holds of a template lapse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct CountedLapses {
+    #[sqlx(rename = "user_id", try_from = "i64")]
+    pub user: UserId,
+    pub count: i64,
+    /// The last movement that this contains.
+    pub seq: i64,
+}
+
+/// Rows in one page of lapses.
+const LAPSES_MAX: u32 = 10_000;
+
+/// Returns the lapses of users after `after`, ordered; empty at the end.
+///
+/// # Errors
+/// The statement fails.
+pub async fn lapses_after(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    after: UserId,
+) -> Result<Vec<CountedLapses>, StoreError> {
+    sqlx::query_as(
+        "select user_id, cast(count as signed) as count, seq from user_lapse \
+         where template_id = ? and user_id > ? order by user_id limit ?",
+    )
+    .bind(template.0)
+    .bind(after.0)
+    .bind(LAPSES_MAX)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read lapses"))
 }
 
 /// Changes total and stock, and numbers the movement under the lock of the stock row.

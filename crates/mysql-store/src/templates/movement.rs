@@ -137,6 +137,32 @@ pub async fn last_movement(
     .map_err(StoreError::query("read the last movement"))
 }
 
+/// Returns the sum of the changes of the stock after movement `after` up to `last`, or `None` if MySQL does not show all of
+/// these movements yet.
+///
+/// # Errors
+/// The statement fails.
+pub async fn moved_between(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    (after, last): (i64, i64),
+) -> Result<Option<i64>, StoreError> {
+    if last <= after {
+        return Ok(Some(0));
+    }
+    let (shown, sum): (i64, i64) = sqlx::query_as(
+        "select count(*), cast(coalesce(sum(coalesce(delta_stock, delta)), 0) as signed) \
+         from stock_movement where template_id = ? and seq > ? and seq <= ?",
+    )
+    .bind(template.0)
+    .bind(after)
+    .bind(last)
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::query("sum the stock movements"))?;
+    Ok((shown == last - after).then_some(sum))
+}
+
 pub(crate) async fn insert(
     connection: &mut MySqlConnection,
     template: TemplateId,

@@ -7,7 +7,7 @@ use coupon::{
 use sqlx::{Connection, FromRow, MySqlConnection};
 
 use super::movement;
-pub use super::movement::{Kind, Movement, last_movement, movements_after};
+pub use super::movement::{Kind, Movement, last_movement, moved_between, movements_after};
 pub use super::queue::{
     QueueFacts, UNCLOSED_MAX, close_queue, end_drain, queue_facts, set_queued_epoch,
     unclosed_queues,
@@ -217,6 +217,33 @@ pub async fn taken_numbers_after(
         users.pop();
     }
     Ok(users)
+}
+
+/// Rows in one page of users whose coupons came back.
+const RETURNED_USERS_MAX: u32 = 10_000;
+
+/// Returns users after `after`, ordered, who have coupons of the template beyond every limit: returned ones above all;
+/// empty at the end. Reads all of the template's numbers in `uq_number`, once over all pages.
+///
+/// # Errors
+/// The statement fails.
+pub async fn returned_users_after(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    after: UserId,
+) -> Result<Vec<UserId>, StoreError> {
+    let users: Vec<i64> = sqlx::query_scalar(
+        "select distinct user_id from user_coupon force index (uq_number) where template_id = ? \
+         and user_id > ? and claim_no > ? order by user_id limit ?",
+    )
+    .bind(template.0)
+    .bind(after.0)
+    .bind(limit::PER_USER_MAX)
+    .bind(RETURNED_USERS_MAX)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the users of returned coupons"))?;
+    Ok(users.into_iter().map(UserId).collect())
 }
 
 /// Changes a template's total and stock, and records the movement, once per key.

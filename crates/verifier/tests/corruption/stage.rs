@@ -197,6 +197,9 @@ impl Stage {
             stackable: template.stackable.into(),
             claim_mode: template.claim_mode.code(),
             accept_after: template.accept_after.code(),
+            hold_ms: template.hold.hold.map_or(0, |hold| hold.num_milliseconds()),
+            lapses_allowed: template.hold.lapses_allowed.cast_signed(),
+            returned_stock: template.hold.returned_stock.code(),
             state: template.state.code(),
             version: template.version,
             created_at: millis(rows[0].created_at),
@@ -236,6 +239,7 @@ impl Stage {
             limit: 2,
             stock: 10,
             movement: 1,
+            lapses_allowed: 0,
         };
         assert!(self.sources.gate.begin(TEMPLATE, EPOCH).await.unwrap());
         assert!(self.sources.gate.open(TEMPLATE, EPOCH, &facts).await.unwrap());

@@ -1,0 +1,34 @@
+-- What users get back, needs includes/entry.lua. Frees numbers and counts lapses; requests, floor and flags stay.
+-- Arguments from `first` on, in threes: user, freed numbers as one byte each, and the lapses: '+N' adds N, '=N' sets N,
+-- '' counts nothing. A user without an entry gets one, with these flags, if lapses are counted.
+local LAPSES_MAX = 255
+
+local function give_back(meta, users, first, flags)
+    for at = first, #ARGV, 3 do
+        local user, numbers, lapses = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+        local text = redis.call('HGET', users, user)
+        local entry
+        if text then
+            entry = decode(text, meta, user)
+        elseif lapses ~= '' and lapses ~= '=0' then
+            entry = no_entry(flags)
+        end
+        if entry then
+            for index = 1, #numbers do
+                local number = string.byte(numbers, index)
+                if number <= #entry.taken then
+                    entry.taken = string.sub(entry.taken, 1, number - 1) .. '0'
+                        .. string.sub(entry.taken, number + 1)
+                end
+            end
+            if lapses ~= '' then
+                local count = tonumber(string.sub(lapses, 2))
+                if string.sub(lapses, 1, 1) == '+' then count = entry.lapses + count end
+                entry.lapses = math.min(count, LAPSES_MAX)
+            end
+            if redis.call('HSET', users, user, encode(entry)) == 1 then
+                redis.call('HINCRBY', meta, 'users', 1)
+            end
+        end
+    end
+end
