@@ -83,8 +83,8 @@ codes! {
         "wait for answers before sending more: too many requests of one address, or streams of one user, are in \
          progress",
     IdempotencyKeyMissing "IDEMPOTENCY_KEY_MISSING" 400 "The request cannot be understood"
-        "send a new `Idempotency-Key` with each claim (optional only where the limit is 1), each stock \
-         movement and each job of grants",
+        "send a new `Idempotency-Key` with each claim (optional only where the limit is 1 and nothing is held), each \
+         stock movement and each job of grants",
     IdempotencyKeyInvalid "IDEMPOTENCY_KEY_INVALID" 400 "The request cannot be understood"
         "send one header with 1 to 64 characters from 0x21 to 0x7E, not beginning with `~`, not only `*`",
     IdempotencyKeyReused "IDEMPOTENCY_KEY_REUSED" 422 "The request is not acceptable"
@@ -104,7 +104,9 @@ codes! {
         "correct `field`: a `delta` other than 0, a reason",
     InvalidChange "INVALID_CHANGE" 422 "The request is not acceptable"
         "correct `field`: a reason of 1 to 200 characters; a `valid_until` that is later than the coupon's and \
-         within ten years",
+         within ten years; 1 to 100 `coupons`, each once, or none for all",
+    InvalidPayment "INVALID_PAYMENT" 422 "The request is not acceptable"
+        "correct `field`: a `payment_ref` of 1 to 64 characters, 1 to 100 `coupons`, each once, or none for all",
     InvalidGrants "INVALID_GRANTS" 422 "The request is not acceptable"
         "correct `field`: 1 to 50,000 `user_ids`, a `quantity` from 1 to `max_per_claim`, a reason",
     InvalidSearch "INVALID_SEARCH" 422 "The request is not acceptable"
@@ -156,6 +158,8 @@ codes! {
         "the claim window is over, or the operator ended the template",
     LimitReached "LIMIT_REACHED" 409 "The limit is reached"
         "the user holds `held` already",
+    Banned "BANNED" 409 "Refused after lapses"
+        "the user let `lapses` holds of the template lapse, as many as it allows: an operator may lift this",
     SoldOut "SOLD_OUT" 409 "Sold out"
         "no coupon is left",
     InsufficientStock "INSUFFICIENT_STOCK" 409 "Less is left"
@@ -174,7 +178,16 @@ codes! {
     CouponExpired "COUPON_EXPIRED" 409 "The coupon has expired"
         "the coupon was valid until `valid_until`: it can be neither used nor given back",
     CouponCancelled "COUPON_CANCELLED" 409 "The coupon is cancelled"
-        "the shop revoked the coupon, and that is final: it can only grant another one",
+        "the coupon was revoked or cancelled, and that is final: another one must be claimed or granted",
+    NotConfirmed "NOT_CONFIRMED" 409 "The coupon is held"
+        "the coupon is held until `held_until`: confirm its claim with the payment, then use it",
+    HoldLapsed "HOLD_LAPSED" 409 "The hold has lapsed"
+        "the hold of `coupon_id` ended at `lapsed_at`, and that is final: refund the payment",
+    AlreadyConfirmed "ALREADY_CONFIRMED" 409 "The coupon is confirmed"
+        "another payment has confirmed `coupon_id`: refund this one. Its user cannot cancel it any more, only the \
+         shop can",
+    PaymentRefReused "PAYMENT_REF_REUSED" 409 "The payment was for something else"
+        "this `payment_ref` has confirmed another claim or other coupons: send the payment's own reference",
     CouponNotYetValid "COUPON_NOT_YET_VALID" 409 "The coupon is not valid yet"
         "come back at `valid_from`",
     OrderCancelled "ORDER_CANCELLED" 409 "The order is cancelled"
@@ -230,6 +243,8 @@ codes! {
          template's stock, then decide again",
     ClaimPending "CLAIM_PENDING" 503 "Not available at the moment"
         "the outcome is not known yet: retry, or read `poll`",
+    HoldUnsure "HOLD_UNSURE" 503 "Not available at the moment"
+        "whether the hold is over is not certain, because clocks differ: retry, and only then refund",
     ClaimGivenUp "CLAIM_GIVEN_UP" 503 "Not available at the moment"
         "it did not land: retry",
     GateLoading "GATE_LOADING" 503 "Not available at the moment"

@@ -17,6 +17,7 @@ use crate::{
         Queue,
         metric::{APPENDS, EVENT_STREAMS},
     },
+    routes::holds::metric::HOLD_CALLS,
     stats::metric::CLAIM_STATS,
 };
 
@@ -24,9 +25,10 @@ use crate::{
 pub const METRICS: [&[Metric]; 2] = [&OWN, &landing::metric::METRICS];
 
 /// All but those of claims and gates.
-const OWN: [Metric; 16] = [
+const OWN: [Metric; 17] = [
     REQUEST_SECONDS,
     CLAIM_STATS,
+    HOLD_CALLS,
     APPENDS,
     EVENT_STREAMS,
     JOBS,

@@ -32,6 +32,7 @@ use crate::{
     problem::Problem,
     routes::{
         audit::{self, idempotency},
+        holds::{bans, cancel, confirm},
         operators::{
             api_keys, claim_state, claim_story, dead_letters, desk, drain, expiry, health,
             merchants, repair,
@@ -99,6 +100,10 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(redemption_orders::redeem))
         .routes(routes!(redemption_orders::get))
         .routes(routes!(rollback::roll_back))
+        .routes(routes!(confirm::confirm))
+        .routes(routes!(cancel::cancel))
+        .routes(routes!(bans::get))
+        .routes(routes!(bans::lift))
         .routes(routes!(claim_poll::get))
         .routes(routes!(claim_events::follow))
         .routes(routes!(coupons::list))

@@ -90,6 +90,13 @@ pub(crate) struct AnyOperator(pub(crate) Operator);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Redeemer(pub(crate) Operator);
 
+/// Who ends a claim: its user, or a shop's checkout. A request with a key is the shop's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum UserOrShop {
+    User(UserId),
+    Shop(Operator),
+}
+
 impl Auth {
     pub(crate) fn new(tokens: Tokens, platform_key: &str, keys: KeyCache, clock: Clock) -> Self {
         Self { tokens, platform_key: api_key::digest_of(platform_key.as_bytes()), keys, clock }
@@ -258,6 +265,22 @@ where
         let operator = Arc::<Auth>::from_ref(state).operator(parts).await?;
         operator.needs(Scope::Redeem)?;
         Ok(Self(operator))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for UserOrShop
+where
+    Arc<Auth>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        if parts.headers.contains_key(&API_KEY) {
+            let Redeemer(shop) = Redeemer::from_request_parts(parts, state).await?;
+            return Ok(Self::Shop(shop));
+        }
+        let User(user) = User::from_request_parts(parts, state).await?;
+        Ok(Self::User(user))
     }
 }
 

@@ -6,11 +6,12 @@ use runtime::trace;
 
 use crate::{code::Code, problem::Problem};
 
-/// Returns the claim's key. It may be absent if the limit per user is 1: the template itself is the key then.
+/// Returns the claim's key. It may be absent if the limit per user is 1 and coupons are not held: the template itself is
+/// the key then. Under that key, a claim after a lapse would be the answer of the one that lapsed, for ever.
 pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<RequestId, Problem> {
     match idempotency_key(headers)? {
         Some(key) => Ok(key),
-        None if template.per_user_limit == 1 => Ok(RequestId::absent()),
+        None if template.per_user_limit == 1 && !template.hold.holds() => Ok(RequestId::absent()),
         None => {
             let detail =
                 "Send a new `Idempotency-Key` with each claim, and the same one with a retry.";

@@ -132,6 +132,13 @@ named!(
 );
 
 named!(
+    /// What becomes of a coupon that lapsed or was cancelled while it was held or confirmed: `resell` puts it on sale again,
+    /// `retire` takes it out of the total.
+    ReturnedStock,
+    words(&coupon::ReturnedStock::ALL.map(coupon::ReturnedStock::word))
+);
+
+named!(
     /// What becomes of claims that were accepted before a pause or an end and have not landed.
     AcceptedClaims,
     words(&coupon::AcceptedClaims::ALL.map(coupon::AcceptedClaims::word))

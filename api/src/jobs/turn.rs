@@ -212,7 +212,7 @@ fn found(answer: Answer, row_no: u32) -> Found {
             Ok(Done { row_no, outcome: RowOutcome::Granted, claim_id: Some(claim.id) })
         }
         Answer::Refused(refusal) => match refusal {
-            Refusal::Limit { .. } => refused(RowOutcome::LimitReached),
+            Refusal::Limit { .. } | Refusal::Banned { .. } => refused(RowOutcome::LimitReached),
             Refusal::SoldOut => refused(RowOutcome::SoldOut),
             Refusal::Insufficient { .. } => refused(RowOutcome::InsufficientStock),
             Refusal::NotOpen { .. } => refused(RowOutcome::NotOpen),

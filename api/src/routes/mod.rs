@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod bodies;
+pub(crate) mod holds;
 pub(crate) mod operators;
 pub(crate) mod shop;
 pub(crate) mod shopper;

@@ -218,6 +218,19 @@ impl Way {
                 let expired = Hop::done("expired", Some(coupon.changed_at)).with(traces);
                 expired.took(due, coupon.changed_at).beside(Some(usual::EXPIRED))
             }
+            CouponStatus::Lapsed => {
+                let lapsed = Hop::done("lapsed", Some(coupon.changed_at)).with(traces);
+                lapsed.took(due, coupon.changed_at).beside(Some(usual::EXPIRED))
+            }
+            CouponStatus::Held if due <= self.now => {
+                let overdue = Hop::new("lapsed", "pending").with(traces);
+                let overdue = overdue.because("its hold is over, and it is not flipped yet");
+                overdue.took(due, self.now).beside(Some(usual::EXPIRED))
+            }
+            CouponStatus::Held => {
+                let held = Hop::new("confirmed", "pending").with(traces);
+                held.because("it lapses unless it is confirmed before its deadline")
+            }
             CouponStatus::Unused if due <= self.now => {
                 let overdue = Hop::new("expired", "pending").with(traces);
                 let overdue = overdue.because("its deadline is over, and it is not flipped yet");

@@ -41,6 +41,7 @@ fn coupon(status: CouponStatus) -> UserCoupon {
         used_at: Some(at(60_000)).filter(|_| status == CouponStatus::Used),
         order_ref: Some("A-1".to_owned()).filter(|_| status == CouponStatus::Used),
         trace_parent: None,
+        issued_no: None,
     }
 }
 

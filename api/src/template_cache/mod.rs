@@ -20,8 +20,8 @@ use std::{
 use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta};
 use coupon::{
-    AcceptAfter, ClaimMode, Discount, DiscountKind, MerchantId, Template, TemplateId,
-    TemplateState, Validity, Window,
+    AcceptAfter, ClaimMode, Discount, DiscountKind, HoldTerms, MerchantId, ReturnedStock, Template,
+    TemplateId, TemplateState, Validity, Window,
 };
 use mysql_store::{MySqlPool, connect, template};
 use runtime::Clock;

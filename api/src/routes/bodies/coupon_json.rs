@@ -43,6 +43,14 @@ pub(crate) struct CouponJson {
     valid_from: String,
     #[schema(value_type = Instant)]
     valid_until: String,
+    /// When its hold lapses unless it is confirmed. Only of a held or lapsed coupon.
+    #[schema(value_type = Instant)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_until: Option<String>,
+    /// What is left of its hold, in milliseconds. Only of a held coupon.
+    #[schema(value_type = i64, minimum = 0)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pay_within_ms: Option<i64>,
     #[schema(value_type = Instant)]
     #[serde(skip_serializing_if = "Option::is_none")]
     used_at: Option<String>,
@@ -113,10 +121,29 @@ pub(crate) fn expired(coupon: &UserCoupon) -> Problem {
     Problem::new(Code::CouponExpired, detail).with("valid_until", at)
 }
 
-/// The shop revoked the coupon.
+/// The coupon was revoked, or given up.
 pub(crate) fn cancelled() -> Problem {
-    let detail = "The shop revoked the coupon. Another one must be granted.";
+    let detail = "The coupon was revoked or cancelled. Another one must be claimed or granted.";
     Problem::new(Code::CouponCancelled, detail)
+}
+
+/// The coupon is held: nobody has confirmed it yet.
+pub(crate) fn not_confirmed(coupon: &UserCoupon) -> Problem {
+    let until = instant(coupon.valid_until);
+    let detail = format!("The coupon is held until {until}: its claim must be confirmed first.");
+    Problem::new(Code::NotConfirmed, detail).with("held_until", until)
+}
+
+/// The coupon's hold ended before it was confirmed.
+pub(crate) fn lapsed(coupon: &UserCoupon) -> Problem {
+    hold_lapsed(coupon.valid_until)
+}
+
+/// A hold ended then.
+pub(crate) fn hold_lapsed(at: DateTime<Utc>) -> Problem {
+    let at = instant(at);
+    let detail = format!("The hold lapsed at {at}: the coupon is lost, and cannot be confirmed.");
+    Problem::new(Code::HoldLapsed, detail).with("lapsed_at", at)
 }
 
 impl CouponJson {
@@ -129,22 +156,30 @@ impl CouponJson {
             claimed_at: instant(coupon.claimed_at),
             valid_from: instant(coupon.valid_from),
             valid_until: instant(coupon.valid_until),
+            held_until: None,
+            pay_within_ms: None,
             used_at: None,
             order_ref: None,
         }
     }
 
-    /// The law of expiry decides what an unused row is called.
+    /// The law of expiry decides what an unused or held row is called.
     pub(crate) fn of(row: &UserCoupon, now: DateTime<Utc>) -> Self {
         let used = row.status == CouponStatus::Used;
+        let status = row.status.at(row.valid_until, now);
+        // A held or lapsed row's end is that of its hold.
+        let ended_by_hold = matches!(status, CouponStatus::Held | CouponStatus::Lapsed);
+        let left = (row.valid_until - now).num_milliseconds();
         Self {
             id: row.id.to_string(),
             template_id: row.template_id.to_string(),
             claim_id: row.claim_id.to_string(),
-            status: row.status.at(row.valid_until, now).word(),
+            status: status.word(),
             claimed_at: instant(row.claimed_at),
             valid_from: instant(row.valid_from),
             valid_until: instant(row.valid_until),
+            held_until: ended_by_hold.then(|| instant(row.valid_until)),
+            pay_within_ms: (status == CouponStatus::Held).then_some(left),
             used_at: row.used_at.map(instant),
             order_ref: row.order_ref.clone().filter(|_| used),
         }

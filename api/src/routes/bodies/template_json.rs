@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{
-    AcceptAfter, ClaimMode, Discount, DiscountKind, MerchantId, Template, TemplateError,
-    TemplateId, TemplateState, Validity, Window, limit,
+    AcceptAfter, ClaimMode, Discount, DiscountKind, HoldTerms, MerchantId, ReturnedStock, Template,
+    TemplateError, TemplateId, TemplateState, Validity, Window, limit,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -19,11 +19,9 @@ use crate::{
     },
     problem::Problem,
     routes::{
+        bodies::claim_body::{self, ClaimBody},
         operators::templates,
-        shopper::{
-            claim_poll::{fate_unknown, template_needed},
-            claims::{self, ClaimBody},
-        },
+        shopper::claim_poll::{fate_unknown, template_needed},
     },
     state::App,
 };
@@ -59,11 +57,11 @@ pub(crate) struct ClaimStateBody {
 
 #[derive(Deserialize)]
 pub(crate) struct Where {
-    pub(super) template: Option<TemplateId>,
+    pub(crate) template: Option<TemplateId>,
 }
 
 /// A claim of a template of the operator's merchant.
-pub(super) enum Found {
+pub(crate) enum Found {
     Decided(ClaimFate),
     /// It is under way, or nothing rules that out.
     Processing {
@@ -78,7 +76,7 @@ pub(super) enum Found {
 pub(super) fn example() -> serde_json::Value {
     json!({
         "id": "2123985068924862465", "status": "landed", "template_id": "2123985067360387072",
-        "user_id": "42", "at": "2026-11-27T08:00:01.207Z", "claim": claims::example(),
+        "user_id": "42", "at": "2026-11-27T08:00:01.207Z", "claim": claim_body::example(),
     })
 }
 
@@ -108,7 +106,7 @@ pub(crate) async fn get(
 }
 
 /// Finds a claim. It gives up one of which nothing is known for longer than the resolver's grace.
-pub(super) async fn find(
+pub(crate) async fn find(
     app: &App,
     operator: Operator,
     id: ClaimId,

@@ -48,7 +48,8 @@ impl Quotas {
     ) -> Result<(), Problem> {
         let (name, most) = match action {
             // There are as many as orders, and a refusal would stop a checkout.
-            "coupon.use" | "coupon.unuse" | "coupon.lock" | "redemption.cancel" => return Ok(()),
+            "coupon.use" | "coupon.unuse" | "coupon.lock" | "redemption.cancel"
+            | "claim.cancel" => return Ok(()),
             "view.rebuild" => ("view_rebuilds_per_hour", self.merchant_view_rebuilds_per_hour),
             "gate.rebuild" => ("gate_rebuilds_per_hour", self.merchant_gate_rebuilds_per_hour),
             _ => ("changes_per_hour", self.merchant_changes_per_hour),

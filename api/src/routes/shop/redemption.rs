@@ -178,6 +178,8 @@ pub(crate) async fn unuse_coupon(
         Unuse::UsedElsewhere(_) => Err(used_elsewhere()),
         Unuse::Expired(coupon) => Err(coupon_json::expired(&coupon)),
         Unuse::Cancelled(_) => Err(coupon_json::cancelled()),
+        Unuse::Held(coupon) => Err(coupon_json::not_confirmed(&coupon)),
+        Unuse::Lapsed(coupon) => Err(coupon_json::lapsed(&coupon)),
         Unuse::NotFound => Err(coupon_json::not_found()),
     }
 }
@@ -249,6 +251,8 @@ pub(crate) fn done(used: Use) -> Result<UserCoupon, Problem> {
         )),
         Use::Expired(coupon) => Err(coupon_json::expired(&coupon)),
         Use::Cancelled(_) => Err(coupon_json::cancelled()),
+        Use::Held(coupon) => Err(coupon_json::not_confirmed(&coupon)),
+        Use::Lapsed(coupon) => Err(coupon_json::lapsed(&coupon)),
         Use::NotYetValid(coupon) => Err(Problem::new(
             Code::CouponNotYetValid,
             format!("The coupon is valid from {}.", instant(coupon.valid_from)),

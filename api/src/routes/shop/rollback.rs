@@ -212,6 +212,12 @@ async fn give_back(
                 return Err(checkout::named(coupon_json::expired(&coupon), id));
             }
             Unuse::Cancelled(_) => return Err(checkout::named(coupon_json::cancelled(), id)),
+            Unuse::Held(coupon) => {
+                return Err(checkout::named(coupon_json::not_confirmed(&coupon), id));
+            }
+            Unuse::Lapsed(coupon) => {
+                return Err(checkout::named(coupon_json::lapsed(&coupon), id));
+            }
             // A return of this one coupon was faster, and its rollback is recorded.
             Unuse::UsedElsewhere(_) | Unuse::Replayed(_) => {}
             Unuse::NotFound => return Err(checkout::named(coupon_json::not_found(), id)),

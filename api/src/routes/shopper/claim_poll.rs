@@ -137,7 +137,7 @@ pub(crate) async fn outcome(
     })
 }
 
-fn not_found() -> Problem {
+pub(crate) fn not_found() -> Problem {
     Problem::new(Code::ClaimNotFound, "No claim of yours has this id; it did not land.")
 }
 

@@ -15,8 +15,7 @@ use coupon::{
 };
 use landing::claims::{Answer, Unavailable};
 use redis_gate::Refusal;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::{
@@ -28,11 +27,14 @@ use crate::{
         headers,
         instant::instant,
         request_span::RequestSpan,
-        schemas::{self, Id, Instant},
+        schemas::{self, Id},
     },
     problem::{Problem, unknown_template},
     receipt::{Owner, Receipt},
-    routes::shopper::waiting::{WaitingBody, with_retry_after},
+    routes::{
+        bodies::claim_body::ClaimBody,
+        shopper::waiting::{WaitingBody, with_retry_after},
+    },
     state::App,
     stats::counter::Answered,
 };
@@ -54,47 +56,6 @@ pub(crate) struct ClaimRequest {
     quantity: Option<i64>,
 }
 
-/// A landed claim. It consists of values that never change: a replay has the same bytes.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Claim, examples(example))]
-pub(crate) struct ClaimBody {
-    #[schema(value_type = Id)]
-    id: String,
-    #[schema(value_type = Id)]
-    template_id: String,
-    #[schema(value_type = Id)]
-    user_id: String,
-    quantity: usize,
-    #[schema(value_type = Instant)]
-    claimed_at: String,
-    #[schema(value_type = Instant)]
-    valid_from: String,
-    #[schema(value_type = Instant)]
-    valid_until: String,
-    coupons: Vec<CouponBody>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = ClaimedCoupon)]
-pub(crate) struct CouponBody {
-    #[schema(value_type = Id)]
-    id: String,
-    /// The coupon's number among the user's, from 1 to the limit. Absent if the template has no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = i64, minimum = 1)]
-    number: Option<i64>,
-}
-
-/// Example of a claim for the OpenAPI document.
-pub(crate) fn example() -> Value {
-    json!({
-        "id": "2123985068924862465", "template_id": "2123985067360387072", "user_id": "42", "quantity": 1,
-        "claimed_at": "2026-11-27T08:00:01.207Z", "valid_from": "2026-11-27T08:00:01.207Z",
-        "valid_until": "2026-12-04T08:00:01.207Z",
-        "coupons": [{ "id": "2123985068924862464", "number": 1 }],
-    })
-}
-
 /// `POST /v1/templates/{id}/claims`
 #[utoipa::path(
     post,
@@ -105,7 +66,7 @@ pub(crate) fn example() -> Value {
     security(("token" = [])),
     params(
         ("id" = Id, Path, description = "The template."),
-        ("Idempotency-Key" = Option<schemas::RequestId>, Header, description = "A new one for each claim, the same one with a retry. May be absent where `per_user_limit` is 1.")
+        ("Idempotency-Key" = Option<schemas::RequestId>, Header, description = "A new one for each claim, the same one with a retry. May be absent where `per_user_limit` is 1 and `hold_ms` 0.")
     ),
     request_body = Option<ClaimRequest>,
     responses(
@@ -123,7 +84,7 @@ pub(crate) fn example() -> Value {
     ),
     extensions(("x-problems" = json!(
         "RATE_LIMITED TEMPLATE_NOT_FOUND IDEMPOTENCY_KEY_MISSING IDEMPOTENCY_KEY_INVALID \
-         IDEMPOTENCY_KEY_REUSED INVALID_QUANTITY NOT_OPEN PAUSED CLOSED ENDED LIMIT_REACHED SOLD_OUT \
+         IDEMPOTENCY_KEY_REUSED INVALID_QUANTITY NOT_OPEN PAUSED CLOSED ENDED LIMIT_REACHED BANNED SOLD_OUT \
          INSUFFICIENT_STOCK FAILED REQUEST_IN_PROGRESS OVERLOADED CLAIM_PENDING CLAIM_GIVEN_UP GATE_LOADING \
          GATE_UNAVAILABLE"
     )))
@@ -306,6 +267,11 @@ fn refused(refusal: Refusal) -> Problem {
             ),
         )
         .with("held", taken),
+        Refusal::Banned { lapses } => Problem::new(
+            Code::Banned,
+            format!("You let {lapses} holds lapse, as many as one person may."),
+        )
+        .with("lapses", lapses),
         Refusal::SoldOut => Problem::new(Code::SoldOut, "Nothing is left."),
         Refusal::Insufficient { left } => Problem::new(
             Code::InsufficientStock,
@@ -356,29 +322,6 @@ fn pending_at(poll: String) -> Problem {
 fn poll_url(owner: Owner) -> String {
     let Owner { template, id, .. } = owner;
     format!("/v1/claims/{id}?template={template}")
-}
-
-impl ClaimBody {
-    pub(crate) fn of(claim: &LandedClaim) -> Self {
-        let numbered = i64::from(limit::PER_USER_MAX);
-        Self {
-            id: claim.id.to_string(),
-            template_id: claim.template_id.to_string(),
-            user_id: claim.user_id.to_string(),
-            quantity: claim.coupons.len(),
-            claimed_at: instant(claim.claimed_at),
-            valid_from: instant(claim.valid_from),
-            valid_until: instant(claim.valid_until),
-            coupons: claim
-                .coupons
-                .iter()
-                .map(|coupon| CouponBody {
-                    id: coupon.id.to_string(),
-                    number: (coupon.claim_no <= numbered).then_some(coupon.claim_no),
-                })
-                .collect(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! "My coupons": list and get.
 
+use std::cmp::Reverse;
+
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use mysql_store::{
-    connect,
+    StoreError, connect,
     user_coupon::{self, UserCoupon},
     user_view::{self, End},
 };
@@ -69,7 +71,7 @@ async fn page(
 ) -> Result<Json<Page<ShownCoupon>>, Problem> {
     let status = params.status.as_deref().unwrap_or("unused");
     let status = CouponStatus::from_word(status).ok_or_else(|| {
-        Problem::new(Code::InvalidStatus, "Use a `status` of unused, used, expired or cancelled.")
+        Problem::new(Code::InvalidStatus, "Use a `status` of unused, used, expired, cancelled, held or lapsed.")
     })?;
     let limit = cursor::limit(params.limit)?;
     let after = params
@@ -80,9 +82,10 @@ async fn page(
         .map_err(|_| Problem::new(Code::InvalidAfter, "Use the id of a coupon in `after`."))?;
     let page = match status {
         CouponStatus::Unused => usable(app, user, params, after, limit).await,
-        CouponStatus::Used | CouponStatus::Cancelled => {
-            settled(app, user, status, params, limit).await
-        }
+        CouponStatus::Used
+        | CouponStatus::Cancelled
+        | CouponStatus::Held
+        | CouponStatus::Lapsed => settled(app, user, status, params, limit).await,
         CouponStatus::Expired => expired(app, user, params, limit).await,
     }?;
     let data = coupon_json::shown(&app.templates, page.data).await;
@@ -122,7 +125,8 @@ async fn usable(
     Ok(Page::new(coupons.collect(), next))
 }
 
-/// Reads used or cancelled coupons, latest claim first.
+/// Reads coupons of the other statuses, latest claim first. Holds that are over have lapsed, whether or not their rows say
+/// so: those among the next held ones are shown with the lapsed ones.
 async fn settled(
     app: &App,
     user: UserId,
@@ -134,9 +138,20 @@ async fn settled(
     let mut connection = connect::acquire(&app.pool).await?;
     let behind = cursor.map(truth::list_position);
     // One extra row shows whether there is a next page.
-    let rows = user_view::page(&mut connection, user, status, behind, limit + 1);
-    let rows = connect::within(rows).await?;
-    Ok(ended(rows, limit, app.clock.now(), |row| truth::cursor(row).to_string()))
+    let now = app.clock.now();
+    let rows = connect::within(async {
+        let page = user_view::page(&mut connection, user, status, behind, limit + 1);
+        let mut rows = page.await?;
+        if status == CouponStatus::Lapsed {
+            let held = CouponStatus::Held;
+            let held = user_view::page(&mut connection, user, held, behind, limit + 1).await?;
+            rows.extend(held.into_iter().filter(|row| row.valid_until <= now));
+            rows.sort_unstable_by_key(|row| Reverse((row.claimed_at, row.template_id, row.id)));
+        }
+        Ok::<_, StoreError>(rows)
+    });
+    let rows = rows.await?;
+    Ok(ended(rows, limit, (status, now), |row| truth::cursor(row).to_string()))
 }
 
 /// Reads coupons whose validity has ended unused, latest end first.
@@ -152,20 +167,22 @@ async fn expired(
     let behind = cursor.map(|EndCursor(end)| end);
     let rows = user_view::expired_page(&mut connection, user, behind, limit + 1, now);
     let rows = connect::within(rows).await?;
-    Ok(ended(rows, limit, now, |row| EndCursor(End::of(row)).to_string()))
+    Ok(ended(rows, limit, (CouponStatus::Expired, now), |row| EndCursor(End::of(row)).to_string()))
 }
 
-/// Makes a page of `limit` coupons; an extra row means that there is a next page.
+/// Makes a page of `limit` coupons; an extra row means that there is a next page. Rows that are of another status by now
+/// are left out.
 fn ended(
     mut rows: Vec<UserCoupon>,
     limit: u32,
-    now: DateTime<Utc>,
+    (status, now): (CouponStatus, DateTime<Utc>),
     cursor: impl Fn(&UserCoupon) -> String,
 ) -> Coupons {
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let next = rows.last().filter(|_| more).map(cursor);
-    let coupons = rows.iter().map(|row| (row.template_id, CouponJson::of(row, now)));
+    let shown = rows.iter().filter(|row| row.status.at(row.valid_until, now) == status);
+    let coupons = shown.map(|row| (row.template_id, CouponJson::of(row, now)));
     Page::new(coupons.collect(), next)
 }
 

@@ -12,7 +12,7 @@ use crate::{
     code::Code,
     http::schemas::Id,
     queue::Standing,
-    routes::shopper::claims::{ClaimBody, example},
+    routes::bodies::claim_body::{ClaimBody, example},
 };
 
 /// Fewest and most seconds after which a client is asked to look again.

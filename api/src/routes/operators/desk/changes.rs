@@ -284,6 +284,8 @@ fn changed(change: Change) -> Result<UserCoupon, Problem> {
         }
         Change::Expired(coupon) => Err(coupon_json::expired(&coupon)),
         Change::Cancelled(_) => Err(coupon_json::cancelled()),
+        Change::Held(coupon) => Err(coupon_json::not_confirmed(&coupon)),
+        Change::Lapsed(coupon) => Err(coupon_json::lapsed(&coupon)),
         Change::NotLater(coupon) => {
             let at = instant(coupon.valid_until);
             let problem = format!("name a time later than its present end, {at}");

@@ -158,7 +158,7 @@ impl Filter {
     fn status(&self) -> Result<Option<CouponStatus>, Problem> {
         let Some(word) = &self.status else { return Ok(None) };
         CouponStatus::from_word(word).map(Some).ok_or_else(|| {
-            let detail = "Use a `status` of unused, used, expired or cancelled.";
+            let detail = "Use a `status` of unused, used, expired, cancelled, held or lapsed.";
             Problem::new(Code::InvalidStatus, detail)
         })
     }

@@ -1,0 +1,182 @@
+//! Users who let holds lapse: `GET /v1/templates/{id}/users/{user}` shows how often, and `…/ban/lift` forgets it.
+//!
+//! A lift is a movement of the template's stock, so it has its place among the lapses. The gate refuses and admits by
+//! movements only.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use coupon::{Template, TemplateId, UserId};
+use mysql_store::{connect, returns};
+use serde::Serialize;
+use serde_json::json;
+use tracing::{info, warn};
+use utoipa::ToSchema;
+
+use crate::{
+    auth::Operator,
+    code::Code,
+    http::{
+        extract::Body,
+        schemas::{Id, RequestId},
+    },
+    problem::{Problem, unknown_template},
+    routes::{
+        audit::{
+            self, Action,
+            idempotency::{Answer, Known, Once},
+        },
+        operators::{
+            desk::changes::{ReasonRequest, valid_reason},
+            templates::{self, target},
+        },
+    },
+    state::App,
+};
+
+/// A user's lapses of a template.
+#[derive(Serialize, ToSchema)]
+#[schema(as = UserLapses, examples(json!({
+    "template_id": "2123985067360387072", "user_id": "42", "lapses": 2, "lapses_allowed": 3, "banned": false
+})))]
+pub(crate) struct LapsesBody {
+    #[schema(value_type = Id)]
+    template_id: String,
+    #[schema(value_type = Id)]
+    user_id: String,
+    /// Coupons whose holds the user let lapse, since a ban was last lifted.
+    #[schema(minimum = 0)]
+    lapses: i64,
+    /// As many as the template allows; 0: any number.
+    lapses_allowed: u32,
+    /// Whether the user's claims are refused with `BANNED`.
+    banned: bool,
+}
+
+/// `GET /v1/templates/{id}/users/{user}`
+#[utoipa::path(
+    get,
+    path = "/v1/templates/{id}/users/{user}",
+    operation_id = "get_user_lapses",
+    tag = "Support",
+    summary = "How often a user let holds lapse",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The template."),
+        ("user" = Id, Path, description = "The user.")
+    ),
+    responses((status = 200, description = "The user's lapses; 0 of a user who never had any.", body = LapsesBody)),
+    extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND")))
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    operator: Operator,
+    Path(path): Path<(String, String)>,
+) -> Result<Json<LapsesBody>, Problem> {
+    let (id, user) = ids(&path)?;
+    let template = templates::owned(&app, operator, id).await?;
+    let read = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        returns::lapses_of(&mut connection, id, user).await
+    });
+    let lapses = read.await?.map_or(0, |(count, _)| count);
+    Ok(Json(LapsesBody::of(&template, user, lapses)))
+}
+
+/// `POST /v1/templates/{id}/users/{user}/ban/lift`
+#[utoipa::path(
+    post,
+    path = "/v1/templates/{id}/users/{user}/ban/lift",
+    operation_id = "lift_ban",
+    tag = "Support",
+    summary = "Let a user claim again who let too many holds lapse",
+    description = "The lapses count from 0 again. The same call again is the same answer.",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The template."),
+        ("user" = Id, Path, description = "The user."),
+        ("Idempotency-Key" = Option<RequestId>, Header, description = "With it the same request has the same answer.")
+    ),
+    request_body = ReasonRequest,
+    responses((status = 200, description = "The user may claim.", body = LapsesBody)),
+    extensions(("x-problems" = json!(
+        "INVALID_CHANGE TEMPLATE_NOT_FOUND HOURLY_QUOTA_EXCEEDED IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED"
+    )))
+)]
+pub(crate) async fn lift(
+    State(app): State<App>,
+    operator: Operator,
+    once: Once,
+    Path(path): Path<(String, String)>,
+    Body(request): Body<ReasonRequest>,
+) -> Result<Answer, Problem> {
+    valid_reason(&request.reason)?;
+    let (id, user) = ids(&path)?;
+    let template = templates::owned(&app, operator, id).await?;
+    let once = once.asking(&request);
+    let work = || try_lift(&app, operator, &once, (&template, user), &request.reason);
+    let answer = connect::within(connect::retried(work, Problem::is_contended)).await?;
+    if let Err(error) = app.gates.catch_up(id).await {
+        let error = runtime::report(&error);
+        warn!(template.id = %id, error, "the gate will hear of a lift later");
+    }
+    Ok(answer)
+}
+
+async fn try_lift(
+    app: &App,
+    operator: Operator,
+    once: &Once,
+    (template, user): (&Template, UserId),
+    reason: &str,
+) -> Result<Answer, Problem> {
+    let id = template.id;
+    let mut transaction = connect::begin(&app.pool).await?;
+    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+        return Ok(answer);
+    }
+    let lapses = returns::lapses_of(&mut transaction, id, user).await?;
+    let lapses = lapses.map_or(0, |(count, _)| count);
+    if lapses > 0 {
+        let (actor, now) = (operator.actor(), app.clock.now());
+        let why = (reason, actor.as_str());
+        let seq = returns::lift(&mut transaction, (id, user), why, now).await?;
+        let seq = seq.ok_or_else(unknown_template)?;
+        let action = Action {
+            merchant_id: operator.merchant_id,
+            name: "ban.lift".to_owned(),
+            target: target(id),
+            before: Some(json!({ "user_id": user.to_string(), "lapses": lapses })),
+            after: Some(json!({
+                "user_id": user.to_string(), "lapses": 0, "seq": seq, "reason": reason,
+            })),
+        };
+        audit::record(app, operator, &mut transaction, action).await?;
+        info!(template.id = %id, seq, "lifting a ban");
+    }
+    let answer = Answer::new(StatusCode::OK, &LapsesBody::of(template, user, 0));
+    once.end(operator, &mut transaction, &answer).await?;
+    app.commit(transaction).await?;
+    Ok(answer)
+}
+
+fn ids((id, user): &(String, String)) -> Result<(TemplateId, UserId), Problem> {
+    let id = id.parse().map_err(|_| unknown_template())?;
+    let no_user = || Problem::new(Code::NotFound, "There is nothing under this id.");
+    Ok((id, user.parse().map_err(|_| no_user())?))
+}
+
+impl LapsesBody {
+    fn of(template: &Template, user: UserId, lapses: i64) -> Self {
+        let allowed = template.hold.lapses_allowed;
+        Self {
+            template_id: template.id.to_string(),
+            user_id: user.to_string(),
+            lapses,
+            lapses_allowed: allowed,
+            banned: allowed > 0 && lapses >= i64::from(allowed),
+        }
+    }
+}

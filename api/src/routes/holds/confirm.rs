@@ -1,0 +1,195 @@
+//! `POST /v1/claims/{id}/confirm`: a shop confirms held coupons, once it has been paid for them.
+//!
+//! The payment's reference identifies the request: the same call again gets the same answer. That a hold has lapsed is
+//! said only by its row or by MySQL's clock, since the shop refunds the payment then.
+
+use axum::{Json, extract::State};
+use chrono::{DateTime, Utc};
+use coupon::{ClaimId, CouponId, CouponStatus, limit, text};
+use mysql_store::{
+    confirmation::{self, Confirmation, Payment},
+    connect,
+    user_coupon::UserCoupon,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tracing::info;
+use utoipa::ToSchema;
+
+use super::{
+    find::{self, Claim},
+    metric,
+};
+use crate::{
+    auth::{Operator, Redeemer},
+    code::Code,
+    http::{
+        extract::{Body, Params, PathId},
+        instant::instant,
+        schemas::{Id, Instant},
+    },
+    problem::Problem,
+    routes::{
+        bodies::coupon_json::{self, CouponJson},
+        operators::claim_state::Where,
+        shop::checkout::named,
+    },
+    state::App,
+};
+
+/// A payment of held coupons.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewPayment, examples(json!({ "payment_ref": "pay-77213" })))]
+pub(crate) struct PaymentRequest {
+    /// The shop's name of the payment, compared byte by byte, and used once. No control or invisible characters, and not
+    /// only spaces.
+    #[schema(min_length = 1, max_length = 64)]
+    payment_ref: String,
+    /// The coupons that it pays for. Absent: all of the claim, as issued.
+    #[schema(value_type = Vec<Id>, required = false, min_items = 1, max_items = 100)]
+    coupons: Option<Vec<CouponId>>,
+}
+
+/// A confirmation.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ConfirmedClaim, examples(example))]
+pub(crate) struct ConfirmedBody {
+    #[schema(value_type = Id)]
+    claim_id: String,
+    payment_ref: String,
+    #[schema(value_type = Instant)]
+    confirmed_at: String,
+    /// The confirmed coupons, as they are now, with the validity that they got.
+    coupons: Vec<CouponJson>,
+}
+
+fn example() -> Value {
+    json!({
+        "claim_id": "2123985068924862465", "payment_ref": "pay-77213",
+        "confirmed_at": "2026-11-27T08:09:40.112Z",
+        "coupons": [{
+            "id": "2123985068924862464", "template_id": "2123985067360387072",
+            "claim_id": "2123985068924862465", "status": "unused",
+            "claimed_at": "2026-11-27T08:00:01.207Z", "valid_from": "2026-11-27T08:09:40.112Z",
+            "valid_until": "2026-12-04T08:09:40.112Z"
+        }]
+    })
+}
+
+/// `POST /v1/claims/{id}/confirm`
+#[utoipa::path(
+    post,
+    path = "/v1/claims/{id}/confirm",
+    operation_id = "confirm_claim",
+    tag = "Redemption",
+    summary = "Confirm held coupons that were paid for",
+    description = "All of the coupons or none. Their validity begins now. The same payment again is the same answer, with \
+                   the coupons as they are then.",
+    security(("operator_key" = [])),
+    params(
+        ("id" = Id, Path, description = "The claim, of a template of one's own."),
+        ("template" = Option<Id>, Query, description = "Its template. Needed as long as the claim has not landed.")
+    ),
+    request_body = PaymentRequest,
+    responses((status = 200, description = "They are confirmed, and can be used.", body = ConfirmedBody)),
+    extensions(("x-problems" = json!(
+        "INVALID_PAYMENT CLAIM_NOT_FOUND COUPON_NOT_FOUND TEMPLATE_NOT_FOUND TEMPLATE_NEEDED HOLD_LAPSED \
+         ALREADY_CONFIRMED COUPON_CANCELLED PAYMENT_REF_REUSED HOLD_UNSURE CLAIM_PENDING GATE_UNAVAILABLE OVERLOADED"
+    )))
+)]
+pub(crate) async fn confirm(
+    State(app): State<App>,
+    Redeemer(shop): Redeemer,
+    PathId(id): PathId<ClaimId>,
+    Params(params): Params<Where>,
+    Body(request): Body<PaymentRequest>,
+) -> Result<Json<ConfirmedBody>, Problem> {
+    request.check()?;
+    let claim = find::of_shop(&app, shop, id, params.template).await?;
+    let coupons = claim.coupons(request.coupons.as_deref())?;
+    let asked = (request.payment_ref.as_str(), coupons.as_slice());
+    let work = || try_confirm(&app, shop, &claim, asked);
+    let ended = connect::within(connect::retried(work, Problem::is_contended)).await;
+    metric::count("confirm", &ended);
+    ended.map(|(body, _)| Json(body))
+}
+
+/// Confirms the coupons. Returns whether an earlier call had done so.
+async fn try_confirm(
+    app: &App,
+    shop: Operator,
+    claim: &Claim,
+    (payment_ref, coupons): (&str, &[CouponId]),
+) -> Result<(ConfirmedBody, bool), Problem> {
+    let id = claim.landed.id;
+    let now = app.clock.now();
+    let payment = Payment {
+        merchant: shop.merchant_id,
+        payment_ref,
+        claim: id,
+        template: claim.template.id,
+        coupons,
+        now,
+    };
+    let body = |at, coupons: &[UserCoupon]| ConfirmedBody::of(&payment, (at, coupons), now);
+    let mut transaction = connect::begin(&app.pool).await?;
+    match confirmation::confirm(&mut transaction, &payment).await? {
+        Confirmation::Confirmed(coupons) => {
+            app.commit(transaction).await?;
+            info!(claim.id = %id, coupons = coupons.len(), "confirmed held coupons");
+            Ok((body(now, &coupons), false))
+        }
+        Confirmation::Replayed { confirmed_at, coupons } => Ok((body(confirmed_at, &coupons), true)),
+        Confirmation::ReferenceTaken => {
+            let detail = "This `payment_ref` has confirmed another claim or other coupons.";
+            Err(Problem::new(Code::PaymentRefReused, detail))
+        }
+        Confirmation::Lapsed { coupon, lapsed_at } => {
+            info!(claim.id = %id, "a payment came after its hold had lapsed");
+            Err(named(coupon_json::hold_lapsed(lapsed_at), coupon))
+        }
+        Confirmation::NotHeld { coupon, status: CouponStatus::Cancelled } => {
+            Err(named(coupon_json::cancelled(), coupon))
+        }
+        Confirmation::NotHeld { coupon, .. } => {
+            let detail = "The coupon is confirmed already, and not by this payment.";
+            Err(named(Problem::new(Code::AlreadyConfirmed, detail), coupon))
+        }
+        Confirmation::Unsure => Err(unsure()),
+        Confirmation::NotFound => Err(coupon_json::not_found()),
+    }
+}
+
+/// Only this process's clock says that a hold is over.
+pub(super) fn unsure() -> Problem {
+    let detail = "Whether the hold is over is not certain. Send the request again.";
+    Problem::new(Code::HoldUnsure, detail)
+}
+
+impl PaymentRequest {
+    fn check(&self) -> Result<(), Problem> {
+        let invalid = |field: &str, problem: &str| {
+            Problem::new(Code::InvalidPayment, format!("{field}: {problem}.")).with("field", field)
+        };
+        if let Some(wrong) = text::wrong(&self.payment_ref, limit::PAYMENT_REF_CHARS_MAX) {
+            return Err(invalid("payment_ref", &wrong));
+        }
+        find::checked(self.coupons.as_deref(), |problem| invalid("coupons", problem))
+    }
+}
+
+impl ConfirmedBody {
+    fn of(
+        payment: &Payment<'_>,
+        (at, coupons): (DateTime<Utc>, &[UserCoupon]),
+        now: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            claim_id: payment.claim.to_string(),
+            payment_ref: payment.payment_ref.to_owned(),
+            confirmed_at: instant(at),
+            coupons: coupons.iter().map(|coupon| CouponJson::of(coupon, now)).collect(),
+        }
+    }
+}

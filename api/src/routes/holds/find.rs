@@ -1,0 +1,152 @@
+//! Finds the claim that a call confirms or cancels, and the coupons of it that the call names.
+
+use std::sync::Arc;
+
+use coupon::{ClaimId, CouponId, LandedClaim, Template, TemplateId, UserId, limit};
+use landing::claims::fate::{Asked, Fate, fate};
+use mysql_store::{
+    connect,
+    look_up::{self, ClaimFate},
+};
+
+use crate::{
+    access,
+    auth::Operator,
+    code::Code,
+    problem::Problem,
+    routes::{
+        bodies::coupon_json,
+        operators::claim_state::{self, Found},
+        shop::checkout::named,
+        shopper::claim_poll::{fate_unknown, not_found, template_needed},
+    },
+    state::App,
+};
+
+/// A claim that has landed, with its template.
+pub(super) struct Claim {
+    pub(super) landed: LandedClaim,
+    pub(super) template: Arc<Template>,
+}
+
+/// Finds a landed claim of the shop's templates. Its template may be named, for one that has not landed.
+pub(super) async fn of_shop(
+    app: &App,
+    shop: Operator,
+    id: ClaimId,
+    template: Option<TemplateId>,
+) -> Result<Claim, Problem> {
+    access::note_claim(id);
+    let landed = match decided(app, id).await? {
+        Some(fate) => landed(fate)?,
+        None => match claim_state::find(app, shop, id, template).await? {
+            Found::Decided(fate) => landed(fate)?,
+            Found::Processing { template, .. } => {
+                return Err(pending(&format!("/v1/claim-states/{id}?template={template}")));
+            }
+        },
+    };
+    let template = app.templates.visible_by_now(landed.template_id).await?;
+    let template = template.filter(|template| template.merchant_id == shop.merchant_id);
+    Ok(Claim { landed, template: template.ok_or_else(not_found)? })
+}
+
+/// Finds a landed claim of the user.
+pub(super) async fn of_user(
+    app: &App,
+    user: UserId,
+    id: ClaimId,
+    template: Option<TemplateId>,
+) -> Result<Claim, Problem> {
+    access::note_claim(id);
+    let landed = match decided(app, id).await? {
+        Some(fate) => landed(fate)?,
+        None => undecided(app, user, id, template).await?,
+    };
+    if landed.user_id != user {
+        return Err(not_found());
+    }
+    let template = app.templates.visible_by_now(landed.template_id).await?;
+    Ok(Claim { landed, template: template.ok_or_else(not_found)? })
+}
+
+async fn decided(app: &App, id: ClaimId) -> Result<Option<ClaimFate>, Problem> {
+    let read = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        look_up::claim_fate(&mut connection, id).await
+    });
+    Ok(read.await?)
+}
+
+fn landed(fate: ClaimFate) -> Result<LandedClaim, Problem> {
+    match fate {
+        ClaimFate::Landed(claim) => Ok(claim),
+        ClaimFate::Rejected { .. } | ClaimFate::GivenUp { .. } => Err(not_found()),
+    }
+}
+
+/// MySQL has no row of the claim: it never was one, or it has not landed yet.
+async fn undecided(
+    app: &App,
+    user: UserId,
+    id: ClaimId,
+    template: Option<TemplateId>,
+) -> Result<LandedClaim, Problem> {
+    if let Some(template) = template
+        && app.templates.visible_by_now(template).await?.is_none()
+    {
+        return Err(not_found());
+    }
+    let asked = Asked { id, template, user: Some(user) };
+    let may_fence = || app.fence_limit.count(user).is_ok();
+    let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), may_fence).await;
+    match fate.map_err(|error| fate_unknown(id, error))? {
+        Fate::Decided(fate) => landed(fate),
+        Fate::Processing { user: Some(owner), .. } if owner != user => Err(not_found()),
+        Fate::Never => Err(not_found()),
+        Fate::Processing { .. } => {
+            let template = template.ok_or_else(template_needed)?;
+            Err(pending(&format!("/v1/claims/{id}?template={template}")))
+        }
+        Fate::TemplateNeeded => Err(template_needed()),
+    }
+}
+
+/// The claim is on its way: nothing of it can be confirmed or cancelled before it lands.
+fn pending(poll: &str) -> Problem {
+    let detail = "The claim has not landed yet, and nothing was done. Send the request again when it has: look at \
+                  `poll`.";
+    Problem::new(Code::ClaimPending, detail).with("poll", poll)
+}
+
+/// Checks that a list names each coupon once, and not too many.
+pub(super) fn checked(
+    coupons: Option<&[CouponId]>,
+    invalid: impl Fn(&str) -> Problem,
+) -> Result<(), Problem> {
+    let Some(coupons) = coupons else { return Ok(()) };
+    let most = limit::QUANTITY_MAX;
+    if coupons.is_empty() || coupons.len() > most as usize {
+        return Err(invalid(&format!("name 1 to {most}, or leave it out for all")));
+    }
+    let mut each = coupons.to_vec();
+    each.sort_unstable();
+    each.dedup();
+    if each.len() < coupons.len() {
+        return Err(invalid("name each once"));
+    }
+    Ok(())
+}
+
+impl Claim {
+    /// Returns the coupons that a call names, ascending; all of the claim, as issued, if it names none.
+    pub(super) fn coupons(&self, asked: Option<&[CouponId]>) -> Result<Vec<CouponId>, Problem> {
+        let own: Vec<CouponId> = self.landed.coupons.iter().map(|coupon| coupon.id).collect();
+        let mut ids = asked.map_or_else(|| own.clone(), <[CouponId]>::to_vec);
+        if let Some(id) = ids.iter().find(|id| !own.contains(id)) {
+            return Err(named(coupon_json::not_found(), *id));
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+}

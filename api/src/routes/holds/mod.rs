@@ -1,0 +1,8 @@
+//! Holds: coupons that a claim issued until they are paid for, their confirmation, their cancellation, and users who let
+//! too many of them lapse.
+
+pub(crate) mod bans;
+pub(crate) mod cancel;
+pub(crate) mod confirm;
+pub(crate) mod find;
+pub(crate) mod metric;
