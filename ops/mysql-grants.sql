@@ -26,19 +26,22 @@ grant insert, update, delete on coupon.idempotent_request to 'coupon_api'@'%';
 grant insert on coupon.redemption to 'coupon_api'@'%';
 grant insert, update on coupon.redemption_order to 'coupon_api'@'%';
 grant insert, update, delete on coupon.coupon_lock to 'coupon_api'@'%';
+grant insert, update on coupon.user_lapse to 'coupon_api'@'%';
+grant insert on coupon.coupon_payment to 'coupon_api'@'%';
 
 -- Leases of the relay's workers. The gate and the topic are all else that it needs.
 grant select on coupon._sqlx_migrations to 'coupon_relay'@'%';
 grant select, insert, update on coupon.lease to 'coupon_relay'@'%';
 
--- Landings, rejections and fences of queued claims.
+-- Landings, rejections and fences of queued claims; payments of held ones.
 grant select on coupon._sqlx_migrations to 'coupon_lander'@'%';
 grant select on coupon.coupon_template to 'coupon_lander'@'%';
 grant select on coupon.stock_movement to 'coupon_lander'@'%';
 grant select, update on coupon.template_stock to 'coupon_lander'@'%';
 grant select, insert on coupon.claim to 'coupon_lander'@'%';
-grant select, insert on coupon.user_coupon to 'coupon_lander'@'%';
+grant select, insert, update on coupon.user_coupon to 'coupon_lander'@'%';
 grant select, insert on coupon.rejected_user to 'coupon_lander'@'%';
+grant select, insert on coupon.coupon_payment to 'coupon_lander'@'%';
 grant select, insert, update on coupon.worker_lease to 'coupon_lander'@'%';
 
 -- The binlog, and the followed tables for snapshots. MariaDB calls `replication client` BINLOG MONITOR, and takes this
@@ -53,9 +56,13 @@ grant select on coupon._sqlx_migrations to 'coupon_consumer'@'%';
 grant select on coupon.stock_movement to 'coupon_consumer'@'%';
 grant select, insert, update on coupon.view_generation to 'coupon_consumer'@'%';
 
--- Ends of coupons, their announcements, and moves to a new validity.
+-- Ends of coupons and what comes back of holds, their announcements, and moves to a new validity.
 grant select on coupon._sqlx_migrations to 'coupon_worker'@'%';
 grant select, update on coupon.user_coupon to 'coupon_worker'@'%';
+grant select on coupon.coupon_template to 'coupon_worker'@'%';
+grant select, update on coupon.template_stock to 'coupon_worker'@'%';
+grant select, insert on coupon.stock_movement to 'coupon_worker'@'%';
+grant select, insert, update on coupon.user_lapse to 'coupon_worker'@'%';
 grant select, insert, update on coupon.expiring_cursor to 'coupon_worker'@'%';
 grant select, update on coupon.validity_move to 'coupon_worker'@'%';
 
