@@ -38,7 +38,7 @@ use crate::{
             merchants, repair,
             reports::{report, timeseries},
             stock, stock_movements,
-            templates::{self, clone, delete, edit, history, list, state_change, validity},
+            templates::{self, clone, delete, edit, history, ledger, list, state_change, validity},
             whoami,
         },
         shop::{self, coupon_lock, page, redemption, redemption_orders, rollback, validation},
@@ -61,6 +61,7 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(clone::clone))
         .routes(routes!(validity::progress))
         .routes(routes!(history::movements))
+        .routes(routes!(ledger::get))
         .routes(routes!(stock::get))
         .routes(routes!(timeseries::get))
         .routes(routes!(report::get))

@@ -144,6 +144,15 @@ named!(
     words(&coupon::AcceptedClaims::ALL.map(coupon::AcceptedClaims::word))
 );
 
+named!(
+    /// What changed a stock: a `claim` landed, the `total` was changed, a `return` of lapsed or cancelled coupons, or the `lift`
+    /// of a ban, which moves nothing.
+    LedgerKind,
+    words(&["claim", "total", "return", "lift"])
+);
+
+named!(LedgerFormat, words(&["csv"]));
+
 named!(CouponStatus, words(&coupon::CouponStatus::ALL.map(coupon::CouponStatus::word)));
 
 named!(

@@ -20,7 +20,7 @@ use utoipa::openapi::OpenApi;
 use crate::http::{
     etag::is_known,
     packed,
-    schemas::{Cursor, IfMatch, IfNoneMatch, KeyOrPlatform, RequestId, TemplateVerb},
+    schemas::{Cursor, IfMatch, IfNoneMatch, KeyOrPlatform, LedgerFormat, RequestId, TemplateVerb},
 };
 
 /// Where the document is.
@@ -40,7 +40,7 @@ pub(crate) const PATH: &str = "/openapi.json";
         license(name = "MIT OR Apache-2.0")
     ),
     // utoipa does not find schemas that only parameters refer to.
-    components(schemas(Cursor, IfMatch, IfNoneMatch, KeyOrPlatform, RequestId, TemplateVerb)),
+    components(schemas(Cursor, IfMatch, IfNoneMatch, KeyOrPlatform, LedgerFormat, RequestId, TemplateVerb)),
     tags(
         (name = "Shop", description = "For anybody: what a shop's pages show."),
         (name = "Claims", description = "For a shopper: the way in of a claim, and what the limit still allows."),

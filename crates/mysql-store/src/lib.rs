@@ -28,7 +28,7 @@ pub use coupons::{
 pub use expiries::{expiring, expiry, expiry_report, worker_lease};
 pub use operators::{api_key, audit, idempotency, job, job_row, job_watch, merchant, quota};
 pub use templates::{
-    history, list, stock, template, template_delete, template_edit, validity_move,
+    history, ledger, list, stock, template, template_delete, template_edit, validity_move,
 };
 
 pub use error::{DuplicateKey, StoreError};

@@ -1,9 +1,9 @@
-//! A template's stock in MySQL and in the gate, with the conservation identity total = gate stock + in flight + landed.
+//! A template's stock in MySQL and in the gate, with the conservation identity total = gate stock + in flight + held + confirmed.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use coupon::TemplateId;
-use mysql_store::{connect, stock};
+use mysql_store::{connect, ledger, stock};
 use redis_gate::{Gate, GateError, Meta, Phase};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -19,14 +19,20 @@ use crate::{
 /// A template's stock in MySQL and in its gate.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Stock, examples(json!({
-    "total": 1000, "landed": 127, "stock": 873, "epoch": 3, "queued_epoch": 3,
+    "total": 1000, "landed": 127, "stock": 873, "held": 5, "confirmed": 122, "epoch": 3, "queued_epoch": 3,
     "in_flight": 0, "in_flight_oldest_ms": null, "gate_stock": 873, "drift": 0
 })))]
 pub(crate) struct StockJson {
     /// Sum of all stock movements.
     total: i64,
-    /// Coupons that have landed in MySQL.
+    /// Coupons that have landed in MySQL, without those that came back.
     landed: i64,
+    /// Those of them that are held. Null: too many coupons to count at each look.
+    #[schema(required = true)]
+    held: Option<i64>,
+    /// The others of them, whatever became of them. Null: as `held`.
+    #[schema(required = true)]
+    confirmed: Option<i64>,
     /// `total` minus `landed`.
     stock: i64,
     /// The gate's epoch, according to MySQL.
@@ -54,7 +60,7 @@ pub(crate) struct StockJson {
     path = "/v1/templates/{id}/stock",
     operation_id = "get_stock",
     tag = "Stock",
-    summary = "How much is left: total = gate stock + in flight + landed",
+    summary = "How much is left: total = gate stock + in flight + held + confirmed",
     security(("operator_key" = [])),
     params(("id" = Id, Path, description = "The template.")),
     responses((status = 200, description = "The stock.", body = StockJson)),
@@ -65,14 +71,23 @@ pub(crate) async fn get(
     operator: Operator,
     PathId(id): PathId<TemplateId>,
 ) -> Result<Json<StockJson>, Problem> {
-    templates::seen(&app, operator, id).await?;
+    let template = templates::seen(&app, operator, id).await?;
     let gate = app.gates.gate();
     let before = Look::at(gate, id).await;
     let mut connection = connect::acquire(&app.pool).await?;
     let row = stock::get(&mut connection, id).await?.ok_or_else(unknown_template)?;
+    let held = if template.hold.holds() {
+        connect::within(ledger::held(&mut connection, id)).await?
+    } else {
+        Some(0)
+    };
+    let landed = row.total - row.stock;
     let mut json = StockJson {
         total: row.total,
-        landed: row.total - row.stock,
+        landed,
+        held,
+        // What came back between the two reads counts as neither.
+        confirmed: held.map(|held| (landed - held).max(0)),
         stock: row.stock,
         epoch: row.epoch.0,
         queued_epoch: row.queued_epoch.0,

@@ -1,6 +1,7 @@
 //! Templates, their stock, their edits, and what became of them.
 
 pub mod history;
+pub mod ledger;
 pub mod list;
 pub(crate) mod movement;
 mod queue;

@@ -80,6 +80,11 @@ pub(crate) trait List: Send + Sync + 'static {
 
     fn row(&self, line: Self::Line) -> Self::Row;
 
+    /// Whether a chunk that was read with this limit is the last.
+    fn is_last(chunk: &[Self::Line], limit: u32) -> bool {
+        chunk.len() < limit as usize
+    }
+
     /// Writes a row's cells.
     fn cells(row: &Self::Row, line: &mut Line<'_>);
 }
@@ -115,7 +120,7 @@ pub(crate) async fn answer<L: List>(
     Ok(answer)
 }
 
-async fn page<L: List>(
+pub(super) async fn page<L: List>(
     pool: &MySqlPool,
     list: &L,
     mut behind: Option<L::Position>,
@@ -125,7 +130,7 @@ async fn page<L: List>(
     let mut read = 0;
     while read < PAGE_READ_MAX {
         let chunk = read_chunk(pool, list, behind.as_ref(), PAGE_CHUNK).await?;
-        let is_last = chunk.len() < PAGE_CHUNK as usize;
+        let is_last = L::is_last(&chunk, PAGE_CHUNK);
         for line in chunk {
             let position = L::position(&line);
             if list.admits(&line) {
@@ -182,7 +187,7 @@ async fn send_all<L: List>(
     let mut bytes = if form == Form::Csv { heads::<L>() } else { String::new() };
     let mut chunk = read_again(pool, list, None).await.map_err(Some)?;
     loop {
-        let is_last = chunk.len() < CHUNK as usize;
+        let is_last = L::is_last(&chunk, CHUNK);
         let behind = chunk.last().map(L::position);
         let next = async {
             if is_last { Ok(Vec::new()) } else { read_again(pool, list, behind.as_ref()).await }

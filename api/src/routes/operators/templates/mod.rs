@@ -8,6 +8,8 @@ pub(crate) mod export;
 pub(crate) mod gate_news;
 pub(crate) mod history;
 pub(crate) mod history_lists;
+pub(crate) mod ledger;
+pub(crate) mod ledger_list;
 pub(crate) mod list;
 pub(crate) mod state_change;
 pub(crate) mod validity;

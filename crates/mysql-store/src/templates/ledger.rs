@@ -1,0 +1,433 @@
+//! The ledger of a template's stock: landed claims take, movements give and take; the newest first.
+//!
+//! It has no table of its own. Movements are read in the order of `seq`, claims in that of their ids, which is that of time
+//! (`uq_claim_id`): no index has a template's claims in the order of time, since it would cost every landing a write. So a
+//! chunk may pass over other templates' claims, and says where it stopped.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{ClaimId, ClaimState, TemplateId, UserId, read_returned};
+use sqlx::{FromRow, MySqlConnection};
+
+use crate::{StoreError, code::Code, templates::movement::Kind};
+
+/// Entries of `uq_claim_id` that one chunk passes over: about ten milliseconds.
+const SCANNED_MAX: u32 = 20_000;
+
+/// Clock difference between the processes that made a template and its claims, to allow for when bounding ids by times.
+const SKEW_MAX: TimeDelta = TimeDelta::days(1);
+
+/// Bits of an id below its milliseconds.
+const ID_BITS: u32 = 22;
+
+/// Most coupons of a template among which the held ones are counted: tens of milliseconds.
+pub const COUNTED_MAX: u32 = 10_000;
+
+/// A position in the ledger: older claims and movements are behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Claims with lower ids are behind it.
+    pub claim: i64,
+    /// Movements with lower numbers are behind it.
+    pub seq: i64,
+}
+
+/// What changed the stock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A claim landed.
+    Claim {
+        id: ClaimId,
+        user: UserId,
+        quantity: i64,
+        at: DateTime<Utc>,
+    },
+    /// A movement.
+    Movement {
+        seq: i64,
+        kind: Kind,
+        /// Change of the total.
+        delta: i64,
+        /// Change of the stock.
+        delta_stock: i64,
+        /// The user, if the movement concerns only one.
+        user: Option<UserId>,
+        reason: String,
+        actor: String,
+        at: DateTime<Utc>,
+    },
+    /// Nothing: the chunk ends here, and there may be more behind it.
+    Gap,
+}
+
+/// An entry, and the position behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    pub entry: Entry,
+    pub behind: Position,
+}
+
+/// Which entries are read. The others are passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Streams {
+    pub claims: bool,
+    pub movements: bool,
+}
+
+/// Sums of the movements of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KindTotal {
+    pub kind: Kind,
+    pub movements: i64,
+    /// Sum of the changes of the total.
+    pub delta: i64,
+    /// Sum of the changes of the stock.
+    pub delta_stock: i64,
+}
+
+/// Sums over the whole ledger, as of one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Totals {
+    /// One of each kind that occurs, in the order of their codes.
+    pub kinds: Vec<KindTotal>,
+    /// Coupons of all landed claims, whatever became of them.
+    pub claimed: i64,
+    pub stock: i64,
+}
+
+#[derive(FromRow)]
+struct ClaimRow {
+    #[sqlx(try_from = "i64")]
+    id: ClaimId,
+    #[sqlx(try_from = "i64")]
+    user_id: UserId,
+    quantity: i64,
+    #[sqlx(try_from = "Code")]
+    state: ClaimState,
+    created_at: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct MovementRow {
+    seq: i64,
+    kind: u8,
+    delta: i64,
+    delta_stock: i64,
+    returned: Option<String>,
+    reason: String,
+    actor: String,
+    created_at: DateTime<Utc>,
+}
+
+/// The next rows of one table, newest first, and the position down to which they are all.
+struct Read<T> {
+    rows: Vec<T>,
+    /// `None`: to the end.
+    down_to: Option<i64>,
+}
+
+/// Returns the entries behind a position, at most `limit`, newest first. If there may be more, the last one is a
+/// [`Entry::Gap`].
+///
+/// # Errors
+/// A statement fails.
+pub async fn chunk(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    streams: Streams,
+    behind: Option<Position>,
+    limit: u32,
+) -> Result<Vec<Line>, StoreError> {
+    let behind = behind.unwrap_or(Position { claim: i64::MAX, seq: i64::MAX });
+    let nothing = Read { rows: Vec::new(), down_to: None };
+    let movements = if streams.movements {
+        movements(connection, template, behind.seq, limit).await?
+    } else {
+        nothing
+    };
+    let nothing = Read { rows: Vec::new(), down_to: None };
+    let claims = if streams.claims {
+        claims(connection, template, behind.claim, limit).await?
+    } else {
+        nothing
+    };
+    merged(claims, movements, behind, limit)
+}
+
+/// Merges claims and movements by time, down to where one of them is not read completely.
+fn merged(
+    claims: Read<ClaimRow>,
+    movements: Read<MovementRow>,
+    mut behind: Position,
+    limit: u32,
+) -> Result<Vec<Line>, StoreError> {
+    let mut lines = Vec::new();
+    let (mut of_claims, mut of_movements) =
+        (claims.rows.into_iter().peekable(), movements.rows.into_iter().peekable());
+    loop {
+        let is_full = lines.len() >= limit as usize;
+        let takes_claim = match (of_claims.peek(), of_movements.peek()) {
+            _ if is_full => break,
+            (Some(claim), Some(movement)) => claim.created_at >= movement.created_at,
+            (Some(_), None) if movements.down_to.is_none() => true,
+            (None, Some(_)) if claims.down_to.is_none() => false,
+            _ => break,
+        };
+        if takes_claim {
+            let Some(row) = of_claims.next() else { break };
+            behind.claim = row.id.0;
+            if row.state == ClaimState::Landed {
+                lines.push(Line { entry: row.into(), behind });
+            }
+        } else {
+            let Some(row) = of_movements.next() else { break };
+            behind.seq = row.seq;
+            lines.push(Line { entry: row.entry()?, behind });
+        }
+    }
+    let claims_left = of_claims.peek().is_some();
+    let movements_left = of_movements.peek().is_some();
+    // What was passed over need not be read again.
+    if let (false, Some(down_to)) = (claims_left, claims.down_to) {
+        behind.claim = down_to;
+    }
+    let is_cut = claims_left
+        || movements_left
+        || claims.down_to.is_some()
+        || movements.down_to.is_some();
+    if is_cut {
+        lines.push(Line { entry: Entry::Gap, behind });
+    }
+    Ok(lines)
+}
+
+async fn movements(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    below: i64,
+    limit: u32,
+) -> Result<Read<MovementRow>, StoreError> {
+    // A list of several users may have kilobytes, and is not shown.
+    let rows: Vec<MovementRow> = sqlx::query_as(
+        "select seq, kind, delta, coalesce(delta_stock, delta) as delta_stock, \
+         if(locate(',', returned) = 0, returned, null) as returned, reason, actor, created_at \
+         from stock_movement where template_id = ? and seq < ? order by seq desc limit ?",
+    )
+    .bind(template.0)
+    .bind(below)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read a ledger's movements"))?;
+    let last = rows.last().filter(|_| rows.len() >= limit as usize);
+    let down_to = last.map(|row| row.seq).filter(|seq| *seq > 1);
+    Ok(Read { rows, down_to })
+}
+
+async fn claims(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    below: i64,
+    limit: u32,
+) -> Result<Read<ClaimRow>, StoreError> {
+    let Some((first, last)) = possible_ids(connection, template).await? else {
+        return Ok(Read { rows: Vec::new(), down_to: None });
+    };
+    let below = below.min(last);
+    // Only the index is read: it has the columns of the primary key too.
+    let passed: (i64, Option<i64>) = sqlx::query_as(
+        "select count(*), min(id) from (select id from claim force index (uq_claim_id) \
+         where id < ? and id >= ? order by id desc limit ?) passed",
+    )
+    .bind(below)
+    .bind(first)
+    .bind(SCANNED_MAX)
+    .fetch_one(&mut *connection)
+    .await
+    .map_err(StoreError::query("bound a ledger's claims"))?;
+    let (scanned, Some(lowest)) = passed else {
+        return Ok(Read { rows: Vec::new(), down_to: None });
+    };
+    let rows: Vec<ClaimRow> = sqlx::query_as(
+        "select claim.id, claim.user_id, cast(claim.quantity as signed) as quantity, claim.state, \
+         claim.created_at from (select template_id, user_id, request_id \
+         from claim force index (uq_claim_id) where id < ? and id >= ? and template_id = ? \
+         order by id desc limit ?) own join claim force index (primary) \
+         using (template_id, user_id, request_id) order by claim.id desc",
+    )
+    .bind(below)
+    .bind(lowest)
+    .bind(template.0)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read a ledger's claims"))?;
+    let is_cut = rows.len() >= limit as usize;
+    let down_to = match rows.last() {
+        Some(row) if is_cut => Some(row.id.0),
+        _ if scanned >= i64::from(SCANNED_MAX) => Some(lowest),
+        _ => None,
+    };
+    Ok(Read { rows, down_to })
+}
+
+/// Returns the ids between which those of a template's claims are: not before it was created, and not after its window
+/// ended, or was changed.
+async fn possible_ids(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<Option<(i64, i64)>, StoreError> {
+    let times: Option<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(
+        "select created_at, greatest(claim_ends_at, changed_at) from coupon_template where id = ?",
+    )
+    .bind(template.0)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("bound a ledger"))?;
+    Ok(times.map(|(created, last)| {
+        let later = (last - created + SKEW_MAX).num_milliseconds();
+        let later = later.checked_mul(1 << ID_BITS);
+        let last = later.map_or(i64::MAX, |later| template.0.saturating_add(later));
+        (template.0.saturating_sub(SKEW_MAX.num_milliseconds() << ID_BITS), last)
+    }))
+}
+
+/// Returns the sums over a template's ledger, or `None` if it has no stock row. Reads all of its movements: some
+/// milliseconds for each megabyte of them.
+///
+/// # Errors
+/// The statement fails.
+pub async fn totals(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<Option<Totals>, StoreError> {
+    let rows: Vec<(u8, i64, i64, i64, Option<i64>)> = sqlx::query_as(
+        "select kind, count(*), cast(sum(delta) as signed), \
+         cast(sum(coalesce(delta_stock, delta)) as signed), \
+         (select stock from template_stock where template_id = ?) \
+         from stock_movement where template_id = ? group by kind order by kind",
+    )
+    .bind(template.0)
+    .bind(template.0)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("sum a ledger"))?;
+    let Some(stock) = rows.first().and_then(|(.., stock)| *stock) else { return Ok(None) };
+    let mut kinds = Vec::with_capacity(rows.len());
+    for (kind, movements, delta, delta_stock, _) in rows {
+        kinds.push(KindTotal { kind: Kind::from_code(kind)?, movements, delta, delta_stock });
+    }
+    // The stock is what all movements gave, less what claims took.
+    let moved: i64 = kinds.iter().map(|total| total.delta_stock).sum();
+    Ok(Some(Totals { kinds, claimed: moved - stock, stock }))
+}
+
+/// Counts a template's held coupons, over or not. `None`: it has more than [`COUNTED_MAX`] coupons, too many to count at
+/// each look.
+///
+/// # Errors
+/// The statement fails.
+pub async fn held(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<Option<i64>, StoreError> {
+    let (counted, held): (i64, i64) = sqlx::query_as(
+        "select count(*), cast(coalesce(sum(status = ?), 0) as signed) from (select status \
+         from user_coupon force index (uq_number) where template_id = ? limit ?) counted",
+    )
+    .bind(coupon::CouponStatus::Held.code())
+    .bind(template.0)
+    .bind(COUNTED_MAX + 1)
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::query("count held coupons"))?;
+    Ok((counted <= i64::from(COUNTED_MAX)).then_some(held))
+}
+
+impl From<ClaimRow> for Entry {
+    fn from(row: ClaimRow) -> Self {
+        let ClaimRow { id, user_id: user, quantity, created_at: at, .. } = row;
+        Self::Claim { id, user, quantity, at }
+    }
+}
+
+impl MovementRow {
+    fn entry(self) -> Result<Entry, StoreError> {
+        let unreadable = |_| StoreError::unreadable("stock_movement.returned");
+        let returned = read_returned(self.returned.as_deref().unwrap_or_default());
+        let user = returned.map_err(unreadable)?.first().map(|one| one.user);
+        Ok(Entry::Movement {
+            seq: self.seq,
+            kind: Kind::from_code(self.kind)?,
+            delta: self.delta,
+            delta_stock: self.delta_stock,
+            user,
+            reason: self.reason,
+            actor: self.actor,
+            at: self.created_at,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp_millis(ms).unwrap()
+    }
+
+    fn claims(ids: &[i64], down_to: Option<i64>) -> Read<ClaimRow> {
+        let row = |id: &i64| ClaimRow {
+            id: ClaimId(*id),
+            user_id: UserId(1),
+            quantity: 1,
+            state: ClaimState::Landed,
+            created_at: at(*id),
+        };
+        Read { rows: ids.iter().map(row).collect(), down_to }
+    }
+
+    fn movements(seqs: &[(i64, i64)], down_to: Option<i64>) -> Read<MovementRow> {
+        let row = |(seq, ms): &(i64, i64)| MovementRow {
+            seq: *seq,
+            kind: 1,
+            delta: 0,
+            delta_stock: 1,
+            returned: None,
+            reason: String::new(),
+            actor: String::new(),
+            created_at: at(*ms),
+        };
+        Read { rows: seqs.iter().map(row).collect(), down_to }
+    }
+
+    /// Claims by their ids, movements by minus their numbers, a gap as 0; and the last position.
+    fn order(claims: Read<ClaimRow>, movements: Read<MovementRow>, limit: u32) -> (Vec<i64>, Position) {
+        let behind = Position { claim: i64::MAX, seq: i64::MAX };
+        let lines = merged(claims, movements, behind, limit).unwrap();
+        let number = |line: &Line| match &line.entry {
+            Entry::Claim { id, .. } => id.0,
+            Entry::Movement { seq, .. } => -seq,
+            Entry::Gap => 0,
+        };
+        (lines.iter().map(number).collect(), lines.last().map_or(behind, |line| line.behind))
+    }
+
+    #[test]
+    fn claims_and_movements_follow_each_other_by_time() {
+        let (all, last) = order(claims(&[90, 50, 20], None), movements(&[(2, 60), (1, 10)], None), 9);
+        assert_eq!(all, [90, -2, 50, 20, -1]);
+        assert_eq!(last, Position { claim: 20, seq: 1 });
+    }
+
+    #[test]
+    fn nothing_older_is_shown_before_what_may_be_newer_and_is_not_read_yet() {
+        let (all, last) = order(claims(&[90], Some(70)), movements(&[(2, 60), (1, 10)], None), 9);
+        assert_eq!(all, [90, 0], "claims between 60 and 70 may come first");
+        assert_eq!(last, Position { claim: 70, seq: i64::MAX });
+        let (all, _) = order(claims(&[90, 50], None), movements(&[(5, 60)], Some(5)), 9);
+        assert_eq!(all, [90, -5, 0]);
+        let (all, last) = order(claims(&[90, 50], None), movements(&[(1, 60)], None), 2);
+        assert_eq!((all, last), (vec![90, -1, 0], Position { claim: 90, seq: 1 }));
+    }
+}
