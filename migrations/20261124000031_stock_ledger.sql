@@ -6,7 +6,7 @@ select template_id, created_at, 'claim', cast(-quantity as signed), id, cast(nul
 from claim where state = 1
 union all
 select template_id, created_at,
-    case kind when 1 then 'return' when 2 then 'lift' else if(delta < 0, 'cut', 'top_up') end,
+    case kind when 0 then 'total' when 1 then 'return' when 2 then 'lift' end,
     coalesce(delta_stock, delta), cast(null as signed), seq,
     if(locate(',', returned) = 0, cast(substring_index(returned, '/', 1) as signed), null), actor, reason
 from stock_movement;
