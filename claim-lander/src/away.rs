@@ -7,7 +7,7 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep},
 };
-use topic::ClaimsReader;
+use topic::LaneReader;
 use tracing::{info, warn};
 
 /// Time without an answer of MySQL after which the partitions are given up. Longer than a restart or a switch of primaries
@@ -17,15 +17,15 @@ const AWAY_MAX: Duration = Duration::from_secs(10);
 /// Interval between questions.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// The task that asks MySQL.
-pub(crate) struct Away<'a> {
-    pub(crate) reader: &'a ClaimsReader,
+/// The task that asks MySQL, for one group.
+pub(crate) struct Away<'a, T> {
+    pub(crate) reader: &'a LaneReader<T>,
     pub(crate) pool: &'a MySqlPool,
     /// Whether the process has left the group.
     pub(crate) has_left: watch::Sender<bool>,
 }
 
-impl Away<'_> {
+impl<T> Away<'_, T> {
     /// Leaves and joins again, for ever.
     pub(crate) async fn run(&self) {
         let mut heard = Instant::now();

@@ -1,6 +1,15 @@
-//! Dead letters: messages that could not be read or landed, with the reason and their origin.
+//! Dead letters: messages that could not be read, landed or taken as payments, with the reason and their origin.
 
+use std::time::Duration;
+
+use metrics::counter;
+use runtime::Backoff;
 use topic::{HEADER_TRACE_PARENT, Producer, TopicError, TopicNames};
+
+use crate::metrics::DEAD_LETTERS;
+
+/// First and longest wait before a dead letter is sent again.
+const SEND_AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// Longest payload that is kept: the producer refuses a message over 1,000,000 bytes, including key and headers.
 const PAYLOAD_BYTES_MAX: usize = 900 * 1024;
@@ -16,6 +25,8 @@ const HEADER_BYTES_MAX: usize = 256;
 
 /// A message to put aside.
 pub(crate) struct DeadLetter {
+    /// The topic it comes from.
+    pub(crate) source: String,
     pub(crate) partition: i32,
     pub(crate) offset: i64,
     pub(crate) key: Vec<u8>,
@@ -25,17 +36,22 @@ pub(crate) struct DeadLetter {
 }
 
 impl DeadLetter {
+    /// Sends it, however long the broker is away, and counts it.
+    pub(crate) async fn put_aside(&self, producer: &Producer, names: &TopicNames) {
+        let mut backoff = Backoff::new(SEND_AGAIN.0, SEND_AGAIN.1);
+        while let Err(error) = self.send(producer, names).await {
+            runtime::seldom!("a dead letter is not sent yet", runtime::report(&error));
+            backoff.wait().await;
+        }
+        counter!(DEAD_LETTERS.name).increment(1);
+    }
+
     /// Sends it, truncated if oversized: a letter that no broker accepts would be sent for ever.
-    pub(crate) async fn send(
-        &self,
-        producer: &Producer,
-        names: &TopicNames,
-    ) -> Result<(), TopicError> {
-        let source = names.claims();
+    async fn send(&self, producer: &Producer, names: &TopicNames) -> Result<(), TopicError> {
         let (partition, offset) = (self.partition.to_string(), self.offset.to_string());
         let bytes = self.payload.len().to_string();
         let mut headers: Vec<(&str, &[u8])> = vec![
-            ("source-topic", source.as_bytes()),
+            ("source-topic", self.source.as_bytes()),
             ("source-partition", partition.as_bytes()),
             ("source-offset", offset.as_bytes()),
             ("payload-bytes", bytes.as_bytes()),

@@ -1,5 +1,6 @@
 //! Reads queued claims. Writes their coupons to MySQL, or a rejected row that says why there are none. Owns its group's
-//! offsets.
+//! offsets. Beside that it reads payments, in a group of their own, and confirms the held coupons that they pay for
+//! (`payments.rs`).
 //!
 //! ```text
 //! topic claims ─ batch of one partition ─▶ landing::queued ─▶ MySQL: landed, rejected, fenced, or too late
@@ -20,6 +21,7 @@ mod dead_letter;
 mod lanes;
 mod metrics;
 mod pace;
+mod payments;
 mod progress;
 mod servers;
 mod spans;
@@ -37,9 +39,13 @@ use mysql_store::migrate;
 use runtime::{Clock, Health, Part};
 use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
-use topic::{ClaimsReader, ConsumerOptions, Producer, ProducerOptions, QueueOffsets, TopicNames};
+use topic::{
+    ClaimsReader, ConsumerOptions, LaneReader, Producer, ProducerOptions, QueueOffsets, TopicNames,
+};
 
-use crate::{away::Away, lanes::Lanes, progress::Publisher, servers::Servers, work::Work};
+use crate::{
+    away::Away, lanes::Lanes, payments::Shop, progress::Publisher, servers::Servers, work::Work,
+};
 
 pub use crate::metrics::METRICS;
 pub use config::Config;
@@ -48,8 +54,9 @@ pub use config::Config;
 /// the disk busy while one reads, as for direct claims.
 const LANDERS: usize = 2;
 
-/// Other connections to MySQL: for the lease of the ids, two checks of the server, and movements that a gate lacks.
-const MYSQL_CONNECTIONS: u32 = 4;
+/// Other connections to MySQL: for the lease of the ids, three checks of the server, movements that a gate lacks, and
+/// payments.
+const MYSQL_CONNECTIONS: u32 = 5 + payments::AT_ONCE as u32;
 
 /// Time for the last reports to the gate. The resolver finds what is left.
 const LAST_REPORTS_MAX: Duration = Duration::from_secs(2);
@@ -77,7 +84,7 @@ pub async fn run(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     metrics::describe();
-    let partitions = health.part("partitions");
+    let (partitions, payments) = (health.part("partitions"), health.part("payments"));
     let servers = Servers::of(config, health);
     let (brokers, names) = (&config.kafka_brokers, TopicNames::new(&config.topic_prefix));
     let database_url = config.database_url.expose();
@@ -91,6 +98,8 @@ pub async fn run(
     let gate_url = config.gate_redis_url.expose();
     let (reports, reporter) = GateReports::new(gate_url, &config.key_prefix, pool.clone());
     let (lanes, offsets) = (Lanes::default(), QueueOffsets::new(brokers, &names));
+    // Landings and payments end together, whichever fails.
+    let ending = stop.child_token();
     let work = Work {
         reader: &reader,
         turn: Mutex::default(),
@@ -99,7 +108,7 @@ pub async fn run(
         names: &names,
         clock,
         points: &config.fail_points,
-        stop: &stop,
+        stop: &ending,
         stored: Notify::new(),
     };
     let publisher = Publisher {
@@ -126,11 +135,19 @@ pub async fn run(
     let last = CancellationToken::new();
     let landing = async {
         let landed = try_join_all(landers).await;
+        ending.cancel();
         last.cancel();
         landed
     };
-    let (landed, ..) = tokio::join!(
+    let shop = Shop { config, clock, names: &names, pool: &pool, producer: &producer };
+    let paying = async {
+        let paid = shop.run(&payments, &ending).await;
+        ending.cancel();
+        paid
+    };
+    let (landed, paid, ..) = tokio::join!(
         landing,
+        Box::pin(paying),
         last.run_until_cancelled(work.commit()),
         last.run_until_cancelled(publisher.run()),
         last.run_until_cancelled(show_partitions(&reader, leaving, &partitions)),
@@ -140,11 +157,16 @@ pub async fn run(
         Box::pin(servers.watch(config, &pool, clock, &last)),
     );
     landed?;
+    paid?;
     reader.close().await.context("the last offsets were not committed; they will repeat")
 }
 
 /// Shows whether partitions are assigned, for ever.
-async fn show_partitions(reader: &ClaimsReader, mut leaving: watch::Receiver<bool>, part: &Part) {
+async fn show_partitions<T>(
+    reader: &LaneReader<T>,
+    mut leaving: watch::Receiver<bool>,
+    part: &Part,
+) {
     let mut rebalances = reader.rebalances();
     loop {
         tokio::select! {

@@ -1,11 +1,11 @@
 //! The lander's metrics.
 
-use runtime::metric::{self, Kind, Metric};
+use runtime::metric::{self, Kind, Label, Metric};
 
 /// All of them, in the order of docs/metrics.md.
 pub const METRICS: [&[Metric]; 2] = [&OWN, &landing::queued::metric::METRICS];
 
-const OWN: [Metric; 4] = [BACKLOG, OLDEST, DELAY, DEAD_LETTERS];
+const OWN: [Metric; 6] = [BACKLOG, OLDEST, DELAY, PAYMENTS, PAYMENT_DELAY, DEAD_LETTERS];
 
 pub(crate) const BACKLOG: Metric = Metric {
     name: "claim_lander_backlog_messages",
@@ -35,12 +35,45 @@ pub(crate) const DELAY: Metric = Metric {
     worry: None,
 };
 
+pub(crate) const PAYMENTS: Metric = Metric {
+    name: "claim_lander_payments_total",
+    kind: Kind::Counter,
+    unit: "messages",
+    labels: &[Label {
+        name: "outcome",
+        values: &[
+            "confirmed",
+            "replayed",
+            "lapsed",
+            "not_held",
+            "reference_taken",
+            "not_found",
+            "unreadable",
+            "failed",
+        ],
+    }],
+    meaning: "payments from their topic: `confirmed`; `replayed`, confirmed before; `lapsed`, too late: \
+              the shop must refund; `not_held`, a coupon was cancelled, or confirmed by another \
+              payment; `reference_taken`, the reference confirmed something else; `not_found`; \
+              `unreadable`; `failed`, MySQL refuses it. All but the first two are dead letters",
+    worry: Some("`lapsed` keeps rising; any `unreadable` or `failed`"),
+};
+
+pub(crate) const PAYMENT_DELAY: Metric = Metric {
+    name: "claim_lander_payment_delay_seconds",
+    kind: Kind::Histogram,
+    unit: "seconds",
+    labels: &[],
+    meaning: "from the publication of a payment to its end",
+    worry: Some("p99 above 1: holds may lapse although they were paid for in time"),
+};
+
 pub(crate) const DEAD_LETTERS: Metric = Metric {
     name: "claim_lander_dead_letters_total",
     kind: Kind::Counter,
     unit: "messages",
     labels: &[],
-    meaning: "could not be read or landed, sent as dead letters",
+    meaning: "could not be read, landed or taken as payments, sent as dead letters",
     worry: Some("any"),
 };
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use coupon::QueuedClaim;
 use landing::queued::{PING_EVERY, QueuedEnd, QueuedLander};
-use metrics::{counter, histogram};
-use runtime::{Backoff, Clock, FailPoints};
+use metrics::histogram;
+use runtime::{Clock, FailPoints};
 use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
 use topic::{
@@ -14,25 +14,17 @@ use topic::{
 };
 use tracing::error;
 
-use crate::{
-    dead_letter::DeadLetter,
-    lanes::Lanes,
-    metrics::{DEAD_LETTERS, DELAY},
-    spans,
-};
+use crate::{dead_letter::DeadLetter, lanes::Lanes, metrics::DELAY, spans};
 
 /// Messages per batch: a transaction of claims for one coupon each.
 const BATCH_MAX: usize = 1000;
 
 /// Time for a batch in hand to land once the process is to stop. What does not land by then is landed by whoever gets
 /// the partition.
-const LAST_BATCH_MAX: Duration = Duration::from_secs(5);
+pub(crate) const LAST_BATCH_MAX: Duration = Duration::from_secs(5);
 
 /// Shortest time between commits of offsets. A rebuild that drains waits for a commit, and so do positions.
 const COMMIT_EVERY: Duration = Duration::from_millis(50);
-
-/// First and longest wait before a dead letter is sent again.
-const SEND_AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// What the landers of this process share.
 pub(crate) struct Work<'a> {
@@ -126,6 +118,7 @@ impl Work<'_> {
                     let reason = decode_claim(&payload).err().map(|error| runtime::report(&error));
                     let (reason, trace_parent) = (reason.unwrap_or_default(), None);
                     letters.push(DeadLetter {
+                        source: self.names.claims(),
                         partition,
                         offset,
                         key,
@@ -142,9 +135,10 @@ impl Work<'_> {
         self.points.reach("lander.after_commit").await?;
         self.measure_delay(&claims);
         let landed = claims.iter().zip(ends).zip(origins);
-        letters.extend(
-            landed.filter_map(|((claim, end), origin)| letter_of(partition, claim, end, origin)),
-        );
+        letters
+            .extend(landed.filter_map(|((claim, end), origin)| {
+                self.letter_of(partition, claim, end, origin)
+            }));
         for letter in &letters {
             self.put_aside(letter).await;
         }
@@ -155,14 +149,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Sends a dead letter, however long the broker is away.
     async fn put_aside(&self, letter: &DeadLetter) {
-        let mut backoff = Backoff::new(SEND_AGAIN.0, SEND_AGAIN.1);
-        while let Err(error) = letter.send(self.producer, self.names).await {
-            runtime::seldom!("a dead letter is not sent yet", runtime::report(&error));
-            backoff.wait().await;
-        }
-        counter!(DEAD_LETTERS.name).increment(1);
+        letter.put_aside(self.producer, self.names).await;
         error!(
             topic.partition = letter.partition,
             topic.offset = letter.offset,
@@ -176,15 +164,17 @@ impl Work<'_> {
         let delay = (self.clock.now() - oldest).to_std().unwrap_or_default();
         histogram!(DELAY.name).record(delay.as_secs_f64());
     }
-}
 
-fn letter_of(
-    partition: i32,
-    claim: &QueuedClaim,
-    end: QueuedEnd,
-    Origin { offset, key }: Origin,
-) -> Option<DeadLetter> {
-    let reason = end.dead_letter()?.to_owned();
-    let (payload, trace_parent) = (encode_claim(claim), claim.admission.claim.trace_parent.clone());
-    Some(DeadLetter { partition, offset, key, payload, trace_parent, reason })
+    fn letter_of(
+        &self,
+        partition: i32,
+        claim: &QueuedClaim,
+        end: QueuedEnd,
+        Origin { offset, key }: Origin,
+    ) -> Option<DeadLetter> {
+        let reason = end.dead_letter()?.to_owned();
+        let trace_parent = claim.admission.claim.trace_parent.clone();
+        let (source, payload) = (self.names.claims(), encode_claim(claim));
+        Some(DeadLetter { source, partition, offset, key, payload, trace_parent, reason })
+    }
 }

@@ -77,22 +77,29 @@ impl Harness {
     pub(crate) fn start_changed(&self, change: impl FnOnce(&mut Config)) -> Running {
         // Registered here, so that it is not ready before the task first runs.
         self.health.part("partitions");
-        self.run(&self.health, change)
+        self.health.part("payments");
+        self.run(&self.health, Clock::system(), change)
+    }
+
+    /// Starts with a clock that stands still.
+    pub(crate) fn start_at(&self, now: DateTime<Utc>) -> Running {
+        self.health.part("payments");
+        self.run(&self.health, Clock::manual(now), |_| {})
     }
 
     /// Starts a lander beside the one that runs, with a health of its own.
     pub(crate) fn start_another(&self) -> Running {
         let health = Health::default();
         health.part("partitions");
-        self.run(&health, |_| {})
+        self.run(&health, Clock::system(), |_| {})
     }
 
     /// Starts with a changed configuration, and returns the resulting error.
     pub(crate) async fn start_with(&self, change: impl FnOnce(&mut Config)) -> String {
-        self.run(&Health::default(), change).failed().await
+        self.run(&Health::default(), Clock::system(), change).failed().await
     }
 
-    fn run(&self, health: &Health, change: impl FnOnce(&mut Config)) -> Running {
+    fn run(&self, health: &Health, clock: Clock, change: impl FnOnce(&mut Config)) -> Running {
         let servers = &self.scope.endpoints;
         let mut config = Config::try_parse_from([
             "claim-lander",
@@ -111,18 +118,23 @@ impl Harness {
         change(&mut config);
         let parts = health.clone();
         Running::start(health, move |stop| async move {
-            claim_lander::run(&config, &Clock::system(), &parts, stop).await
+            claim_lander::run(&config, &clock, &parts, stop).await
         })
     }
 
     /// Publishes a template of mode queued with `stock` coupons, five per user.
     pub(crate) async fn template(&self, id: TemplateId, stock: i64) {
+        self.publish(testkit::draft(id, now()), stock).await;
+    }
+
+    /// Publishes a draft as such a template.
+    pub(crate) async fn publish(&self, draft: Template, stock: i64) {
         let mut connection = connect::single(&self.scope.endpoints.database_url).await.unwrap();
         let draft = Template {
             per_user_limit: 5,
             max_per_claim: 5,
             claim_mode: ClaimMode::Queued,
-            ..testkit::draft(id, now())
+            ..draft
         };
         template::create(&mut connection, &draft, stock, "test", now()).await.unwrap();
         let published = TemplateState::Published;
@@ -152,9 +164,17 @@ impl Harness {
 
     /// Waits until every claim has its end and the offsets say so.
     pub(crate) async fn caught_up(&self) {
-        let (brokers, group) =
-            (&self.scope.endpoints.kafka_brokers, self.names.claim_lander_group());
-        let lag = async || match committed_lag(brokers, &group, &self.names.claims()).await {
+        self.caught_up_on(&self.names.claim_lander_group(), &self.names.claims()).await;
+    }
+
+    /// Waits until every payment has its end and the offsets say so.
+    pub(crate) async fn paid_up(&self) {
+        self.caught_up_on(&self.names.payments_group(), &self.names.payments()).await;
+    }
+
+    async fn caught_up_on(&self, group: &str, topic: &str) {
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let lag = async || match committed_lag(brokers, group, topic).await {
             // The leaders of a new topic may not be known yet.
             Err(error) if !error.is_retriable() => panic!("{error}"),
             lag => (lag.ok(), self.health.unready()),

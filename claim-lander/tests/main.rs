@@ -3,6 +3,7 @@
 
 mod harness;
 mod outages;
+mod payments;
 mod poison;
 
 use coupon::{QueuedClaim, TemplateId};

@@ -17,7 +17,7 @@ pub(crate) struct Deadlines {
     partitions: i32,
     /// The number of partitions before, while the group may still deal by it.
     former: Option<i32>,
-    /// The watched shards; `None` if no unused coupon is known.
+    /// The watched shards; `None` if no coupon with a deadline is known.
     next: BTreeMap<u8, Option<DateTime<Utc>>>,
     /// The watched shards that the group assigned to us.
     owned: BTreeSet<u8>,
@@ -27,6 +27,8 @@ pub(crate) struct Deadlines {
     woken: BTreeSet<u8>,
     /// Shards woken before the last second read.
     woken_before: BTreeSet<u8>,
+    /// Shards with due holds that are tried again later: their deadline is not that of the index.
+    put_off: BTreeSet<u8>,
 }
 
 impl Deadlines {
@@ -126,9 +128,21 @@ impl Deadlines {
 
     /// Replaces the shard's deadline by the one read from the index.
     pub(crate) fn set(&mut self, shard: u8, deadline: Option<DateTime<Utc>>) {
+        self.put_off.remove(&shard);
         if let Some(next) = self.next.get_mut(&shard) {
             *next = deadline;
         }
+    }
+
+    /// Looks at the shard again at `again`: some of its coupons are due and cannot end now.
+    pub(crate) fn put_off(&mut self, shard: u8, again: DateTime<Utc>) {
+        self.set(shard, Some(again));
+        self.put_off.insert(shard);
+    }
+
+    /// Whether the shard has due coupons that could not end when it was last drained.
+    pub(crate) fn is_put_off(&self, shard: u8) -> bool {
+        self.put_off.contains(&shard)
     }
 
     /// The shard with the earliest deadline, and that deadline.
@@ -243,6 +257,19 @@ mod tests {
         deadlines.settle(&[3, 40]);
         assert_eq!(deadlines.earliest(), Some((40, DateTime::UNIX_EPOCH)), "once");
         assert!(!deadlines.is_unsettled());
+    }
+
+    #[test]
+    fn a_shard_that_was_put_off_is_looked_at_again_and_an_earlier_wake_up_is_heeded() {
+        let mut deadlines = Deadlines::new(64);
+        deadlines.assign(&[1]);
+        deadlines.put_off(1, at(900));
+        assert!(deadlines.is_put_off(1));
+        deadlines.fold(wake(1, 700));
+        assert_eq!(deadlines.earliest(), Some((1, at(700))));
+        assert!(deadlines.is_put_off(1), "it was not drained yet");
+        deadlines.set(1, None);
+        assert!(!deadlines.is_put_off(1));
     }
 
     #[test]

@@ -1,12 +1,13 @@
-//! One step of a drain: flips one chunk of the due coupons of a shard.
+//! One step of a drain: lapses some chunks of the due holds of a shard, and flips one chunk of its due coupons.
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use anyhow::Context as _;
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::CouponId;
 use metrics::{counter, histogram};
 use mysql_store::{
-    MySqlConnection, StoreError,
+    MySqlConnection, StoreError, connect,
     expiry::{self, Due, FLIP_MAX},
 };
 use runtime::{
@@ -16,21 +17,38 @@ use runtime::{
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::metrics::{FLIPS, LATENESS};
+use crate::{
+    lapse::{Holds, Lapser, Returned},
+    metrics::{FLIPS, LATENESS},
+};
 
 /// Coupons read at once, enough for several flips: each read of the index scans past the recently flipped entries until
 /// the server purges them.
 const READ_MAX: usize = 8 * FLIP_MAX;
 
-/// A shard that is being drained: its coupons that are due and not flipped yet. Another worker may flip them first; the
-/// guard of the flip handles that.
+/// Wait before holds that were put off are tried again.
+const PUT_OFF_WAIT: TimeDelta = TimeDelta::seconds(5);
+
+/// A shard that is being drained: its coupons that are due and have not ended yet. Another worker may end them first; the
+/// guards of flips and returns handle that.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
     /// At most [`READ_MAX`], in descending order of deadline.
     due: Vec<Due>,
+    /// At most [`READ_MAX`].
+    holds: Holds,
 }
 
-/// Outcome of a step.
+/// How much one step may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// Coupons of a flip.
+    pub(crate) chunk: usize,
+    /// Returns at once.
+    pub(crate) returns: usize,
+}
+
+/// Where a drain is after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drained {
     /// There may be more.
@@ -39,6 +57,8 @@ pub(crate) enum Drained {
     Until(Option<DateTime<Utc>>),
     /// The earliest coupon is due by our clock but not by MySQL's, which is behind.
     TooEarly(DateTime<Utc>),
+    /// Nothing more is due but holds that could not lapse. They are tried again then.
+    PutOff(DateTime<Utc>),
 }
 
 /// A flipping statement, as input for the pace.
@@ -49,36 +69,84 @@ pub(crate) struct Flip {
     pub(crate) took: Duration,
 }
 
+/// Outcome of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) drained: Drained,
+    pub(crate) flip: Option<Flip>,
+    pub(crate) returned: Option<Returned>,
+}
+
 impl Drain {
-    /// Flips at most `chunk` due coupons of `shard` in one statement. Every call on one `Drain` must pass the same
-    /// shard.
+    /// Lapses and flips a share of the due coupons of `shard`, holds first: others wait for their stock. Every call on one
+    /// `Drain` must pass the same shard.
     pub(crate) async fn step(
         &mut self,
         connection: &mut MySqlConnection,
         shard: u8,
-        chunk: usize,
-        clock: &Clock,
-    ) -> Result<(Drained, Option<Flip>), StoreError> {
-        let now = clock.now();
+        share: Share,
+        lapser: &Lapser,
+    ) -> anyhow::Result<Step> {
+        let now = lapser.clock.now();
         let mut all = false;
-        if self.due.is_empty() {
-            let most = u32::try_from(READ_MAX).unwrap_or(u32::MAX);
-            self.due = expiry::due(connection, shard, now, most).await?;
-            self.due.reverse();
-            all = self.due.len() <= chunk;
+        if self.is_empty() {
+            connect::within(self.read(connection, shard, now)).await?;
+            all = self.due.len() <= share.chunk && self.holds.fit(share.returns);
         }
-        let flip = self.flip(connection, chunk, now, clock).await?;
-        if !all {
-            return Ok((Drained::More, flip));
-        }
-        let drained = match expiry::next_deadline(connection, shard).await? {
-            Some(next) if next <= now && flip.is_none() => Drained::TooEarly(next),
-            next => Drained::Until(next),
+        let returned = lapser.step(&mut self.holds, share.returns).await.context("a lapse")?;
+        let flipped = self.flip(connection, share.chunk, now, &lapser.clock);
+        let flip = match connect::within(flipped).await {
+            Ok(flip) => flip,
+            // A use locked one of the coupons: the same chunk is tried again.
+            Err(error) if error.is_conflict() => None,
+            Err(error) => return Err(error.into()),
         };
-        Ok((drained, flip))
+        let mut step = Step { drained: Drained::More, flip, returned };
+        if all && self.is_empty() {
+            step.drained = connect::within(self.ended(connection, shard, now, &step)).await?;
+        }
+        Ok(step)
     }
 
-    /// Flips the next `most` coupons; `None` if there are none.
+    fn is_empty(&self) -> bool {
+        self.due.is_empty() && self.holds.is_empty()
+    }
+
+    async fn read(
+        &mut self,
+        connection: &mut MySqlConnection,
+        shard: u8,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let most = u32::try_from(READ_MAX).unwrap_or(u32::MAX);
+        let behind = self.holds.behind();
+        self.holds.add(&expiry::due_holds(connection, shard, behind, now, most).await?);
+        self.due = expiry::due(connection, shard, now, most).await?;
+        self.due.reverse();
+        Ok(())
+    }
+
+    /// Where the drain is after everything that was due at `now` has had its turn.
+    async fn ended(
+        &self,
+        connection: &mut MySqlConnection,
+        shard: u8,
+        now: DateTime<Utc>,
+        step: &Step,
+    ) -> Result<Drained, StoreError> {
+        if self.holds.has_put_off() {
+            let next = expiry::next_deadline_after(connection, shard, now).await?;
+            let again = now + PUT_OFF_WAIT;
+            return Ok(Drained::PutOff(next.map_or(again, |next| next.min(again))));
+        }
+        let is_idle = step.flip.is_none() && step.returned.is_none();
+        Ok(match expiry::next_deadline(connection, shard).await? {
+            Some(next) if next <= now && is_idle => Drained::TooEarly(next),
+            next => Drained::Until(next),
+        })
+    }
+
+    /// Flips the next `most` coupons in one statement; `None` if there are none.
     async fn flip(
         &mut self,
         connection: &mut MySqlConnection,

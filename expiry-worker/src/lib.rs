@@ -1,12 +1,14 @@
-//! Changes coupons whose validity has ended from unused to expired, each once and never early.
+//! Ends coupons at their deadlines, each once and never early: unused ones expire with their validity, held ones lapse with
+//! their holds.
 //!
 //! ```text
-//! topic expiry ─ wake-up ─▶ next deadline of each shard ─ sleep ─▶ drain: flip due coupons, in chunks
+//! topic expiry ─ wake-up ─▶ next deadline of each shard ─ sleep ─▶ drain: flip or lapse due coupons, in chunks
 //!                                       ▲                              │
 //!                                       └── min(valid_until) ◀─ the deadline index in MySQL
 //! ```
 //! Expiry does not depend on this worker: every read and use refuses a coupon from `valid_until` on. The flip only
-//! records it, so that lists, counts and the view follow.
+//! records it, so that lists, counts and the view follow. A hold has lapsed at its deadline in the same way, but its unit
+//! and its number come back with the return that records it (`lapse.rs`).
 //!
 //! Kafka has no delayed messages, so this process implements the delay: each message is a wake-up that is folded into
 //! the next deadline of its shard and acknowledged at once. The durable timer is the index. Flipped rows leave its
@@ -29,6 +31,7 @@ mod deadlines;
 mod drain;
 #[doc(hidden)]
 pub mod fuzz;
+mod lapse;
 mod metrics;
 mod mover;
 mod pace;
@@ -50,8 +53,8 @@ use crate::deadlines::Deadlines;
 pub use crate::metrics::METRICS;
 pub use config::{Config, Leads};
 
-/// Connections to MySQL: the loop's, and one for the announcements.
-const MYSQL_CONNECTIONS: u32 = worker::SHARDS_AT_ONCE as u32 + 1;
+/// Connections to MySQL: for each shard that is drained one and those of its returns, and one for the announcements.
+const MYSQL_CONNECTIONS: u32 = (worker::SHARDS_AT_ONCE * (1 + lapse::RETURNS_AT_ONCE)) as u32 + 1;
 
 /// Returns the name of the consumer group under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
@@ -75,13 +78,15 @@ pub async fn run(
     let address = runtime::address(config.database_url.expose());
     let kafka = health.server("kafka", &runtime::address(&config.kafka_brokers));
     let producer = Producer::connect(&config.kafka_brokers, ProducerOptions::default()).await?;
+    let pool = mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
+        .await
+        .context("MySQL cannot be used (DATABASE_URL)")?;
     let mut worker = worker::Worker {
         partitions: health.part("partitions"),
         mysql: health.server("mysql", &address),
         clock_check: skew::ClockCheck::new(health.part("clock")),
-        pool: mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
-            .await
-            .context("MySQL cannot be used (DATABASE_URL)")?,
+        lapser: lapse::Lapser::new(pool.clone(), clock.clone(), config.fail_points.clone()),
+        pool,
         clock: clock.clone(),
         deadlines: Deadlines::default(),
         drains: HashMap::new(),

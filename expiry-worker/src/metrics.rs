@@ -3,11 +3,14 @@
 use runtime::metric::{self, Kind, Metric};
 
 /// All of them, in the order of docs/metrics.md.
-pub const METRICS: [Metric; 14] = [
+pub const METRICS: [Metric; 17] = [
     LATENESS,
+    LAPSE_LATENESS,
     OVERDUE,
     OLDEST_OVERDUE,
     FLIPS,
+    LAPSED,
+    PUT_OFF,
     FLIPPING,
     SKEW,
     SHARDS,
@@ -29,12 +32,21 @@ pub(crate) const LATENESS: Metric = Metric {
     worry: Some("p99 above 1 outside storms"),
 };
 
+pub(crate) const LAPSE_LATENESS: Metric = Metric {
+    name: "expiry_worker_lapse_lateness_seconds",
+    kind: Kind::Histogram,
+    unit: "seconds",
+    labels: &[],
+    meaning: "from the end of a hold to the committed return of its coupon",
+    worry: Some("p99 above 1 outside storms: what came back is on sale late"),
+};
+
 pub(crate) const OVERDUE: Metric = Metric {
     name: "expiry_worker_overdue",
     kind: Kind::Gauge,
     unit: "coupons",
     labels: &[],
-    meaning: "past their deadline and not flipped, in this worker's shards; counted every 10 s, up \
+    meaning: "past their deadline and neither flipped nor lapsed, in this worker's shards; counted every 10 s, up \
               to 10,000 a shard",
     worry: Some("it does not fall"),
 };
@@ -58,12 +70,32 @@ pub(crate) const FLIPS: Metric = Metric {
     worry: None,
 };
 
+pub(crate) const LAPSED: Metric = Metric {
+    name: "expiry_worker_lapsed_total",
+    kind: Kind::Counter,
+    unit: "coupons",
+    labels: &[],
+    meaning: "held ones that lapsed, and gave back their units and numbers",
+    worry: None,
+};
+
+pub(crate) const PUT_OFF: Metric = Metric {
+    name: "expiry_worker_put_off_total",
+    kind: Kind::Counter,
+    unit: "coupons",
+    labels: &[],
+    meaning: "due holds that could not lapse, because they stayed locked or their template is gone or \
+              cannot be read; they are tried again every 5 s, and the log has the reason",
+    worry: Some("it keeps rising"),
+};
+
 pub(crate) const FLIPPING: Metric = Metric {
     name: "expiry_worker_flipping",
     kind: Kind::Gauge,
     unit: "0 or 1",
     labels: &[],
-    meaning: "0: the worker's clock differs from MySQL's by more than 2 s, and it flips nothing",
+    meaning: "0: the worker's clock differs from MySQL's by more than 2 s, and it flips and lapses \
+              nothing",
     worry: Some("0"),
 };
 

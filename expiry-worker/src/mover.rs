@@ -18,7 +18,7 @@ use tracing::info;
 
 use crate::{
     metrics::{MOVED, RETRIES},
-    pace::Pace,
+    pace::{Pace, Work},
 };
 
 /// Polling interval: an operator's change can wait a second, and an empty poll is one seek. It also keeps the
@@ -31,8 +31,8 @@ const REST_MAX: Duration = Duration::from_secs(2);
 /// First and longest wait before reconnecting.
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Writing statements per chunk beyond the one that [`Pace`] counts itself: the progress update.
-const MORE_WRITES: u64 = 1;
+/// Writing statements per chunk: of the coupons and of the progress.
+const WRITES: u64 = 2;
 
 pub(crate) struct Mover {
     pub(crate) database_url: Secret,
@@ -104,7 +104,7 @@ impl Mover {
             info!(template.id = %step.template_id, "issued coupons have followed their template");
         }
         let coupons = usize::try_from(step.moved).unwrap_or(usize::MAX);
-        self.pace.wrote(MORE_WRITES);
-        Ok(Some(self.pace.rest_after(coupons, began.elapsed()).min(REST_MAX)))
+        self.pace.wrote(WRITES);
+        Ok(Some(self.pace.rest_after(Work::Statement, coupons, began.elapsed()).min(REST_MAX)))
     }
 }

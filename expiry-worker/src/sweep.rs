@@ -29,14 +29,14 @@ pub(crate) async fn sweep(
     lost_after: Duration,
 ) -> Result<(), StoreError> {
     for (shard, known) in deadlines.shards() {
-        // The shard is due or being drained, which reads its deadlines anyway.
-        if known.is_some_and(|known| known <= now) {
+        // The shard is due or being drained, which reads its deadlines anyway. What was put off had its wake-up.
+        if known.is_some_and(|known| known <= now) || deadlines.is_put_off(shard) {
             continue;
         }
         let changed_by = now - lost_after;
         let lost = expiry::unannounced(connection, shard, known, changed_by, COUNTED_MAX).await?;
         if lost > 0 {
-            error!(shard, lost, "unused coupons that no wake-up announced");
+            error!(shard, lost, "coupons with a deadline that no wake-up announced");
             counter!(SWEEP_FINDS.name).increment(lost);
             deadlines.look_now(shard);
         }
@@ -64,7 +64,7 @@ pub(crate) async fn neglected(
     Ok(neglected)
 }
 
-/// Updates the gauges of coupons that are past their deadline and not flipped yet.
+/// Updates the gauges of coupons that are past their deadline and have not ended yet.
 pub(crate) async fn count_overdue(
     connection: &mut MySqlConnection,
     deadlines: &Deadlines,
@@ -72,7 +72,12 @@ pub(crate) async fn count_overdue(
 ) -> Result<(), StoreError> {
     let (mut overdue, mut oldest) = (0, Duration::ZERO);
     for (shard, known) in deadlines.shards() {
-        let Some(known) = known.filter(|known| *known <= now) else { continue };
+        let known = match known.filter(|known| *known <= now) {
+            // What was put off is due by the index alone.
+            _ if deadlines.is_put_off(shard) => expiry::next_deadline(connection, shard).await?,
+            known => known,
+        };
+        let Some(known) = known else { continue };
         let count = expiry::overdue(connection, shard, now, COUNTED_MAX).await?;
         if count > 0 && known > DateTime::UNIX_EPOCH {
             oldest = oldest.max((now - known).to_std().unwrap_or_default());

@@ -22,9 +22,10 @@ use tracing::{error, info};
 
 use crate::{
     deadlines::Deadlines,
-    drain::{Drain, Drained, Flip},
+    drain::{Drain, Drained, Flip, Share, Step},
+    lapse::{Lapser, RETURNS_AT_ONCE, Returned},
     metrics::{OLDEST_OVERDUE, RETRIES, SHARDS, UNREADABLE, WAKE_UPS},
-    pace::Pace,
+    pace::{Pace, Work},
     skew::ClockCheck,
     sweep,
 };
@@ -67,9 +68,6 @@ const LOST: &str = "no broker answers: the shards of before are looked at every 
 /// for one.
 const DEALT_ANEW_AFTER: Duration = Duration::from_secs(600);
 
-/// The outcome of a step and its flip, if any.
-type Step = (Drained, Option<Flip>);
-
 pub(crate) struct Worker {
     pub(crate) pool: MySqlPool,
     pub(crate) clock: Clock,
@@ -79,6 +77,7 @@ pub(crate) struct Worker {
     /// Shards being drained; of the others only the deadline is known.
     pub(crate) drains: HashMap<u8, Drain>,
     pub(crate) pace: Pace,
+    pub(crate) lapser: Lapser,
     pub(crate) sweep_every: Duration,
     pub(crate) lost_after: Duration,
     /// Asks for the number of partitions.
@@ -245,22 +244,22 @@ impl Worker {
         if !self.clock_check.may_flip() {
             return Ok(Duration::ZERO);
         }
-        let at_once = if self.pace.is_alone() { SHARDS_AT_ONCE } else { 1 };
-        let due = self.deadlines.due(self.clock.now(), at_once);
+        let is_alone = self.pace.is_alone();
+        let (shards, returns) = if is_alone { (SHARDS_AT_ONCE, RETURNS_AT_ONCE) } else { (1, 1) };
+        let share = Share { chunk: self.pace.chunk(), returns };
+        let due = self.deadlines.due(self.clock.now(), shards);
         let mut drains = std::mem::take(&mut self.drains);
         let steps = due.into_iter().map(|shard| {
             let drain = drains.remove(&shard).unwrap_or_default();
-            self.step(shard, drain)
+            self.step(shard, drain, share)
         });
         let mut rest = Duration::ZERO;
         let mut failure = None;
         for (shard, drain, done) in join_all(steps).await {
             match done {
-                Ok((drained, flip)) => {
-                    if let Some(Flip { coupons, took }) = flip {
-                        rest = rest.max(self.pace.rest_after(coupons, took));
-                    }
-                    self.drained(shard, drain, drained);
+                Ok(step) => {
+                    rest = rest.max(self.rest_after(&step));
+                    self.drained(shard, drain, step.drained);
                 }
                 Err(error) => {
                     self.drains.insert(shard, drain);
@@ -271,19 +270,32 @@ impl Worker {
         failure.map_or(Ok(rest), Err)
     }
 
-    async fn step(&self, shard: u8, mut drain: Drain) -> (u8, Drain, anyhow::Result<Step>) {
+    async fn step(
+        &self,
+        shard: u8,
+        mut drain: Drain,
+        share: Share,
+    ) -> (u8, Drain, anyhow::Result<Step>) {
         let step = async {
             let mut connection = self.pool.acquire().await.context("MySQL")?;
-            let drained = drain.step(&mut connection, shard, self.pace.chunk(), &self.clock);
-            match connect::within(drained).await {
-                Ok(done) => Ok(done),
-                // A use locked one of the coupons: retry the same chunk.
-                Err(error) if error.is_conflict() => Ok((Drained::More, None)),
-                Err(error) => Err(error.into()),
-            }
+            drain.step(&mut connection, shard, share, &self.lapser).await
         };
         let done = step.await;
         (shard, drain, done)
+    }
+
+    /// How long to rest after a step.
+    fn rest_after(&mut self, step: &Step) -> Duration {
+        let mut rest = Duration::ZERO;
+        if let Some(Returned { coupons, writes, took }) = step.returned {
+            self.pace.wrote(writes);
+            rest = rest.max(self.pace.rest_after(Work::Return, coupons, took));
+        }
+        if let Some(Flip { coupons, took }) = step.flip {
+            self.pace.wrote(1);
+            rest = rest.max(self.pace.rest_after(Work::Statement, coupons, took));
+        }
+        rest
     }
 
     fn drained(&mut self, shard: u8, drain: Drain, drained: Drained) {
@@ -295,6 +307,7 @@ impl Worker {
                 let again = next.max(self.clock.now()) + TOO_EARLY_WAIT;
                 self.deadlines.set(shard, Some(again));
             }
+            Drained::PutOff(again) => self.deadlines.put_off(shard, again),
         }
     }
 

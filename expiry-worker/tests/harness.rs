@@ -32,10 +32,10 @@ pub(crate) const SHARD: u8 = 6;
 const TEMPLATE: i64 = 1;
 
 pub(crate) struct Harness {
-    scope: Scope,
+    pub(crate) scope: Scope,
     names: TopicNames,
     producer: Producer,
-    connection: MySqlConnection,
+    pub(crate) connection: MySqlConnection,
 }
 
 /// See [`Harness::stranger`].

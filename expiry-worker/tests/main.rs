@@ -4,6 +4,9 @@
 mod announce;
 mod dealt;
 mod harness;
+mod holds;
+mod lapse_faults;
+mod lapses;
 
 use chrono::TimeDelta;
 use harness::{Harness, SHARD};

@@ -133,6 +133,7 @@ mod tests {
             used_at: None,
             order_ref: None,
             trace_parent: None,
+            issued_no: None,
         }
     }
 

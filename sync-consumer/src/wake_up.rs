@@ -30,6 +30,13 @@ struct EndingRow {
     valid_until: i64,
 }
 
+impl EndingRow {
+    /// Whether a worker ends the coupon at its `valid_until`. A confirmed coupon has another one than when it was held.
+    fn has_deadline(&self) -> bool {
+        CouponStatus::from_code(self.status).is_ok_and(CouponStatus::has_deadline)
+    }
+}
+
 /// How long wake-ups are buffered for coalescing: at 30 batches per second it saves nine of ten
 /// sends. Offsets wait too, so a crash repeats this much in addition to the commit interval.
 const HOLD: Duration = Duration::from_millis(250);
@@ -44,19 +51,19 @@ pub(crate) struct WakeUps {
 }
 
 impl WakeUps {
-    /// The wake-ups of the unused coupons in a batch of changes. An unreadable change has none here; the views'
-    /// consumer sets it aside.
+    /// The wake-ups of the coupons with a deadline, unused or held, in a batch of changes. An unreadable change has none
+    /// here; the views' consumer sets it aside.
     pub(crate) fn of(batch: &[Message]) -> Self {
         let mut wake_ups = Self::default();
         let payloads = batch.iter().filter_map(|message| message.payload.as_deref());
         let rows = payloads.filter_map(|payload| topic::decode::<Ending>(payload).ok()?.after);
-        for row in rows.filter(|row| row.status == CouponStatus::Unused.code()) {
+        for row in rows.filter(EndingRow::has_deadline) {
             wake_ups.add(row.expiry_shard, row.valid_until);
         }
         wake_ups
     }
 
-    /// Adds an unused coupon of `shard` that ends at `deadline_ms`.
+    /// Adds a coupon of `shard` that ends at `deadline_ms`.
     fn add(&mut self, shard: u8, deadline_ms: i64) {
         let earliest =
             self.earliest.entry((shard, deadline_ms.div_euclid(1000))).or_insert(deadline_ms);
@@ -150,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_unused_coupons_wake_and_what_cannot_be_read_stops_no_other() {
+    fn only_unused_and_held_coupons_wake_and_what_cannot_be_read_stops_no_other() {
         let row = |status, shard, ms| {
             format!(
                 r#"{{"before":null,"after":{{"status":{status},"expiry_shard":{shard},"valid_until":{ms},"x":[1]}}}}"#
@@ -163,11 +170,14 @@ mod tests {
             r#"{"before":null,"after":null}"#.to_owned(),
             row(0, 300, 5_000),
             row(0, 3, 6_000),
+            row(4, 4, 6_000),
+            row(5, 5, 6_000),
+            row(99, 6, 6_000),
         ];
         let mut batch: Vec<_> = texts.iter().map(|text| message(0, 1, Some(text))).collect();
         batch.push(message(0, 7, None));
         let woken: Vec<_> = WakeUps::of(&batch).messages().map(|one| one.shard).collect();
-        assert_eq!(woken, [1, 3]);
+        assert_eq!(woken, [1, 3, 4]);
     }
 
     #[test]

@@ -290,12 +290,24 @@ pub(crate) fn row(id: i64, user_id: i64) -> UserCouponRow {
         used_at: None,
         order_ref: None,
         trace_parent: None,
+        issued_no: None,
     }
 }
 
 /// Version 2 of a coupon: used.
 pub(crate) fn used(id: i64, user_id: i64) -> UserCouponRow {
     UserCouponRow { status: 1, version: 2, used_at: Some(1), ..row(id, user_id) }
+}
+
+/// Version 1 of a coupon that is held until `held_until`.
+pub(crate) fn held(id: i64, user_id: i64, held_until: i64) -> UserCouponRow {
+    UserCouponRow { status: 4, valid_until: held_until, ..row(id, user_id) }
+}
+
+/// Version 2 of a coupon that gave its unit and number back: lapsed (5) or cancelled (3).
+pub(crate) fn returned(id: i64, user_id: i64, status: u8) -> UserCouponRow {
+    let issued_no = Some(1);
+    UserCouponRow { status, version: 2, claim_no: id, issued_no, ..row(id, user_id) }
 }
 
 async fn view(scope: &Scope) -> ViewStore {

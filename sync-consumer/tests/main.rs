@@ -4,6 +4,7 @@
 
 mod gaps;
 mod harness;
+mod holds;
 mod movements;
 mod poison;
 mod unversioned;

@@ -72,6 +72,9 @@ impl Stage {
             request_id: None,
             total_after: None,
             stock_after: None,
+            kind: 0,
+            delta_stock: None,
+            returned: None,
         };
         let source = Source::default();
         let event = Event { before: None, after: Some(row), op: Op::Create, source, ts_ms: 1_000 };

@@ -149,6 +149,9 @@ mod tests {
             ("delta", int),
             ("seq", int),
             ("template_id", int),
+            ("returned", Kind::Text { length_bytes: 2 }),
+            ("kind", Kind::Int { bytes: 1, unsigned: false }),
+            ("delta_stock", int),
         ];
         let columns = columns.map(|(name, kind)| Column::new(name.into(), kind)).into();
         Table { database: "d".into(), name: "stock_movement".into(), columns }

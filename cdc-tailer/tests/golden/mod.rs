@@ -9,15 +9,39 @@ use crate::harness::Harness;
 
 const TEMPLATE: &str = "insert into coupon_template values \
     (7, 1, 'Zwölf \"%\" 券', 1, 1250, 900, 0, 'EUR', 2, 2, '2026-01-01', '2026-12-31 23:59:59.999', \
-     null, null, 86400000, 1, 1, '2026-01-01 00:00:00.001', '2026-01-01 00:00:00.002', 1, 1, 1, 2)";
+     null, null, 86400000, 1, 1, '2026-01-01 00:00:00.001', '2026-01-01 00:00:00.002', 1, 1, 1, 2, \
+     900000, 3, 1)";
 
 const MOVEMENT: &str = "insert into stock_movement values \
-    (7, 1, -500, 'a \"cut\"\\n', 'operator', '2026-01-02 03:04:05.678', 'key-1', 1500, null)";
+    (7, 1, -500, 'a \"cut\"\\n', 'operator', '2026-01-02 03:04:05.678', 'key-1', 1500, null, \
+     0, null, null)";
 
 const COUPON: &str = "insert into user_coupon values \
     (9007199254740993, 7, 70, 1, 11, 1, 0, 1, 200, '2026-01-02 03:04:05.678', \
      '2026-01-02 03:04:05.678', '2026-01-02 03:04:05.678', '2026-01-03 03:04:05.678', null, null, \
-     '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01')";
+     '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01', null)";
+
+/// A claim of two coupons, both held for a quarter of an hour.
+const HELD: &str = "insert into user_coupon values \
+    (21, 7, 70, 1, 20, 1, 4, 1, 6, '2026-01-02 03:04:05.678', '2026-01-02 03:04:05.678', \
+     '2026-01-02 03:04:05.678', '2026-01-02 03:19:05.678', null, null, null, null), \
+    (22, 7, 70, 2, 20, 1, 4, 1, 6, '2026-01-02 03:04:05.678', '2026-01-02 03:04:05.678', \
+     '2026-01-02 03:04:05.678', '2026-01-02 03:19:05.678', null, null, null, null)";
+
+/// The first is confirmed, the second lapses, and the first is cancelled.
+const ENDS: &str = "
+    update user_coupon set status = 0, version = 2, changed_at = '2026-01-02 03:10:00.001',
+        valid_from = '2026-01-02 03:10:00.001', valid_until = '2026-01-03 03:10:00.001' where id = 21;
+    update user_coupon set status = 5, version = 2, changed_at = '2026-01-02 03:19:05.680',
+        issued_no = claim_no, claim_no = id where id = 22;
+    insert into stock_movement values (7, 2, 0, 'lapsed', 'deadline', '2026-01-02 03:19:05.680', null,
+        1000, 1001, 1, 1, '70/2/1');
+    update user_coupon set status = 3, version = 3, changed_at = '2026-01-02 04:00:00.001',
+        issued_no = claim_no, claim_no = id where id = 21;
+    insert into stock_movement values (7, 3, -1, 'damaged', 'shop', '2026-01-02 04:00:00.001', null,
+        999, 1001, 1, 0, '70/1/0');
+    insert into stock_movement values (7, 4, 0, 'a mistake', 'operator', '2026-01-02 05:00:00.001', null,
+        999, 1001, 2, 0, '70//lift');";
 
 /// One change of each kind, of an existing row.
 const CHANGES: &str = "
@@ -47,6 +71,29 @@ async fn every_message_of_every_followed_table_is_as_its_golden_file_says() {
         for (message, op) in messages.iter().zip(["r", "u", "d", "c"]) {
             golden(&format!("{table}.{op}.json"), &text(message, names.prefix()));
         }
+    }
+    tailer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_becomes_of_holds_is_as_its_golden_files_say() {
+    let test = Harness::new("golden holds").await;
+    let tailer = test.start().await;
+    test.sql(HELD);
+    test.sql(ENDS);
+    let names = &test.names;
+    let coupons = test.messages_until(&names.user_coupon(), |messages| messages.len() >= 5).await;
+    let ends = ["held", "held_too", "confirmed", "lapsed", "cancelled"];
+    assert_eq!(coupons.len(), ends.len());
+    for (message, end) in coupons.iter().zip(ends) {
+        golden(&format!("user_coupon.{end}.json"), &text(message, names.prefix()));
+    }
+    let movements =
+        test.messages_until(&names.stock_movement(), |messages| messages.len() >= 3).await;
+    let kinds = ["lapse", "retired", "lift"];
+    assert_eq!(movements.len(), kinds.len());
+    for (message, kind) in movements.iter().zip(kinds) {
+        golden(&format!("stock_movement.{kind}.json"), &text(message, names.prefix()));
     }
     tailer.stop().await.unwrap();
 }

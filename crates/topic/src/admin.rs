@@ -137,6 +137,7 @@ fn wanted(names: &TopicNames, layout: &TopicLayout) -> Vec<Wanted> {
         topic(names.expiring(), layout.partitions, week),
         topic(names.claim_stats(), layout.partitions, Kept::For(STATS_RETENTION)),
         topic(names.claims(), layout.partitions, week),
+        topic(names.payments(), layout.partitions, week),
         topic(names.claim_progress(), 1, Kept::Compacted),
         topic(names.template(), 1, Kept::Compacted),
         topic(names.checkpoint(), 1, Kept::Compacted),

@@ -2,7 +2,7 @@
 
 use rdkafka::ClientConfig;
 
-use crate::{Progress, brokers, decode_claim, encode_claim};
+use crate::{Progress, brokers, decode_claim, decode_payment, encode_claim};
 
 /// Parses an address of brokers. Panics only if TLS is requested but not fully checked, or is used without a request.
 pub fn brokers_address(data: &[u8]) {
@@ -23,7 +23,7 @@ pub fn brokers_address(data: &[u8]) {
     }
 }
 
-/// Decodes a message of a queued claim and one of its progress. Panics only if what was read is written as something
+/// Decodes a message of a queued claim, of its progress and of a payment. Panics only if what was read is written as something
 /// else.
 pub fn claim_message(data: &[u8]) {
     if let Ok(claim) = decode_claim(data) {
@@ -34,5 +34,9 @@ pub fn claim_message(data: &[u8]) {
         let again = Progress::decode(&progress.encode()).ok();
         let again = again.map(|read| (read.committed, read.end));
         assert_eq!(again, Some((progress.committed, progress.end)), "progress is not what it was");
+    }
+    if let Ok(payment) = decode_payment(data) {
+        let again = decode_payment(&payment.encode()).ok();
+        assert_eq!(again.as_ref(), Some(&payment), "a payment is not what it was");
     }
 }

@@ -6,7 +6,8 @@
 //! the clients: [`Producer`] (one message, one answer), [`OrderedProducer`] (a stream of messages and a watermark of
 //! those acknowledged), [`FencedWriter`] (one writer at a time), [`Consumer`] (a member of a group), [`TableReader`] (a
 //! whole topic from its beginning), [`read_history`] and [`find_message`] (one partition since a moment, for reports and
-//! support). Queued claims have clients of their own: [`ClaimsProducer`], [`ClaimsReader`], [`QueueOffsets`], [`Progress`].
+//! support). Queued claims have clients of their own: [`ClaimsProducer`], [`ClaimsReader`], [`QueueOffsets`], [`Progress`], and so
+//! have payments: [`PaymentMessage`], [`PaymentsReader`].
 
 mod admin;
 mod brokers;
@@ -26,9 +27,13 @@ pub use admin::{DEFAULT_PARTITIONS, RETENTION, STATS_RETENTION, TopicLayout, ens
 pub use claims::message::{decode_claim, encode_claim};
 pub use claims::offsets::QueueOffsets;
 pub use claims::partition::{ONLY_BUCKET, claims_partition};
+pub use claims::payment::{PaymentMessage, decode_payment};
 pub use claims::producer::{ClaimsProducer, QueuePosition};
 pub use claims::progress::Progress;
-pub use claims::reader::{ClaimMessage, ClaimsBatch, ClaimsReader, PREFETCH_BATCHES};
+pub use claims::reader::{
+    ClaimMessage, ClaimsBatch, ClaimsReader, LaneBatch, LaneMessage, LaneReader, PREFETCH_BATCHES,
+    PaymentsReader,
+};
 pub use client::probe::BrokerProbe;
 pub use consume::consumer::{Consumer, ConsumerOptions, FetchAhead};
 pub use consume::history::{HistorySpan, Reached, Search, find_message, read_history};

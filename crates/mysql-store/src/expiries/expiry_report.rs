@@ -4,18 +4,23 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponStatus, expiry_shards};
 use sqlx::MySqlConnection;
 
-use crate::{StoreError, datetime::datetime, expiries::expiry, rows};
+use crate::{
+    StoreError,
+    datetime::datetime,
+    expiries::expiry::{self, WITH_DEADLINE},
+    rows,
+};
 
 /// Largest count: the number of index entries read for one count is bounded.
 pub const COUNT_MAX: u64 = 100_000;
 
-/// Number of a shard's latest flips whose lateness is reported.
+/// Number of a shard's latest flips, and of its latest lapses, whose lateness is reported.
 const FLIPS_PER_SHARD: u32 = 100;
 
 /// Oldest deadline of a reported flip, relative to now.
 const FLIPS_OF: TimeDelta = TimeDelta::hours(24);
 
-/// Returns the earliest deadline of all unused coupons, overdue ones included.
+/// Returns the earliest deadline of all unused and held coupons, overdue ones included.
 ///
 /// # Errors
 /// A statement fails.
@@ -30,8 +35,8 @@ pub async fn earliest_deadline(
     Ok(earliest)
 }
 
-/// Counts the unused coupons that end at or after `from` and before `until`; [`COUNT_MAX`] + 1
-/// means more than [`COUNT_MAX`].
+/// Counts the unused and held coupons that end at or after `from` and before `until`; [`COUNT_MAX`] + 1 means more than
+/// [`COUNT_MAX`].
 ///
 /// # Errors
 /// The statement fails.
@@ -40,18 +45,19 @@ pub async fn ending_between(
     from: DateTime<Utc>,
     until: DateTime<Utc>,
 ) -> Result<u64, StoreError> {
-    // With every shard listed, the deadlines are ranges of the index and nothing else is read.
+    // With every shard and status listed, the deadlines are ranges of the index and nothing else is read.
     let sql = rows::repeat(
         "select count(*) from (select 1 from user_coupon where expiry_shard in (",
         "?",
         ", ",
         expiry_shards().count(),
-        ") and status = ? and valid_until >= ? and valid_until < ? limit ?) as ending",
+        ") and status in (?, ?) and valid_until >= ? and valid_until < ? limit ?) as ending",
     );
     let statement = sqlx::query_scalar(sqlx::AssertSqlSafe(sql));
-    let count: i64 = expiry_shards()
-        .fold(statement, sqlx::query::QueryScalar::bind)
-        .bind(CouponStatus::Unused.code())
+    let statement = expiry_shards().fold(statement, sqlx::query::QueryScalar::bind);
+    let count: i64 = WITH_DEADLINE
+        .iter()
+        .fold(statement, |statement, status| statement.bind(status.code()))
         .bind(datetime(from))
         .bind(datetime(until))
         .bind(COUNT_MAX + 1)
@@ -61,8 +67,8 @@ pub async fn ending_between(
     Ok(count.unsigned_abs())
 }
 
-/// Returns the lateness of each shard's latest flips by deadline: those of the last day, at most
-/// 100 per shard, in ascending order.
+/// Returns the lateness of each shard's latest flips and lapses by deadline: those of the last day, at most 100 of each per
+/// shard, in ascending order.
 ///
 /// # Errors
 /// A statement fails.
@@ -71,13 +77,14 @@ pub async fn lateness(
     now: DateTime<Utc>,
 ) -> Result<Vec<TimeDelta>, StoreError> {
     let mut late = Vec::new();
-    for shard in expiry_shards() {
+    let ends = [CouponStatus::Expired, CouponStatus::Lapsed];
+    for (shard, end) in expiry_shards().flat_map(|shard| ends.map(|end| (shard, end))) {
         let flips: Vec<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(
             "select valid_until, changed_at from user_coupon where expiry_shard = ? \
              and status = ? and valid_until > ? order by valid_until desc, id desc limit ?",
         )
         .bind(shard)
-        .bind(CouponStatus::Expired.code())
+        .bind(end.code())
         .bind(datetime(now - FLIPS_OF))
         .bind(FLIPS_PER_SHARD)
         .fetch_all(&mut *connection)

@@ -171,10 +171,20 @@ async fn looking_goes_by_the_deadline_index_and_flipping_by_the_primary_key() {
     assert!(!plan.extra.contains("filesort"), "{plan:?}");
 
     let next = format!(
-        "select min(valid_until) from user_coupon where expiry_shard = {SHARD} and status = 0"
+        "select min(valid_until) from user_coupon where expiry_shard = {SHARD} and status = 0 \
+         and valid_until > '1970-01-01'"
     );
     let plan = explain(connection, &next).await;
     assert!(plan.extra.contains("optimized away"), "one seek: {plan:?}");
+
+    let holds = format!(
+        "select id, template_id, valid_until from user_coupon where expiry_shard = {SHARD} \
+         and status = 4 and valid_until >= '2026-01-01' and valid_until <= {least} \
+         and (valid_until > '2026-01-01' or id > 7) order by valid_until, id limit 1000"
+    );
+    let plan = explain(connection, &holds).await;
+    assert_eq!(plan.key.as_deref(), Some("ix_deadline"), "{plan:?}");
+    assert!(!plan.extra.contains("filesort"), "{plan:?}");
 
     let unannounced = format!(
         "select 1 from user_coupon where expiry_shard = {SHARD} and status = 0 \

@@ -3,4 +3,5 @@
 mod expiring;
 mod expiry;
 mod expiry_report;
+mod holds;
 mod worker_lease;

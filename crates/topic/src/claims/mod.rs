@@ -3,6 +3,7 @@
 pub(crate) mod message;
 pub(crate) mod offsets;
 pub(crate) mod partition;
+pub(crate) mod payment;
 mod prefetch;
 pub(crate) mod producer;
 pub(crate) mod progress;

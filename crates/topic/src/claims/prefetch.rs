@@ -6,12 +6,12 @@ use std::{
     ops::Bound,
 };
 
-use super::reader::{ClaimMessage, ClaimsBatch};
+use super::reader::{LaneBatch, LaneMessage};
 
 /// What is held of every partition.
-#[derive(Debug, Default)]
-pub(super) struct Prefetch {
-    lanes: BTreeMap<i32, Lane>,
+#[derive(Debug)]
+pub(super) struct Prefetch<T> {
+    lanes: BTreeMap<i32, Lane<T>>,
     /// Partition of the last batch, so that partitions take turns.
     last: i32,
     /// The partitions that were owned at the last look.
@@ -27,9 +27,9 @@ pub(super) struct Fetching {
     pub(super) go_on: Vec<i32>,
 }
 
-#[derive(Debug, Default)]
-struct Lane {
-    waiting: VecDeque<ClaimMessage>,
+#[derive(Debug)]
+struct Lane<T> {
+    waiting: VecDeque<LaneMessage<T>>,
     /// Offset behind the last message that arrived.
     end: i64,
     /// The batch that was given out and is not done: its first offset, and the one behind its last.
@@ -38,9 +38,22 @@ struct Lane {
     is_stopped: bool,
 }
 
-impl Prefetch {
+// Not derived: what a message holds has no default.
+impl<T> Default for Prefetch<T> {
+    fn default() -> Self {
+        Self { lanes: BTreeMap::new(), last: 0, owned: Vec::new(), new: Vec::new() }
+    }
+}
+
+impl<T> Default for Lane<T> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), end: 0, out: None, is_stopped: false }
+    }
+}
+
+impl<T> Prefetch<T> {
     /// Adds a message that arrived.
-    pub(super) fn push(&mut self, partition: i32, message: ClaimMessage) {
+    pub(super) fn push(&mut self, partition: i32, message: LaneMessage<T>) {
         let lane = self.lanes.entry(partition).or_default();
         if message.offset < lane.end {
             // The partition was lost and came back: it begins where its last owner stopped.
@@ -83,8 +96,8 @@ impl Prefetch {
     }
 
     /// Gives out up to `max` messages of the next partition of which no batch is out; `None` if no such message waits.
-    pub(super) fn take(&mut self, max: usize) -> Option<ClaimsBatch> {
-        let is_next = |lane: &Lane| lane.out.is_none() && !lane.waiting.is_empty();
+    pub(super) fn take(&mut self, max: usize) -> Option<LaneBatch<T>> {
+        let is_next = |lane: &Lane<T>| lane.out.is_none() && !lane.waiting.is_empty();
         let behind = self.lanes.range((Bound::Excluded(self.last), Bound::Unbounded));
         let before = self.lanes.range(..=self.last);
         let partition = *behind.chain(before).find(|(_, lane)| is_next(lane))?.0;
@@ -93,7 +106,7 @@ impl Prefetch {
         let (first, last) = (messages.first()?.offset, messages.last()?.offset);
         lane.out = Some((first, last + 1));
         self.last = partition;
-        Some(ClaimsBatch { partition, messages })
+        Some(LaneBatch { partition, messages })
     }
 
     /// Records that everything before `next_offset` is done. Returns whether it belongs to the batch that is out, and
@@ -115,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    fn filled(offsets: &[(i32, i64)]) -> Prefetch {
+    fn filled(offsets: &[(i32, i64)]) -> Prefetch<()> {
         let mut prefetch = Prefetch::default();
         for (partition, offset) in offsets {
             prefetch.push(*partition, message(*offset));
@@ -123,12 +136,12 @@ mod tests {
         prefetch
     }
 
-    fn message(offset: i64) -> ClaimMessage {
+    fn message(offset: i64) -> LaneMessage<()> {
         let (at, key, body) = (DateTime::UNIX_EPOCH, Vec::new(), Err(Vec::new()));
-        ClaimMessage { offset, at, key, body }
+        LaneMessage { offset, at, key, body }
     }
 
-    fn taken(prefetch: &mut Prefetch, max: usize) -> Option<(i32, Vec<i64>)> {
+    fn taken(prefetch: &mut Prefetch<()>, max: usize) -> Option<(i32, Vec<i64>)> {
         let batch = prefetch.take(max)?;
         Some((batch.partition, batch.messages.iter().map(|message| message.offset).collect()))
     }

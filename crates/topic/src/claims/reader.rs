@@ -1,4 +1,4 @@
-//! Reads queued claims for a lander, in batches of one partition.
+//! Reads queued claims, or payments, for a lander, in batches of one partition.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,10 @@ use coupon::QueuedClaim;
 use tokio::sync::{Notify, watch};
 
 use super::{message::decode_claim, prefetch::Prefetch};
-use crate::{Assignment, Consumer, ConsumerOptions, FetchAhead, Message, TopicError, TopicNames};
+use crate::{
+    Assignment, Consumer, ConsumerOptions, DecodeError, FetchAhead, Message, PaymentMessage,
+    TopicError, TopicNames, decode_payment,
+};
 
 /// Batches of a partition that wait while one is out: enough for the next one to be there at once. Where so many wait
 /// the partition is fetched no further, and others are. One read may exceed it by less than a batch.
@@ -19,38 +22,51 @@ const FETCH_AHEAD: FetchAhead = FetchAhead { kbytes: 1024, partition_bytes: 256 
 
 /// Messages of one partition, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimsBatch {
-    /// Partition of the topic `claims`.
+pub struct LaneBatch<T> {
+    /// Partition of the topic.
     pub partition: i32,
     /// At least one.
-    pub messages: Vec<ClaimMessage>,
+    pub messages: Vec<LaneMessage<T>>,
 }
 
-/// One message of the topic `claims`.
+/// One message of the topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimMessage {
+pub struct LaneMessage<T> {
     pub offset: i64,
     /// When it was published, by the publisher's clock; 1970 if unknown.
     pub at: DateTime<Utc>,
-    /// Template and bucket as text.
+    /// Template and bucket of a claim, or the claim of a payment, as text.
     pub key: Vec<u8>,
-    /// The claim, or the payload if it is not readable: [`decode_claim`] says why.
-    pub body: Result<QueuedClaim, Vec<u8>>,
+    /// What it says, or the payload if it is not readable: [`decode_claim`] or [`decode_payment`] says why.
+    pub body: Result<T, Vec<u8>>,
 }
+
+/// Messages of one partition of the topic `claims`.
+pub type ClaimsBatch = LaneBatch<QueuedClaim>;
+
+/// One message of the topic `claims`.
+pub type ClaimMessage = LaneMessage<QueuedClaim>;
+
+/// Reads queued claims.
+pub type ClaimsReader = LaneReader<QueuedClaim>;
+
+/// Reads payments, in a group of its own.
+pub type PaymentsReader = LaneReader<PaymentMessage>;
 
 /// A member of the landers' group. One task at a time asks for batches; any may report them done.
 ///
 /// While a batch of a partition is out, that partition gives no other one. Offsets are committed every second, in
-/// [`ClaimsReader::commit_now`] and when partitions are given up.
-pub struct ClaimsReader {
+/// [`LaneReader::commit_now`] and when partitions are given up.
+pub struct LaneReader<T> {
     consumer: Consumer,
     topic: String,
-    prefetch: Mutex<Prefetch>,
+    decode: fn(&[u8]) -> Result<T, DecodeError>,
+    prefetch: Mutex<Prefetch<T>>,
     /// Notified when a partition may give its next batch.
     freed: Notify,
 }
 
-impl ClaimsReader {
+impl LaneReader<QueuedClaim> {
     /// Joins the landers' group, from the oldest message where it has no offset yet. Partitions arrive later. What is
     /// fetched ahead is the reader's own affair, whatever `options` say.
     ///
@@ -62,11 +78,43 @@ impl ClaimsReader {
         names: &TopicNames,
         options: ConsumerOptions,
     ) -> Result<Self, TopicError> {
-        let (group, topic) = (names.claim_lander_group(), names.claims());
+        let of = (names.claim_lander_group(), names.claims());
+        Self::join_for(brokers, of, decode_claim, options).await
+    }
+}
+
+impl LaneReader<PaymentMessage> {
+    /// Like [`ClaimsReader::join`], for payments.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ClaimsReader::join`].
+    pub async fn join(
+        brokers: &str,
+        names: &TopicNames,
+        options: ConsumerOptions,
+    ) -> Result<Self, TopicError> {
+        let of = (names.payments_group(), names.payments());
+        Self::join_for(brokers, of, decode_payment, options).await
+    }
+}
+
+impl<T> LaneReader<T> {
+    async fn join_for(
+        brokers: &str,
+        (group, topic): (String, String),
+        decode: fn(&[u8]) -> Result<T, DecodeError>,
+        options: ConsumerOptions,
+    ) -> Result<Self, TopicError> {
         let topics = [topic.clone()];
         let options = ConsumerOptions { fetch_ahead: FETCH_AHEAD, ..options };
         let consumer = Consumer::join(brokers, &group, &topics, options).await?;
-        Ok(Self { consumer, topic, prefetch: Mutex::default(), freed: Notify::new() })
+        Ok(Self { consumer, topic, decode, prefetch: Mutex::default(), freed: Notify::new() })
+    }
+
+    /// Name of the topic.
+    pub fn topic(&self) -> &str {
+        &self.topic
     }
 
     /// Waits for messages of a partition of which no batch is out, and takes up to `max` of them. Never waits for a
@@ -79,7 +127,7 @@ impl ClaimsReader {
     ///
     /// Returns errors that are not transient. They are final: drop the reader and join again; messages that were not
     /// done are delivered again.
-    pub async fn next_batch(&self, max: usize) -> Result<ClaimsBatch, TopicError> {
+    pub async fn next_batch(&self, max: usize) -> Result<LaneBatch<T>, TopicError> {
         let owned = self.consumer.rebalances();
         loop {
             // Created before the look, so that what is freed in between wakes it.
@@ -118,12 +166,12 @@ impl ClaimsReader {
         self.consumer.rebalances()
     }
 
-    /// Gives up all partitions and leaves the group until [`ClaimsReader::rejoin`]. Batches that are out may be landed all
+    /// Gives up all partitions and leaves the group until [`LaneReader::rejoin`]. Batches that are out may be landed all
     /// the same, but no offset of them is stored.
     ///
     /// # Errors
     ///
-    /// As of [`ClaimsReader::next_batch`].
+    /// As of [`LaneReader::next_batch`].
     pub async fn leave(&self) -> Result<(), TopicError> {
         self.consumer.leave().await?;
         // Not left to the next batch: partitions may be back before it is asked for.
@@ -149,7 +197,7 @@ impl ClaimsReader {
         self.consumer.close().await
     }
 
-    fn take(&self, max: usize, owned: &[i32]) -> Option<ClaimsBatch> {
+    fn take(&self, max: usize, owned: &[i32]) -> Option<LaneBatch<T>> {
         let mut prefetch = self.lock();
         prefetch.keep(owned);
         let batch = prefetch.take(max);
@@ -164,22 +212,22 @@ impl ClaimsReader {
         let mut prefetch = self.lock();
         for message in messages {
             let partition = message.partition;
-            prefetch.push(partition, read(message));
+            prefetch.push(partition, self.read(message));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Prefetch> {
+    fn lock(&self) -> MutexGuard<'_, Prefetch<T>> {
         self.prefetch.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn read(message: Message) -> ClaimMessage {
-    let at = message.timestamp_ms.and_then(DateTime::from_timestamp_millis);
-    let payload = message.payload.unwrap_or_default();
-    ClaimMessage {
-        offset: message.offset,
-        at: at.unwrap_or_default(),
-        key: message.key,
-        body: decode_claim(&payload).map_err(|_| payload),
+    fn read(&self, message: Message) -> LaneMessage<T> {
+        let at = message.timestamp_ms.and_then(DateTime::from_timestamp_millis);
+        let payload = message.payload.unwrap_or_default();
+        LaneMessage {
+            offset: message.offset,
+            at: at.unwrap_or_default(),
+            key: message.key,
+            body: (self.decode)(&payload).map_err(|_| payload),
+        }
     }
 }

@@ -64,6 +64,16 @@ impl TopicNames {
         format!("{}-claim-lander", self.prefix)
     }
 
+    /// Payments that confirm held coupons, by shops. Key: claim id in decimal.
+    pub fn payments(&self) -> String {
+        self.named("payments")
+    }
+
+    /// The group of those who take the payments.
+    pub fn payments_group(&self) -> String {
+        format!("{}-claim-lander.payments", self.prefix)
+    }
+
     /// The tailer's position. Key: database name. Compacted.
     pub fn checkpoint(&self) -> String {
         self.named("checkpoint")
@@ -76,7 +86,7 @@ impl TopicNames {
 
     /// Returns all of them.
     #[cfg(feature = "verify")]
-    pub(crate) fn all(&self) -> [String; 10] {
+    pub(crate) fn all(&self) -> [String; 11] {
         [
             self.user_coupon(),
             self.template(),
@@ -86,6 +96,7 @@ impl TopicNames {
             self.claim_stats(),
             self.claims(),
             self.claim_progress(),
+            self.payments(),
             self.checkpoint(),
             self.dead_letter(),
         ]

@@ -1,0 +1,243 @@
+//! Takes payments from their topic: confirms the held coupons that they pay for.
+//!
+//! The guarantee: an offset is stored only after the payment has its end, which is in MySQL or a dead letter. So each
+//! payment is taken at least once, and those of one partition in order. A confirmation is idempotent by its reference, so
+//! doubled, shuffled and late messages change no end.
+//!
+//! A payment without a definite answer, because MySQL is away or only our clock says that the hold is over, is tried again
+//! after a pause, and only the payments behind it in its partition wait for it.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use coupon::CouponId;
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use metrics::{counter, histogram};
+use mysql_store::{
+    MySqlPool, StoreError,
+    confirmation::{self, Confirmation, Payment},
+    connect,
+    look_up::{self, ClaimFate},
+};
+use runtime::{Backoff, Clock, Part};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use topic::{
+    ConsumerOptions, LaneBatch, LaneMessage, PaymentMessage, PaymentsReader, Producer, TopicNames,
+    decode_payment,
+};
+use tracing::warn;
+
+use crate::{
+    Config,
+    away::Away,
+    dead_letter::DeadLetter,
+    metrics::{PAYMENT_DELAY, PAYMENTS},
+    work::LAST_BATCH_MAX,
+};
+
+/// Payments confirmed at once, each over a connection of its own: they share flushes, and leave MySQL room for landings.
+pub(crate) const AT_ONCE: usize = 8;
+
+/// Messages of a partition taken over at once. Each is a transaction of its own.
+const BATCH_MAX: usize = 100;
+
+/// First and longest pause before a payment is tried again. The longest is short beside a hold.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// What payments are taken with.
+pub(crate) struct Shop<'a> {
+    /// Its fail points are `payments.before_commit`, `payments.after_commit` and `payments.before_offset`, once per
+    /// payment.
+    pub(crate) config: &'a Config,
+    pub(crate) clock: &'a Clock,
+    pub(crate) names: &'a TopicNames,
+    pub(crate) pool: &'a MySqlPool,
+    pub(crate) producer: &'a Producer,
+}
+
+/// The loop over the payments of this process.
+struct Payments<'a> {
+    shop: &'a Shop<'a>,
+    reader: &'a PaymentsReader,
+    stop: &'a CancellationToken,
+    /// [`AT_ONCE`].
+    turns: Semaphore,
+}
+
+/// How a payment ended: the label of the counter, and why it is a dead letter.
+struct End {
+    outcome: &'static str,
+    refused: Option<String>,
+}
+
+impl Shop<'_> {
+    /// Takes payments until `stop`, then commits the stored offsets.
+    ///
+    /// # Errors
+    /// The topic is missing, or consuming fails for good.
+    pub(crate) async fn run(&self, part: &Part, stop: &CancellationToken) -> anyhow::Result<()> {
+        let (brokers, options) = (&self.config.kafka_brokers, ConsumerOptions::default());
+        let reader = PaymentsReader::join(brokers, self.names, options).await?;
+        let payments =
+            Payments { shop: self, reader: &reader, stop, turns: Semaphore::new(AT_ONCE) };
+        let (has_left, leaving) = watch::channel(false);
+        let away = Away { reader: &reader, pool: self.pool, has_left };
+        let beside = async {
+            tokio::join!(away.run(), crate::show_partitions(&reader, leaving, part));
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = beside => {}
+            taken = payments.run() => taken?,
+        }
+        reader.close().await.context("the last offsets of payments were not committed")
+    }
+}
+
+impl Payments<'_> {
+    /// Takes payments until `stop`. Each partition has one batch in hand, so one that waits holds up no other.
+    async fn run(&self) -> anyhow::Result<()> {
+        let mut in_hand = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => break,
+                Some(taken) = in_hand.next() => taken?,
+                batch = self.reader.next_batch(BATCH_MAX) => {
+                    in_hand.push(self.take(batch.context("consuming payments failed")?));
+                }
+            }
+        }
+        let rest = async {
+            while let Some(taken) = in_hand.next().await {
+                taken?;
+            }
+            Ok(())
+        };
+        // What is not taken by then is taken by whoever gets the partition.
+        tokio::time::timeout(LAST_BATCH_MAX, rest).await.unwrap_or(Ok(()))
+    }
+
+    async fn take(&self, batch: LaneBatch<PaymentMessage>) -> anyhow::Result<()> {
+        for message in batch.messages {
+            let (offset, at) = (message.offset, message.at);
+            let Some(end) = self.end_of(&message).await else { return Ok(()) };
+            counter!(PAYMENTS.name, "outcome" => end.outcome).increment(1);
+            let delay = (self.shop.clock.now() - at).to_std().unwrap_or_default();
+            histogram!(PAYMENT_DELAY.name).record(delay.as_secs_f64());
+            if let Some(reason) = end.refused {
+                self.put_aside(batch.partition, message, reason).await;
+            }
+            self.shop.config.fail_points.reach("payments.before_offset").await?;
+            self.reader.done(batch.partition, offset + 1);
+        }
+        Ok(())
+    }
+
+    /// Tries a payment until it has an end; `None` if the process is to stop before.
+    async fn end_of(&self, message: &LaneMessage<PaymentMessage>) -> Option<End> {
+        let payment = match &message.body {
+            Ok(payment) => payment,
+            Err(payload) => {
+                let why = decode_payment(payload).err().map(|error| runtime::report(&error));
+                let refused = Some(why.unwrap_or_default());
+                return Some(End { outcome: "unreadable", refused });
+            }
+        };
+        let mut backoff = Backoff::new(AGAIN.0, AGAIN.1);
+        while !self.stop.is_cancelled() {
+            match self.confirm(payment).await {
+                Ok(confirmation) => match end_of(&confirmation) {
+                    Some(end) => return Some(end),
+                    None => runtime::seldom!("a payment has no definite answer", "clocks differ"),
+                },
+                Err(error) if error.is_unreadable() || error.is_of_row() => {
+                    let refused = Some(runtime::report(&error));
+                    return Some(End { outcome: "failed", refused });
+                }
+                Err(error) => {
+                    runtime::seldom!("payments are not confirmed yet", runtime::report(&error));
+                }
+            }
+            self.stop.run_until_cancelled(backoff.wait()).await?;
+        }
+        None
+    }
+
+    async fn confirm(&self, payment: &PaymentMessage) -> Result<Confirmation, StoreError> {
+        // It is never closed.
+        let _turn = self.turns.acquire().await;
+        let once = || connect::within(self.confirm_once(payment));
+        connect::retried(once, StoreError::is_conflict).await
+    }
+
+    async fn confirm_once(&self, payment: &PaymentMessage) -> Result<Confirmation, StoreError> {
+        let mut transaction = connect::begin(self.shop.pool).await?;
+        let fate = look_up::claim_fate(&mut transaction, payment.claim_id).await?;
+        let Some(ClaimFate::Landed(claim)) = fate else { return Ok(Confirmation::NotFound) };
+        let mut issued: Vec<CouponId> = claim.coupons.iter().map(|coupon| coupon.id).collect();
+        issued.sort_unstable();
+        let payment = Payment {
+            merchant: payment.merchant_id,
+            payment_ref: &payment.payment_ref,
+            claim: claim.id,
+            template: claim.template_id,
+            coupons: payment.coupons.as_deref().unwrap_or(&issued),
+            now: self.shop.clock.now(),
+        };
+        let confirmation = confirmation::confirm(&mut transaction, &payment).await?;
+        if matches!(confirmation, Confirmation::Confirmed(_)) {
+            self.reach("payments.before_commit").await?;
+            connect::commit(transaction).await?;
+            self.reach("payments.after_commit").await?;
+        }
+        Ok(confirmation)
+    }
+
+    /// A fail point whose failure is that of MySQL.
+    async fn reach(&self, point: &'static str) -> Result<(), StoreError> {
+        self.shop.config.fail_points.reach(point).await.map_err(|_| StoreError::Silent)
+    }
+
+    async fn put_aside(
+        &self,
+        partition: i32,
+        message: LaneMessage<PaymentMessage>,
+        reason: String,
+    ) {
+        let LaneMessage { offset, key, body, .. } = message;
+        let payload = body.map_or_else(|payload| payload, |payment| payment.encode());
+        let (source, trace_parent) = (self.shop.names.payments(), None);
+        let letter = DeadLetter { source, partition, offset, key, payload, trace_parent, reason };
+        letter.put_aside(self.shop.producer, self.shop.names).await;
+        warn!(
+            topic.partition = partition,
+            topic.offset = offset,
+            reason = letter.reason,
+            "a payment confirms nothing: put aside"
+        );
+    }
+}
+
+/// The end of a payment, or `None` if nothing is certain yet.
+fn end_of(confirmation: &Confirmation) -> Option<End> {
+    let (outcome, refused) = match confirmation {
+        Confirmation::Confirmed(_) => ("confirmed", None),
+        Confirmation::Replayed { .. } => ("replayed", None),
+        Confirmation::ReferenceTaken => {
+            ("reference_taken", Some("the reference confirmed something else".to_owned()))
+        }
+        Confirmation::Lapsed { coupon, lapsed_at } => {
+            ("lapsed", Some(format!("the hold of coupon {coupon} lapsed at {lapsed_at}")))
+        }
+        Confirmation::NotHeld { coupon, status } => {
+            ("not_held", Some(format!("coupon {coupon} is {}, and not held", status.word())))
+        }
+        Confirmation::NotFound => {
+            ("not_found", Some("the merchant has no such claim with these coupons".to_owned()))
+        }
+        Confirmation::Unsure => return None,
+    };
+    Some(End { outcome, refused })
+}

@@ -1,0 +1,303 @@
+//! Lapses: holds whose time is over give back their units and numbers, in returns of up to 128 coupons of one template.
+//!
+//! A return holds the template's stock row from its update to its commit, so of the returns of one template one after
+//! the other commits. But most of its time it spends on the coupons, before that, so a few at once are quicker than one.
+//!
+//! A return that fails holds up no other: one that met another transaction is halved and tried again behind the others,
+//! so that a coupon that stays locked is alone in the end. What fails otherwise, because its template is gone or cannot be
+//! read, is put off. Repeating a return is harmless: it takes what is still held.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use coupon::{CouponId, ReturnedStock, TemplateId, limit::RETURN_COUPONS_MAX};
+use futures::future::join_all;
+use metrics::{counter, histogram};
+use mysql_store::{
+    MySqlPool, StoreError, connect,
+    expiry::{self, DueHold},
+    returns::{Cause, GivenBack, Return},
+};
+use runtime::{
+    Clock, FailPoints,
+    trace::{self, Kind},
+};
+use tokio::time::Instant;
+
+use crate::metrics::{LAPSE_LATENESS, LAPSED, PUT_OFF};
+
+/// Returns of one shard at once. With the shards that are drained at once there are four: one commits while others
+/// work on their coupons. More only wait for the stock row, and their coupons with them.
+pub(crate) const RETURNS_AT_ONCE: usize = 2;
+
+/// Who returns, in the movement.
+const ACTOR: &str = "deadline";
+
+/// Why, in the movement.
+const REASON: &str = "lapsed";
+
+/// Templates whose terms are remembered. They cannot change once there are holds, so forgetting them costs one read.
+const TERMS_MAX: usize = 10_000;
+
+/// Lapses holds.
+pub(crate) struct Lapser {
+    pub(crate) pool: MySqlPool,
+    pub(crate) clock: Clock,
+    /// `lapse.before_return`, `lapse.before_commit` and `lapse.after_commit`, once per return.
+    pub(crate) points: FailPoints,
+    terms: Mutex<HashMap<TemplateId, ReturnedStock>>,
+}
+
+/// The due holds of a shard, in chunks of one template each.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    chunks: VecDeque<Vec<DueHold>>,
+    /// The last hold that was read.
+    last: Option<DueHold>,
+    /// Whether some could not lapse and are not in `chunks` any more.
+    has_put_off: bool,
+}
+
+/// Returns that took place at once, as input for the pace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Returned {
+    /// Coupons of the largest one.
+    pub(crate) coupons: usize,
+    /// Statements that wrote.
+    pub(crate) writes: u64,
+    pub(crate) took: Duration,
+}
+
+/// Why a return did not take place.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Point(#[from] io::Error),
+    #[error("holds of template {0}, which does not exist")]
+    NoTemplate(TemplateId),
+}
+
+impl Failure {
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_conflict())
+    }
+
+    /// Whether the server failed, and other returns may fail as well.
+    fn is_of_server(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_unavailable(),
+            Self::Point(_) => true,
+            Self::NoTemplate(_) => false,
+        }
+    }
+}
+
+impl Holds {
+    /// Takes up due holds as they were read, grouped by template.
+    pub(crate) fn add(&mut self, due: &[DueHold]) {
+        self.last = due.last().copied().or(self.last);
+        let mut open: HashMap<TemplateId, usize> = HashMap::new();
+        for hold in due {
+            let at = *open.entry(hold.template_id).or_insert(usize::MAX);
+            match self.chunks.get_mut(at).filter(|chunk| chunk.len() < RETURN_COUPONS_MAX) {
+                Some(chunk) => chunk.push(*hold),
+                None => {
+                    open.insert(hold.template_id, self.chunks.len());
+                    self.chunks.push_back(vec![*hold]);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// Whether at most `returns` would lapse all of them.
+    pub(crate) fn fit(&self, returns: usize) -> bool {
+        self.chunks.len() <= returns
+    }
+
+    /// Where the next read goes on: what was put off is passed over.
+    pub(crate) fn behind(&self) -> Option<DueHold> {
+        self.last.filter(|_| self.has_put_off)
+    }
+
+    /// Whether some were put off.
+    pub(crate) fn has_put_off(&self) -> bool {
+        self.has_put_off
+    }
+
+    fn put_off(&mut self, chunk: &[DueHold], failure: &Failure) {
+        self.has_put_off = true;
+        counter!(PUT_OFF.name).increment(chunk.len() as u64);
+        runtime::seldom!("holds are not lapsed, it is tried again", runtime::report(failure));
+    }
+}
+
+impl Lapser {
+    pub(crate) fn new(pool: MySqlPool, clock: Clock, points: FailPoints) -> Self {
+        Self { pool, clock, points, terms: Mutex::default() }
+    }
+
+    /// Lapses up to `at_once` chunks of `holds`. `None` if there was none.
+    ///
+    /// # Errors
+    /// The server failed. What it concerns is still in `holds`.
+    pub(crate) async fn step(
+        &self,
+        holds: &mut Holds,
+        at_once: usize,
+    ) -> anyhow::Result<Option<Returned>> {
+        let most = at_once.clamp(1, RETURNS_AT_ONCE).min(holds.chunks.len());
+        let chunks: Vec<_> = holds.chunks.drain(..most).collect();
+        let Some(coupons) = chunks.iter().map(Vec::len).max() else { return Ok(None) };
+        let began = Instant::now();
+        let ended = join_all(chunks.iter().map(|chunk| self.lapse(chunk))).await;
+        let took = began.elapsed();
+        let (mut writes, mut failed) = (0, None);
+        for (mut chunk, ended) in chunks.into_iter().zip(ended) {
+            match ended {
+                Ok(None) => {}
+                Ok(Some(given)) => {
+                    writes += writes_of(&given);
+                    self.measure(&chunk, &given);
+                }
+                Err(failure) if failure.is_of_server() => {
+                    holds.chunks.push_back(chunk);
+                    failed = Some(failure);
+                }
+                Err(failure) if failure.is_conflict() && chunk.len() > 1 => {
+                    let half = chunk.split_off(chunk.len() / 2);
+                    holds.chunks.extend([chunk, half]);
+                }
+                Err(failure) => holds.put_off(&chunk, &failure),
+            }
+        }
+        match failed {
+            Some(failure) => Err(failure.into()),
+            None => Ok(Some(Returned { coupons, writes, took })),
+        }
+    }
+
+    /// Lapses those of a chunk that are still held. `None` if there was none.
+    async fn lapse(&self, chunk: &[DueHold]) -> Result<Option<GivenBack>, Failure> {
+        let Some(first) = chunk.first() else { return Ok(None) };
+        self.points.reach("lapse.before_return").await?;
+        let returned_stock = self.returned_stock(first.template_id).await?;
+        let ids: Vec<CouponId> = chunk.iter().map(|hold| hold.id).collect();
+        let lapse = Return {
+            template: first.template_id,
+            returned_stock,
+            cause: Cause::Lapse,
+            reason: REASON,
+            actor: ACTOR,
+            now: self.clock.now(),
+        };
+        let given = connect::within(async {
+            let mut transaction = connect::begin(&self.pool).await?;
+            let given = lapse.of(&mut transaction, &ids).await?;
+            if given.is_some() {
+                self.points.reach("lapse.before_commit").await?;
+                connect::commit(transaction).await?;
+            }
+            Ok::<_, Failure>(given)
+        });
+        let given = given.await?;
+        self.points.reach("lapse.after_commit").await?;
+        Ok(given)
+    }
+
+    async fn returned_stock(&self, template: TemplateId) -> Result<ReturnedStock, Failure> {
+        if let Some(known) = self.terms().get(&template) {
+            return Ok(*known);
+        }
+        let read = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            expiry::returned_stock(&mut connection, template).await
+        });
+        let read = read.await?.ok_or(Failure::NoTemplate(template))?;
+        let mut terms = self.terms();
+        if terms.len() >= TERMS_MAX {
+            terms.clear();
+        }
+        terms.insert(template, read);
+        Ok(read)
+    }
+
+    fn terms(&self) -> MutexGuard<'_, HashMap<TemplateId, ReturnedStock>> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn measure(&self, chunk: &[DueHold], given: &GivenBack) {
+        counter!(LAPSED.name).increment(given.coupons.len() as u64);
+        let done = self.clock.now();
+        for hold in chunk {
+            let late = (done - hold.valid_until).to_std().unwrap_or_default();
+            histogram!(LAPSE_LATENESS.name).record(late.as_secs_f64());
+        }
+        if trace::is_on() {
+            trace_lapses(given);
+        }
+    }
+}
+
+/// Records the lapse, the last hop of a claim's trace.
+fn trace_lapses(given: &GivenBack) {
+    for coupon in &given.coupons {
+        let Some(parent) = &coupon.trace_parent else { continue };
+        let since = coupon.changed_at;
+        let mut span = trace::follow_since("expiry-worker.lapse", Kind::Internal, parent, since);
+        span.set("db.system.name", "mysql");
+    }
+}
+
+/// Statements of a return that wrote: of the coupons, the stock and the movement, and of the users' lapses in runs whose
+/// lengths are powers of two.
+fn writes_of(given: &GivenBack) -> u64 {
+    3 + u64::from(given.returned.len().count_ones())
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+
+    fn due(id: i64, template: i64) -> DueHold {
+        let valid_until = DateTime::UNIX_EPOCH;
+        DueHold { id: CouponId(id), template_id: TemplateId(template), valid_until }
+    }
+
+    fn chunks(holds: &Holds) -> Vec<(i64, usize)> {
+        holds.chunks.iter().map(|chunk| (chunk[0].template_id.0, chunk.len())).collect()
+    }
+
+    #[test]
+    fn due_holds_are_grouped_by_template_in_the_order_of_their_first_deadlines() {
+        let mut holds = Holds::default();
+        let read: Vec<_> = (0..300).map(|id| due(id, 1 + i64::from(id % 3 == 0))).collect();
+        holds.add(&read);
+        assert_eq!(chunks(&holds), [(2, 100), (1, 128), (1, 72)]);
+        assert!(holds.fit(3) && !holds.fit(2));
+        holds.add(&[due(300, 1)]);
+        assert_eq!(chunks(&holds).last(), Some(&(1, 1)), "an earlier chunk may be under way");
+    }
+
+    #[test]
+    fn what_was_put_off_is_passed_over() {
+        let mut holds = Holds::default();
+        holds.add(&[due(1, 1), due(2, 1)]);
+        assert_eq!(holds.behind(), None, "what lapsed is gone from the index");
+        holds.put_off(&[due(1, 1)], &Failure::NoTemplate(TemplateId(1)));
+        assert_eq!(holds.behind(), Some(due(2, 1)));
+        holds.add(&[]);
+        assert_eq!(holds.behind(), Some(due(2, 1)));
+    }
+}

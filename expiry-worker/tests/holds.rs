@@ -1,0 +1,155 @@
+//! Templates with holds, held coupons, and what must be true of them once they lapsed.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{HoldTerms, Lapses, ReturnedStock, Template, TemplateId, TemplateState};
+use mysql_store::{
+    MySqlConnection, connect,
+    stock::{self, Kind},
+    template, verify,
+};
+use testkit::{CouponRow, STATE_MAX, insert_coupons, sql_time};
+use tokio::time::{Instant, sleep};
+
+use crate::harness::Harness;
+
+/// Stock of each template before any claim.
+pub(crate) const STOCK: i64 = 100_000;
+
+/// Polling interval.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(10);
+
+impl Harness {
+    /// Publishes a template whose coupons are held, with [`STOCK`].
+    pub(crate) async fn template(&mut self, id: i64, returned_stock: ReturnedStock) {
+        let now = self.now().await;
+        let hold = Some(TimeDelta::hours(1));
+        let draft = Template {
+            hold: HoldTerms { hold, lapses_allowed: 3, returned_stock },
+            ..testkit::draft(TemplateId(id), now)
+        };
+        let connection = &mut self.connection;
+        template::create(connection, &draft, STOCK, "test", now).await.unwrap();
+        let published = TemplateState::Published;
+        assert!(template::change_state(connection, &draft, published, now).await.unwrap());
+    }
+
+    /// Lets the users 1000 + id hold a coupon each of a template, and takes them from its stock. The claim of each has
+    /// the coupon's id.
+    pub(crate) async fn hold(&mut self, template: i64, ids: Range<i64>, until: DateTime<Utc>) {
+        let row = |id| held(id, 1_000 + id, template, until);
+        self.hold_rows(template, ids.map(row).collect()).await;
+    }
+
+    /// The same for users of the shard of [`crate::harness::SHARD`].
+    pub(crate) async fn hold_in_shard(
+        &mut self,
+        template: i64,
+        ids: Range<i64>,
+        until: DateTime<Utc>,
+    ) {
+        let row = |id: i64| held(id, 64 * id + i64::from(crate::harness::SHARD), template, until);
+        self.hold_rows(template, ids.map(row).collect()).await;
+    }
+
+    async fn hold_rows(&mut self, template: i64, rows: Vec<CouponRow>) {
+        let taken = rows.len();
+        let insert = insert_coupons(rows);
+        let take = format!(
+            "update template_stock set stock = stock - {taken} where template_id = {template}"
+        );
+        let sql = format!("begin; {insert}; {take}; commit");
+        verify::execute(&mut self.connection, &sql).await.unwrap();
+    }
+
+    pub(crate) async fn number(&mut self, sql: &str) -> i64 {
+        verify::number(&mut self.connection, sql).await.unwrap()
+    }
+
+    pub(crate) async fn lapsed(&mut self) -> i64 {
+        self.number("select count(*) from user_coupon where status = 5").await
+    }
+
+    /// Waits until exactly that many coupons have lapsed, as long as some lapse, and none before its deadline by MySQL's
+    /// clock.
+    pub(crate) async fn until_lapsed(&mut self, lapsed: i64) {
+        let early = "select count(*) from user_coupon \
+                     where status = 5 and valid_until > utc_timestamp(3)";
+        let (mut before, mut moved) = (0, Instant::now());
+        loop {
+            assert_eq!(self.number(early).await, 0, "lapsed before the deadline");
+            let now = self.lapsed().await;
+            if now >= lapsed {
+                assert_eq!(now, lapsed);
+                return;
+            }
+            if now > before {
+                (before, moved) = (now, Instant::now());
+            }
+            assert!(moved.elapsed() < STATE_MAX, "{now} of {lapsed} have lapsed");
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Asserts, from the rows alone, that each lapsed coupon of a template gave its unit and its number back once.
+    pub(crate) async fn books_balance(&mut self, template: i64) {
+        let of = format!("where template_id = {template}");
+        let lapsed = format!("select count(*) from user_coupon {of} and status = 5");
+        let lapsed = self.number(&lapsed).await;
+        // I15.
+        let moved = format!("(select coalesce(sum(delta_stock), 0) from stock_movement {of})");
+        let landed = format!("(select count(*) from user_coupon {of})");
+        let short = format!(
+            "select cast(stock - ({STOCK} + {moved} - {landed}) as signed) from template_stock {of}"
+        );
+        assert_eq!(self.number(&short).await, 0, "stock is not its movements less what landed");
+        let short = format!(
+            "select cast(total - {STOCK} - (select coalesce(sum(delta), 0) from stock_movement {of}) \
+             as signed) from template_stock {of}"
+        );
+        assert_eq!(self.number(&short).await, 0, "total");
+        // What lapsed bears its id as number and keeps the one that it gave back.
+        let odd = format!(
+            "select count(*) from user_coupon {of} and if(status = 5, \
+             claim_no <> id or issued_no is null or issued_no <> 1 or version <> 2 \
+             or changed_at < valid_until, issued_no is not null)"
+        );
+        assert_eq!(self.number(&odd).await, 0, "numbers");
+        let counted =
+            format!("select cast(coalesce(sum(count), 0) as signed) from user_lapse {of}");
+        assert_eq!(self.number(&counted).await, lapsed, "lapses of users");
+        self.movements_tell(template, lapsed).await;
+    }
+
+    /// Asserts that the movements give back each number once, and say who did it.
+    async fn movements_tell(&mut self, template: i64, lapsed: i64) {
+        let connection = &mut self.connection;
+        let all = stock::movements_after(connection, TemplateId(template), 0).await.unwrap();
+        let (mut freed, mut counted) = (BTreeSet::new(), 0);
+        for (seq, movement) in (1..).zip(&all) {
+            assert_eq!((movement.seq, movement.kind), (seq, Kind::Return), "{movement:?}");
+            assert_eq!((&*movement.actor, &*movement.reason), ("deadline", "lapsed"));
+            let mut coupons = 0;
+            for one in &movement.returned {
+                let Lapses::Add(lapses) = one.lapses else { panic!("{movement:?}") };
+                coupons += i64::from(lapses);
+                for number in &one.numbers {
+                    assert!(freed.insert((one.user, *number)), "{} {number} twice", one.user);
+                }
+            }
+            assert_eq!(movement.delta_stock - movement.delta, coupons, "{movement:?}");
+            counted += coupons;
+        }
+        assert_eq!((counted, i64::try_from(freed.len()).unwrap()), (lapsed, lapsed));
+    }
+
+    pub(crate) async fn another(&self) -> MySqlConnection {
+        connect::single(&self.scope.endpoints.database_url).await.unwrap()
+    }
+}
+
+fn held(id: i64, user: i64, template_id: i64, until: DateTime<Utc>) -> CouponRow {
+    let valid_until = sql_time(until);
+    CouponRow { template_id, claim_no: 1, status: 4, valid_until, ..CouponRow::unused(id, user) }
+}

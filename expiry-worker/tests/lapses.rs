@@ -1,0 +1,207 @@
+//! Holds lapse at their deadlines, each once, and give back what they took.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{ClaimId, CouponId, MerchantId, ReturnedStock, TemplateId};
+use mysql_store::{
+    MySqlPool, StoreError,
+    confirmation::{self, Confirmation, Payment},
+    connect,
+};
+use runtime::Clock;
+use testkit::sql_time;
+
+use crate::harness::{Harness, SHARD};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holds_of_all_templates_lapse_at_their_deadline_beside_coupons_that_expire() {
+    let mut test = Harness::new("lapse storm").await;
+    test.template(1, ReturnedStock::Resell).await;
+    test.template(2, ReturnedStock::Retire).await;
+    let worker = test.start();
+    worker.until_part_ready("partitions").await;
+    let deadline = test.now().await + TimeDelta::seconds(1);
+    // Template 1 has chunks of many sizes, template 2 full ones of one shard.
+    test.hold(1, 1..701, deadline).await;
+    test.hold_in_shard(2, 1_000..1_400, deadline).await;
+    test.insert_many(2_000, 300, deadline).await;
+    let later = deadline + TimeDelta::days(1);
+    test.hold(1, 5_000..5_010, later).await;
+    for shard in 0..64 {
+        test.wake(shard, deadline).await;
+    }
+    test.until_lapsed(1_100).await;
+    test.until_expired(300).await;
+    worker.stop().await.unwrap();
+    test.books_balance(1).await;
+    test.books_balance(2).await;
+    let left = "select count(*) from user_coupon where status = 4";
+    assert_eq!(test.number(left).await, 10);
+    let retired = "select total from template_stock where template_id = 2";
+    assert_eq!(test.number(retired).await, crate::holds::STOCK - 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_hold_lapses_after_its_wake_up_or_a_start_or_a_sweep() {
+    let mut test = Harness::new("lone lapse").await;
+    test.template(1, ReturnedStock::Resell).await;
+    let now = test.now().await;
+    test.hold_in_shard(1, 1..2, now - TimeDelta::days(1)).await;
+    let worker = test.start_with(|config| config.sweep_seconds = 1);
+    worker.until_part_ready("partitions").await;
+    test.until_lapsed(1).await;
+    let deadline = test.now().await + TimeDelta::milliseconds(300);
+    test.hold_in_shard(1, 2..3, deadline).await;
+    test.wake(SHARD, deadline).await;
+    test.until_lapsed(2).await;
+    // Claimed at the beginning of the year, so its wake-up counts as lost.
+    test.hold_in_shard(1, 3..4, test.time() - TimeDelta::hours(1)).await;
+    test.until_lapsed(3).await;
+    worker.stop().await.unwrap();
+    test.books_balance(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_ahead_lapses_no_hold_before_mysqls_clock_says_so() {
+    let mut test = Harness::new("lapse skew").await;
+    test.template(1, ReturnedStock::Resell).await;
+    let now = test.now().await;
+    // Due by the worker's clock from the start.
+    test.hold_in_shard(1, 1..200, now + TimeDelta::milliseconds(1_500)).await;
+    let worker = test.start_at(now + TimeDelta::milliseconds(1_900));
+    // Looks at MySQL's clock each time.
+    test.until_lapsed(199).await;
+    worker.stop().await.unwrap();
+    test.books_balance(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_that_come_and_go_lapse_each_hold_once() {
+    let mut test = Harness::new("lapse come and go").await;
+    test.template(1, ReturnedStock::Resell).await;
+    let mut workers = vec![test.start()];
+    workers[0].until_part_ready("partitions").await;
+    let now = test.now().await;
+    for part in 0..20 {
+        let deadline = now + TimeDelta::milliseconds(150 * part);
+        test.hold(1, part * 100 + 1..part * 100 + 101, deadline).await;
+        for shard in 0..64 {
+            test.wake(shard, deadline).await;
+        }
+    }
+    for round in 0..3 {
+        let fresh = test.start();
+        fresh.until_part_ready("partitions").await;
+        let old = workers.remove(0);
+        if round % 2 == 0 {
+            old.kill().await;
+        } else {
+            old.stop().await.unwrap();
+        }
+        workers.push(fresh);
+    }
+    test.until_lapsed(2_000).await;
+    for worker in workers {
+        worker.stop().await.unwrap();
+    }
+    test.books_balance(1).await;
+}
+
+/// Holds that are confirmed at their very deadline.
+const RACING: i64 = 4_000;
+
+/// Connections that confirm.
+const SHOPS: u32 = 6;
+
+/// How long before the deadline the race begins.
+const BEFORE: TimeDelta = TimeDelta::milliseconds(300);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_confirmation_and_a_lapse_at_the_very_deadline_one_wins_each_coupon() {
+    let mut test = Harness::new("lapse race").await;
+    test.template(1, ReturnedStock::Resell).await;
+    let worker = test.start();
+    worker.until_part_ready("partitions").await;
+    let deadline = test.now().await + TimeDelta::seconds(3);
+    test.hold(1, 1..RACING + 1, deadline).await;
+    for shard in 0..64 {
+        test.wake(shard, deadline).await;
+    }
+    let pool = connect::pool(&test.scope.endpoints.database_url, SHOPS).await.unwrap();
+    let (next, confirmed) = (Arc::new(AtomicI64::new(1)), Arc::new(AtomicI64::new(0)));
+    let shops: Vec<_> = (0..SHOPS)
+        .map(|_| {
+            let (pool, next, confirmed) = (pool.clone(), Arc::clone(&next), Arc::clone(&confirmed));
+            tokio::spawn(async move {
+                loop {
+                    let id = next.fetch_add(1, Ordering::Relaxed);
+                    if id > RACING {
+                        return;
+                    }
+                    // Some are confirmed in good time, the rest around the deadline.
+                    if id > RACING / 50 {
+                        wait_until(deadline - BEFORE).await;
+                    }
+                    if is_confirmed(&pool, id).await {
+                        confirmed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            })
+        })
+        .collect();
+    for shop in shops {
+        shop.await.unwrap();
+    }
+    let confirmed = confirmed.load(Ordering::Relaxed);
+    println!("{confirmed} of {RACING} were confirmed");
+    assert!(confirmed > 0 && confirmed < RACING, "{confirmed}");
+    test.until_lapsed(RACING - confirmed).await;
+    worker.stop().await.unwrap();
+    let paid = format!(
+        "select count(*) from coupon_payment join user_coupon on id = coupon_payment.claim_id \
+         where status = 0 and version = 2 and issued_no is null and confirmed_at < {}",
+        sql_time(deadline)
+    );
+    assert_eq!(test.number(&paid).await, confirmed, "who was confirmed has a usable coupon");
+    assert_eq!(test.number("select count(*) from coupon_payment").await, confirmed);
+    test.books_balance(1).await;
+}
+
+async fn wait_until(time: DateTime<Utc>) {
+    let wait = (time - Clock::system().now()).to_std().unwrap_or_default();
+    tokio::time::sleep(wait).await;
+}
+
+/// Confirms the coupon with this id until there is a definite answer, and returns whether it is confirmed.
+async fn is_confirmed(pool: &MySqlPool, id: i64) -> bool {
+    loop {
+        match confirm(pool, id).await {
+            Ok(Confirmation::Confirmed(_) | Confirmation::Replayed { .. }) => return true,
+            Ok(Confirmation::Lapsed { .. }) => return false,
+            Ok(Confirmation::Unsure) => {}
+            Ok(other) => panic!("{id}: {other:?}"),
+            Err(error) => assert!(error.is_conflict(), "{error:?}"),
+        }
+    }
+}
+
+async fn confirm(pool: &MySqlPool, id: i64) -> Result<Confirmation, StoreError> {
+    let mut transaction = connect::begin(pool).await?;
+    let payment = Payment {
+        merchant: MerchantId(1),
+        payment_ref: &format!("pay-{id}"),
+        claim: ClaimId(id),
+        template: TemplateId(1),
+        coupons: &[CouponId(id)],
+        now: Clock::system().now(),
+    };
+    let confirmation = confirmation::confirm(&mut transaction, &payment).await?;
+    if matches!(confirmation, Confirmation::Confirmed(_)) {
+        connect::commit(transaction).await?;
+    }
+    Ok(confirmation)
+}
