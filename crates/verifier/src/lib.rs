@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! I1  stock       no oversell at any moment           (a [`Sampler`] beside the load)
-//! I2  stock       total - stock = landed claims = coupons; coupons and claims are consistent (rows)
+//! I2  stock       total - stock = coupons not returned; coupons and claims are consistent (rows)
 //! I3  limit       nobody holds more than the limit
 //! I4  answers     every 201 is in MySQL, and nothing is there that nobody asked for   (needs a history)
 //! I5  answers     a definite refusal left no row; replays have equal bytes            (needs a history)
@@ -15,7 +15,8 @@
 //! I11 view        no view lists a coupon that has ended
 //! I12 lag         nothing is left to consume
 //! I13 redemption  used coupons = redemptions that stand, and their money adds up
-//! I14 queued      queued claims have ended, landed or rejected, and rejected ones have no coupons
+//! I14 queued      queued claims have ended, and rejected ones have no coupons; a hold ends once (holds)
+//! I15 ledger      stock and lapses are the sums of the ledger, and its returns are the coupons that came back
 //! ```
 //! Start with [`verify`]; call [`at_rest`] first if the platform was busy.
 
@@ -40,7 +41,7 @@ pub use progress::Progress;
 pub use sampler::Sampler;
 pub use sources::{Settings, Sources};
 
-use checks::{answers, changes, expiry, gate, lag, limit, queued, redemption, stock, view};
+use checks::{answers, changes, expiry, gate, lag, ledger, limit, queued, redemption, stock, view};
 
 /// Checks every invariant at `now`. Without `history`, the clients' own records, I4 and I5 are skipped.
 ///
@@ -66,7 +67,8 @@ pub async fn verify(
             revenants,
             lag::is_zero(sources).await?,
             redemption::adds_up(sources).await?,
-            queued::have_ended(sources).await?,
+            queued::have_ended(sources, now).await?,
+            ledger::adds_up(sources).await?,
         ],
     })
 }

@@ -3,7 +3,10 @@
 //! A draft may be deleted, with its movements. Its deletion is an event like any other. A snapshot does not publish
 //! deletions that it came too late for, so a draft in the topic may be gone from MySQL; any other template must be there.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use coupon::{EXPIRY_SHARDS, TemplateState, Validity};
 use mysql_store::{
@@ -130,7 +133,7 @@ async fn movements(
     let topic = sources.topics.stock_movement();
     let offsets = topic_offsets(&sources.brokers, &topic).await?;
     let is_whole = offsets.iter().all(|partition| partition.start == 0);
-    let mut in_topic: BTreeMap<(i64, i64), i64> = BTreeMap::new();
+    let mut in_topic: BTreeMap<(i64, i64), (i64, u64)> = BTreeMap::new();
     each_message(sources, &topic, |message| {
         let event = payload::<Event<StockMovementRow>>(message);
         if let Some(deleted) = event.as_ref().and_then(deleted) {
@@ -145,8 +148,9 @@ async fn movements(
             return findings.add(at(message, "holds no movement"));
         };
         findings.expect(is_under(message, row.template_id), || at(message, "is under another key"));
-        let delta = *in_topic.entry((row.template_id, row.seq)).or_insert(row.delta);
-        findings.expect(delta == row.delta, || at(message, "moves by another number than before"));
+        let moved = (row.delta, content(row.kind, row.delta_stock, row.returned.as_deref()));
+        let known = *in_topic.entry((row.template_id, row.seq)).or_insert(moved);
+        findings.expect(known == moved, || at(message, "moves otherwise than before"));
     })
     .await?;
     let mut after = (0, 0);
@@ -154,11 +158,13 @@ async fn movements(
         let rows = topic_rows::movements_after(connection, after.0, after.1, ROWS_PER_READ).await?;
         let Some(last) = rows.last() else { break };
         after = (last.template_id.0, last.seq);
-        for MovementRow { template_id, seq, delta, .. } in &rows {
+        for MovementRow { template_id, seq, delta, kind, delta_stock, returned } in &rows {
             let moved = in_topic.remove(&(template_id.0, *seq));
-            let right = moved == Some(*delta) || (moved.is_none() && !is_whole);
+            let truth = (*delta, content(kind.code(), *delta_stock, returned.as_deref()));
+            let right = moved == Some(truth) || (moved.is_none() && !is_whole);
             findings.expect(right, || {
-                format!("template {template_id}, movement {seq}: {delta} in MySQL, {moved:?} in the topic")
+                let moved = moved.map(|(delta, _)| delta);
+                format!("template {template_id}, movement {seq}: {delta} in MySQL, {moved:?} in the topic, or what users get back differs")
             });
         }
     }
@@ -168,6 +174,13 @@ async fn movements(
         ));
     }
     Ok(())
+}
+
+/// Hash of what a movement is beside its change of the total.
+fn content(kind: u8, delta_stock: Option<i64>, returned: Option<&str>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (kind, delta_stock, returned).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Calls `look` for every message up to the topic's end at the start of the read.

@@ -43,7 +43,7 @@ pub async fn odd_replacements(
 }
 
 /// Returns cancelled coupons of which the audit record does not say who revoked or replaced them. A cancellation and its
-/// line are one transaction.
+/// line are one transaction. Of those that gave their units back, a movement says it.
 ///
 /// # Errors
 /// The statement fails.
@@ -51,7 +51,7 @@ pub async fn unrecorded_cancellations(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<CouponId>, StoreError> {
     let rows = sqlx::query(
-        "select coupon.id from user_coupon coupon where coupon.status = ? \
+        "select coupon.id from user_coupon coupon where coupon.status = ? and coupon.issued_no is null \
          and not exists (select 1 from audit_entry entry where entry.merchant_id = coupon.merchant_id \
           and entry.target = concat('coupons/', coupon.id) \
           and entry.action in ('coupon.revoke', 'coupon.replace')) limit ?",

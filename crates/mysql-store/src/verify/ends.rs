@@ -11,6 +11,9 @@ use crate::{StoreError, coupons::user_coupon::UserCoupon, datetime::datetime};
 const EXTENSIONS: &str = "(select count(*) from audit_entry entry where entry.merchant_id = coupon.merchant_id \
      and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.extend')";
 
+/// 1 if the coupon was held at first, so that a confirmation changed it once more.
+const WAS_HELD: &str = "(select count(*) from claim where claim.id = coupon.claim_id and claim.held_until is not null)";
+
 /// The end that a line of the audit record gave a coupon. Null if the line has none.
 macro_rules! extended_to {
     () => {
@@ -20,9 +23,9 @@ macro_rules! extended_to {
 }
 pub(super) use extended_to;
 
-/// Returns coupons that expired early or more than once, were used after their deadline, changed more often than their
-/// end, their template's changes of validity and the operators' extensions explain, were revoked after their deadline,
-/// or are unused although their deadline is at or before `overdue_at`. Orders may use a coupon and give it back any number
+/// Returns coupons that expired or lapsed early or more than once, were used after their deadline, changed more often than
+/// their confirmation, their end, their template's changes of validity and the operators' extensions explain, were revoked
+/// or cancelled after their deadline, or are unused or held although their deadline is at or before `overdue_at`. Orders may use a coupon and give it back any number
 /// of times, so changes of a coupon that was ever used are not counted here; the topic shows whether each was allowed.
 ///
 /// # Errors
@@ -35,7 +38,7 @@ pub async fn bad_ends(
     let too_often = |least: u32| {
         format!(
             "(order_ref is null and version not between {least} and {least} + coalesce(moves, 0) \
-             and version not between {least} and {least} + coalesce(moves, 0) + {EXTENSIONS})"
+             and version not between {least} and {least} + coalesce(moves, 0) + {EXTENSIONS} + {WAS_HELD})"
         )
     };
     let (issued, ended) = (too_often(1), too_often(2));
@@ -46,7 +49,9 @@ pub async fn bad_ends(
          (status = ? and (changed_at < coupon.valid_until or {ended})) or \
          (status = ? and (used_at is null or used_at >= coupon.valid_until or version < 2)) or \
          (status = ? and (used_at is not null or coupon.valid_until <= ? or {issued})) or \
-         (status = ? and (used_at is not null or changed_at >= coupon.valid_until or {ended})) limit ?"
+         (status = ? and (used_at is not null or changed_at >= coupon.valid_until or {ended})) or \
+         (status = ? and (used_at is not null or coupon.valid_until <= ? or version <> 1)) or \
+         (status = ? and (used_at is not null or changed_at < coupon.valid_until or version <> 2)) limit ?"
     );
     sqlx::query_as(AssertSqlSafe(sql))
         .bind(CouponStatus::Expired.code())
@@ -54,6 +59,9 @@ pub async fn bad_ends(
         .bind(CouponStatus::Unused.code())
         .bind(datetime(overdue_at))
         .bind(CouponStatus::Cancelled.code())
+        .bind(CouponStatus::Held.code())
+        .bind(datetime(overdue_at))
+        .bind(CouponStatus::Lapsed.code())
         .bind(EXAMPLES)
         .fetch_all(connection)
         .await
@@ -64,7 +72,7 @@ pub async fn bad_ends(
 /// were not moved and differ from their claim; that were moved and match no change; or that can still be used at `now`
 /// and differ from the last change although its move is finished. A coupon that an order gave back keeps the validity
 /// under which it was used. A coupon that operators extended ends when one of the extensions or changes says. Replacements
-/// have a validity of their own and are not looked at.
+/// have a validity of their own, and coupons that were held have theirs from the confirmation: they are not looked at.
 ///
 /// # Errors
 /// The statement fails.
@@ -77,7 +85,8 @@ pub async fn bad_validities(
         "select coupon.* from user_coupon coupon join claim \
          on claim.id = coupon.claim_id and claim.template_id = coupon.template_id \
          and claim.user_id = coupon.user_id \
-         where coupon.template_id in (select template_id from validity_move) and (({EXTENSIONS} = 0 and ( \
+         where coupon.template_id in (select template_id from validity_move) \
+         and claim.held_until is null and (({EXTENSIONS} = 0 and ( \
          (coupon.version - (coupon.status <> ?) = 1 and (coupon.valid_from <> claim.valid_from \
           or coupon.valid_until <> claim.valid_until)) or \
          (coupon.version - (coupon.status <> ?) > 1 and not (coupon.order_ref is not null \

@@ -31,7 +31,7 @@ pub struct OddCoupon {
     #[sqlx(rename = "claimed")]
     pub claimed_at: bool,
     /// It does not begin with its claim's validity, or ends neither with it nor when its last extension says, although
-    /// issued coupons never had to follow a change of validity and it replaces none.
+    /// issued coupons never had to follow a change of validity, it replaces none and was never held.
     pub validity: bool,
 }
 
@@ -78,6 +78,7 @@ pub async fn odd_coupons(connection: &mut MySqlConnection) -> Result<Vec<OddCoup
          cast(validity as signed) as validity from (select coupon.id, \
          coupon.merchant_id <> template.merchant_id as merchant, \
          coupon.claimed_at <> claim.created_at as claimed, \
+         claim.held_until is null and \
          coupon.template_id not in (select template_id from validity_move) and \
          (select count(*) from coupon_replacement replaced \
           where replaced.replacement_id = coupon.id) = 0 and \

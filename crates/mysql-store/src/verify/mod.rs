@@ -3,10 +3,14 @@
 //!
 //! A function that finds offenders returns at most [`EXAMPLES`]: one is enough to fail, a few are enough to understand.
 
+mod balances;
+mod bulk;
 mod claim_ends;
 mod desk;
 mod ends;
 mod fields;
+mod holds;
+mod ledger;
 mod reader;
 mod redemptions;
 mod rejections;
@@ -16,16 +20,25 @@ mod walk;
 use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{
-    ClaimId, ClaimState, CouponId, CouponStatus, Epoch, RequestId, TemplateId, UserId, expiry_shard,
-};
-use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, Row, mysql::MySqlRow};
+use coupon::{ClaimId, ClaimState, CouponId, CouponStatus, RequestId, TemplateId, UserId};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, mysql::MySqlRow};
 
 pub use self::{
+    balances::{Balance, balances},
+    bulk::{BULK_ROWS, hold_bulk, insert_bulk, insert_bulk_of},
     claim_ends::{ClaimEnd, ends_of},
     desk::{odd_replacements, unrecorded_cancellations},
     ends::{bad_ends, bad_validities, unrecorded_returns},
     fields::{OddCoupon, Payload, Terms, misplaced_claims, odd_coupons, payloads, terms},
+    holds::{
+        odd_confirmed_validities, odd_held_claims, odd_holds, odd_numbers, odd_payments,
+        odd_returns,
+    },
+    ledger::{
+        LapseRow, LedgerMovement, ReturnedCoupon, gaps_in_movements, lapses_after,
+        lapses_of_template_after, lapses_of_users, ledger_movements_after, returned_coupons_after,
+        sum_of_ledger,
+    },
     reader::{Reader, STATEMENT_MAX, counted, number, rows_read},
     redemptions::{count_redemptions, odd_rollbacks, odd_sums, unredeemed, unused},
     rejections::{count_rejections, odd_queues, odd_rejections, rejected_with_coupons},
@@ -35,66 +48,6 @@ use crate::{StoreError, datetime::datetime};
 
 /// Largest number of offenders that a query returns.
 pub const EXAMPLES: u32 = 10;
-
-/// Rows of one bulk insert: all numbers of four digits.
-pub const BULK_ROWS: i64 = 10_000;
-
-/// A template's account, read by one statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Balance {
-    pub template: TemplateId,
-    /// The stock row's total.
-    pub total: i64,
-    /// The stock row's stock.
-    pub stock: i64,
-    /// The stock row's epoch.
-    pub epoch: Epoch,
-    /// Sum of the movements.
-    pub moved: i64,
-    /// Sum of the quantities of landed claims.
-    pub landed: i64,
-    /// Number of coupons, without replacements: a replacement takes no stock, because the unit of the coupon that it
-    /// replaces is gone.
-    pub coupons: i64,
-    /// Limit per user; 0 if there is none.
-    pub limit: u32,
-}
-
-/// Returns every template's account, from one statement, which sees all tables at one moment.
-///
-/// # Errors
-/// The statement fails.
-pub async fn balances(connection: &mut MySqlConnection) -> Result<Vec<Balance>, StoreError> {
-    let rows = sqlx::query(
-        "select stock.template_id, stock.total, stock.stock, stock.epoch, template.per_user_limit, \
-         (select cast(coalesce(sum(delta), 0) as signed) from stock_movement movement \
-          where movement.template_id = stock.template_id) as moved, \
-         (select cast(coalesce(sum(quantity), 0) as signed) from claim \
-          where claim.template_id = stock.template_id and claim.state = ?) as landed, \
-         (select count(*) from user_coupon coupon \
-          where coupon.template_id = stock.template_id) - \
-         (select count(*) from coupon_replacement replaced \
-          where replaced.template_id = stock.template_id) as coupons \
-         from template_stock stock \
-         join coupon_template template on template.id = stock.template_id \
-         order by stock.template_id",
-    )
-    .bind(ClaimState::Landed.code())
-    .fetch_all(connection)
-    .await;
-    read_all("read the balances", rows, |row| {
-        Ok(Balance {
-            template: TemplateId(row.try_get("template_id")?),
-            total: row.try_get("total")?,
-            stock: row.try_get("stock")?,
-            epoch: Epoch(row.try_get("epoch")?),
-            moved: row.try_get("moved")?,
-            landed: row.try_get("landed")?,
-            coupons: row.try_get("coupons")?,
-            limit: row.try_get::<i32, _>("per_user_limit")?.unsigned_abs(),
-        })
-    })
-}
 
 /// A landed claim and the number of its coupons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
@@ -167,8 +120,9 @@ pub struct Holding {
     pub limit: i64,
 }
 
-/// Returns users with more coupons than the limit, or with a number outside 1 to the limit. Replacements do not count:
-/// each has the place of a cancelled coupon, which does.
+/// Returns users with more coupons than the limit, or with a number outside 1 to the limit. Coupons that gave their units
+/// back do not count, nor do replacements: each has the place of a cancelled coupon, which does. Both have their own ids as
+/// numbers; [`odd_numbers`] finds others that do.
 ///
 /// # Errors
 /// The statement fails.
@@ -178,8 +132,7 @@ pub async fn over_limit(connection: &mut MySqlConnection) -> Result<Vec<Holding>
          min(coupon.claim_no) as lowest, max(coupon.claim_no) as highest, \
          cast(template.per_user_limit as signed) as per_user_limit \
          from user_coupon coupon join coupon_template template on template.id = coupon.template_id \
-         where template.per_user_limit > 0 \
-         and coupon.id not in (select replacement_id from coupon_replacement) \
+         where template.per_user_limit > 0 and coupon.claim_no <> coupon.id \
          group by coupon.template_id, coupon.user_id, template.per_user_limit \
          having count(*) > template.per_user_limit or min(coupon.claim_no) < 1 \
          or max(coupon.claim_no) > template.per_user_limit limit ?",
@@ -248,9 +201,13 @@ pub struct CouponCounts {
     pub used: i64,
     /// Flipped to expired.
     pub expired: i64,
-    /// Revoked by the shop.
+    /// Revoked or cancelled.
     pub cancelled: i64,
-    /// Unused, with a deadline that has passed.
+    /// Due or not.
+    pub held: i64,
+    /// Written lapsed.
+    pub lapsed: i64,
+    /// Unused or held, with a deadline that has passed.
     pub due: i64,
     /// Sum of all versions: the number of changes so far.
     pub changes: i64,
@@ -259,7 +216,7 @@ pub struct CouponCounts {
 impl CouponCounts {
     /// Number of all coupons.
     pub fn all(&self) -> i64 {
-        self.unused + self.used + self.expired + self.cancelled
+        self.unused + self.used + self.expired + self.cancelled + self.held + self.lapsed
     }
 }
 
@@ -277,7 +234,9 @@ pub async fn count_coupons(
          cast(coalesce(sum(status = ?), 0) as signed) as used, \
          cast(coalesce(sum(status = ?), 0) as signed) as expired, \
          cast(coalesce(sum(status = ?), 0) as signed) as cancelled, \
-         cast(coalesce(sum(status = ? and valid_until <= ?), 0) as signed) as due, \
+         cast(coalesce(sum(status = ?), 0) as signed) as held, \
+         cast(coalesce(sum(status = ?), 0) as signed) as lapsed, \
+         cast(coalesce(sum(status in (?, ?) and valid_until <= ?), 0) as signed) as due, \
          cast(coalesce(sum(version), 0) as signed) as changes \
          from user_coupon where ? is null or template_id = ?",
     )
@@ -285,7 +244,10 @@ pub async fn count_coupons(
     .bind(CouponStatus::Used.code())
     .bind(CouponStatus::Expired.code())
     .bind(CouponStatus::Cancelled.code())
+    .bind(CouponStatus::Held.code())
+    .bind(CouponStatus::Lapsed.code())
     .bind(CouponStatus::Unused.code())
+    .bind(CouponStatus::Held.code())
     .bind(datetime(now))
     .bind(template.map(|id| id.0))
     .bind(template.map(|id| id.0))
@@ -314,60 +276,6 @@ pub async fn lateness(
     let mut late: Vec<TimeDelta> = late.collect();
     late.sort_unstable();
     Ok(late)
-}
-
-/// Inserts [`BULK_ROWS`] coupons in one transaction, with ids from `first_id` on and a user for each, as changes for
-/// the tailer to follow. They belong to no template and no claim.
-///
-/// # Errors
-/// The statement fails.
-pub async fn insert_bulk(
-    connection: &mut MySqlConnection,
-    first_id: i64,
-    now: DateTime<Utc>,
-) -> Result<(), StoreError> {
-    insert_bulk_of(connection, TemplateId(0), first_id, now).await
-}
-
-/// Like [`insert_bulk`], with coupons that belong to a template, and to no claim.
-///
-/// # Errors
-/// The statement fails.
-pub async fn insert_bulk_of(
-    connection: &mut MySqlConnection,
-    template: TemplateId,
-    first_id: i64,
-    now: DateTime<Utc>,
-) -> Result<(), StoreError> {
-    // One byte per row, because MySQL lacks this hash.
-    let users = (first_id..first_id + BULK_ROWS).map(UserId);
-    let shards: Vec<u8> = users.map(expiry_shard).collect();
-    let digits = "(select 0 as digit union all select 1 union all select 2 union all select 3 \
-                  union all select 4 union all select 5 union all select 6 union all select 7 \
-                  union all select 8 union all select 9)";
-    let sql = format!(
-        "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, \
-         status, version, expiry_shard, claimed_at, changed_at, valid_from, valid_until) \
-         select ? + number, ?, ? + number, 1, ? + number, 1, ?, 1, \
-         ord(substring(?, number + 1, 1)), ?, ?, ?, ? \
-         from (select a.digit * 1000 + b.digit * 100 + c.digit * 10 + d.digit as number \
-         from {digits} a, {digits} b, {digits} c, {digits} d) numbers"
-    );
-    sqlx::query(AssertSqlSafe(sql))
-        .bind(first_id)
-        .bind(template.0)
-        .bind(first_id)
-        .bind(first_id)
-        .bind(CouponStatus::Unused.code())
-        .bind(shards)
-        .bind(datetime(now))
-        .bind(datetime(now))
-        .bind(datetime(now))
-        .bind(datetime(now + TimeDelta::days(1)))
-        .execute(connection)
-        .await
-        .map_err(StoreError::query("insert coupons in bulk"))?;
-    Ok(())
 }
 
 /// Runs one statement as is and returns the number of changed rows. For tests that damage data and expect the verifier

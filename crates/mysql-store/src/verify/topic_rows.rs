@@ -2,19 +2,30 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{Template, TemplateId};
-use sqlx::{MySqlConnection, Row};
+use sqlx::{FromRow, MySqlConnection, Row};
 
 use super::read_all;
-use crate::{StoreError, templates::template};
+use crate::{
+    StoreError,
+    code::Code,
+    templates::{movement::Kind, template},
+};
 
 /// The part of a movement that is compared with its topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct MovementRow {
+    #[sqlx(try_from = "i64")]
     pub template_id: TemplateId,
     /// 1 for the first of a template.
     pub seq: i64,
     /// Change of the total.
     pub delta: i64,
+    #[sqlx(try_from = "Code")]
+    pub kind: Kind,
+    /// Change of the stock; `None`: as `delta`.
+    pub delta_stock: Option<i64>,
+    /// What users get back, as stored.
+    pub returned: Option<String>,
 }
 
 /// A template's row, with the times that [`Template`] lacks.
@@ -58,8 +69,8 @@ pub async fn movements_after(
     seq: i64,
     limit: u32,
 ) -> Result<Vec<MovementRow>, StoreError> {
-    let rows: Vec<(i64, i64, i64)> = sqlx::query_as(
-        "select template_id, seq, delta from stock_movement \
+    sqlx::query_as(
+        "select template_id, seq, delta, kind, delta_stock, returned from stock_movement \
          where template_id > ? or (template_id = ? and seq > ?) order by template_id, seq limit ?",
     )
     .bind(template)
@@ -68,8 +79,5 @@ pub async fn movements_after(
     .bind(limit)
     .fetch_all(connection)
     .await
-    .map_err(StoreError::query("read a chunk of movements"))?;
-    let row =
-        |(template, seq, delta)| MovementRow { template_id: TemplateId(template), seq, delta };
-    Ok(rows.into_iter().map(row).collect())
+    .map_err(StoreError::query("read a chunk of movements"))
 }

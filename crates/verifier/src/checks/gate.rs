@@ -16,6 +16,9 @@ use crate::{
     outcome::{Findings, count},
 };
 
+/// Lapses that an entry can count.
+const LAPSES_MAX: i64 = 255;
+
 /// I6: the gate offers exactly the stock that MySQL has.
 pub(crate) async fn stock_agrees(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I6", "gate stock = MySQL stock");
@@ -44,10 +47,12 @@ pub(crate) async fn entries_agree(
     }
     let mut users = 0;
     for (balance, meta) in &gates.open {
-        if let Some(terms) = terms.iter().find(|terms| terms.template.id == balance.template) {
+        let terms = terms.iter().find(|terms| terms.template.id == balance.template);
+        if let Some(terms) = terms {
             compare_terms(terms, meta, &mut findings);
         }
-        users += Gate { sources, balance, meta }.check(&mut findings).await?;
+        let bans = terms.is_some_and(|terms| terms.template.hold.lapses_allowed > 0);
+        users += Gate { sources, balance, meta, bans }.check(&mut findings).await?;
     }
     Ok(findings.over(format!("{}, {}", gates.counted(), count(users, "user"))))
 }
@@ -133,6 +138,8 @@ struct Gate<'a> {
     sources: &'a Sources,
     balance: &'a Balance,
     meta: &'a Meta,
+    /// Whether the gate must know how often users let holds lapse.
+    bans: bool,
 }
 
 impl Gate<'_> {
@@ -163,6 +170,10 @@ impl Gate<'_> {
         }
         if self.balance.limit > 0 {
             self.look_for_missing(findings).await?;
+            self.look_for_returned(findings).await?;
+        }
+        if self.bans {
+            self.look_for_lapsed(findings).await?;
         }
         Ok(usize::try_from(there).unwrap_or(usize::MAX))
     }
@@ -201,7 +212,51 @@ impl Gate<'_> {
                 });
             }
         }
+        if self.bans {
+            let users: Vec<UserId> = read.iter().map(|(user, _)| *user).collect();
+            let lapses = verify::lapses_of_users(&mut connection, template, &users).await?;
+            for (user, entry) in &read {
+                let truth = lapses.get(user).copied().unwrap_or_default();
+                let gate = i64::from(entry.lapses);
+                findings.expect(gate == truth.min(LAPSES_MAX), || {
+                    format!("user {user} let {truth} holds lapse in MySQL, {gate} in the gate")
+                });
+            }
+        }
         Ok(())
+    }
+
+    /// Finds users without an entry whose coupons all came back: their old keys would be admitted again, or refused for good.
+    async fn look_for_returned(&self, findings: &mut Findings) -> Result<(), VerifyError> {
+        let (template, epoch) = (self.balance.template, self.meta.epoch);
+        let mut connection = connect::acquire(&self.sources.pool).await?;
+        let mut after = UserId(-1);
+        loop {
+            let users = stock::returned_users_after(&mut connection, template, after).await?;
+            let Some(last) = users.last() else { return Ok(()) };
+            after = *last;
+            for user in self.sources.gate.without_entry(template, epoch, &users).await? {
+                findings
+                    .add(format!("user {user} gave coupons back, and has no entry in the gate"));
+            }
+        }
+    }
+
+    /// Finds users without an entry who let holds lapse.
+    async fn look_for_lapsed(&self, findings: &mut Findings) -> Result<(), VerifyError> {
+        let (template, epoch) = (self.balance.template, self.meta.epoch);
+        let mut connection = connect::acquire(&self.sources.pool).await?;
+        let mut after = -1;
+        loop {
+            let rows = verify::lapses_of_template_after(&mut connection, template, after).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = last.user.0;
+            let users: Vec<UserId> =
+                rows.iter().filter(|row| row.count > 0).map(|row| row.user).collect();
+            for user in self.sources.gate.without_entry(template, epoch, &users).await? {
+                findings.add(format!("user {user} let holds lapse, and has no entry in the gate"));
+            }
+        }
     }
 
     /// Finds users who hold coupons but have no entry.

@@ -20,7 +20,7 @@ pub(crate) async fn is_zero(sources: &Sources) -> Result<Outcome, VerifyError> {
 }
 
 /// The platform's consumer groups, each with its topic.
-pub(crate) fn groups(topics: &TopicNames) -> [(String, String); 5] {
+pub(crate) fn groups(topics: &TopicNames) -> [(String, String); 6] {
     let group = |process: &str| format!("{}.{process}", topics.prefix());
     [
         (group("sync-consumer"), topics.user_coupon()),
@@ -28,5 +28,6 @@ pub(crate) fn groups(topics: &TopicNames) -> [(String, String); 5] {
         (group("sync-consumer.movements"), topics.stock_movement()),
         (group("expiry-worker"), topics.expiry()),
         (topics.claim_lander_group(), topics.claims()),
+        (topics.payments_group(), topics.payments()),
     ]
 }

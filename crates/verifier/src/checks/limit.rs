@@ -7,7 +7,8 @@ use crate::{
     outcome::{Findings, count},
 };
 
-/// I3: a user's numbers lie within 1 to the limit, and there are at most that many.
+/// I3: the numbers of a user's coupons lie within 1 to the limit, and there are at most that many. Only coupons that gave
+/// their numbers back, and replacements, have others.
 pub(crate) async fn is_kept(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I3", "nobody holds more than the limit");
     let mut connection = connect::acquire(&sources.pool).await?;
@@ -21,6 +22,9 @@ pub(crate) async fn is_kept(sources: &Sources) -> Result<Outcome, VerifyError> {
             holding.template,
             holding.limit,
         ));
+    }
+    for id in verify::odd_numbers(&mut connection).await? {
+        findings.add(format!("coupon {id} has no number within the limit, and gave none back"));
     }
     let balances = verify::balances(&mut connection).await?;
     let limited = balances.iter().filter(|balance| balance.limit > 0).count();

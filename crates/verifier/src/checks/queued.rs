@@ -1,17 +1,23 @@
-//! I14: what was queued has ended, and what was rejected has left nothing.
+//! I14: what was queued has ended, and what was rejected has left nothing; a hold ends once.
 
+use chrono::{DateTime, Utc};
 use mysql_store::{connect, verify};
 
 use crate::{
     Outcome, Sources, VerifyError,
+    checks::holds,
     outcome::{Findings, count},
 };
 
 /// I14: nothing is queued any more; a rejected claim has a reason and no coupon; the epochs and the queue of a template
-/// agree with each other. Whether each claim that was answered as accepted has its end, only its clients know.
-pub(crate) async fn have_ended(sources: &Sources) -> Result<Outcome, VerifyError> {
+/// agree with each other; held coupons ended once, if at all, in one of the lawful ways. Whether each claim that was
+/// answered as accepted has its end, only its clients know.
+pub(crate) async fn have_ended(
+    sources: &Sources,
+    now: DateTime<Utc>,
+) -> Result<Outcome, VerifyError> {
     let mut findings =
-        Findings::of("I14", "queued claims have ended, rejected ones without coupons");
+        Findings::of("I14", "queued claims and holds end once, rejected ones without coupons");
     for waiting in waiting(sources).await? {
         findings.add(waiting);
     }
@@ -27,9 +33,12 @@ pub(crate) async fn have_ended(sources: &Sources) -> Result<Outcome, VerifyError
     for id in verify::odd_queues(&mut connection).await? {
         findings.add(format!("template {id}: epochs, mode and end of its queue do not agree"));
     }
+    holds::end_once(&mut connection, &mut findings).await?;
     let rejected = verify::count_rejections(&mut connection).await?;
     let rejected = count(usize::try_from(rejected).unwrap_or_default(), "claim");
-    Ok(findings.over(format!("{rejected} rejected")))
+    let coupons = verify::count_coupons(&mut connection, None, now).await?;
+    let over = format!("{rejected} rejected, {} held, {} lapsed", coupons.held, coupons.lapsed);
+    Ok(findings.over(over))
 }
 
 /// Describes what waits in the outboxes and in the gates of MySQL's epochs, a sentence for each template and place.

@@ -7,14 +7,15 @@ use mysql_store::{
 
 use crate::{
     Outcome, Sources, VerifyError,
+    checks::ledger,
     outcome::{Findings, count},
     rows,
 };
 
-/// I2: the stock that was taken equals the landed claims, and these equal the coupons, without replacements: a replacement
-/// takes no stock, and stands in the place of a cancelled coupon, whose unit is gone.
+/// I2: the landed claims equal the coupons, and the stock that was taken those of them that gave no unit back. Replacements
+/// do not count: a replacement takes no stock, and stands in the place of a cancelled coupon, whose unit is gone.
 pub(crate) async fn is_conserved(sources: &Sources) -> Result<Outcome, VerifyError> {
-    let mut findings = Findings::of("I2", "total - stock = landed claims = coupons");
+    let mut findings = Findings::of("I2", "total - stock = coupons not returned");
     let mut connection = connect::acquire(&sources.pool).await?;
     let balances = verify::balances(&mut connection).await?;
     for balance in &balances {
@@ -45,15 +46,16 @@ pub(crate) async fn is_conserved(sources: &Sources) -> Result<Outcome, VerifyErr
 /// Describes the violation in a balance, if any. A balance holds at every moment, because a landing
 /// is one transaction.
 pub(crate) fn offence(balance: &Balance) -> Option<String> {
-    let Balance { template, total, stock, moved, landed, coupons, .. } = *balance;
-    if coupons > total || stock < 0 {
-        return Some(format!("template {template} gave {coupons} of {total}, stock {stock}"));
+    let Balance { template, total, stock, landed, coupons, returned, .. } = *balance;
+    let live = coupons - returned;
+    if live > total || stock < 0 {
+        return Some(format!("template {template} gave {live} of {total}, stock {stock}"));
     }
-    if total - stock != landed || landed != coupons {
+    if total - stock != live || landed != coupons {
         return Some(format!(
-            "template {template}: total {total} - stock {stock}, landed {landed}, coupons {coupons}"
+            "template {template}: total {total} - stock {stock}, landed {landed}, coupons {coupons}, \
+             of them returned {returned}"
         ));
     }
-    (moved != total)
-        .then(|| format!("template {template}: total {total}, sum of movements {moved}"))
+    ledger::offence(balance)
 }

@@ -280,7 +280,7 @@ async fn a_movement_in_the_topic_that_is_not_mysqls_breaks_i10() {
     let unknown = changed(&right, |row| StockMovementRow { seq: row.seq + 1, ..row });
     let wrong = [
         ("9", &right, "is under another key"),
-        ("7", &larger, "moves by another number than before"),
+        ("7", &larger, "moves otherwise than before"),
         ("7", &unknown, "the topic holds movement 2 of template 7, which MySQL does not have"),
     ];
     assert_each_is_blamed(&stage, &topic, wrong).await;

@@ -23,6 +23,7 @@ pub(crate) fn event(row: &UserCoupon, version: i64) -> Event<UserCouponRow> {
         used_at: row.used_at.filter(|_| !is_first).map(|at| at.timestamp_millis()),
         order_ref: row.order_ref.clone().filter(|_| !is_first),
         trace_parent: row.trace_parent.clone(),
+        issued_no: row.issued_no,
     };
     let op = if version == 1 { Op::Create } else { Op::Update };
     Event { before: None, after: Some(after), op, source: Source::default(), ts_ms: 0 }
@@ -39,6 +40,9 @@ pub(crate) fn movement_event(row: &MovementRow) -> Event<StockMovementRow> {
         request_id: None,
         total_after: None,
         stock_after: None,
+        kind: row.kind.code(),
+        delta_stock: row.delta_stock,
+        returned: row.returned.clone(),
     };
     Event { before: None, after: Some(after), op: Op::Create, source: Source::default(), ts_ms: 0 }
 }

@@ -4,6 +4,7 @@
 
 mod blind_spots;
 mod events;
+mod holds;
 mod hot_user;
 mod reading;
 mod replacements;
@@ -40,7 +41,7 @@ async fn stock_that_is_not_conserved_breaks_i1_i2_and_i6() {
     let stage = Stage::new("stock").await;
     let sampler = Sampler::start(stage.sources.pool.clone());
     stage.sql("update template_stock set stock = stock + 1").await;
-    assert_eq!(stage.broken().await, ["I2", "I6"]);
+    assert_eq!(stage.broken().await, ["I2", "I6", "I15"]);
     let sampled = sampler.stop().await;
     assert!(blames(&sampled, "stock 8"), "{sampled}");
     stage.sql("update template_stock set stock = stock - 1").await;

@@ -1,0 +1,75 @@
+//! Accounts of templates: what the stock row, the movements, the claims and the coupons say.
+
+use coupon::{ClaimState, Epoch, TemplateId};
+use sqlx::{MySqlConnection, Row};
+
+use super::read_all;
+use crate::StoreError;
+
+/// A template's account, read by one statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Balance {
+    pub template: TemplateId,
+    /// The stock row's total.
+    pub total: i64,
+    /// The stock row's stock.
+    pub stock: i64,
+    /// The stock row's epoch.
+    pub epoch: Epoch,
+    /// Sum of the movements' changes of the total.
+    pub moved: i64,
+    /// Sum of the movements' changes of the stock.
+    pub moved_stock: i64,
+    /// Sum of the quantities of landed claims.
+    pub landed: i64,
+    /// Number of coupons, returned or not, without replacements: a replacement takes no stock, because the unit of the
+    /// coupon that it replaces is gone.
+    pub coupons: i64,
+    /// Number of coupons whose units were given back, replacements too.
+    pub returned: i64,
+    /// Limit per user; 0 if there is none.
+    pub limit: u32,
+}
+
+/// Returns every template's account, from one statement, which sees all tables at one moment.
+///
+/// # Errors
+/// The statement fails.
+pub async fn balances(connection: &mut MySqlConnection) -> Result<Vec<Balance>, StoreError> {
+    // No index has `issued_no`, so the coupons are read once, in the order of their rows.
+    let rows = sqlx::query(
+        "select stock.template_id, stock.total, stock.stock, stock.epoch, template.per_user_limit, \
+         (select cast(coalesce(sum(delta), 0) as signed) from stock_movement movement \
+          where movement.template_id = stock.template_id) as moved, \
+         (select cast(coalesce(sum(coalesce(delta_stock, delta)), 0) as signed) \
+          from stock_movement movement where movement.template_id = stock.template_id) as moved_stock, \
+         (select cast(coalesce(sum(quantity), 0) as signed) from claim \
+          where claim.template_id = stock.template_id and claim.state = ?) as landed, \
+         cast(coalesce(made.coupons, 0) as signed) - \
+         (select count(*) from coupon_replacement replaced \
+          where replaced.template_id = stock.template_id) as coupons, \
+         cast(coalesce(made.returned, 0) as signed) as returned \
+         from template_stock stock \
+         join coupon_template template on template.id = stock.template_id \
+         left join (select template_id, count(*) as coupons, count(issued_no) as returned \
+          from user_coupon use index () group by template_id) made \
+         on made.template_id = stock.template_id order by stock.template_id",
+    )
+    .bind(ClaimState::Landed.code())
+    .fetch_all(connection)
+    .await;
+    read_all("read the balances", rows, |row| {
+        Ok(Balance {
+            template: TemplateId(row.try_get("template_id")?),
+            total: row.try_get("total")?,
+            stock: row.try_get("stock")?,
+            epoch: Epoch(row.try_get("epoch")?),
+            moved: row.try_get("moved")?,
+            moved_stock: row.try_get("moved_stock")?,
+            landed: row.try_get("landed")?,
+            coupons: row.try_get("coupons")?,
+            returned: row.try_get("returned")?,
+            limit: row.try_get::<i32, _>("per_user_limit")?.unsigned_abs(),
+        })
+    })
+}

@@ -1,0 +1,159 @@
+//! Finds holds that did not end once and lawfully, and payments that did not confirm what they say.
+
+use coupon::{ClaimId, ClaimState, CouponId, CouponStatus};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+
+use super::{EXAMPLES, read_all};
+use crate::StoreError;
+
+/// Statuses of a coupon that was confirmed, if it was held. A cancelled one was confirmed if it changed twice.
+const IS_CONFIRMED: &str =
+    "(coupon.status in (0, 1, 2) or (coupon.status = 3 and coupon.version > 2))";
+
+/// A coupon's payments.
+const PAYMENTS: &str = "(select count(*) from coupon_payment payment where payment.claim_id = coupon.claim_id \
+     and payment.merchant_id = coupon.merchant_id and find_in_set(coupon.id, payment.coupons) > 0)";
+
+/// Returns coupons that gave back their units and are not as a return leaves them: lapsed or cancelled, with their own ids
+/// as numbers and a lawful number from before; and lapsed coupons that gave nothing back.
+///
+/// # Errors
+/// The statement fails.
+pub async fn odd_returns(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
+    let rows = sqlx::query(
+        "select coupon.id from user_coupon coupon \
+         join coupon_template template on template.id = coupon.template_id \
+         where (coupon.status = ? and coupon.issued_no is null) or (coupon.issued_no is not null and \
+          (coupon.status not in (?, ?) or coupon.claim_no <> coupon.id or not \
+           (coupon.issued_no between 1 and template.per_user_limit or (coupon.issued_no = coupon.id \
+            and (template.per_user_limit = 0 or coupon.id in \
+             (select replacement_id from coupon_replacement)))))) limit ?",
+    )
+    .bind(CouponStatus::Lapsed.code())
+    .bind(CouponStatus::Cancelled.code())
+    .bind(CouponStatus::Lapsed.code())
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await;
+    read_all("look for odd returns", rows, |row| Ok(CouponId(row.try_get(0)?)))
+}
+
+/// Returns coupons that are or were held although their claim was not, and coupons of held claims that did not take a lawful
+/// way: held, lapsed or cancelled ones whose deadline is not their claim's, ones that ended on the wrong side of it, and
+/// confirmed ones without exactly one payment or others with one. Replacements were never held and are not looked at.
+///
+/// # Errors
+/// The statement fails.
+pub async fn odd_holds(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
+    let sql = format!(
+        "select coupon.id from user_coupon coupon join claim on claim.id = coupon.claim_id \
+         where coupon.id not in (select replacement_id from coupon_replacement) and \
+         if(claim.held_until is null, coupon.status in (4, 5), not (case \
+          when {IS_CONFIRMED} then {PAYMENTS} = 1 \
+          when {PAYMENTS} > 0 then false \
+          when coupon.valid_until <> claim.held_until then false \
+          when coupon.status = 4 then coupon.version = 1 \
+          when coupon.status = 5 then coupon.version = 2 and coupon.changed_at >= claim.held_until \
+          else coupon.issued_no is not null and coupon.changed_at < claim.held_until end)) limit ?"
+    );
+    let rows = sqlx::query(AssertSqlSafe(sql)).bind(EXAMPLES).fetch_all(connection).await;
+    read_all("look for odd holds", rows, |row| Ok(CouponId(row.try_get(0)?)))
+}
+
+/// Returns confirmed coupons of held claims with another validity than at their confirmation: that of their claim, counted
+/// from the confirmation if it begins with it, or the template's present one, or the end that operators gave them.
+/// Templates whose validity may have changed twice are not looked at.
+///
+/// # Errors
+/// The statement fails.
+pub async fn odd_confirmed_validities(
+    connection: &mut MySqlConnection,
+) -> Result<Vec<CouponId>, StoreError> {
+    let sql = format!(
+        "select id from (select coupon.id, coupon.valid_from, coupon.valid_until, \
+         payment.confirmed_at, claim.valid_from as claim_from, claim.valid_until as claim_until, \
+         claim.valid_from = claim.created_at as is_relative, \
+         timestampdiff(microsecond, claim.valid_from, claim.valid_until) as lasts, \
+         coalesce(template.valid_from, payment.confirmed_at) as now_from, \
+         coalesce(template.valid_until, payment.confirmed_at + \
+          interval template.valid_for_ms * 1000 microsecond) as now_until \
+         from user_coupon coupon join claim on claim.id = coupon.claim_id \
+         join coupon_payment payment on payment.claim_id = coupon.claim_id \
+         and find_in_set(coupon.id, payment.coupons) > 0 \
+         join coupon_template template on template.id = coupon.template_id \
+         where {IS_CONFIRMED} and coupon.template_id not in (select template_id from validity_move) \
+         and (select count(*) from audit_entry entry where entry.merchant_id = coupon.merchant_id \
+          and entry.target = concat('templates/', coupon.template_id) and entry.action = 'template.edit') < 2 \
+         and (select count(*) from audit_entry entry where entry.merchant_id = coupon.merchant_id \
+          and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.extend') = 0) paid \
+         where not ((valid_from = now_from and valid_until = now_until) or \
+         (is_relative and valid_from = confirmed_at and \
+          valid_until = confirmed_at + interval lasts microsecond) or \
+         (not is_relative and valid_from = claim_from and valid_until = claim_until)) limit ?"
+    );
+    let rows = sqlx::query(AssertSqlSafe(sql)).bind(EXAMPLES).fetch_all(connection).await;
+    read_all("look for odd validities of confirmed coupons", rows, |row| {
+        Ok(CouponId(row.try_get(0)?))
+    })
+}
+
+/// Returns landed claims that are held although their template holds nothing, that are not although it does, or whose hold
+/// ends after the validity or not after the claim. The terms of a template's holds never change once it is published.
+///
+/// # Errors
+/// The statement fails.
+pub async fn odd_held_claims(connection: &mut MySqlConnection) -> Result<Vec<ClaimId>, StoreError> {
+    let rows = sqlx::query(
+        "select claim.id from claim join coupon_template template on template.id = claim.template_id \
+         where claim.state = ? and ((claim.held_until is null) <> (template.hold_ms = 0) \
+         or claim.held_until > claim.valid_until or claim.held_until <= claim.created_at) limit ?",
+    )
+    .bind(ClaimState::Landed.code())
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await;
+    read_all("look for odd held claims", rows, |row| Ok(ClaimId(row.try_get(0)?)))
+}
+
+/// Returns payments by reference whose coupons are not all of their merchant's claim, or that came after the hold had ended.
+///
+/// # Errors
+/// The statement fails.
+pub async fn odd_payments(connection: &mut MySqlConnection) -> Result<Vec<String>, StoreError> {
+    let rows = sqlx::query(
+        "select payment.payment_ref from coupon_payment payment \
+         left join claim on claim.id = payment.claim_id and claim.state = ? left join \
+         (select payment.merchant_id, payment.payment_ref, count(*) as coupons from user_coupon coupon \
+          straight_join coupon_payment payment on payment.claim_id = coupon.claim_id \
+          and payment.merchant_id = coupon.merchant_id and find_in_set(coupon.id, payment.coupons) > 0 \
+          group by payment.merchant_id, payment.payment_ref) paid \
+         on paid.merchant_id = payment.merchant_id and paid.payment_ref = payment.payment_ref \
+         where claim.id is null or claim.held_until is null or payment.confirmed_at >= claim.held_until \
+         or coalesce(paid.coupons, 0) <> \
+          1 + length(payment.coupons) - length(replace(payment.coupons, ',', '')) limit ?",
+    )
+    .bind(ClaimState::Landed.code())
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await;
+    read_all("look for odd payments", rows, |row| row.try_get(0))
+}
+
+/// Returns coupons that have their own ids as numbers although their template has a limit, they replace none, and gave
+/// nothing back.
+///
+/// # Errors
+/// The statement fails.
+pub async fn odd_numbers(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
+    let rows = sqlx::query(
+        "select coupon.id from user_coupon coupon \
+         join coupon_template template on template.id = coupon.template_id \
+         where coupon.claim_no = coupon.id and template.per_user_limit > 0 \
+         and coupon.issued_no is null \
+         and coupon.id not in (select replacement_id from coupon_replacement) limit ?",
+    )
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await;
+    read_all("look for coupons without a number", rows, |row| Ok(CouponId(row.try_get(0)?)))
+}

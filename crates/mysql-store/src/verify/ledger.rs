@@ -1,0 +1,204 @@
+//! Reads the ledger of the stock, movement by movement, and what it must agree with: coupons that came back, and lapses.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use coupon::{CouponId, CouponStatus, TemplateId, UserId};
+use sqlx::{FromRow, MySqlConnection, QueryBuilder, Row};
+
+use super::{EXAMPLES, read_all};
+use crate::{StoreError, code::Code, templates::movement::Kind};
+
+/// A movement as stored.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct LedgerMovement {
+    #[sqlx(rename = "template_id", try_from = "i64")]
+    pub template: TemplateId,
+    pub seq: i64,
+    #[sqlx(try_from = "Code")]
+    pub kind: Kind,
+    /// Change of the total.
+    pub delta: i64,
+    /// Change of the stock; `None`: as `delta`.
+    pub delta_stock: Option<i64>,
+    /// The list of what users get back, unread.
+    pub returned: Option<String>,
+    #[sqlx(rename = "created_at")]
+    pub at: DateTime<Utc>,
+}
+
+/// A coupon whose unit was given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct ReturnedCoupon {
+    #[sqlx(try_from = "i64")]
+    pub id: CouponId,
+    #[sqlx(rename = "template_id", try_from = "i64")]
+    pub template: TemplateId,
+    #[sqlx(rename = "user_id", try_from = "i64")]
+    pub user: UserId,
+    pub issued_no: i64,
+    #[sqlx(try_from = "Code")]
+    pub status: CouponStatus,
+    /// When it came back.
+    pub changed_at: DateTime<Utc>,
+}
+
+/// How often a user let holds of a template lapse, and the movement up to which this counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct LapseRow {
+    #[sqlx(rename = "template_id", try_from = "i64")]
+    pub template: TemplateId,
+    #[sqlx(rename = "user_id", try_from = "i64")]
+    pub user: UserId,
+    pub count: i64,
+    pub seq: i64,
+}
+
+/// Returns movements after (`template`, `seq`), at most `limit`, by primary key.
+///
+/// # Errors
+/// The statement fails, or a row does not have the format of this version.
+pub async fn ledger_movements_after(
+    connection: &mut MySqlConnection,
+    (template, seq): (i64, i64),
+    limit: u32,
+) -> Result<Vec<LedgerMovement>, StoreError> {
+    sqlx::query_as(
+        "select template_id, seq, kind, delta, delta_stock, returned, created_at from stock_movement \
+         where template_id >= ? and (template_id > ? or seq > ?) order by template_id, seq limit ?",
+    )
+    .bind(template)
+    .bind(template)
+    .bind(seq)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read a chunk of the ledger"))
+}
+
+/// Returns coupons that came back, with ids above `after`, at most `limit`, by id.
+///
+/// # Errors
+/// The statement fails, or a row does not have the format of this version.
+pub async fn returned_coupons_after(
+    connection: &mut MySqlConnection,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<ReturnedCoupon>, StoreError> {
+    sqlx::query_as(
+        "select id, template_id, user_id, issued_no, status, changed_at from user_coupon \
+         where id > ? and issued_no is not null order by id limit ?",
+    )
+    .bind(after)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read a chunk of the coupons that came back"))
+}
+
+/// Returns users' lapses after (`template`, `user`), at most `limit`, by primary key.
+///
+/// # Errors
+/// The statement fails.
+pub async fn lapses_after(
+    connection: &mut MySqlConnection,
+    (template, user): (i64, i64),
+    limit: u32,
+) -> Result<Vec<LapseRow>, StoreError> {
+    sqlx::query_as(
+        "select template_id, user_id, cast(count as signed) as count, seq from user_lapse \
+         where template_id >= ? and (template_id > ? or user_id > ?) \
+         order by template_id, user_id limit ?",
+    )
+    .bind(template)
+    .bind(template)
+    .bind(user)
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read a chunk of the lapses"))
+}
+
+/// Rows of one page of a template's lapses.
+const LAPSES_PER_PAGE: u32 = 10_000;
+
+/// Returns the lapses of a template's users above `user`, ordered; empty at the end.
+///
+/// # Errors
+/// The statement fails.
+pub async fn lapses_of_template_after(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    user: i64,
+) -> Result<Vec<LapseRow>, StoreError> {
+    sqlx::query_as(
+        "select template_id, user_id, cast(count as signed) as count, seq from user_lapse \
+         where template_id = ? and user_id > ? order by user_id limit ?",
+    )
+    .bind(template.0)
+    .bind(user)
+    .bind(LAPSES_PER_PAGE)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read a template's lapses"))
+}
+
+/// Returns how often each of these users let holds of a template lapse; none for a user who never did.
+///
+/// # Errors
+/// The statement fails.
+pub async fn lapses_of_users(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    users: &[UserId],
+) -> Result<HashMap<UserId, i64>, StoreError> {
+    if users.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let mut query = QueryBuilder::new(
+        "select user_id, cast(count as signed) from user_lapse where template_id = ",
+    );
+    query.push_bind(template.0).push(" and user_id in (");
+    let mut ids = query.separated(", ");
+    for user in users {
+        ids.push_bind(user.0);
+    }
+    query.push(")");
+    let rows: Result<Vec<(i64, i64)>, _> = query.build_query_as().fetch_all(connection).await;
+    let rows = rows.map_err(StoreError::query("read users' lapses"))?;
+    Ok(rows.into_iter().map(|(user, count)| (UserId(user), count)).collect())
+}
+
+/// Returns templates whose movements are not numbered 1, 2, 3 and so on.
+///
+/// # Errors
+/// The statement fails.
+pub async fn gaps_in_movements(
+    connection: &mut MySqlConnection,
+) -> Result<Vec<TemplateId>, StoreError> {
+    let rows = sqlx::query(
+        "select template_id from stock_movement group by template_id \
+         having min(seq) <> 1 or max(seq) <> count(*) limit ?",
+    )
+    .bind(EXAMPLES)
+    .fetch_all(connection)
+    .await;
+    read_all("look for gaps in movements", rows, |row| Ok(TemplateId(row.try_get(0)?)))
+}
+
+/// Returns the sum of a template's ledger, as the view `stock_ledger` shows it.
+///
+/// # Errors
+/// The statement fails.
+pub async fn sum_of_ledger(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<i64, StoreError> {
+    sqlx::query_scalar(
+        "select cast(coalesce(sum(quantity), 0) as signed) from stock_ledger where template_id = ?",
+    )
+    .bind(template.0)
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::query("add up a ledger"))
+}

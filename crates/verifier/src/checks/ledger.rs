@@ -1,0 +1,295 @@
+//! I15: the ledger tells the whole story of the stock. Its sums are the total and the stock, the lists of its returns are the
+//! coupons that came back, and what it says of lapses is what the platform counts of them.
+//!
+//! Of each return a few numbers are kept: of at most [`COUPONS_PER_PASS`] coupons at a time, by their users.
+
+use std::collections::HashMap;
+
+use coupon::{CouponStatus, Lapses, limit, read_returned};
+use mysql_store::{
+    MySqlConnection, connect,
+    stock::Kind,
+    verify::{self, Balance, LedgerMovement, ReturnedCoupon},
+};
+
+use crate::{
+    Outcome, Sources, VerifyError,
+    outcome::{Findings, count},
+};
+
+/// Rows per statement when reading MySQL.
+const ROWS_PER_READ: u32 = 10_000;
+
+/// Movements per statement: their lists are long.
+const MOVEMENTS_PER_READ: u32 = 1_000;
+
+/// Coupons whose returns are compared per pass: about a hundred megabytes.
+const COUPONS_PER_PASS: i64 = 1_000_000;
+
+/// Claims of a template up to which the view of the ledger is read. The server would write a longer one to disk.
+const VIEWED_MAX: i64 = 100_000;
+
+/// I15: total and stock of every template are the sums of its movements and landed claims, also as the view `stock_ledger`
+/// shows them; movements have no gaps; each return lists exactly the coupons that came back with it; and the lapses of
+/// each user are those of the movements since the last lift.
+pub(crate) async fn adds_up(sources: &Sources) -> Result<Outcome, VerifyError> {
+    let mut findings = Findings::of("I15", "stock, returns and lapses = sums of the ledger");
+    let mut connection = connect::acquire(&sources.pool).await?;
+    let balances = verify::balances(&mut connection).await?;
+    for balance in &balances {
+        if let Some(offence) = offence(balance) {
+            findings.add(offence);
+        }
+        if balance.landed <= VIEWED_MAX {
+            let viewed = verify::sum_of_ledger(&mut connection, balance.template).await?;
+            findings.expect(viewed == balance.stock, || {
+                let (template, stock) = (balance.template, balance.stock);
+                format!("template {template}: stock {stock}, the view of its ledger shows {viewed}")
+            });
+        }
+    }
+    for template in verify::gaps_in_movements(&mut connection).await? {
+        findings.add(format!("template {template}: a number is missing among its movements"));
+    }
+    let returned: i64 = balances.iter().map(|balance| balance.returned).sum();
+    let passes = returned / COUPONS_PER_PASS + 1;
+    let mut sizes = HashMap::new();
+    for pass in 0..passes {
+        sources.progress.say(|| format!("I15: pass {} of {passes}", pass + 1));
+        let part = Part { passes, pass };
+        let mut look = Look { part, backs: HashMap::new(), lapses: HashMap::new() };
+        look.at_coupons(&mut connection, &mut sizes).await?;
+        look.at_movements(&mut connection, &mut sizes, &mut findings).await?;
+        look.leftovers(&mut findings);
+        look.at_lapses(&mut connection, &mut findings).await?;
+    }
+    let mut rest: Vec<_> = sizes.into_iter().filter(|(_, coupons)| *coupons != 0).collect();
+    rest.sort_unstable();
+    for ((template, at), coupons) in rest {
+        findings.add(format!(
+            "template {template}: {coupons} more coupons came back at {at} than its movements say"
+        ));
+    }
+    let returned = count(usize::try_from(returned).unwrap_or_default(), "coupon");
+    Ok(findings.over(format!("{}, {returned} returned", count(balances.len(), "template"))))
+}
+
+/// Describes a balance that is not the sum of its ledger. It is at every moment, because a landing and a return are one
+/// transaction each.
+pub(crate) fn offence(balance: &Balance) -> Option<String> {
+    let Balance { template, total, stock, moved, moved_stock, landed, .. } = *balance;
+    if total != moved {
+        return Some(format!("template {template}: total {total}, sum of movements {moved}"));
+    }
+    (stock != moved_stock - landed).then(|| {
+        format!("template {template}: stock {stock}, movements {moved_stock} - landed {landed}")
+    })
+}
+
+/// A template, and a moment in milliseconds since 1970.
+type Moment = (i64, i64);
+
+/// What a user gave back of a template at a moment.
+#[derive(Debug, Default)]
+struct Back {
+    /// Numbers that can be freed.
+    numbers: Vec<u8>,
+    lapsed: i64,
+    /// Whether a movement names the user.
+    listed: bool,
+}
+
+/// Some of the users, for one pass.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    passes: i64,
+    pass: i64,
+}
+
+impl Part {
+    fn has(self, user: i64) -> bool {
+        user.rem_euclid(self.passes) == self.pass
+    }
+
+    /// What concerns no user is looked at in one pass.
+    fn is_first(self) -> bool {
+        self.pass == 0
+    }
+}
+
+/// What one pass knows.
+struct Look {
+    part: Part,
+    /// By moment and user, what is left to be explained.
+    backs: HashMap<(Moment, i64), Back>,
+    /// By template and user: lapses since the last lift, and the movement that changed them last.
+    lapses: HashMap<(i64, i64), (i64, i64)>,
+}
+
+impl Look {
+    /// Notes what the coupons say, and in the first pass how many came back at each moment.
+    async fn at_coupons(
+        &mut self,
+        connection: &mut MySqlConnection,
+        sizes: &mut HashMap<Moment, i64>,
+    ) -> Result<(), VerifyError> {
+        let mut after = 0;
+        loop {
+            let rows = verify::returned_coupons_after(connection, after, ROWS_PER_READ).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = last.id.0;
+            for ReturnedCoupon { template, user, issued_no, status, changed_at, .. } in rows {
+                let moment = (template.0, changed_at.timestamp_millis());
+                if self.part.is_first() {
+                    *sizes.entry(moment).or_default() += 1;
+                }
+                if self.part.has(user.0) {
+                    let back = self.backs.entry((moment, user.0)).or_default();
+                    let number = u8::try_from(issued_no).ok();
+                    back.numbers.extend(number.filter(|n| u32::from(*n) <= limit::PER_USER_MAX));
+                    back.lapsed += i64::from(status == CouponStatus::Lapsed);
+                }
+            }
+        }
+    }
+
+    async fn at_movements(
+        &mut self,
+        connection: &mut MySqlConnection,
+        sizes: &mut HashMap<Moment, i64>,
+        findings: &mut Findings,
+    ) -> Result<(), VerifyError> {
+        let mut after = (0, 0);
+        loop {
+            let rows =
+                verify::ledger_movements_after(connection, after, MOVEMENTS_PER_READ).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = (last.template.0, last.seq);
+            for movement in rows {
+                if self.part.is_first() {
+                    findings.expect(has_its_form(&movement), || at(&movement, "is of no kind"));
+                    if movement.kind == Kind::Return {
+                        let stock = movement.delta_stock.unwrap_or(movement.delta);
+                        let size = sizes.entry(moment_of(&movement)).or_default();
+                        *size -= stock - movement.delta;
+                    }
+                }
+                self.read(&movement, findings);
+            }
+        }
+    }
+
+    /// Takes what a movement lists from what is left to be explained, and adds its lapses up.
+    fn read(&mut self, movement: &LedgerMovement, findings: &mut Findings) {
+        let Some(Ok(list)) = movement.returned.as_deref().map(read_returned) else {
+            findings.expect(movement.returned.is_none(), || at(movement, "cannot be read"));
+            return;
+        };
+        let (part, template, moment) = (self.part, movement.template.0, moment_of(movement));
+        for entry in list.iter().filter(|entry| part.has(entry.user.0)) {
+            let user = entry.user.0;
+            let lapsed = match entry.lapses {
+                Lapses::Add(lapsed) => i64::from(lapsed),
+                Lapses::Lift => {
+                    if let Some(known) = self.lapses.get_mut(&(template, user)) {
+                        *known = (0, movement.seq);
+                    }
+                    continue;
+                }
+            };
+            if lapsed > 0 {
+                let known = self.lapses.entry((template, user)).or_default();
+                *known = (known.0 + lapsed, movement.seq);
+            }
+            let back = self.backs.get_mut(&(moment, user));
+            let fits = back.is_some_and(|back| back.explain(&entry.numbers, lapsed));
+            findings.expect(fits, || {
+                at(movement, &format!("gives user {user} what did not come back then"))
+            });
+        }
+    }
+
+    /// Describes what came back and no movement explains.
+    fn leftovers(&mut self, findings: &mut Findings) {
+        self.backs.retain(|_, back| !back.is_explained());
+        let mut left: Vec<_> = self.backs.drain().collect();
+        left.sort_unstable_by_key(|(key, _)| *key);
+        for (((template, _), user), _) in left {
+            findings.add(format!(
+                "template {template}: what came back of user {user} is in no movement of that moment"
+            ));
+        }
+    }
+
+    /// Compares the lapses with the counts of the platform.
+    async fn at_lapses(
+        &mut self,
+        connection: &mut MySqlConnection,
+        findings: &mut Findings,
+    ) -> Result<(), VerifyError> {
+        let (part, mut after) = (self.part, (0, 0));
+        loop {
+            let rows = verify::lapses_after(connection, after, ROWS_PER_READ).await?;
+            let Some(last) = rows.last() else { break };
+            after = (last.template.0, last.user.0);
+            for row in rows.iter().filter(|row| part.has(row.user.0)) {
+                let truth = self.lapses.remove(&(row.template.0, row.user.0));
+                findings.expect(truth == Some((row.count, row.seq)), || {
+                    let (template, user, known) = (row.template, row.user, (row.count, row.seq));
+                    format!("template {template}: lapses of user {user} are {known:?}, by the movements {truth:?}")
+                });
+            }
+        }
+        for ((template, user), (lapses, _)) in self.lapses.drain() {
+            findings.add(format!(
+                "template {template}: {lapses} lapses of user {user} are not counted"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Back {
+    /// Takes a movement's numbers and lapses off. Returns false if they were not there.
+    fn explain(&mut self, numbers: &[u8], lapsed: i64) -> bool {
+        self.listed = true;
+        self.lapsed -= lapsed;
+        let mut there = true;
+        for number in numbers {
+            match self.numbers.iter().position(|known| known == number) {
+                Some(index) => drop(self.numbers.swap_remove(index)),
+                None => there = false,
+            }
+        }
+        there
+    }
+
+    fn is_explained(&self) -> bool {
+        self.listed && self.lapsed == 0 && self.numbers.is_empty()
+    }
+}
+
+/// Whether a movement's columns fit its kind.
+fn has_its_form(movement: &LedgerMovement) -> bool {
+    let LedgerMovement { kind, delta, delta_stock, returned, .. } = movement;
+    match kind {
+        Kind::Total => delta_stock.is_none_or(|stock| stock == *delta) && returned.is_none(),
+        Kind::Return => match (*delta, *delta_stock) {
+            (0, Some(stock)) => stock > 0 && returned.is_some(),
+            (total, Some(0)) => total < 0 && returned.is_some(),
+            (_, _) => false,
+        },
+        Kind::Lift => {
+            (*delta, *delta_stock) == (0, Some(0))
+                && returned.as_deref().is_some_and(|list| list.ends_with("/lift"))
+        }
+    }
+}
+
+fn moment_of(movement: &LedgerMovement) -> Moment {
+    (movement.template.0, movement.at.timestamp_millis())
+}
+
+fn at(movement: &LedgerMovement, what: &str) -> String {
+    format!("template {}: movement {} {what}", movement.template, movement.seq)
+}
