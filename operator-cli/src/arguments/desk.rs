@@ -22,7 +22,7 @@ pub(crate) enum CouponsCommand {
         #[arg(long, value_name = "ID", value_parser = id)]
         template: Option<i64>,
         /// Only coupons of this status.
-        #[arg(long, value_parser = ["unused", "used", "expired", "cancelled"])]
+        #[arg(long, value_parser = ["unused", "used", "expired", "cancelled", "held", "lapsed"])]
         status: Option<String>,
         #[command(flatten)]
         page: Page,

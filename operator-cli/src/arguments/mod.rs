@@ -2,6 +2,7 @@
 
 mod desk;
 mod export;
+mod hold;
 mod key;
 mod redemption;
 mod template;
@@ -13,6 +14,7 @@ use clap_complete::Shell;
 
 pub(crate) use desk::{CouponsCommand, GrantsArguments, JobsCommand};
 pub(crate) use export::Export;
+pub(crate) use hold::{Cancel, Confirm, Hold, Lapses, Ledger, Lift};
 pub(crate) use key::{AuditArguments, KeyCommand, MerchantCommand, OfMerchant};
 pub(crate) use redemption::{
     LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, SingleUse,
@@ -94,10 +96,10 @@ pub(crate) enum Command {
     /// The stock of a template: show, add, cut.
     #[command(subcommand)]
     Stock(StockCommand),
-    /// A claim: its state, and its story.
+    /// A claim: its state, its story, its payment and its cancellation.
     #[command(subcommand)]
     Claim(ClaimCommand),
-    /// Users: their coupons of your templates, and their lists.
+    /// Users: their coupons of your templates, their lists, and bans.
     #[command(subcommand)]
     User(UserCommand),
     /// Single coupons: show, find, revoke, extend, replace.
@@ -155,6 +157,11 @@ pub(crate) enum ClaimCommand {
     /// Tells a claim's way: when it was received, admitted, relayed, landed, published, visible, and redeemed or expired,
     /// and which hop took longer than is usual.
     Story(OneClaim),
+    /// Confirms held coupons that were paid for: all of the claim, or some. For keys of the scope `redeem`.
+    Confirm(Confirm),
+    /// Takes coupons of a claim back that are held, or confirmed and not used. Their stock comes back. For keys of the
+    /// scope `redeem`.
+    Cancel(Cancel),
 }
 
 #[derive(Args)]
@@ -178,6 +185,10 @@ pub(crate) enum UserCommand {
     },
     /// Rebuilds a user's list from MySQL.
     RebuildView(UserId),
+    /// Shows how many holds of a template a user let lapse.
+    Lapses(Lapses),
+    /// Lets a user claim again who let too many holds lapse.
+    Lift(Lift),
 }
 
 #[derive(Subcommand)]

@@ -4,7 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Page, export::Export, id};
+use super::{
+    Page,
+    export::Export,
+    hold::{Hold, Ledger},
+    id,
+};
 
 #[derive(Subcommand)]
 pub(crate) enum TemplateCommand {
@@ -18,6 +23,8 @@ pub(crate) enum TemplateCommand {
         example: bool,
         #[command(flatten)]
         queue: Queue,
+        #[command(flatten)]
+        hold: Hold,
     },
     /// Lists templates, the newest first, or as `--sort` says.
     List(TemplateFilter),
@@ -30,7 +37,7 @@ pub(crate) enum TemplateCommand {
         id: TemplateId,
         /// A file with the fields to change, TOML or JSON as in docs/api.md; `-` for standard input. Not needed if a flag
         /// below changes one.
-        #[arg(required_unless_present_any = ["claim_mode", "accept_after"])]
+        #[arg(required_unless_present_any = ["claim_mode", "accept_after", "hold_ms", "lapses_allowed", "returned_stock"])]
         file: Option<PathBuf>,
         /// The version that you have seen (`template show`); another version is not changed. Or set `version` in the
         /// file.
@@ -38,6 +45,8 @@ pub(crate) enum TemplateCommand {
         if_version: Option<i64>,
         #[command(flatten)]
         queue: Queue,
+        #[command(flatten)]
+        hold: Hold,
     },
     /// Shows how far issued coupons have followed a change of the validity.
     ValidityMove(TemplateId),
@@ -66,6 +75,8 @@ pub(crate) enum TemplateCommand {
     Delete(Asked),
     /// Lists the movements of the stock, the first one first.
     Movements(Movements),
+    /// Lists everything that changed the stock, the newest first: claims, changes of the total, returns, lifts.
+    Ledger(Ledger),
     /// Lists the claims, by user.
     Claims(Claims),
     /// Lists the coupons, by user.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     api::call::Call,
     arguments::{ClaimCommand, OneClaim},
-    commands::AsText,
+    commands::{AsText, hold},
     text,
 };
 
@@ -23,6 +23,8 @@ pub(crate) fn call(command: &ClaimCommand) -> (Call, AsText) {
     match command {
         ClaimCommand::Show(claim) => (get(claim, ""), text::object),
         ClaimCommand::Story(claim) => (get(claim, "/story"), story),
+        ClaimCommand::Confirm(asked) => hold::confirm(asked),
+        ClaimCommand::Cancel(asked) => hold::cancel(asked),
     }
 }
 

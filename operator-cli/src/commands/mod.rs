@@ -6,6 +6,7 @@ pub(crate) mod confirm;
 pub(crate) mod desk;
 pub(crate) mod export;
 pub(crate) mod health;
+pub(crate) mod hold;
 pub(crate) mod keys;
 pub(crate) mod redemption;
 pub(crate) mod report;
@@ -94,6 +95,8 @@ fn user(command: UserCommand) -> (Call, AsText) {
         UserCommand::RebuildView(user) => {
             (Call::post(format!("/v1/users/{}/view-rebuild", user.user_id)), text::object)
         }
+        UserCommand::Lapses(asked) => hold::lapses(&asked),
+        UserCommand::Lift(asked) => hold::lift(&asked),
     }
 }
 

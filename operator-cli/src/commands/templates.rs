@@ -11,7 +11,13 @@ use crate::{
         TemplateCommand, TemplateFilter, TemplateId,
     },
     commands::{
-        AsText, ask, confirm::confirmed, export, paged, report, stock::ANY_VERSION, template_file,
+        AsText, ask,
+        confirm::confirmed,
+        export,
+        hold::{held, ledger},
+        paged, report,
+        stock::ANY_VERSION,
+        template_file,
     },
     failure::Failure,
     output::Output,
@@ -61,16 +67,17 @@ pub(crate) async fn run(
         TemplateCommand::Create { example: true, .. } => {
             return output.script(template_file::EXAMPLE);
         }
-        TemplateCommand::Create { file, queue, .. } => {
+        TemplateCommand::Create { file, queue, hold, .. } => {
             let file = file.unwrap_or_else(|| "-".into());
-            let body = queued(template_file::new(&file)?, queue);
+            let body = held(queued(template_file::new(&file)?, queue), hold);
             let call = Call::post("/v1/templates").with_body(body);
             return by_file(&call.once(IS_IT_LISTED), &file, settings, output).await;
         }
         TemplateCommand::List(filter) => list(filter),
-        TemplateCommand::Edit { id, file, if_version, queue } => {
+        TemplateCommand::Edit { id, file, if_version, queue, hold } => {
             let read = file.as_deref().map(template_file::read).transpose()?;
-            let mut body = queued(read.unwrap_or_else(|| Map::new().into()), queue);
+            let body = queued(read.unwrap_or_else(|| Map::new().into()), queue);
+            let mut body = held(body, hold);
             if let Some(version) = if_version {
                 body["version"] = version.into();
             }
@@ -103,6 +110,7 @@ pub(crate) async fn run(
         }
         TemplateCommand::Clone(copy) => clone(copy),
         TemplateCommand::Movements(rows) => movements(rows),
+        TemplateCommand::Ledger(rows) => ledger(rows),
         TemplateCommand::Claims(rows) => claims(rows),
         TemplateCommand::Coupons(rows) => coupons(rows),
         TemplateCommand::Show(it) => (Call::get(path(&it)), text::object),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use coupon::UserId;
+use coupon::{TemplateId, UserId};
 use pipeline_tests::World;
 use serde_json::json;
 use shopper::Claimed;
@@ -82,6 +82,72 @@ async fn a_job_that_adds_its_coupons_is_shown_awaited_and_cancelled_from_the_com
     assert_eq!((&ended["state"], &ended["outcomes"]), (&json!("cancelled"), &cancelled));
     let finished = cli.run("jobs show 1").await;
     assert!(finished.code == 1 && finished.err.contains("(JOB_NOT_FOUND)"), "{finished:?}");
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+/// One template holds for long, so that a slow machine pays in time; the other for a moment.
+#[tokio::test]
+async fn holds_are_made_paid_for_cancelled_forgiven_and_accounted_for_from_the_command_line() {
+    let world = World::start("cli holds").await;
+    let cli = Cli::of(&world);
+    let [long, short] = ["--hold-ms 1800000", "--hold-ms 1000 --lapses-allowed 1"]
+        .map(|flags| format!("template create {{}} {flags} --returned-stock resell"));
+    let file = world.platform.options.dir.join("drop.toml");
+    fs::write(&file, cli.run("template create --example").await.out).unwrap();
+    let file = file.display().to_string();
+    let draft = cli.json(&long.replace("{}", &file)).await;
+    assert_eq!((&draft["hold_ms"], &draft["lapses_allowed"]), (&json!(1_800_000), &json!(0)));
+    let (id, version) = (draft["id"].as_str().unwrap(), &draft["version"]);
+    let edit = format!("template edit {id} --hold-ms 900000 --if-version {version}");
+    assert_eq!(cli.json(&edit).await["hold_ms"], 900_000);
+    cli.json(&format!("template publish {id}")).await;
+    let claim = async |template: &str, user| -> Claimed {
+        let shopper = world.api().shopper(UserId(user)).unwrap();
+        let template = TemplateId(template.parse().unwrap());
+        let key = format!("visit-{user}");
+        shopper.claim(template, Some(&key), 1).await.unwrap().json().unwrap()
+    };
+    let anna = claim(id, 1).await.id;
+    let paid = cli.json(&format!("claim confirm {anna} --payment-ref p1")).await;
+    assert_eq!(paid["coupons"][0]["status"], "unused");
+    assert_eq!(cli.json(&format!("claim confirm {anna} --payment-ref p1")).await, paid);
+    let twice = cli.run(&format!("claim confirm {anna} --payment-ref p2")).await;
+    assert!(twice.code == 1 && twice.err.contains("(ALREADY_CONFIRMED)"), "{twice:?}");
+    let bert = claim(id, 2).await;
+    let (of, coupon) = (bert.id, bert.coupons[0].id);
+    let cancelled = cli.json(&format!("claim cancel {of} {coupon} --reason declined")).await;
+    assert_eq!(cancelled["coupons"][0]["status"], "cancelled");
+    let ledger = cli.json(&format!("template ledger {id}")).await;
+    let kinds: Vec<_> =
+        ledger["data"].as_array().unwrap().iter().map(|line| &line["kind"]).collect();
+    assert!(
+        kinds.len() == 4 && kinds.iter().filter(|kind| **kind == "claim").count() == 2,
+        "{ledger}"
+    );
+    let returns = cli.json(&format!("template ledger {id} --kind return")).await;
+    let [back] = &returns["data"].as_array().unwrap()[..] else { panic!("{returns}") };
+    assert_eq!((&back["quantity"], &back["reason"]), (&json!(1), &json!("declined")));
+    assert!(cli.run(&format!("template ledger {id}")).await.out.contains("declined"));
+
+    let draft = cli.json(&short.replace("{}", &file)).await;
+    let id = draft["id"].as_str().unwrap();
+    cli.json(&format!("template publish {id}")).await;
+    let carl = claim(id, 3).await.id;
+    let template = TemplateId(id.parse().unwrap());
+    let stock = async || world.api().stock(template).await.unwrap();
+    testkit::until(stock, |stock| stock.gate_stock == Some(1_000)).await;
+    let late = cli.run(&format!("claim confirm {carl} --payment-ref p3")).await;
+    assert!(late.code == 1 && late.err.contains("(HOLD_LAPSED)"), "{late:?}");
+    let shown = cli.json(&format!("user lapses 3 --template {id}")).await;
+    assert_eq!((&shown["lapses"], &shown["banned"]), (&json!(1), &json!(true)));
+    let again = world.api().shopper(UserId(3)).unwrap();
+    let refused = again.claim(template, Some("again"), 1).await.unwrap();
+    assert_eq!(refused.code().as_deref(), Some("BANNED"), "{}", refused.body);
+    let lifted = cli.json(&format!("user lift 3 --template {id} --reason sorry")).await;
+    assert_eq!(lifted["banned"], false);
+    assert_eq!(again.claim(template, Some("again"), 1).await.unwrap().status, 201);
+    world.until(template, |counts| counts.lapsed == 2).await;
     world.assert_sound(None).await;
     world.end().await;
 }
