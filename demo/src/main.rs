@@ -3,6 +3,7 @@
 #![expect(clippy::print_stderr, reason = "a command fails on standard error")]
 
 mod after;
+mod holds;
 mod progress;
 mod report;
 mod sale;
@@ -13,7 +14,7 @@ use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use devstack::Flavor;
-use verifier::{at_rest, verify};
+use verifier::{History, at_rest, verify};
 
 use crate::{
     progress::{Progress, print},
@@ -24,8 +25,8 @@ use crate::{
 /// How long the platform may take to come to rest at the end.
 const REST_MAX: Duration = Duration::from_secs(30);
 
-/// Runs a flash sale on private servers (publish, claim, list, use, expire), then prints the
-/// figures and checks every invariant.
+/// Runs a flash sale on private servers (publish, claim, list, use, expire) and a drop whose coupons must be paid for
+/// (hold, pay, lapse, sell again), then prints the figures and checks every invariant.
 #[derive(Parser)]
 struct Cli {
     /// Also writes the figures to this file, as JSON.
@@ -52,26 +53,30 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Runs the sale and returns whether every promise was kept.
+/// Runs both acts and returns whether every promise was kept.
 async fn run(cli: Cli) -> Result<bool> {
     let progress = Progress::start();
     progress.say(&format!("starting {}, two Redis, Kafka, and the six processes", cli.flavor));
     let mut stage = Stage::start(cli.flavor).await?;
     let sale = sale::hold(&stage, &progress).await?;
     let aftermath = after::live_on(&stage, &sale, &progress).await?;
+    let dropped = holds::hold(&stage, &progress).await?;
     progress.say("waiting until everything is at rest, then checking every invariant");
     at_rest(&stage.sources, &stage.clock, REST_MAX).await?;
-    let report = verify(&stage.sources, Some(&sale.run.history), stage.clock.now()).await?;
-    let figures = Figures::of(&sale, &aftermath, report.holds());
+    let records = sale.run.history.records.iter().chain(&dropped.records).cloned().collect();
+    let history = History { records };
+    let report = verify(&stage.sources, Some(&history), stage.clock.now()).await?;
+    let figures = Figures::of(&sale, &aftermath, &dropped, report.holds());
     print(format_args!("\n{figures}\n\n{report}\n"));
     if let Some(file) = &cli.json {
         let json = serde_json::to_string_pretty(&figures)?;
         fs::write(file, json + "\n").with_context(|| format!("cannot write {}", file.display()))?;
     }
-    for problem in &aftermath.problems {
+    let problems: Vec<_> = aftermath.problems.iter().chain(&dropped.problems).collect();
+    for problem in &problems {
         print(format_args!("BROKEN  {problem}"));
     }
-    let kept = figures.is_kept() && aftermath.problems.is_empty();
+    let kept = figures.is_kept() && problems.is_empty();
     stage.end(kept).await?;
     if kept {
         print(report::NEXT_STEPS);

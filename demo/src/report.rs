@@ -7,6 +7,7 @@ use shopper::Tally;
 
 use crate::{
     after::Aftermath,
+    holds::Dropped,
     sale::{STOCK, Sale},
 };
 
@@ -45,6 +46,7 @@ pub(crate) struct Figures {
     visible_p99_ms: f64,
     expired: i64,
     lateness_max_ms: i64,
+    holds: Holds,
     #[serde(skip)]
     never_visible: usize,
     #[serde(skip)]
@@ -55,8 +57,29 @@ pub(crate) struct Figures {
     watched: u64,
 }
 
+/// The figures of the second act.
+#[derive(Debug, Serialize)]
+struct Holds {
+    /// Coupons that were claimed, whatever became of them.
+    claimed: i64,
+    /// Payments that were taken.
+    paid: usize,
+    lapsed: i64,
+    /// Units that lapsed and were sold to others.
+    sold_again: usize,
+    /// Payments that were refused because the hold had lapsed.
+    paid_too_late: usize,
+    /// Payments that were taken, and whose coupon is not there.
+    lost: usize,
+}
+
 impl Figures {
-    pub(crate) fn of(sale: &Sale, aftermath: &Aftermath, verify_ok: bool) -> Self {
+    pub(crate) fn of(
+        sale: &Sale,
+        aftermath: &Aftermath,
+        dropped: &Dropped,
+        verify_ok: bool,
+    ) -> Self {
         let run = &sale.run;
         let tally = Tally::of(&run.history);
         let counts = &aftermath.counts;
@@ -76,6 +99,14 @@ impl Figures {
             visible_p99_ms: rounded(run.visible.ms(0.99)),
             expired: counts.expired,
             lateness_max_ms: aftermath.lateness_max.num_milliseconds(),
+            holds: Holds {
+                claimed: dropped.claimed,
+                paid: dropped.paid,
+                lapsed: dropped.lapsed,
+                sold_again: dropped.sold_again,
+                paid_too_late: dropped.late,
+                lost: dropped.lost,
+            },
             never_visible: run.never_visible,
             given_up: run.given_up,
             used: counts.used,
@@ -86,7 +117,8 @@ impl Figures {
     /// Whether every promise was kept.
     pub(crate) fn is_kept(&self) -> bool {
         let all_were_served = self.never_visible == 0 && self.given_up == 0;
-        self.verify_ok && self.oversold == 0 && self.lost == 0 && all_were_served
+        let nothing_lost = self.lost == 0 && self.holds.lost == 0;
+        self.verify_ok && self.oversold == 0 && nothing_lost && all_were_served
     }
 }
 
@@ -108,7 +140,11 @@ impl fmt::Display for Figures {
             format!("{:.1} / {:.1} ms ({} watched)", visible.0, visible.1, visible.2),
         )?;
         row("used", self.used.to_string())?;
-        write!(f, "  {:<26} {}, at most {} ms late", "expired", self.expired, self.lateness_max_ms)
+        row("expired", format!("{}, at most {} ms late", self.expired, self.lateness_max_ms))?;
+        let Holds { claimed, paid, lapsed, sold_again, paid_too_late, lost } = &self.holds;
+        row("held", format!("{claimed}, of them paid for {paid}, lapsed {lapsed}"))?;
+        row("sold again", sold_again.to_string())?;
+        write!(f, "  {:<26} {paid_too_late}; taken and lost: {lost}", "paid too late")
     }
 }
 
