@@ -33,7 +33,19 @@ pub struct Hot {
 /// # Errors
 /// The platform fails, or not every coupon was sold.
 pub async fn measure(stage: &Stage) -> Result<Hot> {
-    let new = NewTemplate::simple("Hot", CLAIMS + WARM_UP, stage.clock.now(), TimeDelta::hours(1));
+    measure_held(stage, None).await
+}
+
+/// The same with coupons that are held for so long.
+///
+/// # Errors
+/// As those of [`measure`].
+pub async fn measure_held(stage: &Stage, hold: Option<TimeDelta>) -> Result<Hot> {
+    let stock = CLAIMS + WARM_UP;
+    let new = NewTemplate {
+        hold_ms: hold.map(|hold| hold.num_milliseconds()),
+        ..NewTemplate::simple("Hot", stock, stage.clock.now(), TimeDelta::hours(1))
+    };
     let template = stage.api.publish_new(&new).await?.id;
     let crowd = Crowd::new(vec![stage.api.clone()], CONNECTIONS, PATIENCE);
     let wish = |user| Wish::one(template, UserId(user));

@@ -5,8 +5,10 @@
 
 pub mod bare;
 pub mod cdc;
+pub mod closed;
 pub mod export;
 pub mod hardware;
+pub mod holds;
 pub mod hot;
 pub mod lists;
 pub mod lone;

@@ -1,10 +1,7 @@
 //! Redemptions over HTTP, one coupon and one order each: a closed loop of keep-alive connections for the rate, then half of
 //! that rate at constant intervals for the time of an answer.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use chrono::TimeDelta;
@@ -18,7 +15,7 @@ use tokio::{
     time::{Instant as Moment, sleep_until},
 };
 
-use crate::stage::Stage;
+use crate::{closed, stage::Stage};
 
 /// Measured redemptions.
 const REDEMPTIONS: usize = 10_000;
@@ -74,12 +71,7 @@ pub async fn measure(stage: &Stage) -> Result<Redeemed> {
     let half = run_paced(&stage.api, paced, per_s / 2.0).await?;
     let used = verify::count_coupons(&mut connection, Some(template), stage.clock.now()).await?;
     ensure!(used.used == stock, "{} of {stock} coupons are used", used.used);
-    let latency = |times: Vec<Duration>| {
-        let mut latency = Latency::default();
-        times.into_iter().for_each(|time| latency.record(time));
-        latency
-    };
-    Ok(Redeemed { per_s, answered: latency(times), at_half: latency(half) })
+    Ok(Redeemed { per_s, answered: closed::latency(times), at_half: closed::latency(half) })
 }
 
 /// Redeems these coupons at constant intervals, whether or not earlier ones are answered.
@@ -111,24 +103,10 @@ async fn redeem(api: &Api, coupon: CouponId) -> Result<()> {
 
 /// Redeems these coupons, and returns how long each took.
 async fn run(api: &Api, coupons: Vec<CouponId>) -> Result<Vec<Duration>> {
-    let left = Arc::new(Mutex::new(coupons));
-    let mut tasks = JoinSet::new();
-    for _ in 0..CONNECTIONS {
-        let (api, left) = (api.clone(), Arc::clone(&left));
-        tasks.spawn(async move {
-            let mut times = Vec::new();
-            while let Some(coupon) = next(&left) {
-                let began = Instant::now();
-                redeem(&api, coupon).await?;
-                times.push(began.elapsed());
-            }
-            anyhow::Ok(times)
-        });
-    }
-    let times: Result<Vec<Vec<Duration>>> = tasks.join_all().await.into_iter().collect();
-    Ok(times?.concat())
-}
-
-fn next(left: &Mutex<Vec<CouponId>>) -> Option<CouponId> {
-    left.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    let api = api.clone();
+    let send = move |coupon| {
+        let api = api.clone();
+        async move { redeem(&api, coupon).await }
+    };
+    closed::run(CONNECTIONS, coupons, send).await
 }
