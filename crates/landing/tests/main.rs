@@ -18,3 +18,4 @@ mod private;
 mod queue;
 mod rebuild;
 mod resolver;
+mod returns;

@@ -217,9 +217,8 @@ impl<T> Batch<T> {
     ) -> Result<(), RunError> {
         self.points.reach("landing.before_reread").await?;
         let landings = group.landings();
-        let mut found = timeout(SILENCE_MAX, landing::reread(connection, &landings)).await??;
-        found.iter_mut().for_each(|found| found.number_taken &= is_proven);
-        let decisions = decide_all(&landings, found);
+        let found = timeout(SILENCE_MAX, landing::reread(connection, &landings)).await??;
+        let decisions = decide_all(&landings, found, is_proven);
         let mut rest = Vec::with_capacity(group.jobs.len());
         for ((tag, job), decision) in group.jobs.drain(..).zip(decisions) {
             match decision {
@@ -263,9 +262,10 @@ impl<T> Batch<T> {
 }
 
 /// Decides in batch order, as if each admission were landed alone. Each admission to be run again reduces the stock
-/// left for those behind it, so only the tail of a batch that asks for too much is refused. An admission that shares
+/// left for those behind it, so only the tail of a batch that asks for too much is refused. One whose number seems taken
+/// is run again too, unless that `is_proven`, and takes no stock meanwhile. An admission that shares
 /// a key or a number with one ahead of it is decided after that one has landed.
-fn decide_all(landings: &[Landing], found: Vec<FoundRows>) -> Vec<Decision> {
+fn decide_all(landings: &[Landing], found: Vec<FoundRows>, is_proven: bool) -> Vec<Decision> {
     let mut ahead = Ahead::default();
     landings
         .iter()
@@ -277,6 +277,10 @@ fn decide_all(landings: &[Landing], found: Vec<FoundRows>) -> Vec<Decision> {
             }
             let decision = decide(&landing.admission, &found);
             if ahead.must_land_before(landing, decision) {
+                return Decision::Retry;
+            }
+            if decision == Decision::NumberTaken && !is_proven {
+                ahead.add_names(landing);
                 return Decision::Retry;
             }
             if decision == Decision::Retry {
@@ -299,6 +303,12 @@ impl<'a> Ahead<'a> {
     fn add(&mut self, landing: &'a Landing) {
         let claim = &landing.admission.claim;
         *self.taken.entry(claim.template_id).or_default() += i64::from(claim.quantity);
+        self.add_names(landing);
+    }
+
+    /// Adds an admission that probably takes no stock.
+    fn add_names(&mut self, landing: &'a Landing) {
+        let claim = &landing.admission.claim;
         self.keys.insert((claim.template_id, claim.user_id, &claim.request_id));
         self.numbers.extend(numbers(landing));
     }

@@ -157,8 +157,16 @@ async fn movements_change_total_and_stock_and_are_numbered_without_gaps() {
 
     let (reason, actor) = ("why".to_owned(), "who".to_owned());
     let movements = stock::movements_after(&mut store.connection, TEMPLATE, 2).await.unwrap();
-    let third = Movement { seq: 3, delta: -14, reason: reason.clone(), actor: actor.clone() };
-    assert_eq!(movements, [third, Movement { seq: 4, delta: 2, reason, actor }]);
+    let moved = |seq, delta| Movement {
+        seq,
+        kind: stock::Kind::Total,
+        delta,
+        delta_stock: delta,
+        returned: Vec::new(),
+        reason: reason.clone(),
+        actor: actor.clone(),
+    };
+    assert_eq!(movements, [moved(3, -14), moved(4, 2)]);
 }
 
 #[tokio::test]
