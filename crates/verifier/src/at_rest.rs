@@ -99,8 +99,7 @@ async fn unrest(
 
 async fn in_flight(sources: &Sources) -> Result<Option<String>, VerifyError> {
     let mut connection = connect::acquire(&sources.pool).await?;
-    for balance in verify::balances(&mut connection).await? {
-        let (template, epoch) = (balance.template, balance.epoch);
+    for (template, epoch) in verify::epochs(&mut connection).await? {
         let in_flight = sources.gate.in_flight_count(template, epoch).await?;
         if in_flight > 0 {
             return Ok(Some(format!("template {template} has {in_flight} claims in flight")));

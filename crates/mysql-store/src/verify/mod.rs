@@ -24,7 +24,7 @@ use coupon::{ClaimId, ClaimState, CouponId, CouponStatus, RequestId, TemplateId,
 use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, mysql::MySqlRow};
 
 pub use self::{
-    balances::{Balance, balances},
+    balances::{Balance, balances, epochs},
     bulk::{BULK_ROWS, hold_bulk, insert_bulk, insert_bulk_of},
     claim_ends::{ClaimEnd, ends_of},
     desk::{odd_replacements, unrecorded_cancellations},

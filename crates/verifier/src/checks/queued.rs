@@ -45,8 +45,7 @@ pub(crate) async fn have_ended(
 pub(crate) async fn waiting(sources: &Sources) -> Result<Vec<String>, VerifyError> {
     let mut connection = connect::acquire(&sources.pool).await?;
     let mut waiting = Vec::new();
-    for balance in verify::balances(&mut connection).await? {
-        let (template, epoch) = (balance.template, balance.epoch);
+    for (template, epoch) in verify::epochs(&mut connection).await? {
         for (number, place) in [
             (sources.gate.outbox_len(template).await?, "its outbox"),
             (sources.gate.queued_count(template, epoch).await?, "the gate's queue"),

@@ -117,7 +117,7 @@ const COUPONS: [Damage; 19] = [
         "coupon 2015 is held at version 2",
     ),
     (
-        "update user_coupon set valid_until = claimed_at where id = 2015",
+        "update user_coupon set valid_until = claimed_at - interval 1 minute where id = 2015",
         "update user_coupon set valid_until = claimed_at + interval 10 minute where id = 2015",
         "I9",
         "coupon 2015 is still held, its hold ended",
@@ -327,9 +327,11 @@ async fn each_is_found(name: &str, damages: &[Damage]) {
 
 /// Asserts what MySQL alone shows. Gates, topics and views have not heard of the holds.
 async fn assert_sound(stage: &Stage, after: &str) {
-    for invariant in ["I2", "I3", "I9", "I14", "I15"] {
-        let outcome = stage.outcome(invariant).await;
-        assert!(matches!(outcome.verdict, Verdict::Holds { .. }), "after {after}: {outcome}");
+    let report = stage.report().await;
+    for outcome in &report.outcomes {
+        let is_of_mysql = ["I2", "I3", "I9", "I14", "I15"].contains(&outcome.invariant);
+        let holds = matches!(outcome.verdict, Verdict::Holds { .. });
+        assert!(holds || !is_of_mysql, "after {after}: {outcome}");
     }
 }
 
