@@ -11,6 +11,7 @@ mod api;
 mod crowd;
 mod error;
 mod events;
+mod holds;
 mod latency;
 mod lines;
 mod queued;

@@ -29,7 +29,7 @@ pub struct Shopper {
 /// Query for a user's list; the default is the first page of the unused coupons.
 #[derive(Debug, Clone, Default)]
 pub struct CouponQuery {
-    /// `unused`, `used` or `expired`.
+    /// `unused`, `used`, `expired`, `cancelled`, `held` or `lapsed`.
     pub status: Option<&'static str>,
     /// Coupons per page.
     pub limit: Option<u32>,

@@ -80,6 +80,12 @@ impl NewTemplate {
         }
     }
 
+    /// The same template, its coupons held for so long until they are confirmed.
+    #[must_use]
+    pub fn held_for(self, hold: TimeDelta) -> Self {
+        Self { hold_ms: Some(hold.num_milliseconds()), ..self }
+    }
+
     /// The same template, its claims answered in this mode, and a 202 after this.
     #[must_use]
     pub fn in_mode(self, mode: &'static str, accept_after: &'static str) -> Self {
@@ -103,8 +109,11 @@ pub struct Template {
 pub struct Stock {
     /// Coupons made available.
     pub total: i64,
-    /// Coupons claimed.
+    /// Coupons claimed, without those that came back.
     pub landed: i64,
+    /// Those of them that are held; absent: too many to count.
+    #[serde(default)]
+    pub held: Option<i64>,
     /// Coupons left.
     pub stock: i64,
     /// Claims in flight; absent while the gate is not loaded.
@@ -124,6 +133,9 @@ pub struct Claimed {
     pub quantity: u32,
     /// When its coupons end.
     pub valid_until: DateTime<Utc>,
+    /// When its coupons lapse unless they are confirmed; absent: they are not held.
+    #[serde(default)]
+    pub held_until: Option<DateTime<Utc>>,
     pub coupons: Vec<Issued>,
 }
 
@@ -140,9 +152,9 @@ pub struct Coupon {
     pub template_id: TemplateId,
     /// The claim that created it.
     pub claim_id: ClaimId,
-    /// `unused`, `used` or `expired`.
+    /// `unused`, `used`, `expired`, `cancelled`, `held` or `lapsed`.
     pub status: String,
-    /// End of its validity, exclusive.
+    /// End of its validity, exclusive; of a held coupon, of its hold.
     pub valid_until: DateTime<Utc>,
     /// The order that it is used for.
     #[serde(default)]

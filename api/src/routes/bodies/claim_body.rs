@@ -76,7 +76,9 @@ impl ClaimBody {
             valid_until: instant(claim.valid_until),
             status: claim.held_until.map(|_| CouponStatus::Held.word()),
             held_until: claim.held_until.map(instant),
-            pay_within_ms: claim.held_until.map(|until| (until - claim.claimed_at).num_milliseconds()),
+            pay_within_ms: claim
+                .held_until
+                .map(|until| (until - claim.claimed_at).num_milliseconds()),
             coupons: claim
                 .coupons
                 .iter()

@@ -140,7 +140,9 @@ async fn try_confirm(
             info!(claim.id = %id, coupons = coupons.len(), "confirmed held coupons");
             Ok((body(now, &coupons), false))
         }
-        Confirmation::Replayed { confirmed_at, coupons } => Ok((body(confirmed_at, &coupons), true)),
+        Confirmation::Replayed { confirmed_at, coupons } => {
+            Ok((body(confirmed_at, &coupons), true))
+        }
         Confirmation::ReferenceTaken => {
             let detail = "This `payment_ref` has confirmed another claim or other coupons.";
             Err(Problem::new(Code::PaymentRefReused, detail))

@@ -80,7 +80,7 @@ struct Asked<'a> {
     responses((status = 200, description = "It is kept. The same order again keeps it for the new time from now on.", body = LockBody)),
     extensions(("x-problems" = json!(
         "INVALID_REDEMPTION INVALID_USER_ID INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED \
-         COUPON_NOT_YET_VALID COUPON_LOCKED COUPON_CANCELLED ORDER_CANCELLED OVERLOADED"
+         COUPON_NOT_YET_VALID COUPON_LOCKED COUPON_CANCELLED NOT_CONFIRMED HOLD_LAPSED ORDER_CANCELLED OVERLOADED"
     )))
 )]
 pub(crate) async fn lock(

@@ -66,7 +66,7 @@ struct Wish<'a> {
     responses((status = 200, description = "It is used. The same order again is the same answer.", body = CouponJson)),
     extensions(("x-problems" = json!(
         "INVALID_USER_ID INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_NOT_YET_VALID \
-         COUPON_LOCKED COUPON_CANCELLED NOT_STACKABLE ORDER_CANCELLED ORDER_REDEEMED OVERLOADED"
+         COUPON_LOCKED COUPON_CANCELLED NOT_CONFIRMED HOLD_LAPSED NOT_STACKABLE ORDER_CANCELLED ORDER_REDEEMED OVERLOADED"
     )))
 )]
 pub(crate) async fn use_coupon(
@@ -160,7 +160,7 @@ async fn fits(
     request_body = RedemptionRequest,
     responses((status = 200, description = "It is unused. Final for this order: it cannot use the coupon again.", body = CouponJson)),
     extensions(("x-problems" = json!(
-        "INVALID_USER_ID INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_CANCELLED OVERLOADED"
+        "INVALID_USER_ID INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_CANCELLED NOT_CONFIRMED HOLD_LAPSED OVERLOADED"
     )))
 )]
 pub(crate) async fn unuse_coupon(

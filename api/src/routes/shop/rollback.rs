@@ -82,7 +82,7 @@ struct Asked<'a> {
     request_body = RollbackRequest,
     responses((status = 200, description = "The coupons, given back now or before. The same call again is the same answer.", body = RollbackBody)),
     extensions(("x-problems" = json!(
-        "INVALID_REDEMPTION INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_EXPIRED COUPON_CANCELLED OVERLOADED"
+        "INVALID_REDEMPTION INVALID_ORDER_REF COUPON_NOT_FOUND COUPON_EXPIRED COUPON_CANCELLED NOT_CONFIRMED HOLD_LAPSED OVERLOADED"
     )))
 )]
 pub(crate) async fn roll_back(

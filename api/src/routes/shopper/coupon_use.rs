@@ -53,7 +53,7 @@ pub(crate) struct OrderRequest {
     responses((status = 200, description = "It is used. The same order again is the same answer.", body = CouponJson)),
     extensions(("x-problems" = json!(
         "INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN COUPON_USED COUPON_EXPIRED COUPON_NOT_YET_VALID \
-         COUPON_LOCKED COUPON_CANCELLED ORDER_CANCELLED OVERLOADED"
+         COUPON_LOCKED COUPON_CANCELLED NOT_CONFIRMED HOLD_LAPSED ORDER_CANCELLED OVERLOADED"
     )))
 )]
 pub(crate) async fn use_coupon(

@@ -71,7 +71,10 @@ async fn page(
 ) -> Result<Json<Page<ShownCoupon>>, Problem> {
     let status = params.status.as_deref().unwrap_or("unused");
     let status = CouponStatus::from_word(status).ok_or_else(|| {
-        Problem::new(Code::InvalidStatus, "Use a `status` of unused, used, expired, cancelled, held or lapsed.")
+        Problem::new(
+            Code::InvalidStatus,
+            "Use a `status` of unused, used, expired, cancelled, held or lapsed.",
+        )
     })?;
     let limit = cursor::limit(params.limit)?;
     let after = params

@@ -35,12 +35,7 @@ pub struct Position {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A claim landed.
-    Claim {
-        id: ClaimId,
-        user: UserId,
-        quantity: i64,
-        at: DateTime<Utc>,
-    },
+    Claim { id: ClaimId, user: UserId, quantity: i64, at: DateTime<Utc> },
     /// A movement.
     Movement {
         seq: i64,
@@ -109,7 +104,8 @@ struct ClaimRow {
 #[derive(FromRow)]
 struct MovementRow {
     seq: i64,
-    kind: u8,
+    #[sqlx(try_from = "Code")]
+    kind: Kind,
     delta: i64,
     delta_stock: i64,
     returned: Option<String>,
@@ -190,10 +186,8 @@ fn merged(
     if let (false, Some(down_to)) = (claims_left, claims.down_to) {
         behind.claim = down_to;
     }
-    let is_cut = claims_left
-        || movements_left
-        || claims.down_to.is_some()
-        || movements.down_to.is_some();
+    let is_cut =
+        claims_left || movements_left || claims.down_to.is_some() || movements.down_to.is_some();
     if is_cut {
         lines.push(Line { entry: Entry::Gap, behind });
     }
@@ -300,7 +294,7 @@ pub async fn totals(
     connection: &mut MySqlConnection,
     template: TemplateId,
 ) -> Result<Option<Totals>, StoreError> {
-    let rows: Vec<(u8, i64, i64, i64, Option<i64>)> = sqlx::query_as(
+    let rows: Vec<(Code, i64, i64, i64, Option<i64>)> = sqlx::query_as(
         "select kind, count(*), cast(sum(delta) as signed), \
          cast(sum(coalesce(delta_stock, delta)) as signed), \
          (select stock from template_stock where template_id = ?) \
@@ -314,7 +308,7 @@ pub async fn totals(
     let Some(stock) = rows.first().and_then(|(.., stock)| *stock) else { return Ok(None) };
     let mut kinds = Vec::with_capacity(rows.len());
     for (kind, movements, delta, delta_stock, _) in rows {
-        kinds.push(KindTotal { kind: Kind::from_code(kind)?, movements, delta, delta_stock });
+        kinds.push(KindTotal { kind: kind.try_into()?, movements, delta, delta_stock });
     }
     // The stock is what all movements gave, less what claims took.
     let moved: i64 = kinds.iter().map(|total| total.delta_stock).sum();
@@ -357,7 +351,7 @@ impl MovementRow {
         let user = returned.map_err(unreadable)?.first().map(|one| one.user);
         Ok(Entry::Movement {
             seq: self.seq,
-            kind: Kind::from_code(self.kind)?,
+            kind: self.kind,
             delta: self.delta,
             delta_stock: self.delta_stock,
             user,
@@ -390,7 +384,7 @@ mod tests {
     fn movements(seqs: &[(i64, i64)], down_to: Option<i64>) -> Read<MovementRow> {
         let row = |(seq, ms): &(i64, i64)| MovementRow {
             seq: *seq,
-            kind: 1,
+            kind: Kind::Return,
             delta: 0,
             delta_stock: 1,
             returned: None,
@@ -402,7 +396,11 @@ mod tests {
     }
 
     /// Claims by their ids, movements by minus their numbers, a gap as 0; and the last position.
-    fn order(claims: Read<ClaimRow>, movements: Read<MovementRow>, limit: u32) -> (Vec<i64>, Position) {
+    fn order(
+        claims: Read<ClaimRow>,
+        movements: Read<MovementRow>,
+        limit: u32,
+    ) -> (Vec<i64>, Position) {
         let behind = Position { claim: i64::MAX, seq: i64::MAX };
         let lines = merged(claims, movements, behind, limit).unwrap();
         let number = |line: &Line| match &line.entry {
@@ -415,7 +413,8 @@ mod tests {
 
     #[test]
     fn claims_and_movements_follow_each_other_by_time() {
-        let (all, last) = order(claims(&[90, 50, 20], None), movements(&[(2, 60), (1, 10)], None), 9);
+        let (all, last) =
+            order(claims(&[90, 50, 20], None), movements(&[(2, 60), (1, 10)], None), 9);
         assert_eq!(all, [90, -2, 50, 20, -1]);
         assert_eq!(last, Position { claim: 20, seq: 1 });
     }

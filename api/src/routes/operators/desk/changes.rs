@@ -94,7 +94,7 @@ fn replaced_example() -> Value {
     request_body = ReasonRequest,
     responses((status = 200, description = "It is cancelled.", body = DeskCoupon)),
     extensions(("x-problems" = json!(
-        "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED HOURLY_QUOTA_EXCEEDED \
+        "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED NOT_CONFIRMED HOLD_LAPSED HOURLY_QUOTA_EXCEEDED \
          IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED"
     )))
 )]
@@ -145,7 +145,7 @@ pub(crate) async fn revoke(
     request_body = ExtensionRequest,
     responses((status = 200, description = "It ends then.", body = DeskCoupon)),
     extensions(("x-problems" = json!(
-        "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_CANCELLED MOVE_UNDER_WAY \
+        "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_CANCELLED NOT_CONFIRMED HOLD_LAPSED MOVE_UNDER_WAY \
          HOURLY_QUOTA_EXCEEDED \
          IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED"
     )))
@@ -208,7 +208,7 @@ pub(crate) async fn extend(
     request_body = ReasonRequest,
     responses((status = 200, description = "It is replaced.", body = ReplacedBody)),
     extensions(("x-problems" = json!(
-        "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_CANCELLED MOVE_UNDER_WAY \
+        "INVALID_CHANGE COUPON_NOT_FOUND COUPON_USED COUPON_EXPIRED COUPON_CANCELLED NOT_CONFIRMED HOLD_LAPSED MOVE_UNDER_WAY \
          HOURLY_QUOTA_EXCEEDED \
          IDEMPOTENCY_KEY_INVALID IDEMPOTENCY_KEY_REUSED OVERLOADED"
     )))
