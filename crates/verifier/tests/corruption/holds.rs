@@ -307,6 +307,28 @@ async fn a_return_without_a_movement_breaks_i1_while_it_happens() {
     assert!(blames(&sampled, "template 8: stock 8, movements 15 - landed 8"), "{sampled}");
 }
 
+/// Of the stage's own template, whose gate is open.
+#[tokio::test]
+async fn lapses_and_users_of_returned_coupons_that_the_gate_does_not_know_break_i7() {
+    let stage = Stage::new("lapses at the gate").await;
+    stage.sql("update coupon_template set lapses_allowed = 2 where id = 7").await;
+    stage.sql("insert into user_lapse values (7, 1, 1, 1)").await;
+    let outcome = stage.outcome("I7").await;
+    assert!(blames(&outcome, "user 1 let 1 holds lapse in MySQL, 0 in the gate"), "{outcome}");
+    stage.sql("update user_lapse set user_id = 9").await;
+    let outcome = stage.outcome("I7").await;
+    assert!(blames(&outcome, "user 9 let holds lapse, and has no entry"), "{outcome}");
+    stage.sql("update user_lapse set count = 0").await;
+    assert!(matches!(stage.outcome("I7").await.verdict, Verdict::Holds { .. }));
+    let returned = "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, \
+                    status, version, expiry_shard, claimed_at, changed_at, valid_from, valid_until, issued_no) \
+                    select 9001, 7, 9, 9001, 9000, merchant_id, 5, 2, expiry_shard, claimed_at, changed_at, \
+                    valid_from, valid_until, 1 from user_coupon where id = 1001";
+    stage.sql(returned).await;
+    let outcome = stage.outcome("I7").await;
+    assert!(blames(&outcome, "user 9 gave coupons back, and has no entry"), "{outcome}");
+}
+
 async fn each_is_found(name: &str, damages: &[Damage]) {
     let stage = Stage::new(name).await;
     hold(&stage).await;
