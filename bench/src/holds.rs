@@ -210,7 +210,9 @@ pub async fn pay(stage: &Stage) -> Result<Paid> {
     let stock = WARM_UP + PAYMENTS;
     let new = held_for("Paid", stock, stage.clock.now(), TimeDelta::hours(1));
     let template = stage.api.publish_new(&new).await?.id;
-    let wishes = (0..stock).map(|user| Wish::one(template, UserId(FIRST_PAYING + user)));
+    let wishes = (0..stock).map(|user| {
+        Wish::one(template, UserId(FIRST_PAYING + user)).with_key(format!("visit-{user}"))
+    });
     let crowd = Crowd::new(vec![stage.api.clone()], CLAIMING, Duration::from_secs(60));
     crowd.run(wishes.collect()).await?;
     let mut connection = connect::acquire(&stage.sources.pool).await?;

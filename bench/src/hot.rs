@@ -48,7 +48,8 @@ pub async fn measure_held(stage: &Stage, hold: Option<TimeDelta>) -> Result<Hot>
     };
     let template = stage.api.publish_new(&new).await?.id;
     let crowd = Crowd::new(vec![stage.api.clone()], CONNECTIONS, PATIENCE);
-    let wish = |user| Wish::one(template, UserId(user));
+    // A key is required with a hold, and sent without one too, so that only the hold differs.
+    let wish = |user| Wish::one(template, UserId(user)).with_key(format!("visit-{user}"));
     crowd.run((1..=WARM_UP).map(wish).collect()).await?;
     let run = crowd.run((WARM_UP + 1..=WARM_UP + CLAIMS).map(wish).collect()).await?;
     let mut connection = connect::acquire(&stage.sources.pool).await?;
