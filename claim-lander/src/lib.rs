@@ -98,7 +98,6 @@ pub async fn run(
     let gate_url = config.gate_redis_url.expose();
     let (reports, reporter) = GateReports::new(gate_url, &config.key_prefix, pool.clone());
     let (lanes, offsets) = (Lanes::default(), QueueOffsets::new(brokers, &names));
-    // Landings and payments end together, whichever fails.
     let ending = stop.child_token();
     let work = Work {
         reader: &reader,
@@ -131,23 +130,11 @@ pub async fn run(
         .collect();
     // The reporter ends with the last lander.
     drop(reports);
-    // Cancelled once the landers have ended, whatever ended them.
     let last = CancellationToken::new();
-    let landing = async {
-        let landed = try_join_all(landers).await;
-        ending.cancel();
-        last.cancel();
-        landed
-    };
     let shop = Shop { config, clock, names: &names, pool: &pool, producer: &producer };
-    let paying = async {
-        let paid = shop.run(&payments, &ending).await;
-        ending.cancel();
-        paid
-    };
-    let (landed, paid, ..) = tokio::join!(
-        landing,
-        Box::pin(paying),
+    let paying = Box::pin(shop.run(&payments, &ending));
+    let (worked, ..) = tokio::join!(
+        work_together(try_join_all(landers), paying, &ending, &last),
         last.run_until_cancelled(work.commit()),
         last.run_until_cancelled(publisher.run()),
         last.run_until_cancelled(show_partitions(&reader, leaving, &partitions)),
@@ -156,9 +143,31 @@ pub async fn run(
         report(reporter, &last),
         Box::pin(servers.watch(config, &pool, clock, &last)),
     );
-    landed?;
-    paid?;
+    worked?;
     reader.close().await.context("the last offsets were not committed; they will repeat")
+}
+
+/// Lands claims and takes payments. When one of them ends, whatever ended it, `ending` ends the other; `last` is cancelled
+/// after both.
+async fn work_together(
+    landing: impl Future<Output = anyhow::Result<Vec<()>>>,
+    paying: impl Future<Output = anyhow::Result<()>>,
+    ending: &CancellationToken,
+    last: &CancellationToken,
+) -> anyhow::Result<()> {
+    let landing = async {
+        let landed = landing.await;
+        ending.cancel();
+        landed
+    };
+    let paying = async {
+        let paid = paying.await;
+        ending.cancel();
+        paid
+    };
+    let (landed, paid) = tokio::join!(landing, paying);
+    last.cancel();
+    landed.and(paid)
 }
 
 /// Shows whether partitions are assigned, for ever.

@@ -62,14 +62,32 @@ pub(crate) struct Holds {
     has_put_off: bool,
 }
 
-/// Returns that took place at once, as input for the pace.
+/// Returns that took place at once, as input for the pace. A wait for another transaction that ended in nothing is none:
+/// it says nothing about the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Returned {
     /// Coupons of the largest one.
     pub(crate) coupons: usize,
     /// Statements that wrote.
     pub(crate) writes: u64,
+    /// Duration of the longest one.
     pub(crate) took: Duration,
+}
+
+impl Returned {
+    fn of(given: &GivenBack, took: Duration) -> Self {
+        // Of the coupons, the stock and the movement, and of the users' lapses in runs whose lengths are powers of two.
+        let writes = 3 + u64::from(given.returned.len().count_ones());
+        Self { coupons: given.coupons.len(), writes, took }
+    }
+
+    fn beside(self, other: Self) -> Self {
+        Self {
+            coupons: self.coupons.max(other.coupons),
+            writes: self.writes + other.writes,
+            took: self.took.max(other.took),
+        }
+    }
 }
 
 /// Why a return did not take place.
@@ -146,7 +164,7 @@ impl Lapser {
         Self { pool, clock, points, terms: Mutex::default() }
     }
 
-    /// Lapses up to `at_once` chunks of `holds`. `None` if there was none.
+    /// Lapses up to `at_once` chunks of `holds`. `None` if nothing lapsed.
     ///
     /// # Errors
     /// The server failed. What it concerns is still in `holds`.
@@ -157,17 +175,15 @@ impl Lapser {
     ) -> anyhow::Result<Option<Returned>> {
         let most = at_once.clamp(1, RETURNS_AT_ONCE).min(holds.chunks.len());
         let chunks: Vec<_> = holds.chunks.drain(..most).collect();
-        let Some(coupons) = chunks.iter().map(Vec::len).max() else { return Ok(None) };
-        let began = Instant::now();
-        let ended = join_all(chunks.iter().map(|chunk| self.lapse(chunk))).await;
-        let took = began.elapsed();
-        let (mut writes, mut failed) = (0, None);
-        for (mut chunk, ended) in chunks.into_iter().zip(ended) {
+        let ended = join_all(chunks.iter().map(|chunk| self.timed(chunk))).await;
+        let (mut returned, mut failed) = (None::<Returned>, None);
+        for (mut chunk, (ended, took)) in chunks.into_iter().zip(ended) {
             match ended {
                 Ok(None) => {}
                 Ok(Some(given)) => {
-                    writes += writes_of(&given);
                     self.measure(&chunk, &given);
+                    let this = Returned::of(&given, took);
+                    returned = Some(returned.map_or(this, |other| other.beside(this)));
                 }
                 Err(failure) if failure.is_of_server() => {
                     holds.chunks.push_back(chunk);
@@ -180,10 +196,12 @@ impl Lapser {
                 Err(failure) => holds.put_off(&chunk, &failure),
             }
         }
-        match failed {
-            Some(failure) => Err(failure.into()),
-            None => Ok(Some(Returned { coupons, writes, took })),
-        }
+        failed.map_or(Ok(returned), |failure| Err(failure.into()))
+    }
+
+    async fn timed(&self, chunk: &[DueHold]) -> (Result<Option<GivenBack>, Failure>, Duration) {
+        let began = Instant::now();
+        (self.lapse(chunk).await, began.elapsed())
     }
 
     /// Lapses those of a chunk that are still held. `None` if there was none.
@@ -256,12 +274,6 @@ fn trace_lapses(given: &GivenBack) {
         let mut span = trace::follow_since("expiry-worker.lapse", Kind::Internal, parent, since);
         span.set("db.system.name", "mysql");
     }
-}
-
-/// Statements of a return that wrote: of the coupons, the stock and the movement, and of the users' lapses in runs whose
-/// lengths are powers of two.
-fn writes_of(given: &GivenBack) -> u64 {
-    3 + u64::from(given.returned.len().count_ones())
 }
 
 #[cfg(test)]

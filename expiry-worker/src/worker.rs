@@ -64,6 +64,10 @@ pub(crate) const SHARDS_AT_ONCE: usize = 2;
 /// Reported in `/readyz` while the partitions are lost.
 const LOST: &str = "no broker answers: the shards of before are looked at every second";
 
+/// Longest rest after returns: what came back should be on sale again within seconds, even if one of them waited for a
+/// coupon that somebody had locked.
+const RETURN_REST_MAX: Duration = Duration::from_secs(1);
+
 /// Time after which the group deals by a new number of partitions: twice the interval at which its members' clients look
 /// for one.
 const DEALT_ANEW_AFTER: Duration = Duration::from_secs(600);
@@ -289,7 +293,7 @@ impl Worker {
         let mut rest = Duration::ZERO;
         if let Some(Returned { coupons, writes, took }) = step.returned {
             self.pace.wrote(writes);
-            rest = rest.max(self.pace.rest_after(Work::Return, coupons, took));
+            rest = self.pace.rest_after(Work::Return, coupons, took).min(RETURN_REST_MAX);
         }
         if let Some(Flip { coupons, took }) = step.flip {
             self.pace.wrote(1);

@@ -145,6 +145,11 @@ impl Harness {
         self.spawn(Clock::manual(now), |_| ())
     }
 
+    /// Starts a worker with this clock.
+    pub(crate) fn start_by(&self, clock: Clock) -> Running {
+        self.spawn(clock, |_| ())
+    }
+
     fn spawn(&self, clock: Clock, change: impl FnOnce(&mut Config)) -> Running {
         let servers = &self.scope.endpoints;
         let mut config = Config::try_parse_from([

@@ -51,18 +51,18 @@ async fn a_return_that_fails_is_made_again_by_the_same_worker() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_templates_and_a_locked_coupon_hold_up_no_other_and_lapse_once_they_can() {
     let mut test = Harness::new("lapse put off").await;
-    for template in [1, 2, 3] {
+    for template in [11, 12, 13] {
         test.template(template, ReturnedStock::Resell).await;
     }
     let now = test.now().await;
     let ago = |seconds| now - TimeDelta::seconds(seconds);
-    test.hold_in_shard(2, 1..301, ago(30)).await;
-    test.hold_in_shard(9, 301..501, ago(20)).await;
-    test.hold_in_shard(3, 501..505, ago(10)).await;
-    test.hold_in_shard(1, 505..905, ago(5)).await;
+    test.hold_in_shard(12, 1..301, ago(30)).await;
+    test.hold_in_shard(19, 301..501, ago(20)).await;
+    test.hold_in_shard(13, 501..505, ago(10)).await;
+    test.hold_in_shard(11, 505..905, ago(5)).await;
     test.insert(905, ago(1)).await;
     let unreadable = "update coupon_template set returned_stock = 7, version = version + 1 \
-                      where id = 2";
+                      where id = 12";
     verify::execute(&mut test.connection, unreadable).await.unwrap();
     let mut shop = test.another().await;
     let lock = "begin; update user_coupon set order_ref = 'x', version = 2 where id = 501";
@@ -71,19 +71,19 @@ async fn bad_templates_and_a_locked_coupon_hold_up_no_other_and_lapse_once_they_
     let worker = test.start();
     test.until_lapsed(403).await;
     test.until_expired(1).await;
-    test.books_balance(1).await;
+    test.books_balance(11).await;
     // A hold that comes due now does not wait until the bad ones are tried again.
     let deadline = test.now().await + TimeDelta::milliseconds(200);
-    test.hold_in_shard(1, 906..907, deadline).await;
+    test.hold_in_shard(11, 906..907, deadline).await;
     test.wake(crate::harness::SHARD, deadline).await;
     test.until_lapsed(404).await;
 
     verify::execute(&mut shop, "rollback").await.unwrap();
     let readable = "update coupon_template set returned_stock = 0, version = version + 1 \
-                    where id = 2";
+                    where id = 12";
     verify::execute(&mut test.connection, readable).await.unwrap();
     test.until_lapsed(705).await;
-    for template in [1, 2, 3] {
+    for template in [11, 12, 13] {
         test.books_balance(template).await;
     }
     assert_eq!(test.number("select count(*) from user_coupon where status = 4").await, 200);

@@ -20,28 +20,28 @@ use crate::harness::{Harness, SHARD};
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_of_all_templates_lapse_at_their_deadline_beside_coupons_that_expire() {
     let mut test = Harness::new("lapse storm").await;
-    test.template(1, ReturnedStock::Resell).await;
-    test.template(2, ReturnedStock::Retire).await;
+    test.template(11, ReturnedStock::Resell).await;
+    test.template(12, ReturnedStock::Retire).await;
     let worker = test.start();
     worker.until_part_ready("partitions").await;
     let deadline = test.now().await + TimeDelta::seconds(1);
-    // Template 1 has chunks of many sizes, template 2 full ones of one shard.
-    test.hold(1, 1..701, deadline).await;
-    test.hold_in_shard(2, 1_000..1_400, deadline).await;
+    // Template 11 has chunks of many sizes, template 12 full ones of one shard.
+    test.hold(11, 1..701, deadline).await;
+    test.hold_in_shard(12, 1_000..1_400, deadline).await;
     test.insert_many(2_000, 300, deadline).await;
     let later = deadline + TimeDelta::days(1);
-    test.hold(1, 5_000..5_010, later).await;
+    test.hold(11, 5_000..5_010, later).await;
     for shard in 0..64 {
         test.wake(shard, deadline).await;
     }
     test.until_lapsed(1_100).await;
     test.until_expired(300).await;
     worker.stop().await.unwrap();
-    test.books_balance(1).await;
-    test.books_balance(2).await;
+    test.books_balance(11).await;
+    test.books_balance(12).await;
     let left = "select count(*) from user_coupon where status = 4";
     assert_eq!(test.number(left).await, 10);
-    let retired = "select total from template_stock where template_id = 2";
+    let retired = "select total from template_stock where template_id = 12";
     assert_eq!(test.number(retired).await, crate::holds::STOCK - 400);
 }
 
@@ -69,13 +69,24 @@ async fn a_lone_hold_lapses_after_its_wake_up_or_a_start_or_a_sweep() {
 async fn a_clock_that_is_ahead_lapses_no_hold_before_mysqls_clock_says_so() {
     let mut test = Harness::new("lapse skew").await;
     test.template(1, ReturnedStock::Resell).await;
-    let now = test.now().await;
-    // Due by the worker's clock from the start.
-    test.hold_in_shard(1, 1..200, now + TimeDelta::milliseconds(1_500)).await;
-    let worker = test.start_at(now + TimeDelta::milliseconds(1_900));
+    let clock = Clock::manual(test.time() + AHEAD);
+    let ahead = clock.clone();
+    let running = tokio::spawn(async move {
+        loop {
+            ahead.set(Clock::system().now() + AHEAD);
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    });
+    let worker = test.start_by(clock);
+    worker.until_part_ready("partitions").await;
+    // Due by the worker's clock at once.
+    let deadline = test.now().await + AHEAD;
+    test.hold_in_shard(1, 1..200, deadline).await;
+    test.wake(SHARD, deadline).await;
     // Looks at MySQL's clock each time.
     test.until_lapsed(199).await;
     worker.stop().await.unwrap();
+    running.abort();
     test.books_balance(1).await;
 }
 
@@ -110,6 +121,9 @@ async fn workers_that_come_and_go_lapse_each_hold_once() {
     }
     test.books_balance(1).await;
 }
+
+/// How far a clock is ahead: less than stops the worker.
+const AHEAD: TimeDelta = TimeDelta::milliseconds(1_500);
 
 /// Holds that are confirmed at their very deadline.
 const RACING: i64 = 4_000;

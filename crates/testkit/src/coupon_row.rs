@@ -47,7 +47,7 @@ impl fmt::Display for CouponRow {
         write!(
             f,
             "({id}, {template_id}, {user_id}, {claim_no}, {claim_id}, 1, {status}, 1, {expiry_shard}, \
-             {claimed_at}, {changed_at}, {valid_from}, {valid_until}, null, null, null)"
+             {claimed_at}, {changed_at}, {valid_from}, {valid_until}, null, null, null, null)"
         )
     }
 }
