@@ -10,7 +10,7 @@ use sqlx::{FromRow, MySqlConnection};
 
 use crate::{StoreError, code::Code, templates::movement::Kind};
 
-/// Entries of `uq_claim_id` that one chunk passes over: about ten milliseconds.
+/// Entries of `uq_claim_id` that one chunk passes over: few enough for one statement. Not measured.
 const SCANNED_MAX: u32 = 20_000;
 
 /// Clock difference between the processes that made a template and its claims, to allow for when bounding ids by times.
@@ -19,7 +19,7 @@ const SKEW_MAX: TimeDelta = TimeDelta::days(1);
 /// Bits of an id below its milliseconds.
 const ID_BITS: u32 = 22;
 
-/// Most coupons of a template among which the held ones are counted: tens of milliseconds.
+/// Most coupons of a template among which the held ones are counted: as many as a piece of a report. Not measured.
 pub const COUNTED_MAX: u32 = 10_000;
 
 /// A position in the ledger: older claims and movements are behind it.
@@ -285,8 +285,7 @@ async fn possible_ids(
     }))
 }
 
-/// Returns the sums over a template's ledger, or `None` if it has no stock row. Reads all of its movements: some
-/// milliseconds for each megabyte of them.
+/// Returns the sums over a template's ledger, or `None` if it has no stock row. Reads all of its movements.
 ///
 /// # Errors
 /// The statement fails.
