@@ -346,7 +346,7 @@ pub(crate) fn replicate(flavor: Flavor, primary: &OwnDatabase, replica: &OwnData
 }
 
 /// Waits until the replica has everything, and makes it independent.
-fn promote(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
+pub(crate) fn promote(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
     until_has_all(flavor, primary, replica);
     let part = match flavor {
         Flavor::Mariadb => "stop slave; reset slave all",
