@@ -22,9 +22,12 @@ pub(crate) mod replicas;
 
 use std::net::SocketAddr;
 
-use coupon::{TemplateId, UserId};
+use coupon::{ClaimState, TemplateId, UserId};
 use devstack::{PlatformOptions, Process};
+use mysql_store::verify;
 use pipeline_tests::{World, promises::Promises, until};
+use reqwest::Method;
+use serde_json::json;
 use shopper::{Accepted, Answer, NewTemplate, Shopper};
 use testkit::server_of;
 use tokio::{
@@ -143,4 +146,26 @@ pub(crate) async fn gate_command(world: &World, words: &[&str]) -> String {
 pub(crate) async fn assert_sold(world: &World, template: TemplateId, coupons: i64) {
     assert_eq!(world.count(template).await.all(), coupons);
     world.assert_sound(None).await;
+}
+
+/// Takes this many coupons from a template's stock.
+pub(crate) async fn cut(world: &World, template: TemplateId, coupons: i64) {
+    let path = format!("/v1/templates/{template}/stock-movements");
+    let cut = world.api().operator(Method::POST, &path).header("idempotency-key", "a-cut");
+    let cut = cut.header("if-match", "*").json(&json!({ "delta": -coupons, "reason": "a test" }));
+    let answer = world.api().send(cut).await.unwrap();
+    assert!(matches!(answer.status, 200 | 201), "{answer:?}");
+}
+
+/// Counts the claims of a template that landed, and those that were rejected for good, in MySQL.
+pub(crate) async fn decided(world: &World, template: TemplateId) -> (i64, i64) {
+    let mut connection = world.mysql().await;
+    let [landed, rejected] = [ClaimState::Landed, ClaimState::Rejected].map(ClaimState::code);
+    let mut count = async |state| {
+        let sql = format!(
+            "select count(*) from claim where template_id = {template} and state = {state}"
+        );
+        verify::number(&mut connection, &sql).await.unwrap()
+    };
+    (count(landed).await, count(rejected).await)
 }
