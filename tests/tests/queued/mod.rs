@@ -8,6 +8,7 @@ pub(crate) mod conformance;
 pub(crate) mod duplicates;
 pub(crate) mod ended_drains;
 pub(crate) mod endings;
+pub(crate) mod followed;
 pub(crate) mod full_outbox;
 pub(crate) mod lander_faults;
 pub(crate) mod lost_claims;
