@@ -20,6 +20,7 @@ pub(crate) mod poison;
 pub(crate) mod receipts;
 pub(crate) mod relay_faults;
 pub(crate) mod replicas;
+pub(crate) mod sales;
 
 use std::net::SocketAddr;
 
