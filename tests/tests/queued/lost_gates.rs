@@ -176,7 +176,7 @@ async fn a_gate_is_loaded_only_after_what_was_queued_under_it_has_landed() {
     end(world, &mut servers).await;
 }
 
-/// The steps of a rebuild. Before the last four the gate is not loading yet.
+/// The steps of a rebuild. At the first two the gate is not loading yet, at the first three what was queued has not landed.
 const REBUILDING: [&str; 6] = [
     "rebuild.before_epoch",
     "rebuild.before_begin",
@@ -204,6 +204,7 @@ async fn rebuilder_fails(name: &str, action: &str) {
     let mut users = 0;
     for point in REBUILDING {
         let fault = format!("{point}={action}");
+        world.platform.lander.pause().unwrap();
         for _ in 0..3 {
             users += 1;
             accepted(&mut promises, &shopper(&world, 0, users), template).await;
@@ -213,17 +214,26 @@ async fn rebuilder_fails(name: &str, action: &str) {
         // Only the api that will fall may notice that the gate was lost.
         world.platform.apis[0].pause().unwrap();
         lose_gate(&world, template).await;
+        let has_drained = REBUILDING[3..].contains(&point);
+        if has_drained {
+            world.platform.lander.resume().unwrap();
+        }
         if action == "stop" {
             until(async || is_stopped(&world.platform.apis[1]), |stopped| *stopped).await;
         } else {
             world.platform.apis[1].wait_exit(STATE_MAX).await.unwrap();
         }
         let loading = world.sources.gate.meta(template).await.unwrap();
-        let has_begun = !matches!(point, "rebuild.before_epoch" | "rebuild.before_begin");
+        let has_begun = REBUILDING[2..].contains(&point);
         assert_eq!(loading.is_some(), has_begun, "{fault}: {loading:?}");
         assert!(loading.as_ref().is_none_or(|meta| !meta.is_open()), "{fault}: {loading:?}");
         let reached = loading.map_or(before.epoch, |meta| meta.epoch);
         world.platform.apis[0].resume().unwrap();
+        if !has_drained {
+            let landed = world.count(template).await.all();
+            assert_eq!(landed, users - 3, "{fault}: there is nothing to wait for");
+            world.platform.lander.resume().unwrap();
+        }
         open_again(&world, template, users).await;
         let newer = world.sources.gate.meta(template).await.unwrap().unwrap();
         assert!(newer.epoch > reached, "{fault}: {newer:?}");

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The relay's steps with an entry.
-const POINTS: [&str; 3] = ["relay.after_read", "relay.after_ack", "relay.after_trim"];
+pub(crate) const POINTS: [&str; 3] = ["relay.after_read", "relay.after_ack", "relay.after_trim"];
 
 /// Users who claim around each fault.
 const USERS: i64 = 4;
