@@ -39,8 +39,8 @@ impl Stage {
         until(count, |landed| *landed == 1).await;
         // The number that the gate gives next.
         let renumber =
-            format!("update user_coupon set claim_no = 2 where template_id = {numbered}");
-        self.sql(&renumber).await;
+            "update user_coupon set claim_no = 2, version = version + 1 where template_id =";
+        self.sql(&format!("{renumber} {numbered}")).await;
         let second = shopper.claim(numbered, Some("second"), 1).await.unwrap();
         assert_eq!([first.status, second.status], [202, 202], "{second:?}");
         let alerts =
@@ -49,14 +49,16 @@ impl Stage {
         claim.abort();
     }
 
-    /// Takes the table away into which claims are inserted.
+    /// Has MySQL refuse each row of a claim.
     pub(super) async fn refused_rows(&mut self, say: &impl Fn(String)) {
         let direct = self.template(5, |new| new).await;
         let queued = self.template(5, |new| new.in_mode("queued", "gate")).await;
-        self.sql("rename table claim to claim_taken_away").await;
+        let refuses = "create trigger refuses before insert on claim for each row \
+                       signal sqlstate '45000'";
+        self.sql(refuses).await;
         let claims = [self.claim_aside(direct, 1), self.claim_aside(queued, 1)];
         self.fires(&["LandingRefused", "QueuedLandingRefused"], say).await;
-        self.sql("rename table claim_taken_away to claim").await;
+        self.sql("drop trigger refuses").await;
         for claim in claims {
             claim.await.unwrap();
         }

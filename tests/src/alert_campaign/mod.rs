@@ -5,23 +5,23 @@
 
 mod defects;
 mod excuses;
+mod prometheus;
 mod queue;
 
 use std::{
     collections::BTreeSet,
     fs,
-    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
-use devstack::{FakeClock, Options, Platform, PlatformOptions, Servers, free_port, project_root};
+use devstack::{FakeClock, Options, Platform, PlatformOptions, Servers, project_root};
 use mysql_store::{connect, migrate, verify as store};
 use runtime::Clock;
-use serde_json::Value;
 use shopper::{Api, NewTemplate};
+use testkit::until;
 use tokio::{
     net::TcpStream,
     process::{Child, Command},
@@ -133,7 +133,9 @@ impl Stage {
         let PlatformOptions { jwt_secret, operator_key, topic_prefix, .. } = &platform.options;
         let api = Api::new(platform.api_url(), jwt_secret, operator_key, Clock::system()).unwrap();
         let names = TopicNames::new(topic_prefix.clone());
-        let (watching, prometheus) = watch(dir, &targets);
+        let (watching, prometheus) = prometheus::watch(dir, &targets);
+        // What is counted before the first look at it is no increase.
+        until(async || prometheus::watched(&prometheus).await, |seen| *seen == targets.len()).await;
         let fired = BTreeSet::new();
         let dir = dir.to_owned();
         Self { dir, servers, platform, clock, api, names, prometheus, fired, _watching: watching }
@@ -179,7 +181,7 @@ impl Stage {
         let begun = Instant::now();
         for alert in alerts {
             loop {
-                let firing = firing(&self.prometheus).await;
+                let firing = prometheus::firing(&self.prometheus).await;
                 if firing.contains(*alert) {
                     break;
                 }
@@ -306,7 +308,8 @@ impl Stage {
         let address = self.platform.api_url().trim_start_matches("http://").to_owned();
         let mut open = Vec::new();
         for _ in 0..CONNECTIONS_OPENED {
-            open.push(TcpStream::connect(&address).await.unwrap());
+            // One too many may be closed before we know that it was open.
+            open.extend(TcpStream::connect(&address).await);
         }
         open
     }
@@ -354,45 +357,4 @@ async fn redis(url: &str, words: &[&str]) -> String {
         Command::new("redis-cli").args(["-e", "-u", url]).args(words).output().await.unwrap();
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// Starts a Prometheus that scrapes these processes each second. Returns it with its address.
-fn watch(dir: &Path, targets: &[(String, SocketAddr)]) -> (Child, String) {
-    let rules = fs::read_to_string(project_root().join("ops/alerts.yaml")).unwrap();
-    let rules: Vec<&str> = rules.lines().filter(|line| !line.trim().starts_with("for: ")).collect();
-    fs::write(dir.join("alerts.yaml"), rules.join("\n")).unwrap();
-    let mut config = "global: {scrape_interval: 1s, evaluation_interval: 1s}\n\
-                      rule_files: [alerts.yaml]\nscrape_configs:\n  - job_name: coupon\n    \
-                      static_configs:\n"
-        .to_owned();
-    for (process, address) in targets {
-        config.push_str(&format!(
-            "      - {{targets: [\"{address}\"], labels: {{process: {process}}}}}\n"
-        ));
-    }
-    fs::write(dir.join("prometheus.yml"), config).unwrap();
-    let address = format!("127.0.0.1:{}", free_port().unwrap());
-    let log = fs::File::create(dir.join("prometheus.log")).unwrap();
-    let child = Command::new("prometheus")
-        .arg(format!("--config.file={}", dir.join("prometheus.yml").display()))
-        .arg(format!("--storage.tsdb.path={}", dir.join("prometheus").display()))
-        .arg(format!("--web.listen-address={address}"))
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .kill_on_drop(true)
-        .spawn()
-        .expect("prometheus runs: `ops/install.sh --for-tests` installs it");
-    (child, format!("http://{address}"))
-}
-
-/// Returns the names of the alerts that fire now; none while Prometheus starts.
-async fn firing(prometheus: &str) -> BTreeSet<String> {
-    let answer = async {
-        let answer = reqwest::get(format!("{prometheus}/api/v1/alerts")).await.ok()?;
-        answer.json::<Value>().await.ok()
-    };
-    let answer = answer.await.unwrap_or_default();
-    let alerts = answer.pointer("/data/alerts").and_then(Value::as_array).into_iter().flatten();
-    let firing = alerts.filter(|alert| alert["state"] == "firing");
-    firing.filter_map(|alert| Some(alert["labels"]["alertname"].as_str()?.to_owned())).collect()
 }
