@@ -15,6 +15,9 @@ mod stops;
 mod tls;
 mod xa;
 
+use std::fs;
+
+use devstack::project_root;
 use harness::{Harness, coupon};
 use topic::{Op, TemplateRow};
 
@@ -115,10 +118,7 @@ async fn a_first_start_reads_what_is_there_and_a_later_one_does_not() {
 async fn a_checkpoint_that_does_not_fit_leads_to_a_snapshot() {
     for test in Harness::on_all("does not fit").await {
         test.start().await.stop().await.unwrap();
-        // MySQL's GTIDs name the server that assigned them, so there the tailer continues.
-        let first = if test.is_mariadb() { Op::Read } else { Op::Create };
-        let coupons = [1, 1, 2, 1, 2, 3].map(|id| (Op::Read, id));
-        let expected = [&[(first, 1)], &coupons[1..]].concat();
+        let expected = [1, 1, 2, 1, 2, 3].map(|id| (Op::Read, id));
         // First another server, whose last transaction was written at another time, then a position that this server
         // never had, then none.
         let other_server =
@@ -165,23 +165,32 @@ async fn a_second_tailer_stands_by_until_the_first_one_leaves() {
     second.stop().await.unwrap();
 }
 
+/// The rights in ops/mysql-grants.sql. They show what is prepared by XA too, also on MySQL.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_grants_are_enough() {
+    let grants = fs::read_to_string(project_root().join("ops/mysql-grants.sql")).unwrap();
+    let grants = grants.lines().filter(|line| line.contains("'coupon_tailer'"));
+    let grants = grants.collect::<Vec<_>>().join("\n");
     for mut test in Harness::on_all("grants").await {
-        test.sql(&coupon(1, 70));
-        // Users exist per server, so this one has the name of the test's topics.
+        // Users exist per server, so this one has the name of the test's topics and database.
         let user = test.names.prefix();
-        test.sql(&format!(
-            "create user '{user}'@'%' identified by 'documented'; \
-             grant select on {user}.* to '{user}'@'%'; \
-             grant replication slave, replication client on *.* to '{user}'@'%';"
-        ));
+        let grants =
+            grants.replace("coupon_tailer", user).replace(" coupon.", &format!(" {user}."));
+        test.sql(&format!("create user '{user}'@'%' identified by 'documented';\n{grants}"));
         let url = test.config.database_url.expose();
         let url = url.replacen("coupon:coupon@", &format!("{user}:documented@"), 1);
         test.config.database_url = url.parse().unwrap();
-        let tailer = test.start().await;
-        test.sql(&coupon(2, 70));
-        assert_eq!(test.coupon_ids_until(2).await, [1, 2]);
+        let coupons = [coupon(1, 70), coupon(2, 70)];
+        test.sql(&format!(
+            "{}; xa start 'a'; {}; xa end 'a'; xa prepare 'a'",
+            coupons[0], coupons[1]
+        ));
+        let tailer = test.start_with(test.config.clone());
+        tailer.until_unready("binlog", "XA transactions are prepared").await;
+        test.sql("xa commit 'a'");
+        tailer.until_ready().await;
+        test.sql(&coupon(3, 70));
+        assert_eq!(test.coupon_ids_until(3).await, [1, 2, 3]);
         tailer.stop().await.unwrap();
         test.sql(&format!("drop user '{}'@'%'", test.names.prefix()));
     }

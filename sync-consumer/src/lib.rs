@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
 
 use movements::Movements;
+use retry::Retry;
 use servers::Servers;
 use waker::Waker;
 
@@ -46,6 +47,8 @@ pub use waker::wake_up_group;
 /// that a gate lacks.
 const MYSQL_CONNECTIONS: u32 = 2;
 
+const VIEW_UNUSABLE: &str = "the view's Redis cannot be used (VIEW_REDIS_URL)";
+
 /// Returns the name of the views' consumer group under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
     format!("{}.sync-consumer", names.prefix())
@@ -54,8 +57,8 @@ pub fn group(names: &TopicNames) -> String {
 /// Runs until `stop`, then commits the stored offsets.
 ///
 /// # Errors
-/// A server cannot be reached at the start, a topic is missing, or consuming fails for good. Later outages are waited
-/// out.
+/// MySQL or Kafka cannot be reached at the start, a topic is missing, or consuming fails for good. Later outages are
+/// waited out, those of a Redis at the start too: deadlines are announced meanwhile.
 pub async fn run(
     config: &Config,
     clock: &Clock,
@@ -74,18 +77,18 @@ pub async fn run(
         .context("MySQL cannot be used (DATABASE_URL)")?;
     migrate::check_over(&pool).await?;
     let generations_of = generations_of(pool.clone());
-    let view =
-        ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generations_of)
-            .await
-            .context("the view's Redis cannot be used (VIEW_REDIS_URL)")?;
-    stores.ready();
+    let view = ViewStore::open(config.view_redis_url.expose(), &config.key_prefix, generations_of)
+        .context(VIEW_UNUSABLE)?;
+    if let Err(failure) = view.check_fit().await
+        && !failure.is_away()
+    {
+        return Err(failure).context(VIEW_UNUSABLE);
+    }
     let brokers = &config.kafka_brokers;
     let producer = Producer::connect(brokers, ProducerOptions::default()).await?;
     let waker =
         Waker::new(brokers, producer.clone(), names.clone(), clock.clone(), wake_ups_part).await?;
-    let topics = [names.user_coupon()];
-    let consumer =
-        Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
+    let (group, topics) = (group(&names), [names.user_coupon()]);
     let (kafka, watched_view) = (servers.kafka.clone(), view.clone());
     let watched = async {
         Box::pin(servers.watch(config, (&pool, &watched_view), clock, &stop)).await;
@@ -102,12 +105,37 @@ pub async fn run(
         kafka,
     };
     let views = async {
+        // A member of the group that takes no messages would lose its partitions.
+        if !until_connected(&watched_view, &consume.stores, &stop).await? {
+            return Ok(());
+        }
+        let consumer = Consumer::join(brokers, &group, &topics, ConsumerOptions::default()).await?;
         consume.run(&consumer, &stop).await?;
         consumer.close().await.context("the last offsets were not committed; they will repeat")
     };
     let movements = move_stock(config, pool.clone(), movements_part, &stop);
     let wake_ups = waker.run(brokers, &stop);
     tokio::try_join!(views, wake_ups, movements, watched).map(|_| ())
+}
+
+/// Waits for the view's Redis, as long as it is away. False if stopped before.
+async fn until_connected(
+    view: &ViewStore,
+    stores: &Part,
+    stop: &CancellationToken,
+) -> anyhow::Result<bool> {
+    let mut retry = Retry::new(stores, stop);
+    while let Err(failure) = view.check_fit().await {
+        if !failure.is_away() {
+            return Err(failure).context(VIEW_UNUSABLE);
+        }
+        let failure = anyhow::Error::new(failure).context(VIEW_UNUSABLE);
+        if !retry.after(&failure, "connecting to the view").await {
+            return Ok(false);
+        }
+    }
+    retry.done();
+    Ok(true)
 }
 
 /// Applies the movements topic to the gates until `stop`.

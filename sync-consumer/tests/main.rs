@@ -161,6 +161,33 @@ async fn a_deadline_is_announced_while_the_view_is_away() {
     consumer.stop().await.unwrap();
 }
 
+/// A restart during that outage changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_that_starts_while_the_view_is_away_announces_deadlines_and_waits_for_it() {
+    let test = Harness::new("view away at start").await;
+    let mut server = OwnView::start("consumer-starts-without-view", &[]).await.unwrap();
+    server.server.kill().unwrap();
+    let start = || {
+        test.start_changed(|config| {
+            config.view_redis_url = server.url().parse().unwrap();
+        })
+    };
+    let consumer = start();
+    test.send(&row(1, 70)).await;
+    let why = consumer.until_unready("stores", "VIEW_REDIS_URL").await;
+    assert!(why.contains("cannot be reached"), "{why}");
+    until(async || test.wake_ups().await.len(), |sent| *sent == 1).await;
+    consumer.until_part_ready("movements").await;
+    consumer.stop().await.unwrap();
+    let consumer = start();
+    consumer.until_unready("stores", "VIEW_REDIS_URL").await;
+    assert_eq!(test.consumed().await, 0, "no view has it");
+    server.server.start().await.unwrap();
+    consumer.until_ready().await;
+    test.caught_up().await;
+    consumer.stop().await.unwrap();
+}
+
 /// What cannot be read and cannot be put aside holds the views back, and no deadline.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_is_announced_while_no_topic_takes_dead_letters() {
@@ -248,7 +275,8 @@ async fn a_missing_topic_or_a_dead_server_is_a_sentence_not_a_hang() {
     let error = test.start_with(|config| "127.0.0.1:1".clone_into(&mut config.kafka_brokers)).await;
     assert!(error.contains("no Kafka broker answered at 127.0.0.1:1"), "{error}");
     let redis = |config: &mut sync_consumer::Config| {
-        config.view_redis_url = "redis://127.0.0.1:1".parse().unwrap();
+        let url = config.view_redis_url.expose().replacen("redis://", "redis://nobody:wrong@", 1);
+        config.view_redis_url = url.parse().unwrap();
     };
     let error = test.start_with(redis).await;
     assert!(error.contains("VIEW_REDIS_URL"), "{error}");

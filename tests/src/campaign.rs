@@ -1,5 +1,5 @@
 //! The kill campaign: rounds of mixed claims from two api processes, in every mode. In the middle of each round, an api,
-//! the relay, the lander, the gate or MySQL is killed or stopped, or another trouble strikes (`troubles.rs`). Every pending
+//! the relay, the lander, the gate, its replica, the broker or MySQL is killed or stopped, or another trouble strikes (`troubles.rs`). Every pending
 //! claim is polled meanwhile, and definite poll answers must stay true. Then every invariant is checked, and every claim
 //! that was answered 202.
 //!
@@ -12,7 +12,9 @@ use std::{
 };
 
 use coupon::{TemplateId, UserId};
-use devstack::{Flavor, Options, PlatformOptions, Process, Servers, TestServers, project_root};
+use devstack::{
+    Flavor, Options, OwnView, PlatformOptions, Process, Servers, TestServers, project_root,
+};
 use shopper::{Accepted, NewTemplate, Run, Wish};
 use tokio::time::{sleep, timeout};
 use verifier::{History, Sampler, Verdict};
@@ -21,7 +23,8 @@ use crate::{
     World,
     draw::{Draw, Fault, Mode, Victim},
     promises::Promises,
-    troubles::{self, Poller, Trouble},
+    troubles::{self, Poller, Trouble, redis_cli},
+    until,
 };
 
 /// Users of a round: enough for a load of one or two seconds.
@@ -71,28 +74,49 @@ pub async fn run(rounds: u32, seed: u64, flavor: Flavor, say: impl Fn(String)) -
     let dir = project_root().join(format!(".dev/campaign-{}-{seed}", flavor.name()));
     drop(fs::remove_dir_all(&dir));
     let options = Options { flavor, ..Options::default() };
-    let mut servers = Servers::start(&dir, &options).await.unwrap();
+    let servers = Servers::start(&dir, &options).await.unwrap();
     troubles::let_read_only_bind(&servers.endpoints().database_url).await;
+    let replica = format!("campaign-{}-{seed}-replica", flavor.name());
+    let replica = replica_of(&servers.gate, &replica).await;
+    let mut ground = Ground { servers, replica };
     let mut totals = Totals::default();
     while totals.counted < rounds {
-        leg(&mut servers, rounds, seed, &say, &mut totals).await;
+        leg(&mut ground, rounds, seed, &say, &mut totals).await;
     }
-    servers.stop().await.unwrap();
+    ground.servers.stop().await.unwrap();
     fs::remove_dir_all(&dir).unwrap();
     totals
+}
+
+/// The servers of a campaign. The gate has one replica, which claims may wait for.
+struct Ground {
+    servers: Servers,
+    replica: OwnView,
+}
+
+/// Starts a replica of the gate's server, and waits until it follows.
+async fn replica_of(gate: &Process, name: &str) -> OwnView {
+    let at = gate.address();
+    let of_gate = format!("{} {}", at.ip(), at.port());
+    let settings = ["--maxmemory-policy", "noeviction", "--replicaof", &of_gate];
+    let replica = OwnView::start(name, &settings).await.unwrap();
+    let follows = async || redis_cli(&replica.url(), &["info", "replication"]);
+    until(follows, |said| said.contains("master_link_status:up")).await;
+    replica
 }
 
 /// Plays some rounds on a platform and database of their own: otherwise each verification would take longer
 /// than the last.
 async fn leg(
-    servers: &mut Servers,
+    ground: &mut Ground,
     rounds: u32,
     seed: u64,
     say: &impl Fn(String),
     totals: &mut Totals,
 ) {
     let two_apis = |options| PlatformOptions { apis: 2, ..options };
-    let mut world = World::start_on(&TestServers::private(servers), "campaign", two_apis).await;
+    let mut world =
+        World::start_on(&TestServers::private(&ground.servers), "campaign", two_apis).await;
     let sampler = Sampler::start(world.sources.pool.clone());
     let mut history = History { records: Vec::new() };
     for _ in 0..LEG {
@@ -110,7 +134,7 @@ async fn leg(
         let poller = Poller::start(&world, vec![round.scarce, round.several, round.unlimited]);
         let mut promises = Promises::default();
         let records = (&mut history, &mut promises);
-        let in_flight = round.play(&mut world, servers, draw, records).await;
+        let in_flight = round.play(&mut world, ground, draw, records).await;
         let quiet = Instant::now();
         totals.accepted += promises.claims.len();
         let ends = promises.kept(&world).await;
@@ -176,14 +200,14 @@ impl Round {
     async fn play(
         &self,
         world: &mut World,
-        servers: &mut Servers,
+        ground: &mut Ground,
         draw: Draw,
         (history, promises): (&mut History, &mut Promises),
     ) -> u64 {
         let (crowd, wishes) = (world.crowd(), self.wishes());
         let load = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
         let in_flight = match draw.trouble {
-            None => self.strike(world, servers, draw).await,
+            None => self.strike(world, ground, draw).await,
             Some(trouble) => self.suffer(world, trouble, draw).await,
         };
         let run = load.await.unwrap();
@@ -226,12 +250,12 @@ impl Round {
 
     /// Hits the victim while an admission is in flight, if one comes in time, and brings it back. Returns how
     /// many were in flight.
-    async fn strike(&self, world: &mut World, servers: &mut Servers, draw: Draw) -> u64 {
+    async fn strike(&self, world: &mut World, ground: &mut Ground, draw: Draw) -> u64 {
         self.await_in_flight(world).await;
         sleep(draw.offset).await;
         let before = self.await_in_flight(world).await;
         {
-            let victim = victim(world, servers, draw.victim);
+            let victim = victim(world, ground, draw.victim);
             match draw.fault {
                 Fault::Kill => victim.kill().unwrap(),
                 Fault::Stop => victim.pause().unwrap(),
@@ -240,12 +264,15 @@ impl Round {
         // A dead gate cannot be asked, so its last answer counts.
         let after = match draw.victim {
             Victim::Gate => before,
-            Victim::Api(_) | Victim::Relay | Victim::Lander | Victim::Database => {
-                self.in_flight(world).await
-            }
+            Victim::Api(_)
+            | Victim::Relay
+            | Victim::Lander
+            | Victim::Replica
+            | Victim::Broker
+            | Victim::Database => self.in_flight(world).await,
         };
         sleep(draw.down).await;
-        let victim = victim(world, servers, draw.victim);
+        let victim = victim(world, ground, draw.victim);
         match draw.fault {
             Fault::Kill => victim.start().await.unwrap(),
             Fault::Stop => victim.resume().unwrap(),
@@ -296,12 +323,15 @@ async fn arm(world: &mut World, points: &str) {
     api.restart().await.unwrap();
 }
 
-fn victim<'a>(world: &'a mut World, servers: &'a mut Servers, victim: Victim) -> &'a mut Process {
+fn victim<'a>(world: &'a mut World, ground: &'a mut Ground, victim: Victim) -> &'a mut Process {
+    let Ground { servers, replica } = ground;
     match victim {
         Victim::Api(number) => &mut world.platform.apis[number],
         Victim::Relay => &mut world.platform.relay,
         Victim::Lander => &mut world.platform.lander,
         Victim::Gate => &mut servers.gate,
+        Victim::Replica => &mut replica.server,
+        Victim::Broker => &mut servers.kafka,
         Victim::Database => &mut servers.database,
     }
 }

@@ -16,8 +16,15 @@ const DOWN_MAX_MS: u64 = 6_500;
 const TROUBLE_EVERY: u64 = 2;
 
 /// The modes of claims, each with what its 202 waits for.
-const MODES: [Mode; 4] =
-    [("direct", "topic"), ("queued", "topic"), ("queued", "gate"), ("spill", "topic")];
+const MODES: [Mode; 7] = [
+    ("direct", "topic"),
+    ("queued", "topic"),
+    ("queued", "replica"),
+    ("queued", "gate"),
+    ("spill", "topic"),
+    ("spill", "replica"),
+    ("spill", "gate"),
+];
 
 pub(crate) type Mode = (&'static str, &'static str);
 
@@ -28,8 +35,14 @@ pub(crate) enum Victim {
     Relay,
     Lander,
     Gate,
+    /// The gate's only replica.
+    Replica,
+    Broker,
     Database,
 }
+
+/// How many victims take turns.
+const VICTIMS: u64 = 8;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fault {
@@ -56,13 +69,15 @@ impl Draw {
     pub(crate) fn of(seed: u64, number: u64) -> Self {
         let mut random = Rng::with_seed(seed ^ (number << 32));
         // Each victim in turn, so that few rounds cover all.
-        let victim = match seed.wrapping_add(number / TROUBLE_EVERY) % 6 {
+        let victim = match seed.wrapping_add(number / TROUBLE_EVERY) % VICTIMS {
             0 => Victim::Gate,
             1 => Victim::Database,
             2 => Victim::Api(0),
             3 => Victim::Relay,
             4 => Victim::Lander,
-            _ => Victim::Api(1),
+            5 => Victim::Api(1),
+            6 => Victim::Replica,
+            _ => Victim::Broker,
         };
         let fault = if random.bool() { Fault::Kill } else { Fault::Stop };
         let offset = Duration::from_millis(random.u64(0..OFFSET_MAX_MS));
@@ -84,6 +99,8 @@ impl fmt::Display for Draw {
             Victim::Relay => "relay".to_owned(),
             Victim::Lander => "lander".to_owned(),
             Victim::Gate => "gate".to_owned(),
+            Victim::Replica => "gate's replica".to_owned(),
+            Victim::Broker => "broker".to_owned(),
             Victim::Database => "MySQL".to_owned(),
         };
         let fault = match self.fault {

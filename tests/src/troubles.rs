@@ -196,7 +196,11 @@ async fn read_only(url: &str, on: u8) {
 
 /// Runs `redis-cli` on the gate; returns its output.
 fn gate(world: &World, words: &[&str]) -> String {
-    let url = &world.scope.endpoints.gate_redis_url;
+    redis_cli(&world.scope.endpoints.gate_redis_url, words)
+}
+
+/// Runs `redis-cli` on a server; returns its output.
+pub(crate) fn redis_cli(url: &str, words: &[&str]) -> String {
     let said = std::process::Command::new("redis-cli").args(["-u", url]).args(words).output();
     String::from_utf8_lossy(&said.unwrap().stdout).into_owned()
 }

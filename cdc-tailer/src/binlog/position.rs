@@ -112,14 +112,14 @@ impl Position {
         self.last = Some(Last { gtid, before, landmark });
     }
 
-    /// Returns the position before the last transaction in MariaDB. For MySQL it returns the position itself.
+    /// Returns the position before the last transaction.
     pub(crate) fn before(&self, last: &Last) -> GtidSet {
         let mut gtids = self.gtids.clone();
-        if let (GtidSet::MariaDb(domains), Gtid::MariaDb { domain, .. }) = (&mut gtids, last.gtid) {
-            match last.before {
-                Some(before) => drop(domains.insert(domain, before)),
-                None => drop(domains.remove(&domain)),
+        match (&mut gtids, last.gtid, last.before) {
+            (GtidSet::MariaDb(domains), Gtid::MariaDb { domain, .. }, Some(before)) => {
+                domains.insert(domain, before);
             }
+            _ => gtids.remove(&last.gtid),
         }
         gtids
     }
@@ -146,6 +146,14 @@ mod tests {
             assert_eq!(position.before(&last).to_string(), before);
         }
         assert_eq!(position.gtids.to_string(), "0-3-6,7-2-9,8-1-1");
+
+        let uuid = "d4c17f0c-4f11-11ea-93e3-325d3e1cd1c8";
+        let set = format!("{uuid}:1-7:9");
+        let mut position = Position::of(GtidSet::parse(Flavor::MySql, &set).unwrap());
+        let gtid = Gtid::parse(Flavor::MySql, &format!("{uuid}:8")).unwrap();
+        position.pass(gtid, Arc::default(), 100, Landmark::default(), None);
+        let before = position.before(&position.last.unwrap());
+        assert_eq!(before.to_string(), set);
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //!
 //! - On the same server, at its file and offset: its first and last event must have the same bytes. MySQL's uuid says
 //!   alone which server it is: its server id is a setting, and GTIDs do not contain it.
-//! - On another MariaDB, by its GTID: its rows must have been written in the same second, as a replica keeps that time.
-//!   On another MySQL, where GTIDs name the server that assigned them, all GTIDs must be present.
+//! - On another server, by its GTID: its rows must have been written in the same second, as a replica keeps that time.
+//!   Another MySQL must have all GTIDs besides; they name the server that assigned them, but not which of its histories.
 //! - If its file was purged, everything up to our position must have been purged: the oldest file begins exactly there.
 //!
 //! Anything else is another history, and leads to a snapshot.
@@ -202,18 +202,23 @@ fn continues_another(
     after: &Position,
     last: Option<&Last>,
 ) -> Result<Option<String>, TailError> {
-    if after.gtids.flavor() == Flavor::MySql {
-        let query = format!("select gtid_subset('{}', @@global.gtid_executed)", after.gtids);
-        let rows = server.rows(&query)?;
-        let all = rows.first().and_then(|row| row.first().cloned().flatten());
-        let lacks = || "it lacks some of them".to_owned();
-        return Ok((all.as_deref() != Some("1")).then(lacks));
+    let is_mysql = after.gtids.flavor() == Flavor::MySql;
+    if is_mysql && !has_all(&mut server, &after.gtids)? {
+        return Ok(Some("it lacks some of them".to_owned()));
     }
     let Some(last) = last else {
         return Ok(Some("no transaction is known by which it could be recognised".to_owned()));
     };
     server.dump_after(&after.before(last), NO_SERVER_ID, Wait::No)?;
-    Ok(match first_found(&mut server)? {
+    let mut scan = Scan::new(&mut server);
+    let look = loop {
+        match scan.next_found()? {
+            // A MySQL may have others before it that we have not read.
+            Look::Found(found) if is_mysql && found.gtid != last.gtid => {}
+            look => break look,
+        }
+    };
+    Ok(match look {
         Look::Found(found) if found.gtid != last.gtid => Some(format!("{} is there", found.gtid)),
         Look::Found(found) if found.landmark.written != last.landmark.written => {
             Some(format!("its {} was written at another time", last.gtid))
@@ -221,6 +226,14 @@ fn continues_another(
         Look::Found(_) => None,
         Look::Nothing | Look::NoFile => Some(format!("it does not have {}", last.gtid)),
     })
+}
+
+/// Returns whether a MySQL has executed all of `gtids`.
+fn has_all(server: &mut Connection, gtids: &GtidSet) -> Result<bool, TailError> {
+    let query = format!("select gtid_subset('{gtids}', @@global.gtid_executed)");
+    let rows = server.rows(&query)?;
+    let all = rows.first().and_then(|row| row.first().cloned().flatten());
+    Ok(all.as_deref() == Some("1"))
 }
 
 /// Returns the names of the binlog files, oldest first.

@@ -3,7 +3,7 @@
 
 use devstack::golden;
 use serde_json::Value;
-use topic::{ExpiringSoon, ExpiryWakeUp, Message};
+use topic::{ClaimStats, ExpiringSoon, ExpiryWakeUp, Message};
 
 use crate::harness::Harness;
 
@@ -52,6 +52,10 @@ const CHANGES: &str = "
         changed_at = '2026-01-02 12:00:00.001', order_ref = 'order-1', trace_parent = null;
     delete from user_coupon; delete from stock_movement; delete from coupon_template;";
 
+/// A coupon that an operator revokes.
+const CANCELLATION: &str = "update user_coupon set status = 3, version = 2, \
+    changed_at = '2026-01-02 13:00:00.001' where id = 9007199254740993";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_message_of_every_followed_table_is_as_its_golden_file_says() {
     let test = Harness::new("golden").await;
@@ -72,6 +76,9 @@ async fn every_message_of_every_followed_table_is_as_its_golden_file_says() {
             golden(&format!("{table}.{op}.json"), &text(message, names.prefix()));
         }
     }
+    test.sql(CANCELLATION);
+    let coupons = test.messages_until(&names.user_coupon(), |messages| messages.len() > 4).await;
+    golden("user_coupon.cancelled.json", &text(&coupons[4], names.prefix()));
     tailer.stop().await.unwrap();
 }
 
@@ -83,7 +90,7 @@ async fn what_becomes_of_holds_is_as_its_golden_files_say() {
     test.sql(ENDS);
     let names = &test.names;
     let coupons = test.messages_until(&names.user_coupon(), |messages| messages.len() >= 5).await;
-    let ends = ["held", "held_too", "confirmed", "lapsed", "cancelled"];
+    let ends = ["held", "held_too", "confirmed", "lapsed", "taken_back"];
     assert_eq!(coupons.len(), ends.len());
     for (message, end) in coupons.iter().zip(ends) {
         golden(&format!("user_coupon.{end}.json"), &text(message, names.prefix()));
@@ -123,6 +130,15 @@ fn what_other_processes_send_is_as_its_golden_file_says() {
         lead_seconds: 86_400,
     };
     golden("expiring.json", &(serde_json::to_string(&soon).unwrap() + "\n"));
+    let answers = [("LANDED", vec![0, 3, 1]), ("SOLD_OUT", vec![40, 2])];
+    let stats = ClaimStats {
+        api: "api-7-9f86d081884c7d65".to_owned(),
+        sequence: 12,
+        second: 1_700_000_000,
+        template_id: 9_007_199_254_740_993,
+        answers: answers.map(|(word, buckets)| (word.to_owned(), buckets)).into(),
+    };
+    golden("claim_stats.json", &(serde_json::to_string(&stats).unwrap() + "\n"));
 }
 
 /// Formats a message for a golden file: JSON, with the value's bytes on their own line.

@@ -9,6 +9,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use cdc_tailer::Config;
 use devstack::Flavor;
 use topic::Op;
 
@@ -111,4 +112,66 @@ async fn left_prepared(flavor: Flavor) {
     read.sort_unstable();
     assert_eq!(read, [1, 2, 3], "one more snapshot");
     assert!(!test.checkpoint().await.contains(named));
+}
+
+/// More than a tailer waits for at a time. That many are an operator's mistake, and not without end.
+const LEFT: u32 = 10_001;
+
+/// Longest text of a checkpoint, in bytes: at most 1,000 names of each kind.
+const CHECKPOINT_MAX: usize = 300_000;
+
+testkit::on_each_flavor! {
+    multi_thread many_left_prepared:
+    over_ten_thousand_transactions_that_are_left_prepared_stop_it_and_are_borne_by_the_next_snapshot,
+    over_ten_thousand_transactions_that_are_left_prepared_in_mysql_stop_it_and_are_borne_by_the_next_snapshot,
+}
+
+/// The last of them has a coupon, and its name is none of those that a checkpoint has room for.
+async fn many_left_prepared(flavor: Flavor) {
+    // Each of them is written to disk otherwise, which takes a minute and is nothing to the tailer.
+    let settings = ["--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0"];
+    let Some(test) = Harness::on_own("many left", flavor, &settings).await else { return };
+    let running = test.start().await;
+    test.sql(&format!("create table other (id bigint); {}", coupon(1, 1)));
+    leave_prepared(&test, &coupon(2, 2));
+    let ended = format!("{:#}", running.ended_by("10,001 prepared").await.unwrap_err());
+    let says =
+        "over 10000 XA transactions are prepared and not ended: end those that `xa recover` shows";
+    assert!(ended.contains(says) && ended.contains("--resnapshot"), "{ended}");
+
+    let config = Config { resnapshot: Some("all".to_owned()), ..test.config.clone() };
+    let running = test.start_with(config);
+    running.until_unready("binlog", &format!("{LEFT} XA transactions are prepared")).await;
+    running.until_ready().await;
+    test.sql(&coupon(3, 3));
+    test.coupon_ids_until(3).await;
+    running.stop().await.unwrap();
+    let checkpoint = test.checkpoint().await;
+    assert!(checkpoint.len() <= CHECKPOINT_MAX, "{} bytes", checkpoint.len());
+    assert_eq!(checkpoint.matches("X'").count(), 2 * 1_000, "names of two parts");
+
+    let running = test.start().await;
+    test.sql(&format!("xa commit 'n{LEFT:05}'"));
+    test.coupon_ids_containing(2).await;
+    test.sql(&coupon(4, 4));
+    test.coupon_ids_until(4).await;
+    running.stop().await.unwrap();
+    let mut read: Vec<i64> = test.coupon_ids(7).await;
+    read.sort_unstable();
+    assert_eq!(read, [1, 1, 1, 2, 3, 3, 4], "two snapshots, and each change");
+}
+
+/// Prepares that many transactions of another table, and one that runs `last`.
+fn leave_prepared(test: &Harness, last: &str) {
+    let is_mariadb = test.is_mariadb();
+    let one = |number: u32| {
+        let insert = format!("insert into other values ({number})");
+        let insert = if number == LEFT { last } else { &insert };
+        // Another session may end it: on MariaDB once this one is left.
+        let leave = if is_mariadb { "connect\n" } else { "" };
+        format!(
+            "xa start 'n{number:05}'; {insert}; xa end 'n{number:05}'; xa prepare 'n{number:05}';\n{leave}"
+        )
+    };
+    test.sql(&(1..=LEFT).map(one).collect::<String>());
 }

@@ -71,6 +71,16 @@ impl ViewError {
         }
     }
 
+    /// Returns whether the server is away, so that the same call may succeed later. Otherwise it answers, and a person
+    /// must change a setting.
+    pub fn is_away(&self) -> bool {
+        match self {
+            Self::NotConnected(_) | Self::Generation(_) | Self::Command { .. } => true,
+            Self::Connect(source) => source.kind() != redis::ErrorKind::AuthenticationFailed,
+            _ => false,
+        }
+    }
+
     /// Returns an error if Redis complains about the contents of the user's keys, rather than about the server: a key
     /// of another type, or a script that found text it cannot read.
     pub(crate) fn of_keys(user: UserId, source: &redis::RedisError) -> Option<Self> {

@@ -2,16 +2,20 @@
 //! Prometheus, and waits for its alert. Exits with code 101 as soon as one does not fire.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
-use clap::Parser;
+use clap::{Parser, builder::PossibleValuesParser};
 use pipeline_tests::alert_campaign;
 
 /// Provokes the alerts of ops/alerts.yaml on servers of its own.
 #[derive(Parser)]
-struct Cli {}
+struct Cli {
+    /// Only these steps; all of them if none is named.
+    #[arg(value_parser = PossibleValuesParser::new(alert_campaign::STEPS))]
+    steps: Vec<String>,
+}
 
 #[tokio::main]
 async fn main() {
-    let Cli {} = Cli::parse();
-    let fired = alert_campaign::run(|line| println!("{line}")).await;
+    let Cli { steps } = Cli::parse();
+    let fired = alert_campaign::run(&steps, |line| println!("{line}")).await;
     println!("{fired} alerts fired");
 }

@@ -9,7 +9,9 @@ use pipeline_tests::{
 
 use crate::{
     claims::faults::is_stopped,
-    queued::{KEY, after_gate, after_topic, arm, assert_sold, shopper, two_apis},
+    queued::{
+        KEY, after_gate, after_topic, arm, assert_sold, relay_faults::POINTS, shopper, two_apis,
+    },
 };
 
 /// The gate has the claim, and the topic has it too.
@@ -68,5 +70,45 @@ async fn a_claim_whose_api_died_and_whose_client_left_lands_without_them() {
     let again = shopper(&world, 1, 1).claim(template, Some(KEY), 1).await.unwrap();
     assert_eq!((again.status, again.replayed), (201, true), "{again:?}");
     assert_sold(&world, template, 1).await;
+    world.end().await;
+}
+
+/// The relay that is to publish what a dead api has left dies over it too: before it has, before it has deleted the entry,
+/// and after.
+#[tokio::test]
+async fn a_claim_whose_api_died_lands_once_though_the_relay_dies_over_it() {
+    let mut world = World::start_queued_with("queued api and relay", two_apis).await;
+    let template = world.template(20, after_topic).await;
+    let mut users = 0;
+    for point in POINTS {
+        for action in ["kill", "stop"] {
+            let fault = format!("{point}={action}");
+            users += 1;
+            arm(&mut world.platform.relay, &fault).await;
+            arm(&mut world.platform.apis[1], &format!("{AFTER_GATE}=kill")).await;
+            shopper(&world, 1, users).claim(template, Some(KEY), 1).await.unwrap_err();
+            world.platform.apis[1].wait_exit(STATE_MAX).await.unwrap();
+            if action == "kill" {
+                let ended = world.platform.relay.wait_exit(STATE_MAX).await;
+                ended.unwrap_or_else(|error| panic!("{fault}: {error}"));
+            } else {
+                until(async || is_stopped(&world.platform.relay), |stopped| *stopped).await;
+            }
+            let sent = if point == "relay.after_read" { users - 1 } else { users };
+            world.until(template, |counts| counts.all() == sent).await;
+            if action == "stop" {
+                world.platform.relay.resume().unwrap();
+            } else {
+                arm(&mut world.platform.relay, "").await;
+            }
+            world.until(template, |counts| counts.all() == users).await;
+        }
+    }
+    arm(&mut world.platform.apis[1], "").await;
+    for user in 1..=users {
+        let again = shopper(&world, 1, user).claim(template, Some(KEY), 1).await.unwrap();
+        assert_eq!((again.status, again.replayed), (201, true), "{user}: {again:?}");
+    }
+    assert_sold(&world, template, users).await;
     world.end().await;
 }

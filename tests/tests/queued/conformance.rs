@@ -1,7 +1,8 @@
 //! Every policy in every mode keeps the same promises: the same crowd, the same checks, on MariaDB and MySQL.
 
 use coupon::{TemplateId, UserId};
-use devstack::{Endpoints, Flavor, OwnDatabase, TestServers, if_installed};
+use devstack::{Endpoints, Flavor, OwnDatabase, OwnPair, TestServers, if_installed};
+use futures::future::join_all;
 use pipeline_tests::{
     World, histories,
     promises::{Ends, Promises},
@@ -11,12 +12,14 @@ use verifier::{Sampler, Verdict};
 
 use crate::queued::{LIMIT, MOST, Policy, shopper, two_apis};
 
-/// The modes, each with what its 202 waits for. `replica` needs replicas, and is tested with them (`replicas.rs`).
-const MODES: [(&str, &str); 5] = [
+/// The modes, each with what its 202 waits for.
+const MODES: [(&str, &str); 7] = [
     ("direct", "topic"),
     ("queued", "topic"),
+    ("queued", "replica"),
     ("queued", "gate"),
     ("spill", "topic"),
+    ("spill", "replica"),
     ("spill", "gate"),
 ];
 
@@ -28,6 +31,16 @@ const USERS: i64 = 80;
 
 /// Users who take their turns one request after the other have ids from here on.
 const FIRST_IN_TURN: i64 = 10_000;
+
+/// Users who claim in mode spill while MySQL hangs have ids from here on, of each template so far apart.
+const FIRST_SPILLED: i64 = 20_000;
+const APART: i64 = 5_000;
+
+/// Claims of each template in mode spill that are answered 202.
+const SPILLED: usize = 4;
+
+/// Users who claim until that many are: the first of them, whose claims the landers had, are told that they are unknown.
+const MOST_SPILLED: i64 = 20;
 
 testkit::on_each_flavor! {
     conforms:
@@ -44,7 +57,7 @@ struct Sale {
 }
 
 async fn conforms(flavor: Flavor) {
-    let Some((_own, world)) = ground(flavor).await else { return };
+    let Some((mut servers, world)) = ground(flavor).await else { return };
     let sampler = Sampler::start(world.sources.pool.clone());
     let mut sales = Vec::new();
     for mode in MODES {
@@ -58,6 +71,7 @@ async fn conforms(flavor: Flavor) {
     for (sale, user) in sales.iter().zip(FIRST_IN_TURN..) {
         in_turn(&world, &mut promises, *sale, user).await;
     }
+    spill(&world, &mut servers.database, &sales).await;
     let wishes = sales.iter().flat_map(Sale::crowd).collect();
     let run = world.crowd().run(wishes).await.unwrap();
     // Claims for more than was left may have left a remainder: new users take one each.
@@ -74,7 +88,7 @@ async fn conforms(flavor: Flavor) {
         match mode.0 {
             "direct" => assert_eq!(of_sale, 0, "{mode:?}"),
             "queued" => assert!(of_sale > 0, "{mode:?}"),
-            // As long as MySQL keeps up, claims land at once.
+            // As long as MySQL keeps up, claims land at once; `spill` has seen to the others.
             _ => {}
         }
     }
@@ -90,18 +104,52 @@ async fn conforms(flavor: Flavor) {
     world.end().await;
 }
 
-/// Starts a platform on a server of this kind: the shared one, or its own MySQL.
-async fn ground(flavor: Flavor) -> Option<(Option<OwnDatabase>, World)> {
-    if flavor == Flavor::Mariadb {
-        return Some((None, World::start_queued_with("conformance", two_apis).await));
-    }
-    let own = OwnDatabase::start("conformance-mysql", flavor, &[]).await;
-    let own = if_installed(own, "the modes of claims on MySQL")?;
+/// Servers that only this test uses: a gate with a replica, and a database that may hang.
+struct Servers {
+    database: OwnDatabase,
+    _gate: OwnPair,
+}
+
+/// Starts a platform on a database of this kind.
+async fn ground(flavor: Flavor) -> Option<(Servers, World)> {
+    let name = format!("conformance-{}", flavor.name());
+    let database = OwnDatabase::start(&name, flavor, &[]).await;
+    let database = if_installed(database, "the modes of claims on MySQL")?;
+    let gate = OwnPair::start(&name, &["--maxmemory-policy", "noeviction"]).await.unwrap();
     let shared = TestServers::shared();
-    let endpoints = Endpoints { database_url: own.url(), ..shared.endpoints().clone() };
+    let endpoints = Endpoints {
+        database_url: database.url(),
+        gate_redis_url: gate.url(),
+        ..shared.endpoints().clone()
+    };
     let servers = TestServers::at(endpoints);
-    let world = World::start_on(&servers, "conformance on mysql", two_apis).await;
-    Some((Some(own), world))
+    let world = World::start_on(&servers, &name.replace('-', " "), two_apis).await;
+    Some((Servers { database, _gate: gate }, world))
+}
+
+/// Claims from every spilling sale while MySQL hangs, until enough are answered 202, and checks how all of them end.
+async fn spill(world: &World, database: &mut OwnDatabase, sales: &[Sale]) {
+    let spilling = sales.iter().filter(|sale| sale.mode.0 == "spill");
+    let spilling: Vec<_> = spilling.zip((FIRST_SPILLED..).step_by(APART as usize)).collect();
+    database.server.pause().unwrap();
+    let lists = spilling.iter().map(|(sale, first)| sale.spilled(world, *first));
+    let lists = join_all(lists).await;
+    database.server.resume().unwrap();
+    for ((sale, first), (mut promises, last)) in spilling.into_iter().zip(lists) {
+        let accepted = promises.claims.len();
+        assert_eq!(accepted, 2 * SPILLED, "{sale:?}");
+        assert_eq!(promises.kept(world).await, Ends::all_succeeded(accepted), "{sale:?}");
+        // Those who were told "unknown" send their keys once more, and so does one whose limit is reached.
+        for user in first..=last {
+            let anna = shopper(world, 0, user);
+            let again = promises.insist(&anna, sale.template, Some("a"), 1).await;
+            assert_eq!(again.status, 201, "{sale:?}: {again:?}");
+        }
+        let more = shopper(world, 1, last);
+        let more = promises.insist(&more, sale.template, Some("b"), sale.most()).await;
+        let is_refused = sale.policy == Policy::OnePerUser;
+        assert_eq!(more.status, if is_refused { 409 } else { 201 }, "{sale:?}: {more:?}");
+    }
 }
 
 /// One user's requests, one after the other: the cumulative limit, replays, a key used twice, a missing key.
@@ -142,6 +190,33 @@ async fn in_turn(world: &World, promises: &mut Promises, sale: Sale, user: i64) 
 }
 
 impl Sale {
+    /// Most coupons of a claim.
+    fn most(&self) -> u32 {
+        if self.policy == Policy::OnePerUser { 1 } else { MOST }
+    }
+
+    /// New users claim, one after the other, until enough are answered 202; each key is asked again at the other api.
+    /// Returns the 202s and the last user.
+    async fn spilled(&self, world: &World, first: i64) -> (Promises, i64) {
+        let (mut promises, mut user) = (Promises::default(), first);
+        loop {
+            let told = promises.claim(&shopper(world, 0, user), self.template, Some("a"), 1).await;
+            assert!(matches!(told.status, 202 | 503), "{self:?}: {told:?}");
+            if told.status == 202 {
+                let other = shopper(world, 1, user);
+                let again = promises.claim(&other, self.template, Some("a"), 1).await;
+                assert_eq!((again.status, again.replayed), (202, true), "{self:?}: {again:?}");
+                let [.., one, same] = promises.claims.as_slice() else { unreachable!() };
+                assert_eq!(one.id, same.id, "{self:?}");
+            }
+            if promises.claims.len() >= 2 * SPILLED {
+                return (promises, user);
+            }
+            user += 1;
+            assert!(user < first + MOST_SPILLED, "{self:?}: the landers do not say that they wait");
+        }
+    }
+
     /// Each user claims with one or two keys; some send a request twice at once, some again after its answer.
     fn crowd(&self) -> Vec<Wish> {
         let Self { template, policy, .. } = *self;

@@ -1,17 +1,26 @@
 //! Pauses, ends and cuts with claims in the queue.
 
 use coupon::TemplateId;
-use pipeline_tests::{World, promises::Promises, until};
+use devstack::{Endpoints, OwnView, TestServers};
+use pipeline_tests::{
+    STATE_MAX, World,
+    promises::{Ends, Promises},
+    until,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::NewTemplate;
 
-use crate::queued::{
-    KEY, accepted, after_gate, after_topic, assert_sold, gate_command, gate_key, shopper, two_apis,
+use crate::{
+    claims::faults::is_stopped,
+    queued::{
+        KEY, accepted, after_gate, after_topic, arm, assert_sold, cut, decided, gate_command,
+        gate_key, modes::set_mode, shopper, two_apis,
+    },
 };
 
-/// Pauses or ends a template, with or without its accepted claims.
-async fn turn(world: &World, template: TemplateId, verb: &str, accepted: Option<&str>) {
+/// Pauses or ends a template, with or without its accepted claims. Returns the answer's body.
+async fn turned(world: &World, template: TemplateId, verb: &str, accepted: Option<&str>) -> Value {
     let path = format!("/v1/templates/{template}/{verb}");
     let request = world.api().operator(Method::POST, &path).header("if-match", "*");
     let request = match accepted {
@@ -20,7 +29,12 @@ async fn turn(world: &World, template: TemplateId, verb: &str, accepted: Option<
     };
     let answer = world.api().send(request).await.unwrap();
     assert_eq!(answer.status, 200, "{verb}: {answer:?}");
-    let body: Value = answer.json().unwrap();
+    answer.json().unwrap()
+}
+
+/// Like [`turned`], with a gate that hears of it.
+async fn turn(world: &World, template: TemplateId, verb: &str, accepted: Option<&str>) {
+    let body = turned(world, template, verb, accepted).await;
     assert_ne!(body["gate_informed"], false, "{verb}: the gate's Redis is there");
 }
 
@@ -132,6 +146,51 @@ async fn after_the_end_the_queue_is_closed_and_the_gate_is_removed() {
     world.end().await;
 }
 
+/// The steps of closing a queue: the epoch has risen, the gate is closed, and all that was queued has ended.
+const CLOSING: [&str; 3] =
+    ["rebuild.before_begin", "rebuild.before_drain", "rebuild.before_queued_epoch"];
+
+#[tokio::test]
+async fn a_process_that_dies_or_stops_while_it_closes_a_queue_leaves_it_to_another() {
+    let mut world = World::start_queued_with("queue closers", two_apis).await;
+    let mut promises = Promises::default();
+    for (point, action) in CLOSING.iter().flat_map(|point| [(point, "kill"), (point, "stop")]) {
+        let fault = format!("{point}={action}");
+        let template = world.template(10, after_gate).await;
+        for user in 1..=3 {
+            accepted(&mut promises, &shopper(&world, 0, user), template).await;
+        }
+        arm(&mut world.platform.apis[1], &fault).await;
+        // Only the api that will fall may close it. Whether its answer comes first is its own affair.
+        world.platform.apis[0].pause().unwrap();
+        let end = format!("/v1/templates/{template}/end");
+        let end = world.apis[1].operator(Method::POST, &end).header("if-match", "*");
+        let asking = world.apis[1].clone();
+        let asked = tokio::spawn(async move { asking.send(end).await });
+        if action == "stop" {
+            until(async || is_stopped(&world.platform.apis[1]), |stopped| *stopped).await;
+        } else {
+            world.platform.apis[1].wait_exit(STATE_MAX).await.unwrap();
+        }
+        world.platform.apis[0].resume().unwrap();
+        let late = async || shopper(&world, 0, 9).claim(template, Some(KEY), 1).await.unwrap();
+        let late = until(late, |answer| !answer.is_passing()).await;
+        assert_eq!(late.code().as_deref(), Some("ENDED"), "{fault}: {late:?}");
+        if action == "stop" {
+            world.platform.apis[1].resume().unwrap();
+        }
+        drop(asked.await.unwrap());
+        arm(&mut world.platform.apis[1], "").await;
+        let meta = async || world.sources.gate.meta(template).await.unwrap();
+        until(meta, Option::is_none).await;
+        let count = promises.claims.len();
+        assert_eq!(promises.kept(&world).await, Ends::all_succeeded(count), "{fault}");
+        assert_eq!(decided(&world, template).await, (3, 0), "{fault}");
+    }
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
 /// A cut may take what was accepted: MySQL has not heard of it yet. The later claims are rejected, and no other.
 #[tokio::test]
 async fn a_cut_below_what_was_accepted_rejects_the_last_claims_and_no_more() {
@@ -142,11 +201,7 @@ async fn a_cut_below_what_was_accepted_rejects_the_last_claims_and_no_more() {
     for user in 1..=8 {
         accepted(&mut promises, &shopper(&world, 0, user), template).await;
     }
-    let path = format!("/v1/templates/{template}/stock-movements");
-    let cut = world.api().operator(Method::POST, &path).header("idempotency-key", "a-cut");
-    let cut = cut.header("if-match", "*").json(&json!({ "delta": -5, "reason": "a test" }));
-    let answer = world.api().send(cut).await.unwrap();
-    assert!(matches!(answer.status, 200 | 201), "{answer:?}");
+    cut(&world, template, 5).await;
     world.platform.lander.resume().unwrap();
     let ends = promises.kept(&world).await;
     assert_eq!((ends.succeeded, ends.lost), (5, 0), "{ends:?}");
@@ -154,5 +209,49 @@ async fn a_cut_below_what_was_accepted_rejects_the_last_claims_and_no_more() {
     assert_sold(&world, template, 5).await;
     let late = shopper(&world, 1, 20).claim(template, Some(KEY), 1).await.unwrap();
     assert_eq!(late.code().as_deref(), Some("SOLD_OUT"), "{late:?}");
+    world.end().await;
+}
+
+/// A gate that hangs hears of no pause: the operator is told so where the gate may go on accepting claims, and it holds once
+/// the gate knows.
+#[tokio::test]
+async fn a_pause_or_an_end_of_which_the_gate_does_not_hear_says_so_and_holds_once_it_has() {
+    let mut gate = OwnView::start("queued-deaf-gate", &["--maxmemory-policy", "noeviction"]).await;
+    let gate = gate.as_mut().unwrap();
+    let endpoints =
+        Endpoints { gate_redis_url: gate.url(), ..TestServers::shared().endpoints().clone() };
+    let world = World::start_on(&TestServers::at(endpoints), "queued deaf gate", two_apis).await;
+    let queued = world.template(10, after_topic).await;
+    let spill = world.template(10, |new| new.in_mode("spill", "topic")).await;
+    let once_queued = world.template(10, after_topic).await;
+    set_mode(&world, once_queued, "direct").await;
+    let direct = world.template(10, |new| new).await;
+    let absent = Value::Null;
+    // Only a gate that never queued a claim of the template has nothing to hear of that matters.
+    let cases = [
+        (queued, "pause", json!(false), json!(true), "PAUSED"),
+        (spill, "end", json!(false), json!(true), "ENDED"),
+        (once_queued, "pause", json!(false), absent.clone(), "PAUSED"),
+        (direct, "pause", absent.clone(), absent, "PAUSED"),
+    ];
+    let mut promises = Promises::default();
+    accepted(&mut promises, &shopper(&world, 0, 1), queued).await;
+    gate.server.pause().unwrap();
+    for (template, verb, unheard, _, _) in &cases {
+        let body = turned(&world, *template, verb, None).await;
+        let state = if *verb == "pause" { "paused" } else { "ended" };
+        let said = (body["state"].as_str(), &body["gate_informed"]);
+        assert_eq!(said, (Some(state), unheard), "{verb}: {body}");
+    }
+    gate.server.resume().unwrap();
+    for (template, verb, _, heard, code) in &cases {
+        let told = async || turned(&world, *template, verb, None).await["gate_informed"].clone();
+        until(told, |told| told == heard).await;
+        let late = async || shopper(&world, 1, 9).claim(*template, Some(KEY), 1).await.unwrap();
+        let late = until(late, |answer| !answer.is_passing()).await;
+        assert_eq!(late.code().as_deref(), Some(*code), "{verb}: {late:?}");
+    }
+    assert_eq!(promises.kept(&world).await, Ends::all_succeeded(1));
+    assert_sold(&world, queued, 1).await;
     world.end().await;
 }

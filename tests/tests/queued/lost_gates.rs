@@ -176,37 +176,68 @@ async fn a_gate_is_loaded_only_after_what_was_queued_under_it_has_landed() {
     end(world, &mut servers).await;
 }
 
-/// Faults of the process that rebuilds, behind the queue: it dies while the queue drains, or stops when it is drained and
-/// wakes after another process has opened a newer gate.
+/// The steps of a rebuild. At the first two the gate is not loading yet, at the first three what was queued has not landed.
+const REBUILDING: [&str; 6] = [
+    "rebuild.before_epoch",
+    "rebuild.before_begin",
+    "rebuild.before_drain",
+    "rebuild.before_queued_epoch",
+    "rebuild.before_read",
+    "rebuild.before_open",
+];
+
 #[tokio::test]
-async fn a_rebuild_whose_process_dies_or_stops_behind_the_queue_is_taken_over_by_another() {
-    let mut world = World::start_queued_with("queued rebuilders", two_apis).await;
+async fn a_rebuild_killed_at_each_of_its_steps_behind_the_queue_is_taken_over_by_another() {
+    rebuilder_fails("queued rebuilders killed", "kill").await;
+}
+
+#[tokio::test]
+async fn a_rebuild_stopped_at_each_of_its_steps_behind_the_queue_wakes_and_gives_up_nothing() {
+    rebuilder_fails("queued rebuilders stopped", "stop").await;
+}
+
+/// The process that rebuilds dies or stops. One that stopped wakes after another process has opened a newer gate.
+async fn rebuilder_fails(name: &str, action: &str) {
+    let mut world = World::start_queued_with(name, two_apis).await;
     let template = world.template(50, after_topic).await;
     let mut promises = Promises::default();
     let mut users = 0;
-    let faults = ["rebuild.before_drain=kill", "rebuild.before_queued_epoch=stop"];
-    for fault in faults {
+    for point in REBUILDING {
+        let fault = format!("{point}={action}");
+        world.platform.lander.pause().unwrap();
         for _ in 0..3 {
             users += 1;
             accepted(&mut promises, &shopper(&world, 0, users), template).await;
         }
-        arm(&mut world.platform.apis[1], fault).await;
+        let before = world.sources.gate.meta(template).await.unwrap().unwrap();
+        arm(&mut world.platform.apis[1], &fault).await;
         // Only the api that will fall may notice that the gate was lost.
         world.platform.apis[0].pause().unwrap();
         lose_gate(&world, template).await;
-        let stops = fault.ends_with("stop");
-        if stops {
+        let has_drained = REBUILDING[3..].contains(&point);
+        if has_drained {
+            world.platform.lander.resume().unwrap();
+        }
+        if action == "stop" {
             until(async || is_stopped(&world.platform.apis[1]), |stopped| *stopped).await;
         } else {
             world.platform.apis[1].wait_exit(STATE_MAX).await.unwrap();
         }
-        let loading = world.sources.gate.meta(template).await.unwrap().unwrap();
-        assert!(!loading.is_open(), "{fault}: {loading:?}");
+        let loading = world.sources.gate.meta(template).await.unwrap();
+        let has_begun = REBUILDING[2..].contains(&point);
+        assert_eq!(loading.is_some(), has_begun, "{fault}: {loading:?}");
+        assert!(loading.as_ref().is_none_or(|meta| !meta.is_open()), "{fault}: {loading:?}");
+        let reached = loading.map_or(before.epoch, |meta| meta.epoch);
         world.platform.apis[0].resume().unwrap();
+        if !has_drained {
+            let landed = world.count(template).await.all();
+            assert_eq!(landed, users - 3, "{fault}: there is nothing to wait for");
+            world.platform.lander.resume().unwrap();
+        }
         open_again(&world, template, users).await;
         let newer = world.sources.gate.meta(template).await.unwrap().unwrap();
-        assert!(newer.epoch > loading.epoch, "{fault}: {newer:?}");
-        if stops {
+        assert!(newer.epoch > reached, "{fault}: {newer:?}");
+        if action == "stop" {
             world.platform.apis[1].resume().unwrap();
         }
         // The one that wakes opens nothing and gives up nothing.

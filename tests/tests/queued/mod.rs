@@ -8,6 +8,7 @@ pub(crate) mod conformance;
 pub(crate) mod duplicates;
 pub(crate) mod ended_drains;
 pub(crate) mod endings;
+pub(crate) mod followed;
 pub(crate) mod full_outbox;
 pub(crate) mod lander_faults;
 pub(crate) mod lost_claims;
@@ -19,12 +20,16 @@ pub(crate) mod poison;
 pub(crate) mod receipts;
 pub(crate) mod relay_faults;
 pub(crate) mod replicas;
+pub(crate) mod sales;
 
 use std::net::SocketAddr;
 
-use coupon::{TemplateId, UserId};
+use coupon::{ClaimState, TemplateId, UserId};
 use devstack::{PlatformOptions, Process};
+use mysql_store::verify;
 use pipeline_tests::{World, promises::Promises, until};
+use reqwest::Method;
+use serde_json::json;
 use shopper::{Accepted, Answer, NewTemplate, Shopper};
 use testkit::server_of;
 use tokio::{
@@ -143,4 +148,26 @@ pub(crate) async fn gate_command(world: &World, words: &[&str]) -> String {
 pub(crate) async fn assert_sold(world: &World, template: TemplateId, coupons: i64) {
     assert_eq!(world.count(template).await.all(), coupons);
     world.assert_sound(None).await;
+}
+
+/// Takes this many coupons from a template's stock.
+pub(crate) async fn cut(world: &World, template: TemplateId, coupons: i64) {
+    let path = format!("/v1/templates/{template}/stock-movements");
+    let cut = world.api().operator(Method::POST, &path).header("idempotency-key", "a-cut");
+    let cut = cut.header("if-match", "*").json(&json!({ "delta": -coupons, "reason": "a test" }));
+    let answer = world.api().send(cut).await.unwrap();
+    assert!(matches!(answer.status, 200 | 201), "{answer:?}");
+}
+
+/// Counts the claims of a template that landed, and those that were rejected for good, in MySQL.
+pub(crate) async fn decided(world: &World, template: TemplateId) -> (i64, i64) {
+    let mut connection = world.mysql().await;
+    let [landed, rejected] = [ClaimState::Landed, ClaimState::Rejected].map(ClaimState::code);
+    let mut count = async |state| {
+        let sql = format!(
+            "select count(*) from claim where template_id = {template} and state = {state}"
+        );
+        verify::number(&mut connection, &sql).await.unwrap()
+    };
+    (count(landed).await, count(rejected).await)
 }

@@ -12,10 +12,7 @@ use crate::{
 };
 
 /// The relay's steps with an entry.
-const POINTS: [&str; 3] = ["relay.after_read", "relay.after_ack", "relay.after_trim"];
-
-/// The steps at which a stopped relay holds entries.
-const STOPPED_AT: [&str; 2] = ["relay.after_read", "relay.after_ack"];
+pub(crate) const POINTS: [&str; 3] = ["relay.after_read", "relay.after_ack", "relay.after_trim"];
 
 /// Users who claim around each fault.
 const USERS: i64 = 4;
@@ -45,8 +42,8 @@ async fn a_relay_killed_at_each_of_its_steps_loses_and_doubles_nothing() {
     world.end().await;
 }
 
-/// A stopped relay holds entries in its list. Another takes them over once its lease has ended; the first, woken, publishes
-/// and deletes what it had read.
+/// A stopped relay holds entries in its list, until it has deleted them. Another takes them over once its lease has ended;
+/// the first, woken, publishes and deletes what it had read.
 #[tokio::test]
 async fn a_relay_stopped_at_each_of_its_steps_is_replaced_and_does_no_harm_when_it_wakes() {
     let mut world = World::start_queued_with("relay stopped", two_apis).await;
@@ -54,7 +51,7 @@ async fn a_relay_stopped_at_each_of_its_steps_is_replaced_and_does_no_harm_when_
     let mut another = world.platform.another_relay("outbox-relay-2").unwrap();
     let mut promises = Promises::default();
     let mut user = 0;
-    for point in STOPPED_AT {
+    for point in POINTS {
         arm_at_once(&mut world.platform.relay, &format!("{point}=stop"));
         for _ in 0..USERS {
             user += 1;

@@ -7,7 +7,7 @@ use coupon::UserId;
 use devstack::{Endpoints, OwnPair, OwnView, TestServers};
 use mysql_store::verify;
 use pipeline_tests::{
-    World,
+    World, histories,
     promises::{Ends, Promises},
     until,
 };
@@ -22,6 +22,9 @@ use crate::{
 
 /// What a gate requires of its server.
 const FIT: &[&str] = &["--maxmemory-policy", "noeviction"];
+
+/// Users whose claims a replica has, and as many whose claims only the master has.
+const USERS: i64 = 300;
 
 /// How long a user of two masters insists: nobody else ends the fight of their keepers.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -51,13 +54,8 @@ async fn a_switch_of_masters_in_a_queued_sale_loses_no_202_of_the_topic() {
 #[tokio::test]
 async fn a_stale_replica_that_is_promoted_in_a_queued_sale_loses_no_202_of_the_topic() {
     let mut master = OwnView::start("queued-stale-master", FIT).await.unwrap();
-    let at = master.server.address();
-    let of_master = format!("{} {}", at.ip(), at.port());
-    let settings = [FIT, &["--replicaof", &of_master]].concat();
-    let replica = OwnView::start("queued-stale-replica", &settings).await.unwrap();
+    let replica = follower("queued-stale-replica", &master).await;
     let address = replica.server.address();
-    let follows = async || said(address, &["INFO", "replication"]).await;
-    until(follows, |said| said.contains("master_link_status:up")).await;
     let proxy = Proxy::before(&master.url()).await;
     let gate_redis_url = proxy.instead_of(&master.url());
     let endpoints = Endpoints { gate_redis_url, ..TestServers::shared().endpoints().clone() };
@@ -104,6 +102,58 @@ async fn a_202_after_a_replica_outlives_its_master_and_is_not_given_without_the_
     world.end().await;
 }
 
+/// A replica takes over that was cut off before the last claims: none of these was answered 202, and all others are kept.
+#[tokio::test]
+async fn a_replica_that_takes_over_lacks_no_claim_that_was_answered_202_after_it() {
+    let mut master = OwnView::start("queued-copied-master", FIT).await.unwrap();
+    let replica = follower("queued-copied-replica", &master).await;
+    let proxy = Proxy::before(&master.url()).await;
+    let gate_redis_url = proxy.instead_of(&master.url());
+    let endpoints = Endpoints { gate_redis_url, ..TestServers::shared().endpoints().clone() };
+    let mut world = World::start_on(&TestServers::at(endpoints), "queued copied", two_apis).await;
+    let template = world.template(2 * USERS, |new| new.in_mode("queued", "replica")).await;
+    // Nothing but the gate has the claims.
+    world.platform.relay.pause().unwrap();
+    let left = async || world.sources.gate.meta(template).await.unwrap().unwrap().stock;
+    let mut waves = Vec::new();
+    for first in [1, USERS + 1] {
+        let wishes = (first..first + USERS).map(|user| Wish::one(template, UserId(user))).collect();
+        let crowd = world.crowd();
+        waves.push(tokio::spawn(async move { crowd.run(wishes).await.unwrap() }));
+        until(left, |left| *left == 2 * USERS - first - USERS + 1).await;
+        if first == 1 {
+            said(replica.server.address(), &["REPLICAOF", "NO", "ONE"]).await;
+        }
+    }
+    master.server.kill().unwrap();
+    let _next = follower("queued-copied-next", &replica).await;
+    proxy.lead_to(replica.server.address());
+    proxy.cut();
+    world.platform.relay.resume().unwrap();
+    let mut runs = Vec::new();
+    for wave in waves {
+        runs.push(wave.await.unwrap());
+    }
+    assert!(runs.iter().all(|run| run.given_up == 0));
+    let mut promises = Promises::of(&runs);
+    let count = promises.claims.len();
+    assert_eq!(promises.kept(&world).await, Ends::all_succeeded(count));
+    assert_eq!(world.count(template).await.all(), 2 * USERS);
+    world.assert_sound(Some(&histories(runs))).await;
+    world.end().await;
+}
+
+/// Starts a replica of a server, and waits until it follows.
+async fn follower(name: &str, of: &OwnView) -> OwnView {
+    let at = of.server.address();
+    let of_master = format!("{} {}", at.ip(), at.port());
+    let settings = [FIT, &["--replicaof", &of_master]].concat();
+    let replica = OwnView::start(name, &settings).await.unwrap();
+    let follows = async || said(replica.server.address(), &["INFO", "replication"]).await;
+    until(follows, |said| said.contains("master_link_status:up")).await;
+    replica
+}
+
 /// With its first replica a server gets another replication id, while its connections stay. A process that knew it by the
 /// old one would rebuild the gates of those that know the new one, and the other way round.
 #[tokio::test]
@@ -119,12 +169,7 @@ async fn a_replica_that_joins_and_an_api_that_restarts_cost_a_new_epoch_and_no_c
         verify::number(&mut world.mysql().await, &sql).await.unwrap()
     };
     let before = epoch_of(&world).await;
-    let at = master.server.address();
-    let of_master = format!("{} {}", at.ip(), at.port());
-    let settings = [FIT, &["--replicaof", &of_master]].concat();
-    let replica = OwnView::start("queued-joined-replica", &settings).await.unwrap();
-    let follows = async || said(replica.server.address(), &["INFO", "replication"]).await;
-    until(follows, |said| said.contains("master_link_status:up")).await;
+    let _replica = follower("queued-joined-replica", &master).await;
     world.platform.apis[1].stop().await.unwrap();
     world.platform.apis[1].start().await.unwrap();
     let mut promises = Vec::new();

@@ -4,6 +4,7 @@ pub(crate) mod brokers;
 pub(crate) mod campaign;
 pub(crate) mod outages;
 pub(crate) mod refused;
+pub(crate) mod resets;
 pub(crate) mod servers;
 pub(crate) mod snapshot;
 

@@ -104,6 +104,8 @@ async fn of_a_replica(flavor: Flavor) {
     let replica = start("source-replica", flavor, settings).await.unwrap();
     let mut tail = tail_on(&primary).await;
     replicate(flavor, &primary, &replica);
+    // A tailer that finds half a schema ends with a sentence.
+    until_has_all(flavor, &primary, &replica);
     tail.tailer().set_env("DATABASE_URL", &replica.url());
     tail.lead().await;
     insert_one_by_one(&tail, 1..=50);
@@ -134,6 +136,7 @@ async fn moved(flavor: Flavor) {
     let replica = start("moved-replica", flavor, settings).await.unwrap();
     let mut tail = tail_on(&primary).await;
     replicate(flavor, &primary, &replica);
+    until_has_all(flavor, &primary, &replica);
     let urls = [&replica, &primary, &replica].map(OwnDatabase::url);
     tail.make_topics().await;
     let mut heard = Heard::open(&tail).await;
@@ -346,7 +349,7 @@ pub(crate) fn replicate(flavor: Flavor, primary: &OwnDatabase, replica: &OwnData
 }
 
 /// Waits until the replica has everything, and makes it independent.
-fn promote(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
+pub(crate) fn promote(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
     until_has_all(flavor, primary, replica);
     let part = match flavor {
         Flavor::Mariadb => "stop slave; reset slave all",

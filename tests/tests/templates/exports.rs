@@ -1,12 +1,14 @@
 //! A template's movements, claims and coupons: as pages, and whole as NDJSON and CSV.
 
 use coupon::{TemplateId, UserId};
-use devstack::PlatformOptions;
+use devstack::{Flavor, PlatformOptions};
 use mysql_store::verify::{BULK_ROWS, insert_bulk_of};
-use pipeline_tests::{STATE_MAX, World};
+use pipeline_tests::STATE_MAX;
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate};
+
+use crate::desk::world_on;
 
 /// Bulks of coupons in a list that is longer than both systems buffer for a connection: 16 MB of NDJSON.
 const BULKS: i64 = 6;
@@ -47,9 +49,15 @@ async fn move_stock(api: &Api, template: TemplateId, delta: i64, reason: &str) {
     assert_eq!(api.send(request.json(&body)).await.unwrap().status, 201);
 }
 
-#[tokio::test]
-async fn pages_ndjson_and_csv_have_the_same_rows_and_no_cell_is_a_formula() {
-    let world = World::start("exports").await;
+testkit::on_each_flavor! {
+    same_rows:
+    pages_ndjson_and_csv_have_the_same_rows_and_no_cell_is_a_formula,
+    pages_ndjson_and_csv_of_a_mysql_have_the_same_rows_and_no_cell_is_a_formula,
+}
+
+async fn same_rows(flavor: Flavor) {
+    let started = world_on(flavor, "exports", |options| options).await;
+    let Some((world, _own)) = started else { return };
     let api = world.api();
     let several = |new| NewTemplate { per_user_limit: 3, max_per_claim: 3, ..new };
     let template = world.template(100, several).await;
@@ -131,11 +139,16 @@ async fn pages_ndjson_and_csv_have_the_same_rows_and_no_cell_is_a_formula() {
     world.end().await;
 }
 
-#[tokio::test]
-async fn an_export_that_nobody_takes_holds_no_connection_and_goes_on_where_it_was() {
+testkit::on_each_flavor! {
+    not_taken:
+    an_export_that_nobody_takes_holds_no_connection_and_goes_on_where_it_was,
+    an_export_of_a_mysql_that_nobody_takes_holds_no_connection_and_goes_on_where_it_was,
+}
+
+async fn not_taken(flavor: Flavor) {
     let small =
         |options: PlatformOptions| options.with_env("DATABASE_CONNECTIONS", &POOL.to_string());
-    let world = World::start_with("slow exports", small).await;
+    let Some((world, _own)) = world_on(flavor, "slow exports", small).await else { return };
     let api = world.api();
     let template = world.template(1, |new| new).await;
     let mut connection = world.mysql().await;

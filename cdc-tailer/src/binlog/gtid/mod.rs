@@ -156,6 +156,21 @@ impl GtidSet {
         None
     }
 
+    /// Removes `gtid` from a MySQL set, or its whole domain from a MariaDB position.
+    pub(crate) fn remove(&mut self, gtid: &Gtid) {
+        match (self, *gtid) {
+            (Self::MariaDb(domains), Gtid::MariaDb { domain, .. }) => drop(domains.remove(&domain)),
+            (Self::MySql(all), Gtid::MySql { series, number }) => {
+                let Some(own) = all.get_mut(&series) else { return };
+                remove_number(own, number);
+                if own.is_empty() {
+                    all.remove(&series);
+                }
+            }
+            (set, gtid) => debug_assert_eq!(set.flavor(), gtid.flavor(), "one server, one flavor"),
+        }
+    }
+
     /// Returns whether `gtid` is part of the set.
     pub(crate) fn contains(&self, gtid: &Gtid) -> bool {
         match (self, *gtid) {
@@ -274,6 +289,15 @@ fn add_interval(intervals: &mut Intervals, (first, last): (u64, u64)) {
         .iter()
         .fold((first, last), |all, own| (all.0.min(own.0), all.1.max(own.1)));
     intervals.splice(from..to, [joined]);
+}
+
+/// Removes a number, which may leave two intervals in place of one.
+fn remove_number(intervals: &mut Intervals, number: u64) {
+    let holds = |(first, last): &(u64, u64)| (*first..=*last).contains(&number);
+    let Some(at) = intervals.iter().position(holds) else { return };
+    let (first, last) = intervals[at];
+    let left = [(first, number - 1), (number + 1, last)];
+    intervals.splice(at..=at, left.into_iter().filter(|(first, last)| first <= last));
 }
 
 /// Parses digits only; the standard library also accepts a sign.

@@ -38,6 +38,30 @@ fn one_gtid_is_read_and_several_are_not() {
 }
 
 #[test]
+fn what_is_removed_is_no_part_of_the_set_and_all_else_is() {
+    let one = |text: &str| Gtid::parse(Flavor::MySql, &format!("{UUID}:{text}")).unwrap();
+    for (set, removed, left) in [
+        ("1-5", "5", "1-4"),
+        ("1-5", "1", "2-5"),
+        ("1-5:9", "3", "1-2:4-5:9"),
+        ("1-5:9", "9", "1-5"),
+        ("1-5:9", "7", "1-5:9"),
+        ("1-5:blue:1-2", "blue:2", "1-5:blue:1"),
+        ("1-5:blue:1", "blue:1", "1-5"),
+    ] {
+        let mut set = GtidSet::parse(Flavor::MySql, &format!("{UUID}:{set}")).unwrap();
+        set.remove(&one(removed));
+        assert_eq!(set.to_string(), format!("{UUID}:{left}"));
+    }
+    let mut last = GtidSet::parse(Flavor::MySql, &format!("{UUID}:1")).unwrap();
+    last.remove(&one("1"));
+    assert!(last.is_empty());
+    let mut position = GtidSet::parse(Flavor::MariaDb, "0-1-5,7-2-9").unwrap();
+    position.remove(&Gtid::MariaDb { domain: 7, server: 2, sequence: 9 });
+    assert_eq!(position.to_string(), "0-1-5");
+}
+
+#[test]
 fn text_that_is_no_position_is_refused() {
     for text in ["0-1", "0-1-2-3", "a-1-2", "0-+1-2", &format!("{UUID}:1-5")] {
         assert!(GtidSet::parse(Flavor::MariaDb, text).is_err(), "{text}");

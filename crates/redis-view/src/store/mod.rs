@@ -69,8 +69,21 @@ impl ViewStore {
         prefix: impl Into<String>,
         generations_of: GenerationsOf,
     ) -> Result<Self, ViewError> {
+        let store = Self::open(url, prefix, generations_of)?;
+        store.inner.connection.live().await?;
+        Ok(store)
+    }
+
+    /// Like [`ViewStore::connect`], but the first call connects.
+    ///
+    /// # Errors
+    /// The URL is invalid.
+    pub fn open(
+        url: &str,
+        prefix: impl Into<String>,
+        generations_of: GenerationsOf,
+    ) -> Result<Self, ViewError> {
         let connection = Connection::new(url, generations_of)?;
-        connection.live().await?;
         let inner = Inner { prefix: prefix.into(), connection, scripts: Scripts::new() };
         Ok(Self { inner: Arc::new(inner) })
     }

@@ -1,0 +1,35 @@
+//! Worries of queued claims: a full outbox, and a gate that waits for its queue.
+
+use super::{Stage, redis};
+
+/// Fills a stream up to a length, in one step.
+const FILL: &str = "for i = redis.call('XLEN', KEYS[1]) + 1, tonumber(ARGV[1]) do \
+                    redis.call('XADD', KEYS[1], '*', 'filler', i) end";
+
+/// Claims of one template that its outbox takes, and no more.
+const OUTBOX_MAX: &str = "100000";
+
+impl Stage {
+    pub(super) async fn full_outbox(&mut self, say: &impl Fn(String)) {
+        let template = self.template(5, |new| new.in_mode("queued", "gate")).await;
+        self.platform.relay.kill().unwrap();
+        let (gate, outbox) =
+            (self.servers.endpoints().gate_redis_url, format!("gate:1:{{{template}:0}}:outbox"));
+        redis(&gate, &["EVAL", FILL, "1", &outbox, OUTBOX_MAX]).await;
+        self.claim(template, 1, 503).await;
+        self.fires(&["OutboxFull"], say).await;
+        redis(&gate, &["DEL", &outbox]).await;
+        self.platform.relay.start().await.unwrap();
+    }
+
+    pub(super) async fn draining_gate(&mut self, say: &impl Fn(String)) {
+        let template = self.template(5, |new| new.in_mode("queued", "topic")).await;
+        self.platform.lander.pause().unwrap();
+        self.claim(template, 1, 202).await;
+        let gate = self.servers.endpoints().gate_redis_url;
+        redis(&gate, &["DEL", &format!("gate:1:{{{template}:0}}:meta")]).await;
+        self.fires(&["GateDrains"], say).await;
+        self.platform.lander.resume().unwrap();
+        self.all_ready().await;
+    }
+}

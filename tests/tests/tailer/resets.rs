@@ -1,0 +1,168 @@
+//! A server's binlog is reset, and another server takes its place, before the tailer looks again.
+
+use std::{collections::BTreeSet, ops::RangeInclusive};
+
+use devstack::{Flavor, OwnDatabase};
+use pipeline_tests::{
+    tail::{Tail, log, row},
+    until,
+};
+use testkit::{Proxy, insert_coupons, sql};
+
+use crate::tailer::servers::{
+    promote, read_by_snapshots, replicate, start, tail_on, until_has_all,
+};
+
+/// The next history has more transactions than the published one, so each published name is in it.
+const PUBLISHED: RangeInclusive<i64> = 1..=89;
+const WRITTEN_ANEW: RangeInclusive<i64> = 1001..=1309;
+
+/// Inserted once the tailer follows the replica.
+const BEHIND: RangeInclusive<i64> = 2001..=2010;
+
+testkit::on_each_flavor! {
+    reset_before:
+    a_replica_of_a_history_that_was_begun_anew_is_not_taken_for_one_of_the_old_history,
+    a_replica_of_a_mysqls_history_that_was_begun_anew_is_not_taken_for_one_of_the_old_history,
+}
+
+/// Primary and replica are reset together, as when numbering is begun anew everywhere. Then the replica takes over.
+async fn reset_before(flavor: Flavor) {
+    let Some((mut primary, replica)) = pair("reset-before", flavor).await else { return };
+    let mut tail = published_by(&primary, &replica, flavor).await;
+    begin_anew(&primary, &replica, flavor);
+    until_next_second(&primary).await;
+    insert(&primary, WRITTEN_ANEW);
+    promote(flavor, &primary, &replica);
+    primary.server.kill().unwrap();
+    follow(&mut tail, &replica).await;
+    assert_read_anew(&mut tail).await;
+    tail.end();
+}
+
+testkit::on_each_flavor! {
+    reset_behind:
+    a_replica_that_is_reset_when_it_takes_over_is_read_anew,
+    a_replica_of_mysql_that_is_reset_when_it_takes_over_is_read_anew,
+}
+
+/// The replica takes over, and only then numbers anew.
+async fn reset_behind(flavor: Flavor) {
+    let Some((mut primary, replica)) = pair("reset-behind", flavor).await else { return };
+    let mut tail = published_by(&primary, &replica, flavor).await;
+    promote(flavor, &primary, &replica);
+    primary.server.kill().unwrap();
+    sql(&replica.url(), reset(flavor));
+    until_next_second(&replica).await;
+    insert(&replica, WRITTEN_ANEW);
+    follow(&mut tail, &replica).await;
+    assert_read_anew(&mut tail).await;
+    tail.end();
+}
+
+testkit::on_each_flavor! {
+    multi_thread reset_under_it:
+    a_tailer_whose_servers_address_leads_to_a_replica_of_a_new_history_reads_it_anew,
+    a_tailer_whose_servers_address_leads_to_a_replica_of_a_mysqls_new_history_reads_it_anew,
+}
+
+/// The tailer runs on: it is only out of reach during reset and failover.
+async fn reset_under_it(flavor: Flavor) {
+    let Some((mut primary, replica)) = pair("reset-under", flavor).await else { return };
+    let mut tail = published_by(&primary, &replica, flavor).await;
+    let proxy = Proxy::before(&primary.url()).await;
+    tail.tailer().set_env("DATABASE_URL", &proxy.instead_of(&primary.url()));
+    tail.lead().await;
+    tail.tailer().pause().unwrap();
+    begin_anew(&primary, &replica, flavor);
+    until_next_second(&primary).await;
+    insert(&primary, WRITTEN_ANEW);
+    promote(flavor, &primary, &replica);
+    primary.server.kill().unwrap();
+    proxy.lead_to(replica.server.address());
+    proxy.cut();
+    tail.scope.endpoints.database_url = replica.url();
+    tail.tailer().resume().unwrap();
+    assert_read_anew(&mut tail).await;
+    assert!(tail.tailer().is_running(), "it went on");
+    tail.end();
+}
+
+/// A primary and its replica, which is another server by each of its names.
+async fn pair(name: &str, flavor: Flavor) -> Option<(OwnDatabase, OwnDatabase)> {
+    let settings: &[&str] = match flavor {
+        Flavor::Mariadb => &["--server-id=2", "--log-slave-updates=ON"],
+        Flavor::Mysql => &["--server-id=2"],
+    };
+    let primary = start(&format!("{name}-primary"), flavor, &[]).await?;
+    let replica = start(&format!("{name}-replica"), flavor, settings).await?;
+    Some((primary, replica))
+}
+
+/// Publishes the first coupons of the primary and stops the tailer. The replica has them too.
+async fn published_by(primary: &OwnDatabase, replica: &OwnDatabase, flavor: Flavor) -> Tail {
+    let mut tail = tail_on(primary).await;
+    replicate(flavor, primary, replica);
+    tail.lead().await;
+    insert(primary, PUBLISHED);
+    tail.until_complete().await;
+    assert!(tail.tailer().stop().await.unwrap().unwrap().success());
+    until_has_all(flavor, primary, replica);
+    tail
+}
+
+/// Starts the tailer on the replica.
+async fn follow(tail: &mut Tail, replica: &OwnDatabase) {
+    tail.scope.endpoints.database_url = replica.url();
+    tail.tailer().set_env("DATABASE_URL", &replica.url());
+    tail.lead().await;
+}
+
+/// Asserts that everything was read by a snapshot, nothing is missing, and later changes follow.
+async fn assert_read_anew(tail: &mut Tail) {
+    tail.until_complete().await;
+    for id in BEHIND {
+        tail.insert(id..=id);
+    }
+    tail.until_complete().await;
+    tail.assert_complete().await;
+    let log = log(tail.tailer());
+    assert!(log.contains("its history is another one"), "{log}");
+    let rows = PUBLISHED.count() + WRITTEN_ANEW.count();
+    assert_eq!(read_by_snapshots(tail).await, rows, "each row of the tables, once");
+    let published: BTreeSet<i64> =
+        tail.published().await.into_iter().map(|(_, id, _)| id).collect();
+    assert_eq!(published, PUBLISHED.chain(WRITTEN_ANEW).chain(BEHIND).collect());
+}
+
+/// Empties both binlogs; the replica goes on from the beginning of the new one.
+fn begin_anew(primary: &OwnDatabase, replica: &OwnDatabase, flavor: Flavor) {
+    let (stop, start) = match flavor {
+        Flavor::Mariadb => ("stop slave", "set global gtid_slave_pos = ''; start slave"),
+        // What it has fetched of the old history counts as present otherwise.
+        Flavor::Mysql => ("stop replica; reset replica", "start replica"),
+    };
+    sql(&replica.url(), stop);
+    sql(&primary.url(), reset(flavor));
+    sql(&replica.url(), &format!("{}; {start}", reset(flavor)));
+}
+
+fn reset(flavor: Flavor) -> &'static str {
+    match flavor {
+        Flavor::Mariadb => "reset master",
+        Flavor::Mysql => "reset binary logs and gtids",
+    }
+}
+
+/// Waits until no row is written in the second of one that was published: what a replica keeps of a row's time.
+async fn until_next_second(server: &OwnDatabase) {
+    let now = async || sql(&server.url(), "select unix_timestamp()");
+    let before = now().await;
+    until(now, |second| *second != before).await;
+}
+
+/// Inserts coupons in one session, each in its own transaction.
+fn insert(server: &OwnDatabase, ids: RangeInclusive<i64>) {
+    let inserts: Vec<String> = ids.map(|id| insert_coupons([row(id)])).collect();
+    sql(&server.url(), &inserts.join(";\n"));
+}
