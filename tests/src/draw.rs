@@ -16,7 +16,7 @@ const DOWN_MAX_MS: u64 = 6_500;
 const TROUBLE_EVERY: u64 = 2;
 
 /// The modes of claims, each with what its 202 waits for.
-const MODES: [Mode; 7] = [
+pub const MODES: [Mode; 7] = [
     ("direct", "topic"),
     ("queued", "topic"),
     ("queued", "replica"),
@@ -26,7 +26,8 @@ const MODES: [Mode; 7] = [
     ("spill", "gate"),
 ];
 
-pub(crate) type Mode = (&'static str, &'static str);
+/// A mode, and what its 202 waits for.
+pub type Mode = (&'static str, &'static str);
 
 /// The process that is hit.
 #[derive(Debug, Clone, Copy)]

@@ -19,6 +19,7 @@ pub mod upheaval;
 pub mod view_campaign;
 mod view_load;
 
+pub use draw::{MODES, Mode};
 pub use testkit::{STATE_MAX, until};
 
 use std::{fs, time::Duration};

@@ -4,24 +4,13 @@ use coupon::{TemplateId, UserId};
 use devstack::{Endpoints, Flavor, OwnDatabase, OwnPair, TestServers, if_installed};
 use futures::future::join_all;
 use pipeline_tests::{
-    World, histories,
+    MODES, Mode, World, histories,
     promises::{Ends, Promises},
 };
 use shopper::{Answer, Wish};
 use verifier::{Sampler, Verdict};
 
 use crate::queued::{LIMIT, MOST, Policy, shopper, two_apis};
-
-/// The modes, each with what its 202 waits for.
-const MODES: [(&str, &str); 7] = [
-    ("direct", "topic"),
-    ("queued", "topic"),
-    ("queued", "replica"),
-    ("queued", "gate"),
-    ("spill", "topic"),
-    ("spill", "replica"),
-    ("spill", "gate"),
-];
 
 /// Coupons of each template.
 const STOCK: i64 = 60;
@@ -53,7 +42,7 @@ testkit::on_each_flavor! {
 struct Sale {
     template: TemplateId,
     policy: Policy,
-    mode: (&'static str, &'static str),
+    mode: Mode,
 }
 
 async fn conforms(flavor: Flavor) {

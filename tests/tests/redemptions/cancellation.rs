@@ -4,13 +4,12 @@ use coupon::{CouponId, UserId};
 use devstack::Flavor;
 use mysql_store::verify;
 use pipeline_tests::World;
-use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate};
 
 use crate::{
-    desk::world_on,
-    redemptions::orders::{order, outcome, post, redeem},
+    desk::{get, world_on},
+    redemptions::orders::{lock, order, outcome, post, redeem, refused, validate},
 };
 
 /// Uses of one order's name: more than one rollback gives back.
@@ -18,6 +17,9 @@ const MANY: i64 = 1_100;
 
 /// Most redemptions that an answer shows, and that one rollback gives back.
 const AT_ONCE: i64 = 1_000;
+
+/// Time for which a checkout locks a coupon.
+const LOCK_MS: i64 = 1_800_000;
 
 /// Most coupons that one rollback names.
 const NAMED: usize = 100;
@@ -33,29 +35,9 @@ async fn roll_back(api: &Api, name: &str, body: &Value) -> Answer {
     post(api, &format!("/v1/redemptions/{name}/rollback"), body).await
 }
 
-async fn lock(api: &Api, coupon: CouponId, name: &str) -> Answer {
-    let body = json!({ "order_ref": name, "for_ms": 1_800_000 });
-    post(api, &format!("/v1/coupons/{coupon}/lock"), &body).await
-}
-
 async fn single(api: &Api, verb: &str, coupon: CouponId, user: i64, name: &str) -> Answer {
     let body = json!({ "user_id": user.to_string(), "order_ref": name });
     post(api, &format!("/v1/coupons/{coupon}/{verb}"), &body).await
-}
-
-async fn validate(api: &Api, coupon: CouponId, name: &str) -> Value {
-    let body = json!({ "order_ref": name, "amount": 5_000, "currency": "EUR" });
-    post(api, &format!("/v1/coupons/{coupon}/validate"), &body).await.json().unwrap()
-}
-
-async fn get(api: &Api, path: &str) -> Value {
-    let answer = api.send(api.operator(Method::GET, path)).await.unwrap();
-    assert_eq!(answer.status, 200, "{path}: {}", answer.body);
-    answer.json().unwrap()
-}
-
-fn refused(code: &str) -> (u16, String) {
-    (409, code.to_owned())
 }
 
 testkit::on_each_flavor! {
@@ -69,19 +51,19 @@ async fn cancelled(flavor: Flavor) {
     let Some((world, _database)) = started else { return };
     let api = world.api();
     let kept = coupon(&world, 1).await;
-    assert_eq!(lock(api, kept, "A").await.status, 200);
+    assert_eq!(lock(api, kept, "A", LOCK_MS).await.status, 200);
     assert_eq!(outcome(&redeem(api, &order("B", 900, &[kept])).await), refused("COUPON_LOCKED"));
     // Nothing was redeemed, so the rollback names no coupon whose lock it could lift.
     for reason in ["The shopper left.", "Once more."] {
         let back = roll_back(api, "A", &json!({ "reason": reason })).await;
         assert_eq!(back.status, 200, "{back:?}");
     }
-    assert_eq!(outcome(&lock(api, kept, "A").await), refused("ORDER_CANCELLED"));
-    assert_eq!(validate(api, kept, "B").await["valid"], true);
+    assert_eq!(outcome(&lock(api, kept, "A", LOCK_MS).await), refused("ORDER_CANCELLED"));
+    assert_eq!(validate(api, kept, "B", 5_000).await["valid"], true);
     let mut connection = world.mysql().await;
     let locks = "select count(*) from coupon_lock";
     assert_eq!(verify::number(&mut connection, locks).await.unwrap(), 1, "it is ignored");
-    assert_eq!(lock(api, kept, "B").await.status, 200, "and overwritten");
+    assert_eq!(lock(api, kept, "B", LOCK_MS).await.status, 200, "and overwritten");
     assert_eq!(redeem(api, &order("B", 900, &[kept])).await.status, 201);
 
     let record = get(api, "/v1/audit?target=redemptions/A").await;
@@ -106,14 +88,14 @@ async fn validation_refuses_what_redemption_refuses_of_an_order_with_single_uses
     let api = world.api();
     let (used, other) = (coupon(&world, 1).await, coupon(&world, 1).await);
     assert_eq!(single(api, "use", used, 1, "A").await.status, 200);
-    let looked = validate(api, other, "A").await;
+    let looked = validate(api, other, "A", 5_000).await;
     assert_eq!((&looked["valid"], &looked["code"]), (&json!(false), &json!("ORDER_REDEEMED")));
     assert_eq!(
         outcome(&redeem(api, &order("A", 5_000, &[other])).await),
         refused("ORDER_REDEEMED")
     );
     assert_eq!(single(api, "unuse", used, 1, "A").await.status, 200);
-    assert_eq!(validate(api, other, "A").await["valid"], true);
+    assert_eq!(validate(api, other, "A", 5_000).await["valid"], true);
     assert_eq!(redeem(api, &order("A", 5_000, &[other])).await.status, 201);
     world.assert_sound(None).await;
     world.end().await;
@@ -131,7 +113,7 @@ async fn a_use_that_comes_after_its_return_and_another_orders_takes_nothing() {
     for name in ["A", "B"] {
         let late = single(api, "use", coupon, 1, name).await;
         assert_eq!(outcome(&late), refused("ORDER_CANCELLED"));
-        assert_eq!(validate(api, coupon, name).await["code"], "ORDER_CANCELLED");
+        assert_eq!(validate(api, coupon, name, 5_000).await["code"], "ORDER_CANCELLED");
         let together = redeem(api, &order(name, 900, &[coupon])).await;
         assert_eq!(outcome(&together), refused("ORDER_CANCELLED"));
     }

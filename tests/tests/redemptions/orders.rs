@@ -59,12 +59,12 @@ async fn roll_back(api: &Api, name: &str, body: &Value) -> Answer {
     post(api, &format!("/v1/redemptions/{name}/rollback"), body).await
 }
 
-async fn lock(api: &Api, coupon: CouponId, name: &str, for_ms: i64) -> Answer {
+pub(crate) async fn lock(api: &Api, coupon: CouponId, name: &str, for_ms: i64) -> Answer {
     let body = json!({ "order_ref": name, "for_ms": for_ms });
     post(api, &format!("/v1/coupons/{coupon}/lock"), &body).await
 }
 
-async fn validate(api: &Api, coupon: CouponId, name: &str, amount: i64) -> Value {
+pub(crate) async fn validate(api: &Api, coupon: CouponId, name: &str, amount: i64) -> Value {
     let body = json!({ "order_ref": name, "amount": amount, "currency": "EUR" });
     let answer = post(api, &format!("/v1/coupons/{coupon}/validate"), &body).await;
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -77,7 +77,7 @@ pub(crate) fn outcome(answer: &Answer) -> (u16, String) {
     (answer.status, body["code"].as_str().unwrap_or_default().to_owned())
 }
 
-fn refused(code: &str) -> (u16, String) {
+pub(crate) fn refused(code: &str) -> (u16, String) {
     (409, code.to_owned())
 }
 

@@ -107,24 +107,7 @@ pub(crate) async fn revoke(
 ) -> Result<Answer, Problem> {
     valid_reason(&request.reason)?;
     let once = once.asking(&request);
-    let work = || async {
-        let mut transaction = connect::begin(&app.pool).await?;
-        if let Known::Answer(answer) = once.begin(&app, operator, &mut transaction).await? {
-            return Ok(answer);
-        }
-        let before = held(&mut transaction, operator, id).await?;
-        let now = app.clock.now();
-        let change = desk::revoke(&mut transaction, &before, now).await?;
-        if let Change::Done(after) = &change {
-            let shown = described(after, &request.reason, now);
-            let action = action("coupon.revoke", &before, shown, now);
-            audit::record(&app, operator, &mut transaction, action).await?;
-            info!(coupon.id = %id, "revoking a coupon");
-        }
-        let body = DeskCoupon::of(&changed(change)?, now);
-        committed(&app, operator, &once, transaction, &body).await
-    };
-    connect::within(connect::retried(work, Problem::is_contended)).await
+    change(&app, operator, &once, (id, Wanted::Revoke), &request.reason).await
 }
 
 /// `POST /v1/coupons/{id}/extend`
@@ -169,24 +152,7 @@ pub(crate) async fn extend(
     if until <= now || until > now + TimeDelta::milliseconds(limit::VALID_FOR_MS_MAX) {
         return Err(invalid("valid_until", "name a time within the next ten years"));
     }
-    let work = || async {
-        let mut transaction = connect::begin(&app.pool).await?;
-        if let Known::Answer(answer) = once.begin(&app, operator, &mut transaction).await? {
-            return Ok(answer);
-        }
-        let before = held(&mut transaction, operator, id).await?;
-        let now = app.clock.now();
-        let change = desk::extend(&mut transaction, &before, until, now).await?;
-        if let Change::Done(after) = &change {
-            let shown = described(after, &request.reason, now);
-            let action = action("coupon.extend", &before, shown, now);
-            audit::record(&app, operator, &mut transaction, action).await?;
-            info!(coupon.id = %id, "extending a coupon");
-        }
-        let body = DeskCoupon::of(&changed(change)?, now);
-        committed(&app, operator, &once, transaction, &body).await
-    };
-    connect::within(connect::retried(work, Problem::is_contended)).await
+    change(&app, operator, &once, (id, Wanted::Extend(until)), &request.reason).await
 }
 
 /// `POST /v1/coupons/{id}/replace`
@@ -245,6 +211,55 @@ pub(crate) async fn replace(
             replacement: DeskCoupon::of(&replacement, now),
         };
         committed(&app, operator, &once, transaction, &body).await
+    };
+    connect::within(connect::retried(work, Problem::is_contended)).await
+}
+
+/// A change that leaves a coupon in its place.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Revoke,
+    /// To this end.
+    Extend(DateTime<Utc>),
+}
+
+impl Wanted {
+    /// Its name in the record, and in the log.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Revoke => ("coupon.revoke", "revoking"),
+            Self::Extend(_) => ("coupon.extend", "extending"),
+        }
+    }
+}
+
+/// Makes a change and its line of the record in one transaction, once per key.
+async fn change(
+    app: &App,
+    operator: Operator,
+    once: &Once,
+    (id, wanted): (CouponId, Wanted),
+    reason: &str,
+) -> Result<Answer, Problem> {
+    let work = || async {
+        let mut transaction = connect::begin(&app.pool).await?;
+        if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+            return Ok(answer);
+        }
+        let before = held(&mut transaction, operator, id).await?;
+        let now = app.clock.now();
+        let (name, doing) = wanted.words();
+        let change = match wanted {
+            Wanted::Revoke => desk::revoke(&mut transaction, &before, now).await?,
+            Wanted::Extend(until) => desk::extend(&mut transaction, &before, until, now).await?,
+        };
+        if let Change::Done(after) = &change {
+            let action = action(name, &before, described(after, reason, now), now);
+            audit::record(app, operator, &mut transaction, action).await?;
+            info!(coupon.id = %id, "{doing} a coupon");
+        }
+        let body = DeskCoupon::of(&changed(change)?, now);
+        committed(app, operator, once, transaction, &body).await
     };
     connect::within(connect::retried(work, Problem::is_contended)).await
 }
