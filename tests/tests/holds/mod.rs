@@ -48,9 +48,8 @@ pub(crate) async fn number(world: &World, sql: &str) -> i64 {
 
 /// Total and stock of a template in MySQL.
 pub(crate) async fn stock(world: &World, template: TemplateId) -> (i64, i64) {
-    let column = |name: &str| {
-        format!("select {name} from template_stock where template_id = {template}")
-    };
+    let column =
+        |name: &str| format!("select {name} from template_stock where template_id = {template}");
     (number(world, &column("total")).await, number(world, &column("stock")).await)
 }
 

@@ -6,9 +6,7 @@
 
 use axum::{extract::State, http::HeaderMap};
 use chrono::{DateTime, Utc};
-use coupon::{
-    HoldTerms, NotEditable, Template, TemplateField, TemplateId, TemplateState, Window,
-};
+use coupon::{HoldTerms, NotEditable, Template, TemplateField, TemplateId, TemplateState, Window};
 use mysql_store::{
     connect,
     template_edit::{self, Edited},
