@@ -42,7 +42,8 @@ const WITH_STOCK: [&str; 9] = [
 ];
 
 /// Columns of a template's movements.
-const MOVEMENTS: [&str; 7] = ["seq", "created_at", "delta", "total", "stock", "actor", "reason"];
+const MOVEMENTS: [&str; 9] =
+    ["seq", "created_at", "kind", "delta", "delta_stock", "total", "stock", "actor", "reason"];
 
 /// Columns of its claims.
 const CLAIMS: [&str; 6] = ["id", "state", "user_id", "quantity", "claimed_at", "valid_until"];
@@ -114,9 +115,7 @@ pub(crate) async fn run(
         TemplateCommand::Claims(rows) => claims(rows),
         TemplateCommand::Coupons(rows) => coupons(rows),
         TemplateCommand::Show(it) => (Call::get(path(&it)), text::object),
-        TemplateCommand::ValidityMove(it) => {
-            (Call::get(format!("{}/validity-move", path(&it))), text::object)
-        }
+        TemplateCommand::ValidityMove(it) => (validity_move(&it), text::object),
         TemplateCommand::Publish(it) => (post(&it, "publish"), text::object),
         TemplateCommand::Pause { id, accepted } => {
             (of_accepted(post(&id, "pause"), accepted), text::object)
@@ -132,6 +131,10 @@ pub(crate) async fn run(
         }
     };
     ask(&call, as_text, settings, output).await
+}
+
+fn validity_move(it: &TemplateId) -> Call {
+    Call::get(format!("{}/validity-move", path(it)))
 }
 
 /// Sends what stands in a file. A refusal of one of its fields names the line.
