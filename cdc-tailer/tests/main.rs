@@ -23,7 +23,8 @@ use topic::{Op, TemplateRow};
 
 const INSERT_TEMPLATE: &str = "insert into coupon_template values \
     (7, 1, 'Zwölf % 券', 1, 1250, null, 0, 'EUR', 2, 2, '2026-01-01', '2026-12-31 23:59:59.999', \
-     null, null, 86400000, 1, 1, '2026-01-01 00:00:00.001', '2026-01-01 00:00:00.002', 0, 1, 0, 2);";
+     null, null, 86400000, 1, 1, '2026-01-01 00:00:00.001', '2026-01-01 00:00:00.002', 0, 1, 0, 2, \
+     0, 0, 0);";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn committed_rows_come_in_order_with_their_values() {

@@ -18,7 +18,7 @@ fn file_of(test: &Harness, ids: impl Iterator<Item = i64>, version: i64, mark: &
     let row = |id: i64| {
         format!(
             "{id}\t7\t{id}\t{id}\t9\t1\t0\t{version}\t200\t2026-01-02\t2026-01-02\t2026-01-01\t2026-02-01\t\\N\t\
-             {mark}\t\\N\n"
+             {mark}\t\\N\t\\N\n"
         )
     };
     let path = env::temp_dir().join(format!("{}.{mark}.rows", test.names.prefix()));
