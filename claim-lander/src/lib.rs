@@ -21,6 +21,7 @@ mod dead_letter;
 mod lanes;
 mod metrics;
 mod pace;
+mod patience;
 mod payments;
 mod progress;
 mod servers;
@@ -113,7 +114,7 @@ pub async fn run(
     let publisher = Publisher {
         reader: &reader,
         lanes: &lanes,
-        offsets,
+        offsets: offsets.clone(),
         producer: &producer,
         names: &names,
         clock,
@@ -131,7 +132,8 @@ pub async fn run(
     // The reporter ends with the last lander.
     drop(reports);
     let last = CancellationToken::new();
-    let shop = Shop { config, clock, names: &names, pool: &pool, producer: &producer };
+    let shop =
+        Shop { config, clock, names: &names, pool: &pool, producer: &producer, offsets: &offsets };
     let paying = Box::pin(shop.run(&payments, &ending));
     let (worked, ..) = tokio::join!(
         work_together(try_join_all(landers), paying, &ending, &last),

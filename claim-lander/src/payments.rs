@@ -4,8 +4,8 @@
 //! payment is taken at least once, and those of one partition in order. A confirmation is idempotent by its reference, so
 //! doubled, shuffled and late messages change no end.
 //!
-//! A payment without a definite answer, because MySQL is away or only our clock says that the hold is over, is tried again
-//! after a pause, and only the payments behind it in its partition wait for it.
+//! A payment without a definite answer is tried again after a pause: MySQL is away, only our clock says that the hold is
+//! over, or the claim may still land (`patience.rs`). Only the payments behind it in its partition wait for it.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use runtime::{Backoff, Clock, Part};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use topic::{
-    ConsumerOptions, LaneBatch, LaneMessage, PaymentMessage, PaymentsReader, Producer, TopicNames,
-    decode_payment,
+    ConsumerOptions, LaneBatch, LaneMessage, PaymentMessage, PaymentsReader, Producer,
+    QueueOffsets, TopicNames, decode_payment,
 };
 use tracing::warn;
 
@@ -33,6 +33,7 @@ use crate::{
     away::Away,
     dead_letter::DeadLetter,
     metrics::{PAYMENT_DELAY, PAYMENTS},
+    patience::{self, Patience, Verdict},
     work::LAST_BATCH_MAX,
 };
 
@@ -45,15 +46,20 @@ const BATCH_MAX: usize = 100;
 /// First and longest pause before a payment is tried again. The longest is short beside a hold.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
+/// Why a payment for an unknown claim, or for coupons that are not of it, is a dead letter.
+const NO_SUCH_CLAIM: &str = "the merchant has no such claim with these coupons";
+
 /// What payments are taken with.
 pub(crate) struct Shop<'a> {
     /// Its fail points are `payments.before_commit`, `payments.after_commit` and `payments.before_offset`, once per
-    /// payment.
+    /// payment, and `payments.no_claim` after each look that found no claim.
     pub(crate) config: &'a Config,
     pub(crate) clock: &'a Clock,
     pub(crate) names: &'a TopicNames,
     pub(crate) pool: &'a MySqlPool,
     pub(crate) producer: &'a Producer,
+    /// Of the claims' topic.
+    pub(crate) offsets: &'a QueueOffsets,
 }
 
 /// The loop over the payments of this process.
@@ -120,9 +126,10 @@ impl Payments<'_> {
     }
 
     async fn take(&self, batch: LaneBatch<PaymentMessage>) -> anyhow::Result<()> {
+        let mut patience = Patience::new(self.shop.offsets);
         for message in batch.messages {
             let (offset, at) = (message.offset, message.at);
-            let Some(end) = self.end_of(&message).await else { return Ok(()) };
+            let Some(end) = self.end_of(&message, &mut patience).await else { return Ok(()) };
             counter!(PAYMENTS.name, "outcome" => end.outcome).increment(1);
             let delay = (self.shop.clock.now() - at).to_std().unwrap_or_default();
             histogram!(PAYMENT_DELAY.name).record(delay.as_secs_f64());
@@ -136,7 +143,11 @@ impl Payments<'_> {
     }
 
     /// Tries a payment until it has an end; `None` if the process is to stop before.
-    async fn end_of(&self, message: &LaneMessage<PaymentMessage>) -> Option<End> {
+    async fn end_of(
+        &self,
+        message: &LaneMessage<PaymentMessage>,
+        patience: &mut Patience<'_>,
+    ) -> Option<End> {
         let payment = match &message.body {
             Ok(payment) => payment,
             Err(payload) => {
@@ -148,15 +159,21 @@ impl Payments<'_> {
         let mut backoff = Backoff::new(AGAIN.0, AGAIN.1);
         while !self.stop.is_cancelled() {
             match self.confirm(payment).await {
-                Ok(confirmation) => match end_of(&confirmation) {
+                Ok(Some(confirmation)) => match end_of(&confirmation) {
                     Some(end) => return Some(end),
                     None => runtime::seldom!("a payment has no definite answer", "clocks differ"),
                 },
+                Ok(None) => {
+                    if let Some(end) = self.end_without_claim(patience).await {
+                        return Some(end);
+                    }
+                }
                 Err(error) if error.is_unreadable() || error.is_of_row() => {
                     let refused = Some(runtime::report(&error));
                     return Some(End { outcome: "failed", refused });
                 }
                 Err(error) => {
+                    patience.begin_again();
                     runtime::seldom!("payments are not confirmed yet", runtime::report(&error));
                 }
             }
@@ -165,17 +182,40 @@ impl Payments<'_> {
         None
     }
 
-    async fn confirm(&self, payment: &PaymentMessage) -> Result<Confirmation, StoreError> {
+    /// The end of a payment whose claim MySQL does not know, or `None` if the claim may still land.
+    async fn end_without_claim(&self, patience: &mut Patience<'_>) -> Option<End> {
+        self.reach("payments.no_claim").await.ok()?;
+        let reason = match patience.after_look(self.shop.clock.now()).await {
+            Verdict::LookAgain => return None,
+            Verdict::NoSuchClaim => NO_SUCH_CLAIM.to_owned(),
+            Verdict::NotLanded => {
+                let waited = patience::LONGEST.num_seconds();
+                format!("the claim had not landed {waited} s later: it may wait in the queue")
+            }
+        };
+        Some(End { outcome: "not_found", refused: Some(reason) })
+    }
+
+    /// Confirms what the payment names. Returns `None` if MySQL does not know its claim.
+    async fn confirm(&self, payment: &PaymentMessage) -> Result<Option<Confirmation>, StoreError> {
         // It is never closed.
         let _turn = self.turns.acquire().await;
         let once = || connect::within(self.confirm_once(payment));
         connect::retried(once, StoreError::is_conflict).await
     }
 
-    async fn confirm_once(&self, payment: &PaymentMessage) -> Result<Confirmation, StoreError> {
+    async fn confirm_once(
+        &self,
+        payment: &PaymentMessage,
+    ) -> Result<Option<Confirmation>, StoreError> {
         let mut transaction = connect::begin(self.shop.pool).await?;
-        let fate = look_up::claim_fate(&mut transaction, payment.claim_id).await?;
-        let Some(ClaimFate::Landed(claim)) = fate else { return Ok(Confirmation::NotFound) };
+        let claim = match look_up::claim_fate(&mut transaction, payment.claim_id).await? {
+            Some(ClaimFate::Landed(claim)) => claim,
+            Some(ClaimFate::Rejected { .. } | ClaimFate::GivenUp { .. }) => {
+                return Ok(Some(Confirmation::NotFound));
+            }
+            None => return Ok(None),
+        };
         let mut issued: Vec<CouponId> = claim.coupons.iter().map(|coupon| coupon.id).collect();
         issued.sort_unstable();
         let payment = Payment {
@@ -192,7 +232,7 @@ impl Payments<'_> {
             connect::commit(transaction).await?;
             self.reach("payments.after_commit").await?;
         }
-        Ok(confirmation)
+        Ok(Some(confirmation))
     }
 
     /// A fail point whose failure is that of MySQL.
@@ -234,9 +274,7 @@ fn end_of(confirmation: &Confirmation) -> Option<End> {
         Confirmation::NotHeld { coupon, status } => {
             ("not_held", Some(format!("coupon {coupon} is {}, and not held", status.word())))
         }
-        Confirmation::NotFound => {
-            ("not_found", Some("the merchant has no such claim with these coupons".to_owned()))
-        }
+        Confirmation::NotFound => ("not_found", Some(NO_SUCH_CLAIM.to_owned())),
         Confirmation::Unsure => return None,
     };
     Some(End { outcome, refused })

@@ -83,8 +83,13 @@ impl Harness {
 
     /// Starts with a clock that stands still.
     pub(crate) fn start_at(&self, now: DateTime<Utc>) -> Running {
+        self.start_on(&Clock::manual(now), |_| {})
+    }
+
+    /// Starts on the test's clock, with a changed configuration.
+    pub(crate) fn start_on(&self, clock: &Clock, change: impl FnOnce(&mut Config)) -> Running {
         self.health.part("payments");
-        self.run(&self.health, Clock::manual(now), |_| {})
+        self.run(&self.health, clock.clone(), change)
     }
 
     /// Starts a lander beside the one that runs, with a health of its own.

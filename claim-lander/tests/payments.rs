@@ -10,14 +10,14 @@ use topic::{Message, PaymentMessage, decode_payment};
 
 use crate::harness::{Harness, claim, now};
 
-const TEMPLATE: TemplateId = TemplateId(10);
+pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
 
 /// A template whose claims are held for a day.
 const SLOW: TemplateId = TemplateId(11);
 
-const HELD: &str = "select count(*) from user_coupon where status = 4";
-const USABLE: &str = "select count(*) from user_coupon where status = 0";
-const PAYMENTS: &str = "select count(*) from coupon_payment";
+pub(crate) const HELD: &str = "select count(*) from user_coupon where status = 4";
+pub(crate) const USABLE: &str = "select count(*) from user_coupon where status = 0";
+pub(crate) const PAYMENTS: &str = "select count(*) from coupon_payment";
 
 /// Everything that a payment can change.
 const ENDS: &str = "select cast(coalesce(sum(crc32(concat_ws('/', id, status, version, valid_until, \
@@ -25,7 +25,7 @@ const ENDS: &str = "select cast(coalesce(sum(crc32(concat_ws('/', id, status, ve
 
 impl Harness {
     /// Publishes a template whose claims are held for so many hours.
-    async fn holding(&self, id: TemplateId, hours: i64) {
+    pub(crate) async fn holding(&self, id: TemplateId, hours: i64) {
         let hold = HoldTerms { hold: Some(TimeDelta::hours(hours)), ..HoldTerms::default() };
         self.publish(Template { hold, ..testkit::draft(id, now()) }, 1_000).await;
     }
@@ -57,7 +57,7 @@ impl Harness {
         verify::execute(&mut connection, sql).await.unwrap();
     }
 
-    async fn pay(&self, payments: &[PaymentMessage]) {
+    pub(crate) async fn pay(&self, payments: &[PaymentMessage]) {
         for payment in payments {
             self.pay_raw(&payment.key(), &payment.encode()).await;
         }
@@ -85,7 +85,7 @@ impl Harness {
     }
 }
 
-fn payment(claim: &QueuedClaim, payment_ref: &str) -> PaymentMessage {
+pub(crate) fn payment(claim: &QueuedClaim, payment_ref: &str) -> PaymentMessage {
     PaymentMessage {
         claim_id: claim.admission.claim.id,
         merchant_id: MERCHANT,
@@ -102,7 +102,7 @@ fn claim_of(user: i64, quantity: u8) -> QueuedClaim {
     claim
 }
 
-fn reasons(letters: &[Message]) -> Vec<String> {
+pub(crate) fn reasons(letters: &[Message]) -> Vec<String> {
     let reason =
         |letter: &Message| String::from_utf8(letter.header("reason").unwrap().to_vec()).unwrap();
     let mut reasons: Vec<_> = letters.iter().map(reason).collect();

@@ -1,0 +1,85 @@
+//! Payments that come before their claims have landed.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use mysql_store::{connect, settings};
+use runtime::{Clock, FailPoints, fail_point::Hold};
+use testkit::Running;
+
+use crate::{
+    harness::{Harness, claim},
+    payments::{HELD, PAYMENTS, TEMPLATE, USABLE, payment, reasons},
+};
+
+const LOOK: &str = "payments.no_claim";
+
+/// A claim that is queued and does not land, and its payment, which a lander has looked at once.
+struct Early {
+    test: Harness,
+    lander: Running,
+    clock: Clock,
+    /// When the payment was looked at first.
+    first: DateTime<Utc>,
+    points: FailPoints,
+    landing: Hold,
+    look: Hold,
+}
+
+impl Early {
+    async fn new(name: &str) -> Self {
+        let test = Harness::new(name).await;
+        test.holding(TEMPLATE, 1).await;
+        let mut connection = connect::single(&test.scope.endpoints.database_url).await.unwrap();
+        let first = settings::server_time(&mut connection).await.unwrap();
+        let (clock, points) = (Clock::manual(first), FailPoints::default());
+        let (mut landing, mut look) = (points.hold("lander.after_take"), points.hold(LOOK));
+        let lander = test.start_on(&clock, |config| config.fail_points = points.clone());
+        let early = claim(TEMPLATE, 1);
+        test.queue(std::slice::from_ref(&early)).await;
+        landing.reached(1).await;
+        test.pay(&[payment(&early, "early")]).await;
+        look.reached(1).await;
+        Self { test, lander, clock, first, points, landing, look }
+    }
+
+    /// Ends the look in hand so many seconds after the first, and waits for the next one.
+    async fn look_after(&mut self, seconds: i64) {
+        self.clock.set(self.first + TimeDelta::seconds(seconds));
+        let next = self.points.hold(LOOK);
+        std::mem::replace(&mut self.look, next).let_go();
+        self.look.reached(1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payment_waits_for_its_claim_while_the_queue_has_it() {
+    let mut early = Early::new("payments early").await;
+    for seconds in [0, 1, 3, 30, 59] {
+        early.look_after(seconds).await;
+    }
+    let Early { test, lander, landing, look, .. } = early;
+    assert_eq!(test.number(PAYMENTS).await, 0);
+    landing.let_go();
+    look.let_go();
+    test.paid_up().await;
+    let counts = [HELD, USABLE, PAYMENTS].map(|sql| test.number(sql));
+    assert_eq!(futures::future::join_all(counts).await, [0, 1, 1]);
+    assert!(test.dead_letters().await.is_empty());
+    lander.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payment_whose_claim_does_not_land_for_a_minute_is_put_aside() {
+    let mut early = Early::new("payments too early").await;
+    early.look_after(0).await;
+    early.clock.set(early.first + TimeDelta::seconds(60));
+    let Early { test, lander, landing, look, .. } = early;
+    look.let_go();
+    test.paid_up().await;
+    let letters = reasons(&test.dead_letters().await);
+    assert_eq!(letters, ["the claim had not landed 60 s later: it may wait in the queue"]);
+    landing.let_go();
+    test.caught_up().await;
+    let counts = [HELD, PAYMENTS].map(|sql| test.number(sql));
+    assert_eq!(futures::future::join_all(counts).await, [1, 0]);
+    lander.stop().await.unwrap();
+}
