@@ -3,7 +3,8 @@
 //! A chunk is one transaction. It locks the move's row, reads the next coupons in the order of `uq_number`, moves those
 //! that can still be used, and records the progress in the row. So a move can stop at any moment and any process can
 //! continue it, each coupon is moved once, and a later change waits for one chunk at most. Used and ended coupons stay
-//! as they are, and so do coupons that already have the new validity because they were claimed after the change.
+//! as they are, and so do held ones, and coupons that already have the new validity because they were claimed or
+//! confirmed after the change.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, MoveState, TemplateId, Validity};
@@ -213,6 +214,12 @@ pub const CHUNK_SQL: &str = "\
     (select id, user_id, claim_no, status from user_coupon force index (uq_number) \
      where template_id = ? and user_id > ? order by user_id, claim_no limit ?)";
 
+/// When a coupon became usable, which is what a period counts from: its confirmation, if it was held, or its claim. The
+/// payment is committed with the confirmation, so it is seen wherever the coupon is seen unused.
+const USABLE_SINCE: &str = "coalesce((select payment.confirmed_at from coupon_payment payment \
+    where payment.claim_id = user_coupon.claim_id and payment.merchant_id = user_coupon.merchant_id \
+    and find_in_set(user_coupon.id, payment.coupons) > 0), user_coupon.claimed_at)";
+
 /// Moves those of `ids` that can still be used by both clocks and have another validity.
 async fn move_all(
     connection: &mut MySqlConnection,
@@ -228,8 +235,9 @@ async fn move_all(
     let ids = rows::filled(&ids);
     let (valid_from, valid_until, valid_for_ms) = validity_columns(validity);
     let valid_for_micros = valid_for_ms.map(|ms| ms * 1000);
-    let from = "coalesce(cast(? as datetime(3)), claimed_at)";
-    let until = "coalesce(cast(? as datetime(3)), claimed_at + interval ? microsecond)";
+    let from = format!("coalesce(cast(? as datetime(3)), {USABLE_SINCE})");
+    let until =
+        format!("coalesce(cast(? as datetime(3)), {USABLE_SINCE} + interval ? microsecond)");
     let head = format!(
         "update user_coupon set valid_from = {from}, valid_until = {until}, \
          version = version + 1, changed_at = ? where id in ("

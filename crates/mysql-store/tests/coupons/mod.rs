@@ -2,7 +2,7 @@
 
 mod held;
 mod redemption;
-mod returns;
+pub(crate) mod returns;
 mod status_counts;
 mod user_coupon;
 mod user_view;

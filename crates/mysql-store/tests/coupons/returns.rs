@@ -18,18 +18,18 @@ use crate::harness::{
 };
 
 /// Coupons of a landing, held until `until`.
-fn held(key: &str, numbers: &[u8], until: DateTime<Utc>) -> Landing {
+pub(crate) fn held(key: &str, numbers: &[u8], until: DateTime<Utc>) -> Landing {
     let mut landing = landing(key, numbers);
     landing.landed.held_until = Some(until);
     landing
 }
 
-fn ids(landing: &Landing) -> Vec<CouponId> {
+pub(crate) fn ids(landing: &Landing) -> Vec<CouponId> {
     landing.landed.coupons.iter().map(|coupon| coupon.id).collect()
 }
 
 /// A published template that holds its coupons.
-async fn holding(name: &str, stock: i64) -> Store {
+pub(crate) async fn holding(name: &str, stock: i64) -> Store {
     let mut store = Store::new(name).await;
     let hold = HoldTerms { hold: Some(TimeDelta::minutes(5)), ..HoldTerms::default() };
     store.publish_as(&Template { hold, ..draft(TEMPLATE) }, stock).await;
@@ -37,11 +37,11 @@ async fn holding(name: &str, stock: i64) -> Store {
 }
 
 /// A time that has passed by every clock.
-fn passed() -> DateTime<Utc> {
+pub(crate) fn passed() -> DateTime<Utc> {
     DateTime::from_timestamp(1_000_000_000, 0).unwrap()
 }
 
-fn by(cause: Cause) -> Return<'static> {
+pub(crate) fn by(cause: Cause) -> Return<'static> {
     Return {
         template: TEMPLATE,
         returned_stock: ReturnedStock::Resell,
@@ -52,7 +52,7 @@ fn by(cause: Cause) -> Return<'static> {
     }
 }
 
-async fn give_back(
+pub(crate) async fn give_back(
     store: &Store,
     what: Return<'_>,
     ids: &[CouponId],
@@ -68,7 +68,7 @@ async fn confirm(store: &Store, payment_ref: &str, of: &Landing) -> Confirmation
     confirm_some(store, payment_ref, of, &ids(of)).await
 }
 
-async fn confirm_some(
+pub(crate) async fn confirm_some(
     store: &Store,
     payment_ref: &str,
     of: &Landing,

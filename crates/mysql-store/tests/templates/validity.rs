@@ -14,7 +14,10 @@ use mysql_store::{
 };
 use sqlx::{AssertSqlSafe, Connection, Row};
 
-use crate::harness::{MERCHANT, Store, TEMPLATE, execute, landing, landing_of, now, number};
+use crate::{
+    coupons::returns::{confirm_some, held, holding, ids},
+    harness::{MERCHANT, Store, TEMPLATE, execute, landing, landing_of, now, number},
+};
 
 fn until(hours: i64) -> Validity {
     Validity::Absolute { from: now() - TimeDelta::hours(1), until: now() + TimeDelta::hours(hours) }
@@ -135,6 +138,46 @@ async fn coupons_that_can_be_used_are_moved_once_and_no_others() {
     assert_eq!(change(connection, &week, true).await, Edited::Done);
     assert_eq!(move_all(connection).await.1, others as u64 + 1);
     assert_eq!(ending(connection, 7 * 24, 3).await, others + 1);
+}
+
+#[tokio::test]
+async fn a_period_counts_from_the_confirmation_of_a_coupon_that_was_held() {
+    let mut store = holding("move confirmed", 9).await;
+    let hold_ends = now() + TimeDelta::minutes(5);
+    let mut all = [held("a", &[1, 2], hold_ends), held("b", &[3], hold_ends), landing("c", &[4])];
+    for landing in &mut all {
+        landing.landed.claimed_at = now() - TimeDelta::minutes(2);
+    }
+    assert_eq!(store.land(&all).await, Attempt::Landed);
+    let [paid, open, plain] = &all;
+    // Two payments of one claim: each counts for its own coupons.
+    confirm_some(&store, "first", paid, &ids(paid)[..1]).await;
+    confirm_some(&store, "second", paid, &ids(paid)[1..]).await;
+    let connection = &mut store.connection;
+    // With fixed times the row does not say when it was confirmed.
+    assert_eq!(change(connection, &until(2), true).await, Edited::Done);
+    assert_eq!(move_all(connection).await, (4, 3));
+    let week = Validity::Relative { valid_for: TimeDelta::days(7) };
+    assert_eq!(change(connection, &week, true).await, Edited::Done);
+    assert_eq!(move_all(connection).await, (4, 3));
+    let since = async |connection: &mut MySqlConnection, of: &Landing, minutes: i64| {
+        let from = (now() - TimeDelta::minutes(minutes)).format("%Y-%m-%d %H:%M:%S%.3f");
+        let sql = format!(
+            "select count(*) from user_coupon where claim_id = {} and valid_from = '{from}' \
+             and valid_until = '{from}' + interval 7 day",
+            of.landed.id
+        );
+        number(connection, &sql).await
+    };
+    assert_eq!(since(connection, paid, 0).await, 2);
+    assert_eq!(since(connection, plain, 2).await, 1);
+    let at = hold_ends.format("%Y-%m-%d %H:%M:%S%.3f");
+    let sql = format!(
+        "select count(*) from user_coupon where claim_id = {} and valid_until = '{at}'",
+        open.landed.id
+    );
+    assert_eq!(number(connection, &sql).await, 1, "a held one keeps its deadline");
+    assert_eq!(move_all(connection).await, (0, 0));
 }
 
 #[tokio::test]
