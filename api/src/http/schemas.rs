@@ -151,6 +151,12 @@ named!(
     words(&["claim", "total", "return", "lift"])
 );
 
+named!(
+    /// What a movement of the stock is.
+    MovementKind,
+    words(&["total", "return", "lift"])
+);
+
 named!(LedgerFormat, words(&["csv"]));
 
 named!(CouponStatus, words(&coupon::CouponStatus::ALL.map(coupon::CouponStatus::word)));

@@ -4,17 +4,19 @@ use coupon::ClaimState;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::schemas::{self, Id, Instant};
+use crate::http::schemas::{self, Id, Instant, MovementKind};
 
 /// A movement of a template's stock.
 #[derive(Serialize, ToSchema)]
 #[schema(as = TemplateMovement, examples(json!({
     "seq": 2, "delta": 500, "reason": "The second batch is printed.", "actor": "platform",
-    "created_at": "2026-11-27T09:00:00.000Z", "total": 1500, "stock": 1373
+    "created_at": "2026-11-27T09:00:00.000Z", "total": 1500, "stock": 1373, "kind": "total",
+    "delta_stock": 500
 })))]
 pub(crate) struct MovementRow {
     /// Number of the movement, without gaps. 1 is the template's creation.
     pub(crate) seq: i64,
+    /// Change of the total.
     pub(crate) delta: i64,
     pub(crate) reason: String,
     /// The key that made it, or `platform`.
@@ -27,6 +29,12 @@ pub(crate) struct MovementRow {
     /// The stock after the movement. Null: likewise.
     #[schema(required = true)]
     pub(crate) stock: Option<i64>,
+    /// `total`: an operator changed the total, or it is the creation; `return`: coupons lapsed or were cancelled; `lift`: an
+    /// operator lifted a user's ban.
+    #[schema(value_type = MovementKind)]
+    pub(crate) kind: &'static str,
+    /// Change of the stock.
+    pub(crate) delta_stock: i64,
 }
 
 /// A claim of a template.
@@ -87,7 +95,7 @@ pub(crate) struct CouponRow {
     pub(crate) id: String,
     #[schema(value_type = Id)]
     pub(crate) user_id: String,
-    /// The coupon's number among its user's; its id if the template has no limit.
+    /// The coupon's number among its user's, as issued; its id if the template has no limit.
     #[schema(value_type = Id)]
     pub(crate) number: String,
     #[schema(value_type = Id)]

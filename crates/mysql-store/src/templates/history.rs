@@ -1,19 +1,24 @@
 //! What became of a template: its movements, claims and coupons, in chunks. Each chunk begins behind a position in an
-//! order that never changes, so a reader that goes on meets each row that was there at its start once.
+//! order that never changes, so a reader that goes on meets each row that was there at its start once. A coupon that is
+//! returned meanwhile moves behind its user's others, so it may be met twice.
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, ClaimState, CouponId, CouponStatus, TemplateId, UserId};
 use sqlx::{FromRow, MySqlConnection};
 
-use crate::{StoreError, code::Code};
+use crate::{StoreError, code::Code, templates::movement::Kind};
 
 /// A movement of a template's stock.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct MovementLine {
     /// 1 for the first; no gaps.
     pub seq: i64,
+    #[sqlx(try_from = "Code")]
+    pub kind: Kind,
     /// Change of the total.
     pub delta: i64,
+    /// Change of the stock.
+    pub delta_stock: i64,
     /// In the operator's words.
     pub reason: String,
     pub actor: String,
@@ -50,8 +55,10 @@ pub struct CouponLine {
     pub id: CouponId,
     #[sqlx(try_from = "i64")]
     pub user_id: UserId,
-    /// The user's number for it; the coupon's own id if the template has no limit.
+    /// The user's number for it; the coupon's own id if the template has no limit, or if it was returned.
     pub claim_no: i64,
+    /// The number that it had before its return. `None`: it was not returned.
+    pub issued_no: Option<i64>,
     #[sqlx(try_from = "i64")]
     pub claim_id: ClaimId,
     /// As stored; [`CouponStatus::at`] returns the current status.
@@ -64,6 +71,13 @@ pub struct CouponLine {
     pub used_at: Option<DateTime<Utc>>,
     /// The order it was used for; for a coupon that is not used, the last order that gave it back.
     pub order_ref: Option<String>,
+}
+
+impl CouponLine {
+    /// The number that it was issued with.
+    pub fn number(&self) -> i64 {
+        self.issued_no.unwrap_or(self.claim_no)
+    }
 }
 
 /// A position among the claims of a template: behind this user's request.
@@ -91,8 +105,9 @@ pub async fn movements(
     limit: u32,
 ) -> Result<Vec<MovementLine>, StoreError> {
     sqlx::query_as(
-        "select seq, delta, reason, actor, created_at, total_after, stock_after \
-         from stock_movement where template_id = ? and seq > ? order by seq limit ?",
+        "select seq, kind, delta, coalesce(delta_stock, delta) as delta_stock, reason, actor, \
+         created_at, total_after, stock_after from stock_movement \
+         where template_id = ? and seq > ? order by seq limit ?",
     )
     .bind(template.0)
     .bind(seq)
@@ -156,8 +171,8 @@ pub async fn coupons(
     let (after, number) = behind.map_or((-1, -1), |at| (at.user.0, at.number));
     let query = match user {
         Some(user) => sqlx::query_as(
-            "select id, user_id, claim_no, claim_id, status, claimed_at, valid_from, valid_until, \
-             used_at, order_ref from user_coupon force index (uq_number) \
+            "select id, user_id, claim_no, issued_no, claim_id, status, claimed_at, valid_from, \
+             valid_until, used_at, order_ref from user_coupon force index (uq_number) \
              where template_id = ? and user_id = ? and claim_no > ? \
              order by user_id, claim_no limit ?",
         )
@@ -165,8 +180,8 @@ pub async fn coupons(
         .bind(user.0)
         .bind(number),
         None => sqlx::query_as(
-            "select id, user_id, claim_no, claim_id, status, claimed_at, valid_from, valid_until, \
-             used_at, order_ref from user_coupon force index (uq_number) \
+            "select id, user_id, claim_no, issued_no, claim_id, status, claimed_at, valid_from, \
+             valid_until, used_at, order_ref from user_coupon force index (uq_number) \
              where template_id = ? and (user_id > ? or (user_id = ? and claim_no > ?)) \
              order by user_id, claim_no limit ?",
         )

@@ -17,7 +17,7 @@ use crate::{
     http::{csv::Line, cursor::NoCursor, instant::instant},
     routes::{
         bodies::history_rows::{ClaimRow, CouponRow, MovementRow},
-        operators::templates::export::List,
+        operators::templates::{export::List, ledger_list::EntryKind},
     },
 };
 
@@ -63,7 +63,7 @@ impl List for Movements {
 
     const NAME: &'static str = "movements";
     const COLUMNS: &'static [&'static str] =
-        &["seq", "delta", "reason", "actor", "created_at", "total", "stock"];
+        &["seq", "delta", "reason", "actor", "created_at", "total", "stock", "kind", "delta_stock"];
 
     async fn read(
         &self,
@@ -92,6 +92,8 @@ impl List for Movements {
             created_at: instant(line.created_at),
             total: line.total_after,
             stock: line.stock_after,
+            kind: EntryKind::Movement(line.kind).word(),
+            delta_stock: line.delta_stock,
         }
     }
 
@@ -103,6 +105,8 @@ impl List for Movements {
         line.plain(&row.created_at);
         line.maybe(row.total);
         line.maybe(row.stock);
+        line.plain(row.kind);
+        line.plain(row.delta_stock);
     }
 }
 
@@ -200,7 +204,7 @@ impl List for Coupons {
         CouponRow {
             id: line.id.to_string(),
             user_id: line.user_id.to_string(),
-            number: line.claim_no.to_string(),
+            number: line.number().to_string(),
             claim_id: line.claim_id.to_string(),
             status: line.status.at(line.valid_until, self.now).word(),
             claimed_at: instant(line.claimed_at),
@@ -304,6 +308,33 @@ mod tests {
         is_kept::<Seq>("7", &["", "-1", "+7", "07", "7.0"]);
         is_kept::<CouponCursor>("42.7", &["42", ".7", "42.", "42.-7", "042.7", "42.7.1"]);
         is_kept::<ClaimCursor>("42.a2V5LTE", &["42", ".a2V5LTE", "42.a2V5LTE=", "42.?", "-1.a"]);
+    }
+
+    #[test]
+    fn a_returned_coupon_has_the_number_that_it_was_issued_with_and_its_place_by_the_other() {
+        let at = DateTime::UNIX_EPOCH;
+        let list = Coupons {
+            template: TemplateId(10),
+            user: None,
+            status: None,
+            period: Period { from: None, to: None },
+            now: at,
+        };
+        let line = CouponLine {
+            id: coupon::CouponId(700),
+            user_id: UserId(42),
+            claim_no: 700,
+            issued_no: Some(2),
+            claim_id: coupon::ClaimId(701),
+            status: CouponStatus::Lapsed,
+            claimed_at: at,
+            valid_from: at,
+            valid_until: at,
+            used_at: None,
+            order_ref: None,
+        };
+        assert_eq!(Coupons::position(&line).to_string(), "42.700");
+        assert_eq!(list.row(line).number, "2");
     }
 
     #[test]

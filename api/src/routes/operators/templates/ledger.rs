@@ -12,6 +12,7 @@ use mysql_store::{
     ledger::{self, Totals},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
     problem::{Problem, unknown_template},
     routes::operators::templates::{
         export,
-        ledger_list::{EntryKind, EntryRow, Ledger},
+        ledger_list::{self, EntryKind, EntryRow, Ledger},
         seen,
     },
     state::App,
@@ -42,6 +43,7 @@ pub(crate) struct LedgerParams {
 
 /// A page of the ledger.
 #[derive(Serialize, ToSchema)]
+#[schema(examples(example))]
 pub(crate) struct LedgerPage {
     data: Vec<EntryRow>,
     /// Cursor of the next page. Null: this is the last page.
@@ -52,6 +54,14 @@ pub(crate) struct LedgerPage {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = LedgerTotals)]
     totals: Option<LedgerTotals>,
+}
+
+fn example() -> Value {
+    let first = json!({ "kind": "total", "movements": 1, "quantity": 1000, "total_change": 1000 });
+    json!({
+        "data": [ledger_list::example()], "next_cursor": null, "has_more": false,
+        "totals": { "claims": -1, "kinds": [first], "stock": 999 },
+    })
 }
 
 /// Sums over a template's ledger. `claims` and the quantities of `kinds` together are the stock.

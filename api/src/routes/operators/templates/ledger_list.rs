@@ -68,7 +68,7 @@ pub(crate) struct EntryRow {
     reason: Option<String>,
 }
 
-fn example() -> Value {
+pub(crate) fn example() -> Value {
     json!({
         "at": "2026-11-27T08:00:01.207Z", "kind": "claim", "quantity": -1, "total_change": 0,
         "claim_id": "2123985068924862465", "seq": null, "user_id": "42", "actor": null, "reason": null,
