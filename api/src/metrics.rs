@@ -17,7 +17,6 @@ use crate::{
         Queue,
         metric::{APPENDS, EVENT_STREAMS},
     },
-    routes::holds::metric::HOLD_CALLS,
     stats::metric::CLAIM_STATS,
 };
 
@@ -57,6 +56,21 @@ pub(crate) const REQUEST_SECONDS: Metric = Metric {
     meaning: "duration of a request, from its head to its answer's head; `route` is the path's \
               pattern, `none` for an unknown path",
     worry: Some("p99 is longer than users wait; 5xx"),
+};
+
+/// What became of a call, in the metric.
+pub(crate) const HOLD_CALLS: Metric = Metric {
+    name: "api_hold_calls_total",
+    kind: Kind::Counter,
+    unit: "calls",
+    labels: &[
+        Label { name: "call", values: &["confirm", "cancel"] },
+        Label { name: "outcome", values: &["done", "replayed", "late", "refused", "unsure"] },
+    ],
+    meaning: "confirmations and cancellations of claims that were found: `done` now; `replayed`: \
+              done before; `late`: the hold had lapsed; `refused` for another reason; `unsure`: it \
+              may be tried again",
+    worry: Some("late confirmations: shops take payments for holds that have lapsed"),
 };
 
 pub(crate) const JOBS: Metric = Metric {

@@ -20,7 +20,6 @@ mod scope;
 mod status;
 mod template;
 pub mod text;
-mod transitions;
 
 pub use claim::{
     Admission, Claim, ClaimState, LandedClaim, LandedCoupon, Numbers, PayloadHash, RequestId,
@@ -43,8 +42,7 @@ pub use queued::{QueuedClaim, RejectReason};
 pub use queued_decision::{QueuedDecision, QueuedRows, QueuedStock, decide_queued};
 pub use returned::{Lapses, Returned, ReturnedError, ReturnedList, read_returned};
 pub use scope::{Scope, Scopes};
-pub use status::CouponStatus;
+pub use status::{CouponStatus, transitions::Transition};
 pub use template::{
     Discount, DiscountKind, MoveState, Template, TemplateError, TemplateState, Validity, Window,
 };
-pub use transitions::Transition;

@@ -7,7 +7,6 @@ mod equivalence;
 mod faults;
 mod gates;
 mod harness;
-mod held_rows;
 mod idle;
 mod ids;
 mod keeper;

@@ -6,12 +6,21 @@ use coupon::{
 };
 use sqlx::{Row, mysql::MySqlRow};
 
-use crate::templates::movement::Kind;
-
 /// A code column: a `tinyint` from 0 to 127.
 #[derive(Debug, Clone, Copy, sqlx::Type)]
 #[sqlx(transparent)]
 pub(crate) struct Code(i8);
+
+impl Code {
+    /// Reads it as one of `from_code`'s.
+    pub(crate) fn read<T>(
+        self,
+        from_code: impl FnOnce(u8) -> Result<T, UnknownCode>,
+    ) -> Result<T, UnknownCode> {
+        // No type has a code above 127, so a negative number is as unknown as any other.
+        from_code(self.0.cast_unsigned())
+    }
+}
 
 macro_rules! held_as_code {
     ($($name:ident),+) => {$(
@@ -19,8 +28,7 @@ macro_rules! held_as_code {
             type Error = UnknownCode;
 
             fn try_from(code: Code) -> Result<Self, UnknownCode> {
-                // No type has a code above 127, so a negative number is as unknown as any other.
-                Self::from_code(code.0.cast_unsigned())
+                code.read(Self::from_code)
             }
         }
     )+};
@@ -33,7 +41,6 @@ held_as_code!(
     CouponStatus,
     DiscountKind,
     JobState,
-    Kind,
     MoveState,
     Open,
     RejectReason,

@@ -1,7 +1,7 @@
 //! The task that keeps the gates in order. Each check rebuilds gates that are lost, behind MySQL, wrong or of another
 //! run of Redis; repairs state and stock if a process changed them in MySQL and died before it updated the gate; and
 //! closes the queues (`closing.rs`) and unloads the gates that are no longer needed. Calm gates are checked together
-//! (`calm.rs`).
+//! (`calm.rs`), and accounts are compared in `audit.rs`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,7 +14,7 @@ use coupon::{Epoch, Template, TemplateId};
 use metrics::counter;
 use mysql_store::{
     connect,
-    stock::{self, QueueFacts, Stock},
+    stock::{self, QueueFacts},
     template::{self, Watched},
 };
 use redis_gate::{Meta, Unloaded};
@@ -25,6 +25,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     gate::{
+        audit::Account,
         calm::Calm,
         gates::{Gates, REQUESTS_MAX, Request},
         movements,
@@ -62,23 +63,13 @@ pub struct Keeper {
     /// When Redis was last scanned.
     scanned: Option<Instant>,
     /// The accounts of the open gates at the previous check.
-    accounts: HashMap<TemplateId, Account>,
+    pub(super) accounts: HashMap<TemplateId, Account>,
     /// Coupons that the gates certainly lack, as of this check.
-    missing: i64,
+    pub(super) missing: i64,
     /// Gates that this check wants and finds not loaded, and when their windows open.
     not_loaded: Vec<(TemplateId, DateTime<Utc>)>,
     /// Gates that were found correct with nothing in flight.
-    calm: Calm,
-}
-
-/// A gate's side of the conservation identity at one moment.
-struct Account {
-    epoch: Epoch,
-    movement: i64,
-    /// Stock left in the gate.
-    stock: i64,
-    /// The most that its admissions in flight may still take from MySQL.
-    in_flight: i64,
+    pub(super) calm: Calm,
 }
 
 /// A gate that is not wanted any more, as far as this process knows.
@@ -309,71 +300,6 @@ impl Keeper {
             }
         }
         Ok(())
-    }
-
-    /// Slow audit of the conservation identity, for gates that hold too little: what they lack is never sold. Compares
-    /// the gate's account at the previous check with MySQL's stock now. In between, MySQL's stock only falls, except by
-    /// movements, which are taken off. If it still exceeds everything that the gate had left or in flight, the difference is certainly
-    /// missing.
-    async fn audit(&mut self, watched: &Watched) -> Result<(), RebuildError> {
-        let (template, stock) = (&watched.template, &watched.stock);
-        if let Some(before) = self.accounts.remove(&template.id)
-            && before.epoch == stock.epoch
-            && let Some(moved) = self.moved(template.id, (before.movement, stock.movement)).await?
-        {
-            let missing = stock.stock - moved - before.stock - before.in_flight;
-            if missing > 0 {
-                warn!(template.id = %template.id, missing, "a gate holds less than MySQL: it will not sell all");
-                self.missing += missing;
-            }
-        }
-        let account = self.gates.gate().account(template.id, stock.epoch).await?;
-        if let Some((meta, in_flight)) = &account {
-            self.calm.note(watched, meta, *in_flight);
-        }
-        // A gate with at least MySQL's stock lacks nothing.
-        if let Some((meta, in_flight)) = account.filter(|(meta, _)| meta.stock < stock.stock) {
-            let most = i64::try_from(in_flight).unwrap_or(i64::MAX);
-            let in_flight = most.saturating_mul(template.max_per_claim.into());
-            let Meta { epoch, movement, stock, .. } = meta;
-            self.accounts.insert(template.id, Account { epoch, movement, stock, in_flight });
-        }
-        Ok(())
-    }
-
-    /// Returns whether the gate has more to give than MySQL had before, so that it admits claims that cannot land. A
-    /// correct gate never has: it holds MySQL's stock less what is in flight. Between the two reads MySQL's stock only
-    /// falls, except by movements. A gate that contains a movement which MySQL does not show yet is not judged.
-    async fn holds_too_much(
-        &self,
-        template: TemplateId,
-        meta: &Meta,
-        before: &Stock,
-    ) -> Result<bool, RebuildError> {
-        // Most gates have the movements that MySQL shows.
-        if meta.movement == before.movement {
-            return Ok(meta.stock > before.stock);
-        }
-        let moved = self.moved(template, (before.movement, meta.movement)).await?;
-        Ok(moved.is_some_and(|moved| meta.stock > before.stock + moved))
-    }
-
-    /// Returns how the stock moved from the first of these movements to the second, which may be an earlier one. `None`:
-    /// MySQL does not show all of them yet.
-    async fn moved(
-        &self,
-        template: TemplateId,
-        (from, to): (i64, i64),
-    ) -> Result<Option<i64>, RebuildError> {
-        if from == to {
-            return Ok(Some(0));
-        }
-        let span = (from.min(to), from.max(to));
-        let moved = connect::within(async {
-            let mut connection = connect::acquire(self.gates.pool()).await?;
-            stock::moved_between(&mut connection, template, span).await
-        });
-        Ok(moved.await?.map(|moved| if from < to { moved } else { -moved }))
     }
 
     /// Returns whether entries are lost, or the gate's epoch was reported wrong.

@@ -1,6 +1,7 @@
 //! A template's gate in Redis: loading, keeping, rebuilding, and resolving what is left in flight.
 
 mod attempts;
+mod audit;
 pub(crate) mod calm;
 mod closing;
 pub(crate) mod drain;

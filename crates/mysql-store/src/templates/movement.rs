@@ -6,7 +6,11 @@ use coupon::{RequestId, Returned, ReturnedList, TemplateId, read_returned};
 use sqlx::{FromRow, MySqlConnection, Row, mysql::MySqlRow};
 
 use super::stock::Recorded;
-use crate::{StoreError, code::code_of, datetime::datetime};
+use crate::{
+    StoreError,
+    code::{Code, code_of},
+    datetime::datetime,
+};
 
 /// What a movement is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,6 +41,14 @@ impl Kind {
         let mut all = [Self::Total, Self::Return, Self::Lift].into_iter();
         let unknown = coupon::UnknownCode { what: "movement kind", code };
         all.find(|kind| kind.code() == code).ok_or(unknown)
+    }
+}
+
+impl TryFrom<Code> for Kind {
+    type Error = coupon::UnknownCode;
+
+    fn try_from(code: Code) -> Result<Self, Self::Error> {
+        code.read(Self::from_code)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Status of a coupon.
 
+pub(crate) mod transitions;
+
 use chrono::{DateTime, Utc};
 
 use crate::UnknownCode;

@@ -1,5 +1,7 @@
 //! Servers that die, hang and come back while claims are under way.
 
+mod held_rows;
+
 use std::{
     collections::HashMap,
     sync::{

@@ -56,7 +56,7 @@ impl TemplateState {
 mod tests {
     use super::*;
 
-    const API: &str = include_str!("../../../docs/api.md");
+    const API: &str = include_str!("../../../../docs/api.md");
 
     /// A table as the document shows it.
     fn table<S>(call: &str, ways: &[Transition<S>], word: fn(S) -> &'static str) -> String
