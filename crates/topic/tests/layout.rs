@@ -116,7 +116,7 @@ async fn held(brokers: &str) -> BTreeMap<String, Layout> {
 async fn a_new_broker_gets_the_topics_that_are_documented_laid_out_as_documented() {
     let broker = OwnBroker::start("topic-layout").await.unwrap();
     let (brokers, documented) = (broker.brokers(), documented());
-    assert_eq!(documented.len(), 10, "{documented:#?}");
+    assert_eq!(documented.len(), 11, "{documented:#?}");
     // The names on the page have the default prefix.
     let names = TopicNames::new("coupon");
     ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
