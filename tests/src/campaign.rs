@@ -22,6 +22,7 @@ use verifier::{History, Sampler, Verdict};
 use crate::{
     World,
     draw::{Draw, Fault, Mode, Victim},
+    held_sale::{HeldSale, Told},
     promises::Promises,
     troubles::{self, Poller, Trouble, redis_cli},
     until,
@@ -60,6 +61,8 @@ pub struct Totals {
     pub landed: i64,
     /// Claims that were answered 202; each ended landed, or lost with a gate that alone had it.
     pub accepted: usize,
+    /// Held coupons that were paid for, in sales of their own; of the others each was cancelled or lapsed.
+    pub paid: usize,
     /// Claims that got a definite poll answer during the load; each was correct.
     pub polled: usize,
     /// Longest time from a round's last answer to rest.
@@ -134,7 +137,10 @@ async fn leg(
         let poller = Poller::start(&world, vec![round.scarce, round.several, round.unlimited]);
         let mut promises = Promises::default();
         let records = (&mut history, &mut promises);
-        let in_flight = round.play(&mut world, ground, draw, records).await;
+        let (in_flight, told) = round.play(&mut world, ground, draw, records).await;
+        let paid = round.held.check(&world, &told).await;
+        promises.claims.extend(told.promises.claims);
+        totals.paid += paid;
         let quiet = Instant::now();
         totals.accepted += promises.claims.len();
         let ends = promises.kept(&world).await;
@@ -150,7 +156,9 @@ async fn leg(
         assert_eq!(world.count(round.scarce).await.all(), SCARCE, "all of it is sold");
         let rest = quiet.elapsed();
         let seconds = rest.as_secs_f64();
-        say(format!("           {in_flight} were in flight; sound after {seconds:.1} s"));
+        say(format!(
+            "           {in_flight} were in flight; {paid} held ones paid for; sound after {seconds:.1} s"
+        ));
         totals.rest_max = totals.rest_max.max(rest);
         if in_flight > 0 {
             totals.counted += 1;
@@ -166,7 +174,7 @@ async fn leg(
     world.end().await;
 }
 
-/// One round: three templates of its own, so that one round's trouble does not affect another.
+/// One round: templates of its own, so that one round's trouble does not affect another.
 struct Round {
     number: i64,
     /// Limit 1, fewer coupons than users, claims without keys.
@@ -175,41 +183,51 @@ struct Round {
     several: TemplateId,
     /// No limit.
     unlimited: TemplateId,
+    /// Coupons that are held until they are paid for.
+    held: HeldSale,
 }
 
 impl Round {
-    async fn begin(world: &World, number: u64, modes: [Mode; 3]) -> Self {
+    async fn begin(world: &World, number: u64, modes: [Mode; 4]) -> Self {
         let of = |new: NewTemplate, (mode, after): Mode| new.in_mode(mode, after);
         let several = |new| NewTemplate { per_user_limit: 3, max_per_claim: 2, ..new };
         let unlimited = |new| NewTemplate { per_user_limit: 0, max_per_claim: 2, ..new };
+        let number = i64::try_from(number).unwrap();
+        let buyers = number * USERS * 10 + USERS + LAST_WAVE;
         Self {
-            number: i64::try_from(number).unwrap(),
+            number,
             scarce: world.template(SCARCE, |new| of(new, modes[0])).await,
             several: world.template(PLENTY, |new| of(several(new), modes[1])).await,
             unlimited: world.template(PLENTY, |new| of(unlimited(new), modes[2])).await,
+            held: HeldSale::begin(world, modes[3], buyers).await,
         }
     }
 
     /// The place of a template among a round's.
     fn at(&self, template: TemplateId) -> usize {
-        let templates = [self.scarce, self.several, self.unlimited];
+        let templates = [self.scarce, self.several, self.unlimited, self.held.template];
         templates.iter().position(|one| *one == template).unwrap()
     }
 
-    /// Runs the load with its fault, then the last wave. Returns how many admissions were in flight at the fault.
+    /// Runs the load and the sale of held coupons with their fault, then the last wave. Returns how many admissions were
+    /// in flight at the fault, and what the sale's users were told.
     async fn play(
         &self,
         world: &mut World,
         ground: &mut Ground,
         draw: Draw,
         (history, promises): (&mut History, &mut Promises),
-    ) -> u64 {
+    ) -> (u64, Told) {
+        let sale = self.held.run(world);
         let (crowd, wishes) = (world.crowd(), self.wishes());
         let load = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
-        let in_flight = match draw.trouble {
-            None => self.strike(world, ground, draw).await,
-            Some(trouble) => self.suffer(world, trouble, draw).await,
+        let fault = async {
+            match draw.trouble {
+                None => self.strike(world, ground, draw).await,
+                Some(trouble) => self.suffer(world, trouble, draw).await,
+            }
         };
+        let (in_flight, told) = tokio::join!(fault, sale);
         let run = load.await.unwrap();
         for process in world.platform.processes() {
             assert!(process.is_running(), "{} ended by itself", process.name());
@@ -222,7 +240,7 @@ impl Round {
             history.records.extend(of_run.records);
             promises.claims.extend(accepted);
         }
-        in_flight
+        (in_flight, told)
     }
 
     /// Each user claims a scarce coupon, some with parallel or repeated requests, and coupons of the other

@@ -63,7 +63,7 @@ pub(crate) struct Draw {
     /// Replaces the fault.
     pub(crate) trouble: Option<Trouble>,
     /// Of the templates, in the order of a round's.
-    pub(crate) modes: [Mode; 3],
+    pub(crate) modes: [Mode; 4],
 }
 
 impl Draw {
@@ -88,7 +88,7 @@ impl Draw {
         let trouble = number
             .is_multiple_of(TROUBLE_EVERY)
             .then(|| troubles::ALL[(number / TROUBLE_EVERY) as usize % troubles::ALL.len()]);
-        let modes = [(); 3].map(|()| MODES[random.usize(..MODES.len())]);
+        let modes = [(); 4].map(|()| MODES[random.usize(..MODES.len())]);
         Self { victim, fault, offset, down, trouble, modes }
     }
 }

@@ -7,6 +7,7 @@ pub mod campaign;
 pub mod damage;
 mod draw;
 pub mod heard;
+mod held_sale;
 pub mod mixed_load;
 pub mod promises;
 pub mod replay;
@@ -20,7 +21,7 @@ pub mod view_campaign;
 mod view_load;
 
 pub use draw::{MODES, Mode};
-pub use testkit::{STATE_MAX, until};
+pub use testkit::{STATE_MAX, until, until_within};
 
 use std::{fs, time::Duration};
 

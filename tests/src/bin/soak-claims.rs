@@ -27,12 +27,13 @@ async fn main() {
     let totals = campaign::run(cli.rounds, cli.seed, cli.flavor, |line| println!("{line}")).await;
     println!(
         "seed {}: {} rounds counted, {} did not (nothing was in flight), {} answers with 201, {} with 202, \
-         {} polls that said something definite; at rest after {:.1} s at most; every invariant holds",
+         {} held coupons paid for, {} polls that said something definite; at rest after {:.1} s at most; every invariant holds",
         cli.seed,
         totals.counted,
         totals.uncounted,
         totals.landed,
         totals.accepted,
+        totals.paid,
         totals.polled,
         totals.rest_max.as_secs_f64(),
     );

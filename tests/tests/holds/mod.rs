@@ -4,6 +4,7 @@ pub(crate) mod bans;
 pub(crate) mod cancel;
 pub(crate) mod clocks;
 pub(crate) mod confirm;
+pub(crate) mod faults;
 pub(crate) mod ledger;
 pub(crate) mod queued;
 pub(crate) mod races;
