@@ -3,7 +3,6 @@
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use coupon::TemplateId;
-use mysql_store::{connect, stock};
 use redis_gate::{Gate, GateError, Meta, Phase};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -11,7 +10,7 @@ use utoipa::ToSchema;
 use crate::{
     auth::Operator,
     http::{extract::PathId, schemas::Id},
-    problem::{Problem, unknown_template},
+    problem::Problem,
     routes::operators::templates,
     state::App,
 };
@@ -68,8 +67,7 @@ pub(crate) async fn get(
     templates::seen(&app, operator, id).await?;
     let gate = app.gates.gate();
     let before = Look::at(gate, id).await;
-    let mut connection = connect::acquire(&app.pool).await?;
-    let row = stock::get(&mut connection, id).await?.ok_or_else(unknown_template)?;
+    let row = templates::stock(&app, id).await?;
     let mut json = StockJson {
         total: row.total,
         landed: row.total - row.stock,
