@@ -19,7 +19,10 @@ use crate::{
         schemas::{self, Id, Instant},
     },
     problem::Problem,
-    routes::{bodies::template_json::ValidityJson, operators::templates::{self, seen}},
+    routes::{
+        bodies::template_json::ValidityJson,
+        operators::templates::{self, seen},
+    },
     state::App,
 };
 
