@@ -249,8 +249,11 @@ async fn view(
         let generations: GenerationsOf = Box::new(move |served| {
             let pool = pool.clone();
             Box::pin(async move {
-                let mut connection = connect::acquire(&pool).await?;
-                Ok(view_generation::generations_of(&mut connection, &served).await?)
+                let read = connect::within(async {
+                    let mut connection = connect::acquire(&pool).await?;
+                    view_generation::generations_of(&mut connection, &served).await
+                });
+                Ok(read.await?)
             })
         });
         ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generations)

@@ -139,6 +139,9 @@ async fn learn_generations(pool: &MySqlPool, views: &ViewStore, was_known: bool)
 
 /// Returns how far our clock is ahead of MySQL's.
 async fn skew(pool: &MySqlPool, clock: &Clock) -> Result<TimeDelta, StoreError> {
-    let mut connection = connect::acquire(pool).await?;
-    connect::within(settings::skew(&mut connection, || clock.now())).await
+    connect::within(async {
+        let mut connection = connect::acquire(pool).await?;
+        settings::skew(&mut connection, || clock.now()).await
+    })
+    .await
 }

@@ -38,10 +38,12 @@ impl Truth for MySqlTruth {
         count: usize,
     ) -> Result<Vec<ViewCoupon>, StoreError> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let mut connection = connect::acquire(&self.pool).await?;
         let behind = behind.map(list_position);
-        let rows = user_view::page(&mut connection, user, CouponStatus::Unused, behind, count);
-        let rows = connect::within(rows).await?;
+        let rows = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            user_view::page(&mut connection, user, CouponStatus::Unused, behind, count).await
+        });
+        let rows = rows.await?;
         Ok(rows.iter().map(coupon).collect())
     }
 
@@ -50,9 +52,11 @@ impl Truth for MySqlTruth {
         user: UserId,
         changed_since: DateTime<Utc>,
     ) -> Result<Option<Vec<Change>>, StoreError> {
-        let mut connection = connect::acquire(&self.pool).await?;
-        let rows = user_view::rows_of_few(&mut connection, user, changed_since, ROWS_MAX);
-        let rows = connect::within(rows).await?;
+        let rows = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            user_view::rows_of_few(&mut connection, user, changed_since, ROWS_MAX).await
+        });
+        let rows = rows.await?;
         Ok(rows.map(|rows| rows.iter().map(change).collect()))
     }
 

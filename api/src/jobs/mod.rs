@@ -80,7 +80,7 @@ impl Worker {
 
     /// Releases the lease if MySQL answers soon; otherwise it runs out.
     async fn release_soon(&self) {
-        drop(timeout(RELEASE_MAX, self.release()).await);
+        drop(timeout(RELEASE_MAX, connect::within(self.release())).await);
     }
 
     async fn release(&self) -> Result<(), StoreError> {

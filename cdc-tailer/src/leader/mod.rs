@@ -115,11 +115,26 @@ async fn check(config: &Config, part: &Part) -> anyhow::Result<String> {
         tokio::time::sleep(TABLES_LOOK).await;
     }
     if !config.dry_run {
-        let names = TopicNames::new(&config.topic_prefix);
-        let ensured = topic::ensure_topics(config.brokers(), &names, &config.layout()).await;
-        ensured.context("topics")?;
+        make_topics(config, part).await?;
     }
     Ok(database)
+}
+
+/// Creates the missing topics. Waits for brokers that answer, but are too busy or too few to create one in time.
+async fn make_topics(config: &Config, part: &Part) -> anyhow::Result<()> {
+    let names = TopicNames::new(&config.topic_prefix);
+    let mut backoff = Backoff::new(STAND_BY_MIN, STAND_BY_MAX);
+    loop {
+        match topic::ensure_topics(config.brokers(), &names, &config.layout()).await {
+            Err(error @ TopicError::Create { .. }) if error.is_retriable() => {
+                let reason = runtime::report(&error);
+                runtime::seldom!("waiting for Kafka to create the topics", reason);
+                part.not_ready(reason);
+            }
+            ended => return ended.context("topics"),
+        }
+        backoff.wait().await;
+    }
 }
 
 /// Stands by, then leads until `stop` or until the leadership ends.

@@ -1,6 +1,12 @@
 //! Guarantees of connections: their isolation, the kinds of failures, and that an idle connection's rows are released.
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    pin::pin,
+    task::Poll,
+    time::{Duration, Instant},
+};
 
 use chrono::TimeDelta;
 use mysql_store::{MySqlConnection, StoreError, connect, settings, stock};
@@ -19,9 +25,10 @@ const TAKE_ONE: &str = "update template_stock set stock = stock - 1 where templa
 async fn every_connection_reads_what_is_committed_now() {
     let mut store = Store::with_template("read committed", 10).await;
     let pool = connect::pool(&store.url, 1).await.unwrap();
-    let pooled = connect::acquire(&pool).await.unwrap().detach();
-    let lander = connect::lander(&store.url).await.unwrap();
-    for mut connection in [pooled, lander, store.another().await] {
+    let mut pooled = connect::acquire(&pool).await.unwrap();
+    let mut lander = connect::lander(&store.url).await.unwrap();
+    let mut another = store.another().await;
+    for connection in [&mut *pooled, &mut lander, &mut another] {
         let mut transaction = connection.begin().await.unwrap();
         let before = stock::get(&mut transaction, TEMPLATE).await.unwrap().unwrap().stock;
         execute(&mut store.connection, TAKE_ONE).await;
@@ -111,6 +118,51 @@ async fn a_pooled_connection_is_used_again_after_a_transaction_or_a_statement_wa
     let mut pooled = connect::acquire(&pool).await.unwrap();
     assert_eq!(id_of(&mut pooled).await, id);
     assert_eq!(stock::get(&mut pooled, TEMPLATE).await.unwrap().unwrap().stock, 10);
+}
+
+/// The driver reads an answer in pieces. One that is dropped between two of them must not be taken for the next one's.
+#[tokio::test]
+async fn a_pooled_connection_is_closed_when_its_work_is_abandoned_wherever_that_is() {
+    let store = Store::with_template("abandoned", 10).await;
+    let pool = connect::pool(&store.url, 1).await.unwrap();
+    let mut polls = 0;
+    loop {
+        let abandoned = id_of(&mut connect::acquire(&pool).await.unwrap()).await;
+        let has_begun = Cell::new(false);
+        let work = connect::within(async {
+            let mut transaction = connect::begin(&pool).await?;
+            has_begun.set(true);
+            execute(&mut transaction, TAKE_ONE).await;
+            let read = sqlx::query("select repeat('a', 1000000), 7 union all select 'b', 8");
+            let rows = read.fetch_all(&mut *transaction).await.unwrap();
+            Ok::<_, StoreError>(rows.len())
+        });
+        let ended = polled(work, polls).await;
+        let mut next = connect::acquire(&pool).await.unwrap();
+        assert_eq!(stock::get(&mut next, TEMPLATE).await.unwrap().unwrap().stock, 10, "{polls}");
+        if let Some(rows) = ended {
+            assert_eq!((rows.unwrap(), id_of(&mut next).await), (2, abandoned));
+            break;
+        }
+        if has_begun.get() {
+            assert_ne!(id_of(&mut next).await, abandoned, "{polls}");
+        }
+        polls += 1;
+    }
+    assert!(polls > 5, "the answer came in {polls} pieces");
+}
+
+/// Polls `work` this many times at most, each time when it is ready to go on. Then drops it.
+async fn polled<T>(work: impl Future<Output = T>, mut times: usize) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        if times == 0 {
+            return Poll::Ready(None);
+        }
+        times -= 1;
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
 }
 
 /// A process that stopped inside a transaction, as any transaction of the api could.

@@ -30,10 +30,11 @@ async fn every_connection_is_encrypted_to_a_server_of_the_named_ca_and_to_no_oth
     for mode in ["VERIFY_CA", "VERIFY_IDENTITY"] {
         let url = with(mode, &certificates);
         let pool = connect::pool(&url, 1).await.unwrap();
-        let pooled = connect::acquire(&pool).await.unwrap().detach();
-        let lander = connect::lander(&url).await.unwrap();
-        for mut connection in [pooled, lander, connect::single(&url).await.unwrap()] {
-            assert!(!cipher(&mut connection).await.is_empty(), "{mode}");
+        let mut pooled = connect::acquire(&pool).await.unwrap();
+        let mut lander = connect::lander(&url).await.unwrap();
+        let mut single = connect::single(&url).await.unwrap();
+        for connection in [&mut *pooled, &mut lander, &mut single] {
+            assert!(!cipher(connection).await.is_empty(), "{mode}");
         }
         let error = connect::single(&with(mode, &other)).await.unwrap_err();
         assert!(said(&error).contains("certificate verify failed"), "{}", said(&error));

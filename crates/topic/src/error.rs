@@ -145,6 +145,8 @@ pub(crate) fn is_passing(error: &KafkaError) -> bool {
         KafkaError::Transaction(error) => {
             error.is_retriable() || error.txn_requires_abort() && passes(error.code())
         }
+        // The driver names no code for these.
+        KafkaError::AdminOp(code) => passes(*code),
         error => error.rdkafka_error_code().is_some_and(passes),
     }
 }

@@ -7,6 +7,8 @@ use pipeline_tests::{
 };
 use reqwest::Method;
 use shopper::{Accepted, Events, Fate, Shopper};
+use testkit::until_true;
+use topic::{Progress, TableReader};
 
 use crate::queued::{KEY, accepted, after_gate, after_topic, assert_sold, shopper, two_apis};
 
@@ -42,14 +44,22 @@ async fn look(shopper: &Shopper, accepted: &Accepted) -> Option<Fate> {
     shopper.look(accepted).await.ok().and_then(|answer| answer.fate())
 }
 
+async fn has_reported(world: &World) -> bool {
+    let (brokers, topic) = (&world.sources.brokers, world.sources.topics.claim_progress());
+    let reports = TableReader::open(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
+    let reports = reports.iter().filter_map(|report| report.payload.as_deref());
+    reports.map(|report| Progress::decode(report).unwrap()).any(|report| report.committed > 0)
+}
+
 #[tokio::test]
 async fn a_position_only_falls_and_ends_with_what_the_key_is_answered() {
     let mut world = World::start_queued_with("positions", two_apis).await;
     let template = world.template(100, after_topic).await;
     let mut promises = Promises::default();
-    // The landers' progress is known from their first claim on.
+    // Positions are counted from what the lander has reported, so it must not stop before its first report.
     accepted(&mut promises, &shopper(&world, 0, 1_000), template).await;
     assert_eq!(promises.kept(&world).await, Ends::all_succeeded(1));
+    until_true(async || has_reported(&world).await).await;
     world.platform.lander.pause().unwrap();
     for user in 1..=CLAIMS {
         accepted(&mut promises, &shopper(&world, 0, user), template).await;

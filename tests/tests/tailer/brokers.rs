@@ -4,7 +4,7 @@ use devstack::{Flavor, OwnBrokers, TestServers};
 use pipeline_tests::{
     heard::Heard,
     mixed_load::DIARY,
-    tail::{Tail, log},
+    tail::{Tail, log, until_leading},
     until,
 };
 use topic::verify::copies_in_sync;
@@ -64,6 +64,28 @@ async fn one_after_the_other(flavor: Flavor) {
     tail.lead().await;
     load(&tail, number + 1).await.unwrap();
     assert_published(&tail, &mut heard).await;
+    tail.end();
+}
+
+/// Without a majority of its controllers the cluster answers, but creates no topic.
+#[tokio::test]
+async fn a_tailer_that_starts_before_a_cluster_without_majority_waits_and_leads_when_there_is_one()
+{
+    let mut cluster = OwnBrokers::start("no-majority").await.unwrap();
+    let mut scope = TestServers::shared().scope("no-majority");
+    scope.endpoints.kafka_brokers = cluster.brokers();
+    let mut tail = Tail::prepare(scope, |options| options).await;
+    for lost in &mut cluster.servers[1..] {
+        lost.kill().unwrap();
+    }
+    tail.tailer().spawn().unwrap();
+    let tailer = tail.tailer();
+    let ready = async || tailer.answer("/readyz").await.unwrap_or_default();
+    until(ready, |said| said.contains("could not be created")).await;
+    for lost in &mut cluster.servers[1..] {
+        lost.spawn().unwrap();
+    }
+    until_leading(tail.tailer()).await;
     tail.end();
 }
 

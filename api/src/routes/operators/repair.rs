@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::{Json, extract::State, http::StatusCode};
 use coupon::{AuditId, CouponId, Epoch, TemplateId, UserId};
 use landing::gates::SHOW_MAX;
-use mysql_store::{audit as audit_entry, connect, look_up, stock};
+use mysql_store::{audit as audit_entry, connect, look_up};
 use redis_gate::Meta;
 use redis_view::Rebuilt;
 use serde::Serialize;
@@ -25,7 +25,7 @@ use crate::{
         extract::{Params, PathId},
         schemas::{Cursor, Id, RequestId},
     },
-    problem::{Problem, unknown_template},
+    problem::Problem,
     routes::{
         audit::{
             self, Action,
@@ -87,11 +87,13 @@ pub(crate) async fn coupons(
     let limit = params.limit()?;
     let before: Option<CouponId> = cursor::parse(params.cursor.as_ref())?;
     let now = app.clock.now();
-    let mut connection = connect::acquire(&app.pool).await?;
-    // One extra row shows whether there is a next page.
-    let rows = look_up::coupons_of(&mut connection, operator.merchant_id, user, before, limit + 1);
-    let mut rows = connect::within(rows).await?;
-    drop(connection);
+    let rows = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        // One extra row shows whether there is a next page.
+        let merchant = operator.merchant_id;
+        look_up::coupons_of(&mut connection, merchant, user, before, limit + 1).await
+    });
+    let mut rows = rows.await?;
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
@@ -185,11 +187,7 @@ pub(crate) async fn gate(
                       its window opens.";
         return Err(Problem::new(Code::NoGate, detail));
     }
-    let mut connection = connect::acquire(&app.pool).await?;
-    let row = connect::within(stock::get(&mut connection, id)).await?;
-    let before = row.ok_or_else(unknown_template)?.epoch;
-    // The keeper needs a connection of its own.
-    drop(connection);
+    let before = templates::stock(&app, id).await?.epoch;
     let epochs = json!({ "epoch": before.0 });
     let action = action(operator, "gate.rebuild", templates::target(id), Some(epochs));
     let entry = match audit::begin(&app, operator, &once, action).await? {

@@ -3,7 +3,7 @@
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use coupon::TemplateId;
-use mysql_store::{connect, ledger, stock};
+use mysql_store::{StoreError, connect, ledger};
 use redis_gate::{Gate, GateError, Meta, Phase};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::{
     auth::Operator,
     http::{extract::PathId, schemas::Id},
-    problem::{Problem, unknown_template},
+    problem::Problem,
     routes::operators::templates,
     state::App,
 };
@@ -74,13 +74,8 @@ pub(crate) async fn get(
     let template = templates::seen(&app, operator, id).await?;
     let gate = app.gates.gate();
     let before = Look::at(gate, id).await;
-    let mut connection = connect::acquire(&app.pool).await?;
-    let row = stock::get(&mut connection, id).await?.ok_or_else(unknown_template)?;
-    let held = if template.hold.holds() {
-        connect::within(ledger::held(&mut connection, id)).await?
-    } else {
-        Some(0)
-    };
+    let row = templates::stock(&app, id).await?;
+    let held = if template.hold.holds() { held(&app, id).await? } else { Some(0) };
     let landed = row.total - row.stock;
     let mut json = StockJson {
         total: row.total,
@@ -107,6 +102,15 @@ pub(crate) async fn get(
         json.drift = quiet.then_some(row.stock - meta.stock);
     }
     Ok(Json(json))
+}
+
+/// Counts a template's held coupons. `None`: there are too many to count.
+async fn held(app: &App, id: TemplateId) -> Result<Option<i64>, StoreError> {
+    connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        ledger::held(&mut connection, id).await
+    })
+    .await
 }
 
 /// An open gate at one moment.

@@ -138,11 +138,11 @@ async fn settled(
     limit: u32,
 ) -> Result<Coupons, Problem> {
     let cursor: Option<Cursor> = cursor::parse(params.cursor.as_ref())?;
-    let mut connection = connect::acquire(&app.pool).await?;
     let behind = cursor.map(truth::list_position);
     // One extra row shows whether there is a next page.
     let now = app.clock.now();
     let rows = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
         let page = user_view::page(&mut connection, user, status, behind, limit + 1);
         let mut rows = page.await?;
         if status == CouponStatus::Lapsed {
@@ -166,10 +166,12 @@ async fn expired(
 ) -> Result<Coupons, Problem> {
     let cursor: Option<EndCursor> = cursor::parse(params.cursor.as_ref())?;
     let now = app.clock.now();
-    let mut connection = connect::acquire(&app.pool).await?;
     let behind = cursor.map(|EndCursor(end)| end);
-    let rows = user_view::expired_page(&mut connection, user, behind, limit + 1, now);
-    let rows = connect::within(rows).await?;
+    let rows = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        user_view::expired_page(&mut connection, user, behind, limit + 1, now).await
+    });
+    let rows = rows.await?;
     Ok(ended(rows, limit, (CouponStatus::Expired, now), |row| EndCursor(End::of(row)).to_string()))
 }
 
@@ -210,10 +212,11 @@ pub(crate) async fn get(
 }
 
 async fn one(app: &App, user: UserId, id: CouponId) -> Result<Json<ShownCoupon>, Problem> {
-    let mut connection = connect::acquire(&app.pool).await?;
-    let coupon = user_coupon::get(&mut connection, user, id).await?.ok_or_else(not_found)?;
-    // What is read next may need a connection of its own.
-    drop(connection);
+    let coupon = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        user_coupon::get(&mut connection, user, id).await
+    });
+    let coupon = coupon.await?.ok_or_else(not_found)?;
     let row = CouponJson::of(&coupon, app.clock.now());
     let shown = coupon_json::shown(&app.templates, vec![(coupon.template_id, row)]).await;
     shown.into_iter().next().map(Json).ok_or_else(not_found)

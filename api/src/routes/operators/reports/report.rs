@@ -6,10 +6,9 @@ use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use coupon::{Template, TemplateId};
 use mysql_store::{
-    MySqlConnection, connect,
+    connect,
     redemption_totals::{self, Totals},
     status_counts::{self, StatusCounts},
-    stock,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant as Moment;
@@ -22,7 +21,7 @@ use crate::{
         instant::instant,
         schemas::{self, Id, Instant},
     },
-    problem::{Problem, unknown_template},
+    problem::Problem,
     routes::operators::{
         reports::{
             figures::{FiguresJson, KnownJson, time},
@@ -244,23 +243,17 @@ async fn rows(
     template: &Template,
     now: DateTime<Utc>,
 ) -> Result<(TakenJson, CouponsJson, RedemptionJson), Problem> {
-    let mut connection = connect::acquire(&app.pool).await?;
-    let row = connect::within(stock::get(&mut connection, template.id)).await?;
-    let row = row.ok_or_else(unknown_template)?;
+    let row = templates::stock(app, template.id).await?;
     let stock = TakenJson { total: row.total, landed: row.total - row.stock, left: row.stock };
-    let redemption = redeemed(&mut connection, template).await?;
+    let redemption = redeemed(app, template).await?;
     let (mut counts, mut after) = (StatusCounts::default(), None);
     let until = Moment::now() + COUNT_FOR;
     let all_counted = loop {
-        let rows_max = status_counts::PIECE;
-        let piece = status_counts::add_piece(
-            &mut connection,
-            template.id,
-            after,
-            rows_max,
-            now,
-            &mut counts,
-        );
+        let piece = async {
+            let mut connection = connect::acquire(&app.pool).await?;
+            let (id, rows_max) = (template.id, status_counts::PIECE);
+            status_counts::add_piece(&mut connection, id, after, rows_max, now, &mut counts).await
+        };
         after = connect::within(piece).await?;
         if after.is_none() || Moment::now() >= until {
             break after.is_none();
@@ -270,16 +263,15 @@ async fn rows(
 }
 
 /// Adds up what the template's coupons were redeemed for, for as long as [`COUNT_FOR`].
-async fn redeemed(
-    connection: &mut MySqlConnection,
-    template: &Template,
-) -> Result<RedemptionJson, Problem> {
+async fn redeemed(app: &App, template: &Template) -> Result<RedemptionJson, Problem> {
     let (mut totals, mut after) = (Totals::default(), None);
     let until = Moment::now() + COUNT_FOR;
     let all_counted = loop {
-        let rows_max = redemption_totals::PIECE;
-        let piece =
-            redemption_totals::add_piece(connection, template.id, after, rows_max, &mut totals);
+        let piece = async {
+            let mut connection = connect::acquire(&app.pool).await?;
+            let (id, rows_max) = (template.id, redemption_totals::PIECE);
+            redemption_totals::add_piece(&mut connection, id, after, rows_max, &mut totals).await
+        };
         after = connect::within(piece).await?;
         if after.is_none() || Moment::now() >= until {
             break after.is_none();

@@ -259,6 +259,9 @@ async fn read_chunk<L: List>(
     behind: Option<&L::Position>,
     limit: u32,
 ) -> Result<Vec<L::Line>, StoreError> {
-    let mut connection = connect::acquire(pool).await?;
-    connect::within(list.read(&mut connection, behind, limit)).await
+    connect::within(async {
+        let mut connection = connect::acquire(pool).await?;
+        list.read(&mut connection, behind, limit).await
+    })
+    .await
 }

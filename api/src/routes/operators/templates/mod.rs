@@ -137,10 +137,8 @@ pub(crate) async fn get(
     operator: Operator,
     PathId(id): PathId<TemplateId>,
 ) -> Result<Tagged<ShownTemplate>, Problem> {
-    let mut connection = connect::acquire(&app.pool).await?;
-    let template = seen_on(&mut connection, operator, id).await?;
-    let stock = connect::within(stock::get(&mut connection, id)).await?;
-    let total = stock.ok_or_else(unknown_template)?.total;
+    let template = seen(&app, operator, id).await?;
+    let total = stock(&app, id).await?.total;
     Ok(Tagged { version: template.version, body: ShownTemplate::of(&template, total) })
 }
 
@@ -171,7 +169,11 @@ pub(crate) async fn seen(
     operator: Operator,
     id: TemplateId,
 ) -> Result<Template, Problem> {
-    seen_on(&mut *connect::acquire(&app.pool).await?, operator, id).await
+    connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        seen_on(&mut connection, operator, id).await
+    })
+    .await
 }
 
 async fn seen_on(
@@ -191,7 +193,11 @@ pub(crate) async fn owned(
     operator: Operator,
     id: TemplateId,
 ) -> Result<Template, Problem> {
-    owned_on(&mut *connect::acquire(&app.pool).await?, operator, id).await
+    connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        owned_on(&mut connection, operator, id).await
+    })
+    .await
 }
 
 async fn owned_on(
@@ -203,4 +209,13 @@ async fn owned_on(
         .await?
         .filter(|template| template.merchant_id == operator.merchant_id)
         .ok_or_else(unknown_template)
+}
+
+/// Returns a template's stock in MySQL.
+pub(crate) async fn stock(app: &App, id: TemplateId) -> Result<stock::Stock, Problem> {
+    let row = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        stock::get(&mut connection, id).await
+    });
+    row.await?.ok_or_else(unknown_template)
 }

@@ -4,7 +4,7 @@
 use axum::{Json, extract::State};
 use coupon::TemplateId;
 use mysql_store::{
-    connect, stock,
+    StoreError, connect,
     validity_move::{self, ValidityMove},
 };
 use serde::Serialize;
@@ -18,8 +18,11 @@ use crate::{
         instant::instant,
         schemas::{self, Id, Instant},
     },
-    problem::{Problem, unknown_template},
-    routes::{bodies::template_json::ValidityJson, operators::templates::seen},
+    problem::Problem,
+    routes::{
+        bodies::template_json::ValidityJson,
+        operators::templates::{self, seen},
+    },
     state::App,
 };
 
@@ -82,9 +85,7 @@ pub(crate) async fn progress(
     PathId(id): PathId<TemplateId>,
 ) -> Result<Json<MoveBody>, Problem> {
     seen(&app, operator, id).await?;
-    let mut connection = connect::acquire(&app.pool).await?;
-    let last = connect::within(validity_move::last(&mut connection, id)).await?;
-    let last = last.ok_or_else(|| {
+    let last = last(&app, id).await?.ok_or_else(|| {
         let detail = "No change of this template's validity was to be followed by its coupons.";
         Problem::new(Code::MoveNotFound, detail)
     })?;
@@ -97,9 +98,7 @@ pub(crate) async fn issued(app: &App, id: TemplateId, version: i64) -> Result<Is
         let progress = Some(progress_url(id));
         return Ok(IssuedBody { follow: true, count: followed.total, progress });
     }
-    let mut connection = connect::acquire(&app.pool).await?;
-    let stock = connect::within(stock::get(&mut connection, id)).await?;
-    let stock = stock.ok_or_else(unknown_template)?;
+    let stock = templates::stock(app, id).await?;
     Ok(IssuedBody { follow: false, count: stock.total - stock.stock, progress: None })
 }
 
@@ -109,9 +108,15 @@ pub(crate) async fn move_of(
     id: TemplateId,
     version: i64,
 ) -> Result<Option<ValidityMove>, Problem> {
-    let mut connection = connect::acquire(&app.pool).await?;
-    let last = connect::within(validity_move::last(&mut connection, id)).await?;
-    Ok(last.filter(|last| last.version == version))
+    Ok(last(app, id).await?.filter(|last| last.version == version))
+}
+
+async fn last(app: &App, id: TemplateId) -> Result<Option<ValidityMove>, StoreError> {
+    connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        validity_move::last(&mut connection, id).await
+    })
+    .await
 }
 
 pub(crate) fn progress_url(id: TemplateId) -> String {

@@ -9,12 +9,16 @@ use std::{io, str::FromStr, time::Duration};
 use sqlx::{
     ConnectOptions, Connection, Executor, MySql, MySqlConnection, MySqlPool,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
-    pool::PoolConnection,
 };
 use tokio::time::timeout;
 
+use self::pooled::Abandonable;
 use crate::StoreError;
 pub use crate::error::ANSWER_MAX;
+
+mod pooled;
+
+pub use pooled::{Pooled, Transaction};
 
 /// Whether and how a connection is encrypted: `ssl-mode` of a URL.
 pub use sqlx::mysql::MySqlSslMode as SslMode;
@@ -165,16 +169,15 @@ async fn is_fit(connection: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
     }
 }
 
-/// Bounds the wait for work on a pooled connection by [`ANSWER_MAX`]. After a timeout, do not use the connection again.
-/// When dropped, it is closed unless the answer comes soon.
+/// Bounds the wait for work on pooled connections by [`ANSWER_MAX`]. If the work is dropped before its end, by this limit
+/// or with the caller, the task's pooled connections are closed instead of going back.
 ///
 /// # Errors
 /// There was no answer and the outcome is unknown, or the error of `work`.
 pub fn within<T, E: From<StoreError>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> impl Future<Output = Result<T, E>> {
-    // The future of the MySQL work is kilobytes, and would enlarge every claim's task, which seldom runs it.
-    let work = Box::pin(work);
+    let work = Abandonable::new(work);
     async { timeout(ANSWER_MAX, work).await.unwrap_or_else(|_| Err(StoreError::Silent.into())) }
 }
 
@@ -182,13 +185,9 @@ pub fn within<T, E: From<StoreError>>(
 ///
 /// # Errors
 /// None was free in time, or the server cannot be reached.
-pub async fn acquire(pool: &MySqlPool) -> Result<PoolConnection<MySql>, StoreError> {
-    pool.acquire().await.map_err(StoreError::query("get a connection"))
+pub async fn acquire(pool: &MySqlPool) -> Result<Pooled, StoreError> {
+    Pooled::acquire(pool).await.map_err(StoreError::query("get a connection"))
 }
-
-/// A transaction on one of a pool's connections, rolled back when dropped. A transaction begun inside, as some
-/// functions of this crate do, is part of it.
-pub type Transaction = sqlx::Transaction<'static, MySql>;
 
 /// Begins a transaction on a connection of the pool. If the process stops inside, the server rolls it back after
 /// [`IDLE_SECONDS`]. Use it for every transaction but a landing.
@@ -196,7 +195,8 @@ pub type Transaction = sqlx::Transaction<'static, MySql>;
 /// # Errors
 /// No connection was free in time, or the server cannot be reached.
 pub async fn begin(pool: &MySqlPool) -> Result<Transaction, StoreError> {
-    let mut transaction = pool.begin().await.map_err(StoreError::query("begin"))?;
+    let begun = Transaction::begin(acquire(pool).await?, None).await;
+    let mut transaction = begun.map_err(StoreError::query("begin"))?;
     let limited = transaction.execute(TRANSACTION_SESSION).await;
     limited.map_err(StoreError::query("bound a transaction"))?;
     Ok(transaction)
@@ -218,7 +218,7 @@ pub(crate) async fn begin_on(
 /// # Errors
 /// No connection was free in time, or the server cannot be reached.
 pub async fn begin_snapshot(pool: &MySqlPool) -> Result<Transaction, StoreError> {
-    let begun = pool.begin_with(SNAPSHOT).await;
+    let begun = Transaction::begin(acquire(pool).await?, Some(SNAPSHOT)).await;
     let mut transaction = begun.map_err(StoreError::query("begin a snapshot"))?;
     let limited = transaction.execute(TRANSACTION_SESSION).await;
     limited.map_err(StoreError::query("bound a transaction"))?;
