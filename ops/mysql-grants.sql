@@ -42,6 +42,7 @@ grant select, insert on coupon.claim to 'coupon_lander'@'%';
 grant select, insert, update on coupon.user_coupon to 'coupon_lander'@'%';
 grant select, insert on coupon.rejected_user to 'coupon_lander'@'%';
 grant select, insert on coupon.coupon_payment to 'coupon_lander'@'%';
+grant select on coupon.coupon_replacement to 'coupon_lander'@'%';
 grant select, insert, update on coupon.worker_lease to 'coupon_lander'@'%';
 
 -- The binlog, and the followed tables for snapshots. MariaDB calls `replication client` BINLOG MONITOR, and takes this
@@ -65,6 +66,7 @@ grant select, insert on coupon.stock_movement to 'coupon_worker'@'%';
 grant select, insert, update on coupon.user_lapse to 'coupon_worker'@'%';
 grant select, insert, update on coupon.expiring_cursor to 'coupon_worker'@'%';
 grant select, update on coupon.validity_move to 'coupon_worker'@'%';
+grant select on coupon.coupon_payment to 'coupon_worker'@'%';
 
 -- `verify` reads, and asks how far the binlog is.
 grant select on coupon.* to 'coupon_verify'@'%';

@@ -13,6 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use mysql_store::connect;
 use tracing::Instrument;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -222,7 +223,9 @@ async fn within(
         http.path = request.uri().path()
     );
     let most = if request.method() == Method::GET { limits.read } else { limits.request };
-    match tokio::time::timeout(most, next.run(request).instrument(span)).await {
+    // It is dropped where it is when its time is over, and when its client goes away.
+    let answer = connect::abandonable(next.run(request).instrument(span));
+    match tokio::time::timeout(most, answer).await {
         Ok(answer) => Ok(answer),
         // The client was slow, not the server.
         Err(_) if body.is_awaited() => Err(extract::incomplete()),

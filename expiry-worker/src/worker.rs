@@ -281,7 +281,7 @@ impl Worker {
         share: Share,
     ) -> (u8, Drain, anyhow::Result<Step>) {
         let step = async {
-            let mut connection = self.pool.acquire().await.context("MySQL")?;
+            let mut connection = connect::acquire(&self.pool).await.context("MySQL")?;
             drain.step(&mut connection, shard, share, &self.lapser).await
         };
         let done = step.await;
@@ -321,7 +321,7 @@ impl Worker {
             return Ok(());
         }
         let now = self.clock.now();
-        let mut connection = self.pool.acquire().await.context("MySQL")?;
+        let mut connection = connect::acquire(&self.pool).await.context("MySQL")?;
         let swept = sweep::sweep(&mut connection, &mut self.deadlines, now, self.lost_after);
         connect::within(swept).await?;
         Ok(())
@@ -329,7 +329,7 @@ impl Worker {
 
     /// Compares the clocks and counts the server's writes.
     async fn watch_server(&mut self, consumer: &Consumer) -> anyhow::Result<()> {
-        let mut connection = self.pool.acquire().await.context("MySQL")?;
+        let mut connection = connect::acquire(&self.pool).await.context("MySQL")?;
         if connect::within(self.clock_check.compare(&mut connection, &self.clock)).await? {
             // The Kafka client sleeps by wall-clock time: after a clock was set back, it sleeps until that time comes
             // again, unless it receives a request. The response does not matter.
@@ -346,7 +346,7 @@ impl Worker {
     }
 
     async fn count_overdue(&mut self) -> anyhow::Result<()> {
-        let mut connection = self.pool.acquire().await.context("MySQL")?;
+        let mut connection = connect::acquire(&self.pool).await.context("MySQL")?;
         let now = self.clock.now();
         let counted = sweep::count_overdue(&mut connection, &self.deadlines, now);
         connect::within(counted).await?;

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{HoldTerms, Lapses, ReturnedStock, Template, TemplateId, TemplateState};
 use mysql_store::{
     MySqlConnection, connect,
-    stock::{self, Kind},
+    stock::{self, Kind, Movement},
     template, verify,
 };
 use testkit::{CouponRow, STATE_MAX, insert_coupons, sql_time};
@@ -16,6 +16,9 @@ use crate::harness::Harness;
 
 /// Stock of each template before any claim.
 pub(crate) const STOCK: i64 = 100_000;
+
+/// Reason of what tests cancel.
+pub(crate) const CANCELLED: &str = "a race";
 
 /// Polling interval.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(10);
@@ -92,7 +95,8 @@ impl Harness {
         }
     }
 
-    /// Asserts, from the rows alone, that each lapsed coupon of a template gave its unit and its number back once.
+    /// Asserts, from the rows alone, that each coupon of a template that lapsed, or was cancelled, gave its unit and its
+    /// number back once.
     pub(crate) async fn books_balance(&mut self, template: i64) {
         let of = format!("where template_id = {template}");
         let lapsed = format!("select count(*) from user_coupon {of} and status = 5");
@@ -109,40 +113,55 @@ impl Harness {
              from template_stock {of}"
         );
         assert_eq!(self.number(&short).await, 0, "total");
-        // What lapsed bears its id as number and keeps the one that it gave back.
+        // What came back bears its id as number and keeps the one that it gave back.
         let odd = format!(
-            "select count(*) from user_coupon {of} and if(status = 5, \
+            "select count(*) from user_coupon {of} and if(status in (3, 5), \
              claim_no <> id or issued_no is null or issued_no <> 1 or version <> 2 \
-             or changed_at < valid_until, issued_no is not null)"
+             or (changed_at < valid_until) <> (status = 3), issued_no is not null)"
         );
         assert_eq!(self.number(&odd).await, 0, "numbers");
         let counted =
             format!("select cast(coalesce(sum(count), 0) as signed) from user_lapse {of}");
         assert_eq!(self.number(&counted).await, lapsed, "lapses of users");
-        self.movements_tell(template, lapsed).await;
+        let cancelled = format!("select count(*) from user_coupon {of} and status = 3");
+        let cancelled = self.number(&cancelled).await;
+        self.movements_tell(template, (lapsed, cancelled)).await;
     }
 
     /// Asserts that the movements give back each number once, and say who did it.
-    async fn movements_tell(&mut self, template: i64, lapsed: i64) {
-        let connection = &mut self.connection;
-        let all = stock::movements_after(connection, TemplateId(template), 0).await.unwrap();
+    async fn movements_tell(&mut self, template: i64, (lapsed, cancelled): (i64, i64)) {
+        let all = self.movements(TemplateId(template)).await;
         let (mut freed, mut counted) = (BTreeSet::new(), 0);
         assert_eq!((all[0].kind, all[0].delta), (Kind::Total, STOCK), "the first total");
         for (seq, movement) in (1..).zip(&all).skip(1) {
             assert_eq!((movement.seq, movement.kind), (seq, Kind::Return), "{movement:?}");
-            assert_eq!((&*movement.actor, &*movement.reason), ("deadline", "lapsed"));
+            let is_lapse = movement.actor == "deadline";
+            assert_eq!(&*movement.reason, if is_lapse { "lapsed" } else { CANCELLED });
             let mut coupons = 0;
             for one in &movement.returned {
                 let Lapses::Add(lapses) = one.lapses else { panic!("{movement:?}") };
-                coupons += i64::from(lapses);
+                assert_eq!(i64::from(lapses), if is_lapse { one.numbers.len() as i64 } else { 0 });
+                coupons += one.numbers.len() as i64;
                 for number in &one.numbers {
                     assert!(freed.insert((one.user, *number)), "{} {number} twice", one.user);
                 }
             }
             assert_eq!(movement.delta_stock - movement.delta, coupons, "{movement:?}");
-            counted += coupons;
+            counted += if is_lapse { coupons } else { 0 };
         }
-        assert_eq!((counted, i64::try_from(freed.len()).unwrap()), (lapsed, lapsed));
+        assert_eq!((counted, freed.len() as i64), (lapsed, lapsed + cancelled));
+    }
+
+    async fn movements(&mut self, template: TemplateId) -> Vec<Movement> {
+        let mut all: Vec<Movement> = Vec::new();
+        loop {
+            let last = all.last().map_or(0, |movement| movement.seq);
+            let page = stock::movements_after(&mut self.connection, template, last).await.unwrap();
+            if page.is_empty() {
+                return all;
+            }
+            all.extend(page);
+        }
     }
 
     pub(crate) async fn another(&self) -> MySqlConnection {

@@ -11,11 +11,15 @@ use mysql_store::{
     MySqlPool, StoreError,
     confirmation::{self, Confirmation, Payment},
     connect,
+    returns::{Cause, Return},
 };
 use runtime::Clock;
 use testkit::sql_time;
 
-use crate::harness::{Harness, SHARD};
+use crate::{
+    harness::{Harness, SHARD},
+    holds::CANCELLED,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_of_all_templates_lapse_at_their_deadline_beside_coupons_that_expire() {
@@ -125,43 +129,50 @@ async fn workers_that_come_and_go_lapse_each_hold_once() {
 /// How far a clock is ahead: less than stops the worker.
 const AHEAD: TimeDelta = TimeDelta::milliseconds(1_500);
 
-/// Holds that are confirmed at their very deadline.
-const RACING: i64 = 4_000;
+/// Holds that are confirmed, or cancelled, at their very deadline.
+const RACING: i64 = 10_000;
 
-/// Connections that confirm.
+/// Connections that confirm and cancel.
 const SHOPS: u32 = 6;
 
 /// How long before the deadline the race begins.
-const BEFORE: TimeDelta = TimeDelta::milliseconds(300);
+const BEFORE: TimeDelta = TimeDelta::milliseconds(1_500);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_confirmation_and_a_lapse_at_the_very_deadline_one_wins_each_coupon() {
+async fn of_a_confirmation_a_cancellation_and_a_lapse_at_the_very_deadline_one_wins_each_coupon() {
     let mut test = Harness::new("lapse race").await;
     test.template(1, ReturnedStock::Resell).await;
     let worker = test.start();
     worker.until_part_ready("partitions").await;
-    let deadline = test.now().await + TimeDelta::seconds(3);
+    let deadline = test.now().await + TimeDelta::seconds(8);
     test.hold(1, 1..RACING + 1, deadline).await;
     for shard in 0..64 {
         test.wake(shard, deadline).await;
     }
     let pool = connect::pool(&test.scope.endpoints.database_url, SHOPS).await.unwrap();
-    let (next, confirmed) = (Arc::new(AtomicI64::new(1)), Arc::new(AtomicI64::new(0)));
+    let next = Arc::new(AtomicI64::new(1));
+    let ended = Arc::new([AtomicI64::new(0), AtomicI64::new(0)]);
     let shops: Vec<_> = (0..SHOPS)
         .map(|_| {
-            let (pool, next, confirmed) = (pool.clone(), Arc::clone(&next), Arc::clone(&confirmed));
+            let (pool, next, ended) = (pool.clone(), Arc::clone(&next), Arc::clone(&ended));
             tokio::spawn(async move {
                 loop {
                     let id = next.fetch_add(1, Ordering::Relaxed);
                     if id > RACING {
                         return;
                     }
-                    // Some are confirmed in good time, the rest around the deadline.
+                    // Some end in good time, the rest around the deadline. Each third one is cancelled.
                     if id > RACING / 50 {
                         wait_until(deadline - BEFORE).await;
                     }
-                    if is_confirmed(&pool, id).await {
-                        confirmed.fetch_add(1, Ordering::Relaxed);
+                    let is_cancelled = id % 3 == 0;
+                    let is_in_time = if is_cancelled {
+                        is_cancelled_in_time(&pool, id).await
+                    } else {
+                        is_confirmed(&pool, id).await
+                    };
+                    if is_in_time {
+                        ended[usize::from(is_cancelled)].fetch_add(1, Ordering::Relaxed);
                     }
                 }
             })
@@ -170,10 +181,11 @@ async fn of_a_confirmation_and_a_lapse_at_the_very_deadline_one_wins_each_coupon
     for shop in shops {
         shop.await.unwrap();
     }
-    let confirmed = confirmed.load(Ordering::Relaxed);
-    println!("{confirmed} of {RACING} were confirmed");
-    assert!(confirmed > 0 && confirmed < RACING, "{confirmed}");
-    test.until_lapsed(RACING - confirmed).await;
+    let [confirmed, cancelled] = [0, 1].map(|way| ended[way].load(Ordering::Relaxed));
+    println!("{confirmed} of {RACING} were confirmed, {cancelled} cancelled");
+    let lapsed = RACING - confirmed - cancelled;
+    assert!(confirmed > 0 && cancelled > 0 && lapsed > 0, "{confirmed}, {cancelled}");
+    test.until_lapsed(lapsed).await;
     worker.stop().await.unwrap();
     let paid = format!(
         "select count(*) from coupon_payment join user_coupon on id = coupon_payment.claim_id \
@@ -201,6 +213,33 @@ async fn is_confirmed(pool: &MySqlPool, id: i64) -> bool {
             Err(error) => assert!(error.is_conflict(), "{error:?}"),
         }
     }
+}
+
+/// Cancels the coupon with this id as its user, and returns whether it was still held.
+async fn is_cancelled_in_time(pool: &MySqlPool, id: i64) -> bool {
+    loop {
+        match cancel(pool, id).await {
+            Ok(is_cancelled) => return is_cancelled,
+            Err(error) => assert!(error.is_conflict(), "{error:?}"),
+        }
+    }
+}
+
+async fn cancel(pool: &MySqlPool, id: i64) -> Result<bool, StoreError> {
+    let mut transaction = connect::begin(pool).await?;
+    let back = Return {
+        template: TemplateId(1),
+        returned_stock: ReturnedStock::Resell,
+        cause: Cause::User,
+        reason: CANCELLED,
+        actor: "user",
+        now: Clock::system().now(),
+    };
+    let back = back.of(&mut transaction, &[CouponId(id)]).await?;
+    if back.is_some() {
+        connect::commit(transaction).await?;
+    }
+    Ok(back.is_some())
 }
 
 async fn confirm(pool: &MySqlPool, id: i64) -> Result<Confirmation, StoreError> {

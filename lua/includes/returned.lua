@@ -3,6 +3,13 @@
 -- '' counts nothing. A user without an entry gets one, with these flags, if lapses are counted.
 local LAPSES_MAX = 255
 
+-- What gives a number back has landed, though the gate may not have heard of that yet.
+local function mark_landed(entry, number)
+    for _, request in ipairs(entry.requests) do
+        if string.find(request.numbers, string.char(number), 1, true) then request.state = 'l' end
+    end
+end
+
 local function give_back(meta, users, first, flags)
     for at = first, #ARGV, 3 do
         local user, numbers, lapses = ARGV[at], ARGV[at + 1], ARGV[at + 2]
@@ -19,6 +26,7 @@ local function give_back(meta, users, first, flags)
                 if number <= #entry.taken then
                     entry.taken = string.sub(entry.taken, 1, number - 1) .. '0'
                         .. string.sub(entry.taken, number + 1)
+                    mark_landed(entry, number)
                 end
             end
             if lapses ~= '' then

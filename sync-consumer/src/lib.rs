@@ -27,7 +27,7 @@ mod wake_up;
 mod waker;
 
 use anyhow::Context as _;
-use mysql_store::{MySqlPool, migrate, view_generation};
+use mysql_store::{MySqlPool, connect, migrate, view_generation};
 use redis_view::{GenerationsFuture, GenerationsOf, ViewStore};
 use runtime::{Clock, Health, Part};
 use tokio_util::sync::CancellationToken;
@@ -72,7 +72,7 @@ pub async fn run(
     let wake_ups_part = health.part("wake_ups");
     let servers = Servers::of(config, health);
     let names = TopicNames::new(&config.topic_prefix);
-    let pool = mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
+    let pool = connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
         .await
         .context("MySQL cannot be used (DATABASE_URL)")?;
     migrate::check_over(&pool).await?;
@@ -157,9 +157,11 @@ fn generations_of(pool: MySqlPool) -> GenerationsOf {
     Box::new(move |served| -> GenerationsFuture {
         let pool = pool.clone();
         Box::pin(async move {
-            let mut connection = pool.acquire().await?;
-            let found = view_generation::generations_of(&mut connection, &served);
-            Ok(mysql_store::connect::within(found).await?)
+            let found = connect::within(async {
+                let mut connection = connect::acquire(&pool).await?;
+                view_generation::generations_of(&mut connection, &served).await
+            });
+            Ok(found.await?)
         })
     })
 }

@@ -167,13 +167,21 @@ impl Movements {
         last: i64,
     ) -> anyhow::Result<()> {
         let mut connection = connect::acquire(&self.pool).await?;
-        let missing = stock::movements_after(&mut connection, template, last);
-        for missing in connect::within(missing).await? {
-            let change = (missing.seq, missing.delta_stock);
-            let moved = self.gate.apply_movement(template, epoch, change, &missing.returned);
-            moved.await.context("gate")?;
+        let mut last = last;
+        loop {
+            let missing = stock::movements_after(&mut connection, template, last);
+            let page = connect::within(missing).await?;
+            let is_all = page.len() < stock::MOVEMENTS_MAX;
+            for missing in page {
+                last = missing.seq;
+                let change = (missing.seq, missing.delta_stock);
+                let moved = self.gate.apply_movement(template, epoch, change, &missing.returned);
+                moved.await.context("gate")?;
+            }
+            if is_all {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A sale of held coupons beside a campaign's other claims: some users pay, some cancel, and the rest let their holds
+//! [`HeldSale`]: a sale of held coupons. Some users pay, some cancel, and the rest let their holds
 //! lapse. Each hears how it ended, and MySQL must agree.
 
 use chrono::TimeDelta;
@@ -32,28 +32,29 @@ enum End {
     Lapsed,
 }
 
-/// The sale of one round.
-pub(crate) struct HeldSale {
-    pub(crate) template: TemplateId,
+/// A sale of one template.
+pub struct HeldSale {
+    pub template: TemplateId,
     first_user: i64,
 }
 
 /// What its users were told.
 #[derive(Default)]
-pub(crate) struct Told {
+pub struct Told {
     /// Their claims that were answered 202.
-    pub(crate) promises: Promises,
+    pub promises: Promises,
     ends: Vec<(ClaimId, End)>,
 }
 
 impl HeldSale {
-    pub(crate) async fn begin(world: &World, (mode, after): Mode, first_user: i64) -> Self {
+    /// Publishes the template. Its users have ids from `first_user` on.
+    pub async fn begin(world: &World, (mode, after): Mode, first_user: i64) -> Self {
         let held = |new: NewTemplate| new.held_for(HOLD).in_mode(mode, after);
         Self { template: world.template(STOCK, held).await, first_user }
     }
 
     /// Runs the sale until each user has heard how it ended.
-    pub(crate) fn run(&self, world: &World) -> impl Future<Output = Told> + use<> {
+    pub fn run(&self, world: &World) -> impl Future<Output = Told> + use<> {
         Self::play(self.template, self.first_user, world.apis.clone())
     }
 
@@ -72,7 +73,7 @@ impl HeldSale {
     ///
     /// # Panics
     /// A coupon is not what its user or the shop was told, or the stock is not what was not paid for.
-    pub(crate) async fn check(&self, world: &World, told: &Told) -> usize {
+    pub async fn check(&self, world: &World, told: &Told) -> usize {
         world.until(self.template, |counts| counts.held == 0).await;
         let mut connection = world.mysql().await;
         for (claim, end) in &told.ends {

@@ -7,7 +7,7 @@ pub mod campaign;
 pub mod damage;
 mod draw;
 pub mod heard;
-mod held_sale;
+pub mod held_sale;
 pub mod mixed_load;
 pub mod promises;
 pub mod replay;

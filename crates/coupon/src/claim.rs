@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -187,6 +187,14 @@ pub struct LandedClaim {
     pub held_until: Option<DateTime<Utc>>,
     /// Ordered by number.
     pub coupons: Vec<LandedCoupon>,
+}
+
+impl LandedClaim {
+    /// Moves the end of the hold, if there is one: the claim is tried that much later than it was thought to land. No hold
+    /// is longer than the validity.
+    pub fn lands_later(&mut self, by: TimeDelta) {
+        self.held_until = self.held_until.map(|until| (until + by).min(self.valid_until));
+    }
 }
 
 /// One coupon of a landed claim.

@@ -35,6 +35,18 @@ pub fn unseen(text: &str) -> Option<Refused> {
     text.chars().find(|&one| steers(one) || is_unseen(one)).map(Refused)
 }
 
+/// Returns what is wrong with a reference: it is blank, has more than `most` characters, begins or ends with a space, or
+/// holds one that [`unseen`] finds. A database may compare texts without the spaces at their ends.
+pub fn wrong_reference(text: &str, most: usize) -> Option<String> {
+    if text.is_empty() || text.chars().count() > most {
+        return Some(format!("use 1 to {most} characters"));
+    }
+    if text.trim() != text {
+        return Some("begin and end it without a space".to_owned());
+    }
+    unseen(text).map(|refused| format!("leave {refused} out, which nobody sees"))
+}
+
 fn steers(one: char) -> bool {
     one.is_control()
         || matches!(one, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -108,6 +120,14 @@ mod tests {
                 prop_assert!(text.chars().all(|one| one == ' ' || !one.is_whitespace()));
                 prop_assert!(steering(&text).is_none());
             }
+        }
+    }
+
+    #[test]
+    fn references_that_look_alike_are_equal() {
+        assert_eq!(wrong_reference("pay 17-ä", 8), None);
+        for wrong in ["", " ", "pay-1 ", " pay-1", "pay\u{200b}1", "pay\t1", "123456789"] {
+            assert!(wrong_reference(wrong, 8).is_some(), "{wrong:?}");
         }
     }
 }

@@ -47,6 +47,26 @@ async fn a_return_frees_stock_and_numbers_once_and_keeps_the_request() {
     assert_eq!((gate.stock().await, gate.entry(USER).await.taken), (0, vec![1, 2]));
 }
 
+/// The settler is behind, or its process died: the claim is in MySQL, and its coupon came back already.
+#[tokio::test]
+async fn a_return_that_comes_before_its_claim_is_settled_shows_that_it_has_landed() {
+    let gate = TestGate::open("return first", OpenFacts { limit: 2, stock: 2, ..facts() }).await;
+    let first = claim(USER, "a", 2);
+    gate.admit(&first).await;
+    assert_eq!(give_back(&gate, 2, 1, &[returned(USER, &[1], 1)]).await, Moved::Applied(1));
+    let replay = gate.claim(&first).await;
+    assert!(
+        matches!(&replay, Verdict::Replay { id, state: RequestState::Landed, .. } if *id == first.id),
+        "{replay:?}"
+    );
+    assert_eq!(gate.admit(&claim(USER, "b", 1)).await, [1]);
+    gate.settle(&first).await;
+    assert_eq!(give_back(&gate, 3, 1, &[returned(USER, &[2], 1)]).await, Moved::Applied(1));
+    assert_eq!((gate.stock().await, gate.entry(USER).await.taken), (1, vec![1]));
+    let meta = gate.gate.meta(TEMPLATE).await.unwrap().unwrap();
+    assert_eq!((meta.unreadable, gate.entry(USER).await.lapses), (None, 2));
+}
+
 #[tokio::test]
 async fn a_user_whose_holds_lapsed_too_often_is_refused_until_the_ban_is_lifted() {
     let facts = OpenFacts { limit: 2, stock: 9, lapses_allowed: 2, ..facts() };

@@ -98,7 +98,9 @@ fn reported_lost(world: &World) -> BTreeMap<i64, i64> {
     let log = fs::read_to_string(world.platform.expiry_worker.log()).unwrap();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut lost = BTreeMap::new();
-    for line in lines.filter(|line| line["message"] == "unused coupons that no wake-up announced") {
+    for line in
+        lines.filter(|line| line["message"] == "coupons with a deadline that no wake-up announced")
+    {
         *lost.entry(line["shard"].as_i64().unwrap()).or_default() += line["lost"].as_i64().unwrap();
     }
     lost

@@ -43,5 +43,6 @@ async fn a_user_who_let_a_hold_lapse_is_refused_until_it_is_lifted() {
     assert_eq!(answer.status, 201, "{}", answer.body);
     let record = get(api, &format!("/v1/audit?target=templates/{template}&limit=1")).await;
     assert_eq!(record["data"][0]["action"], "ban.lift");
+    world.assert_sound(None).await;
     world.end().await;
 }

@@ -2,11 +2,12 @@
 
 use pipeline_tests::World;
 use serde_json::{Value, json};
-use shopper::NewTemplate;
+use shopper::{CouponQuery, NewTemplate};
 
 use crate::{
     desk::{get, post, refusal},
     holds::{LONG, claimed, held, ids, returns, stock},
+    templates::shop::until_left,
 };
 
 #[tokio::test]
@@ -33,6 +34,10 @@ async fn a_user_gives_a_hold_up_and_its_unit_and_number_come_back_once() {
         all["coupons"].as_array().unwrap().iter().map(|c| &c["status"]).collect();
     assert_eq!(statuses, ["cancelled", "cancelled"]);
     assert_eq!((stock(&world, template).await, returns(&world, template).await), ((2, 2), 2));
+    let cancelled = CouponQuery { status: Some("cancelled"), ..CouponQuery::default() };
+    let cancelled = anna.coupons(&cancelled).await.unwrap().data;
+    assert_eq!(cancelled.iter().map(|coupon| coupon.id).collect::<Vec<_>>(), [two, one]);
+    until_left(&world, template, json!(2)).await;
     let paid = world.api().confirm(claim.id, "pay-1", Some(&[two])).await.unwrap();
     assert_eq!(refusal(&paid), (409, "COUPON_CANCELLED".to_owned()));
 

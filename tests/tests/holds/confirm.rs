@@ -3,11 +3,12 @@
 use chrono::{DateTime, Utc};
 use coupon::CouponId;
 use pipeline_tests::World;
+use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{CouponQuery, NewTemplate};
 
 use crate::{
-    desk::{another_merchant, refusal},
+    desk::{another_merchant, post, refusal},
     holds::{LONG, SHORT, all_over, claimed, held, ids, number, stock},
 };
 
@@ -43,9 +44,24 @@ async fn a_held_claim_is_confirmed_once_and_its_answer_stays_the_same_byte_for_b
     let of_status = |status| CouponQuery { status: Some(status), ..CouponQuery::default() };
     let shown = anna.coupons(&of_status("held")).await.unwrap().data;
     assert_eq!((shown.len(), shown[0].id, shown[0].valid_until), (1, mine, until));
+    let listed = anna.request(Method::GET, "/v1/me/coupons?status=held");
+    let listed: Value = anna.send(listed).await.unwrap().json().unwrap();
+    assert_eq!(instant(&listed["data"][0]["held_until"]), until);
+    let pay_within = listed["data"][0]["pay_within_ms"].as_i64().unwrap();
+    assert!((1..=left).contains(&pay_within), "{pay_within} of {left}");
+    // Neither the desk nor another shop touches it.
+    let revoked = post(api, &format!("/v1/coupons/{mine}/revoke"), &json!({ "reason": "r" })).await;
+    assert_eq!(refusal(&revoked), (409, "NOT_CONFIRMED".to_owned()));
+    let shop = json!({ "name": "Another shop" });
+    let shop: Value = post(api, "/v1/merchants", &shop).await.json().unwrap();
+    let key = json!({ "name": "till", "scopes": ["redeem"], "merchant_id": shop["id"] });
+    let key: Value = post(api, "/v1/api-keys", &key).await.json().unwrap();
+    let stranger = api.with_operator_key(key["key"].as_str().unwrap());
+    let id = body["id"].as_str().unwrap().parse().unwrap();
+    let theirs = stranger.confirm(id, "pay-0", None).await.unwrap();
+    assert_eq!(refusal(&theirs), (404, "CLAIM_NOT_FOUND".to_owned()));
     assert_eq!(number(&world, PAYMENTS).await, 0);
 
-    let id = body["id"].as_str().unwrap().parse().unwrap();
     let confirmed = api.confirm(id, "pay-1", None).await.unwrap();
     assert_eq!(confirmed.status, 200, "{}", confirmed.body);
     let confirmed: Value = confirmed.json().unwrap();
@@ -75,6 +91,7 @@ async fn a_held_claim_is_confirmed_once_and_its_answer_stays_the_same_byte_for_b
     let counts = world.count(template).await;
     assert_eq!((counts.used, counts.held, number(&world, PAYMENTS).await), (1, 1, 1));
     assert_eq!(stock(&world, template).await, (9, 7));
+    world.assert_sound(None).await;
     world.end().await;
 }
 
@@ -89,6 +106,7 @@ async fn a_payment_for_some_coupons_leaves_the_others_held_and_one_that_does_not
 
     for (wrong, code) in [
         (json!({ "payment_ref": "" }), "INVALID_PAYMENT"),
+        (json!({ "payment_ref": "pay-1 " }), "INVALID_PAYMENT"),
         (json!({ "payment_ref": "x".repeat(65) }), "INVALID_PAYMENT"),
         (json!({ "payment_ref": "p", "coupons": [] }), "INVALID_PAYMENT"),
         (
@@ -119,6 +137,7 @@ async fn a_payment_for_some_coupons_leaves_the_others_held_and_one_that_does_not
     assert_eq!(api.confirm(claim.id, "pay-3", Some(&[one])).await.unwrap().status, 200);
     assert_eq!(world.count(template).await.unused, 2);
     assert_eq!(number(&world, PAYMENTS).await, 2);
+    world.assert_sound(None).await;
     world.end().await;
 }
 
@@ -155,5 +174,6 @@ async fn a_payment_that_comes_after_the_hold_is_refused_for_good_and_one_before_
     assert_eq!(again.status, 200, "what was confirmed in time stays so");
     assert_eq!(number(&world, PAYMENTS).await, 1);
     assert_eq!(world.count(template).await.unused, 1);
+    world.assert_sound(None).await;
     world.end().await;
 }

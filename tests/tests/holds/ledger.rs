@@ -76,6 +76,7 @@ async fn the_ledger_of_a_template_shows_claims_and_movements_and_sums_up_to_its_
     }
     let shown = get(api, &format!("/v1/templates/{template}/stock")).await;
     assert_eq!((&shown["held"], &shown["confirmed"]), (&json!(0), &json!(0)));
+    world.assert_sound(None).await;
     world.end().await;
 }
 
@@ -91,9 +92,13 @@ async fn a_stock_says_how_much_of_it_is_held_and_how_much_is_confirmed() {
     let shown = get(api, &path).await;
     assert_eq!((&shown["held"], &shown["confirmed"]), (&json!(2), &json!(1)));
     assert_eq!((&shown["landed"], &shown["stock"]), (&json!(3), &json!(6)));
+    // Nothing is lost on the way: each unit is at the gate, held, or confirmed.
+    let parts = ["gate_stock", "in_flight", "held", "confirmed"].map(|part| shown[part].as_i64());
+    assert_eq!(parts.into_iter().sum::<Option<i64>>(), shown["total"].as_i64(), "{shown}");
     let cancel = format!("/v1/claims/{}/cancel", claim.id);
     assert_eq!(post(api, &cancel, &json!({ "reason": "r" })).await.status, 200);
     let shown = get(api, &path).await;
     assert_eq!((&shown["held"], &shown["landed"]), (&json!(0), &json!(1)));
+    world.assert_sound(None).await;
     world.end().await;
 }

@@ -49,5 +49,6 @@ async fn a_queued_claim_that_waits_is_neither_paid_for_nor_cancelled_and_then_bo
     let counts = world.count(template).await;
     assert_eq!((counts.unused, counts.cancelled), (1, 1));
     assert_eq!(stock(&world, template).await, (9, 8));
+    world.assert_sound(None).await;
     world.end().await;
 }

@@ -11,6 +11,7 @@ use std::{
     process::{Command, Output},
 };
 
+use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
 use devstack::{
     Endpoints, Flavor, Options, OwnView, Servers, TestServers, if_installed, not_checked,
@@ -22,6 +23,8 @@ use redis_gate::GateRedis;
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Api, Claimed, NewTemplate};
+use testkit::MERCHANT;
+use topic::{PaymentMessage, Producer, ProducerOptions};
 
 use crate::platform::metrics::{documented, histogram_of};
 
@@ -497,7 +500,47 @@ async fn walk_by_ops(world: &World) {
         assert_eq!(answer.status, 200, "{answer:?}");
     }
     redeem_by_ops(world, &till).await;
+    hold_by_ops(world, &till).await;
     world.until(template, |counts| counts.expired == 2).await;
+}
+
+/// Holds coupons, which are paid for by a call and by a message, cancelled, or lapse, and moves their validity.
+async fn hold_by_ops(world: &World, till: &Api) {
+    let (api, hour) = (world.api(), TimeDelta::hours(1));
+    let held = |new: NewTemplate| NewTemplate { lapses_allowed: Some(1), ..new.held_for(hour) };
+    let template = world.template(9, held).await;
+    let mut claims = Vec::new();
+    for user in 1..=3 {
+        let claimed = api.shopper(UserId(user)).unwrap().claim(template, Some("a"), 1).await;
+        claims.push(claimed.unwrap().json::<Claimed>().unwrap().id);
+    }
+    let paid = till.confirm(claims[0], "pay-1", None).await.unwrap();
+    assert_eq!(paid.status, 200, "{paid:?}");
+    let payment = PaymentMessage {
+        claim_id: claims[1],
+        merchant_id: MERCHANT,
+        payment_ref: "pay-2".to_owned(),
+        coupons: None,
+    };
+    let producer = Producer::connect(&world.sources.brokers, ProducerOptions::default()).await;
+    let topic = world.sources.topics.payments();
+    let (key, payload) = (payment.key(), payment.encode());
+    producer.unwrap().send(&topic, None, key.as_bytes(), &payload, &[]).await.unwrap();
+    world.until(template, |counts| counts.unused == 2).await;
+    assert_eq!(till.cancel(claims[2], "refunded", None).await.unwrap().status, 200);
+    assert_eq!(api.lift_ban(template, UserId(3), "none").await.unwrap().status, 200);
+    let path = format!("/v1/templates/{template}");
+    let edit = json!({ "version": 2, "valid_for_ms": 7_200_000, "issued_coupons": "follow" });
+    operate(api, Method::PATCH, &path, &edit).await;
+    let look =
+        async || operate(api, Method::GET, &format!("{path}/validity-move"), &Value::Null).await;
+    until(look, |moved| moved["state"] == "finished").await;
+    operate(api, Method::GET, &format!("{path}/ledger"), &Value::Null).await;
+    let brief = |new: NewTemplate| new.held_for(TimeDelta::seconds(1));
+    let brief = world.template(1, brief).await;
+    let lapses = api.shopper(UserId(4)).unwrap().claim(brief, Some("a"), 1).await.unwrap();
+    assert_eq!(lapses.status, 201, "{lapses:?}");
+    world.until(brief, |counts| counts.lapsed == 1).await;
 }
 
 /// Redeems orders, changes single coupons, grants, reports and exports.

@@ -46,7 +46,7 @@ struct Sale {
 }
 
 async fn conforms(flavor: Flavor) {
-    let Some((mut servers, world)) = ground(flavor).await else { return };
+    let Some((mut servers, world)) = ground("conformance", flavor).await else { return };
     let sampler = Sampler::start(world.sources.pool.clone());
     let mut sales = Vec::new();
     for mode in MODES {
@@ -93,15 +93,15 @@ async fn conforms(flavor: Flavor) {
     world.end().await;
 }
 
-/// Servers that only this test uses: a gate with a replica, and a database that may hang.
-struct Servers {
+/// Servers that only one test uses: a gate with a replica, and a database that may hang.
+pub(crate) struct Servers {
     database: OwnDatabase,
     _gate: OwnPair,
 }
 
-/// Starts a platform on a database of this kind.
-async fn ground(flavor: Flavor) -> Option<(Servers, World)> {
-    let name = format!("conformance-{}", flavor.name());
+/// Starts a platform of two apis on a database of this kind and a gate with a replica.
+pub(crate) async fn ground(name: &str, flavor: Flavor) -> Option<(Servers, World)> {
+    let name = format!("{name}-{}", flavor.name());
     let database = OwnDatabase::start(&name, flavor, &[]).await;
     let database = if_installed(database, "the modes of claims on MySQL")?;
     let gate = OwnPair::start(&name, &["--maxmemory-policy", "noeviction"]).await.unwrap();

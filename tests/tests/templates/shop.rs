@@ -16,7 +16,7 @@ async fn page(world: &World, template: TemplateId) -> Answer {
 }
 
 /// Polls the page until it shows `left`; returns it.
-async fn until_left(world: &World, template: TemplateId, left: Value) -> Value {
+pub(crate) async fn until_left(world: &World, template: TemplateId, left: Value) -> Value {
     let look = async || page(world, template).await.json::<Value>().unwrap();
     until(look, |page| page["left"] == left).await
 }

@@ -147,6 +147,12 @@ async fn try_cancel(
     (ids, reason): (&[CouponId], &str),
 ) -> Result<(CancelledBody, bool), Problem> {
     let template = &claim.template;
+    // Only the gate of a template with holds knows users whose coupons all came back.
+    if !template.hold.holds() {
+        let detail =
+            "The template does not hold its coupons, so none comes back. The shop may revoke them.";
+        return Err(Problem::new(Code::InvalidChange, detail).with("field", "hold_ms"));
+    }
     let mut transaction = connect::begin(&app.pool).await?;
     let before = checkout::hold(&mut transaction, template.merchant_id, ids).await?;
     let now = app.clock.now();

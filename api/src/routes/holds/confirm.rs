@@ -174,7 +174,8 @@ impl PaymentRequest {
         let invalid = |field: &str, problem: &str| {
             Problem::new(Code::InvalidPayment, format!("{field}: {problem}.")).with("field", field)
         };
-        if let Some(wrong) = text::wrong(&self.payment_ref, limit::PAYMENT_REF_CHARS_MAX) {
+        if let Some(wrong) = text::wrong_reference(&self.payment_ref, limit::PAYMENT_REF_CHARS_MAX)
+        {
             return Err(invalid("payment_ref", &wrong));
         }
         find::checked(self.coupons.as_deref(), |problem| invalid("coupons", problem))

@@ -212,11 +212,10 @@ pub(crate) async fn get(
 }
 
 async fn one(app: &App, user: UserId, id: CouponId) -> Result<Json<ShownCoupon>, Problem> {
-    let coupon = connect::within(async {
-        let mut connection = connect::acquire(&app.pool).await?;
-        user_coupon::get(&mut connection, user, id).await
-    });
-    let coupon = coupon.await?.ok_or_else(not_found)?;
+    let mut connection = connect::acquire(&app.pool).await?;
+    let coupon = user_coupon::get(&mut connection, user, id).await?.ok_or_else(not_found)?;
+    // What is read next may need a connection of its own.
+    drop(connection);
     let row = CouponJson::of(&coupon, app.clock.now());
     let shown = coupon_json::shown(&app.templates, vec![(coupon.template_id, row)]).await;
     shown.into_iter().next().map(Json).ok_or_else(not_found)

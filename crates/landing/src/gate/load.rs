@@ -123,15 +123,17 @@ pub(super) async fn returned_since(
     (template, (first, last)): (&Template, (i64, i64)),
     counted: &HashMap<UserId, i64>,
 ) -> Result<bool, RebuildError> {
-    if last <= first {
-        return Ok(true);
-    }
     let counts = template.hold.lapses_allowed > 0;
-    let movements = stock::movements_after(connection, template.id, first);
-    for mut movement in connect::within(movements).await? {
-        if movement.seq > last {
-            break;
-        }
+    let mut movements = Vec::new();
+    let mut first = first;
+    while first < last {
+        let page = stock::movements_after(connection, template.id, first);
+        let page = connect::within(page).await?;
+        let Some(seq) = page.last().map(|movement| movement.seq) else { break };
+        first = seq;
+        movements.extend(page.into_iter().filter(|movement| movement.seq <= last));
+    }
+    for mut movement in movements {
         for returned in &mut movement.returned {
             let contains = |seq: &i64| *seq >= movement.seq;
             if !counts || counted.get(&returned.user).is_some_and(contains) {

@@ -5,7 +5,10 @@
 //! however often it is applied.
 
 use coupon::TemplateId;
-use mysql_store::{MySqlConnection, connect, stock};
+use mysql_store::{
+    MySqlConnection, connect,
+    stock::{self, MOVEMENTS_MAX},
+};
 use redis_gate::{Gate, Meta, Moved};
 use tracing::info;
 
@@ -28,9 +31,25 @@ pub async fn catch_up(
     for _ in 0..EPOCHS_MAX {
         let meta = gate.meta(template).await?;
         let Some(meta) = meta.filter(Meta::is_open) else { return Ok(()) };
-        let mut caught_up = true;
-        let missing = stock::movements_after(connection, template, meta.movement);
-        for movement in connect::within(missing).await? {
+        if is_caught_up(connection, gate, template, &meta).await? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Returns false if the gate has another epoch by now, or lacks a movement before those that it is given.
+async fn is_caught_up(
+    connection: &mut MySqlConnection,
+    gate: &Gate,
+    template: TemplateId,
+    meta: &Meta,
+) -> Result<bool, RebuildError> {
+    let mut last = meta.movement;
+    loop {
+        let page = connect::within(stock::movements_after(connection, template, last)).await?;
+        let is_all = page.len() < MOVEMENTS_MAX;
+        for movement in page {
             let (seq, delta) = (movement.seq, movement.delta_stock);
             let moved = gate.apply_movement(template, meta.epoch, (seq, delta), &movement.returned);
             match moved.await? {
@@ -38,15 +57,12 @@ pub async fn catch_up(
                     info!(template.id = %template, seq, delta, left, "moved a gate's stock");
                 }
                 Moved::Already => {}
-                Moved::Gap(_) | Moved::NotLoaded | Moved::OtherEpoch(_) => {
-                    caught_up = false;
-                    break;
-                }
+                Moved::Gap(_) | Moved::NotLoaded | Moved::OtherEpoch(_) => return Ok(false),
             }
+            last = seq;
         }
-        if caught_up {
-            return Ok(());
+        if is_all {
+            return Ok(true);
         }
     }
-    Ok(())
 }

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use chrono::TimeDelta;
 use coupon::{Decision, FoundRows, LandedClaim, RequestId, TemplateId, UserId, decide};
 use mysql_store::{
     MySqlConnection, StoreError,
@@ -102,6 +103,12 @@ impl<T> Batch<T> {
     #[must_use]
     pub fn with_fail_points(self, points: FailPoints) -> Self {
         Self { points, ..self }
+    }
+
+    /// Moves the ends of holds: what is left is tried that much later than it was thought to land.
+    pub(crate) fn lands_later(&mut self, by: TimeDelta) {
+        let jobs = self.groups.iter_mut().flat_map(|group| &mut group.jobs);
+        jobs.for_each(|(_, landing)| landing.landed.lands_later(by));
     }
 
     /// Runs until every admission has its outcome or is set aside. Outcomes are in the order in which they were

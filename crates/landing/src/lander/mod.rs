@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{Admission, LandedClaim, LandedCoupon, Template, TemplateId};
 use mysql_store::{MySqlConnection, connect, landing::Landing};
 use runtime::{Backoff, FailPoints};
@@ -72,6 +72,8 @@ pub struct Landers {
 pub(crate) struct Job {
     pub(crate) landing: Landing,
     answer: oneshot::Sender<Outcome>,
+    /// As of when the end of its hold is right.
+    held_as_of: Instant,
 }
 
 impl Job {
@@ -134,13 +136,14 @@ impl Landers {
         admitted_at: DateTime<Utc>,
         left_after: Option<i64>,
     ) -> Result<Option<Outcome>, IdError> {
+        let held_as_of = Instant::now();
         let landed = answer_if_landed(&self.ids, template, &admission, admitted_at)?;
         let (merchant_id, terms) = (template.merchant_id, template.version);
         let admitted_at = Some(admitted_at);
         let landing = Landing { admission, merchant_id, terms, landed, admitted_at, left_after };
         let (answer, outcome) = oneshot::channel();
         let (queue, _) = &self.queues[share_of(template.id, self.queues.len())];
-        if queue.send(Job { landing, answer }).await.is_err() {
+        if queue.send(Job { landing, answer, held_as_of }).await.is_err() {
             return Ok(None);
         }
         Ok(outcome.await.ok())
@@ -250,7 +253,11 @@ impl Link {
         let started = Instant::now();
         let coupons: usize = jobs.iter().map(Job::coupons).sum();
         metrics::histogram!(metric::BATCH_SIZE.name).record(coupons as f64);
-        let jobs = jobs.into_iter().map(|job| (job.answer, job.landing)).collect();
+        let jobs = jobs.into_iter().map(|mut job| {
+            job.landing.landed.lands_later(delta(job.held_as_of.elapsed()));
+            (job.answer, job.landing)
+        });
+        let (jobs, mut tried) = (jobs.collect(), Instant::now());
         let mut batch = Batch::new(jobs).with_fail_points(self.points.clone());
         loop {
             let ran = batch.run(connection, &self.ids).await;
@@ -260,12 +267,17 @@ impl Link {
             }
             match ran {
                 Ok(()) => break,
-                Err(error) => *connection = self.connect_after(&error).await,
+                Err(error) => {
+                    *connection = self.connect_after(&error).await;
+                    batch.lands_later(delta(tried.elapsed()));
+                    tried = Instant::now();
+                }
             }
         }
         self.worked();
         metrics::histogram!(metric::BATCH_SECONDS.name).record(started.elapsed().as_secs_f64());
-        batch.take_aside().into_iter().map(|(answer, landing)| Job { landing, answer }).collect()
+        let aside = batch.take_aside().into_iter();
+        aside.map(|(answer, landing)| Job { landing, answer, held_as_of: tried }).collect()
     }
 
     /// Connects again after a run that failed, however long it takes.
@@ -298,6 +310,11 @@ impl Link {
             self.backoff.wait().await;
         }
     }
+}
+
+/// Returns a measured time as one of the calendar; none is so long that it does not fit.
+pub(crate) fn delta(time: Duration) -> TimeDelta {
+    TimeDelta::from_std(time).unwrap_or_default()
 }
 
 /// Pings a connection. Returns whether it answers.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{Epoch, RejectReason, TemplateId};
 use mysql_store::{
     MySqlConnection, StoreError, landing,
@@ -124,6 +124,12 @@ impl QueuedBatch {
     }
 
     /// Takes the templates whose newer version was read.
+    /// Moves the ends of holds: what is left is tried that much later than it was thought to land.
+    pub(super) fn lands_later(&mut self, by: TimeDelta) {
+        let jobs = self.groups.iter_mut().flat_map(|group| &mut group.jobs);
+        jobs.for_each(|job| job.landing.landed.lands_later(by));
+    }
+
     pub(super) fn take_renewed(&mut self) -> BTreeSet<TemplateId> {
         std::mem::take(&mut self.renewed)
     }
@@ -241,6 +247,8 @@ impl QueuedBatch {
             match next {
                 Next::End(end) => self.done.push((job.index, end)),
                 Next::Later(ending) => self.endings.push_back((job, ending)),
+                // A number that may just be coming back is not exchanged: the gate, which has it, would not hear of that.
+                Next::Again | Next::AgainWith(_) if !is_proven => rest.push(job),
                 Next::Again => rest.push(job),
                 Next::AgainWith(numbers) => {
                     job.give_numbers(numbers);

@@ -90,6 +90,7 @@ impl QueuedLander {
                 Err(error) => self.connection = self.link.connect_after(&error).await,
             }
         };
+        let mut tried = Instant::now();
         loop {
             let ran = batch.run(&mut self.connection, &self.ids, &self.now).await;
             for (index, end) in batch.take_done() {
@@ -103,7 +104,11 @@ impl QueuedLander {
             }
             match ran {
                 Ok(()) => break,
-                Err(error) => self.connection = self.link.connect_after(&error).await,
+                Err(error) => {
+                    self.connection = self.link.connect_after(&error).await;
+                    batch.lands_later(lander::delta(tried.elapsed()));
+                    tried = Instant::now();
+                }
             }
         }
         self.link.worked();

@@ -181,6 +181,12 @@ pub fn within<T, E: From<StoreError>>(
     async { timeout(ANSWER_MAX, work).await.unwrap_or_else(|_| Err(StoreError::Silent.into())) }
 }
 
+/// Runs work for which its caller waits only so long: if it is dropped before its end, the task's pooled connections are
+/// closed instead of going back.
+pub fn abandonable<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    Abandonable::new(work)
+}
+
 /// Takes a connection from the pool.
 ///
 /// # Errors

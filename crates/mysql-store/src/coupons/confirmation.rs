@@ -8,7 +8,8 @@ use coupon::{ClaimId, CouponId, CouponStatus, MerchantId, TemplateId};
 use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
 
 use crate::{
-    StoreError, coupons::user_coupon::UserCoupon, datetime::datetime, rows, templates::template,
+    StoreError, coupons::user_coupon::UserCoupon, datetime::datetime, rows, settings,
+    templates::template,
 };
 
 /// A payment that confirms coupons of one claim.
@@ -52,13 +53,6 @@ struct StoredPayment {
     confirmed_at: DateTime<Utc>,
 }
 
-#[derive(FromRow)]
-struct Locked {
-    #[sqlx(flatten)]
-    coupon: UserCoupon,
-    server_now: DateTime<Utc>,
-}
-
 /// Confirms the payment's coupons in the caller's transaction. Roll back unless it returns `Confirmed`.
 ///
 /// # Errors
@@ -74,8 +68,7 @@ pub async fn confirm(
         if !is_same {
             return Ok(Confirmation::ReferenceTaken);
         }
-        let coupons = locked.into_iter().map(|one| one.coupon).collect();
-        return Ok(Confirmation::Replayed { confirmed_at: stored.confirmed_at, coupons });
+        return Ok(Confirmation::Replayed { confirmed_at: stored.confirmed_at, coupons: locked });
     }
     if locked.len() != payment.coupons.len() {
         return Ok(Confirmation::NotFound);
@@ -85,7 +78,9 @@ pub async fn confirm(
         return Ok(Confirmation::NotFound);
     };
     let (valid_from, valid_until) = template.validity.of_claim(payment.now);
-    if let Some(refusal) = refused(&locked, valid_until, payment.now) {
+    // By a clock that is read after the locks: the wait for them may have been longer than the rest of the hold.
+    let server_now = settings::server_time(transaction).await?;
+    if let Some(refusal) = refused(&locked, valid_until, (payment.now, server_now)) {
         return Ok(refusal);
     }
     if !record(transaction, payment).await? {
@@ -94,28 +89,28 @@ pub async fn confirm(
     make_usable(transaction, payment, (valid_from, valid_until)).await?;
     let coupons = locked.into_iter().map(|one| UserCoupon {
         status: CouponStatus::Unused,
-        version: one.coupon.version + 1,
+        version: one.version + 1,
         changed_at: payment.now,
         valid_from,
         valid_until,
-        ..one.coupon
+        ..one
     });
     Ok(Confirmation::Confirmed(coupons.collect()))
 }
 
 /// Why the coupons cannot be confirmed, if one cannot. What has lapsed for good comes before what is merely unsure.
 fn refused(
-    locked: &[Locked],
+    locked: &[UserCoupon],
     valid_until: DateTime<Utc>,
-    now: DateTime<Utc>,
+    (now, server_now): (DateTime<Utc>, DateTime<Utc>),
 ) -> Option<Confirmation> {
     let mut unsure = None;
-    for Locked { coupon, server_now } in locked {
+    for coupon in locked {
         let id = coupon.id;
         let ends_at = coupon.valid_until.min(valid_until);
         match coupon.status {
-            CouponStatus::Held if ends_at > now.max(*server_now) => {}
-            CouponStatus::Held if ends_at > *server_now => unsure = Some(Confirmation::Unsure),
+            CouponStatus::Held if ends_at > now.max(server_now) => {}
+            CouponStatus::Held if ends_at > server_now => unsure = Some(Confirmation::Unsure),
             CouponStatus::Held | CouponStatus::Lapsed => {
                 return Some(Confirmation::Lapsed { coupon: id, lapsed_at: ends_at });
             }
@@ -133,10 +128,9 @@ fn refused(
 async fn lock(
     transaction: &mut MySqlConnection,
     payment: &Payment<'_>,
-) -> Result<Vec<Locked>, StoreError> {
+) -> Result<Vec<UserCoupon>, StoreError> {
     let filled = rows::filled(payment.coupons);
-    let head = "select *, utc_timestamp(3) as server_now from user_coupon force index (primary) \
-                where id in (";
+    let head = "select * from user_coupon force index (primary) where id in (";
     let tail = ") and claim_id = ? and merchant_id = ? order by id for update";
     let sql = rows::repeat(head, "?", ", ", filled.len(), tail);
     let query = sqlx::query_as(AssertSqlSafe(sql));

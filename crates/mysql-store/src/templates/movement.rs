@@ -112,7 +112,10 @@ impl<'a> New<'a> {
     }
 }
 
-/// Returns the movements after `seq`, in order.
+/// Movements of one read: some hundred kilobytes.
+pub const MOVEMENTS_MAX: usize = 256;
+
+/// Returns the next movements after `seq`, in order, at most [`MOVEMENTS_MAX`].
 ///
 /// # Errors
 /// The statement fails.
@@ -123,10 +126,11 @@ pub async fn movements_after(
 ) -> Result<Vec<Movement>, StoreError> {
     sqlx::query_as(
         "select seq, kind, delta, delta_stock, returned, reason, actor from stock_movement \
-         where template_id = ? and seq > ? order by seq",
+         where template_id = ? and seq > ? order by seq limit ?",
     )
     .bind(template.0)
     .bind(seq)
+    .bind(MOVEMENTS_MAX as u64)
     .fetch_all(connection)
     .await
     .map_err(StoreError::query("read the stock movements"))

@@ -7,7 +7,9 @@ use coupon::{
 use sqlx::{Connection, FromRow, MySqlConnection};
 
 use super::movement;
-pub use super::movement::{Kind, Movement, last_movement, moved_between, movements_after};
+pub use super::movement::{
+    Kind, MOVEMENTS_MAX, Movement, last_movement, moved_between, movements_after,
+};
 pub use super::queue::{
     QueueFacts, UNCLOSED_MAX, close_queue, end_drain, queue_facts, set_queued_epoch,
     unclosed_queues,

@@ -9,9 +9,11 @@ use mysql_store::{
     landing::{Attempt, Landing},
     look_up::{self, ClaimFate},
     returns::{self, Cause, GivenBack, Return},
-    stock,
+    settings, stock,
     user_coupon::{self, Use},
 };
+
+use testkit::{sql_time, until_true};
 
 use crate::harness::{
     MERCHANT, Store, TEMPLATE, USER, draft, execute, landing, landing_of, now, number,
@@ -64,6 +66,31 @@ pub(crate) async fn give_back(
     Ok(given_back)
 }
 
+/// What is said to have lapsed for good is confirmed by nobody, however long he has waited for it.
+#[tokio::test]
+async fn a_payment_that_waited_for_a_lock_until_the_hold_was_over_is_refused() {
+    let mut store = holding("waited", 2).await;
+    let server_now = settings::server_time(&mut store.connection).await.unwrap();
+    let ends_at = server_now + TimeDelta::milliseconds(1_500);
+    let one = held("a", &[1], ends_at);
+    assert_eq!(store.land(std::slice::from_ref(&one)).await, Attempt::Landed);
+    let pool = connect::pool(&store.url, 2).await.unwrap();
+    let mut holder = connect::begin(&pool).await.unwrap();
+    execute(&mut holder, "select * from user_coupon for update").await;
+    let paid = tokio::spawn({
+        let (url, one) = (store.url.clone(), one.clone());
+        async move { try_confirm(&url, "pay-1", &one, (&ids(&one), server_now)).await }
+    });
+    // The lock is held until MySQL's clock is past the end.
+    let is_over = format!("select utc_timestamp(3) >= {}", sql_time(ends_at));
+    until_true(async || number(&mut store.connection, &is_over).await == 1).await;
+    assert!(!paid.is_finished(), "it waits");
+    drop(holder);
+    let paid = paid.await.unwrap();
+    assert!(matches!(paid, Confirmation::Lapsed { .. }), "{paid:?}");
+    assert_balanced(&mut store).await;
+}
+
 async fn confirm(store: &Store, payment_ref: &str, of: &Landing) -> Confirmation {
     confirm_some(store, payment_ref, of, &ids(of)).await
 }
@@ -74,15 +101,24 @@ pub(crate) async fn confirm_some(
     of: &Landing,
     coupons: &[CouponId],
 ) -> Confirmation {
+    try_confirm(&store.url, payment_ref, of, (coupons, now())).await
+}
+
+async fn try_confirm(
+    url: &str,
+    payment_ref: &str,
+    of: &Landing,
+    (coupons, now): (&[CouponId], DateTime<Utc>),
+) -> Confirmation {
     let payment = Payment {
         merchant: MERCHANT,
         payment_ref,
         claim: of.landed.id,
         template: TEMPLATE,
         coupons,
-        now: now(),
+        now,
     };
-    let pool = connect::pool(&store.url, 1).await.unwrap();
+    let pool = connect::pool(url, 1).await.unwrap();
     let mut transaction = connect::begin(&pool).await.unwrap();
     let confirmation = confirmation::confirm(&mut transaction, &payment).await.unwrap();
     if matches!(confirmation, Confirmation::Confirmed(_)) {

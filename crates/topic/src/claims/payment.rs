@@ -6,7 +6,7 @@
 //! Without `coupons` it confirms all coupons of the claim as issued. The key is the claim's id, so that the payments of one
 //! claim stay in order. What no payment can say is refused as a whole.
 
-use coupon::{ClaimId, CouponId, MerchantId, limit};
+use coupon::{ClaimId, CouponId, MerchantId, limit, text};
 use serde::{Deserialize, Serialize, de::Error as _};
 
 use crate::{DecodeError, decode};
@@ -52,10 +52,7 @@ pub fn decode_payment(payload: &[u8]) -> Result<PaymentMessage, DecodeError> {
 }
 
 fn refused(payment: &PaymentMessage) -> Option<&'static str> {
-    let reference = &payment.payment_ref;
-    let is_short = reference.chars().count() <= limit::PAYMENT_REF_CHARS_MAX;
-    let is_named = !reference.trim().is_empty() && !reference.chars().any(char::is_control);
-    if !is_short || !is_named {
+    if text::wrong_reference(&payment.payment_ref, limit::PAYMENT_REF_CHARS_MAX).is_some() {
         return Some("payment_ref is empty, too long or not plain text");
     }
     let most = usize::try_from(limit::QUANTITY_MAX).unwrap_or(usize::MAX);

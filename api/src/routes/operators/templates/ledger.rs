@@ -109,7 +109,15 @@ pub(crate) struct LedgerKindTotal {
         ("kind" = Option<schemas::LedgerKind>, Query, description = "Only entries of this kind."),
         ("format" = Option<schemas::LedgerFormat>, Query, description = "`csv`: all of them as a table, whatever `Accept` says.")
     ),
-    responses((status = 200, description = "A page; the first one with sums.", body = LedgerPage)),
+    responses((
+        status = 200,
+        description = "A page; the first one with sums. Or the whole ledger as a table.",
+        content(
+            (LedgerPage = "application/json"),
+            (String = "text/csv", example = "at,kind,quantity,total_change,claim_id,seq,user_id,actor,reason\r\n\
+              2026-11-24T18:20:47.886Z,total,1000,1000,,1,,platform,created\r\n")
+        )
+    )),
     extensions(("x-problems" = json!("TEMPLATE_NOT_FOUND INVALID_LIMIT INVALID_CURSOR OVERLOADED")))
 )]
 pub(crate) async fn get(

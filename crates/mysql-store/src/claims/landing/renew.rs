@@ -39,6 +39,8 @@ pub(crate) async fn all(
         if template.version > *terms {
             let validity = template.validity.of_claim(landed.claimed_at);
             (landed.valid_from, landed.valid_until) = validity;
+            // A hold ends no later than the validity.
+            landed.held_until = landed.held_until.map(|until| until.min(landed.valid_until));
             *terms = template.version;
             renewed = true;
         }

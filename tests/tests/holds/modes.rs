@@ -1,0 +1,34 @@
+//! Held coupons in every mode of claims.
+
+use devstack::Flavor;
+use futures::future::join_all;
+use pipeline_tests::{MODES, held_sale::HeldSale, promises::Ends};
+
+use crate::queued::conformance::ground;
+
+/// Users of each sale have ids of their own, so far apart.
+const APART: i64 = 1_000;
+
+testkit::on_each_flavor! {
+    sold_in_each_mode:
+    in_every_mode_held_coupons_are_paid_for_cancelled_or_lapse_as_each_was_told,
+    in_every_mode_on_mysql_held_coupons_are_paid_for_cancelled_or_lapse_as_each_was_told,
+}
+
+/// All sales at once. More users come than there are coupons, so units that come back are sold again.
+async fn sold_in_each_mode(flavor: Flavor) {
+    let Some((_servers, world)) = ground("held-modes", flavor).await else { return };
+    let mut sales = Vec::new();
+    for (mode, first) in MODES.into_iter().zip((APART..).step_by(APART as usize)) {
+        sales.push((mode, HeldSale::begin(&world, mode, first).await));
+    }
+    let told = join_all(sales.iter().map(|(_, sale)| sale.run(&world))).await;
+    for ((mode, sale), mut told) in sales.into_iter().zip(told) {
+        assert!(sale.check(&world, &told).await > 0, "{mode:?}: nobody paid");
+        let queued = told.promises.claims.len();
+        assert_eq!(queued > 0, mode.0 == "queued", "{mode:?}: {queued}");
+        assert_eq!(told.promises.kept(&world).await, Ends::all_succeeded(queued), "{mode:?}");
+    }
+    world.assert_sound(None).await;
+    world.end().await;
+}
