@@ -211,7 +211,8 @@ impl Campaign {
         let of_coupons = match number % 4 {
             0 => "drop column added, drop index by_version",
             1 => "add column added varchar(9) character set utf8mb4 null",
-            2 => "add index by_version (version)",
+            // While others write, MySQL may end the statement with a duplicate that is none (error 1859).
+            2 => "add index by_version (version), lock = shared",
             _ => "modify column added varchar(200) character set utf8mb4 null default 'x'",
         };
         self.tail.sql(&format!(

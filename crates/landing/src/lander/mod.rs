@@ -312,9 +312,9 @@ impl Link {
     }
 }
 
-/// Returns a measured time as one of the calendar; none is so long that it does not fit.
+/// Returns a measured time in whole milliseconds, as times are stored.
 pub(crate) fn delta(time: Duration) -> TimeDelta {
-    TimeDelta::from_std(time).unwrap_or_default()
+    TimeDelta::milliseconds(i64::try_from(time.as_millis()).unwrap_or_default())
 }
 
 /// Pings a connection. Returns whether it answers.
