@@ -26,7 +26,10 @@ async fn sold_in_each_mode(flavor: Flavor) {
     for ((mode, sale), mut told) in sales.into_iter().zip(told) {
         assert!(sale.check(&world, &told).await > 0, "{mode:?}: nobody paid");
         let queued = told.promises.claims.len();
-        assert_eq!(queued > 0, mode.0 == "queued", "{mode:?}: {queued}");
+        // As long as MySQL keeps up, claims in mode spill land at once.
+        if mode.0 != "spill" {
+            assert_eq!(queued > 0, mode.0 == "queued", "{mode:?}: {queued}");
+        }
         assert_eq!(told.promises.kept(&world).await, Ends::all_succeeded(queued), "{mode:?}");
     }
     world.assert_sound(None).await;
