@@ -145,8 +145,15 @@ pub(crate) fn watermarks(
     brokers: &str,
     topic: &str,
 ) -> Result<Vec<PartitionOffsets>, TopicError> {
-    client::await_topics(consumer.client(), brokers, &[topic.to_owned()])?;
-    let partitions = client::partitions_of(consumer.client(), topic)?;
+    let count = || {
+        client::await_topics(consumer.client(), brokers, &[topic.to_owned()])?;
+        client::partitions_of(consumer.client(), topic)
+    };
+    // A broker that has just answered may be busy for some seconds.
+    let partitions = count().or_else(|error| match error {
+        TopicError::Offsets { .. } if error.is_retriable() => count(),
+        error => Err(error),
+    })?;
     (0..partitions)
         .map(|partition| {
             let (start, end) = consumer
