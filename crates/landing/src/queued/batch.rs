@@ -247,9 +247,9 @@ impl QueuedBatch {
             match next {
                 Next::End(end) => self.done.push((job.index, end)),
                 Next::Later(ending) => self.endings.push_back((job, ending)),
-                // A number that may just be coming back is not exchanged: the gate, which has it, would not hear of that.
-                Next::Again | Next::AgainWith(_) if !is_proven => rest.push(job),
                 Next::Again => rest.push(job),
+                // A number that may just be coming back is not exchanged: the gate, which has it, would not hear of that.
+                Next::AgainWith(_) if !is_proven => rest.push(job),
                 Next::AgainWith(numbers) => {
                     job.give_numbers(numbers);
                     renumbered = true;
